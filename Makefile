@@ -1,0 +1,52 @@
+# setup: environment and install · demo: one real payment, then stays up · up: the service alone
+# test: everything CI checks · verify: checks without running anything · bench: figures · gen, fmt: write
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+RUN := $(VENV)/.run
+DEV := $(VENV)/.dev
+
+.PHONY: setup demo up test verify gen bench fmt lock
+
+setup: $(RUN)
+
+$(RUN): requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	touch $@
+
+$(DEV): $(RUN) requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
+	touch $@
+
+demo: $(RUN)
+	$(BIN)/florin demo --up
+
+up: $(RUN)
+	$(BIN)/florin up
+
+test: verify
+	$(BIN)/python -m pytest
+
+verify: $(DEV)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python protos/generate.py --check
+	$(BIN)/python protos/lint.py
+
+gen: $(DEV)
+	$(BIN)/python protos/generate.py
+
+bench: $(DEV)
+	$(BIN)/python -m tests.bench
+
+fmt: $(DEV)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: $(DEV)
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml --group dev -o requirements-dev.lock

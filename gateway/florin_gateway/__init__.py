@@ -1,0 +1,25 @@
+"""A REST gateway for gRPC services, driven by google.api.http and a JSON dialect in protos."""
+
+from florin_gateway.app import Gateway
+from florin_gateway.backends import Local, Remote
+from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
+from florin_gateway.routes import RouteError
+from florin_gateway.rpc import Backend, CallError
+from florin_gateway.server import HttpServer
+from florin_gateway.settings import GatewaySettings, GuardSettings, ServerSettings
+
+__all__ = [
+    "Backend",
+    "CallError",
+    "Gateway",
+    "GatewaySettings",
+    "GuardSettings",
+    "HttpServer",
+    "Local",
+    "PlainAnswer",
+    "PlainHandler",
+    "PlainRequest",
+    "Remote",
+    "RouteError",
+    "ServerSettings",
+]

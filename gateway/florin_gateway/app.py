@@ -1,0 +1,431 @@
+"""The gateway as an ASGI application: one request, from its headers to its answer.
+
+Order of checks: headers, route, printable ASCII, media type and size; then the RPC, in which the
+server checks credentials, version and rate. A fault of body or query is known before the RPC but
+must not be told to strangers: it travels with the RPC, for the server to refuse in its turn.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, MutableMapping
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+from google.protobuf.descriptor import ServiceDescriptor
+
+from florin_gateway.errors import (
+    FAULT_KEY,
+    INVALID_PARAMS,
+    RefusedError,
+    internal_error,
+    invalid_parameter,
+    refusal_of,
+)
+from florin_gateway.headers import (
+    Headers,
+    Incoming,
+    answer_headers,
+    preflight_headers,
+    read,
+    request_id_of,
+)
+from florin_gateway.hold import End, Hold, Receive
+from florin_gateway.httprule import PathError, Router, TemplateError, parse_template
+from florin_gateway.jsoncodec import Codec
+from florin_gateway.longpoll import hold_answer
+from florin_gateway.parameters import parse_query
+from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest, PlainRoute
+from florin_gateway.routes import Binding, RouteError, add_routes, compile_routes
+from florin_gateway.rpc import Backend, CallError, Metadata
+from florin_gateway.settings import GatewaySettings
+from florin_gateway.sse import EventStream, Send
+
+logger = logging.getLogger(__name__)
+
+Scope: TypeAlias = MutableMapping[str, Any]
+
+
+class ClientGoneError(Exception):
+    """Nobody is left to answer."""
+
+
+class Exchange:
+    """One request under way."""
+
+    __slots__ = ("cors", "incoming", "path", "peer", "receive", "scope", "send", "timeout_s")
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.send = send
+        self.incoming = Incoming()
+        self.path = ""
+        self.peer = ""
+        self.cors = False
+        self.timeout_s = 0.0
+
+    async def answer(
+        self, status: int, body: bytes, metadata: Metadata = (), extra: Headers | None = None
+    ) -> None:
+        """Send a JSON answer."""
+        headers = answer_headers(
+            self.incoming.request_id, metadata, cors=self.cors, length=len(body)
+        )
+        if extra:
+            headers += extra
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body})
+
+
+class Gateway:
+    """REST over the RPCs of a back end.
+
+    `services` are the descriptors whose google.api.http rules become routes; RouteError if one of
+    them is wrong. Further plain routes may be added before the first request.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        services: Iterable[ServiceDescriptor],
+        settings: GatewaySettings | None = None,
+    ) -> None:
+        self.settings = settings or GatewaySettings()
+        self._router: Router[Binding | PlainRoute] = Router()
+        self.bindings = list(compile_routes(services, backend, Codec()))
+        add_routes(self._router, self.bindings)
+        self._held: set[Hold] = set()
+        self._stopping = False
+
+    def add_route(
+        self, method: str, path: str, handler: PlainHandler, *, cors: bool = False
+    ) -> None:
+        """Serve a path template with a plain handler; RouteError if the path is taken."""
+        try:
+            template = parse_template(path)
+            self._router.add(method, template, PlainRoute(template, handler, cors))
+        except TemplateError as error:
+            raise RouteError(str(error)) from error
+
+    def stop(self) -> None:
+        """End what is held: polls answer what they saw last, streams close. Later ones too."""
+        self._stopping = True
+        for hold in list(self._held):
+            hold.finish(End.STOPPED)
+
+    def allows_cors(self, path: str) -> bool:
+        """True if browsers of every origin may read answers at this path, errors included."""
+        if self._lists_cors(path):
+            return True
+        try:
+            methods = self._router.methods(path)
+            found = [self._router.find(method, path) for method in methods]
+        except PathError:
+            return False
+        return any(route is not None and route[0].cors for route in found)
+
+    def _lists_cors(self, path: str) -> bool:
+        return any(
+            path == listed or (listed.endswith("*") and path.startswith(listed[:-1]))
+            for listed in self.settings.cors_paths
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI connection."""
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self._serve(Exchange(scope, receive, send))
+
+    async def _serve(self, exchange: Exchange) -> None:
+        try:
+            try:
+                await self._handle(exchange)
+            except CallError as failure:
+                raise refusal_of(failure) from failure
+        except ClientGoneError:
+            return
+        except RefusedError as refused:
+            await self._refuse(exchange, refused)
+        except Exception:
+            logger.exception("a request failed")
+            await self._refuse(exchange, internal_error())
+
+    async def _refuse(self, exchange: Exchange, refused: RefusedError) -> None:
+        incoming = exchange.incoming
+        if not incoming.request_id:
+            incoming.request_id = request_id_of(exchange.scope["headers"])
+        exchange.cors = exchange.cors or self.allows_cors(exchange.path)
+        body = refused.body(incoming.request_id)
+        await exchange.answer(refused.status, body, refused.metadata, list(refused.headers))
+
+    async def _handle(self, exchange: Exchange) -> None:
+        scope, incoming = exchange.scope, exchange.incoming
+        exchange.path = _path_of(scope)
+        read(scope["headers"], incoming)
+        if incoming.encoded:
+            raise RefusedError(415, INVALID_PARAMS, "Content-Encoding is not supported")
+        method = scope["method"]
+        found = self._find(method, exchange.path)
+        if found is None:
+            await self._handle_unrouted(exchange, method)
+            return
+        route, texts = found
+        exchange.cors = route.cors or self._lists_cors(exchange.path)
+        exchange.peer = _peer_of(scope)
+        if isinstance(route, PlainRoute):
+            await self._plain(exchange, route, texts)
+            return
+        incoming.check_ascii()
+        limit_s = self.settings.deadline_s
+        exchange.timeout_s = min(
+            limit_s, limit_s if incoming.timeout_s is None else incoming.timeout_s
+        )
+        if route.stream is not None:
+            await self._stream(exchange, route, texts)
+        else:
+            await self._unary(exchange, route, texts)
+
+    # routing
+    def _find(self, method: str, path: str) -> tuple[Binding | PlainRoute, tuple[str, ...]] | None:
+        try:
+            found = self._router.find(method, path)
+            if found is None and self.settings.lenient_paths:
+                other = _without_extra_slashes(path)
+                found = self._router.find(method, other) if other != path else None
+        except PathError as error:
+            raise RefusedError(400, INVALID_PARAMS, f"The path holds {error}") from None
+        return found
+
+    async def _handle_unrouted(self, exchange: Exchange, method: str) -> None:
+        path = exchange.path
+        if self.settings.lenient_paths:
+            path = _without_extra_slashes(path)
+        exchange.cors = self.allows_cors(path)
+        if method == "OPTIONS" and exchange.cors:
+            headers = preflight_headers(exchange.incoming.request_id, self.settings.cors_max_age_s)
+            await exchange.send({"type": "http.response.start", "status": 204, "headers": headers})
+            await exchange.send({"type": "http.response.body", "body": b""})
+            return
+        methods = self._router.methods(path)
+        if not methods:
+            raise RefusedError(404, INVALID_PARAMS, "Path not found")
+        if exchange.cors:
+            methods.append("OPTIONS")
+        allow = ", ".join(methods).encode()
+        raise RefusedError(405, INVALID_PARAMS, "Method not allowed", headers=[(b"allow", allow)])
+
+    # RPCs with one answer
+    async def _unary(self, exchange: Exchange, binding: Binding, texts: tuple[str, ...]) -> None:
+        started = time.monotonic()
+        body = await self._body(exchange, binding)
+        try:
+            request, held_ms = binding.read_request(
+                body, exchange.scope["query_string"], texts, exchange.incoming.profile
+            )
+        except RefusedError as fault:
+            await self._refuse_in_turn(exchange, binding, fault)
+            return
+        seconds = min((held_ms or 0) / 1000, self.settings.poll_s_max)
+        hold = seconds > 0 and binding.poll is not None and not self._stopping
+        answer: Any = None
+        metadata: Metadata = ()
+        if hold and binding.reads:
+            answer, metadata = await self._hold(exchange, binding, texts, None, seconds)
+        if answer is None:
+            answer, metadata = await self._call(exchange, binding, request)
+            if hold and not binding.reads and not answer.is_final:
+                left = seconds - (time.monotonic() - started)
+                answer, _ = await self._hold(exchange, binding, texts, answer, left)
+        encode = binding.encode[exchange.incoming.profile]
+        await exchange.answer(binding.success_status, encode(answer), metadata)
+
+    async def _call(
+        self, exchange: Exchange, binding: Binding, request: Any
+    ) -> tuple[Any, Metadata]:
+        call = binding.unary
+        if call is None:
+            raise RuntimeError("a stream was called for one answer")
+        # what changes something runs to its end, whether or not its client stays
+        receive = exchange.receive if binding.reads else None
+        timeout_s = exchange.timeout_s
+        with Hold(receive, seconds=timeout_s, patience_s=self.settings.patience_s) as wait:
+            return await call(request, exchange.incoming.metadata, timeout_s, exchange.peer)
+        if wait.end is End.CLIENT_GONE:
+            raise ClientGoneError
+        raise internal_error(504)
+
+    async def _hold(
+        self,
+        exchange: Exchange,
+        binding: Binding,
+        texts: tuple[str, ...],
+        seen: Any,
+        seconds: float,
+    ) -> tuple[Any, Metadata]:
+        plan = binding.poll
+        if plan is None or seconds <= 0:
+            return seen, ()
+        metadata = [m for m in exchange.incoming.metadata if m[0] != "idempotency-key"]
+        # the hold ends the stream; its own deadline is for a back end that hangs
+        timeout_s = seconds + self.settings.deadline_s
+        messages = plan.stream(plan.request(texts), metadata, timeout_s, exchange.peer)
+        held = await hold_answer(
+            plan, messages, seen, receive=exchange.receive, seconds=seconds, held=self._held
+        )
+        if held.client_gone:
+            raise ClientGoneError
+        return held.answer, held.metadata
+
+    async def _refuse_in_turn(
+        self, exchange: Exchange, binding: Binding, fault: RefusedError
+    ) -> None:
+        """Let the server refuse a faulty request after it knows the caller."""
+        exchange.incoming.metadata.append((FAULT_KEY, fault.as_rpc_status()))
+        request, metadata = binding.empty_request(), exchange.incoming.metadata
+        if binding.stream is None:
+            await self._call(exchange, binding, request)
+            # this back end knows nothing of faults
+            raise fault
+        messages = binding.stream(request, metadata, exchange.timeout_s, exchange.peer)
+        try:
+            with Hold(exchange.receive, seconds=exchange.timeout_s):
+                await anext(messages, None)
+        finally:
+            await messages.close()
+        raise fault
+
+    # streams
+    async def _stream(self, exchange: Exchange, binding: Binding, texts: tuple[str, ...]) -> None:
+        incoming, stream = exchange.incoming, binding.stream
+        if stream is None:
+            raise RuntimeError("one answer was asked for as a stream")
+        try:
+            request, _ = binding.read_request(
+                b"", exchange.scope["query_string"], texts, incoming.profile
+            )
+            if binding.resume is not None and incoming.last_event_id is not None:
+                setattr(request, binding.resume, _event_id(incoming.last_event_id))
+        except RefusedError as fault:
+            await self._refuse_in_turn(exchange, binding, fault)
+            return
+        if self._stopping:
+            raise internal_error(503)
+        seconds = self.settings.stream_s_max
+        if incoming.timeout_s is not None:
+            seconds = min(seconds, incoming.timeout_s)
+        messages = stream(
+            request, incoming.metadata, seconds + self.settings.deadline_s, exchange.peer
+        )
+        events = EventStream(
+            messages,
+            binding.encode[incoming.profile],
+            exchange.send,
+            lambda metadata: answer_headers(incoming.request_id, metadata, cors=exchange.cors),
+            self.settings,
+        )
+        if not await events.run(exchange.receive, seconds, self._held):
+            headers = answer_headers(incoming.request_id, (), cors=exchange.cors)
+            await exchange.send(
+                {"type": "http.response.start", "status": 204, "headers": headers[1:]}
+            )
+            await exchange.send({"type": "http.response.body", "body": b""})
+
+    # plain routes
+    async def _plain(self, exchange: Exchange, route: PlainRoute, texts: tuple[str, ...]) -> None:
+        scope = exchange.scope
+        names = [".".join(variable.field_path) for variable in route.template.variables]
+        body = b""
+        if scope["method"] != "GET":
+            body = await _read(exchange.receive, self.settings.body_bytes_max)
+        request = PlainRequest(
+            scope["method"],
+            dict(zip(names, texts, strict=True)),
+            parse_query(scope["query_string"]),
+            scope["headers"],
+            body,
+            exchange.peer,
+        )
+        answer: PlainAnswer = await route.handler(request)
+        headers = answer_headers(
+            exchange.incoming.request_id, (), cors=exchange.cors, length=len(answer.body)
+        )
+        headers[0] = (b"content-type", answer.content_type.encode("ascii"))
+        headers += answer.headers
+        await exchange.send(
+            {"type": "http.response.start", "status": answer.status, "headers": headers}
+        )
+        await exchange.send({"type": "http.response.body", "body": answer.body})
+
+    async def _body(self, exchange: Exchange, binding: Binding) -> bytes:
+        """The body of a route that has one, within its bound."""
+        incoming = exchange.incoming
+        limit = binding.body_bytes_max or self.settings.body_bytes_max
+        if binding.has_body:
+            kind = (incoming.content_type or b"application/json").partition(b";")[0]
+            if kind.strip().lower() != b"application/json":
+                raise RefusedError(415, INVALID_PARAMS, "Content-Type is not application/json")
+        if incoming.content_length is not None and incoming.content_length > limit:
+            raise _too_large(limit)
+        return await _read(exchange.receive, limit) if binding.has_body else b""
+
+
+async def _read(receive: Receive, limit: int) -> bytes:
+    message = await receive()
+    parts: list[bytes] = []
+    size = 0
+    while message["type"] != "http.disconnect":
+        part = message.get("body", b"")
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+        if not message.get("more_body"):
+            return b"".join([*parts, part]) if parts else part
+        parts.append(part)
+        message = await receive()
+    raise ClientGoneError
+
+
+def _too_large(limit: int) -> RefusedError:
+    # what is left of the body is not worth reading
+    return RefusedError(
+        413, INVALID_PARAMS, f"The body exceeds {limit} bytes", headers=[(b"connection", b"close")]
+    )
+
+
+def _event_id(value: bytes) -> int:
+    if not value.isdigit() or len(value) > 18:
+        raise invalid_parameter("Last-Event-ID", "must be an integer, 0 or more")
+    return int(value)
+
+
+def _path_of(scope: Scope) -> str:
+    raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode("ascii")
+    try:
+        return raw.decode("ascii")
+    except UnicodeDecodeError:
+        raise RefusedError(400, INVALID_PARAMS, "The path is not percent-encoded") from None
+
+
+def _without_extra_slashes(path: str) -> str:
+    if path.startswith("//"):
+        path = path[1:]
+    return path[:-1] if len(path) > 1 and path.endswith("/") else path
+
+
+def _peer_of(scope: Scope) -> str:
+    client = scope.get("client")
+    if not client:
+        return "unix:"
+    host, port = client[0], client[1]
+    return f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}"
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": message["type"] + ".complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

@@ -1,0 +1,161 @@
+"""Refusals: how a failed RPC, or a fault found by the gateway itself, becomes a REST answer.
+
+The server says code, HTTP status and details in google.rpc.ErrorInfo, the members at fault in
+BadRequest, the pause in RetryInfo. A status without ErrorInfo is our own failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import grpc
+import orjson
+from google.rpc import code_pb2, error_details_pb2, status_pb2
+
+from florin_gateway.rpc import CallError, Metadata
+
+ERROR_DOMAIN = "florin"
+FAULT_KEY = "gateway-fault-bin"
+STATUS_KEY = "grpc-status-details-bin"
+
+INVALID_PARAMS = "invalid_params"
+PARAMS_VALIDATION = "params_validation"
+INTERNAL_ERROR = "internal_error"
+HEADER_NOT_ASCII = "header_not_ascii"
+
+
+class Issue(NamedTuple):
+    """One fault of a request: the member's JSON path, e.g. `amount.value`, and what is wrong."""
+
+    field: str
+    message: str
+
+
+class RefusedError(Exception):
+    """A request that is answered with an error body.
+
+    `headers` are further response headers, `metadata` is what the server said besides.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        issues: Sequence[Issue] = (),
+        details: Mapping[str, str] | None = None,
+        headers: Iterable[tuple[bytes, bytes]] = (),
+        metadata: Metadata = (),
+    ) -> None:
+        self.status = status
+        self.code = code
+        self.message = message
+        self.issues = issues
+        self.details: Mapping[str, str] = details or {}
+        self.headers = tuple(headers)
+        self.metadata = metadata
+        super().__init__(f"{status} {code}: {message}")
+
+    def body(self, request_id: str) -> bytes:
+        """The JSON error body."""
+        return error_body(self.code, self.message, request_id, self.issues, self.details)
+
+    def as_rpc_status(self) -> bytes:
+        """A serialized google.rpc.Status that the server answers once the caller is known."""
+        info = error_details_pb2.ErrorInfo(
+            reason=self.code.upper(),
+            domain=ERROR_DOMAIN,
+            metadata={**self.details, "code": self.code, "http_status": str(self.status)},
+        )
+        status = status_pb2.Status(code=code_pb2.INVALID_ARGUMENT, message=self.message)
+        status.details.add().Pack(info)
+        if self.issues:
+            bad = error_details_pb2.BadRequest()
+            for issue in self.issues:
+                bad.field_violations.add(field=issue.field, description=issue.message)
+            status.details.add().Pack(bad)
+        return bytes(status.SerializeToString())
+
+
+def invalid_body(issues: Sequence[Issue]) -> RefusedError:
+    """A body whose members break the schema."""
+    field, message = issues[0]
+    return RefusedError(
+        400, PARAMS_VALIDATION, f"Validation error: {field}: {message}", issues=issues
+    )
+
+
+def unreadable_body(reason: str) -> RefusedError:
+    """A body that is not strict JSON, or not of the kind the route takes."""
+    return RefusedError(400, PARAMS_VALIDATION, f"Validation error: the body {reason}")
+
+
+def invalid_parameter(name: str, message: str) -> RefusedError:
+    """A path or query parameter that cannot be read."""
+    return RefusedError(400, INVALID_PARAMS, f"{name} {message}", issues=[Issue(name, message)])
+
+
+def internal_error(status: int = 500, metadata: Metadata = ()) -> RefusedError:
+    """A failure of ours; its cause stands in the log only."""
+    return RefusedError(status, INTERNAL_ERROR, "Internal error", metadata=metadata)
+
+
+def refusal_of(failure: CallError) -> RefusedError:
+    """What a failed RPC is answered with."""
+    packed = next((value for key, value in failure.metadata if key == STATUS_KEY), None)
+    refused = _from_status(packed, failure.metadata) if isinstance(packed, bytes) else None
+    if refused is not None:
+        return refused
+    if failure.code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return internal_error(504, failure.metadata)
+    if failure.code is grpc.StatusCode.UNAVAILABLE:
+        return internal_error(503, failure.metadata)
+    return internal_error(500, failure.metadata)
+
+
+def _from_status(packed: bytes, metadata: Metadata) -> RefusedError | None:
+    status = status_pb2.Status.FromString(packed)
+    info: error_details_pb2.ErrorInfo | None = None
+    issues: list[Issue] = []
+    headers: list[tuple[bytes, bytes]] = []
+    for detail in status.details:
+        if detail.Is(error_details_pb2.ErrorInfo.DESCRIPTOR):
+            info = error_details_pb2.ErrorInfo.FromString(detail.value)
+        elif detail.Is(error_details_pb2.BadRequest.DESCRIPTOR):
+            bad = error_details_pb2.BadRequest.FromString(detail.value)
+            issues += [Issue(v.field, v.description) for v in bad.field_violations]
+        elif detail.Is(error_details_pb2.RetryInfo.DESCRIPTOR):
+            delay = error_details_pb2.RetryInfo.FromString(detail.value).retry_delay
+            pause_s = max(1, delay.seconds + (1 if delay.nanos > 0 else 0))
+            headers.append((b"retry-after", b"%d" % pause_s))
+    if info is None or "code" not in info.metadata:
+        return None
+    told = info.metadata.get("http_status", "")
+    return RefusedError(
+        int(told) if told.isdecimal() and 400 <= int(told) <= 599 else 500,
+        info.metadata["code"],
+        status.message,
+        issues=issues,
+        details={k: v for k, v in info.metadata.items() if k not in {"code", "http_status"}},
+        headers=headers,
+        metadata=metadata,
+    )
+
+
+def error_body(
+    code: str,
+    message: str,
+    request_id: str,
+    issues: Iterable[Issue] = (),
+    details: Mapping[str, str] | None = None,
+) -> bytes:
+    """The one shape of every error answer."""
+    body: dict[str, object] = {"code": code, "message": message}
+    if shown := [issue._asdict() for issue in issues]:
+        body["issues"] = shown
+    if details:
+        body["details"] = dict(details)
+    body["requestId"] = request_id
+    return orjson.dumps(body)

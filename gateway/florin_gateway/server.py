@@ -1,0 +1,117 @@
+"""The HTTP server around the gateway, on the event loop of its caller."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+
+from florin_gateway.app import Gateway
+from florin_gateway.guard import guard_class
+from florin_gateway.settings import ServerSettings
+
+
+class HttpServer:
+    """One listener; `start` returns once it accepts, `stop` once everything is answered.
+
+    A socket that the caller bound (for SO_REUSEPORT, say) is used instead of host and port.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        settings: ServerSettings | None = None,
+        *,
+        sock: socket.socket | None = None,
+    ) -> None:
+        self._gateway = gateway
+        self._settings = settings or ServerSettings()
+        self._socket = sock
+        self._server: _Server | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        if self._socket is None:
+            raise RuntimeError("the server was not started")
+        return int(self._socket.getsockname()[1])
+
+    async def start(self) -> None:
+        """Listen; OSError if the address is taken."""
+        settings = self._settings
+        if self._socket is None:
+            self._socket = _listen(settings.host, settings.port, settings.backlog)
+        self._server = _Server(_config(self._gateway, settings))
+        self._serving = asyncio.create_task(self._server.serve(sockets=[self._socket]))
+        ready = asyncio.create_task(self._server.ready.wait())
+        await asyncio.wait({self._serving, ready}, return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        if self._serving.done():
+            await self._serving
+            raise RuntimeError("the HTTP server did not start")
+
+    async def stop(self) -> None:
+        """Accept no more, end what is held, and wait for the answers on their way."""
+        if self._server is None or self._serving is None:
+            return
+        self._gateway.stop()
+        self._server.leave()
+        await self._serving
+        self._server = None
+
+
+class _Server(uvicorn.Server):
+    """A uvicorn server that leaves signals to its host and needs no tenth of a second to stop."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+        self._leaving = asyncio.Event()
+
+    def leave(self) -> None:
+        self.should_exit = True
+        self._leaving.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        # the first tick sets the Date header
+        await self.on_tick(0)
+        self.ready.set()
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._leaving.wait(), 1.0)
+
+
+def _config(gateway: Gateway, settings: ServerSettings) -> uvicorn.Config:
+    return uvicorn.Config(
+        gateway,
+        http=guard_class(settings.guard, gateway.allows_cors),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=settings.backlog,
+        timeout_keep_alive=settings.guard.idle_s_max,
+        timeout_graceful_shutdown=settings.stop_s_max,
+        ssl_certfile=settings.tls_certificate,
+        ssl_keyfile=settings.tls_key,
+    )
+
+
+def _listen(host: str, port: int, backlog: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, port), family=family, backlog=backlog)
+    listener.setblocking(False)
+    return listener

@@ -1,0 +1,95 @@
+"""Server-sent events: a stream of messages as text/event-stream.
+
+The head of the answer waits for the first message, so that a refusal is still plain JSON and a
+stream that ends without one is a 204. A stream that stays silent gets its head after a moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from florin_gateway.headers import Headers
+from florin_gateway.hold import End, Hold, Receive
+from florin_gateway.jsoncodec import Encode
+from florin_gateway.rpc import Messages, Metadata
+from florin_gateway.settings import GatewaySettings
+
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_COMMENT = b":\n\n"
+
+
+class EventStream:
+    """One stream under way to one client."""
+
+    def __init__(
+        self,
+        messages: Messages,
+        encode: Encode,
+        send: Send,
+        headers: Callable[[Metadata], Headers],
+        settings: GatewaySettings,
+    ) -> None:
+        self._messages = messages
+        self._encode = encode
+        self._send = send
+        self._headers = headers
+        self._settings = settings
+        self._event = b"event: %s\n" % settings.stream_event.encode()
+        self.started = False
+
+    async def run(self, receive: Receive, seconds: float, held: set[Hold]) -> bool:
+        """Send events until the stream, the time or the client ends; False if there was none.
+
+        CallError, if the stream fails before anything was sent; later failures end the answer and
+        the client comes back.
+        """
+        # one task reads the whole stream: servicers keep context variables between messages
+        pump = asyncio.ensure_future(self._pump())
+        try:
+            with Hold(receive, seconds=seconds, held=held) as wait:
+                await asyncio.wait({pump}, timeout=self._settings.stream_head_s)
+                if not pump.done():
+                    await self._start(())
+                while not pump.done():
+                    await asyncio.wait({pump}, timeout=self._settings.stream_heartbeat_s)
+                    if not pump.done():
+                        await self._write(_COMMENT)
+        finally:
+            pump.cancel()
+            await asyncio.wait({pump})
+            await self._messages.close()
+        if wait.end is End.CLIENT_GONE:
+            return True
+        if not self.started and wait.end is None:
+            # raises what the stream failed with
+            pump.result()
+            return False
+        await self._start(())
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        return True
+
+    async def _pump(self) -> None:
+        async for message in self._messages:
+            if not self.started:
+                await self._start(await self._messages.metadata())
+            await self._write(self._event_of(message))
+
+    async def _start(self, metadata: Metadata) -> None:
+        if self.started:
+            return
+        self.started = True
+        head = [h for h in self._headers(metadata) if h[0] != b"content-type"]
+        head.append((b"content-type", b"text/event-stream"))
+        await self._send({"type": "http.response.start", "status": 200, "headers": head})
+        await self._write(b"retry: %d\n\n" % self._settings.stream_retry_ms)
+
+    async def _write(self, text: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": text, "more_body": True})
+
+    def _event_of(self, message: Any) -> bytes:
+        version = getattr(message, "version", None)
+        identity = b"" if version is None else b"id: %d\n" % version
+        return b"%s%sdata: %s\n\n" % (self._event, identity, self._encode(message))

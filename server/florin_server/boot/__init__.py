@@ -1,0 +1,1 @@
+"""Puts the service together, starts it, and ends it in order."""

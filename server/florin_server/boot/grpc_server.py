@@ -1,0 +1,115 @@
+"""The gRPC servers: one for callers, one on its own address for the operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, Self
+
+import grpc
+from florin.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    gateway_pb2,
+    gateway_pb2_grpc,
+    merchant_pb2,
+    merchant_pb2_grpc,
+)
+from google.protobuf.descriptor import ServiceDescriptor
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from florin_server.boot.home import Secrets
+from florin_server.flows.app import App
+from florin_server.rpc.admin import AdminServicer
+from florin_server.rpc.auth import Authenticator
+from florin_server.rpc.codec import Codec
+from florin_server.rpc.gateway import GatewayServicer
+from florin_server.rpc.interceptors import Gate
+from florin_server.rpc.merchant import MerchantServicer
+
+Register = Callable[[Any], None]
+
+PUBLIC: tuple[ServiceDescriptor, ...] = (
+    gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"],
+    merchant_pb2.DESCRIPTOR.services_by_name["MerchantService"],
+)
+OPERATOR: tuple[ServiceDescriptor, ...] = (admin_pb2.DESCRIPTOR.services_by_name["AdminService"],)
+
+_OPTIONS = (
+    # the defaults cancel more than half of 10,000 streams that open at once
+    ("grpc.server.max_pending_requests", 20_000),
+    ("grpc.server.max_pending_requests_hard_limit", 40_000),
+    ("grpc.max_receive_message_length", 1024 * 1024),
+    ("grpc.max_metadata_size", 8192),
+    ("grpc.max_concurrent_streams", 1000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcServers:
+    """Running servers and what the embedded gateway calls."""
+
+    target: str
+    operator_target: str
+    gate: Gate
+    register: Register
+
+    @classmethod
+    async def start(cls, app: App, kept: Secrets, stack: AsyncExitStack) -> Self:
+        """Starts both servers."""
+        answers = Codec(app)
+        auth = Authenticator(app, kept.pepper, kept.operator_token)
+        gateway = GatewayServicer(app, answers)
+        merchant = MerchantServicer(app, answers)
+
+        def register(server: Any) -> None:
+            gateway_pb2_grpc.add_GatewayServiceServicer_to_server(gateway, server)
+            merchant_pb2_grpc.add_MerchantServiceServicer_to_server(merchant, server)
+
+        def register_operator(server: Any) -> None:
+            servicer = AdminServicer(app, kept.pepper)
+            admin_pb2_grpc.add_AdminServiceServicer_to_server(servicer, server)
+
+        settings = app.settings
+        public = Gate(app, auth, PUBLIC)
+        address = (settings.host, settings.grpc_port)
+        target = await _serve(public, register, address, settings.shutdown_s, stack)
+        operator = Gate(app, auth, OPERATOR)
+        address = ("127.0.0.1", settings.operator_port)
+        operator_target = await _serve(
+            operator, register_operator, address, settings.shutdown_s, stack
+        )
+        # the embedded gateway gets a gate of its own: it wraps handlers that are not the server's
+        return cls(target, operator_target, Gate(app, auth, PUBLIC), register)
+
+
+async def _serve(
+    gate: Gate,
+    register: Register,
+    address: tuple[str, int],
+    grace_s: float,
+    stack: AsyncExitStack,
+) -> str:
+    server = grpc.aio.server(interceptors=[gate], options=_OPTIONS)
+    register(server)
+    names = [service.full_name for service in gate.services]
+    healthy = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
+    for name in ("", *names):
+        await healthy.set(name, health_pb2.HealthCheckResponse.SERVING)
+    reflection.enable_server_reflection(
+        (*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+    )
+    host, port = address
+    bound = server.add_insecure_port(f"{host}:{port}")
+    await server.start()
+
+    async def end() -> None:
+        await healthy.enter_graceful_shutdown()
+        await server.stop(grace_s)
+
+    stack.push_async_callback(end)
+    return f"{host}:{bound}"

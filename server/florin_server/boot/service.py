@@ -1,0 +1,142 @@
+"""One process that does everything: gRPC, REST, workers, embedded chain."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from florin_server.boot import chains, gateway
+from florin_server.boot.grpc_server import GrpcServers
+from florin_server.boot.home import Home, Secrets
+from florin_server.clock import Clock, SystemClock
+from florin_server.config import Settings
+from florin_server.feed import Hub
+from florin_server.flows.app import App, Links
+from florin_server.flows.workers.expire import expire
+from florin_server.flows.workers.settle import ChainSettler
+from florin_server.rails.base import Rail
+from florin_server.store import payments
+from florin_server.store.engine import Store
+
+_log = logging.getLogger(__name__)
+
+
+class Refused(Exception):  # noqa: N818  (a decision, told to the operator as it is)
+    """The service does not start; the text says what to change."""
+
+
+@dataclass(slots=True)
+class Service:
+    """A running service. Addresses hold the real ports."""
+
+    settings: Settings
+    home: Home
+    secrets: Secrets
+    app: App
+    grpc: GrpcServers
+    http_url: str
+    evm: chains.Embedded | None
+    _stack: AsyncExitStack
+    _workers: list[asyncio.Task[None]] = field(default_factory=list)
+
+    @classmethod
+    async def start(
+        cls,
+        settings: Settings,
+        *,
+        clock: Clock | None = None,
+        randbytes: Callable[[int], bytes] = os.urandom,
+        fault: Callable[[str], None] | None = None,
+    ) -> Self:
+        """Starts everything and returns when it answers; `fault` is the store's, for tests."""
+        _check_bind(settings)
+        clock = clock or SystemClock()
+        home = Home(settings.home)
+        async with AsyncExitStack() as stack:
+            # taking the store's lock first keeps a second server away from all the rest
+            store = await Store.open(home.database, fault=fault)
+            stack.push_async_callback(store.close)
+            kept = home.secrets()
+            evm, rails = await chains.start(settings, home, kept, clock, stack)
+            hub = Hub(store.reader.payment, lambda seen: store.read(payments.newer(seen)), clock)
+            listener = gateway.bind(settings.host, settings.http_port)
+            app = App(
+                settings=settings,
+                clock=clock,
+                randbytes=randbytes,
+                store=store,
+                hub=hub,
+                links=_links(settings, gateway.url_of(listener)),
+                rails={rail.chain_id: rail for rail in rails},
+            )
+            grpc = await GrpcServers.start(app, kept, stack)
+            workers = _start_workers(app, rails, stack)
+            await gateway.start(grpc, listener, stack, _ready(workers))
+            http_url = gateway.url_of(listener)
+            stack.callback(hub.close)
+            return cls(settings, home, kept, app, grpc, http_url, evm, stack.pop_all(), workers)
+        raise AssertionError
+
+    @property
+    def evm_rpc_url(self) -> str:
+        """The embedded chain's JSON-RPC address; empty if it is off."""
+        return self.evm.rpc_url if self.evm else ""
+
+    async def failed(self) -> None:
+        """Returns when a worker ends, which none does by itself; raises its error."""
+        done, _ = await asyncio.wait(self._workers, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+
+    async def stop(self) -> None:
+        """Ends streams, lets open calls finish, then closes everything, last started first."""
+        await self._stack.aclose()
+
+
+def _check_bind(settings: Settings) -> None:
+    if settings.host not in {"127.0.0.1", "::1", "localhost"} and not settings.insecure_bind:
+        raise Refused(
+            f"{settings.host} can be reached by others and Florin speaks plain text there. Put a "
+            "TLS proxy in front and bind to 127.0.0.1, or set FLORIN_INSECURE_BIND=true."
+        )
+
+
+def _links(settings: Settings, http_url: str) -> Links:
+    base = settings.pay_url.rstrip("/") or http_url
+    host = urlsplit(base).hostname
+    if host is None:
+        raise Refused(f"pay_url is no address: {settings.pay_url}")
+    return Links(base, frozenset({host}))
+
+
+def _start_workers(app: App, rails: list[Rail], stack: AsyncExitStack) -> list[asyncio.Task[None]]:
+    jobs: list[Coroutine[Any, Any, None]] = [expire(app), app.hub.sweep()]
+    owner = app.randbytes(8).hex()
+    for rail in rails:
+        settler = ChainSettler(app, rail, owner)
+        app.settlers[rail.chain_id] = settler
+        jobs.append(settler.run())
+    tasks = [asyncio.create_task(job) for job in jobs]
+    stack.push_async_callback(_end, tasks)
+    return tasks
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    for task in tasks:
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def _ready(workers: list[asyncio.Task[None]]) -> Callable[[], Awaitable[dict[str, str]]]:
+    async def problems() -> dict[str, str]:
+        return {"workers": "ended"} if any(task.done() for task in workers) else {}
+
+    return problems

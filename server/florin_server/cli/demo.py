@@ -1,0 +1,202 @@
+"""`florin demo`: one payment, driven from outside as a merchant and a wallet would drive it.
+
+Nothing here reaches into the service: it speaks public REST, and reads balances from the chain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import uvloop
+from eth_account import Account
+from eth_account.messages import encode_typed_data
+from rich.console import Console
+from rich.table import Table
+
+from florin_server.boot.home import Home
+from florin_server.boot.operator import running
+from florin_server.cli import up
+from florin_server.config import Settings
+
+console = Console(highlight=False)
+
+_PRICE = {"unit": "iso4217/USD", "value": "1250"}
+_BALANCE_OF = "0x70a08231"
+# far above what the embedded chain takes; only a broken installation gets here
+_PATIENCE_S = 60
+
+
+class DemoFailed(Exception):  # noqa: N818  (an outcome, told to whoever ran the demo)
+    """The payment did not come through; the text says where it stopped."""
+
+
+def run(given: dict[str, Any], *, start: bool) -> None:
+    """Runs the demo; with `start` in front of a service of its own that stays up."""
+    settings = up.settings_of(given)
+    try:
+        uvloop.run(_with_service(settings) if start else _alone(settings))
+    except (DemoFailed, aiohttp.ClientError, TimeoutError) as error:
+        console.print(f"[bold red]The demo failed:[/] {error or type(error).__name__}")
+        raise SystemExit(1) from error
+
+
+async def _alone(settings: Settings) -> None:
+    home = Home(settings.home)
+    if running(home) is None:
+        raise DemoFailed(f"no Florin runs with its state in {home.path}; start one: florin up")
+    await _pay(home.read_demo_env())
+
+
+async def _with_service(settings: Settings) -> None:
+    if running(Home(settings.home)) is not None:
+        # the demo is welcome to the service that is already there
+        await _alone(settings)
+        return
+    service = await up.start(settings)
+    try:
+        await _pay(service.home.read_demo_env())
+    except BaseException:
+        await service.stop()
+        raise
+    console.print()
+    up.show(service)
+    console.print("\nFlorin stays up; Ctrl-C ends it.")
+    await up.serve(service)
+
+
+@dataclass(frozen=True, slots=True)
+class _Api:
+    """Public REST calls with one set of credentials, each shown in short."""
+
+    session: aiohttp.ClientSession
+    base: str
+    who: str
+    headers: dict[str, str]
+
+    async def call(self, method: str, path: str, body: Any = None) -> Any:
+        console.print(f"[bold cyan]{self.who}[/]  {method} {path}", soft_wrap=True)
+        if body is not None:
+            console.print(f"    → {_short(body)}", soft_wrap=True, markup=False)
+        async with self.session.request(
+            method, self.base + path, json=body, headers=self.headers
+        ) as answer:
+            content = await answer.json()
+            console.print(f"    ← {answer.status} {_short(content)}", soft_wrap=True, markup=False)
+            if answer.status >= 400:
+                raise DemoFailed(f"{path} answered {content['code']}: {content['message']}")
+            return content
+
+    async def states(self, path: str) -> None:
+        """Prints the payment's states as they come."""
+        async with self.session.get(self.base + path, headers=self.headers) as stream:
+            async for line in stream.content:
+                if line.startswith(b"data:"):
+                    state = json.loads(line[5:])
+                    console.print(
+                        f"[magenta]stream[/]    version {state['version']}: "
+                        f"[bold]{state['status']}[/]"
+                    )
+
+
+def _short(value: Any) -> str:
+    """JSON on one line, long texts cut in the middle."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k}: {_short(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_short, value)) + "]"
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= 72 else f"{text[:44]}…{text[-12:]}"
+
+
+class _Chain:
+    """Balances, asked of the chain itself."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, token: str) -> None:
+        self._session = session
+        self._url = url
+        self._token = token
+
+    async def balance(self, address: str) -> int:
+        call = {"to": self._token, "data": _BALANCE_OF + address[2:].lower().rjust(64, "0")}
+        question = {"jsonrpc": "2.0", "id": 1, "method": "eth_call", "params": [call, "latest"]}
+        async with self._session.post(self._url, json=question) as answer:
+            result = await answer.json()
+        if "result" not in result:
+            raise DemoFailed(f"the chain does not tell a balance: {result}")
+        return int(result["result"], 16)
+
+
+async def _pay(env: dict[str, str]) -> None:
+    if not env:
+        raise DemoFailed("there are no demo accounts: the state folder belongs to somebody else")
+    wallet = Account.create()
+    console.rule("One payment, from order to settlement")
+    async with (
+        asyncio.timeout(_PATIENCE_S),
+        aiohttp.ClientSession() as session,
+    ):
+        keys = {"Api-Key": env["FLORIN_PARTNER_KEY"], "Merchant-Id": env["FLORIN_MERCHANT_ID"]}
+        merchant = _Api(session, env["FLORIN_BASE_URL"], "merchant", keys)
+        public = {"App-Id": env["FLORIN_APP_ID"], "Client-Id": env["FLORIN_CLIENT_ID"]}
+        buyer = _Api(session, env["FLORIN_BASE_URL"], "wallet  ", public)
+        token = env["FLORIN_EVM_ASSET"].rpartition(":")[2]
+        chain = _Chain(session, env["FLORIN_EVM_RPC_URL"], token)
+
+        payment = await merchant.call(
+            "POST", "/v1/payments", {"amount": _PRICE, "referenceId": "order-1001"}
+        )
+        link = f"/v1/gateway/payment/{payment['paymentId']}"
+        account = f"{env['FLORIN_EVM_CHAIN']}:{wallet.address}"
+        offered = await buyer.call("POST", f"{link}/options", {"accounts": [account]})
+        if not offered["options"]:
+            raise DemoFailed("the wallet has no option")
+        option = offered["options"][0]
+        receiver = env["FLORIN_MERCHANT_DESTINATION"].rpartition(":")[2]
+        holders = {"buyer": wallet.address, "merchant": receiver}
+        before = {who: await chain.balance(address) for who, address in holders.items()}
+
+        stream = asyncio.create_task(merchant.states(f"/v1/payments/{payment['paymentId']}/events"))
+        results = [{"type": "walletRpc", "data": [_execute(wallet, a)]} for a in option["actions"]]
+        await buyer.call("POST", f"{link}/confirm", {"optionId": option["id"], "results": results})
+        await stream
+        status = await merchant.call(
+            "GET", f"/v1/payments/{payment['paymentId']}/status?maxPollMs=25000"
+        )
+        after = {who: await chain.balance(address) for who, address in holders.items()}
+    _report(status, option["amount"], before, after)
+
+
+def _execute(wallet: Any, action: dict[str, Any]) -> str:
+    """What a wallet does with an action: here, sign typed data."""
+    call = action["data"]
+    if call["method"] != "eth_signTypedData_v4":
+        raise DemoFailed(f"the demo wallet cannot {call['method']}")
+    _, typed_data = json.loads(call["params"])
+    signable = encode_typed_data(full_message=json.loads(typed_data))
+    console.print("[bold cyan]wallet  [/]  signs the authorization")
+    return "0x" + bytes(wallet.sign_message(signable).signature).hex()
+
+
+def _report(
+    status: dict[str, Any], amount: dict[str, Any], before: dict[str, int], after: dict[str, int]
+) -> None:
+    if status["status"] != "succeeded":
+        raise DemoFailed(f"the payment is {status['status']}")
+    display, paid = amount["display"], int(amount["value"])
+
+    def units(value: int) -> str:
+        scale = 10 ** display["decimals"]
+        return f"{value // scale}.{value % scale:0{display['decimals']}d} {display['assetSymbol']}"
+
+    table = Table("", "before", "after", title="Balances, read from the chain")
+    for who, balance in before.items():
+        table.add_row(who, units(balance), units(after[who]))
+    console.print(table)
+    moved = before["buyer"] - after["buyer"], after["merchant"] - before["merchant"]
+    if moved != (paid, paid):
+        raise DemoFailed(f"{paid} should have moved, but the balances say {moved}")
+    console.print(f"[bold green]succeeded[/]  transaction {status['info']['txId']}", soft_wrap=True)

@@ -1,0 +1,89 @@
+"""`florin doctor`: looks at everything that a payment needs and says what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from florin.v1 import admin_pb2
+from rich.console import Console
+
+from florin_server.boot import chains
+from florin_server.boot.home import Home
+from florin_server.boot.operator import OperatorError, operator, running
+from florin_server.cli.up import settings_of
+from florin_server.config import Settings
+from florin_server.rails.base import RailUnavailable
+from florin_server.store import ledger
+from florin_server.store.engine import Store
+from florin_server.store.sqlite import StoreLocked
+
+console = Console(highlight=False)
+
+_Finding = tuple[str, str]  # what was looked at, what is wrong with it ("" if nothing)
+
+
+def run(given: dict[str, Any]) -> None:
+    """Prints one line a check; exits with 1 if any of them found a problem."""
+    raise SystemExit(asyncio.run(_run(settings_of(given))))
+
+
+async def _run(settings: Settings) -> int:
+    bad = 0
+    async for subject, problem in _checks(settings):
+        bad += bool(problem)
+        mark = f"[red]✗[/] {subject}: {problem}" if problem else f"[green]✓[/] {subject}"
+        console.print(mark)
+    return 1 if bad else 0
+
+
+async def _checks(settings: Settings) -> AsyncIterator[_Finding]:
+    home = Home(settings.home)
+    yield _private(home)
+    if running(home) is None:
+        async for finding in _stopped(settings, home):
+            yield finding
+        return
+    try:
+        async with operator(settings) as service:
+            status = await service.ask("GetSystemStatus", admin_pb2.GetSystemStatusRequest())
+    except OperatorError as error:
+        yield "service", f"runs, but does not answer: {error}"
+        return
+    yield f"service {status.software_version} is running", ""
+    for chain in status.chains:
+        yield f"{chain.chain_id} at block {chain.head}, relayer {chain.relayer}", chain.problem
+
+
+async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
+    yield "service is not running", ""
+    try:
+        store = await Store.open(home.database)
+    except StoreLocked as error:
+        yield "store", str(error)
+        return
+    try:
+        yield "store opens", ""
+        yield "ledger balances", "; ".join(await store.read(ledger.check()))
+    finally:
+        await store.close()
+    for chain in settings.chains:
+        rail = chains.rail_of(chain, home.secrets())
+        try:
+            await rail.start()
+            yield f"{chain.caip2} {chain.name}", "; ".join(await rail.problems())
+        except RailUnavailable as error:
+            yield f"{chain.caip2} {chain.name}", str(error)
+        finally:
+            await rail.close()
+
+
+def _private(home: Home) -> _Finding:
+    loose = [
+        path.name
+        for path in (home.path / "secrets.json", home.demo_env)
+        if path.exists() and path.stat().st_mode & 0o077
+    ]
+    problem = f"{', '.join(loose)} can be read by others: chmod 600" if loose else ""
+    return f"state in {home.path}", problem

@@ -1,0 +1,64 @@
+"""Time comes in as an argument: the system's clock, or one that a test moves."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Tells the time and waits for it."""
+
+    def now_us(self) -> int:
+        """Microseconds since the Unix epoch."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Returns when that much time has passed on this clock."""
+
+
+class SystemClock:
+    """The time of the machine."""
+
+    def now_us(self) -> int:
+        """Microseconds since the Unix epoch."""
+        return time.time_ns() // 1000
+
+    async def sleep(self, seconds: float) -> None:
+        """Returns when that much time has passed."""
+        await asyncio.sleep(seconds)
+
+
+class TestClock:
+    """A clock that stands still until it is advanced; used by test mode and by tests."""
+
+    __test__ = False  # not a test case, whatever its name begins with
+
+    def __init__(self, start_us: int) -> None:
+        self._now_us = start_us
+        self._order = itertools.count()
+        self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
+
+    def now_us(self) -> int:
+        """Microseconds since the Unix epoch."""
+        return self._now_us
+
+    async def sleep(self, seconds: float) -> None:
+        """Returns once the clock was advanced by that much."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        due = self._now_us + int(seconds * 1_000_000)
+        if due <= self._now_us:
+            await asyncio.sleep(0)
+            return
+        heapq.heappush(self._sleepers, (due, next(self._order), done))
+        await done
+
+    def advance(self, seconds: float) -> None:
+        """Moves the time on and wakes whoever waited for it, in order."""
+        self._now_us += int(seconds * 1_000_000)
+        while self._sleepers and self._sleepers[0][0] <= self._now_us:
+            _, _, done = heapq.heappop(self._sleepers)
+            if not done.done():
+                done.set_result(None)

@@ -1,0 +1,79 @@
+"""Every setting, its default and its reason; read from florin.toml and FLORIN_* variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from florin_server.rails.evm.settings import EvmChain
+
+
+class EmbeddedChain(BaseModel):
+    """The EVM chain that Florin brings along, for demos, tests and test mode."""
+
+    model_config = ConfigDict(frozen=True)
+
+    enabled: bool = True
+    rpc_port: int = Field(default=0, ge=0, le=65535, description="0 takes any free port")
+    block_interval_s: float = Field(
+        default=0.5, ge=0, description="0 seals a block for each transaction"
+    )
+    confirmations: int = Field(default=2, ge=1, description="enough to see `processing` happen")
+
+
+class Settings(BaseSettings):
+    """What an operator can choose."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="FLORIN_", env_nested_delimiter="__", frozen=True, extra="ignore"
+    )
+    toml_path: ClassVar[Path] = Path("florin.toml")
+
+    home: Path = Path(".florin")
+    host: str = "127.0.0.1"
+    http_port: int = Field(default=8080, ge=0, le=65535)
+    grpc_port: int = Field(default=50051, ge=0, le=65535)
+    operator_port: int = Field(default=0, ge=0, le=65535)
+    pay_url: str = Field(default="", description="base of payment links; empty: the REST address")
+    insecure_bind: bool = Field(
+        default=False, description="allow plain text on an address that others can reach"
+    )
+
+    embedded: EmbeddedChain = EmbeddedChain()
+    chains: tuple[EvmChain, ...] = ()
+
+    currencies: tuple[str, ...] = ("USD", "EUR", "GBP")
+    amount_min: int = Field(default=1, ge=1, description="minor units of the requested currency")
+    payment_ttl_s: int = Field(default=900, ge=1, description="the documented default")
+    payment_ttl_max_s: int = Field(default=30 * 86400, description="no buyer waits longer")
+    idempotency_ttl_s: int = Field(default=7 * 86400, ge=86400)
+    fee_fixed: int = Field(default=0, ge=0, description="minor units of the paid token")
+    fee_basis_points: int = Field(default=0, ge=0, le=10_000)
+
+    accounts_max: int = Field(default=256, description="accounts that one options call reads")
+    options_max: int = Field(default=100, description="options that one answer holds")
+    discovery_s: float = Field(default=3.0, description="a slower chain is left out")
+    key_cache_s: float = Field(default=5.0, description="a revoked key works no longer than this")
+    settle_batch: int = Field(default=50, ge=1, le=50, description="payments per transaction")
+    shutdown_s: float = Field(default=5.0, description="what open calls get to finish")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  (given by position)
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments win over the environment, the environment over the file."""
+        toml = TomlConfigSettingsSource(settings_cls, toml_file=cls.toml_path)
+        return init_settings, env_settings, toml

@@ -1,0 +1,1 @@
+"""Embedded chains: JSON-RPC servers for tests, demos and test mode."""

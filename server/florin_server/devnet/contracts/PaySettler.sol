@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+/// @notice The one function of an EIP-3009 token that settlement calls.
+interface IReceiveWithAuthorization {
+    function receiveWithAuthorization(
+        address from,
+        address to,
+        uint256 value,
+        uint256 validAfter,
+        uint256 validBefore,
+        bytes32 nonce,
+        bytes calldata signature
+    ) external;
+}
+
+/// @title PaySettler: takes signed payments to where the buyer's signature says they go
+/// @notice A payment is pulled from the buyer and passed on, to the merchant and to the taker of
+/// the fee, within one call. The nonce that the buyer signs is the hash of the whole route, so
+/// callers need no permission: whoever submits a payment can only carry it out as it was signed.
+/// @dev Nothing stays here: no owner, no storage, no balance between two transactions. Tokens are
+/// not vetted: whoever reads `Paid` must compare token, destination, value and fee with the route
+/// that was offered, since anybody can pay with a token of their own making.
+contract PaySettler {
+    /// @notice One payment: a route and the buyer's authorization for it.
+    /// @param token the token to move
+    /// @param from the buyer
+    /// @param value what the buyer gives, in the token's minor units, fee included
+    /// @param validAfter the authorization is good after this time, Unix seconds, exclusive
+    /// @param validBefore the authorization is good before this time, Unix seconds, exclusive
+    /// @param dest receives value - fee
+    /// @param feeTo receives fee; not looked at if the fee is zero
+    /// @param fee at most value
+    /// @param ref names the payment; it comes back in the events
+    /// @param sig the buyer's signature: 65 bytes, or whatever a contract account accepts
+    struct Pay {
+        address token;
+        address from;
+        uint256 value;
+        uint256 validAfter;
+        uint256 validBefore;
+        address dest;
+        address feeTo;
+        uint256 fee;
+        bytes32 ref;
+        bytes sig;
+    }
+
+    /// @notice Gas that one payment of a batch may use, so that a contract account cannot burn the
+    /// gas of the others. A plain account's payment needs about a quarter of it.
+    uint256 public constant ITEM_GAS = 300_000;
+
+    /// @dev Bytes kept of a failed payment's reason: room for a selector and a long sentence.
+    uint256 private constant REASON_BYTES = 256;
+
+    /// @dev True while one payment moves; forgotten at the end of the transaction.
+    bool private transient moving;
+
+    /// @notice The payment moved: `value - fee` to `dest`, `fee` to the taker of the fee.
+    event Paid(
+        bytes32 indexed ref,
+        address indexed from,
+        address indexed dest,
+        address token,
+        uint256 value,
+        uint256 fee
+    );
+
+    /// @notice The payment of a batch did not move, this time. `reason` is what the token reverted
+    /// with, cut to 256 bytes. It proves nothing about later tries.
+    event Failed(bytes32 indexed ref, bytes reason);
+
+    /// @notice More payments than the result has bits.
+    error TooMany();
+    /// @notice A payment used up its gas and had been given less than ITEM_GAS.
+    error NotEnoughGas();
+    /// @notice A token or a receiver called back while a payment was moving.
+    error Reentered();
+    /// @notice The fee is greater than the value.
+    error FeeExceedsValue();
+    /// @notice The money would stay in this contract.
+    error RouteEndsHere();
+    /// @notice The token did not pass the money on.
+    error TransferFailed();
+
+    /// @notice The authorization nonce that a buyer signs for a route.
+    function routeNonce(Pay calldata p) public view returns (bytes32) {
+        return keccak256(
+            abi.encode(block.chainid, address(this), p.token, p.value, p.dest, p.feeTo, p.fee, p.ref)
+        );
+    }
+
+    /// @notice Settles up to 256 payments; one that fails leaves the others alone.
+    /// @return mask bit i is set if payment i moved
+    /// @dev A payment starved by the caller's gas limit reverts the whole call: it is not the
+    /// payment's fault, and a gas estimate must not find a limit at which payments fail.
+    function settle3009(Pay[] calldata payments) external returns (uint256 mask) {
+        if (payments.length > 256) revert TooMany();
+        for (uint256 i = 0; i < payments.length; ++i) {
+            bytes memory callData = abi.encodeCall(this.one3009, (payments[i]));
+            if (_isolated(callData, payments[i].ref)) mask |= 1 << i;
+        }
+    }
+
+    /// @notice Settles one payment; reverts with the token's own reason.
+    function one3009(Pay calldata p) external {
+        if (moving) revert Reentered();
+        moving = true;
+        _checkRoute(p);
+        // reverts if the token has no code; one that did not deliver fails at the next step,
+        // because this contract owns nothing
+        IReceiveWithAuthorization(p.token).receiveWithAuthorization(
+            p.from, address(this), p.value, p.validAfter, p.validBefore, routeNonce(p), p.sig
+        );
+        _payOut(p);
+        moving = false;
+    }
+
+    function _checkRoute(Pay calldata p) private view {
+        if (p.fee > p.value) revert FeeExceedsValue();
+        if (p.dest == address(this) || p.feeTo == address(this)) revert RouteEndsHere();
+    }
+
+    function _payOut(Pay calldata p) private {
+        _transfer(p.token, p.dest, p.value - p.fee);
+        if (p.fee > 0) _transfer(p.token, p.feeTo, p.fee);
+        emit Paid(p.ref, p.from, p.dest, p.token, p.value, p.fee);
+    }
+
+    /// @dev Accepts tokens that return nothing; false, or anything but true, is a failure.
+    function _transfer(address token, address to, uint256 value) private {
+        // solhint-disable-next-line avoid-low-level-calls
+        (bool ok, bytes memory answer) =
+            token.call(abi.encodeWithSignature("transfer(address,uint256)", to, value));
+        if (!ok || (answer.length > 0 && !_isTrue(answer))) revert TransferFailed();
+    }
+
+    function _isTrue(bytes memory answer) private pure returns (bool) {
+        return answer.length >= 32 && abi.decode(answer, (uint256)) == 1;
+    }
+
+    /// @dev Calls this contract with ITEM_GAS at most; a failure becomes an event. Written in
+    /// assembly because a plain call copies all of the reason, which a hostile token can make
+    /// long enough to cost the whole batch its gas.
+    function _isolated(bytes memory callData, bytes32 ref) private returns (bool ok) {
+        uint256 available;
+        uint256 left;
+        bytes memory reason;
+        assembly ("memory-safe") {
+            available := gas()
+            ok := call(ITEM_GAS, address(), 0, add(callData, 32), mload(callData), 0, 0)
+            left := gas()
+            if iszero(ok) {
+                let size := returndatasize()
+                if gt(size, REASON_BYTES) { size := REASON_BYTES }
+                reason := mload(0x40)
+                mstore(0x40, add(reason, add(32, REASON_BYTES)))
+                mstore(reason, size)
+                returndatacopy(add(reason, 32), 0, size)
+            }
+        }
+        if (ok) return true;
+        // a call silently forwards at most 63/64 of what is left; one that was starved, at any
+        // depth, comes back with close to nothing
+        uint256 given = available - available / 64;
+        if (given < ITEM_GAS && available - left > given - given / 8) revert NotEnoughGas();
+        emit Failed(ref, reason);
+    }
+}

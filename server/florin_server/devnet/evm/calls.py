@@ -1,0 +1,146 @@
+"""Trying code out without a transaction: eth_call and eth_estimateGas."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eth._utils.address import generate_contract_address
+from eth.abc import ComputationAPI
+from eth.exceptions import (
+    InsufficientFunds,
+    InvalidInstruction,
+    InvalidJumpDestination,
+    OutOfGas,
+    Revert,
+    VMError,
+    WriteProtection,
+)
+from eth.vm.message import Message
+from eth_typing import Address
+
+from florin_server.devnet.evm.chain import Chain, Moment, floor_gas
+from florin_server.devnet.evm.errors import RpcFault
+from florin_server.devnet.evm.params import Call
+from florin_server.devnet.evm.state import DevState
+from florin_server.devnet.evm.views import COINBASE, GAS_LIMIT
+
+_ERROR_STRING: Final = bytes.fromhex("08c379a0")
+_INIT_CODE_MAX: Final = 49_152
+_STIPEND: Final = 2_300
+# geth stops its search here too: a closer answer is not worth another run
+_TOLERANCE: Final = 0.015
+
+_REASONS: Final[tuple[tuple[type[VMError], str], ...]] = (
+    (OutOfGas, "out of gas"),
+    (InsufficientFunds, "insufficient balance for transfer"),
+    (InvalidJumpDestination, "invalid jump destination"),
+    (InvalidInstruction, "invalid opcode"),
+    (WriteProtection, "write protection"),
+)
+
+
+def simulate(chain: Chain, call: Call, at: Moment) -> bytes:
+    """What a call returns; raises geth's error if it fails."""
+    with chain.machine(at) as machine:
+        computation = _run(machine, call, min(call.gas or GAS_LIMIT, GAS_LIMIT))
+        if computation.is_error:
+            raise _fault(computation)
+        return bytes(computation.output)
+
+
+def estimate(chain: Chain, call: Call, at: Moment) -> int:
+    """A gas limit that is enough, and at most one or two percent more than needed."""
+    intrinsic = _intrinsic_gas(call)
+    most = min(call.gas or GAS_LIMIT, GAS_LIMIT)
+    floor = max(floor_gas(call.data), intrinsic)
+
+    def attempt(limit: int) -> ComputationAPI:
+        with chain.machine(at) as machine:
+            return _run(machine, call, limit - intrinsic)
+
+    if most < floor:
+        raise RpcFault(f"gas required exceeds allowance ({most})")
+    widest = attempt(most)
+    if widest.is_error:
+        if isinstance(widest.error, OutOfGas) and most < GAS_LIMIT:
+            raise RpcFault(f"gas required exceeds allowance ({most})")
+        raise _fault(widest)
+    used = intrinsic + (most - intrinsic - widest.get_gas_remaining())
+    low, high = used - 1, most
+    # calls pass on 63/64 of what they have, so a little more than was used is often enough
+    likely = (used + _STIPEND) * 64 // 63
+    if likely < high and not attempt(likely).is_error:
+        high = likely
+    if low + 1 < high and not attempt(used).is_error:
+        high = used
+    while low + 1 < high and (high - low) > high * _TOLERANCE:
+        middle = min((low + high) // 2, low * 2)
+        if attempt(middle).is_error:
+            low = middle
+        else:
+            high = middle
+    return max(high, floor)
+
+
+def _run(machine: DevState, call: Call, gas: int) -> ComputationAPI:
+    sender = Address(call.sender)
+    context = machine.get_transaction_context_class()(gas_price=0, origin=sender)
+    for warm in (call.sender, COINBASE):
+        machine.mark_address_warm(Address(warm))
+    computation = machine.computation_class
+    if call.to is None:
+        if len(call.data) > _INIT_CODE_MAX:
+            raise RpcFault(
+                f"max initcode size exceeded: code size {len(call.data)}, limit {_INIT_CODE_MAX}"
+            )
+        place = generate_contract_address(sender, machine.get_nonce(sender))
+        machine.mark_address_warm(place)
+        creation = Message(
+            gas=gas,
+            to=Address(b""),
+            sender=sender,
+            value=call.value,
+            data=b"",
+            code=call.data,
+            create_address=place,
+        )
+        return computation.apply_create_message(machine, creation, context)
+    to = Address(call.to)
+    machine.mark_address_warm(to)
+    code, delegate = machine.get_transaction_executor().get_code_at_address(to)  # type: ignore[attr-defined]
+    message = Message(
+        gas=gas,
+        to=to,
+        sender=sender,
+        value=call.value,
+        data=call.data,
+        code=code,
+        is_delegation=delegate is not None,
+    )
+    return computation.apply_message(machine, message, context)
+
+
+def _intrinsic_gas(call: Call) -> int:
+    zeros = call.data.count(0)
+    creation = 0 if call.to is not None else 32_000
+    return 21_000 + 4 * zeros + 16 * (len(call.data) - zeros) + creation
+
+
+def _fault(computation: ComputationAPI) -> RpcFault:
+    output = bytes(computation.output)
+    if isinstance(computation.error, Revert):
+        reason = _reason(output)
+        message = f"execution reverted: {reason}" if reason else "execution reverted"
+        return RpcFault(message, 3, "0x" + output.hex())
+    for kind, text in _REASONS:
+        if isinstance(computation.error, kind):
+            return RpcFault(text)
+    return RpcFault(f"execution failed: {type(computation.error).__name__}")
+
+
+def _reason(output: bytes) -> str:
+    """The text of Solidity's Error(string)."""
+    if output[:4] != _ERROR_STRING or len(output) < 68:
+        return ""
+    length = int.from_bytes(output[36:68], "big")
+    return output[68 : 68 + length].decode("utf-8", "replace")

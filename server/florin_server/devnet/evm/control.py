@@ -1,0 +1,180 @@
+"""The methods that only a development chain has: blocks on demand, test money, faults."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from florin_server.devnet.evm import faucet, params
+from florin_server.devnet.evm.chain import KEPT_STATES, Chain
+from florin_server.devnet.evm.errors import RpcFault, bad_params
+from florin_server.devnet.evm.faults import Effect, Fault, Faults
+from florin_server.devnet.evm.methods import Method
+from florin_server.devnet.evm.mining import Mining
+from florin_server.devnet.evm.pool import Pool
+from florin_server.devnet.evm.views import hexed
+from florin_server.devnet.genesis import DEVNET
+
+BLOCKS_MAX: Final = 10_000
+ACCOUNTS_MAX: Final = 256
+TIMES_MAX: Final = 1_000_000
+DELAY_MAX_MS: Final = 600_000
+WEI_MAX: Final = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    number: int
+    hash: bytes
+    pool: Pool
+
+
+class ControlMethods:
+    """What tests and the demo do to the chain."""
+
+    def __init__(self, chain: Chain, mining: Mining, faults: Faults) -> None:
+        self._chain = chain
+        self._mining = mining
+        self._faults = faults
+        self._snapshots: dict[int, _Snapshot] = {}
+        self._ids = itertools.count(1)
+        self._kinds: Mapping[str, Callable[[Any], Any]] = {
+            "answer": self._plan,
+            "mining": self._pause,
+            "reorg": self._reorg,
+            "baseFee": self._set_base_fee,
+            "clear": self._clear,
+        }
+        self.table: Mapping[str, Method] = {
+            "evm_mine": (self._mine, 0, 1),
+            "evm_snapshot": (self._snapshot, 0, 0),
+            "evm_revert": (self._revert, 1, 1),
+            "florin_faucet": (self._faucet, 1, 1),
+            "florin_fault": (self._fault, 1, 1),
+        }
+
+    # ---- blocks on demand
+
+    def _mine(self, options: Any = None) -> str:
+        given = params.fields(options or {}, ("blocks",))
+        for _ in range(params.count(given.get("blocks", 1), BLOCKS_MAX)):
+            self._chain.mine()
+        return "0x0"
+
+    def _snapshot(self) -> str:
+        number = next(self._ids)
+        head = self._chain.head
+        self._snapshots[number] = _Snapshot(head.number, head.hash, self._chain.pool.copy())
+        self._pin()
+        return hex(number)
+
+    def _revert(self, wanted: Any) -> bool:
+        number = params.quantity(wanted)
+        snapshot = self._snapshots.get(number)
+        if snapshot is None:
+            return False
+        self._snapshots = {one: kept for one, kept in self._snapshots.items() if one < number}
+        chain = self._chain
+        there = snapshot.number <= chain.head.number
+        if there and chain.block(snapshot.number).hash == snapshot.hash:
+            if snapshot.number < chain.head.number:
+                chain.rewind(snapshot.number)
+            chain.pool = snapshot.pool
+        else:
+            there = False
+        self._pin()
+        return there
+
+    def _pin(self) -> None:
+        kept = [snapshot.number for snapshot in self._snapshots.values()]
+        self._chain.pin(min(kept) if kept else None)
+
+    # ---- test money
+
+    def _faucet(self, options: Any) -> dict[str, Any]:
+        given = params.fields(options, ("accounts", "tokens", "nativeWei", "tokenUnits"))
+        accounts = _addresses(given.get("accounts"))
+        tokens = given.get("tokens")
+        units = params.quantity(given["tokenUnits"]) if "tokenUnits" in given else None
+        if tokens is not None:
+            known = bytes.fromhex(DEVNET.token.address[2:])
+            if any(token != known for token in _addresses(tokens)):
+                raise bad_params("the faucet has no such token")
+            units = units if tokens else 0
+        wei = params.quantity(given["nativeWei"]) if "nativeWei" in given else None
+        sent = faucet.top_up(self._chain, accounts, wei, units)
+        return {
+            "transactions": [hexed(one) for one in sent],
+            "blockNumber": hex(self._chain.head.number) if sent else None,
+        }
+
+    # ---- faults
+
+    def _fault(self, options: Any) -> Any:
+        if not isinstance(options, dict) or options.get("kind") not in self._kinds:
+            raise bad_params(f"kind is one of {', '.join(self._kinds)}")
+        rest = {name: one for name, one in options.items() if name != "kind"}
+        return self._kinds[options["kind"]](rest)
+
+    def _plan(self, options: Any) -> bool:
+        allowed = ("method", "effect", "times", "message", "code", "delayMs")
+        given = params.fields(options, allowed)
+        method = given.get("method")
+        if not isinstance(method, str):
+            raise bad_params("method is missing")
+        try:
+            effect = Effect(given.get("effect", ""))
+        except ValueError as error:
+            raise bad_params(f"effect is one of {', '.join(Effect)}") from error
+        if effect is Effect.DROP and method != "eth_sendRawTransaction":
+            raise bad_params("only eth_sendRawTransaction can drop something")
+        fault = Fault(
+            effect=effect,
+            times=params.count(given.get("times", 1), TIMES_MAX),
+            message=str(given.get("message", "injected fault")),
+            code=int(given.get("code", -32000)),
+            delay_s=params.count(given.get("delayMs", 1000), DELAY_MAX_MS) / 1000,
+        )
+        self._faults.plan(method, fault)
+        return True
+
+    def _pause(self, options: Any) -> bool:
+        paused = params.fields(options, ("paused",)).get("paused")
+        if not isinstance(paused, bool):
+            raise bad_params("paused is true or false")
+        if paused:
+            self._mining.paused = True
+        else:
+            self._mining.resume()
+        return True
+
+    def _reorg(self, options: Any) -> dict[str, str]:
+        given = params.fields(options, ("depth", "drop", "delay"))
+        depth = params.count(given.get("depth", 1), KEPT_STATES)
+        dropped = given.get("drop", [])
+        if not isinstance(dropped, list):
+            raise bad_params("drop is a list of transaction hashes")
+        delay = params.count(given.get("delay", 0), depth + 1)
+        head = self._chain.reorg(depth, {params.hash32(one) for one in dropped}, delay)
+        return {"number": hex(head.number), "hash": hexed(head.hash)}
+
+    def _set_base_fee(self, options: Any) -> bool:
+        wei = params.quantity(params.fields(options, ("wei",)).get("wei"))
+        if wei > WEI_MAX:
+            raise RpcFault("no block could store such a base fee")
+        self._chain.base_fee = wei
+        return True
+
+    def _clear(self, options: Any) -> bool:
+        params.fields(options, ())
+        self._faults.clear()
+        self._mining.resume()
+        return True
+
+
+def _addresses(value: Any) -> list[bytes]:
+    if not isinstance(value, list) or len(value) > ACCOUNTS_MAX:
+        raise bad_params(f"invalid argument: not a list of at most {ACCOUNTS_MAX} addresses")
+    return [params.address(one) for one in value]

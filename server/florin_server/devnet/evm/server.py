@@ -1,0 +1,153 @@
+"""The embedded chain as the rest of the program sees it: bytes in, bytes out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from florin_server.clock import Clock, SystemClock
+from florin_server.devnet.evm.errors import DevChainError
+from florin_server.devnet.evm.worker import Worker
+from florin_server.devnet.genesis import DEVNET
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from florin_server.devnet.evm.rpc import RpcServer
+
+BODY_MAX: Final = 5 * 2**20  # as geth
+
+
+@dataclass(frozen=True, slots=True)
+class EvmDevSettings:
+    """How a chain behaves. `block_interval_s` 0 seals a block at once for each transaction.
+
+    `chain_id` and `seed` are fixed when a file is created; chains with another seed have other
+    block hashes.
+    """
+
+    chain_id: int = DEVNET.chain_id
+    block_interval_s: float = 0.0
+    clock: Clock = field(default_factory=SystemClock)
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Engine:
+    """What lives in the worker's thread."""
+
+    handle: Callable[[bytes], tuple[bytes, float]]
+    tick: Callable[[], None]
+    commit: Callable[[], None]
+    close: Callable[[], None]
+
+
+class EvmDevChain:
+    """A running chain; `open` makes one.
+
+    An answer is given only after what it tells is on disk. Transactions that wait for a block are
+    kept in memory, as in any node, and lost with the process.
+    """
+
+    def __init__(self, worker: Worker, engine: _Engine, settings: EvmDevSettings) -> None:
+        self._worker = worker
+        self._engine = engine
+        self._settings = settings
+        self._runner: web.AppRunner | None = None
+        self._ticker: asyncio.Task[None] | None = None
+        if settings.block_interval_s > 0:
+            self._ticker = asyncio.create_task(self._tick())
+
+    @classmethod
+    async def open(cls, path: Path | None, settings: EvmDevSettings | None = None) -> Self:
+        """Opens or begins the chain in a file; in memory without one.
+
+        Raises DevChainError if the file is in use, or began with other settings.
+        """
+        chosen = settings if settings is not None else EvmDevSettings()
+        worker = Worker("evm-devnet")
+        try:
+            engine = await worker.run(lambda: _engine(path, chosen))
+            worker.commit = engine.commit
+            await worker.run(lambda: None)
+        except BaseException:
+            await worker.close()
+            raise
+        return cls(worker, engine, chosen)
+
+    def contracts(self) -> dict[str, str]:
+        """Addresses of what the first block holds, lower-case."""
+        return {
+            "settler": DEVNET.settler,
+            "token": DEVNET.token.address,
+            "faucet": DEVNET.faucet,
+        }
+
+    async def handle(self, payload: bytes) -> bytes:
+        """Answers a JSON-RPC call or batch; empty if there is nothing to answer."""
+        answer, delay_s = await self._worker.run(lambda: self._engine.handle(payload))
+        if delay_s > 0:
+            await self._settings.clock.sleep(delay_s)
+        return answer
+
+    async def serve_http(self, host: str, port: int) -> int:
+        """Answers POST requests too; returns the port, which port 0 leaves open."""
+        from aiohttp import web  # noqa: PLC0415  (only if asked for)
+
+        async def post(request: web.Request) -> web.Response:
+            answer = await self.handle(await request.read())
+            return web.Response(body=answer, content_type="application/json")
+
+        application = web.Application(client_max_size=BODY_MAX)
+        application.router.add_post("/", post)
+        self._runner = web.AppRunner(application, access_log=None)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port)
+        await site.start()
+        actual: int = self._runner.addresses[0][1]
+        return actual
+
+    async def close(self) -> None:
+        """Stops; everything that was answered is on disk."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+            with contextlib.suppress(asyncio.CancelledError, DevChainError):
+                await self._ticker
+        if self._runner is not None:
+            await self._runner.cleanup()
+        await self._worker.close()
+        self._engine.close()
+
+    async def _tick(self) -> None:
+        while True:
+            await self._settings.clock.sleep(self._settings.block_interval_s)
+            await self._worker.run(self._engine.tick)
+
+
+def _engine(path: Path | None, settings: EvmDevSettings) -> _Engine:
+    # py-evm takes half a second to import, which a program without this chain need not wait for
+    from florin_server.devnet.evm.chain import Chain  # noqa: PLC0415
+    from florin_server.devnet.evm.history import History  # noqa: PLC0415
+    from florin_server.devnet.evm.mining import Mining  # noqa: PLC0415
+    from florin_server.devnet.evm.rpc import RpcServer  # noqa: PLC0415
+
+    history = History(path)
+    try:
+        chain = Chain(
+            history, settings.chain_id, settings.seed, lambda: settings.clock.now_us() // 1_000_000
+        )
+    except BaseException:
+        history.close()
+        raise
+    mining = Mining(chain, at_once=settings.block_interval_s == 0)
+    server: RpcServer = RpcServer(chain, mining)
+
+    def handle(payload: bytes) -> tuple[bytes, float]:
+        answer = server.handle(payload)
+        return answer.payload, answer.delay_s
+
+    return _Engine(handle, mining.tick, history.commit, history.close)

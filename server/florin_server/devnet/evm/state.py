@@ -1,0 +1,262 @@
+"""Accounts and storage in one flat dictionary with an undo log, in place of Merkle tries.
+
+A cell is (address, field); fields below zero are the account's own, the others storage slots.
+A cell that holds zero or nothing is absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from eth.abc import AccountDatabaseAPI
+from eth.constants import BLANK_ROOT_HASH, EMPTY_SHA3
+from eth.typing import JournalDBCheckpoint
+from eth.vm.forks.prague.state import PragueState
+from eth.vm.state import BaseState
+from eth_hash.auto import keccak
+from eth_typing import Address, Hash32
+
+Cell = tuple[bytes, int]
+Value = int | bytes
+
+BALANCE: Final = -1
+NONCE: Final = -2
+CODE: Final = -3
+
+
+class FlatState(AccountDatabaseAPI):
+    """The account database that py-evm executes on.
+
+    `record` is the length of the log and `discard` plays it backwards. The log also holds what
+    belongs to one transaction only: warm marks and transient storage.
+    """
+
+    state_root = BLANK_ROOT_HASH
+
+    def __init__(self, db: Any = None, state_root: Any = None) -> None:  # noqa: ARG002  (py-evm's)
+        self.cells: dict[Cell, Value] = {}
+        self._warm: dict[Any, bool] = {}
+        self._transient: dict[Cell, bytes] = {}
+        self._originals: dict[Cell, int] = {}
+        self._log: list[tuple[dict[Any, Any], Any, Any]] = []
+        self._undo: dict[Cell, Value | None] = {}
+
+    # ---- what the chain uses
+
+    def seal_transaction(self) -> None:
+        """Keeps the changes since the last seal; they can only be undone by whole blocks now."""
+        for table, cell, old in self._log:
+            if table is self.cells:
+                self._undo.setdefault(cell, old)
+        self.lock_changes()
+
+    def take_undo(self) -> dict[Cell, Value | None]:
+        """The former values of all cells that sealed transactions changed since the last call."""
+        undo, self._undo = self._undo, {}
+        return undo
+
+    def overlay(self, former: Mapping[Cell, Value | None]) -> None:
+        """Puts former values back; can be discarded."""
+        for cell, old in former.items():
+            self._put(self.cells, cell, old)
+
+    def reset(self, former: Mapping[Cell, Value | None]) -> None:
+        """Puts former values back for good."""
+        self.overlay(former)
+        self.lock_changes()
+
+    def forget(self) -> None:
+        """Undoes everything since the last seal."""
+        self.discard(JournalDBCheckpoint(0))
+        self.lock_changes()
+
+    # ---- the journal
+
+    def _put(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+        self._log.append((table, key, table.get(key)))
+        if value:
+            table[key] = value
+        else:
+            table.pop(key, None)
+
+    def record(self) -> JournalDBCheckpoint:
+        """A point to return to."""
+        return JournalDBCheckpoint(len(self._log))
+
+    def discard(self, checkpoint: JournalDBCheckpoint) -> None:
+        """Returns to a point."""
+        log = self._log
+        while len(log) > checkpoint:
+            table, key, old = log.pop()
+            if old is None:
+                table.pop(key, None)
+            else:
+                table[key] = old
+
+    def commit(self, checkpoint: JournalDBCheckpoint) -> None:
+        """Nothing to do: an enclosing point can still be returned to."""
+
+    def lock_changes(self) -> None:
+        """Ends a transaction: its log, warm marks and original values are over."""
+        self._log.clear()
+        self._warm.clear()
+        self._transient.clear()
+        self._originals.clear()
+
+    # ---- storage
+
+    def get_storage(self, address: Address, slot: int, from_journal: bool = True) -> int:
+        """A slot's value; its value before the transaction if not `from_journal`."""
+        cell = (address, slot)
+        if not from_journal and cell in self._originals:
+            return self._originals[cell]
+        return self.cells.get(cell, 0)  # type: ignore[return-value]
+
+    def set_storage(self, address: Address, slot: int, value: int) -> None:
+        """Sets a slot."""
+        cell = (address, slot)
+        self._originals.setdefault(cell, self.get_storage(address, slot))
+        self._put(self.cells, cell, value)
+
+    def delete_storage(self, address: Address) -> None:
+        """Clears every slot of an account."""
+        if not self.account_has_code_or_nonce(address):
+            return  # it never ran code, so it has no storage to look for
+        for cell in [cell for cell in self.cells if cell[0] == address and cell[1] >= 0]:
+            self._put(self.cells, cell, None)
+
+    def is_storage_warm(self, address: Address, slot: int) -> bool:
+        """Whether the transaction used the slot before."""
+        return (address, slot) in self._warm
+
+    def mark_storage_warm(self, address: Address, slot: int) -> None:
+        """Marks the slot as used."""
+        if (address, slot) not in self._warm:
+            self._put(self._warm, (address, slot), True)
+
+    def get_transient(self, address: Address, slot: int) -> bytes:
+        """A slot that lives as long as the transaction."""
+        return self._transient.get((address, slot), b"")
+
+    def set_transient(self, address: Address, slot: int, value: bytes) -> None:
+        """Sets a slot that lives as long as the transaction."""
+        self._put(self._transient, (address, slot), value)
+
+    # ---- accounts
+
+    def is_address_warm(self, address: Address) -> bool:
+        """Whether the transaction used the account before."""
+        return address in self._warm
+
+    def mark_address_warm(self, address: Address) -> None:
+        """Marks the account as used."""
+        if address not in self._warm:
+            self._put(self._warm, address, True)
+
+    def get_balance(self, address: Address) -> int:
+        """In wei."""
+        return self.cells.get((address, BALANCE), 0)  # type: ignore[return-value]
+
+    def set_balance(self, address: Address, balance: int) -> None:
+        """In wei."""
+        self._put(self.cells, (address, BALANCE), balance)
+
+    def get_nonce(self, address: Address) -> int:
+        """Transactions sent, or contracts made."""
+        return self.cells.get((address, NONCE), 0)  # type: ignore[return-value]
+
+    def set_nonce(self, address: Address, nonce: int) -> None:
+        """Sets the nonce."""
+        self._put(self.cells, (address, NONCE), nonce)
+
+    def increment_nonce(self, address: Address) -> None:
+        """Adds one to the nonce."""
+        self.set_nonce(address, self.get_nonce(address) + 1)
+
+    def get_code(self, address: Address) -> bytes:
+        """The account's code, empty for most."""
+        return self.cells.get((address, CODE), b"")  # type: ignore[return-value]
+
+    def set_code(self, address: Address, code: bytes) -> None:
+        """Sets the code."""
+        self._put(self.cells, (address, CODE), bytes(code))
+
+    def get_code_hash(self, address: Address) -> Hash32:
+        """Keccak of the code."""
+        code = self.get_code(address)
+        return Hash32(keccak(code)) if code else EMPTY_SHA3
+
+    def delete_code(self, address: Address) -> None:
+        """Removes the code."""
+        self._put(self.cells, (address, CODE), None)
+
+    def account_has_code_or_nonce(self, address: Address) -> bool:
+        """Whether a contract cannot be made here."""
+        return (address, NONCE) in self.cells or (address, CODE) in self.cells
+
+    def delete_account(self, address: Address) -> None:
+        """Removes everything about an account."""
+        self.delete_storage(address)
+        for field in (BALANCE, NONCE, CODE):
+            if (address, field) in self.cells:
+                self._put(self.cells, (address, field), None)
+
+    def account_exists(self, address: Address) -> bool:
+        """An empty account does not exist (EIP-161)."""
+        return not self.account_is_empty(address)
+
+    def touch_account(self, address: Address) -> None:
+        """Nothing to do: an empty account does not exist."""
+
+    def account_is_empty(self, address: Address) -> bool:
+        """No code, no nonce, no balance."""
+        return not self.account_has_code_or_nonce(address) and (address, BALANCE) not in self.cells
+
+    # ---- what tries would be for
+
+    def has_root(self, state_root: bytes) -> bool:  # noqa: ARG002  (py-evm's interface)
+        """There is one state only."""
+        return True
+
+    def make_state_root(self) -> Hash32:
+        """Blocks of this chain carry no state root."""
+        return BLANK_ROOT_HASH
+
+    def persist(self) -> Any:
+        """Sealed blocks are written by the chain."""
+        return None
+
+
+class DevState(PragueState):
+    """Prague's rules on the flat state, with transient storage in the same log."""
+
+    account_db_class = FlatState
+    _account_db: FlatState
+
+    @property
+    def flat(self) -> FlatState:
+        """The accounts and storage."""
+        return self._account_db
+
+    def get_transient_storage(self, address: Address, slot: int) -> bytes:
+        """A slot that lives as long as the transaction."""
+        return self.flat.get_transient(address, slot)
+
+    def set_transient_storage(self, address: Address, slot: int, value: bytes) -> None:
+        """Sets a slot that lives as long as the transaction."""
+        self.flat.set_transient(address, slot, value)
+
+    def clear_transient_storage(self) -> None:
+        """Nothing to do: sealing the transaction clears it."""
+
+    def snapshot(self) -> tuple[Hash32, JournalDBCheckpoint]:
+        """A point to return to."""
+        return BaseState.snapshot(self)
+
+    def revert(self, snapshot: tuple[Hash32, JournalDBCheckpoint]) -> None:
+        """Returns to a point."""
+        BaseState.revert(self, snapshot)
+
+    def commit(self, snapshot: tuple[Hash32, JournalDBCheckpoint]) -> None:
+        """Nothing to do: an enclosing point can still be returned to."""

@@ -1,0 +1,184 @@
+"""The JSON that callers get: blocks, transactions, receipts, in Ethereum's spelling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from eth.abc import SignedTransactionAPI
+from eth_hash.auto import keccak
+
+from florin_server.devnet.evm.history import Block
+
+GAS_LIMIT: Final = 60_000_000
+COINBASE: Final = bytes.fromhex("c0" * 20)
+MIX_HASH: Final = bytes.fromhex("01" * 32)
+
+_ZERO_HASH: Final = "0x" + "00" * 32
+_EMPTY_BLOOM: Final = "0x" + "00" * 256
+_EMPTY_UNCLES: Final = "0x" + keccak(b"\xc0").hex()
+_BLOOM_BITS: Final = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What executing a transaction led to. `price` is in wei for each unit of gas."""
+
+    success: bool
+    gas_used: int
+    price: int
+    created: bytes | None
+    logs: tuple[tuple[bytes, tuple[int, ...], bytes], ...]
+
+
+def hexed(data: bytes) -> str:
+    """Bytes in hex."""
+    return "0x" + data.hex()
+
+
+def checksummed(address: bytes) -> str:
+    """An address in hex with its EIP-55 checksum."""
+    text = address.hex()
+    digest = keccak(text.encode()).hex()
+    return "0x" + "".join(
+        letter.upper() if digit >= "8" else letter
+        for letter, digit in zip(text, digest, strict=False)
+    )
+
+
+def block_view(block: Block, transactions: Sequence[Any]) -> dict[str, Any]:
+    """A block; the roots of tries that this chain does not keep are zero."""
+    return {
+        "number": hex(block.number),
+        "hash": hexed(block.hash),
+        "parentHash": hexed(block.parent),
+        "timestamp": hex(block.time),
+        "gasLimit": hex(GAS_LIMIT),
+        "gasUsed": hex(block.gas_used),
+        "baseFeePerGas": hex(block.base_fee),
+        "miner": checksummed(COINBASE),
+        "transactions": transactions,
+        "logsBloom": hexed(block.bloom) if block.bloom else _EMPTY_BLOOM,
+        "difficulty": "0x0",
+        "totalDifficulty": "0x0",
+        "extraData": "0x",
+        "nonce": "0x0000000000000000",
+        "mixHash": hexed(MIX_HASH),
+        "sha3Uncles": _EMPTY_UNCLES,
+        "uncles": [],
+        "size": "0x0",
+        "stateRoot": _ZERO_HASH,
+        "receiptsRoot": _ZERO_HASH,
+        "transactionsRoot": _ZERO_HASH,
+        "withdrawals": [],
+        "withdrawalsRoot": _ZERO_HASH,
+        "blobGasUsed": "0x0",
+        "excessBlobGas": "0x0",
+        "parentBeaconBlockRoot": _ZERO_HASH,
+    }
+
+
+def transaction_view(
+    fields: SignedTransactionAPI, chain_id: int, block: Block | None, position: int
+) -> dict[str, Any]:
+    """A transaction, mined in `block` or waiting."""
+    kind = fields.type_id or 0
+    view: dict[str, Any] = {
+        "hash": hexed(fields.hash),
+        "blockHash": hexed(block.hash) if block else None,
+        "blockNumber": hex(block.number) if block else None,
+        "transactionIndex": hex(position) if block else None,
+        "from": checksummed(fields.sender),
+        "to": checksummed(fields.to) if fields.to else None,
+        "nonce": hex(fields.nonce),
+        "value": hex(fields.value),
+        "gas": hex(fields.gas),
+        "gasPrice": hex(fields.max_fee_per_gas),
+        "input": hexed(fields.data),
+        "type": hex(kind),
+        "chainId": hex(chain_id),
+        "r": hex(fields.r),
+        "s": hex(fields.s),
+        "v": hex(fields.y_parity + (35 + 2 * chain_id if kind == 0 else 0)),
+    }
+    if kind == 0:
+        return view
+    view["yParity"] = hex(fields.y_parity)
+    view["accessList"] = [
+        {"address": checksummed(address), "storageKeys": [f"0x{slot:064x}" for slot in slots]}
+        for address, slots in fields.access_list
+    ]
+    if kind >= 2:
+        view["maxFeePerGas"] = hex(fields.max_fee_per_gas)
+        view["maxPriorityFeePerGas"] = hex(fields.max_priority_fee_per_gas)
+        if block:
+            tip = min(fields.max_priority_fee_per_gas, fields.max_fee_per_gas - block.base_fee)
+            view["gasPrice"] = hex(block.base_fee + tip)
+    if kind == 4:
+        view["authorizationList"] = [
+            {
+                "chainId": hex(one.chain_id),
+                "address": checksummed(one.address),
+                "nonce": hex(one.nonce),
+                "yParity": hex(one.y_parity),
+                "r": hex(one.r),
+                "s": hex(one.s),
+            }
+            for one in fields.authorization_list
+        ]
+    return view
+
+
+def receipt_view(
+    fields: SignedTransactionAPI,
+    block: Block,
+    position: int,
+    outcome: Outcome,
+    *,
+    gas_before: int,
+    logs_before: int,
+) -> dict[str, Any]:
+    """A receipt; `gas_before` and `logs_before` are those of the block's earlier transactions."""
+    place = {
+        "blockHash": hexed(block.hash),
+        "blockNumber": hex(block.number),
+        "transactionHash": hexed(fields.hash),
+        "transactionIndex": hex(position),
+    }
+    bloom = logs_bloom(outcome.logs)
+    return {
+        **place,
+        "from": checksummed(fields.sender),
+        "to": checksummed(fields.to) if fields.to else None,
+        "contractAddress": checksummed(outcome.created) if outcome.created else None,
+        "status": hex(outcome.success),
+        "type": hex(fields.type_id or 0),
+        "gasUsed": hex(outcome.gas_used),
+        "cumulativeGasUsed": hex(gas_before + outcome.gas_used),
+        "effectiveGasPrice": hex(outcome.price),
+        "logsBloom": hexed(bloom) if bloom else _EMPTY_BLOOM,
+        "logs": [
+            {
+                **place,
+                "address": checksummed(address),
+                "topics": [f"0x{topic:064x}" for topic in topics],
+                "data": hexed(data),
+                "logIndex": hex(logs_before + index),
+                "blockTimestamp": hex(block.time),
+                "removed": False,
+            }
+            for index, (address, topics, data) in enumerate(outcome.logs)
+        ],
+    }
+
+
+def logs_bloom(logs: Iterable[tuple[bytes, tuple[int, ...], bytes]]) -> bytes:
+    """Ethereum's Bloom filter over addresses and topics; empty if there are no logs."""
+    bits = 0
+    for address, topics, _ in logs:
+        for item in (address, *(topic.to_bytes(32, "big") for topic in topics)):
+            digest = keccak(item)
+            for at in (0, 2, 4):
+                bits |= 1 << (int.from_bytes(digest[at : at + 2], "big") % _BLOOM_BITS)
+    return bits.to_bytes(_BLOOM_BITS // 8, "big") if bits else b""

@@ -1,0 +1,79 @@
+"""What every embedded EVM chain begins with, and the keys that everybody knows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+_ARTIFACTS = Path(__file__).parent / "contracts" / "artifacts.json"
+
+
+@dataclass(frozen=True, slots=True)
+class DevToken:
+    """A token of the embedded chain. `name` and `version` are those of its EIP-712 domain too."""
+
+    address: str  # lower-case
+    name: str
+    symbol: str
+    decimals: int
+    version: str
+    peg: str  # the ISO 4217 currency that it plays
+
+
+@dataclass(frozen=True, slots=True)
+class Devnet:
+    """Where things are on an embedded chain; the same on each, whatever its chain id.
+
+    `faucet` owns the token and more native coin than anybody needs. Its key is published here:
+    never use it on another chain.
+    """
+
+    chain_id: int
+    name: str
+    settler: str
+    token: DevToken
+    faucet: str
+    faucet_key: bytes
+
+
+DEVNET: Final = Devnet(
+    chain_id=31337,
+    name="Florin Devnet",
+    settler="0x7296bceede3d2a3abfeaac694c53850da72d39c5",
+    token=DevToken(
+        address="0x1955e4e690c31eb02b611e8ff9a162f4e3b4c9e9",
+        name="Test Dollar",
+        symbol="tUSD",
+        decimals=6,
+        version="2",
+        peg="USD",
+    ),
+    faucet="0xa3be5770fc10f230c806a80d5ba227738204adf2",
+    # the Keccak hash of "florin devnet faucet"
+    faucet_key=bytes.fromhex("a9fc3c17c2e8d3e8d89194d687f275196f6eaf206b4bdfe6eae990ef0038a4d7"),
+)
+
+FAUCET_WEI: Final = 10**27
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A compiled contract: its ABI, the code that creates it and the code that stays."""
+
+    abi: list[dict[str, Any]]
+    bytecode: bytes
+    runtime: bytes
+
+
+@cache
+def artifact(name: str) -> Artifact:
+    """The compiled contract of that name."""
+    made = json.loads(_ARTIFACTS.read_text())["contracts"][name]
+    return Artifact(
+        abi=made["abi"],
+        bytecode=bytes.fromhex(made["bytecode"][2:]),
+        runtime=bytes.fromhex(made["runtime"][2:]),
+    )

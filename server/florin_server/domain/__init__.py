@@ -1,0 +1,1 @@
+"""What a payment is: pure rules, no input or output."""

@@ -1,0 +1,54 @@
+"""Who calls: partners, their keys, and wallet apps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from florin_server.domain.credentials import KeyKind
+
+# what a partner key may be allowed to do
+SCOPES = frozenset({"read", "create", "refund", "settle", "manage"})
+
+
+@dataclass(frozen=True, slots=True)
+class Partner:
+    """Who owns merchants and keys. `version_pin` is the oldest API version it may ask for."""
+
+    id: str
+    name: str
+    version_pin: str
+    status: str  # active, suspended
+    created_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """An API key as it is stored: never itself, only its peppered hash.
+
+    Partner keys have a `partner_id`; wallet keys have none and carry their own `version_pin`. A
+    key is revoked from `revoked_at_us` on.
+    """
+
+    key_id: str
+    kind: KeyKind
+    live: bool
+    partner_id: str | None
+    hash: bytes = field(repr=False)
+    last4: str
+    scopes: frozenset[str]  # of SCOPES
+    version_pin: str | None
+    created_at_us: int
+    revoked_at_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WalletApp:
+    """A wallet that names itself by a public app id. It is revoked from `revoked_at_us` on."""
+
+    app_id: str
+    name: str
+    icon_url: str | None
+    live: bool
+    version_pin: str
+    created_at_us: int
+    revoked_at_us: int | None = None

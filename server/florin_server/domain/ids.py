@@ -1,0 +1,48 @@
+"""Identifiers that Florin gives out, in base 62 so that they pass anywhere unescaped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+# in ASCII order, so that texts of one length sort as their numbers do
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_PAYMENT_ID = re.compile(r"pay_[A-Za-z0-9_-]{1,60}")
+_TIME_CHARS = 9
+_PAYMENT_RANDOM_CHARS = 18  # 107 bits: nobody guesses a payment
+_SHORT_RANDOM_CHARS = 17
+# this many bytes beyond need keep the bias of the remainder below 2^-128
+_SPARE_BYTES = 16
+
+
+def base62(number: int, width: int) -> str:
+    """Writes a number in exactly `width` base-62 digits. ValueError if it does not fit."""
+    if not 0 <= number < 62**width:
+        raise ValueError(f"{number} does not fit {width} base-62 digits")
+    digits = []
+    for _ in range(width):
+        number, digit = divmod(number, 62)
+        digits.append(_DIGITS[digit])
+    return "".join(reversed(digits))
+
+
+def random_base62(width: int, randbytes: Callable[[int], bytes]) -> str:
+    """Draws `width` base-62 digits, each text as likely as any other."""
+    surplus = int.from_bytes(randbytes(width + _SPARE_BYTES))
+    return base62(surplus % 62**width, width)
+
+
+def payment_id(now_us: int, randbytes: Callable[[int], bytes]) -> str:
+    """Makes a payment id; ids sort by the millisecond they were made in."""
+    made = base62(now_us // 1000, _TIME_CHARS)
+    return f"pay_{made}{random_base62(_PAYMENT_RANDOM_CHARS, randbytes)}"
+
+
+def short_id(prefix: str, randbytes: Callable[[int], bytes]) -> str:
+    """Makes the id of anything else; `prefix` ends in an underscore, e.g. `mrch_`."""
+    return prefix + random_base62(_SHORT_RANDOM_CHARS, randbytes)
+
+
+def is_payment_id_shape(text: str) -> bool:
+    """Tells whether a text may be a payment id; wider than what `payment_id` makes."""
+    return _PAYMENT_ID.fullmatch(text) is not None

@@ -1,0 +1,89 @@
+"""What Florin writes down before and after it touches a chain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from florin_server.domain.payment import Confirmation, FailureCode, Option, Payment, Status
+
+
+class TxState(StrEnum):
+    """Where a transaction of ours stands. `signed` is committed before the first broadcast."""
+
+    SIGNED = "signed"
+    SENT = "sent"
+    MINED = "mined"
+    FINAL = "final"
+    REPLACED = "replaced"  # its nonce was provably used by another transaction
+
+
+@dataclass(frozen=True, slots=True)
+class ChainTx:
+    """One transaction of ours, signed once; only these bytes are ever broadcast.
+
+    `payment_ids` are the payments it settles, in calldata order. `sent_block` is the head when it
+    was last broadcast.
+    """
+
+    id: str
+    chain_id: str
+    sender: str
+    nonce: int
+    raw: bytes
+    hash: str
+    payment_ids: tuple[str, ...]
+    state: TxState
+    created_at_us: int
+    sent_block: int | None = None
+    block_number: int | None = None
+    block_hash: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A confirmed payment that waits to be settled. `from_block` was the head at its confirm."""
+
+    payment: Payment
+    option: Option
+    confirmation: Confirmation
+    from_block: int
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """One transfer of a journal entry, in minor units of `asset` (CAIP-19), always above zero.
+
+    Accounts are `<kind>:<rest>`, kind one of wallet, merchant, expense, income, external.
+    """
+
+    debit: str
+    credit: str
+    asset: str
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The proven end of a payment: succeeded with its effect, or failed for good."""
+
+    payment_id: str
+    status: Status  # SUCCEEDED or FAILED
+    tx_id: str | None = None
+    option_unit: str | None = None
+    option_value: int | None = None
+    settled_value: int | None = None
+    failure_code: FailureCode | None = None
+    failure_detail: str | None = None
+    postings: tuple[Posting, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TxEnd:
+    """What became of a transaction of ours; `gas` is its cost, booked once."""
+
+    tx_id: str
+    state: TxState  # FINAL or REPLACED
+    block_number: int | None = None
+    block_hash: str | None = None
+    gas: Posting | None = None

@@ -1,0 +1,149 @@
+"""Money as whole numbers: currencies, the units amounts are counted in, exact conversion."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from florin_server.domain.caip import AssetId, parse_asset
+
+ENABLED_BY_DEFAULT = frozenset({"USD", "EUR", "GBP"})
+
+# beyond any purchase; in 18-digit tokens it still is a small part of 256 bits
+_WHOLE_UNITS_MAX = 100_000_000
+_DECIMALS_MAX = 255  # a token contract tells its own in one byte
+_FIAT_UNIT = re.compile(r"iso4217/([A-Z]{3})")
+_ASSET_UNIT_PREFIX = "caip19/"
+
+# currencies in use, by their number of minor digits; funds and metals are left out
+_ISO_4217: Mapping[int, str] = {
+    0: """
+        BIF Burundi Franc | CLP Chilean Peso | DJF Djibouti Franc | GNF Guinean Franc
+        | ISK Iceland Krona | JPY Japanese Yen | KMF Comorian Franc | KRW South Korean Won
+        | PYG Guarani | RWF Rwanda Franc | UGX Uganda Shilling | VND Vietnamese Dong | VUV Vatu
+        | XAF Central African CFA Franc | XOF West African CFA Franc | XPF CFP Franc
+    """,
+    2: """
+        AED UAE Dirham | AFN Afghani | ALL Lek | AMD Armenian Dram | AOA Kwanza
+        | ARS Argentine Peso | AUD Australian Dollar | AWG Aruban Florin | AZN Azerbaijan Manat
+        | BAM Convertible Mark | BBD Barbados Dollar | BDT Taka | BMD Bermudian Dollar
+        | BND Brunei Dollar | BOB Boliviano | BRL Brazilian Real | BSD Bahamian Dollar
+        | BTN Ngultrum | BWP Pula | BYN Belarusian Ruble | BZD Belize Dollar
+        | CAD Canadian Dollar | CDF Congolese Franc | CHF Swiss Franc | CNY Chinese Yuan
+        | COP Colombian Peso | CRC Costa Rican Colon | CUP Cuban Peso | CVE Cabo Verde Escudo
+        | CZK Czech Koruna | DKK Danish Krone | DOP Dominican Peso | DZD Algerian Dinar
+        | EGP Egyptian Pound | ERN Nakfa | ETB Ethiopian Birr | EUR Euro | FJD Fiji Dollar
+        | FKP Falkland Islands Pound | GBP Pound Sterling | GEL Lari | GHS Ghana Cedi
+        | GIP Gibraltar Pound | GMD Dalasi | GTQ Quetzal | GYD Guyana Dollar
+        | HKD Hong Kong Dollar | HNL Lempira | HTG Gourde | HUF Forint | IDR Indonesian Rupiah
+        | ILS Israeli Shekel | INR Indian Rupee | IRR Iranian Rial | JMD Jamaican Dollar
+        | KES Kenyan Shilling | KGS Som | KHR Riel | KPW North Korean Won
+        | KYD Cayman Islands Dollar | KZT Tenge | LAK Lao Kip | LBP Lebanese Pound
+        | LKR Sri Lanka Rupee | LRD Liberian Dollar | LSL Loti | MAD Moroccan Dirham
+        | MDL Moldovan Leu | MGA Malagasy Ariary | MKD Denar | MMK Kyat | MNT Tugrik | MOP Pataca
+        | MRU Ouguiya | MUR Mauritius Rupee | MVR Rufiyaa | MWK Malawi Kwacha | MXN Mexican Peso
+        | MYR Malaysian Ringgit | MZN Mozambique Metical | NAD Namibia Dollar | NGN Naira
+        | NIO Cordoba Oro | NOK Norwegian Krone | NPR Nepalese Rupee | NZD New Zealand Dollar
+        | PAB Balboa | PEN Sol | PGK Kina | PHP Philippine Peso | PKR Pakistan Rupee | PLN Zloty
+        | QAR Qatari Rial | RON Romanian Leu | RSD Serbian Dinar | RUB Russian Ruble
+        | SAR Saudi Riyal | SBD Solomon Islands Dollar | SCR Seychelles Rupee
+        | SDG Sudanese Pound | SEK Swedish Krona | SGD Singapore Dollar | SHP Saint Helena Pound
+        | SLE Leone | SOS Somali Shilling | SRD Surinam Dollar | SSP South Sudanese Pound
+        | STN Dobra | SVC El Salvador Colon | SYP Syrian Pound | SZL Lilangeni | THB Baht
+        | TJS Somoni | TMT Turkmenistan Manat | TOP Pa'anga | TRY Turkish Lira
+        | TTD Trinidad and Tobago Dollar | TWD New Taiwan Dollar | TZS Tanzanian Shilling
+        | UAH Hryvnia | USD US Dollar | UYU Uruguayan Peso | UZS Uzbekistan Sum
+        | VED Digital Bolivar | VES Bolivar Soberano | WST Tala | XCD East Caribbean Dollar
+        | XCG Caribbean Guilder | YER Yemeni Rial | ZAR Rand | ZMW Zambian Kwacha
+        | ZWG Zimbabwe Gold
+    """,
+    3: """
+        BHD Bahraini Dinar | IQD Iraqi Dinar | JOD Jordanian Dinar | KWD Kuwaiti Dinar
+        | LYD Libyan Dinar | OMR Rial Omani | TND Tunisian Dinar
+    """,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Currency:
+    """A fiat currency. `decimals` are its minor digits; `max_value` is in minor units."""
+
+    code: str
+    name: str
+    decimals: int
+    max_value: int
+
+    @property
+    def symbol(self) -> str:
+        """Its ticker in answers."""
+        return self.code
+
+
+def _currencies() -> Iterator[Currency]:
+    for decimals, table in _ISO_4217.items():
+        for row in table.split("|"):
+            code, _, name = row.strip().partition(" ")
+            yield Currency(code, name, decimals, _WHOLE_UNITS_MAX * 10**decimals)
+
+
+CURRENCIES: Mapping[str, Currency] = {currency.code: currency for currency in _currencies()}
+
+
+@dataclass(frozen=True, slots=True)
+class FiatUnit:
+    """The minor unit of a currency; `code` is a key of CURRENCIES."""
+
+    code: str
+
+    def __str__(self) -> str:
+        return f"iso4217/{self.code}"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUnit:
+    """The minor unit of an asset on a chain."""
+
+    asset: AssetId
+
+    def __str__(self) -> str:
+        return f"{_ASSET_UNIT_PREFIX}{self.asset}"
+
+
+Unit = FiatUnit | TokenUnit
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """So many minor units of what `unit` names (`iso4217/…` or `caip19/…`)."""
+
+    unit: str
+    value: int
+
+
+def parse_unit(text: str) -> Unit:
+    """Reads a unit. ValueError if it is none, or of no currency; being enabled is not asked."""
+    if text.startswith(_ASSET_UNIT_PREFIX):
+        return TokenUnit(parse_asset(text.removeprefix(_ASSET_UNIT_PREFIX)))
+    found = _FIAT_UNIT.fullmatch(text)
+    if found is None:
+        raise ValueError(f"not a unit: {text[:80]!r}")
+    if found[1] not in CURRENCIES:
+        raise ValueError(f"no such currency: {found[1]}")
+    return FiatUnit(found[1])
+
+
+def convert_up(value: int, from_decimals: int, to_decimals: int) -> int:
+    """Counts the same worth in smaller or larger minor units, rounded up: nobody pays too little.
+
+    ValueError if the value is below zero or a number of decimals is none.
+    """
+    if value < 0:
+        raise ValueError(f"{value} is below zero")
+    for decimals in (from_decimals, to_decimals):
+        if not 0 <= decimals <= _DECIMALS_MAX:
+            raise ValueError(f"{decimals} is no number of decimals")
+    per_whole_before: int = 10**from_decimals
+    per_whole_after: int = 10**to_decimals
+    # floor division of the negated number rounds up
+    return -(-value * per_whole_after // per_whole_before)

@@ -1,0 +1,155 @@
+"""What Florin remembers about a payment, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """Where a payment stands; the values of the documented API."""
+
+    REQUIRES_ACTION = "requires_action"
+    PROCESSING = "processing"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        """A final status is never left."""
+        return self not in {Status.REQUIRES_ACTION, Status.PROCESSING}
+
+
+class FailureCode(StrEnum):
+    """Why a payment failed, as far as the API tells it."""
+
+    DECLINED_USER = "declined_user"
+
+
+class CancelledReason(StrEnum):
+    """Who called a payment off."""
+
+    BY_USER = "cancelled_by_user"
+    BY_MERCHANT = "cancelled_by_merchant"
+
+
+@dataclass(frozen=True, slots=True)
+class Payment:
+    """One payment. Times ending in `_us` are microseconds, others seconds, since the Unix epoch.
+
+    `salt` is 16 random bytes that no answer holds: the on-chain reference is derived from it.
+    `version` rises by one with every change, from 0 at creation.
+    """
+
+    id: str
+    partner_id: str
+    merchant_id: str
+    live: bool
+    status: Status
+    version: int
+    unit: str
+    value: int
+    reference_id: str
+    success_url: str | None
+    error_url: str | None
+    salt: bytes
+    created_at_us: int
+    updated_at_us: int
+    expires_at: int
+    option_id: str | None = None
+    payer: str | None = None  # CAIP-10
+    provider_name: str | None = None
+    provider_icon: str | None = None
+    tx_id: str | None = None
+    option_unit: str | None = None
+    option_value: int | None = None
+    settled_value: int | None = None  # what reached the merchant's own destination
+    failure_code: FailureCode | None = None
+    failure_detail: str | None = None
+    cancelled_reason: CancelledReason | None = None
+
+    def at(self, now_us: int) -> Payment:
+        """The payment as it reads at a time: unconfirmed ones are expired from `expires_at` on."""
+        if self.status is Status.REQUIRES_ACTION and now_us >= self.expires_at * 1_000_000:
+            return replace(self, status=Status.EXPIRED)
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A call that a wallet executes. `params_json` is a JSON array as text."""
+
+    chain_id: str  # CAIP-2
+    method: str
+    params_json: str
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A step that is resolved into actions by fetch."""
+
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One way to pay a payment.
+
+    `account` is what the wallet wrote, `payer` the same account in canonical form (CAIP-10, EVM
+    addresses lower-case). `asset` is CAIP-19. `eta_s` is in seconds. `expires_at` (Unix seconds)
+    is set if the price lapses before the payment does. `terms` is what the rail needs to verify
+    and settle it again later (JSON values only); it never changes once stored.
+    """
+
+    id: str
+    payment_id: str
+    account: str
+    payer: str
+    chain_id: str
+    asset: str
+    value: int
+    eta_s: int
+    expires_at: int | None
+    method: str  # the rail's own name of the way to pay, e.g. "eip3009"
+    actions: tuple[Action | Build, ...]
+    terms: Mapping[str, object]
+    created_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """The content bound to a payment by its confirm. `outputs` are JSON texts, in order."""
+
+    payment_id: str
+    option_id: str
+    outputs: tuple[str, ...]
+    digest: bytes
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Merchant:
+    """Who is paid."""
+
+    id: str
+    partner_id: str
+    name: str
+    email: str
+    icon_url: str | None
+    status: str  # active, inactive, suspended
+    live: bool
+    created_at_us: int
+    deleted_at_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a merchant wants one asset (CAIP-19) to go (CAIP-10, same chain)."""
+
+    id: str
+    merchant_id: str
+    asset: str
+    account: str

@@ -1,0 +1,75 @@
+"""Where a buyer's money goes on an EVM chain, bound by the nonce that the buyer signs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from eth_hash.auto import keccak
+
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
+_WORD_MAX = 2**256 - 1
+_REFERENCE_BYTES = 32
+SALT_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One payment's way through the settlement contract.
+
+    Addresses are 0x-hex in any case; `value` and `fee` are minor units of the token; `fee` is part
+    of `value`. `ref` is the 32-byte payment reference.
+    """
+
+    chain_id: int
+    settler: str
+    token: str
+    value: int
+    dest: str
+    fee_to: str
+    fee: int
+    ref: bytes
+
+    def nonce(self) -> bytes:
+        """The route's hash, equal to what the contract computes, so that nobody can redirect it.
+
+        keccak256 over the ABI encoding of (chain id, settler, token, value, dest, fee_to, fee,
+        ref). ValueError if a part does not fit its type.
+        """
+        if len(self.ref) != _REFERENCE_BYTES:
+            raise ValueError(f"a reference has {_REFERENCE_BYTES} bytes, not {len(self.ref)}")
+        words = (
+            _uint256(self.chain_id),
+            _address(self.settler),
+            _address(self.token),
+            _uint256(self.value),
+            _address(self.dest),
+            _address(self.fee_to),
+            _uint256(self.fee),
+            self.ref,
+        )
+        return bytes(keccak(b"".join(words)))
+
+
+def reference(salt: bytes, option_id: str) -> bytes:
+    """The 32 bytes that name a payment's option on chain without telling which it is.
+
+    `salt` is the payment's own 16 secret bytes: who does not know it finds no payment by its
+    reference, and no reference by its payment. ValueError if it has another length.
+    """
+    if len(salt) != SALT_BYTES:
+        raise ValueError(f"a salt has {SALT_BYTES} bytes, not {len(salt)}")
+    # the salt's length is fixed, so that no two pairs give the same bytes
+    return bytes(keccak(salt + option_id.encode()))
+
+
+def _uint256(number: int) -> bytes:
+    if not 0 <= number <= _WORD_MAX:
+        raise ValueError(f"{number} is no uint256")
+    return number.to_bytes(32)
+
+
+def _address(text: str) -> bytes:
+    if _ADDRESS.fullmatch(text) is None:
+        raise ValueError(f"not an EVM address: {text!r}")
+    return bytes(12) + bytes.fromhex(text[2:])

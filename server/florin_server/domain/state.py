@@ -1,0 +1,131 @@
+"""Where a payment can go from where it is: one table, and nothing else moves a payment.
+
+Columns are statuses, rows are events; a dash is an event that the status refuses (cancel, confirm,
+simulate) or that cannot happen in it (evidence from the chain).
+
+    event               | requires_action | processing | succeeded | failed | expired | cancelled
+    --------------------|-----------------|------------|-----------|--------|---------|----------
+    confirm_accepted    | processing      | -          | -         | -      | -       | -
+    confirm_repeated    | -               | processing | succeeded | failed | expired | cancelled
+    confirm_mismatch    | failed          | -          | -         | -      | -       | -
+    payer_declined      | failed          | -          | -         | -      | -       | -
+    confirm_refused     | requires_action | -          | -         | -      | -       | -
+    cancel              | cancelled       | -          | -         | -      | -       | cancelled
+    clock               | expired         | processing | succeeded | failed | expired | cancelled
+    seen_on_chain       | processing      | -          | succeeded | failed | expired | cancelled
+    effect_final        | -               | succeeded  | -         | -      | -       | -
+    unspendable         | -               | failed     | -         | -      | -       | -
+    simulate_succeeded  | succeeded       | succeeded  | succeeded | -      | -       | -
+    simulate_failed     | failed          | failed     | -         | failed | -       | -
+    simulate_expired    | expired         | expired    | -         | -      | expired | -
+    simulate_cancelled  | cancelled       | -          | -         | -      | -       | cancelled
+    simulate_stall      | processing      | processing | -         | -      | -       | -
+
+Elapsed time, an outage and a restart are no events: they change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.payment import Status
+
+
+class Event(StrEnum):
+    """What can happen to a payment."""
+
+    CONFIRM_ACCEPTED = "confirm_accepted"
+    CONFIRM_REPEATED = "confirm_repeated"  # equal to the one that is bound
+    CONFIRM_MISMATCH = "confirm_mismatch"
+    PAYER_DECLINED = "payer_declined"
+    CONFIRM_REFUSED = "confirm_refused"  # unreadable or not valid: stays payable
+    CANCEL = "cancel"
+    CLOCK = "clock"  # reached expires_at
+    SEEN_ON_CHAIN = "seen_on_chain"  # paid without a confirm; late if the payment was over
+    EFFECT_FINAL = "effect_final"  # the money moved, at final depth
+    UNSPENDABLE = "unspendable"  # proven at final depth: it can never move any more
+    SIMULATE_SUCCEEDED = "simulate_succeeded"
+    SIMULATE_FAILED = "simulate_failed"
+    SIMULATE_EXPIRED = "simulate_expired"
+    SIMULATE_CANCELLED = "simulate_cancelled"
+    SIMULATE_STALL = "simulate_stall"  # hangs in processing
+
+
+_OPEN, _BUSY = Status.REQUIRES_ACTION, Status.PROCESSING
+_PAID, _FAILED, _EXPIRED, _CANCELLED = (
+    Status.SUCCEEDED,
+    Status.FAILED,
+    Status.EXPIRED,
+    Status.CANCELLED,
+)
+_FINAL = {status: status for status in Status if status.is_final}
+
+_ROWS: Mapping[Event, Mapping[Status, Status]] = {
+    Event.CONFIRM_ACCEPTED: {_OPEN: _BUSY},
+    Event.CONFIRM_REPEATED: {_BUSY: _BUSY, **_FINAL},
+    Event.CONFIRM_MISMATCH: {_OPEN: _FAILED},
+    Event.PAYER_DECLINED: {_OPEN: _FAILED},
+    Event.CONFIRM_REFUSED: {_OPEN: _OPEN},
+    Event.CANCEL: {_OPEN: _CANCELLED, _CANCELLED: _CANCELLED},
+    Event.CLOCK: {_OPEN: _EXPIRED, _BUSY: _BUSY, **_FINAL},
+    Event.SEEN_ON_CHAIN: {_OPEN: _BUSY, **_FINAL},
+    Event.EFFECT_FINAL: {_BUSY: _PAID},
+    Event.UNSPENDABLE: {_BUSY: _FAILED},
+    Event.SIMULATE_SUCCEEDED: {_OPEN: _PAID, _BUSY: _PAID, _PAID: _PAID},
+    Event.SIMULATE_FAILED: {_OPEN: _FAILED, _BUSY: _FAILED, _FAILED: _FAILED},
+    Event.SIMULATE_EXPIRED: {_OPEN: _EXPIRED, _BUSY: _EXPIRED, _EXPIRED: _EXPIRED},
+    Event.SIMULATE_CANCELLED: {_OPEN: _CANCELLED, _CANCELLED: _CANCELLED},
+    Event.SIMULATE_STALL: {_OPEN: _BUSY, _BUSY: _BUSY},
+}
+TABLE: Mapping[tuple[Status, Event], Status] = {
+    (status, event): after for event, row in _ROWS.items() for status, after in row.items()
+}
+
+_CONFIRMS = frozenset(
+    {
+        Event.CONFIRM_ACCEPTED,
+        Event.CONFIRM_REPEATED,
+        Event.CONFIRM_MISMATCH,
+        Event.PAYER_DECLINED,
+        Event.CONFIRM_REFUSED,
+    }
+)
+# how a message ends that says what is not possible
+_DEEDS = {
+    **dict.fromkeys(_CONFIRMS, "confirmed"),
+    Event.CANCEL: "cancelled",
+    Event.SEEN_ON_CHAIN: "started",
+    Event.EFFECT_FINAL: "settled",
+    Event.UNSPENDABLE: "written off",
+    Event.SIMULATE_SUCCEEDED: "simulated",
+    Event.SIMULATE_FAILED: "simulated",
+    Event.SIMULATE_EXPIRED: "simulated",
+    Event.SIMULATE_CANCELLED: "cancelled",
+    Event.SIMULATE_STALL: "simulated",
+}
+
+
+def step(status: Status, event: Event) -> Status:
+    """Gives the status after an event; it may be the same.
+
+    FlorinError where the table has a dash, in the words that wallets search for: payment_expired
+    for a confirm of an expired payment, idempotency_conflict for one that another confirm was
+    faster than, else invalid_state.
+    """
+    after = TABLE.get((status, event))
+    if after is None:
+        raise _refusal(status, event)
+    return after
+
+
+def _refusal(status: Status, event: Event) -> FlorinError:
+    if event in _CONFIRMS and status is Status.EXPIRED:
+        return FlorinError(Code.PAYMENT_EXPIRED)
+    if event in _CONFIRMS and status in {Status.PROCESSING, Status.SUCCEEDED}:
+        return FlorinError(
+            Code.IDEMPOTENCY_CONFLICT,
+            f"Payment is {status} and bound to another confirmation",
+        )
+    return FlorinError(Code.INVALID_STATE, f"Payment is {status} and cannot be {_DEEDS[event]}")

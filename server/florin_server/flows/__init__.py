@@ -1,0 +1,1 @@
+"""One verb per module: what the service does."""

@@ -1,0 +1,107 @@
+"""What the flows work with, put together by boot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from florin_server.clock import Clock
+from florin_server.config import Settings
+from florin_server.domain.account import WalletApp
+from florin_server.domain.payment import Merchant, Payment
+from florin_server.feed import Hub
+from florin_server.rails.base import Asset, Rail
+from florin_server.store.engine import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How a chain looks to its settler; `problem` is empty when all is well."""
+
+    head: int
+    open_transactions: int
+    problem: str
+
+
+class Settler(Protocol):
+    """Settles what was accepted on one chain."""
+
+    def wake(self) -> None:
+        """Tells that a payment was accepted."""
+
+    def health(self) -> Health:
+        """How the chain looks now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Where buyers go. `hosts` are the hosts whose links may name a payment."""
+
+    base: str
+    hosts: frozenset[str]
+
+    def of(self, payment_id: str) -> str:
+        """The checkout link of a payment."""
+        return f"{self.base}/{payment_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """One running service."""
+
+    settings: Settings
+    clock: Clock
+    randbytes: Callable[[int], bytes]
+    store: Store
+    hub: Hub
+    links: Links
+    rails: Mapping[str, Rail]
+    settlers: dict[str, Settler] = field(default_factory=dict)
+
+    def assets(self, *, live: bool) -> dict[str, tuple[Rail, Asset]]:
+        """Every asset that can be paid with in one mode, by CAIP-19."""
+        return {
+            asset.id: (rail, asset)
+            for rail in self.rails.values()
+            if rail.live is live
+            for asset in rail.assets.values()
+        }
+
+    def asset(self, asset_id: str) -> Asset | None:
+        """One asset by CAIP-19, in either mode."""
+        for rail in self.rails.values():
+            if (asset := rail.assets.get(asset_id)) is not None:
+                return asset
+        return None
+
+    async def changed(self, payment: Payment) -> Payment:
+        """Tells watchers about a committed change; gives the payment back."""
+        self.hub.publish(payment)
+        return payment
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyKey:
+    """A caller's key, its scope, and the fingerprint of the request that it stands for."""
+
+    scope: str
+    key: str
+    fingerprint: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls, as proven by its credential.
+
+    `merchant` is set on merchant paths, `app` when a wallet came with an App-Id. `deployed` tells
+    that the caller speaks the deployed wire profile.
+    """
+
+    live: bool
+    partner_id: str | None = None
+    merchant: Merchant | None = None
+    app: WalletApp | None = None
+    deployed: bool = False
+    version: str = ""
+    idempotency: IdempotencyKey | None = None

@@ -1,0 +1,115 @@
+"""A wallet hands in results; the payment is bound to them and submitted.
+
+The checks come in the order that the wire contract fixes, and one atomic change decides: whatever
+runs at the same time, at most one submission is ever bound to a payment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from florin_server.domain import results
+from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.payment import Action, Confirmation, Option, Payment, Status
+from florin_server.domain.state import Event, step
+from florin_server.flows.app import App, Caller
+from florin_server.flows.fetch import open_option
+from florin_server.flows.load import current, find
+from florin_server.rails.base import Rail, RailUnavailable
+from florin_server.store import payments
+
+
+async def confirm(
+    app: App, caller: Caller, text: str, option_id: str, outputs: Sequence[Sequence[str]]
+) -> Payment:
+    """Accepts, refuses or repeats a submission; `outputs` are JSON texts, one list a result."""
+    # the server's clock decides whether a confirm came in time, however long the checks take
+    arrived_us = app.clock.now_us()
+    payment = await find(app, caller, text)
+    flat = results.flatten(outputs)
+    digest = results.digest(option_id, flat)
+    if (known := await _repeated(app, payment, digest)) is not None:
+        return known
+    step(payment.status, Event.CONFIRM_ACCEPTED)
+    option = await open_option(app, payment, option_id)
+    content = Confirmation(payment.id, option.id, tuple(flat), digest, arrived_us)
+    form = results.match(_expected(option), flat)
+    if form.verdict is results.Verdict.MISMATCH:
+        return await _refuse(app, content, "results do not match the actions")
+    if form.verdict is results.Verdict.UNREADABLE:
+        raise _unreadable(form.index)
+    rail = app.rails[option.chain_id]
+    await _verify(rail, option, flat)
+    return await _accept(app, caller, rail, option, content)
+
+
+async def _repeated(app: App, payment: Payment, digest: bytes) -> Payment | None:
+    """The payment if exactly this submission is bound to it: a repeated confirm is a poll."""
+    if payment.status is Status.REQUIRES_ACTION:
+        return None
+    bound = await app.store.read(payments.confirmation(payment.id))
+    return payment if bound is not None and bound.digest == digest else None
+
+
+def _expected(option: Option) -> list[results.Kind]:
+    return [results.expected_kind(a.method) for a in option.actions if isinstance(a, Action)]
+
+
+def _unreadable(index: int | None) -> FlorinError:
+    return FlorinError(
+        Code.INVALID_PARAMS,
+        "Result is not the output of its action",
+        details={"reason": "unreadable_output", "index": str(index)},
+    )
+
+
+async def _verify(rail: Rail, option: Option, outputs: Sequence[str]) -> None:
+    try:
+        await rail.verify(option, outputs)
+    except RailUnavailable as error:
+        # nothing was submitted: the wallet may send the same results again
+        raise FlorinError(
+            Code.INTERNAL_ERROR, "The chain does not answer", unavailable=True, retry_after_s=1
+        ) from error
+
+
+async def _refuse(app: App, content: Confirmation, detail: str) -> Payment:
+    now_us = app.clock.now_us()
+    refused = await app.store.write(payments.refuse(content, detail, None, now_us))
+    if refused is not None:
+        return await app.changed(refused)
+    return await _lost(app, content)
+
+
+async def _accept(
+    app: App, caller: Caller, rail: Rail, option: Option, content: Confirmation
+) -> Payment:
+    provider = (caller.app.name, caller.app.icon_url) if caller.app else ("unknown", None)
+    head = await _head(rail)
+    accepted = await app.store.write(
+        payments.accept(content, option, head, provider, content.at_us)
+    )
+    if accepted is None:
+        return await _lost(app, content)
+    app.settlers[rail.chain_id].wake()
+    return await app.changed(accepted)
+
+
+async def _head(rail: Rail) -> int:
+    """From which block on the payment's effect can be found."""
+    try:
+        return (await rail.head()).number
+    except RailUnavailable:
+        return 0
+
+
+async def _lost(app: App, content: Confirmation) -> Payment:
+    """Another change came first; answers as if this call had come after it."""
+    stored = await app.store.reader.payment(content.payment_id)
+    if stored is None:
+        raise FlorinError(Code.PAYMENT_NOT_FOUND)
+    payment = await current(app, stored)
+    if (known := await _repeated(app, payment, content.digest)) is not None:
+        return known
+    step(payment.status, Event.CONFIRM_ACCEPTED)
+    raise FlorinError(Code.INTERNAL_ERROR, unavailable=True, retry_after_s=1)

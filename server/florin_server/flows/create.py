@@ -1,0 +1,143 @@
+"""A merchant creates a payment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from florin_server.domain.errors import FlorinError, invalid
+from florin_server.domain.ids import payment_id
+from florin_server.domain.money import CURRENCIES, FiatUnit, parse_unit
+from florin_server.domain.payment import Merchant, Payment, Status
+from florin_server.flows.app import App, Caller
+from florin_server.store import payments
+from florin_server.store.idempotency import Claim, Replay
+
+_URL_CHARS_MAX = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class NewPayment:
+    """What a merchant asks for; `value` is decimal digits in minor units of `unit`."""
+
+    unit: str
+    value: str
+    reference_id: str = ""
+    expires_at: int | None = None
+    success_url: str = ""
+    error_url: str = ""
+
+
+async def create(
+    app: App,
+    caller: Caller,
+    merchant: Merchant,
+    wanted: NewPayment,
+    receipt: Callable[[Payment], bytes],
+) -> Payment | Replay:
+    """Creates the payment, or repeats the answer that its idempotency key stands for.
+
+    `receipt` gives the bytes that are stored as the answer, in the same transaction.
+    """
+    now_us = app.clock.now_us()
+    unit, value = _amount(app, caller, wanted)
+    success_url, error_url = _checkout(wanted)
+    payment = Payment(
+        id=payment_id(now_us, app.randbytes),
+        partner_id=merchant.partner_id,
+        merchant_id=merchant.id,
+        live=caller.live,
+        status=Status.REQUIRES_ACTION,
+        version=0,
+        unit=unit,
+        value=value,
+        reference_id=wanted.reference_id,
+        success_url=success_url,
+        error_url=error_url,
+        salt=app.randbytes(16),
+        created_at_us=now_us,
+        updated_at_us=now_us,
+        expires_at=_expiry(app, wanted, now_us // 1_000_000),
+    )
+    claim = None
+    if (key := caller.idempotency) is not None:
+        claim = Claim(
+            scope=key.scope,
+            key=key.key,
+            fingerprint=key.fingerprint,
+            body=receipt(payment),
+            http_status=201,
+            now_us=now_us,
+            ttl_us=app.settings.idempotency_ttl_s * 1_000_000,
+        )
+    return await app.store.write(payments.create(payment, claim))
+
+
+def _amount(app: App, caller: Caller, wanted: NewPayment) -> tuple[str, int]:
+    value = int(wanted.value)
+    try:
+        unit = parse_unit(wanted.unit)
+    except ValueError as error:
+        raise invalid("amount.unit", "unknown unit") from error
+    minimum, maximum = app.settings.amount_min, 10**78 - 1
+    if isinstance(unit, FiatUnit):
+        if unit.code not in app.settings.currencies:
+            raise invalid("amount.unit", "currency is not enabled")
+        maximum = CURRENCIES[unit.code].max_value
+        text = f"iso4217/{unit.code}"
+    else:
+        # the registry decides what an asset is called: addresses compare in lower case
+        assets = app.assets(live=caller.live)
+        name = next((a for a in assets if a.lower() == str(unit.asset).lower()), None)
+        if name is None:
+            raise invalid("amount.unit", "asset is not enabled")
+        minimum, text = 1, f"caip19/{name}"
+    if value < minimum:
+        raise FlorinError(
+            invalid("", "").code,
+            f"Amount must be at least {minimum} to cover fees",
+            issues=invalid("amount.value", f"must be at least {minimum}").issues,
+            details={"minAmount": str(minimum), "unit": text},
+        )
+    if value > maximum:
+        raise invalid(
+            "amount.value", f"must be at most {maximum}", maxAmount=str(maximum), unit=text
+        )
+    return text, value
+
+
+def _expiry(app: App, wanted: NewPayment, now: int) -> int:
+    if wanted.expires_at is None:
+        return now + app.settings.payment_ttl_s
+    if wanted.expires_at <= now:
+        raise invalid("expiresAt", "must be in the future")
+    if wanted.expires_at > now + app.settings.payment_ttl_max_s:
+        raise invalid("expiresAt", f"must be at most {app.settings.payment_ttl_max_s} s ahead")
+    return wanted.expires_at
+
+
+def _checkout(wanted: NewPayment) -> tuple[str | None, str | None]:
+    """Both redirect URLs, or neither: half a redirect would strand a buyer."""
+    if _is_redirect(wanted.success_url) and _is_redirect(wanted.error_url):
+        return wanted.success_url, wanted.error_url
+    return None, None
+
+
+def _is_redirect(url: str) -> bool:
+    if not 0 < len(url) <= _URL_CHARS_MAX or "\\" in url:
+        return False
+    if not url.isascii() or any(ch <= " " or ch == "\x7f" for ch in url):
+        return False
+    try:
+        parts = urlsplit(url)
+        port_ok = parts.port is None or parts.port > 0
+    except ValueError:
+        return False
+    return (
+        parts.scheme == "https"
+        and bool(parts.hostname)
+        and port_ok
+        and parts.username is None
+        and parts.password is None
+    )

@@ -1,0 +1,59 @@
+"""API keys: made, listed, revoked."""
+
+from __future__ import annotations
+
+from florin_server.domain.account import SCOPES, ApiKey
+from florin_server.domain.credentials import KeyKind, hash_key, new_key
+from florin_server.domain.errors import Code, FlorinError, invalid
+from florin_server.domain.versions import NEWEST_STABLE
+from florin_server.flows.app import App
+from florin_server.store import keys, merchants
+
+# everything a kind may do; a wallet's confirm and cancel are "create"
+_ALLOWED = {KeyKind.PARTNER: SCOPES, KeyKind.WALLET: frozenset({"read", "create"})}
+
+
+async def create(
+    app: App,
+    pepper: bytes,
+    *,
+    kind: KeyKind,
+    live: bool,
+    partner_id: str | None,
+    scopes: frozenset[str] = frozenset(),
+) -> tuple[ApiKey, str]:
+    """Makes a key and gives it with its secret, which is not stored."""
+    if (kind is KeyKind.PARTNER) is (partner_id is None):
+        raise invalid("partnerId", "is required for a partner key and for no other")
+    if partner_id is not None and not await app.store.read(merchants.partner(partner_id)):
+        raise FlorinError(Code.PARTNER_NOT_FOUND)
+    if extra := scopes - _ALLOWED[kind]:
+        raise invalid("scopes", f"a {kind} key cannot have {', '.join(sorted(extra))}")
+    made = new_key(kind, live=live, randbytes=app.randbytes)
+    key = ApiKey(
+        key_id=made.key_id,
+        kind=kind,
+        live=live,
+        partner_id=partner_id,
+        hash=hash_key(pepper, made.secret),
+        last4=made.last4,
+        scopes=scopes or _ALLOWED[kind],
+        version_pin=NEWEST_STABLE if kind is KeyKind.WALLET else None,
+        created_at_us=app.clock.now_us(),
+        revoked_at_us=None,
+    )
+    await app.store.write(keys.put_key(key))
+    return key, made.secret
+
+
+async def listed(app: App, partner_id: str | None) -> list[ApiKey]:
+    """All keys, or one partner's, newest first."""
+    return await app.store.read(keys.list_keys(partner_id))
+
+
+async def revoke(app: App, key_id: str) -> ApiKey:
+    """Revokes a key for good; doing it twice changes nothing."""
+    key = await app.store.write(keys.revoke_key(key_id, app.clock.now_us()))
+    if key is None:
+        raise FlorinError(Code.API_KEY_NOT_FOUND)
+    return key

@@ -1,0 +1,59 @@
+"""Finding a payment for a caller, as it stands at this moment."""
+
+from __future__ import annotations
+
+from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.ids import is_payment_id_shape
+from florin_server.domain.links import resolve_payment_id
+from florin_server.domain.payment import Merchant, Payment, Status
+from florin_server.flows.app import App, Caller
+from florin_server.store import merchants, payments
+
+
+def payment_id_of(app: App, text: str) -> str | None:
+    """The payment id that a path segment or link names; None if it names none."""
+    resolved = resolve_payment_id(text, app.links.hosts)
+    return resolved if is_payment_id_shape(resolved) else None
+
+
+async def current(app: App, payment: Payment) -> Payment:
+    """The payment at this moment: one whose time is up becomes expired before anybody sees it."""
+    now_us = app.clock.now_us()
+    seen = payment.at(now_us)
+    if seen.status is payment.status:
+        return payment
+    for expired in await app.store.write(payments.expire((payment.id,), now_us)):
+        return await app.changed(expired)
+    # somebody else changed it in between; that change is what counts
+    return await app.store.reader.payment(payment.id) or seen
+
+
+async def find(app: App, caller: Caller, text: str) -> Payment:
+    """The caller's payment; one of another tenant or mode is as unknown as one that never was."""
+    payment_id = payment_id_of(app, text)
+    payment = await app.store.reader.payment(payment_id) if payment_id else None
+    if payment is None or not visible(caller, payment):
+        raise FlorinError(Code.PAYMENT_NOT_FOUND)
+    return await current(app, payment)
+
+
+def visible(caller: Caller, payment: Payment) -> bool:
+    """Wallets see every payment of their mode, merchants their own."""
+    if payment.live is not caller.live:
+        return False
+    return caller.merchant is None or caller.merchant.id == payment.merchant_id
+
+
+def not_payable(payment: Payment) -> FlorinError:
+    """Why a payment in this state takes no options, actions or results."""
+    if payment.status is Status.EXPIRED:
+        return FlorinError(Code.PAYMENT_EXPIRED)
+    return FlorinError(Code.INVALID_STATE, f"Payment is {payment.status}")
+
+
+async def merchant_of(app: App, payment: Payment) -> Merchant:
+    """The payment's merchant; it is kept as long as its payments."""
+    merchant = await app.store.read(merchants.merchant(payment.merchant_id))
+    if merchant is None:
+        raise RuntimeError(f"payment {payment.id} has no merchant")
+    return merchant

@@ -1,0 +1,129 @@
+"""A wallet asks what its accounts can pay with."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.money import CURRENCIES, convert_up
+from florin_server.domain.payment import Option, Payment, Status
+from florin_server.flows.app import App, Caller
+from florin_server.flows.load import find, payment_id_of
+from florin_server.rails.base import Asset, Rail, RailUnavailable, Split
+from florin_server.store import merchants, payments
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the accounts can pay with; `payment` is None for text that names no payment."""
+
+    payment: Payment | None
+    options: tuple[Option, ...]
+
+
+async def options(app: App, caller: Caller, text: str, accounts: Sequence[str]) -> Options:
+    """Lists the options of a payment for the given accounts, best first.
+
+    Text that has not the shape of a payment id has none (deployed profile: it is unknown). A
+    payment that is no longer payable has none either; an expired one is refused.
+    """
+    if payment_id_of(app, text) is None and not caller.deployed:
+        return Options(None, ())
+    payment = await find(app, caller, text)
+    if payment.status is Status.EXPIRED:
+        raise FlorinError(Code.PAYMENT_EXPIRED)
+    if payment.status is not Status.REQUIRES_ACTION:
+        return Options(payment, ())
+    destinations = {
+        d.asset: d.account
+        for d in await app.store.read(merchants.destinations(payment.merchant_id))
+    }
+    searches = [
+        _search(app, payment, rail, written, destinations)
+        for rail, written in _by_rail(app, payment, accounts)
+    ]
+    found = [option for part in await asyncio.gather(*searches) for option in part]
+    found.sort(key=lambda option: (option.asset not in destinations, option.eta_s))
+    found = found[: app.settings.options_max]
+    stored = await _keep(app, payment, found)
+    return Options(payment, tuple(replace(stored[o.id], account=o.account) for o in found))
+
+
+async def _keep(app: App, payment: Payment, found: Sequence[Option]) -> dict[str, Option]:
+    """Stores new options; one that was told before keeps its terms, whatever changed since."""
+    stored = {option.id: option for option in await app.store.read(payments.options(payment.id))}
+    new = [option for option in found if option.id not in stored]
+    if not new:
+        return stored
+    await app.store.write(payments.put_options(new))
+    return {option.id: option for option in await app.store.read(payments.options(payment.id))}
+
+
+def _by_rail(
+    app: App, payment: Payment, accounts: Sequence[str]
+) -> list[tuple[Rail, dict[str, str]]]:
+    """Sorts the accounts to their rails, as {canonical: as written}; skips all others."""
+    rails = [rail for rail in app.rails.values() if rail.live is payment.live]
+    found: list[tuple[Rail, dict[str, str]]] = [(rail, {}) for rail in rails]
+    for account in accounts[: app.settings.accounts_max]:
+        for rail, written in found:
+            if (payer := rail.payer(account)) is not None:
+                written.setdefault(payer, account)
+                break
+    return [(rail, written) for rail, written in found if written]
+
+
+async def _search(
+    app: App,
+    payment: Payment,
+    rail: Rail,
+    written: Mapping[str, str],
+    destinations: Mapping[str, str],
+) -> list[Option]:
+    # one look at the registry: a check may take an asset out while the chain is asked
+    assets = rail.assets
+    prices = {one.id: price for one in assets.values() if (price := _price(payment, one))}
+    if not prices:
+        return []
+    try:
+        async with asyncio.timeout(app.settings.discovery_s):
+            payable = await rail.payable(list(written), prices)
+    except (RailUnavailable, TimeoutError) as error:
+        _log.warning("chain %s is left out of options: %s", rail.chain_id, error)
+        return []
+    now_us = app.clock.now_us()
+    return [
+        rail.offer(
+            payment,
+            written[payer],
+            payer,
+            assets[asset],
+            prices[asset],
+            _split(app, rail, asset, prices[asset], destinations),
+            now_us,
+        )
+        for payer, asset in payable
+    ]
+
+
+def _price(payment: Payment, asset: Asset) -> int | None:
+    """The payment's amount in minor units of the asset, rounded up; None if it cannot pay it."""
+    if payment.unit == f"caip19/{asset.id}":
+        return payment.value
+    kind, _, code = payment.unit.partition("/")
+    if kind != "iso4217" or asset.peg != code:
+        return None
+    return convert_up(payment.value, CURRENCIES[code].decimals, asset.decimals)
+
+
+def _split(app: App, rail: Rail, asset: str, value: int, destinations: Mapping[str, str]) -> Split:
+    percentage = -(-value * app.settings.fee_basis_points // 10_000)
+    fee = min(app.settings.fee_fixed + percentage, value)
+    own = destinations.get(asset)
+    # without a destination of the merchant's own the treasury holds the money for it
+    return Split(own or rail.treasury, rail.treasury if fee else None, fee, settled=own is not None)

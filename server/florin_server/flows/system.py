@@ -1,0 +1,35 @@
+"""How the installation is doing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from florin_server.flows.app import App
+from florin_server.store import journal
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """How one chain is doing; `problem` is empty when all is well."""
+
+    chain_id: str
+    head: int
+    open_transactions: int
+    relayer: str
+    problem: str
+
+
+async def chains(app: App) -> list[Chain]:
+    """Every enabled chain."""
+    found = []
+    for chain_id, rail in app.rails.items():
+        health = app.settlers[chain_id].health()
+        problems = [health.problem, *await rail.problems()]
+        problem = "; ".join(text for text in problems if text)
+        found.append(Chain(chain_id, health.head, health.open_transactions, rail.sender, problem))
+    return found
+
+
+async def processing(app: App) -> int:
+    """How many payments wait for evidence."""
+    return await app.store.read(journal.count_unsettled())

@@ -1,0 +1,113 @@
+"""Follows one chain block by block and remembers what its newest blocks prove.
+
+What a block says counts only while the block is part of the chain: when a parent does not match,
+everything from the replaced blocks is forgotten and read again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from florin_server.rails.base import BlockView, Head, Mined, Paid, Rail
+
+# blocks of one look; the rest comes with the next, so that work gets its turn in between
+_BLOCKS_A_LOOK = 64
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What the chain proves now: settlement events by reference, our transactions by hash."""
+
+    paid: dict[str, list[Paid]] = field(default_factory=dict)
+    mined: dict[str, Mined] = field(default_factory=dict)
+
+    def add_paid(self, event: Paid) -> None:
+        """Remembers an event once."""
+        known = self.paid.setdefault(event.ref, [])
+        if event not in known:
+            known.append(event)
+
+    def forget_from(self, number: int) -> None:
+        """Drops everything from a block on."""
+        for ref in list(self.paid):
+            kept = [event for event in self.paid[ref] if event.block_number < number]
+            if kept:
+                self.paid[ref] = kept
+            else:
+                del self.paid[ref]
+        self.mined = {h: m for h, m in self.mined.items() if m.block_number < number}
+
+
+class BlockFollower:
+    """The newest blocks of one chain, and the evidence in them."""
+
+    def __init__(self, rail: Rail) -> None:
+        self._rail = rail
+        self._hashes: dict[int, str] = {}
+        self.head = 0
+        self.evidence = Evidence()
+
+    async def start(self) -> None:
+        """Begins at the head; what came before is found by asking for it."""
+        head = await self._rail.head()
+        self.head = head.number
+        self._hashes = {head.number: head.hash}
+
+    def is_final(self, number: int) -> bool:
+        """True if a block is as deep as the chain's settings ask."""
+        return self.head - number + 1 >= self._rail.confirmations
+
+    async def is_canonical(self, number: int, block_hash: str) -> bool:
+        """True if the block is part of the chain now."""
+        known = self._hashes.get(number)
+        if known is None:
+            view = await self._rail.block(number)
+            known = view.hash if view else None
+        return known == block_hash
+
+    async def look(self) -> bool:
+        """Reads new blocks; True if there were any."""
+        head = await self._rail.head()
+        if head.number == self.head and self._hashes.get(head.number) == head.hash:
+            return False
+        await self._rewind(head)
+        while self.head < head.number:
+            view = await self._rail.block(self.head + 1)
+            if view is None:
+                break
+            if view.parent_hash != self._hashes.get(self.head, view.parent_hash):
+                await self._rewind(head)
+                continue
+            self._add(view)
+            if head.number - self.head >= _BLOCKS_A_LOOK and self.head % _BLOCKS_A_LOOK == 0:
+                break
+        return True
+
+    def _add(self, view: BlockView) -> None:
+        self.head = view.number
+        self._hashes[view.number] = view.hash
+        for event in view.paid:
+            self.evidence.add_paid(event)
+        for mined in view.mined:
+            self.evidence.mined[mined.tx_hash] = mined
+        # deeper than any reorganisation that is handled; asked for again if ever needed
+        for number in [n for n in self._hashes if n < view.number - 4 * self._depth]:
+            del self._hashes[number]
+
+    @property
+    def _depth(self) -> int:
+        return max(self._rail.confirmations, 16)
+
+    async def _rewind(self, head: Head) -> None:
+        """Steps back to the newest remembered block that is still part of the chain."""
+        number = min(self.head, head.number)
+        while number in self._hashes:
+            view = await self._rail.block(number)
+            if view is not None and view.hash == self._hashes[number]:
+                break
+            number -= 1
+        for stale in [n for n in self._hashes if n > number]:
+            del self._hashes[stale]
+        if number < self.head:
+            self.evidence.forget_from(number + 1)
+        self.head = number

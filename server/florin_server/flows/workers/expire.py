@@ -1,0 +1,24 @@
+"""Ends payments that nobody confirmed, at their very second."""
+
+from __future__ import annotations
+
+from florin_server.flows.app import App
+from florin_server.store import payments
+
+_A_BATCH = 500
+# how long a payment that was created meanwhile may wait to be noticed; it lives longer than this,
+# and whoever looks at it before sees it expired anyway
+_LOOK_S = 1.0
+
+
+async def expire(app: App) -> None:
+    """Works until cancelled; one look finds all that are due, without a timer per payment."""
+    while True:
+        now_us = app.clock.now_us()
+        due = await app.store.read(payments.next_expiry())
+        if due is not None and due * 1_000_000 <= now_us:
+            for payment in await app.store.write(payments.expire_due(now_us, _A_BATCH)):
+                await app.changed(payment)
+            continue
+        wait_s = _LOOK_S if due is None else min(_LOOK_S, due - now_us / 1_000_000)
+        await app.clock.sleep(max(wait_s, 0.001))

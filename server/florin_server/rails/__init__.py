@@ -1,0 +1,1 @@
+"""Ways to move money; each speaks JSON-RPC to a chain."""

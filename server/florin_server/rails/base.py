@@ -1,0 +1,234 @@
+"""What the service asks of a rail: one chain, its assets, one settlement contract.
+
+A rail does no bookkeeping: it reads the chain, builds what wallets sign, checks what they return
+and turns accepted payments into one transaction. Who calls it decides when, and writes it down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from florin_server.domain.journal import Accepted
+from florin_server.domain.payment import Option, Payment
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A token that a rail takes. `peg` is the ISO 4217 currency that it is worth one of."""
+
+    id: str  # CAIP-19
+    chain_id: str  # CAIP-2
+    address: str  # lower-case
+    name: str
+    symbol: str
+    decimals: int
+    peg: str | None
+    method: str  # "eip3009"
+    domain_name: str  # of its EIP-712 domain
+    domain_version: str
+    network_name: str
+    icon_url: str | None = None
+    network_icon_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Where the money of one payment goes, fixed by the buyer's signature.
+
+    `dest` and `fee_to` are CAIP-10. `settled` tells that `dest` is the merchant's own destination
+    and not the operator's treasury.
+    """
+
+    dest: str
+    fee_to: str | None
+    fee: int
+    settled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The newest block."""
+
+    number: int
+    hash: str
+    time: int  # Unix seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """Proof on chain that a payment's money moved: the settlement contract's event.
+
+    Hex texts are lower-case; addresses are bare, not CAIP-10.
+    """
+
+    ref: str
+    tx_hash: str
+    block_number: int
+    block_hash: str
+    payer: str
+    dest: str
+    token: str
+    value: int
+    fee: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mined:
+    """A transaction of ours in a block. `gas_cost` is in minor units of the native coin."""
+
+    tx_hash: str
+    block_number: int
+    block_hash: str
+    success: bool
+    gas_cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockView:
+    """What one block tells about payments: all settlement events, and all transactions from us."""
+
+    number: int
+    hash: str
+    parent_hash: str
+    time: int
+    paid: tuple[Paid, ...]
+    mined: tuple[Mined, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A transaction that is ready to be broadcast."""
+
+    raw: bytes
+    hash: str
+
+
+class RailUnavailable(Exception):  # noqa: N818  (a state of the world, not a mistake)
+    """The chain did not answer, or answered nonsense; nothing is known about what was asked."""
+
+
+class Rail(Protocol):
+    """One chain. Every coroutine may raise RailUnavailable; none of them is a negative answer."""
+
+    @property
+    def chain_id(self) -> str:
+        """CAIP-2."""
+
+    @property
+    def live(self) -> bool:
+        """False for test networks."""
+
+    @property
+    def confirmations(self) -> int:
+        """Blocks, counting its own, that make an event final."""
+
+    @property
+    def poll_s(self) -> float:
+        """Seconds between two looks at the head."""
+
+    @property
+    def sender(self) -> str:
+        """Address that signs our transactions and pays their gas, lower-case."""
+
+    @property
+    def treasury(self) -> str:
+        """CAIP-10 account that receives for merchants without a destination, and fees."""
+
+    @property
+    def native_asset(self) -> str:
+        """CAIP-19 of the coin that pays gas."""
+
+    @property
+    def assets(self) -> Mapping[str, Asset]:
+        """The assets that are offered, by CAIP-19."""
+
+    async def start(self) -> None:
+        """Checks chain id, contracts and every token; disables what does not match."""
+
+    async def problems(self) -> tuple[str, ...]:
+        """Checks again and tells, in sentences, what keeps the chain or an asset from working."""
+
+    async def close(self) -> None:
+        """Ends connections."""
+
+    def payer(self, account: str) -> str | None:
+        """The canonical CAIP-10 of an account on this chain; None for anything else."""
+
+    async def payable(
+        self, payers: Sequence[str], prices: Mapping[str, int]
+    ) -> list[tuple[str, str]]:
+        """The (payer, asset) pairs whose balance covers the price; one batched read."""
+
+    def offer(  # noqa: PLR0917  (one of each, none alike)
+        self,
+        payment: Payment,
+        account: str,
+        payer: str,
+        asset: Asset,
+        value: int,
+        split: Split,
+        now_us: int,
+    ) -> Option:
+        """Builds an option; equal arguments, but for the time, give equal ids and actions."""
+
+    async def verify(self, option: Option, outputs: Sequence[str]) -> None:
+        """Proves that the outputs (JSON texts) pay the option if submitted now.
+
+        Raises FlorinError(invalid_params) with details.reason signature_mismatch,
+        unreadable_output or insufficient_funds.
+        """
+
+    def reference(self, option: Option) -> str:
+        """The 0x-hex reference that the option's settlement event carries."""
+
+    def split(self, option: Option) -> Split:
+        """Where the option's money goes, as it was offered."""
+
+    def proves(self, option: Option, paid: Paid) -> bool:
+        """True if the event moved exactly what the option says, from its payer to its receivers.
+
+        Anybody may call the settlement contract with a reference that they have seen and a token
+        of their own; only the whole event is proof.
+        """
+
+    async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
+        """Tells for each item whether it would settle if submitted now, all in one transaction."""
+
+    async def next_nonce(self) -> int:
+        """The sender's next nonce as the chain knows it, pending transactions included."""
+
+    async def sign(self, nonce: int, items: Sequence[Accepted]) -> Signed:
+        """Signs the one transaction that settles the items."""
+
+    async def broadcast(self, raw: bytes) -> None:
+        """Hands a transaction to the chain; one that it already knows is fine.
+
+        Raises RailUnavailable when the outcome is unknown or the chain refused it.
+        """
+
+    async def knows(self, tx_hash: str) -> bool:
+        """True if the chain or its pool has the transaction now."""
+
+    async def nonce_used(self, nonce: int) -> bool:
+        """True if a transaction with the sender's nonce is final."""
+
+    async def head(self) -> Head:
+        """The newest block."""
+
+    async def block(self, number: int) -> BlockView | None:
+        """One block; None if the chain does not have it (yet, or any more)."""
+
+    async def mined(self, tx_hashes: Sequence[str]) -> dict[str, Mined]:
+        """Which of our transactions are in a block, one batched read; absent ones tell nothing."""
+
+    async def paid(self, references: Sequence[str], from_block: int) -> list[Paid]:
+        """Settlement events of the references from a block on, whoever submitted them."""
+
+    async def spent_or_lapsed(self, option: Option) -> str | None:
+        """Why the option can never be paid again, judged at final depth; None while it can.
+
+        The caller must look for a settlement event after this answer: a spent authorization is the
+        normal sign of success, and an event looked for before may have been mined since.
+        """

@@ -1,0 +1,1 @@
+"""Payments on EVM chains."""

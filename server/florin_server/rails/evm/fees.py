@@ -1,0 +1,64 @@
+"""What a transaction may cost: enough for some full blocks in a row, never above the limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from florin_server.rails.base import RailUnavailable
+from florin_server.rails.evm.node import LATEST, Node, header, quantity
+from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.jsonrpc import RpcError
+
+# Measured: 112,000 gas for one payment with a fee split, 64,000 for each of many. A share of the
+# settlement covers the most that a dry run lets an item use, with its calldata, so that no item
+# which was accepted can starve the others.
+GAS_BASE = 40_000
+GAS_ITEM = 180_000
+GAS_ITEM_MAX = 150_000
+GAS_WALLET_ITEM = 400_000
+GAS_WALLET_ITEM_MAX = 300_000  # what the contract lets one item use
+
+
+@dataclass(frozen=True, slots=True)
+class Fees:
+    """Of a type-2 transaction, in wei for each unit of gas."""
+
+    max_fee: int
+    tip: int
+
+
+def gas_limit(plain: int, by_wallet: int, gas_max: int) -> int:
+    """Gas for a settlement of `plain` items and `by_wallet` items signed by accounts with code.
+
+    Not estimated: it costs nothing to allow more than is used, and an estimate costs a call.
+    """
+    return min(GAS_BASE + GAS_ITEM * plain + GAS_WALLET_ITEM * by_wallet, gas_max)
+
+
+def dry_run_gas(call: bytes, *, by_key: bool) -> int:
+    """Gas to try one item with: no more than its share of a settlement covers."""
+    return 21_000 + 16 * len(call) + (GAS_ITEM_MAX if by_key else GAS_WALLET_ITEM_MAX)
+
+
+def fees_for(base_fee: int, tip: int, chain: EvmChain) -> Fees:
+    """Twice the base fee and the tip, good for five full blocks in a row.
+
+    RailUnavailable if even the next block is above the limit.
+    """
+    tip = min(max(tip, 1), chain.tip_max)  # pools refuse a tip of zero
+    if base_fee + tip > chain.fee_max:
+        raise RailUnavailable(f"{chain.name}: gas costs more than the limit")
+    return Fees(max_fee=min(2 * base_fee + tip, chain.fee_max), tip=tip)
+
+
+async def current_fees(node: Node, chain: EvmChain) -> Fees:
+    """The fees to sign with now, one batched read."""
+    newest, suggested = await node.batch(
+        [("eth_getBlockByNumber", (LATEST, False)), ("eth_maxPriorityFeePerGas", ())]
+    )
+    block = header(newest)
+    if block is None:
+        raise RailUnavailable(f"{chain.name}: the node has no newest block")
+    # a node need not suggest a tip; a tenth of the base fee is taken anywhere
+    tip = block.base_fee // 10 if isinstance(suggested, RpcError) else quantity(suggested)
+    return fees_for(block.base_fee, tip, chain)

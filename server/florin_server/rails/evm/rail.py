@@ -1,0 +1,228 @@
+"""One EVM chain as the service sees it: signatures in, one settlement transaction out."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+
+from florin_server.domain.caip import canonical_account, parse_account
+from florin_server.domain.journal import Accepted
+from florin_server.domain.payment import Option, Payment
+from florin_server.rails.base import (
+    Asset,
+    BlockView,
+    Head,
+    Mined,
+    Paid,
+    RailUnavailable,
+    Signed,
+    Split,
+)
+from florin_server.rails.evm import discovery
+from florin_server.rails.evm.evidence import Evidence
+from florin_server.rails.evm.node import Node
+from florin_server.rails.evm.relay import Relay
+from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.evm.terms import NOBODY, Terms, bare, build_option
+from florin_server.rails.evm.transactions import Signer
+from florin_server.rails.evm.verify import Verifier
+from florin_server.rails.jsonrpc import HttpTransport, JsonRpc, RpcError, Transport
+
+
+class EvmRail:
+    """Implements the Rail protocol over JSON-RPC.
+
+    `signer` is the relayer: it pays for gas and can neither redirect nor keep a buyer's money.
+    Without a transport the settings' URL is used.
+    """
+
+    def __init__(self, chain: EvmChain, signer: Signer, transport: Transport | None = None) -> None:
+        if transport is None:
+            if chain.rpc_url is None:
+                raise ValueError(f"{chain.name}: neither a node's URL nor a transport")
+            transport = HttpTransport(chain.rpc_url)
+        self.chain = chain
+        self.rpc = JsonRpc(transport, batch_max=chain.batch_max)
+        self._sender = signer.address
+        self._node = Node(self.rpc)
+        self._relay = Relay(self._node, chain, signer)
+        self._verifier = Verifier(self._node, chain, signer.address)
+        self._evidence = Evidence(self._node, chain, signer.address)
+        self._assets: Mapping[str, Asset] = {}
+
+    @property
+    def chain_id(self) -> str:
+        """CAIP-2."""
+        return self.chain.caip2
+
+    @property
+    def live(self) -> bool:
+        """False for test networks."""
+        return self.chain.live
+
+    @property
+    def confirmations(self) -> int:
+        """Blocks, counting its own, that make an event final."""
+        return self.chain.confirmations
+
+    @property
+    def poll_s(self) -> float:
+        """Seconds between two looks at the head."""
+        return self.chain.poll_ms / 1000
+
+    @property
+    def sender(self) -> str:
+        """Address that signs our transactions and pays their gas, lower-case."""
+        return self._sender
+
+    @property
+    def treasury(self) -> str:
+        """CAIP-10 account that receives for merchants without a destination, and fees."""
+        return self.chain.treasury_account
+
+    @property
+    def native_asset(self) -> str:
+        """CAIP-19 of the coin that pays gas."""
+        return f"{self.chain.caip2}/slip44:{self.chain.native_slip44}"
+
+    @property
+    def assets(self) -> Mapping[str, Asset]:
+        """The assets that passed the last check, by CAIP-19."""
+        return self._assets
+
+    async def start(self) -> None:
+        """Checks chain id, contracts and every token; disables what does not match."""
+        self._assets = (await self._inspect()).assets
+
+    async def problems(self) -> tuple[str, ...]:
+        """Checks again; a chain that does not answer keeps the assets that it had."""
+        try:
+            found = await self._inspect()
+        except RailUnavailable as fault:
+            return (f"{self.chain.name}: {fault}",)
+        self._assets = found.assets
+        return found.problems
+
+    async def close(self) -> None:
+        """Ends connections after the checks under way."""
+        await self._verifier.close()
+        await self.rpc.close()
+
+    def payer(self, account: str) -> str | None:
+        """The canonical CAIP-10 of an account on this chain; None for anything else."""
+        try:
+            if str(parse_account(account).chain) != self.chain.caip2:
+                return None
+            payer = canonical_account(account)
+        except ValueError:
+            return None
+        return None if bare(payer) == NOBODY else payer
+
+    async def payable(
+        self, payers: Sequence[str], prices: Mapping[str, int]
+    ) -> list[tuple[str, str]]:
+        """The (payer, asset) pairs whose balance covers the price; one batched read."""
+        assets = [self._assets[one] for one in prices if one in self._assets]
+        if not payers or not assets:
+            return []
+        if self.chain.faucet:
+            await self._fill(payers)
+        held = await discovery.balances(self._node, payers, assets)
+        short = [pair for pair, balance in held.items() if balance < prices[pair[1]]]
+        if short and self.chain.faucet:
+            # the usual gift is less than the price
+            await self._fill(payers, tokenUnits=hex(max(prices.values())))
+            held = await discovery.balances(self._node, payers, assets)
+        return [pair for pair, balance in held.items() if balance >= prices[pair[1]]]
+
+    def offer(  # noqa: PLR0917  (one of each, none alike)
+        self,
+        payment: Payment,
+        account: str,
+        payer: str,
+        asset: Asset,
+        value: int,
+        split: Split,
+        now_us: int,
+    ) -> Option:
+        """Builds an option; equal arguments, but for the time, give equal ids and actions."""
+        return build_option(
+            self.chain,
+            payment,
+            account=account,
+            payer=payer,
+            asset=asset,
+            value=value,
+            split=split,
+            now_us=now_us,
+        )
+
+    async def verify(self, option: Option, outputs: Sequence[str]) -> None:
+        """Proves that the outputs (JSON texts) pay the option if submitted now."""
+        await self._verifier.verify(option, outputs)
+
+    def reference(self, option: Option) -> str:
+        """The 0x-hex reference that the option's settlement event carries."""
+        return "0x" + Terms.of(option).ref.hex()
+
+    def split(self, option: Option) -> Split:
+        """Where the option's money goes, as it was offered."""
+        return Terms.of(option).split()
+
+    def proves(self, option: Option, paid: Paid) -> bool:
+        """True if the event moved exactly what the option says, from its payer to its receivers."""
+        return Terms.of(option).proven_by(bare(option.payer), paid)
+
+    async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
+        """Tells for each item whether it would settle if submitted now, all in one transaction."""
+        return await self._relay.simulate(items)
+
+    async def next_nonce(self) -> int:
+        """The sender's next nonce as the chain knows it, pending transactions included."""
+        return await self._relay.next_nonce()
+
+    async def sign(self, nonce: int, items: Sequence[Accepted]) -> Signed:
+        """Signs the one transaction that settles the items."""
+        return await self._relay.sign(nonce, items)
+
+    async def broadcast(self, raw: bytes) -> None:
+        """Hands a transaction to the chain; one that it already knows is fine."""
+        await self._relay.broadcast(raw)
+
+    async def knows(self, tx_hash: str) -> bool:
+        """True if the chain or its pool has the transaction now."""
+        return await self._relay.knows(tx_hash)
+
+    async def nonce_used(self, nonce: int) -> bool:
+        """True if a transaction with the sender's nonce is final."""
+        return await self._evidence.nonce_used(nonce)
+
+    async def head(self) -> Head:
+        """The newest block."""
+        return await self._evidence.head()
+
+    async def block(self, number: int) -> BlockView | None:
+        """One block; None if the chain does not have it (yet, or any more)."""
+        return await self._evidence.block(number)
+
+    async def mined(self, tx_hashes: Sequence[str]) -> dict[str, Mined]:
+        """Which of our transactions are in a block, one batched read; absent ones tell nothing."""
+        return await self._evidence.mined(tx_hashes)
+
+    async def paid(self, references: Sequence[str], from_block: int) -> list[Paid]:
+        """Settlement events of the references from a block on, whoever submitted them."""
+        return await self._evidence.paid(references, from_block)
+
+    async def spent_or_lapsed(self, option: Option) -> str | None:
+        """Why the option can never be paid again, judged at final depth; None while it can."""
+        return await self._evidence.spent_or_lapsed(option)
+
+    async def _fill(self, payers: Sequence[str], **amount: str) -> None:
+        """Asks a test chain's faucet to fill accounts."""
+        # without funds there is no option, which is all that a broken faucet may cause
+        with contextlib.suppress(RpcError, RailUnavailable):
+            accounts = [bare(payer) for payer in payers]
+            await self.rpc.call("florin_faucet", {"accounts": accounts, **amount})
+
+    async def _inspect(self) -> discovery.Inspection:
+        return await discovery.inspect(self._node, self.chain, self.sender)

@@ -1,0 +1,92 @@
+"""Turning accepted payments into one transaction, and handing it to the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from florin_server.domain.journal import Accepted
+from florin_server.rails.base import RailUnavailable, Signed
+from florin_server.rails.evm import settler
+from florin_server.rails.evm.fees import current_fees, gas_limit
+from florin_server.rails.evm.node import Node, call_to, quantity, record, uint
+from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.evm.terms import Terms, bare, proof
+from florin_server.rails.evm.transactions import Signer, transaction_hash
+from florin_server.rails.evm.verify import signature_bytes
+from florin_server.rails.jsonrpc import RpcError
+
+
+class Relay:
+    """Submits for one chain and one key. Who calls it keeps the nonces."""
+
+    def __init__(self, node: Node, chain: EvmChain, signer: Signer) -> None:
+        self._node = node
+        self._chain = chain
+        self._signer = signer
+
+    async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
+        """Tells for each item whether it would settle if submitted now, all in one transaction."""
+        if not items:
+            return []
+        mask = await self._tried(items)
+        if mask is not None:
+            return [bool(mask >> index & 1) for index in range(len(items))]
+        # one of them takes the gas of the others: it is found by leaving out half of them
+        if len(items) == 1:
+            return [False]
+        first, second = items[: len(items) // 2], items[len(items) // 2 :]
+        settled = await self.simulate(first)
+        if any(settled):
+            return settled + [False] * len(second)
+        return settled + await self.simulate(second)
+
+    async def next_nonce(self) -> int:
+        """The sender's next nonce as the chain knows it, pending transactions included."""
+        sender = self._signer.address
+        return quantity(await self._node.ask("eth_getTransactionCount", sender, "pending"))
+
+    async def sign(self, nonce: int, items: Sequence[Accepted]) -> Signed:
+        """Signs the one transaction that settles the items."""
+        data, gas = self._settlement(items)
+        return self._signer.sign_call(
+            chain_id=self._chain.chain_id,
+            nonce=nonce,
+            fees=await current_fees(self._node, self._chain),
+            gas=gas,
+            to=self._chain.settler,
+            data=data,
+        )
+
+    async def broadcast(self, raw: bytes) -> None:
+        """Hands a transaction to the chain; one that it already knows is fine."""
+        try:
+            await self._node.rpc.call("eth_sendRawTransaction", "0x" + raw.hex())
+        except RpcError as refusal:
+            # nodes have many words for "I have it": only having it counts
+            if not await self.knows(transaction_hash(raw)):
+                raise RailUnavailable(f"{self._chain.name}: {refusal}") from refusal
+
+    async def knows(self, tx_hash: str) -> bool:
+        """True if the chain or its pool has the transaction now."""
+        return record(await self._node.ask("eth_getTransactionByHash", tx_hash)) is not None
+
+    async def _tried(self, items: Sequence[Accepted]) -> int | None:
+        """The contract's answer to a settlement if sent now; None if all of it would revert."""
+        data, gas = self._settlement(items)
+        call = call_to(self._chain.settler, data, sender=self._signer.address, gas=gas)
+        (answer,) = await self._node.batch([call])
+        return None if isinstance(answer, RpcError) and answer.is_revert else uint(answer)
+
+    def _settlement(self, items: Sequence[Accepted]) -> tuple[bytes, int]:
+        """The calldata that settles the items, and the gas for it."""
+        pays = []
+        by_wallet = 0
+        for item in items:
+            terms = Terms.of(item.option)
+            payer = bare(item.option.payer)
+            given = signature_bytes(item.confirmation.outputs)
+            proven = proof(terms.message(payer).digest(), payer, given)
+            by_wallet += not proven.by_key
+            pays.append(terms.pay(payer, proven.signature))
+        gas = gas_limit(len(pays) - by_wallet, by_wallet, self._chain.gas_max)
+        return settler.settle_3009(pays), gas

@@ -1,0 +1,104 @@
+"""What the operator tells about one EVM chain and the tokens taken on it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from florin_server.domain.caip import evm_address, parse_account
+from florin_server.rails.jsonrpc import BATCH_MAX
+
+GWEI = 10**9
+
+
+def _address(text: str) -> str:
+    """Lower-case; a mixed-case spelling must carry its right checksum."""
+    return evm_address(text)
+
+
+def _account(text: str) -> str:
+    """An address, alone or behind its chain, lower-case."""
+    chain, colon, address = text.rpartition(":")
+    return chain + colon + evm_address(address)
+
+
+Address = Annotated[str, AfterValidator(_address)]
+_Text = Annotated[str, Field(min_length=1, max_length=100)]
+
+
+class EvmAsset(BaseModel):
+    """A token with EIP-3009. The domain is that of its signatures, named as the token if unset."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    address: Address
+    name: _Text
+    symbol: _Text
+    decimals: int = Field(ge=0, le=36)
+    peg: str | None = Field(default=None, pattern=r"^[A-Z]{3}$")
+    domain_name: _Text | None = None
+    domain_version: _Text = "2"
+    icon_url: str | None = None
+
+    @property
+    def signing_name(self) -> str:
+        """The name in the domain of its signatures."""
+        return self.domain_name or self.name
+
+
+class EvmChain(BaseModel):
+    """One chain. Money limits are in wei, times in seconds or as their name tells.
+
+    `settler` is the settlement contract; `former_settlers` are those that open payments may still
+    refer to. `treasury` may be written as CAIP-10. `batch_max` is how many calls the node takes in
+    one payload. `gas_max` bounds one transaction, `fee_max` and `tip_max` what a unit of gas may
+    cost, whatever a node suggests.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    chain_id: int = Field(gt=0, lt=2**53)
+    name: _Text
+    live: bool = False
+    rpc_url: str | None = None  # None when a transport is handed over
+    confirmations: int = Field(default=1, ge=1, le=1000)
+    poll_ms: int = Field(default=1000, ge=10, le=600_000)
+    settler: Address
+    former_settlers: tuple[Address, ...] = ()
+    treasury: Annotated[str, AfterValidator(_account)]
+    eta_s: int = Field(default=5, ge=0)
+    faucet: bool = False
+    native_slip44: int = Field(default=60, ge=0)
+    icon_url: str | None = None
+    batch_max: int = Field(default=BATCH_MAX, ge=1, le=1000)
+    gas_max: int = Field(default=15_000_000, ge=200_000)  # the protocol stops at 2^24
+    fee_max: int = Field(default=500 * GWEI, gt=0)
+    tip_max: int = Field(default=50 * GWEI, gt=0)
+    assets: tuple[EvmAsset, ...] = ()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.live and self.faucet:
+            raise ValueError("a live chain has no faucet")
+        addresses = [asset.address for asset in self.assets]
+        if len(set(addresses)) != len(addresses):
+            raise ValueError("a token is listed twice")
+        if ":" in self.treasury and str(parse_account(self.treasury).chain) != self.caip2:
+            raise ValueError("the treasury is on another chain")
+        return self
+
+    @property
+    def caip2(self) -> str:
+        """The chain's CAIP-2 id."""
+        return f"eip155:{self.chain_id}"
+
+    @property
+    def treasury_account(self) -> str:
+        """The treasury's CAIP-10 id."""
+        return f"{self.caip2}:{self.treasury.rpartition(':')[2]}"
+
+    @property
+    def settlers(self) -> frozenset[str]:
+        """Every settlement contract whose events count."""
+        return frozenset((self.settler, *self.former_settlers))

@@ -1,0 +1,142 @@
+"""The settlement contract's calls and events.
+
+It takes a signed authorization and forwards the money in the same transaction. The signed nonce is
+the hash of the route, so whoever submits it can only send the money where the buyer wanted it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from florin_server.rails.base import Paid, RailUnavailable
+from florin_server.rails.evm import abi
+from florin_server.rails.evm.node import address_text, data, hash_text, quantity
+
+_PAY = "(address,address,uint256,uint256,uint256,address,address,uint256,bytes32,bytes)"
+SETTLE_3009 = abi.selector(f"settle3009({_PAY}[])")
+ONE_3009 = abi.selector(f"one3009({_PAY})")
+ROUTE_NONCE = abi.selector(f"routeNonce({_PAY})")
+PAID = abi.topic("Paid(bytes32,address,address,address,uint256,uint256)")
+FAILED = abi.topic("Failed(bytes32,bytes)")
+
+_HEAD_WORDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Pay:
+    """One item of a settlement. Addresses are lower-case, values in minor units of the token."""
+
+    token: str
+    payer: str
+    value: int
+    valid_after: int
+    valid_before: int
+    dest: str
+    fee_to: str
+    fee: int
+    ref: bytes
+    signature: bytes
+
+    def encoded(self) -> bytes:
+        """The item as an ABI tuple."""
+        return b"".join(
+            (
+                abi.address(self.token),
+                abi.address(self.payer),
+                abi.number(self.value),
+                abi.number(self.valid_after),
+                abi.number(self.valid_before),
+                abi.address(self.dest),
+                abi.address(self.fee_to),
+                abi.number(self.fee),
+                self.ref,
+                abi.number(_HEAD_WORDS * abi.WORD),
+                abi.padded(self.signature),
+            )
+        )
+
+
+def settle_3009(pays: Sequence[Pay]) -> bytes:
+    """The call that settles items; it returns a bit for each that did, bit 0 for the first."""
+    items = [pay.encoded() for pay in pays]
+    offset = len(items) * abi.WORD
+    offsets = []
+    for item in items:
+        offsets.append(abi.number(offset))
+        offset += len(item)
+    head = SETTLE_3009 + abi.number(abi.WORD) + abi.number(len(items))
+    return b"".join((head, *offsets, *items))
+
+
+def one_3009(pay: Pay) -> bytes:
+    """The call that settles one item and reverts with the token's own reason if it cannot."""
+    return ONE_3009 + abi.number(abi.WORD) + pay.encoded()
+
+
+def route_nonce(pay: Pay) -> bytes:
+    """The call that asks the contract for the nonce of an item's route."""
+    return ROUTE_NONCE + abi.number(abi.WORD) + pay.encoded()
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An item that the contract could not settle, with the revert data."""
+
+    ref: str
+    reason: bytes
+
+
+def paid(log: Mapping[str, Any]) -> Paid:
+    """Reads a log of the Paid event; RailUnavailable if it is none."""
+    topics = _topics(log, PAID, 4)
+    body = data(log.get("data"))
+    try:
+        token, value, fee = abi.words(body)
+        payer, dest = (abi.address_of(bytes.fromhex(topic[2:])) for topic in topics[2:])
+        token_address = abi.address_of(token)
+    except ValueError as fault:
+        raise RailUnavailable(f"the node answered a broken settlement event: {fault}") from None
+    return Paid(
+        ref=topics[1],
+        tx_hash=hash_text(log.get("transactionHash")),
+        block_number=quantity(log.get("blockNumber")),
+        block_hash=hash_text(log.get("blockHash")),
+        payer=payer,
+        dest=dest,
+        token=token_address,
+        value=int.from_bytes(value, "big"),
+        fee=int.from_bytes(fee, "big"),
+    )
+
+
+def failed(log: Mapping[str, Any]) -> Failure:
+    """Reads a log of the Failed event; RailUnavailable if it is none."""
+    topics = _topics(log, FAILED, 2)
+    try:
+        return Failure(ref=topics[1], reason=abi.bytes_at(data(log.get("data")), 0))
+    except ValueError as fault:
+        raise RailUnavailable(f"the node answered a broken failure event: {fault}") from None
+
+
+def is_event(log: Mapping[str, Any], settlers: frozenset[str], event: str) -> bool:
+    """True if the log is that event of one of the contracts, in a block that stands."""
+    topics = log.get("topics")
+    return (
+        isinstance(topics, list)
+        and bool(topics)
+        and topics[0] == event
+        and address_text(log.get("address")) in settlers
+        and not log.get("removed")
+    )
+
+
+def _topics(log: Mapping[str, Any], event: str, count: int) -> list[str]:
+    topics = log.get("topics")
+    if not isinstance(topics, list) or len(topics) != count:
+        raise RailUnavailable("the node answered an event with missing topics")
+    texts = [hash_text(topic) for topic in topics]
+    if texts[0] != event:
+        raise RailUnavailable("the node answered another event")
+    return texts

@@ -1,0 +1,223 @@
+"""What an option promises, in the form it is stored: everything needed to verify and settle it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from florin_server.domain.payment import Action, Option, Payment
+from florin_server.domain.route import Route, reference
+from florin_server.rails.base import Asset, Paid, Split
+from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.evm.settler import Pay
+from florin_server.rails.evm.signatures import canonical, recover
+from florin_server.rails.evm.typed_data import Domain, ReceiveWithAuthorization, sign_request
+
+GRACE_S = 300  # an accepted authorization may be submitted that long after the payment's end
+NOBODY = "0x" + "00" * 20
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """One option's route and authorization. `valid_before` is in Unix seconds.
+
+    `settled` tells that `dest` is the merchant's own; the zero address takes no fee.
+    """
+
+    chain_id: int
+    settler: str
+    token: str
+    value: int
+    dest: str
+    fee_to: str
+    fee: int
+    settled: bool
+    ref: bytes
+    nonce: bytes
+    valid_before: int
+    domain_name: str
+    domain_version: str
+
+    @classmethod
+    def of(cls, option: Option) -> Terms:
+        """Reads back what an option stores."""
+        stored = {name: str(value) for name, value in option.terms.items()}
+        return cls(
+            chain_id=int(stored["chain_id"]),
+            settler=stored["settler"],
+            token=stored["token"],
+            value=int(stored["value"]),
+            dest=stored["dest"],
+            fee_to=stored["fee_to"],
+            fee=int(stored["fee"]),
+            settled=bool(option.terms["settled"]),
+            ref=bytes.fromhex(stored["ref"][2:]),
+            nonce=bytes.fromhex(stored["nonce"][2:]),
+            valid_before=int(stored["valid_before"]),
+            domain_name=stored["domain_name"],
+            domain_version=stored["domain_version"],
+        )
+
+    def stored(self) -> dict[str, object]:
+        """JSON values; 256-bit numbers as digits, since JSON readers cut longer numbers off."""
+        return {
+            "chain_id": self.chain_id,
+            "settler": self.settler,
+            "token": self.token,
+            "value": str(self.value),
+            "dest": self.dest,
+            "fee_to": self.fee_to,
+            "fee": str(self.fee),
+            "settled": self.settled,
+            "ref": "0x" + self.ref.hex(),
+            "nonce": "0x" + self.nonce.hex(),
+            "valid_before": self.valid_before,
+            "domain_name": self.domain_name,
+            "domain_version": self.domain_version,
+        }
+
+    def message(self, payer: str) -> ReceiveWithAuthorization:
+        """What the payer (an address) signs."""
+        domain = Domain(self.domain_name, self.domain_version, self.chain_id, self.token)
+        return ReceiveWithAuthorization(
+            domain, payer, self.settler, self.value, 0, self.valid_before, self.nonce
+        )
+
+    def pay(self, payer: str, signature: bytes) -> Pay:
+        """What the settlement contract is given."""
+        return Pay(
+            token=self.token,
+            payer=payer,
+            value=self.value,
+            valid_after=0,
+            valid_before=self.valid_before,
+            dest=self.dest,
+            fee_to=self.fee_to,
+            fee=self.fee,
+            ref=self.ref,
+            signature=signature,
+        )
+
+    def split(self) -> Split:
+        """Where the money goes, as it was offered."""
+        chain = f"eip155:{self.chain_id}"
+        fee_to = None if self.fee_to == NOBODY else f"{chain}:{self.fee_to}"
+        return Split(f"{chain}:{self.dest}", fee_to, self.fee, self.settled)
+
+    def proven_by(self, payer: str, paid: Paid) -> bool:
+        """True if a settlement event says all that was promised."""
+        told = (paid.ref, paid.payer, paid.token, paid.value, paid.dest, paid.fee)
+        promised = ("0x" + self.ref.hex(), payer, self.token, self.value, self.dest, self.fee)
+        return told == promised
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A signature as it goes on chain. `by_key` tells that the payer's own key made it."""
+
+    signature: bytes
+    by_key: bool
+
+
+def proof(digest: bytes, payer: str, given: bytes) -> Proof:
+    """Decides the form in which a signature is submitted; equal arguments give equal bytes.
+
+    Tokens take one form from keys only. What is no signature of the payer's key may still mean
+    something to the payer's contract, so it is left as it is.
+    """
+    try:
+        signature = canonical(given)
+    except ValueError:
+        return Proof(given, by_key=False)
+    if recover(digest, signature) == payer:
+        return Proof(signature, by_key=True)
+    return Proof(given, by_key=False)
+
+
+def bare(account: str) -> str:
+    """The lower-case address of a CAIP-10 account."""
+    return account.rpartition(":")[2].lower()
+
+
+def build_option(
+    chain: EvmChain,
+    payment: Payment,
+    *,
+    account: str,
+    payer: str,
+    asset: Asset,
+    value: int,
+    split: Split,
+    now_us: int,
+) -> Option:
+    """An option with the one message that pays it."""
+    option_id = _option_id(
+        (
+            payment.id,
+            payer,
+            asset.id,
+            str(value),
+            chain.settler,
+            split.dest,
+            split.fee_to or "",
+            str(split.fee),
+            str(split.settled),
+        )
+    )
+    ref = reference(payment.salt, option_id)
+    dest = bare(split.dest)
+    fee_to = bare(split.fee_to) if split.fee_to is not None else NOBODY
+    route = Route(
+        chain_id=chain.chain_id,
+        settler=chain.settler,
+        token=asset.address,
+        value=value,
+        dest=dest,
+        fee_to=fee_to,
+        fee=split.fee,
+        ref=ref,
+    )
+    terms = Terms(
+        chain_id=chain.chain_id,
+        settler=chain.settler,
+        token=asset.address,
+        value=value,
+        dest=dest,
+        fee_to=fee_to,
+        fee=split.fee,
+        settled=split.settled,
+        ref=ref,
+        nonce=route.nonce(),
+        valid_before=payment.expires_at + GRACE_S,
+        domain_name=asset.domain_name,
+        domain_version=asset.domain_version,
+    )
+    signer = bare(payer)
+    params = sign_request(signer, terms.message(signer))
+    return Option(
+        id=option_id,
+        payment_id=payment.id,
+        account=account,
+        payer=payer,
+        chain_id=chain.caip2,
+        asset=asset.id,
+        value=value,
+        eta_s=chain.eta_s,
+        expires_at=None,
+        method=asset.method,
+        actions=(Action(chain.caip2, "eth_signTypedData_v4", params),),
+        terms=terms.stored(),
+        created_at_us=now_us,
+    )
+
+
+def _option_id(parts: Sequence[str]) -> str:
+    """UUID text that stands for the payment, the payer, the price and the route.
+
+    The route is in it because a stored option never changes: money that would go elsewhere is
+    another option.
+    """
+    digest = hashlib.sha256("\n".join(parts).encode()).digest()
+    return str(UUID(bytes=digest[:16], version=5))

@@ -1,0 +1,124 @@
+"""Proving that what a wallet returned pays its option, before anything is bound to it.
+
+The message is rebuilt from the stored terms and never read from the wallet, so a signature by
+another key, for another amount, chain or payment is simply another signer's. The token has the
+last word: the very call that would settle is run against the newest block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.payment import Option
+from florin_server.rails.base import RailUnavailable
+from florin_server.rails.coalesce import Coalescer
+from florin_server.rails.evm import abi, settler
+from florin_server.rails.evm.fees import dry_run_gas
+from florin_server.rails.evm.node import LATEST, Node, answered, call_to, data, uint
+from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.evm.signatures import read_hex
+from florin_server.rails.evm.terms import Proof, Terms, bare, proof
+from florin_server.rails.jsonrpc import Call, RpcError
+
+SIGNATURE_BYTES_MIN = 64
+SIGNATURE_BYTES_MAX = 4096  # a wallet with a dozen passkey owners stays below
+BALANCE_OF = abi.selector("balanceOf(address)")
+IS_VALID_SIGNATURE = abi.selector("isValidSignature(bytes32,bytes)")
+
+
+class Verifier:
+    """Verifies outputs for one chain; those that arrive together share one batch of calls."""
+
+    def __init__(self, node: Node, chain: EvmChain, sender: str) -> None:
+        self._node = node
+        self._chain = chain
+        self._sender = sender
+        self._ask: Coalescer[Sequence[Call], list[Any]] = Coalescer(self._ask_together)
+
+    async def verify(self, option: Option, outputs: Sequence[str]) -> None:
+        """Returns if the outputs pay the option now, else raises as the Rail protocol tells."""
+        terms = Terms.of(option)
+        payer = bare(option.payer)
+        if terms.settler != self._chain.settler:
+            # the operator changed contracts; the buyer gets new options with the new one
+            raise FlorinError(Code.QUOTE_EXPIRED)
+        given = signature_bytes(outputs)
+        digest = terms.message(payer).digest()
+        proven = proof(digest, payer, given)
+        dry_run = self._dry_run(terms, payer, proven)
+        code_of: Call = ("eth_getCode", (payer, LATEST))
+        # a signature of another key is worth no dry run until the payer is known to have code
+        answers = await self._ask((code_of, dry_run) if proven.by_key else (code_of,))
+        if data(answers[0]):
+            verdict, outcome = await self._ask(
+                (self._ask_wallet(payer, digest, proven.signature), dry_run)
+            )
+            if not _accepts(verdict):
+                raise refused("signature_mismatch", "The account does not accept the signature")
+        elif proven.by_key:
+            outcome = answers[1]
+        else:
+            raise refused("signature_mismatch", "The signature is not the account's")
+        await self._judge(terms, payer, outcome)
+
+    async def close(self) -> None:
+        """Waits for the batches under way."""
+        await self._ask.close()
+
+    async def _judge(self, terms: Terms, payer: str, outcome: Any) -> None:
+        """Tells from a dry run's outcome why the payment would fail, if it would."""
+        if not isinstance(outcome, RpcError):
+            data(outcome)
+            return
+        if not outcome.is_revert:
+            raise RailUnavailable(f"{self._chain.name}: {outcome}")
+        (balance,) = await self._ask(
+            (call_to(terms.token, BALANCE_OF + abi.address(payer)),),
+        )
+        if uint(balance) < terms.value:
+            raise refused("insufficient_funds", "The account does not hold the amount")
+        raise refused("signature_mismatch", "The token does not accept the signature")
+
+    def _dry_run(self, terms: Terms, payer: str, proven: Proof) -> Call:
+        call = settler.one_3009(terms.pay(payer, proven.signature))
+        gas = dry_run_gas(call, by_key=proven.by_key)
+        return call_to(terms.settler, call, sender=self._sender, gas=gas)
+
+    def _ask_wallet(self, payer: str, digest: bytes, signature: bytes) -> Call:
+        """ERC-1271, asked as the token will ask it."""
+        question = IS_VALID_SIGNATURE + digest + abi.number(2 * abi.WORD) + abi.padded(signature)
+        return call_to(payer, question, gas=dry_run_gas(question, by_key=False))
+
+    async def _ask_together(self, questions: Sequence[Sequence[Call]]) -> list[list[Any]]:
+        answers = iter(await self._node.batch([call for calls in questions for call in calls]))
+        return [[next(answers) for _ in calls] for calls in questions]
+
+
+def signature_bytes(outputs: Sequence[str]) -> bytes:
+    """The one signature in a wallet's outputs."""
+    if len(outputs) != 1:
+        raise refused("unreadable_output", "One signature was expected")
+    try:
+        signature = read_hex(orjson.loads(outputs[0]), SIGNATURE_BYTES_MAX)
+    except ValueError:
+        raise refused("unreadable_output", "The output is not a signature") from None
+    if len(signature) < SIGNATURE_BYTES_MIN:
+        raise refused("unreadable_output", "The output is too short for a signature")
+    return signature
+
+
+def refused(reason: str, message: str) -> FlorinError:
+    """The refusal of a wallet's output."""
+    return FlorinError(Code.INVALID_PARAMS, message, details={"reason": reason})
+
+
+def _accepts(verdict: Any) -> bool:
+    """Reads isValidSignature's answer; a wallet that reverts or answers anything else refuses."""
+    if isinstance(verdict, RpcError) and verdict.is_revert:
+        return False
+    answer = data(answered(verdict))
+    return answer[: abi.WORD] == IS_VALID_SIGNATURE.ljust(abi.WORD, b"\0")

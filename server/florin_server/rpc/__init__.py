@@ -1,0 +1,1 @@
+"""gRPC: interceptors, codec and thin servicers."""

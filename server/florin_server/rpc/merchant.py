@@ -1,0 +1,75 @@
+"""The merchant side over gRPC."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from florin.v1 import merchant_pb2, merchant_pb2_grpc, payment_pb2
+
+from florin_server.domain.payment import Merchant, Payment
+from florin_server.flows.app import App
+from florin_server.flows.cancel import cancel
+from florin_server.flows.create import create
+from florin_server.flows.load import find
+from florin_server.flows.watch import watch
+from florin_server.rpc import codec
+from florin_server.rpc.call import CALL, caller
+from florin_server.store.idempotency import Replay
+
+
+def _merchant() -> Merchant:
+    merchant = caller().merchant
+    if merchant is None:
+        raise RuntimeError("the access rule of a merchant call must ask for a merchant")
+    return merchant
+
+
+class MerchantServicer(merchant_pb2_grpc.MerchantServiceServicer):
+    """Calls that a merchant's back end makes."""
+
+    def __init__(self, app: App, answers: codec.Codec) -> None:
+        self._app = app
+        self._codec = answers
+
+    async def CreatePayment(
+        self, request: merchant_pb2.CreatePaymentRequest, context: Any
+    ) -> merchant_pb2.CreatePaymentResponse:
+        """Creates a payment, or repeats the answer of its idempotency key."""
+        outcome = await create(
+            self._app, caller(), _merchant(), codec.new_payment(request), self._receipt
+        )
+        if isinstance(outcome, Replay):
+            CALL.get().replayed = True
+            return merchant_pb2.CreatePaymentResponse.FromString(outcome.body)
+        return self._codec.created(outcome)
+
+    def _receipt(self, payment: Payment) -> bytes:
+        return self._codec.created(payment).SerializeToString(deterministic=True)
+
+    async def GetPayment(
+        self, request: payment_pb2.GetPaymentRequest, context: Any
+    ) -> merchant_pb2.PaymentDetail:
+        """Tells everything about one payment."""
+        payment = await find(self._app, caller(), request.payment_id)
+        return self._codec.detail(payment, _merchant())
+
+    async def GetPaymentStatus(
+        self, request: payment_pb2.GetPaymentStatusRequest, context: Any
+    ) -> payment_pb2.GetPaymentStatusResponse:
+        """Tells the status."""
+        return self._codec.status(await find(self._app, caller(), request.payment_id))
+
+    async def WatchPayment(
+        self, request: payment_pb2.WatchPaymentRequest, context: Any
+    ) -> AsyncIterator[payment_pb2.WatchPaymentResponse]:
+        """Tells the status and every change of it."""
+        after = request.after_version if request.HasField("after_version") else None
+        async for payment in watch(self._app, caller(), request.payment_id, after):
+            yield self._codec.update(payment)
+
+    async def CancelPayment(
+        self, request: payment_pb2.CancelPaymentRequest, context: Any
+    ) -> payment_pb2.CancelPaymentResponse:
+        """Calls the payment off."""
+        return self._codec.cancelled(await cancel(self._app, caller(), request.payment_id))

@@ -1,0 +1,1 @@
+"""What is remembered: operations on SQLite, each one transaction."""

@@ -1,0 +1,275 @@
+"""What is written down around the chain: transactions before they are sent, and proven ends.
+
+A transaction of ours is here before it is broadcast. A payment that is processing ends here and
+nowhere else, together with its event, its booking and the end of its transaction.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from operator import attrgetter
+
+from sqlalchemy import Select, Update, func, select, text, update
+
+from florin_server.domain.journal import Accepted, ChainTx, Finding, TxEnd, TxState
+from florin_server.domain.payment import Confirmation, Option, Payment, Status
+from florin_server.domain.state import Event
+from florin_server.store import leases, ledger
+from florin_server.store.payments import confirmation_of, event_of, option_of, put_events
+from florin_server.store.query import (
+    Op,
+    Row,
+    Statement,
+    StoreError,
+    any_of,
+    columns,
+    insert,
+    param,
+    upsert,
+)
+from florin_server.store.tables import (
+    OPEN,
+    UNSETTLED,
+    ConfirmState,
+    chain_tx,
+    chain_tx_item,
+    confirm,
+    payment,
+    payment_option,
+    relayer,
+)
+
+
+class LostLease(StoreError):  # noqa: N818  (a state of the world, not a mistake)
+    """Somebody else works on this now; nothing was written, and nothing may be broadcast."""
+
+
+class NotWaiting(LostLease):
+    """Payments of a transaction are settled already, or are in another transaction."""
+
+
+_OPTION_AT = len(payment.c)
+_CONFIRMATION_AT = _OPTION_AT + len(columns(payment_option, Option))
+
+
+def _accepted() -> Select[Row]:
+    return (
+        select(
+            *payment.c,
+            *columns(payment_option, Option),
+            *columns(confirm, Confirmation),
+            confirm.c.from_block,
+        )
+        .join_from(confirm, payment, payment.c.id == confirm.c.payment_id)
+        .join(
+            payment_option,
+            (payment_option.c.payment_id == confirm.c.payment_id)
+            & (payment_option.c.id == confirm.c.option_id),
+        )
+        .where(text(UNSETTLED), confirm.c.chain_id == param("chain_id"))
+        .order_by(confirm.c.at_us, confirm.c.payment_id)
+    )
+
+
+_WAITING = Statement(
+    _accepted()
+    .where(confirm.c.state == ConfirmState.WAITING, confirm.c.retry_at_us <= param("now_us"))
+    .limit(param("limit"))
+)
+_UNSETTLED = Statement(_accepted())
+_COUNT = Statement(select(func.count()).select_from(confirm).where(text(UNSETTLED)))
+_SUBMIT = Statement(
+    update(confirm)
+    .where(any_of(confirm.c.payment_id, "ids"), confirm.c.state == ConfirmState.WAITING)
+    .values(state=ConfirmState.SUBMITTED)
+    .returning(confirm.c.payment_id)
+)
+_RELEASE = Statement(
+    update(confirm)
+    .where(any_of(confirm.c.payment_id, "ids"), text(UNSETTLED))
+    .values(state=ConfirmState.WAITING, retry_at_us=param("at_us"))
+)
+_DONE = Statement(
+    update(confirm).where(any_of(confirm.c.payment_id, "ids")).values(state=ConfirmState.DONE)
+)
+_APPEND = Statement(insert(chain_tx))
+_ITEM = Statement(insert(chain_tx_item))
+_USE_NONCE = Statement(upsert(relayer, "chain_id", "sender"))
+_NONCE = Statement(
+    select(relayer.c.next_nonce).where(
+        relayer.c.chain_id == param("chain_id"), relayer.c.sender == param("sender")
+    )
+)
+_OPEN_TXS = Statement(
+    select(*chain_tx.c)
+    .where(text(OPEN), chain_tx.c.chain_id == param("chain_id"))
+    .order_by(chain_tx.c.sender, chain_tx.c.nonce)
+)
+_ITEMS = Statement(
+    select(chain_tx_item.c.tx_id, chain_tx_item.c.payment_id)
+    .where(any_of(chain_tx_item.c.tx_id, "ids"))
+    .order_by(chain_tx_item.c.tx_id, chain_tx_item.c.n)
+)
+
+
+def _open_tx() -> Update:
+    return update(chain_tx).where(chain_tx.c.id == param("tx_id"), text(OPEN))
+
+
+_SENT = Statement(
+    _open_tx().values(
+        state=TxState.SENT, sent_block=param("block"), block_number=None, block_hash=None
+    )
+)
+_IN_BLOCK = {"block_number": param("number"), "block_hash": param("digest")}
+_MINED = Statement(_open_tx().values(state=TxState.MINED, **_IN_BLOCK))
+_END = Statement(_open_tx().values(state=param("end"), **_IN_BLOCK).returning(chain_tx.c.hash))
+_CONCLUDE = Statement(
+    update(payment)
+    .where(payment.c.id == param("payment_id"), payment.c.status == Status.PROCESSING)
+    .values(
+        version=payment.c.version + 1,
+        updated_at_us=param("now_us"),
+        status=param("end"),
+        tx_id=param("tx"),
+        option_unit=param("paid_unit"),
+        option_value=param("paid"),
+        settled_value=param("settled"),
+        failure_code=param("code"),
+        failure_detail=param("detail"),
+    )
+    .returning(*payment.c)
+)
+
+
+def waiting(chain_id: str, limit: int, now_us: int) -> Op[list[Accepted]]:
+    """Accepted payments that are in no transaction and due, the oldest first."""
+    rows = yield _WAITING(chain_id=chain_id, now_us=now_us, limit=limit)
+    return [_accepted_of(row) for row in rows]
+
+
+def unsettled(chain_id: str) -> Op[list[Accepted]]:
+    """Every payment of a chain that is processing, the oldest first."""
+    return [_accepted_of(row) for row in (yield _UNSETTLED(chain_id=chain_id))]
+
+
+def count_unsettled() -> Op[int]:
+    """How many payments are processing, on all chains."""
+    ((count,),) = yield _COUNT()
+    return int(count)
+
+
+def append(tx: ChainTx, epoch: int, lease: str) -> Op[None]:
+    """Writes a signed transaction down, with its payments and the nonce that it uses.
+
+    LostLease if the epoch is not the lease's newest; NotWaiting if a payment needs no settlement
+    or is in another transaction. In both cases these bytes must never be broadcast.
+    """
+    if not (yield from leases.is_current(lease, epoch)):
+        raise LostLease(f"lease {lease} was taken over after epoch {epoch}")
+    taken = {payment_id for (payment_id,) in (yield _SUBMIT(ids=tx.payment_ids))}
+    if missing := [one for one in tx.payment_ids if one not in taken]:
+        raise NotWaiting(f"not waiting to be settled: {', '.join(missing)}")
+    yield _APPEND.of(tx)
+    yield _ITEM.many(
+        [{"tx_id": tx.id, "n": n, "payment_id": one} for n, one in enumerate(tx.payment_ids)]
+    )
+    yield _USE_NONCE(chain_id=tx.chain_id, sender=tx.sender, next_nonce=tx.nonce + 1)
+
+
+def next_nonce(chain_id: str, sender: str) -> Op[int | None]:
+    """The nonce after the last one that was written down; None if there was none."""
+    rows = yield _NONCE(chain_id=chain_id, sender=sender)
+    return rows[0][0] if rows else None
+
+
+def sent(tx_id: str, block: int) -> Op[None]:
+    """A transaction was handed to the chain when `block` was the head, maybe once more."""
+    yield _SENT(tx_id=tx_id, block=block)
+
+
+def mined(tx_id: str, block_number: int, block_hash: str) -> Op[None]:
+    """A transaction is in a block that is not final yet."""
+    yield _MINED(tx_id=tx_id, number=block_number, digest=block_hash)
+
+
+def open_txs(chain_id: str) -> Op[list[ChainTx]]:
+    """Transactions that are neither final nor replaced, in the order of their nonces."""
+    rows = yield _OPEN_TXS(chain_id=chain_id)
+    if not rows:
+        return []
+    items: dict[str, list[str]] = defaultdict(list)
+    for tx_id, payment_id in (yield _ITEMS(ids=[row[0] for row in rows])):
+        items[tx_id].append(payment_id)
+    return [_tx_of(row, items[row[0]]) for row in rows]
+
+
+def release(payment_ids: Collection[str], retry_at_us: int) -> Op[None]:
+    """Puts payments that are not settled back in line, due at a time."""
+    yield _RELEASE(ids=payment_ids, at_us=retry_at_us)
+
+
+def conclude(findings: Sequence[Finding], ends: Sequence[TxEnd], now_us: int) -> Op[list[Payment]]:
+    """Ends payments and transactions on proof from the chain, and books both.
+
+    Answers the payments that it ended. What had ended before is left alone and nothing is booked
+    twice, so the same proof may come again.
+    """
+    changed: list[Payment] = []
+    for finding in sorted(findings, key=attrgetter("payment_id")):
+        ended = yield from _conclude(finding, now_us)
+        if ended is not None:
+            changed.append(ended)
+    if changed:
+        yield _DONE(ids=[one.id for one in changed])
+        yield from put_events([event_of(one, *_reason(one)) for one in changed])
+    for end in sorted(ends, key=attrgetter("tx_id")):
+        rows = yield _END(
+            tx_id=end.tx_id, end=end.state, number=end.block_number, digest=end.block_hash
+        )
+        if rows and end.gas is not None:
+            yield from ledger.post(f"gas:{end.tx_id}", "gas", None, rows[0][0], (end.gas,), now_us)
+    return changed
+
+
+def _conclude(finding: Finding, now_us: int) -> Op[Payment | None]:
+    rows = yield _CONCLUDE(
+        payment_id=finding.payment_id,
+        now_us=now_us,
+        end=finding.status,
+        tx=finding.tx_id,
+        paid_unit=finding.option_unit,
+        paid=finding.option_value,
+        settled=finding.settled_value,
+        code=finding.failure_code,
+        detail=finding.failure_detail,
+    )
+    if not rows:
+        return None
+    if finding.postings:
+        key = f"settle:{finding.payment_id}"
+        yield from ledger.post(
+            key, "settle", finding.payment_id, finding.tx_id, finding.postings, now_us
+        )
+    return Payment(*rows[0])
+
+
+def _reason(ended: Payment) -> tuple[Event, dict[str, str | None]]:
+    if ended.status is Status.SUCCEEDED:
+        return Event.EFFECT_FINAL, {"txId": ended.tx_id}
+    return Event.UNSPENDABLE, {"reason": ended.failure_detail}
+
+
+def _accepted_of(row: Row) -> Accepted:
+    return Accepted(
+        Payment(*row[:_OPTION_AT]),
+        option_of(row[_OPTION_AT:_CONFIRMATION_AT]),
+        confirmation_of(row[_CONFIRMATION_AT:-1]),
+        row[-1],
+    )
+
+
+def _tx_of(row: Row, payment_ids: Sequence[str]) -> ChainTx:
+    values = dict(zip(chain_tx.c.keys(), row, strict=True))
+    return ChainTx(**values, payment_ids=tuple(payment_ids))

@@ -1,0 +1,145 @@
+"""The books: append-only double entry, written in the same transaction as what they book.
+
+One row is one transfer, so that it balances by itself. No statement here changes or deletes a row,
+and a journal is booked once for its key.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from sqlalchemy import Select, and_, or_, select
+
+from florin_server.domain.journal import Posting
+from florin_server.store.query import Op, Params, Row, Statement, exact_sum, insert, param, record
+from florin_server.store.tables import ledger_journal, ledger_transfer
+
+# accounts of what is ours or passes by, and of what is owed or earned
+_KINDS = frozenset({"wallet", "expense", "external", "merchant", "income"})
+# rows that are looked at in one go while the books are checked
+_PAGE = 500
+
+_POST = Statement(insert(ledger_journal).on_conflict_do_nothing().returning(ledger_journal.c.type))
+_TRANSFER = Statement(insert(ledger_transfer))
+
+
+def _total(side: str) -> Select[tuple[int]]:
+    return select(exact_sum(ledger_transfer.c.amount)).where(
+        ledger_transfer.c[side] == param("account"), ledger_transfer.c.asset == param("asset")
+    )
+
+
+_DEBITS = Statement(_total("debit"))
+_CREDITS = Statement(_total("credit"))
+_JOURNALS = Statement(
+    select(ledger_journal.c.idem_key)
+    .where(ledger_journal.c.idem_key > param("after"))
+    .order_by(ledger_journal.c.idem_key)
+    .limit(param("limit"))
+)
+_TRANSFERS = Statement(
+    select(ledger_transfer)
+    .where(
+        or_(
+            ledger_transfer.c.idem_key > param("after"),
+            and_(
+                ledger_transfer.c.idem_key == param("after"), ledger_transfer.c.n > param("after_n")
+            ),
+        )
+    )
+    .order_by(ledger_transfer.c.idem_key, ledger_transfer.c.n)
+    .limit(param("limit"))
+)
+
+
+def post(  # noqa: PLR0917  (the columns of a journal)
+    idem_key: str,
+    kind: str,
+    payment_id: str | None,
+    tx_hash: str | None,
+    postings: Sequence[Posting],
+    now_us: int,
+) -> Op[bool]:
+    """Part of an operation: books a journal; False if its key is booked already.
+
+    ValueError unless it has transfers, each between two accounts of known kinds.
+    """
+    if not postings:
+        raise ValueError(f"nothing to book for {idem_key}")
+    for posting in postings:
+        _check(posting)
+    booked = yield _POST(
+        idem_key=idem_key, type=kind, payment_id=payment_id, tx_hash=tx_hash, at_us=now_us
+    )
+    if not booked:
+        return False
+    rows: list[Params] = [
+        {"idem_key": idem_key, "n": n, **record(posting)} for n, posting in enumerate(postings)
+    ]
+    yield _TRANSFER.many(rows)
+    return True
+
+
+def balance(account: str, asset: str) -> Op[int]:
+    """Debits less credits of an account in one asset: below zero for what is owed or earned."""
+    ((debits,),) = yield _DEBITS(account=account, asset=asset)
+    ((credits_,),) = yield _CREDITS(account=account, asset=asset)
+    return (debits or 0) - (credits_ or 0)
+
+
+def check() -> Op[list[str]]:
+    """Proves the books and tells, in sentences, what is wrong with them; nothing if they are whole.
+
+    Looks at every row: no journal without transfers or the other way round, every transfer moves
+    something between two accounts, all balances of an asset add up to zero, no merchant owes us.
+    """
+    problems: list[str] = []
+    balances: dict[tuple[str, str], int] = defaultdict(int)
+    booked: set[str] = set()
+    after, after_n = "", -1
+    while rows := (yield _TRANSFERS(after=after, after_n=after_n, limit=_PAGE)):
+        for row in rows:
+            problems += _row_problems(row)
+            idem_key, _, debit, credit, asset, amount = row
+            booked.add(idem_key)
+            balances[asset, debit] += amount
+            balances[asset, credit] -= amount
+        after, after_n = rows[-1][:2]
+    after = ""
+    while rows := (yield _JOURNALS(after=after, limit=_PAGE)):
+        keys = [key for (key,) in rows]
+        problems += [f"journal {key} has no transfers" for key in keys if key not in booked]
+        booked.difference_update(keys)
+        after = keys[-1]
+    problems += [f"transfers of {key} have no journal" for key in sorted(booked)]
+    return problems + list(_sum_problems(balances))
+
+
+def _row_problems(row: Row) -> Iterator[str]:
+    idem_key, n, *posting = row
+    try:
+        _check(Posting(*posting))
+    except ValueError as error:
+        yield f"transfer {n} of {idem_key}: {error}"
+
+
+def _sum_problems(balances: dict[tuple[str, str], int]) -> Iterator[str]:
+    totals: dict[str, int] = defaultdict(int)
+    for (asset, account), held in sorted(balances.items()):
+        totals[asset] += held
+        if account.startswith("merchant:") and held > 0:
+            yield f"{account} owes us {held} of {asset}"
+    for asset, total in totals.items():
+        if total:
+            yield f"the books of {asset} are off by {total}"
+
+
+def _check(posting: Posting) -> None:
+    if posting.debit == posting.credit:
+        raise ValueError(f"{posting.debit} is on both sides")
+    if posting.amount <= 0:
+        raise ValueError(f"amount {posting.amount} is not above zero")
+    for account in (posting.debit, posting.credit):
+        if account.partition(":")[0] not in _KINDS:
+            raise ValueError(f"unknown kind of account: {account}")

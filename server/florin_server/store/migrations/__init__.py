@@ -1,0 +1,46 @@
+"""Schema changes, in order, by Alembic; loaded only for a file that is older than this Florin."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, create_engine, event
+from sqlalchemy.pool import NullPool
+
+from florin_server.store.query import StoreError
+
+
+def config(connection: Connection) -> Config:
+    """What Alembic's commands need; they run inside the connection's open transaction."""
+    made = Config()
+    made.set_main_option("script_location", str(Path(__file__).parent))
+    made.attributes["connection"] = connection
+    return made
+
+
+def upgrade(path: Path, version: str) -> None:
+    """Brings a file from a version to the newest one, all or nothing.
+
+    StoreError if there is no such version here, which means that a newer Florin wrote the file.
+    """
+    # the driver itself would commit in between
+    engine = create_engine(
+        "sqlite://",
+        creator=lambda: sqlite3.connect(path, isolation_level=None),
+        poolclass=NullPool,
+    )
+    event.listen(engine, "begin", _begin)
+    with engine.begin() as connection:
+        settings = config(connection)
+        known = {found.revision for found in ScriptDirectory.from_config(settings).walk_revisions()}
+        if version and version not in known:
+            raise StoreError(f"the store has schema {version}, which a newer Florin made")
+        command.upgrade(settings, "head")
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")

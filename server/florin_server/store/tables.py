@@ -1,0 +1,389 @@
+"""The tables, the same on SQLite and PostgreSQL.
+
+Ids are TEXT, times ending in `_us` are microseconds and others seconds since the Unix epoch.
+Columns stand in the order of the dataclasses in `domain`, so that a row is its arguments.
+"""
+
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from sqlalchemy import BigInteger, CheckConstraint, Index, LargeBinary, MetaData, Table, Text, text
+from sqlmodel import Field, SQLModel
+
+from florin_server.domain.credentials import KeyKind
+from florin_server.domain.journal import TxState
+from florin_server.domain.payment import CancelledReason, FailureCode, Status
+from florin_server.store.columns import U256, Json, OneOf, Words
+
+# predicates of partial indexes; a query uses the index only if it repeats the very same words
+UNCONFIRMED = "status = 'requires_action'"
+UNSETTLED = "state <> 'done'"
+OPEN = "state IN ('signed', 'sent', 'mined')"
+LAPSES = "expires_at_us IS NOT NULL"
+
+METADATA = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+    }
+)
+
+
+class ConfirmState(StrEnum):
+    """Where the settlement of a confirmed payment stands."""
+
+    WAITING = "waiting"
+    SUBMITTED = "submitted"
+    DONE = "done"
+
+
+def _text(*, key: bool = False) -> Any:
+    return Field(sa_type=Text, primary_key=key)
+
+
+def _number(*, key: bool = False) -> Any:
+    return Field(sa_type=BigInteger, primary_key=key, sa_column_kwargs={"autoincrement": False})
+
+
+def _bytes() -> Any:
+    return Field(sa_type=LargeBinary)
+
+
+def _amount() -> Any:
+    return Field(sa_type=U256)
+
+
+def _json() -> Any:
+    return Field(sa_type=Json)
+
+
+def _one_of(kind: type[StrEnum]) -> Any:
+    return Field(sa_type=OneOf(kind))
+
+
+def _only(column: str, kind: type[StrEnum]) -> CheckConstraint:
+    values = ", ".join(f"'{member.value}'" for member in kind)
+    return CheckConstraint(f"{column} IN ({values})", name=column)
+
+
+def _partial(name: str, predicate: str, *columns: str, unique: bool = False) -> Index:
+    where = text(predicate)
+    return Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
+
+
+# a table that is always reached by its key needs no second tree for rowids
+_BY_KEY = {"sqlite_with_rowid": False}
+
+
+class _Base(SQLModel):
+    metadata: ClassVar[MetaData] = METADATA
+
+
+class PartnerRow(_Base, table=True):
+    """A business that owns keys and merchants."""
+
+    __tablename__ = "partner"
+    __table_args__ = (CheckConstraint("status IN ('active', 'suspended')", name="status"), _BY_KEY)
+
+    id: str = _text(key=True)
+    name: str = _text()
+    version_pin: str = _text()
+    status: str = _text()
+    created_at_us: int = _number()
+
+
+class ApiKeyRow(_Base, table=True):
+    """A key of a partner, or of a wallet; only its keyed hash is kept."""
+
+    __tablename__ = "api_key"
+    __table_args__ = (
+        _only("kind", KeyKind),
+        Index("ix_api_key_partner_id", "partner_id"),
+        Index("uq_api_key_hash", "hash", unique=True),
+    )
+
+    key_id: str = _text(key=True)
+    kind: KeyKind = _one_of(KeyKind)
+    live: bool
+    partner_id: str | None = _text()
+    hash: bytes = _bytes()
+    last4: str = _text()
+    scopes: frozenset[str] = Field(sa_type=Words)
+    version_pin: str | None = _text()
+    created_at_us: int = _number()
+    revoked_at_us: int | None = _number()
+
+
+class WalletAppRow(_Base, table=True):
+    """A wallet that names itself by an app id."""
+
+    __tablename__ = "wallet_app"
+    __table_args__ = (_BY_KEY,)
+
+    app_id: str = _text(key=True)
+    name: str = _text()
+    icon_url: str | None = _text()
+    live: bool
+    version_pin: str = _text()
+    created_at_us: int = _number()
+    revoked_at_us: int | None = _number()
+
+
+class MerchantRow(_Base, table=True):
+    """Who is paid."""
+
+    __tablename__ = "merchant"
+    __table_args__ = (
+        CheckConstraint("status IN ('active', 'inactive', 'suspended')", name="status"),
+        _BY_KEY,
+    )
+
+    id: str = _text(key=True)
+    partner_id: str = _text()
+    name: str = _text()
+    email: str = _text()
+    icon_url: str | None = _text()
+    status: str = _text()
+    live: bool
+    created_at_us: int = _number()
+    deleted_at_us: int | None = _number()
+
+
+class DestinationRow(_Base, table=True):
+    """Where a merchant wants one asset to go; at most one place for each asset."""
+
+    __tablename__ = "settlement_dest"
+    __table_args__ = (
+        Index("uq_settlement_dest_merchant_id_asset", "merchant_id", "asset", unique=True),
+    )
+
+    id: str = _text(key=True)
+    merchant_id: str = _text()
+    asset: str = _text()
+    account: str = _text()
+
+
+class PaymentRow(_Base, table=True):
+    """A payment as it stands; `version` counts its events."""
+
+    __tablename__ = "payment"
+    __table_args__ = (
+        _only("status", Status),
+        _only("failure_code", FailureCode),
+        _only("cancelled_reason", CancelledReason),
+        _partial("ix_payment_expiry", UNCONFIRMED, "expires_at"),
+        _BY_KEY,
+    )
+
+    id: str = _text(key=True)
+    partner_id: str = _text()
+    merchant_id: str = _text()
+    live: bool
+    status: Status = _one_of(Status)
+    version: int = _number()
+    unit: str = _text()
+    value: int = _amount()
+    reference_id: str = _text()
+    success_url: str | None = _text()
+    error_url: str | None = _text()
+    salt: bytes = _bytes()
+    created_at_us: int = _number()
+    updated_at_us: int = _number()
+    expires_at: int = _number()
+    option_id: str | None = _text()
+    payer: str | None = _text()
+    provider_name: str | None = _text()
+    provider_icon: str | None = _text()
+    tx_id: str | None = _text()
+    option_unit: str | None = _text()
+    option_value: int | None = _amount()
+    settled_value: int | None = _amount()
+    failure_code: FailureCode | None = _one_of(FailureCode)
+    failure_detail: str | None = _text()
+    cancelled_reason: CancelledReason | None = _one_of(CancelledReason)
+
+
+class PaymentEventRow(_Base, table=True):
+    """One change of a payment, written with it and never again."""
+
+    __tablename__ = "payment_event"
+    __table_args__ = (_only("status", Status), _BY_KEY)
+
+    payment_id: str = _text(key=True)
+    version: int = _number(key=True)
+    status: Status = _one_of(Status)
+    at_us: int = _number()
+    cause: str = _text()
+    detail: dict[str, Any] | None = _json()
+
+
+class OptionRow(_Base, table=True):
+    """One way to pay a payment; never changes."""
+
+    __tablename__ = "payment_option"
+    __table_args__ = (_BY_KEY,)
+
+    payment_id: str = _text(key=True)
+    id: str = _text(key=True)
+    account: str = _text()
+    payer: str = _text()
+    chain_id: str = _text()
+    asset: str = _text()
+    value: int = _amount()
+    eta_s: int = _number()
+    expires_at: int | None = _number()
+    method: str = _text()
+    actions: list[Any] = _json()
+    terms: dict[str, Any] = _json()
+    created_at_us: int = _number()
+
+
+class ConfirmRow(_Base, table=True):
+    """The content bound to a payment; chain and block are missing if it was refused."""
+
+    __tablename__ = "confirm"
+    __table_args__ = (
+        _only("state", ConfirmState),
+        _partial("ix_confirm_unsettled", UNSETTLED, "chain_id", "state", "at_us"),
+        _BY_KEY,
+    )
+
+    payment_id: str = _text(key=True)
+    option_id: str = _text()
+    outputs: list[str] = _json()
+    digest: bytes = _bytes()
+    at_us: int = _number()
+    chain_id: str | None = _text()
+    from_block: int | None = _number()
+    state: ConfirmState = _one_of(ConfirmState)
+    retry_at_us: int = _number()
+
+
+class LeaseRow(_Base, table=True):
+    """Who does a job alone. `epoch` rises with every new owner and fences off the old one."""
+
+    __tablename__ = "lease"
+    __table_args__ = (_BY_KEY,)
+
+    name: str = _text(key=True)
+    owner: str = _text()
+    epoch: int = _number()
+    until_us: int = _number()
+
+
+class RelayerRow(_Base, table=True):
+    """The next nonce of an address that signs for us."""
+
+    __tablename__ = "relayer"
+    __table_args__ = (_BY_KEY,)
+
+    chain_id: str = _text(key=True)
+    sender: str = _text(key=True)
+    next_nonce: int = _number()
+
+
+class ChainTxRow(_Base, table=True):
+    """A transaction of ours; two that may still be mined never share a nonce."""
+
+    __tablename__ = "chain_tx"
+    __table_args__ = (
+        _only("state", TxState),
+        Index("uq_chain_tx_chain_id_hash", "chain_id", "hash", unique=True),
+        _partial("uq_chain_tx_open", OPEN, "chain_id", "sender", "nonce", unique=True),
+    )
+
+    id: str = _text(key=True)
+    chain_id: str = _text()
+    sender: str = _text()
+    nonce: int = _number()
+    raw: bytes = _bytes()
+    hash: str = _text()
+    state: TxState = _one_of(TxState)
+    created_at_us: int = _number()
+    sent_block: int | None = _number()
+    block_number: int | None = _number()
+    block_hash: str | None = _text()
+
+
+class ChainTxItemRow(_Base, table=True):
+    """A payment that a transaction settles, in calldata order."""
+
+    __tablename__ = "chain_tx_item"
+    __table_args__ = (_BY_KEY,)
+
+    tx_id: str = _text(key=True)
+    n: int = _number(key=True)
+    payment_id: str = _text()
+
+
+class IdempotencyRow(_Base, table=True):
+    """The answer to a request that must not be done twice."""
+
+    __tablename__ = "idempotency"
+    # keys come in no order: rows by age and a small tree of keys dirty fewer pages
+    __table_args__ = (_partial("ix_idempotency_expiry", LAPSES, "expires_at_us"),)
+
+    scope: str = _text(key=True)
+    key: str = _text(key=True)
+    fingerprint: bytes = _bytes()
+    body: bytes = _bytes()
+    http_status: int = _number()
+    created_at_us: int = _number()
+    expires_at_us: int | None = _number()
+
+
+class JournalRow(_Base, table=True):
+    """One entry of the ledger; its key makes sure that it is booked once."""
+
+    __tablename__ = "ledger_journal"
+    __table_args__ = (_BY_KEY,)
+
+    idem_key: str = _text(key=True)
+    type: str = _text()
+    payment_id: str | None = _text()
+    tx_hash: str | None = _text()
+    at_us: int = _number()
+
+
+class TransferRow(_Base, table=True):
+    """A transfer between two accounts in one asset: it balances because it is one row."""
+
+    __tablename__ = "ledger_transfer"
+    __table_args__ = (
+        CheckConstraint("debit <> credit", name="two_accounts"),
+        CheckConstraint("amount <> '0'", name="amount"),
+        Index("ix_ledger_transfer_debit", "debit", "asset"),
+        Index("ix_ledger_transfer_credit", "credit", "asset"),
+        _BY_KEY,
+    )
+
+    idem_key: str = _text(key=True)
+    n: int = _number(key=True)
+    debit: str = _text()
+    credit: str = _text()
+    asset: str = _text()
+    amount: int = _amount()
+
+
+def _table(row: type[SQLModel]) -> Table:
+    return METADATA.tables[str(row.__tablename__)]
+
+
+partner = _table(PartnerRow)
+api_key = _table(ApiKeyRow)
+wallet_app = _table(WalletAppRow)
+merchant = _table(MerchantRow)
+settlement_dest = _table(DestinationRow)
+payment = _table(PaymentRow)
+payment_event = _table(PaymentEventRow)
+payment_option = _table(OptionRow)
+confirm = _table(ConfirmRow)
+lease = _table(LeaseRow)
+relayer = _table(RelayerRow)
+chain_tx = _table(ChainTxRow)
+chain_tx_item = _table(ChainTxItemRow)
+idempotency = _table(IdempotencyRow)
+ledger_journal = _table(JournalRow)
+ledger_transfer = _table(TransferRow)

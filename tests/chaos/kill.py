@@ -1,0 +1,221 @@
+"""Kills the service with SIGKILL at every durable step of a payment, and again while it recovers.
+
+    python -m tests.chaos.kill FOLDER [PLANTED BUG]
+
+One process imports everything and forks; each child runs the whole service on one state folder,
+drives one payment as far as it gets, and dies at its k-th step: before and after each operation,
+commit and broadcast. After every death the next child finishes the payment. Then the books and the
+chain are compared: paid once, booked once, nothing acknowledged is lost. Prints one JSON object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import traceback
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import uvloop
+from eth_account import Account
+from florin_server.boot.demo_accounts import ensure_demo
+from florin_server.boot.service import Service
+from florin_server.flows.workers.settle import ChainSettler
+from florin_server.rails.evm.rail import EvmRail
+from florin_server.store import journal, ledger
+
+from tests.support.api import RestApi
+from tests.support.chain import Chain
+from tests.support.service import settings
+from tests.support.wallet import Wallet
+
+PRICE = 12_500_000
+ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}, "referenceId": "kill"}
+
+
+class Steps:
+    """Counts durable steps and dies at one of them."""
+
+    def __init__(self, deadly: int | None) -> None:
+        self.count = 0
+        self.deadly = deadly
+
+    def __call__(self, _name: str) -> None:
+        self.count += 1
+        if self.count == self.deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def acknowledge(folder: Path, fact: str, value: str = "") -> None:
+    """Remembers, as a caller would, what the service has acknowledged."""
+    path = folder / fact
+    with path.with_suffix(".new").open("w") as file:
+        file.write(value)
+        file.flush()
+        os.fsync(file.fileno())
+    path.with_suffix(".new").rename(path)
+
+
+def watch_broadcasts(steps: Steps) -> None:
+    """Makes both sides of every broadcast a step too."""
+    inner = EvmRail.broadcast
+
+    async def broadcast(self, raw):
+        steps("before broadcast")
+        await inner(self, raw)
+        steps("after broadcast")
+
+    EvmRail.broadcast = broadcast
+
+
+def plant(bug: str) -> None:
+    """Breaks the service on purpose: a campaign that does not notice is worth nothing."""
+    if bug == "amnesia":
+        # a restarted settler that neither looks at its journal nor compares with the chain
+
+        async def nothing(self):
+            self._reconcile_at_us = 2**62
+
+        ChainSettler._reconcile = nothing
+        ChainSettler._load = nothing
+    elif bug == "splitledger":
+        # the payment ends in one transaction, its books are written in another
+        conclude = journal.conclude
+
+        async def finish(self, findings, ends):
+            bare = [replace(finding, postings=()) for finding in findings]
+            now_us = self._app.clock.now_us()
+            for payment in await self._app.store.write(conclude(bare, ends, now_us)):
+                self._app.hub.publish(payment)
+                for finding in findings:
+                    await self._app.store.write(
+                        ledger.post(
+                            f"late:{payment.id}",
+                            "settle",
+                            payment.id,
+                            None,
+                            finding.postings,
+                            now_us,
+                        )
+                    )
+            self._open = {}
+            self._txs = {}
+
+        ChainSettler._finish = finish
+    elif bug:
+        raise SystemExit(f"no such bug: {bug}")
+
+
+async def drive(folder: Path, steps: Steps) -> None:
+    """Runs the service until the one payment is final."""
+    service = await Service.start(settings(folder / "home"), fault=steps)
+    await ensure_demo(service)
+    env = service.home.read_demo_env()
+    wallet = Wallet()
+    wallet._account = Account.from_key(b"\x07" * 32)
+    wallet.address = wallet._account.address
+    async with aiohttp.ClientSession() as session, asyncio.timeout(20):
+        api = RestApi(session, env["FLORIN_BASE_URL"], env)
+        chain = Chain(session, env["FLORIN_EVM_RPC_URL"], env["FLORIN_EVM_ASSET"].split(":")[-1])
+        if not (folder / "created").exists():
+            created = await api.create(ORDER, key="the-one-order")
+            acknowledge(folder, "created", created["paymentId"])
+        payment_id = (folder / "created").read_text()
+        if (await api.status(payment_id))["status"] == "requires_action":
+            assert not (folder / "confirmed").exists(), "an acknowledged confirm was lost"
+            (option,) = (await api.options(payment_id, [wallet.account]))["options"]
+            if not (folder / "before").exists():
+                acknowledge(folder, "before", str(await chain.balance(wallet.address)))
+            await api.confirm(payment_id, option["id"], wallet.execute_all(option))
+            acknowledge(folder, "confirmed")
+        async for state in api.watch(payment_id):
+            if state["isFinal"]:
+                assert state["status"] == "succeeded", state
+        acknowledge(folder, "succeeded")
+        acknowledge(folder, "after", str(await chain.balance(wallet.address)))
+        await check(service, env, chain, payment_id, folder)
+    await service.stop()
+
+
+async def check(service, env, chain: Chain, payment_id: str, folder: Path) -> None:
+    """Compares what was acknowledged, what is booked and what the chain says."""
+    before, after = (int((folder / name).read_text()) for name in ("before", "after"))
+    assert before - after == PRICE, f"the buyer paid {before - after}"
+    merchant = env["FLORIN_MERCHANT_DESTINATION"]
+    got = await chain.balance(merchant.rpartition(":")[2])
+    assert got == PRICE, f"the merchant got {got}"
+    store = service.app.store
+    assert await store.read(ledger.check()) == []
+    booked = await store.read(ledger.balance(f"external:{merchant}", env["FLORIN_EVM_ASSET"]))
+    assert abs(booked) == PRICE, f"{booked} is booked"
+    payments = {one.payment.id for one in await store.read(journal.unsettled("eip155:31337"))}
+    assert payment_id not in payments
+    assert (await store.reader.payment(payment_id)).version == 2
+
+
+def fork(folder: Path, deadly: int | None, bug: str) -> tuple[str, int]:
+    """Runs one child; how it ended (done, killed, failed) and how many steps it took."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 9
+        try:
+            steps = Steps(deadly)
+            watch_broadcasts(steps)
+            plant(bug)
+            uvloop.run(drive(folder, steps))
+            os.write(writer, str(steps.count).encode())
+            status = 0
+        except BaseException:  # noqa: BLE001  (told to the parent)
+            (folder / "error").write_text(traceback.format_exc())
+        finally:
+            os._exit(status)
+    os.close(writer)
+    taken = os.read(reader, 20)
+    os.close(reader)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        return "killed", deadly or 0
+    return ("done", int(taken)) if status == 0 else ("failed", 0)
+
+
+def campaign(root: Path, bug: str, seed: int = 7) -> dict[str, object]:
+    """Dies at every step once, up to twice more in recovery, and checks the end each time."""
+    chance = random.Random(seed)
+    root.mkdir(parents=True, exist_ok=True)
+    outcome, steps = fork(fresh(root), None, "")
+    if outcome != "done":
+        raise SystemExit((root / "run" / "error").read_text())
+    kills = 0
+    for deadly in range(1, steps + 1):
+        folder = fresh(root)
+        outcome, _ = fork(folder, deadly, bug)
+        for _ in range(chance.randrange(3)):
+            if outcome != "killed":
+                break
+            kills += 1
+            outcome, _ = fork(folder, chance.randrange(1, steps), bug)
+        if outcome == "killed":
+            kills += 1
+            outcome, _ = fork(folder, None, bug)
+        if outcome != "done":
+            return {"steps": steps, "kills": kills, "bad": (folder / "error").read_text()}
+    return {"steps": steps, "kills": kills, "bad": ""}
+
+
+def fresh(root: Path) -> Path:
+    """An empty folder for one run."""
+    folder = root / "run"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    return folder
+
+
+if __name__ == "__main__":
+    print(json.dumps(campaign(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "")))

@@ -1,0 +1,76 @@
+"""Fixtures: a running service, the chain under it, and clients of every kind."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import aiohttp
+import grpc
+import pytest
+import uvloop
+from florin_server.boot import gateway
+from florin_server.boot.service import Service
+
+from tests.support.api import Api, GrpcApi, RestApi
+from tests.support.chain import Chain
+from tests.support.service import running
+from tests.support.wallet import Wallet
+
+
+def pytest_asyncio_loop_factories():
+    # the loop that the service runs on
+    return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture
+async def service(tmp_path) -> AsyncIterator[Service]:
+    async with running(tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+def env(service) -> dict[str, str]:
+    return service.home.read_demo_env()
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as opened:
+        yield opened
+
+
+@pytest.fixture
+def chain(session, env) -> Chain:
+    token = env["FLORIN_EVM_ASSET"].rpartition(":")[2]
+    return Chain(session, env["FLORIN_EVM_RPC_URL"], token)
+
+
+@pytest.fixture
+def rest(session, env) -> RestApi:
+    return RestApi(session, env["FLORIN_BASE_URL"], env)
+
+
+@pytest.fixture(params=["rest", "remote gateway", "grpc"])
+async def api(request, service, session, env) -> AsyncIterator[Api]:
+    """The same calls over REST, over a gateway elsewhere, and over gRPC."""
+    async with AsyncExitStack() as stack:
+        if request.param == "rest":
+            yield RestApi(session, env["FLORIN_BASE_URL"], env)
+        elif request.param == "grpc":
+            channel = grpc.aio.insecure_channel(env["FLORIN_GRPC_TARGET"])
+            yield GrpcApi(await stack.enter_async_context(channel), env)
+        else:
+            listener = gateway.bind("127.0.0.1", 0)
+            url = await gateway.start_remote(env["FLORIN_GRPC_TARGET"], listener, stack)
+            yield RestApi(session, url, env)
+
+
+@pytest.fixture
+def wallet() -> Wallet:
+    return Wallet()
+
+
+@pytest.fixture
+def merchant_address(env) -> str:
+    return env["FLORIN_MERCHANT_DESTINATION"].rpartition(":")[2]

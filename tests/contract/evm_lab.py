@@ -1,0 +1,267 @@
+"""What the tests of the EVM rail share: an embedded chain, wallets, and a node that lies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from eth_account import Account
+from eth_account.signers.local import LocalAccount
+from florin_server.clock import TestClock
+from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
+from florin_server.domain.journal import Accepted
+from florin_server.domain.payment import Confirmation, Option, Payment, Status
+from florin_server.rails.base import RailUnavailable, Signed, Split
+from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.evm.settings import EvmAsset, EvmChain
+from florin_server.rails.evm.transactions import Signer
+from florin_server.rails.jsonrpc import JsonRpc, LocalTransport, Transport
+
+START_S = 1_800_000_000
+PRICE = 1_500_000
+CHAIN = f"eip155:{DEVNET.chain_id}"
+TOKEN = f"{CHAIN}/erc20:{DEVNET.token.address}"
+MERCHANT = "0x" + "ca" * 20
+FEES = "0x" + "fe" * 20
+RELAYER = Signer(b"\x52" * 32)
+ETHER = 10**18
+
+
+@dataclass
+class Meddler:
+    """A node between the rail and the chain whose answers can be changed by method.
+
+    A change gets the params and the true answer (with `result` or `error`), and returns the answer
+    to give instead. What is in `lost` never reaches the chain.
+    """
+
+    inner: Transport
+    changes: dict[str, Callable[[list[Any], dict[str, Any]], Any]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    lost: frozenset[str] = frozenset()
+
+    async def send(self, payload: bytes) -> bytes:
+        questions = json.loads(payload)
+        if isinstance(questions, dict) and questions["method"] in self.lost:
+            raise RailUnavailable("the question was lost")
+        answers = json.loads(await self.inner.send(payload))
+        if isinstance(questions, dict):
+            return json.dumps(self.changed(questions, answers)).encode()
+        by_id = {one["id"]: one for one in answers}
+        return json.dumps([self.changed(one, by_id[one["id"]]) for one in questions]).encode()
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+    def changed(self, question: dict[str, Any], answer: dict[str, Any]) -> Any:
+        self.asked.append(question["method"])
+        change = self.changes.get(question["method"])
+        return answer if change is None else change(question["params"], answer)
+
+
+def refuse(code: int, message: str) -> Callable[[list[Any], dict[str, Any]], Any]:
+    """A change that refuses every call."""
+    return lambda _, answer: {"id": answer["id"], "error": {"code": code, "message": message}}
+
+
+def reply(result: Any) -> Callable[[list[Any], dict[str, Any]], Any]:
+    """A change that gives every call the same result."""
+    return lambda _, answer: {"id": answer["id"], "result": result}
+
+
+def settings(**changes: Any) -> EvmChain:
+    """The embedded chain as an operator would write it down."""
+    token = DEVNET.token
+    return EvmChain(
+        **{
+            "chain_id": DEVNET.chain_id,
+            "name": DEVNET.name,
+            "confirmations": 3,
+            "settler": DEVNET.settler,
+            "treasury": FEES,
+            "faucet": True,
+            "assets": (asset(token.address),),
+        }
+        | changes
+    )
+
+
+def asset(address: str = DEVNET.token.address, **changes: Any) -> EvmAsset:
+    """The embedded chain's token as an operator would write it down."""
+    token = DEVNET.token
+    return EvmAsset(
+        **{
+            "address": address,
+            "name": token.name,
+            "symbol": token.symbol,
+            "decimals": token.decimals,
+            "peg": token.peg,
+            "domain_version": token.version,
+        }
+        | changes
+    )
+
+
+def buyer(number: int) -> LocalAccount:
+    """A wallet; the same for each number."""
+    return Account.from_key(number.to_bytes(32, "big"))
+
+
+def account_of(wallet: LocalAccount | str) -> str:
+    """The canonical CAIP-10 of a wallet or address."""
+    address = wallet if isinstance(wallet, str) else wallet.address
+    return f"{CHAIN}:{address.lower()}"
+
+
+def new_payment(number: int = 1, ttl_s: int = 900) -> Payment:
+    """A payment made at the beginning of time."""
+    return Payment(
+        id=f"pay_test{number:020d}",
+        partner_id="partner",
+        merchant_id="merchant",
+        live=False,
+        status=Status.REQUIRES_ACTION,
+        version=0,
+        unit="iso4217/USD",
+        value=150,
+        reference_id="order",
+        success_url=None,
+        error_url=None,
+        salt=number.to_bytes(16, "big"),
+        created_at_us=START_S * 1_000_000,
+        updated_at_us=START_S * 1_000_000,
+        expires_at=START_S + ttl_s,
+    )
+
+
+def signed(wallet: LocalAccount, option: Option) -> str:
+    """The output of a wallet that signs what it was asked to sign."""
+    (action,) = option.actions
+    signer, document = json.loads(action.params_json)
+    assert action.method == "eth_signTypedData_v4"
+    assert signer == option.payer.rpartition(":")[2]
+    message = wallet.sign_typed_data(full_message=json.loads(document))
+    return json.dumps("0x" + bytes(message.signature).hex())
+
+
+def accept(payment: Payment, option: Option, output: str, from_block: int = 0) -> Accepted:
+    """What the service remembers of a confirmed payment."""
+    confirmation = Confirmation(payment.id, option.id, (output,), b"digest", payment.created_at_us)
+    return Accepted(payment, option, confirmation, from_block)
+
+
+@dataclass
+class Lab:
+    """A chain, the rail in front of it, and the means to change either."""
+
+    clock: TestClock
+    chain: EvmDevChain
+    node: Meddler
+    rail: EvmRail
+    control: JsonRpc
+
+    def offer(
+        self,
+        payer: LocalAccount | str,
+        payment: Payment | None = None,
+        *,
+        value: int = PRICE,
+        fee: int = 0,
+    ) -> Option:
+        """The rail's option for a wallet."""
+        payment = payment or new_payment()
+        account = account_of(payer)
+        split = Split(account_of(MERCHANT), account_of(FEES) if fee else None, fee, settled=True)
+        return self.rail.offer(
+            payment, account, account, self.rail.assets[TOKEN], value, split, self.clock.now_us()
+        )
+
+    async def fund(self, *payers: LocalAccount | str) -> None:
+        """Lets the faucet fill accounts."""
+        prices = {TOKEN: PRICE}
+        accounts = [account_of(payer) for payer in payers]
+        assert len(await self.rail.payable(accounts, prices)) == len(accounts)
+
+    async def sold(self, number: int, *, fee: int = 0) -> Accepted:
+        """A verified payment by the buyer of the same number."""
+        wallet, payment = buyer(1000 + number), new_payment(number)
+        await self.fund(wallet)
+        option = self.offer(wallet, payment, fee=fee)
+        item = accept(payment, option, signed(wallet, option))
+        await self.rail.verify(option, item.confirmation.outputs)
+        return item
+
+    async def settle(self, *items: Accepted) -> Signed:
+        """Settles items in a block of their own."""
+        transaction = await self.rail.sign(await self.rail.next_nonce(), items)
+        await self.rail.broadcast(transaction.raw)
+        return transaction
+
+    async def mine(self, blocks: int = 1) -> None:
+        """Seals blocks."""
+        for _ in range(blocks):
+            await self.control.call("evm_mine")
+
+    async def reorg(self, depth: int, *drop: str) -> None:
+        """Replaces the newest blocks; the dropped transactions vanish."""
+        await self.control.call(
+            "florin_fault", {"kind": "reorg", "depth": depth, "drop": list(drop)}
+        )
+
+    async def pause(self) -> None:
+        """Lets transactions wait until blocks are sealed by hand."""
+        await self.control.call("florin_fault", {"kind": "mining", "paused": True})
+
+    async def balance(self, address: str) -> int:
+        """What an address holds of the token."""
+        data = "0x70a08231" + address[2:].lower().rjust(64, "0")
+        call = {"to": DEVNET.token.address, "data": data}
+        return int(await self.control.call("eth_call", call, "latest"), 16)
+
+    async def send(self, **fields: Any) -> str:
+        """Mines a transaction of the faucet; returns its receipt."""
+        nonce = await self.control.call("eth_getTransactionCount", DEVNET.faucet, "pending")
+        transaction = {
+            "chainId": DEVNET.chain_id,
+            "nonce": int(nonce, 16),
+            "gas": 500_000,
+            "maxFeePerGas": 10**11,
+            "maxPriorityFeePerGas": 10**9,
+            "value": 0,
+            **fields,
+        }
+        if isinstance(transaction.get("to"), str):
+            transaction["to"] = bytes.fromhex(transaction["to"][2:])
+        raw = Account.sign_transaction(transaction, DEVNET.faucet_key).raw_transaction
+        tx_hash = await self.control.call("eth_sendRawTransaction", "0x" + bytes(raw).hex())
+        receipt = await self.control.call("eth_getTransactionReceipt", tx_hash)
+        assert receipt["status"] == "0x1"
+        return receipt
+
+    async def send_tokens(self, address: str, value: int) -> None:
+        """Mints to an address."""
+        words = address[2:].lower().rjust(64, "0") + f"{value:064x}"
+        await self.send(to=DEVNET.token.address, data=bytes.fromhex("40c10f19" + words))
+
+    async def deploy(self, runtime: str) -> str:
+        """Puts a contract with that code on the chain; returns its address."""
+        code = bytes.fromhex(runtime)
+        size = len(code).to_bytes(1, "big")
+        creation = b"\x60" + size + b"\x80\x60\x0b\x60\x00\x39\x60\x00\xf3" + code
+        receipt = await self.send(data=creation)
+        return receipt["contractAddress"].lower()
+
+
+async def open_lab(transport: Transport | None = None, **changes: Any) -> Lab:
+    """A fresh chain with a relayer that can pay for gas, and a started rail."""
+    clock = TestClock(START_S * 1_000_000)
+    chain = await EvmDevChain.open(None, EvmDevSettings(clock=clock, seed=1))
+    local = LocalTransport(chain.handle)
+    node = Meddler(transport or local)
+    rail = EvmRail(settings(**changes), RELAYER, node)
+    lab = Lab(clock, chain, node, rail, JsonRpc(local))
+    await lab.send(to=RELAYER.address, value=100 * ETHER)
+    await rail.start()
+    return lab

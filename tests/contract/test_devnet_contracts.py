@@ -1,0 +1,95 @@
+"""The compiled contracts are those of the sources."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import florin_server.devnet
+import pytest
+from florin_server.devnet.evm import DEVNET
+from florin_server.devnet.genesis import artifact
+
+CONTRACTS = Path(florin_server.devnet.__file__).parent / "contracts"
+TOOLS = Path("build") / "solc"
+
+
+def committed() -> dict:
+    return json.loads((CONTRACTS / "artifacts.json").read_text())
+
+
+def test_the_artifacts_name_the_sources_they_were_made_from():
+    digests = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in CONTRACTS.glob("*.sol")
+    }
+    assert committed()["sources"] == digests, "run: make contracts"
+
+
+def test_the_sources_compile_to_the_artifacts(tmp_path):
+    compiler = solc()
+    rebuilt = tmp_path / "artifacts.json"
+    subprocess.run(["node", CONTRACTS / "build.mjs", rebuilt, compiler], check=True, timeout=120)
+    assert json.loads(rebuilt.read_text()) == committed()
+
+
+def test_a_known_interface_is_all_there_is():
+    """What deployed payments rely on; later kinds of payment come beside it."""
+    settler = {
+        f"{one['name']}({','.join(kind(each) for each in one['inputs'])})"
+        for one in artifact("PaySettler").abi
+        if one["type"] in ("function", "event")
+    }
+    pay = "(address,address,uint256,uint256,uint256,address,address,uint256,bytes32,bytes)"
+    assert settler == {
+        "ITEM_GAS()",
+        f"routeNonce({pay})",
+        f"settle3009({pay}[])",
+        f"one3009({pay})",
+        "Paid(bytes32,address,address,address,uint256,uint256)",
+        "Failed(bytes32,bytes)",
+    }
+    names = {one.get("name") for one in artifact("TestDollar").abi}
+    assert {"receiveWithAuthorization", "transferWithAuthorization", "permit"} <= names
+    assert DEVNET.token.name.encode() in artifact("TestDollar").runtime
+
+
+def kind(field: dict) -> str:
+    if not field["type"].startswith("tuple"):
+        return field["type"]
+    inside = ",".join(kind(each) for each in field["components"])
+    return f"({inside}){field['type'].removeprefix('tuple')}"
+
+
+def solc() -> Path:
+    """The directory with the compiler, installed from the lock file if it is not there."""
+    if shutil.which("npm") is None or shutil.which("node") is None:
+        missing("node and npm are not installed")
+    lock = CONTRACTS / "package-lock.json"
+    installed = TOOLS / "package-lock.json"
+    done = TOOLS / "node_modules" / "solc" / "soljson.js"
+    if done.exists() and installed.exists() and installed.read_bytes() == lock.read_bytes():
+        return TOOLS.resolve()
+    TOOLS.mkdir(parents=True, exist_ok=True)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(CONTRACTS / name, TOOLS)
+    answer = subprocess.run(
+        ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
+        cwd=TOOLS,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    if answer.returncode != 0:
+        missing(f"npm could not install solc: {answer.stderr[-500:]}")
+    return TOOLS.resolve()
+
+
+def missing(reason: str) -> None:
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(f"THE CONTRACTS WERE NOT RECOMPILED: {reason}")

@@ -1,0 +1,246 @@
+"""What the tests of the embedded chain share: a node to ask, accounts, and signed payments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from eth_abi import decode, encode
+from eth_account import Account
+from eth_account.signers.local import LocalAccount
+from eth_hash.auto import keccak
+from florin_server.clock import Clock, TestClock
+from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
+
+START_S = 1_800_000_000
+GWEI = 10**9
+ETHER = 10**18
+MERCHANT = "0x" + "aa" * 20
+FEES = "0x" + "fe" * 20
+PAY_TYPE = "(address,address,uint256,uint256,uint256,address,address,uint256,bytes32,bytes)"  # Pay
+SETTLE = f"settle3009({PAY_TYPE}[])"
+ONE = f"one3009({PAY_TYPE})"
+PAID = "0x" + keccak(b"Paid(bytes32,address,address,address,uint256,uint256)").hex()
+FAILED = "0x" + keccak(b"Failed(bytes32,bytes)").hex()
+FAUCET = Account.from_key(DEVNET.faucet_key)
+
+_DOMAIN = [
+    {"name": "name", "type": "string"},
+    {"name": "version", "type": "string"},
+    {"name": "chainId", "type": "uint256"},
+    {"name": "verifyingContract", "type": "address"},
+]
+_AUTHORIZATION = [
+    {"name": "from", "type": "address"},
+    {"name": "to", "type": "address"},
+    {"name": "value", "type": "uint256"},
+    {"name": "validAfter", "type": "uint256"},
+    {"name": "validBefore", "type": "uint256"},
+    {"name": "nonce", "type": "bytes32"},
+]
+
+
+class NodeError(Exception):
+    """A JSON-RPC error answer."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(error["message"])
+        self.code = error["code"]
+        self.data = error.get("data")
+
+
+class Node:
+    """The chain under test, asked as any client would ask it."""
+
+    def __init__(self, chain: EvmDevChain, clock: Clock) -> None:
+        self.chain = chain
+        self.clock = clock
+
+    async def ask(self, method: str, *params: Any) -> Any:
+        request = {"jsonrpc": "2.0", "id": 7, "method": method, "params": list(params)}
+        answer = json.loads(await self.chain.handle(json.dumps(request).encode()))
+        assert answer["id"] == 7
+        if "error" in answer:
+            raise NodeError(answer["error"])
+        return answer["result"]
+
+    async def number(self) -> int:
+        return int(await self.ask("eth_blockNumber"), 16)
+
+    async def mine(self, blocks: int = 1) -> None:
+        await self.ask("evm_mine", {"blocks": blocks})
+
+    async def fund(self, *accounts: str) -> None:
+        await self.ask("florin_faucet", {"accounts": list(accounts)})
+
+    async def read(self, to: str, signature: str, *args: Any, block: str = "latest") -> int:
+        data = call_data(signature, *args)
+        return int(await self.ask("eth_call", {"to": to, "data": data}, block), 16)
+
+    async def tokens(self, account: str, block: str = "latest") -> int:
+        return await self.read(DEVNET.token.address, "balanceOf(address)", account, block=block)
+
+    async def receipt(self, transaction_hash: str) -> dict[str, Any]:
+        found = await self.ask("eth_getTransactionReceipt", transaction_hash)
+        assert found is not None
+        return found
+
+    async def send(self, sender: LocalAccount, to: str | None, data: str, **changes: Any) -> str:
+        nonce = int(await self.ask("eth_getTransactionCount", sender.address, "pending"), 16)
+        raw = signed(sender, {"to": to, "data": data, "nonce": nonce} | changes)
+        return await self.ask("eth_sendRawTransaction", raw)
+
+    async def run(
+        self, sender: LocalAccount, to: str | None, data: str, **changes: Any
+    ) -> dict[str, Any]:
+        return await self.receipt(await self.send(sender, to, data, **changes))
+
+    async def settle(
+        self, sender: LocalAccount, *items: tuple[Any, ...], **changes: Any
+    ) -> dict[str, Any]:
+        return await self.run(sender, DEVNET.settler, call_data(SETTLE, list(items)), **changes)
+
+    async def deploy(self, runtime: bytes) -> str:
+        """Puts code on the chain: the shortest creation code that returns it."""
+        creation = b"\x61" + len(runtime).to_bytes(2, "big") + bytes.fromhex("80600a3d393df3")
+        receipt = await self.run(FAUCET, None, "0x" + (creation + runtime).hex())
+        assert receipt["status"] == "0x1"
+        return receipt["contractAddress"]
+
+
+@asynccontextmanager
+async def opened(
+    path: Path | None = None, clock: Clock | None = None, **changes: Any
+) -> AsyncIterator[Node]:
+    """A chain at the beginning of time, or gone on with."""
+    used = clock if clock is not None else TestClock(START_S * 1_000_000)
+    chain = await EvmDevChain.open(path, EvmDevSettings(clock=used, **changes))
+    try:
+        yield Node(chain, used)
+    finally:
+        await chain.close()
+
+
+def signed(sender: LocalAccount, changes: dict[str, Any]) -> str:
+    """A raw type-2 transaction."""
+    fields = {
+        "chainId": DEVNET.chain_id,
+        "gas": 3_000_000,
+        "maxFeePerGas": 50 * GWEI,
+        "maxPriorityFeePerGas": GWEI,
+        "value": 0,
+        "to": MERCHANT,
+        "data": "0x",
+        "nonce": 0,
+    } | changes
+    if fields["to"] is None:
+        del fields["to"]
+    else:
+        fields["to"] = bytes.fromhex(fields["to"][2:])
+    return "0x" + bytes(sender.sign_transaction(fields).raw_transaction).hex()
+
+
+def call_data(signature: str, *args: Any) -> str:
+    """ABI-encoded call of a function."""
+    types = decode_types(signature)
+    return "0x" + (keccak(signature.encode())[:4] + encode(types, args)).hex()
+
+
+def decode_types(signature: str) -> list[str]:
+    """The argument types of a signature, tuples in one piece."""
+    inside, depth, types = signature[signature.index("(") + 1 : -1], 0, [""]
+    for letter in inside:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth == 0:
+            types.append("")
+        else:
+            types[-1] += letter
+    return [one for one in types if one]
+
+
+def account(number: int) -> LocalAccount:
+    """An account; the same for each number."""
+    return Account.from_key(number.to_bytes(32, "big"))
+
+
+def reference(number: int) -> bytes:
+    return number.to_bytes(32, "big")
+
+
+def route_nonce(item: tuple[Any, ...], chain_id: int = DEVNET.chain_id) -> bytes:
+    """What a buyer signs as nonce, encoded by another library."""
+    token, _, value, _, _, dest, fee_to, fee, ref, _ = item
+    types = ["uint256", "address", "address", "uint256", "address", "address", "uint256", "bytes32"]
+    return keccak(encode(types, [chain_id, DEVNET.settler, token, value, dest, fee_to, fee, ref]))
+
+
+def sign_authorization(
+    buyer: LocalAccount, kind: str, message: dict[str, Any], chain_id: int = DEVNET.chain_id
+) -> bytes:
+    """A wallet's answer to eth_signTypedData_v4."""
+    return sign_typed(buyer, kind, _AUTHORIZATION, message, chain_id)
+
+
+def sign_typed(
+    buyer: LocalAccount,
+    kind: str,
+    fields: list[dict[str, str]],
+    message: dict[str, Any],
+    chain_id: int = DEVNET.chain_id,
+) -> bytes:
+    document = {
+        "types": {"EIP712Domain": _DOMAIN, kind: fields},
+        "primaryType": kind,
+        "domain": {
+            "name": DEVNET.token.name,
+            "version": DEVNET.token.version,
+            "chainId": chain_id,
+            "verifyingContract": DEVNET.token.address,
+        },
+        "message": message,
+    }
+    return bytes(buyer.sign_typed_data(full_message=document).signature)
+
+
+def payment(
+    buyer: LocalAccount,
+    number: int,
+    value: int = 5_000_000,
+    *,
+    fee: int = 0,
+    after: int = 0,
+    before: int = START_S + 900,
+    chain_id: int = DEVNET.chain_id,
+) -> tuple[Any, ...]:
+    """A signed Pay of the settlement contract."""
+    token = DEVNET.token.address
+    item = (token, buyer.address, value, after, before, MERCHANT, FEES, fee, reference(number), b"")
+    message = {
+        "from": buyer.address,
+        "to": DEVNET.settler,
+        "value": value,
+        "validAfter": after,
+        "validBefore": before,
+        "nonce": route_nonce(item, chain_id),
+    }
+    signature = sign_authorization(buyer, "ReceiveWithAuthorization", message, chain_id)
+    return (*item[:-1], signature)
+
+
+def events(receipt: dict[str, Any], topic: str) -> list[dict[str, Any]]:
+    """The settlement contract's events of one kind."""
+    settler = DEVNET.settler
+    return [
+        log
+        for log in receipt["logs"]
+        if log["address"].lower() == settler and log["topics"][0] == topic
+    ]
+
+
+def failure(receipt: dict[str, Any]) -> bytes:
+    """The reason of the one payment that failed."""
+    (log,) = events(receipt, FAILED)
+    return decode(["bytes"], bytes.fromhex(log["data"][2:]))[0]

@@ -1,0 +1,32 @@
+"""A whole service on free ports, with an embedded chain that seals each transaction at once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from florin_server.boot.demo_accounts import ensure_demo
+from florin_server.boot.service import Service
+from florin_server.config import EmbeddedChain, Settings
+
+
+def settings(home: Path, *, block_interval_s: float = 0, confirmations: int = 1, **more: Any):
+    return Settings(
+        home=home,
+        http_port=0,
+        grpc_port=0,
+        embedded=EmbeddedChain(block_interval_s=block_interval_s, confirmations=confirmations),
+        **more,
+    )
+
+
+@asynccontextmanager
+async def running(home: Path, *, clock: Any = None, **more: Any) -> AsyncIterator[Service]:
+    service = await Service.start(settings(home, **more), clock=clock)
+    try:
+        await ensure_demo(service)
+        yield service
+    finally:
+        await service.stop()

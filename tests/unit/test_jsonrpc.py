@@ -1,0 +1,288 @@
+"""The JSON-RPC client: what a node may answer, and what is believed of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from florin_server.rails.base import RailUnavailable
+from florin_server.rails.jsonrpc import (
+    AnswerTooLarge,
+    HttpTransport,
+    JsonRpc,
+    LocalTransport,
+    RpcError,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+def node(answer, **options):
+    """A client of a node that answers with what the function makes of the question."""
+    asked = []
+
+    async def handle(payload):
+        question = json.loads(payload)
+        asked.append(question)
+        made = answer(question)
+        return made if isinstance(made, bytes) else json.dumps(made).encode()
+
+    rpc = JsonRpc(LocalTransport(handle), **options)
+    return rpc, asked
+
+
+def result(question, value):
+    return {"jsonrpc": "2.0", "id": question["id"], "result": value}
+
+
+def refusal(question, code, message, **more):
+    error = {"code": code, "message": message, **more}
+    return {"jsonrpc": "2.0", "id": question["id"], "error": error}
+
+
+async def test_a_call_returns_its_result():
+    rpc, asked = node(lambda one: result(one, "0x1"))
+    assert await rpc.call("eth_getCode", "0xab", "latest") == "0x1"
+    assert asked == [
+        {"jsonrpc": "2.0", "id": 1, "method": "eth_getCode", "params": ["0xab", "latest"]}
+    ]
+
+
+async def test_null_is_a_result():
+    rpc, _ = node(lambda one: result(one, None))
+    assert await rpc.call("eth_getTransactionReceipt", "0x") is None
+
+
+async def test_a_refused_call_raises_the_nodes_words():
+    rpc, _ = node(lambda one: refusal(one, 3, "execution reverted: no", data="0x08"))
+    with pytest.raises(RpcError) as caught:
+        await rpc.call("eth_call")
+    assert (caught.value.code, caught.value.message) == (3, "execution reverted: no")
+    assert caught.value.data == "0x08"
+    assert caught.value.is_revert
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "is_revert"),
+    [
+        (3, "", True),
+        (-32000, "Execution Reverted", True),
+        (-32015, "VM execution error.", True),
+        (-32000, "out of gas", True),
+        (-32000, "header not found", False),
+        (-32601, "the method does not exist", False),
+        (-32005, "limit exceeded", False),
+    ],
+)
+def test_reverts_are_told_from_other_refusals(code, message, is_revert):
+    assert RpcError(code, message).is_revert is is_revert
+
+
+async def test_a_batch_is_one_payload_answered_in_any_order():
+    def backwards(questions):
+        return [result(one, one["method"]) for one in reversed(questions)]
+
+    rpc, asked = node(backwards)
+    assert await rpc.batch([("a", []), ("b", []), ("c", [])]) == ["a", "b", "c"]
+    assert len(asked) == 1
+    assert (rpc.calls, rpc.requests) == (3, 1)
+
+
+async def test_a_refused_call_leaves_the_others_of_its_batch_alone():
+    def second_fails(questions):
+        return [result(questions[0], 1), refusal(questions[1], -32000, "no")]
+
+    rpc, _ = node(second_fails)
+    first, second = await rpc.batch([("a", []), ("b", [])])
+    assert first == 1
+    assert isinstance(second, RpcError)
+
+
+async def test_no_calls_are_no_question():
+    rpc, asked = node(lambda one: None)
+    assert await rpc.batch([]) == []
+    assert asked == []
+
+
+async def test_a_long_batch_travels_in_parts():
+    rpc, asked = node(lambda many: [result(one, one["params"][0]) for one in many], batch_max=4)
+    assert await rpc.batch([("a", [n]) for n in range(10)]) == list(range(10))
+    assert [len(part) for part in asked] == [4, 4, 2]
+
+
+NONSENSE = [
+    b"",
+    b"<html>",
+    b"\xff\xfe",
+    b"null",
+    b"1",
+    b'"text"',
+    b"[]",
+    b"{}",
+    b'{"jsonrpc":"2.0","id":1}',
+    b'{"jsonrpc":"2.0","id":2,"result":"0x1"}',
+    b'{"jsonrpc":"2.0","id":"1","result":"0x1"}',
+    b'{"jsonrpc":"2.0","result":"0x1"}',
+    b"[" * 10_000,
+]
+
+
+@pytest.mark.parametrize("answer", NONSENSE)
+async def test_nonsense_tells_nothing(answer):
+    rpc, _ = node(lambda _: answer)
+    with pytest.raises(RailUnavailable):
+        await rpc.call("eth_chainId")
+
+
+@pytest.mark.parametrize(
+    "answer", [*NONSENSE, b'[{"id":1,"result":1}]', b"[1,2]", b"[null]", b'[{"id":[]},{"id":{}}]']
+)
+async def test_nonsense_for_a_batch_tells_nothing(answer):
+    rpc, _ = node(lambda _: answer)
+    with pytest.raises(RailUnavailable):
+        await rpc.batch([("a", []), ("b", [])])
+
+
+async def test_a_batch_refused_as_a_whole_tells_nothing():
+    rpc, _ = node(lambda _: {"jsonrpc": "2.0", "id": None, "error": {"message": "too many"}})
+    with pytest.raises(RailUnavailable, match="too many"):
+        await rpc.batch([("a", []), ("b", [])])
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=4),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["id", "result", "error", "code", "message", "jsonrpc"]), inner
+            )
+        ),
+        max_leaves=8,
+    )
+)
+def test_any_json_is_a_result_a_refusal_or_nothing(answer):
+    async def ask():
+        rpc, _ = node(lambda _: answer)
+        for asking in (rpc.call("a"), rpc.batch([("a", []), ("b", [])])):
+            with contextlib.suppress(RailUnavailable, RpcError):
+                await asking
+
+    asyncio.run(ask())
+
+
+async def test_an_answer_above_the_limit_is_not_read():
+    rpc, _ = node(lambda one: result(one, "x" * 2000), answer_bytes_max=1000)
+    with pytest.raises(AnswerTooLarge):
+        await rpc.call("eth_getLogs")
+
+
+async def test_a_silent_node_is_not_waited_for():
+    async def never(_):
+        await asyncio.Event().wait()
+
+    rpc = JsonRpc(LocalTransport(never), timeout_s=0.01)
+    with pytest.raises(RailUnavailable, match="in time"):
+        await rpc.call("eth_chainId")
+
+
+# over HTTP
+
+
+async def served(handler):
+    application = web.Application()
+    application.router.add_route("*", "/{rest:.*}", handler)
+    server = TestServer(application)
+    await server.start_server()
+    return server
+
+
+async def asked_over_http(handler, path="/", **options):
+    server = await served(handler)
+    transport = HttpTransport(str(server.make_url(path)), **options)
+    try:
+        return await JsonRpc(transport).call("eth_chainId")
+    finally:
+        await transport.close()
+        await server.close()
+
+
+@pytest.mark.parametrize("status", [200, 400])
+async def test_answers_are_read_over_http(status):
+    async def handle(request):
+        assert request.method == "POST"
+        assert request.content_type == "application/json"
+        question = json.loads(await request.read())
+        return web.json_response(result(question, "0x7a69"), status=status)
+
+    assert await asked_over_http(handle) == "0x7a69"
+
+
+@pytest.mark.parametrize("status", [204, 301, 401, 403, 429, 500, 502, 503])
+async def test_other_statuses_tell_nothing(status):
+    async def handle(request):
+        return web.Response(status=status)
+
+    with pytest.raises(RailUnavailable, match=str(status)):
+        await asked_over_http(handle)
+
+
+async def test_redirects_are_not_followed():
+    seen = []
+
+    async def handle(request):
+        seen.append(request.path)
+        raise web.HTTPTemporaryRedirect("/elsewhere")
+
+    with pytest.raises(RailUnavailable, match="307"):
+        await asked_over_http(handle)
+    assert seen == ["/"]
+
+
+async def test_reading_stops_at_the_limit():
+    async def handle(request):
+        return web.Response(body=b"x" * 300_000)
+
+    with pytest.raises(AnswerTooLarge):
+        await asked_over_http(handle, answer_bytes_max=100_000)
+
+
+async def test_a_slow_server_is_not_waited_for():
+    stop = asyncio.Event()
+
+    async def handle(request):
+        await stop.wait()
+        return web.Response()
+
+    server = await served(handle)
+    transport = HttpTransport(str(server.make_url("/")), timeout_s=0.05)
+    with pytest.raises(RailUnavailable, match="in time"):
+        await transport.send(b"{}")
+    stop.set()
+    await transport.close()
+    await server.close()
+
+
+async def test_the_access_key_in_an_address_is_never_told():
+    async def handle(request):
+        return web.Response(status=500)
+
+    with pytest.raises(RailUnavailable) as told:
+        await asked_over_http(handle, path="/v2/secret-access-key")
+    assert "secret" not in str(told.value)
+    nobody = HttpTransport("http://127.0.0.1:1/v2/secret-access-key")
+    with pytest.raises(RailUnavailable) as told:
+        await nobody.send(b"{}")
+    assert "secret" not in str(told.value)
+    await nobody.close()
+
+
+@pytest.mark.parametrize("url", ["", "ftp://node", "node:8545", "http://", "file:///etc/passwd"])
+def test_an_address_must_be_http(url):
+    with pytest.raises(ValueError, match="http"):
+        HttpTransport(url)

@@ -1,0 +1,152 @@
+import base64
+import json
+
+import pytest
+from florin_server.domain.results import Kind, Match, Verdict, digest, expected_kind, flatten, match
+from hypothesis import given
+from hypothesis import strategies as st
+
+OK, MISMATCH, UNREADABLE = Verdict.OK, Verdict.MISMATCH, Verdict.UNREADABLE
+# a place is the answer for a signature, a transaction hash, a Solana transaction
+OUTPUTS = {
+    "hash": ("0x" + "ab" * 32, MISMATCH, OK, MISMATCH),
+    "signature": ("0x" + "ab" * 65, OK, MISMATCH, MISMATCH),
+    "compact signature": ("0x" + "AB" * 64, OK, MISMATCH, MISMATCH),
+    "contract signature": ("0x" + "ab" * 900, OK, MISMATCH, MISMATCH),
+    "transaction": (base64.b64encode(bytes(65)).decode(), MISMATCH, MISMATCH, OK),
+    "long transaction": (base64.b64encode(bytes(1232)).decode(), MISMATCH, MISMATCH, OK),
+    "object": ({"transaction": "AQ=="}, MISMATCH, MISMATCH, OK),
+    "empty object": ({}, MISMATCH, MISMATCH, OK),
+}
+NOISE = {
+    "empty": "",
+    "prefix": "0x",
+    "words": "user rejected the request",
+    "hex of 31 bytes": "0x" + "ab" * 31,
+    "hex of 33 bytes": "0x" + "ab" * 33,
+    "hex of 63 bytes": "0x" + "ab" * 63,
+    "half a byte": "0x" + "ab" * 64 + "c",
+    "base64 with the prefix of hex": "0x" + "zz" * 49,
+    "hex with a line end": "0x" + "ab" * 65 + "\n",
+    "capital prefix": "0X" + "ab" * 65,
+    "base64 of 64 bytes": base64.b64encode(bytes(64)).decode(),
+    "base64 for URLs": base64.urlsafe_b64encode(b"\xff" * 66).decode(),
+    "base64 with a line end": base64.b64encode(bytes(66)).decode() + "\n",
+    "base64 cut off": base64.b64encode(bytes(66)).decode()[:-1],
+    "letters beyond ASCII": "é" * 100,
+    "lone surrogate": "\ud800",
+    "null": None,
+    "number": 7,
+    "truth": True,
+    "list": ["0x" + "ab" * 65],
+}
+SEEN = (Kind.SIGNATURE, Kind.TX_HASH, Kind.SOLANA_TX)
+NOT_JSON = ["", "0x12", "{", '"open', "NaN", "[Infinity]", "[" * 100_000]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+
+
+@pytest.mark.parametrize("place", range(3), ids=[kind.value for kind in SEEN])
+@pytest.mark.parametrize("row", OUTPUTS.values(), ids=OUTPUTS)
+def test_an_output_of_known_form_fits_or_mismatches(row, place):
+    found = match([SEEN[place]], [json.dumps(row[0])])
+    wanted = row[1 + place]
+    assert found == Match(wanted, None if wanted is OK else 0)
+
+
+@pytest.mark.parametrize("kind", SEEN)
+@pytest.mark.parametrize("value", NOISE.values(), ids=NOISE)
+def test_an_output_of_no_known_form_is_unreadable(value, kind):
+    assert match([kind], [json.dumps(value)]) == Match(UNREADABLE, 0)
+
+
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("text", NOT_JSON, ids=range(len(NOT_JSON)))
+def test_what_is_not_json_is_unreadable(text, kind):
+    assert match([kind], [text]) == Match(UNREADABLE, 0)
+
+
+@given(JSON)
+def test_a_method_yet_unknown_takes_any_json(value):
+    assert match([Kind.ANY], [json.dumps(value)]) == Match(OK)
+
+
+@given(JSON, st.sampled_from(Kind))
+def test_no_json_breaks_the_matching(value, kind):
+    assert match([kind], [json.dumps(value)]).verdict in Verdict
+
+
+SIGNATURE, HASH, WORDS = (json.dumps(text) for text in ("0x" + "ab" * 65, "0x" + "ab" * 32, "no"))
+APPROVE_AND_SIGN = [Kind.TX_HASH, Kind.SIGNATURE]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "found"),
+    [
+        ([HASH, SIGNATURE], Match(OK)),
+        ([SIGNATURE, HASH], Match(MISMATCH, 0)),
+        ([HASH, HASH], Match(MISMATCH, 1)),
+        ([WORDS, WORDS], Match(UNREADABLE, 0)),
+        ([HASH, WORDS], Match(UNREADABLE, 1)),
+        ([WORDS, HASH], Match(MISMATCH, 1)),
+        ([HASH], Match(MISMATCH)),
+        ([], Match(MISMATCH)),
+        ([HASH, SIGNATURE, SIGNATURE], Match(MISMATCH)),
+        ([WORDS], Match(MISMATCH)),
+    ],
+)
+def test_outputs_are_matched_by_number_and_then_by_place(outputs, found):
+    assert match(APPROVE_AND_SIGN, outputs) == found
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [
+        ("eth_signTypedData_v4", Kind.SIGNATURE),
+        ("personal_sign", Kind.SIGNATURE),
+        ("eth_sendTransaction", Kind.TX_HASH),
+        ("solana_signTransaction", Kind.SOLANA_TX),
+        ("wallet_sendCalls", Kind.ANY),
+    ],
+)
+def test_a_method_tells_what_it_gives(method, kind):
+    assert expected_kind(method) is kind
+
+
+def test_one_result_per_action_reads_as_one_result_with_all():
+    assert flatten([[HASH], [SIGNATURE]]) == flatten([[HASH, SIGNATURE]]) == (HASH, SIGNATURE)
+    assert flatten([]) == flatten([[], []]) == ()
+
+
+def test_equal_submissions_have_equal_digests():
+    assert digest("option", [HASH, SIGNATURE]) == digest("option", (HASH, SIGNATURE))
+
+
+def test_json_that_means_the_same_counts_as_the_same():
+    one, other = '{"a": 1, "b": "\\u00e9"}', '{"b":"é","a":1}'
+    assert digest("option", [one]) == digest("option", [other])
+
+
+@pytest.mark.parametrize(
+    ("option_id", "outputs"),
+    [
+        ("other", [HASH, SIGNATURE]),
+        ("option", [SIGNATURE, HASH]),
+        ("option", [HASH]),
+        ("option", [HASH, SIGNATURE, SIGNATURE]),
+        ("option", [HASH, SIGNATURE.upper()]),
+        ("option", [HASH + SIGNATURE]),
+        ("option", []),
+    ],
+)
+def test_other_submissions_have_other_digests(option_id, outputs):
+    assert digest(option_id, outputs) != digest("option", [HASH, SIGNATURE])
+
+
+@given(st.lists(st.text()), st.lists(st.text()))
+def test_digests_differ_unless_the_outputs_are_equal(one, other):
+    texts = [[json.dumps(text) for text in texts] for texts in (one, other)]
+    assert (digest("o", texts[0]) == digest("o", texts[1])) == (one == other)

@@ -1,0 +1,92 @@
+import dataclasses
+import hashlib
+
+import pytest
+from eth_abi import encode
+from eth_utils import keccak
+from florin_server.domain.route import Route, reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+UINT256 = st.integers(0, 2**256 - 1)
+ADDRESS = st.binary(min_size=20, max_size=20).map(lambda raw: "0x" + raw.hex())
+ROUTES = st.builds(
+    Route,
+    chain_id=UINT256,
+    settler=ADDRESS,
+    token=ADDRESS,
+    value=UINT256,
+    dest=ADDRESS,
+    fee_to=ADDRESS,
+    fee=UINT256,
+    ref=st.binary(min_size=32, max_size=32),
+)
+TYPES = ("uint256", "address", "address", "uint256", "address", "address", "uint256", "bytes32")
+ROUTE = Route(
+    chain_id=8453,
+    settler="0x" + "11" * 20,
+    token="0x" + "22" * 20,
+    value=1_000_000,
+    dest="0x" + "33" * 20,
+    fee_to="0x" + "44" * 20,
+    fee=4_000,
+    ref=bytes(range(32)),
+)
+
+
+@settings(max_examples=50)
+@given(ROUTES)
+def test_the_nonce_is_the_hash_that_the_contract_computes(route):
+    encoded = encode(TYPES, dataclasses.astuple(route))
+    assert route.nonce() == keccak(encoded)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"chain_id": 1},
+        {"settler": "0x" + "55" * 20},
+        {"token": "0x" + "55" * 20},
+        {"value": 1_000_001},
+        {"dest": "0x" + "55" * 20},
+        {"fee_to": "0x" + "55" * 20},
+        {"fee": 4_001},
+        {"ref": bytes(32)},
+    ],
+)
+def test_a_change_of_any_part_changes_the_nonce(change):
+    assert dataclasses.replace(ROUTE, **change).nonce() != ROUTE.nonce()
+
+
+def test_the_case_of_addresses_does_not_matter():
+    mixed = dataclasses.replace(ROUTE, dest="0x" + "aB" * 20)
+    assert mixed.nonce() == dataclasses.replace(ROUTE, dest="0x" + "ab" * 20).nonce()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"value": -1},
+        {"fee": 2**256},
+        {"dest": "0x" + "33" * 19},
+        {"dest": "33" * 20},
+        {"token": "0x" + " 2" * 20},
+        {"ref": bytes(31)},
+    ],
+)
+def test_a_part_that_does_not_fit_its_type_is_refused(change):
+    with pytest.raises(ValueError, match=r"uint256|EVM address|bytes"):
+        dataclasses.replace(ROUTE, **change).nonce()
+
+
+def test_a_reference_is_fixed_per_payment_and_option():
+    salt, other_salt = bytes(16), bytes(15) + b"\x01"
+    found = reference(salt, "option-1")
+    assert len(found) == 32
+    assert found == reference(salt, "option-1")
+    assert len({found, reference(salt, "option-2"), reference(other_salt, "option-1")}) == 3
+
+
+def test_a_reference_needs_the_whole_salt():
+    with pytest.raises(ValueError, match="16 bytes"):
+        reference(hashlib.sha256(b"").digest(), "option-1")

@@ -1,0 +1,137 @@
+"""The settlement contract's calls and events, compared with a general ABI encoder."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from eth_abi import encode
+from eth_hash.auto import keccak
+from florin_server.rails.base import RailUnavailable
+from florin_server.rails.evm import abi, settler
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+PAY = "(address,address,uint256,uint256,uint256,address,address,uint256,bytes32,bytes)"
+addresses = st.binary(min_size=20, max_size=20).map(lambda raw: "0x" + raw.hex())
+numbers = st.integers(min_value=0, max_value=2**256 - 1)
+pays = st.builds(
+    settler.Pay,
+    token=addresses,
+    payer=addresses,
+    value=numbers,
+    valid_after=numbers,
+    valid_before=numbers,
+    dest=addresses,
+    fee_to=addresses,
+    fee=numbers,
+    ref=st.binary(min_size=32, max_size=32),
+    signature=st.binary(max_size=200),
+)
+
+
+def values(pay):
+    return (
+        pay.token,
+        pay.payer,
+        pay.value,
+        pay.valid_after,
+        pay.valid_before,
+        pay.dest,
+        pay.fee_to,
+        pay.fee,
+        pay.ref,
+        pay.signature,
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(pays, max_size=4))
+def test_settlement_calldata_is_that_of_a_general_encoder(items):
+    expected = keccak(f"settle3009({PAY}[])".encode())[:4]
+    expected += encode([PAY + "[]"], [[values(pay) for pay in items]])
+    assert settler.settle_3009(items) == expected
+
+
+@settings(max_examples=40, deadline=None)
+@given(pays)
+def test_single_calldata_is_that_of_a_general_encoder(pay):
+    arguments = encode([PAY], [values(pay)])
+    assert settler.one_3009(pay) == keccak(f"one3009({PAY})".encode())[:4] + arguments
+    assert settler.route_nonce(pay) == keccak(f"routeNonce({PAY})".encode())[:4] + arguments
+
+
+def paid_log(**changes):
+    return {
+        "address": "0x" + "5e" * 20,
+        "topics": [
+            settler.PAID,
+            "0x" + "AB" * 32,
+            "0x" + "00" * 12 + "01" * 20,
+            "0x" + "00" * 12 + "02" * 20,
+        ],
+        "data": "0x" + encode(["address", "uint256", "uint256"], ["0x" + "03" * 20, 500, 5]).hex(),
+        "blockNumber": "0x10",
+        "blockHash": "0x" + "0b" * 32,
+        "transactionHash": "0x" + "0c" * 32,
+        "removed": False,
+    } | changes
+
+
+def test_paid_event_is_read():
+    paid = settler.paid(paid_log())
+    assert paid.ref == "0x" + "ab" * 32
+    assert (paid.payer, paid.dest, paid.token) == tuple(f"0x0{n}" + f"0{n}" * 19 for n in (1, 2, 3))
+    assert (paid.value, paid.fee, paid.block_number) == (500, 5, 16)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"topics": []},
+        {"topics": None},
+        {"topics": ["0x" + "00" * 32] * 4},
+        {"topics": [settler.PAID, "0x" + "ab" * 32, "0x" + "ff" * 32, "0x" + "00" * 32]},
+        {"data": "0x"},
+        {"data": "0x" + "ff" * 96},
+        {"data": "0x" + "00" * 95},
+        {"data": None},
+        {"blockNumber": None},
+        {"transactionHash": "0x12"},
+    ],
+)
+def test_a_broken_event_proves_nothing(changes):
+    with pytest.raises(RailUnavailable):
+        settler.paid(paid_log(**changes))
+
+
+def test_failed_event_is_read():
+    log = {
+        "topics": [settler.FAILED, "0x" + "ab" * 32],
+        "data": "0x" + encode(["bytes"], [b"reason"]).hex(),
+    }
+    assert settler.failed(log) == settler.Failure("0x" + "ab" * 32, b"reason")
+    with pytest.raises(RailUnavailable):
+        settler.failed(log | {"data": "0x" + encode(["bytes"], [b"reason"]).hex()[:-64]})
+
+
+def test_only_events_of_the_settlement_contract_count():
+    settlers = frozenset({"0x" + "5e" * 20})
+    assert settler.is_event(paid_log(), settlers, settler.PAID)
+    assert settler.is_event(paid_log(address="0x" + "5E" * 20), settlers, settler.PAID)
+    assert not settler.is_event(paid_log(address="0x" + "5f" * 20), settlers, settler.PAID)
+    assert not settler.is_event(paid_log(removed=True), settlers, settler.PAID)
+    assert not settler.is_event(paid_log(topics=[]), settlers, settler.PAID)
+    assert not settler.is_event(paid_log(), settlers, settler.FAILED)
+
+
+def test_returned_strings_are_read_in_both_forms():
+    assert abi.text_of(encode(["string"], ["USD Coin"])) == "USD Coin"
+    assert abi.text_of(b"Maker".ljust(32, b"\0")) == "Maker"
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=200))
+def test_returned_noise_is_text_or_a_value_error(noise):
+    with contextlib.suppress(ValueError):
+        assert isinstance(abi.text_of(noise), str)

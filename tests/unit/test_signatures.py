@@ -1,0 +1,143 @@
+"""Signatures in every form that wallets write, and in none that they do not."""
+
+from __future__ import annotations
+
+import pytest
+from coincurve import PrivateKey
+from eth_hash.auto import keccak
+from florin_server.rails.evm.signatures import (
+    ORDER,
+    address_of_key,
+    canonical_signature,
+    read_hex,
+    recover,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+KEY = PrivateKey(b"\x01" * 32)
+ADDRESS = address_of_key(KEY.public_key)
+digests = st.binary(min_size=32, max_size=32)
+
+
+def signed(digest, key=KEY):
+    """r, low s and the recovery id."""
+    raw = key.sign_recoverable(digest, hasher=None)
+    return int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:64], "big"), raw[64]
+
+
+def written(r, s, v):
+    return "0x" + (r.to_bytes(32, "big") + s.to_bytes(32, "big") + bytes([v])).hex()
+
+
+def compact(r, s, parity):
+    return "0x" + (r.to_bytes(32, "big") + (s | parity << 255).to_bytes(32, "big")).hex()
+
+
+@settings(max_examples=50, deadline=None)
+@given(digests)
+def test_every_spelling_of_a_signature_becomes_the_same_bytes(digest):
+    r, s, parity = signed(digest)
+    spellings = [
+        written(r, s, 27 + parity),
+        written(r, s, parity),
+        written(r, ORDER - s, 28 - parity),
+        written(r, ORDER - s, 1 - parity),
+        compact(r, s, parity),
+        written(r, s, 27 + parity).upper().replace("0X", "0x"),
+    ]
+    assert {canonical_signature(text) for text in spellings} == {
+        bytes.fromhex(written(r, s, 27 + parity)[2:])
+    }
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    digests,
+    st.binary(min_size=32, max_size=32).filter(lambda raw: 0 < int.from_bytes(raw, "big") < ORDER),
+)
+def test_the_signer_is_recovered(digest, secret):
+    key = PrivateKey(secret)
+    r, s, parity = signed(digest, key)
+    signature = canonical_signature(written(r, s, 27 + parity))
+    assert recover(digest, signature) == address_of_key(key.public_key)
+
+
+def test_another_digest_gives_another_signer():
+    r, s, parity = signed(keccak(b"pay 1"))
+    signature = canonical_signature(written(r, s, parity))
+    assert recover(keccak(b"pay 1"), signature) == ADDRESS
+    assert recover(keccak(b"pay 2"), signature) != ADDRESS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "0x",
+        "0x0",
+        "11" * 65,
+        "0X" + "11" * 65,
+        "0x" + "11" * 63,
+        "0x" + "11" * 66,
+        "0x" + "11" * 100_000,
+        "0x" + "zz" * 65,
+        "0x" + "11" * 64 + "1",
+        " 0x" + "11" * 65,
+        "0x" + "11" * 65 + "\n",
+        "0x" + "１" * 130,
+        written(1, 1, 2),
+        written(1, 1, 29),
+        written(1, 1, 255),
+        written(0, 1, 27),
+        written(1, 0, 27),
+        written(ORDER, 1, 27),
+        written(1, ORDER, 27),
+        written(2**256 - 1, 1, 27),
+        compact(1, 0, 1),
+        None,
+        65,
+        ["0x"],
+        {"signature": "0x"},
+    ],
+)
+def test_what_is_no_signature_is_refused(text):
+    with pytest.raises(ValueError, match=r".+"):
+        canonical_signature(text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(st.text(), st.binary(max_size=70).map(lambda raw: "0x" + raw.hex())))
+def test_noise_is_a_signature_or_a_value_error(text):
+    try:
+        signature = canonical_signature(text)
+    except ValueError:
+        return
+    assert len(signature) == 65
+    assert signature[64] in {27, 28}
+    assert 0 < int.from_bytes(signature[32:64], "big") <= ORDER // 2
+
+
+@settings(max_examples=200, deadline=None)
+@given(digests, st.binary(min_size=63, max_size=66))
+def test_recovering_from_noise_gives_an_address_or_nothing(digest, noise):
+    found = recover(digest, noise)
+    assert found is None or (len(found) == 42 and found.startswith("0x"))
+
+
+@pytest.mark.parametrize("r", [0, ORDER, 5, 2**256 - 1])
+def test_points_off_the_curve_recover_to_nobody(r):
+    # no point of the curve has x = 5
+    signature = r.to_bytes(32, "big") + (1).to_bytes(32, "big") + b"\x1b"
+    assert recover(keccak(b""), signature) is None
+
+
+def test_a_digest_of_another_length_recovers_to_nobody():
+    r, s, parity = signed(keccak(b""))
+    assert recover(b"short", canonical_signature(written(r, s, parity))) is None
+
+
+def test_hex_is_read_up_to_a_limit():
+    assert read_hex("0xAbcd", 2) == b"\xab\xcd"
+    with pytest.raises(ValueError, match="0x-hex"):
+        read_hex("0xabcdef", 2)

@@ -1,0 +1,127 @@
+"""Transactions: byte for byte what a general library signs, and never dearer than the limits."""
+
+from __future__ import annotations
+
+import pytest
+from eth_account import Account
+from florin_server.rails.base import RailUnavailable
+from florin_server.rails.evm.fees import Fees, dry_run_gas, fees_for, gas_limit
+from florin_server.rails.evm.settings import GWEI, EvmAsset, EvmChain
+from florin_server.rails.evm.transactions import Signer, transaction_hash
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+SETTLER = "0x7296bceede3d2a3abfeaac694c53850da72d39c5"
+CHAIN = EvmChain(chain_id=31337, name="Test", settler=SETTLER, treasury="0x" + "fe" * 20)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    secret=st.integers(min_value=1, max_value=2**255).map(lambda one: one.to_bytes(32, "big")),
+    chain_id=st.integers(min_value=1, max_value=2**53),
+    nonce=st.integers(min_value=0, max_value=2**40),
+    max_fee=st.integers(min_value=0, max_value=2**64),
+    gas=st.integers(min_value=21_000, max_value=2**24),
+    data=st.binary(max_size=300),
+)
+def test_signing_gives_the_bytes_of_a_general_library(secret, chain_id, nonce, max_fee, gas, data):
+    fees = Fees(max_fee=max_fee, tip=max_fee // 3)
+    signed = Signer(secret).sign_call(
+        chain_id=chain_id, nonce=nonce, fees=fees, gas=gas, to=SETTLER, data=data
+    )
+    expected = Account.sign_transaction(
+        {
+            "type": 2,
+            "chainId": chain_id,
+            "nonce": nonce,
+            "maxPriorityFeePerGas": fees.tip,
+            "maxFeePerGas": fees.max_fee,
+            "gas": gas,
+            "to": bytes.fromhex(SETTLER[2:]),
+            "value": 0,
+            "data": data,
+        },
+        secret,
+    )
+    assert signed.raw == bytes(expected.raw_transaction)
+    assert signed.hash == "0x" + bytes(expected.hash).hex() == transaction_hash(signed.raw)
+
+
+def test_signer_shows_its_address_and_nothing_else():
+    secret = bytes.fromhex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80")
+    signer = Signer(secret)
+    assert signer.address == "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266"
+    assert repr(signer) == f"Signer({signer.address})"
+
+
+@pytest.mark.parametrize("secret", [b"", b"\x01" * 31, b"\x01" * 33, bytes(32), b"\xff" * 32])
+def test_what_is_no_key_signs_nothing(secret):
+    with pytest.raises(ValueError, match=r".+"):
+        Signer(secret)
+
+
+def test_fee_covers_twice_the_base_fee_and_the_tip():
+    assert fees_for(10 * GWEI, GWEI, CHAIN) == Fees(max_fee=21 * GWEI, tip=GWEI)
+
+
+def test_fee_and_tip_stay_below_their_limits_whatever_a_node_suggests():
+    chain = CHAIN.model_copy(update={"fee_max": 100 * GWEI, "tip_max": 2 * GWEI})
+    assert fees_for(90 * GWEI, 10**30, chain) == Fees(max_fee=100 * GWEI, tip=2 * GWEI)
+
+
+def test_nothing_is_signed_while_gas_costs_more_than_the_limit():
+    chain = CHAIN.model_copy(update={"fee_max": 100 * GWEI, "tip_max": 2 * GWEI})
+    with pytest.raises(RailUnavailable, match="more than the limit"):
+        fees_for(99 * GWEI, 2 * GWEI, chain)
+
+
+def test_gas_grows_with_the_items_up_to_the_limit():
+    assert gas_limit(1, 0, CHAIN.gas_max) == 220_000
+    assert gas_limit(10, 0, CHAIN.gas_max) == 1_840_000
+    assert gas_limit(10, 2, CHAIN.gas_max) == 2_640_000
+    assert gas_limit(1000, 0, CHAIN.gas_max) == CHAIN.gas_max
+
+
+@pytest.mark.parametrize(("signature_bytes", "by_key"), [(65, True), (65, False), (4096, False)])
+def test_what_a_dry_run_may_use_a_share_of_the_settlement_covers(signature_bytes, by_key):
+    call = b"\xff" * (12 * 32 + signature_bytes + 32)
+    share = gas_limit(int(by_key), int(not by_key), CHAIN.gas_max) - gas_limit(0, 0, CHAIN.gas_max)
+    assert share > dry_run_gas(call, by_key=by_key) - 21_000
+
+
+def test_settings_write_addresses_in_one_way():
+    chain = EvmChain(
+        chain_id=8453,
+        name="Base",
+        settler=SETTLER.upper().replace("0X", "0x"),
+        treasury="eip155:8453:0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266",
+    )
+    assert chain.settler == SETTLER
+    assert chain.treasury_account == "eip155:8453:0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266"
+    assert EvmAsset(address=SETTLER, name="Dollar", symbol="D", decimals=6).signing_name == "Dollar"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"chain_id": 0},
+        {"settler": "0x12"},
+        {"settler": "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb9226A"},
+        {"treasury": "eip155:1:0x" + "fe" * 20},
+        {"confirmations": 0},
+        {"live": True, "faucet": True},
+        {"gas_price": 1},
+        {
+            "assets": (
+                {"address": SETTLER, "name": "A", "symbol": "A", "decimals": 6},
+                {"address": SETTLER, "name": "B", "symbol": "B", "decimals": 6},
+            )
+        },
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(wrong):
+    good = {"chain_id": 31337, "name": "T", "settler": SETTLER, "treasury": "0x" + "fe" * 20}
+    EvmChain(**good)
+    with pytest.raises(ValidationError):
+        EvmChain(**good | wrong)

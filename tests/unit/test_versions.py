@@ -1,0 +1,80 @@
+import pytest
+from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.versions import NEWEST_STABLE, PREVIEW, PUBLISHED, STABLE, resolve
+
+OLD, NEW = "2026-02-18", "2026-02-19.preview"
+
+
+def _refusal(header, pin=OLD):
+    with pytest.raises(FlorinError) as caught:
+        resolve(header, pin)
+    return caught.value
+
+
+def test_the_published_versions():
+    assert (STABLE, PREVIEW, PUBLISHED) == ((OLD,), (NEW,), (OLD, NEW))
+
+
+def test_new_accounts_get_the_newest_stable_version():
+    assert NEWEST_STABLE == OLD
+
+
+@pytest.mark.parametrize("pin", PUBLISHED)
+def test_without_a_header_the_pin_counts(pin):
+    assert resolve(None, pin) == pin
+
+
+@pytest.mark.parametrize(
+    ("header", "pin"), [(OLD, OLD), (NEW, OLD), (NEW, NEW)], ids=["same", "newer", "preview"]
+)
+def test_a_published_version_from_the_pin_on_is_taken(header, pin):
+    assert resolve(header, pin) == header
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        " ",
+        "latest",
+        "2026-2-18",
+        "20260218",
+        "2026-02-18.beta",
+        "2026-02-18.PREVIEW",
+        "2026-02-30",
+        "2026-13-01",
+        "0000-01-01",
+        "2026-02-18\n",
+        " 2026-02-18",
+        "2026-02-18,",
+        "٢٠٢٦-02-18",
+        "2026-02-30.preview",
+    ],
+)
+def test_what_is_no_version_is_refused(header):
+    assert _refusal(header).code is Code.INVALID_API_VERSION
+
+
+@pytest.mark.parametrize(
+    "header", ["2026-02-17", "2026-02-18.preview", "2026-02-19", "2027-01-01", "1999-12-31"]
+)
+@pytest.mark.parametrize("pin", PUBLISHED)
+def test_a_version_never_published_is_refused_before_it_is_compared(header, pin):
+    error = _refusal(header, pin)
+    assert error.code is Code.UNKNOWN_API_VERSION
+    assert error.details == {"supported": "2026-02-18, 2026-02-19.preview"}
+
+
+def test_a_version_older_than_the_pin_is_refused():
+    error = _refusal(OLD, NEW)
+    assert error.code is Code.API_VERSION_DOWNGRADE
+    assert error.message == "Version is older than the account's pin"
+    assert error.details == {"pinned": NEW}
+
+
+def test_on_one_date_the_preview_is_older_than_the_stable_version(monkeypatch):
+    monkeypatch.setattr(
+        "florin_server.domain.versions.PUBLISHED", ("2026-02-19.preview", "2026-02-19")
+    )
+    assert resolve("2026-02-19", NEW) == "2026-02-19"
+    assert _refusal(NEW, "2026-02-19").code is Code.API_VERSION_DOWNGRADE
