@@ -23,6 +23,9 @@ from florin_gateway.headers import CORS, FORWARDED, answer_headers, request_id_o
 from florin_gateway.settings import GuardSettings
 
 
+LINGER_S = 1.0
+
+
 class Stage(Enum):
     """Where the message that is being read stands."""
 
@@ -37,13 +40,23 @@ class JoinedWrites:
     uvicorn writes head and body apart; one system call instead of two nearly doubles the rate.
     """
 
-    __slots__ = ("_loop", "_parts", "_transport", "is_closing")
+    __slots__ = ("_lingering", "_loop", "_parts", "_transport", "_unread")
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        loop: asyncio.AbstractEventLoop,
+        unread: Callable[[], bool],
+    ) -> None:
         self._transport = transport
         self._loop = loop
+        self._unread = unread
         self._parts: list[bytes] = []
-        self.is_closing = transport.is_closing
+        self._lingering = False
+
+    def is_closing(self) -> bool:
+        """True once nothing more is to be written."""
+        return self._lingering or self._transport.is_closing()
 
     def write(self, data: bytes) -> None:
         """Send soon."""
@@ -52,9 +65,20 @@ class JoinedWrites:
         self._parts.append(data)
 
     def close(self) -> None:
-        """Send what is left, then close."""
+        """Send what is left, then close.
+
+        Closing over data that was not read resets the connection, and the client may lose the
+        answer with it. So a client that is still sending gets a moment to see it.
+        """
         self._flush()
-        self._transport.close()
+        if self._lingering or self.is_closing():
+            return
+        if self._unread() and self._transport.can_write_eof():
+            self._lingering = True
+            self._transport.write_eof()
+            self._loop.call_later(LINGER_S, self._transport.close)
+        else:
+            self._transport.close()
 
     def _flush(self) -> None:
         if self._parts:
@@ -89,7 +113,7 @@ class Guard(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Give a new connection its time to send a head."""
         super().connection_made(transport)
-        joined: Any = JoinedWrites(transport, self.loop)
+        joined: Any = JoinedWrites(transport, self.loop, self._unread)
         self.transport = joined
         self._arm(self.settings.head_s_max)
 
@@ -100,7 +124,7 @@ class Guard(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse, then see whether the message is still on its way."""
-        if self._refusal is not None:
+        if self._refusal is not None or self.transport.is_closing():
             return
         self._unset_keepalive_if_required()
         if self._stage is Stage.DONE and self.cycle.response_complete:
@@ -137,11 +161,11 @@ class Guard(HttpToolsProtocol):
         self._fault = self._fault_of_head()
         if self._fault is not None:
             raise self._fault
+        super().on_headers_complete()
         self._stage = Stage.BODY
         self._head_bytes = 0
         self._body_bytes = 0
         self._disarm()
-        super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """Count the body."""
@@ -214,6 +238,10 @@ class Guard(HttpToolsProtocol):
             RefusedError(408, INVALID_PARAMS, f"The request {what} did not arrive in time")
         )
 
+    def _unread(self) -> bool:
+        """True if the client may still be sending what nobody reads."""
+        return self._refusal is not None or self._stage is Stage.BODY
+
     def _idle(self) -> bool:
         """True if no answer is on its way to this connection."""
         return not self.pipeline and (self.cycle is None or self.cycle.response_complete)
@@ -248,6 +276,8 @@ class Guard(HttpToolsProtocol):
         head += [*(CORS if cors else ()), (b"connection", b"close")]
         lines += [b"%s: %s" % header for header in head]
         self.transport.write(b"\r\n".join([*lines, b"", body]))
+        # to be thrown away, while the client reads the answer
+        self.flow.resume_reading()
         self.transport.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,7 +20,6 @@ from florin.v1 import (
     payment_pb2,
 )
 from florin_gateway import Gateway, GatewaySettings, HttpServer, Local, Remote, ServerSettings
-from google.protobuf.any_pb2 import Any as Packed
 from google.rpc import error_details_pb2, status_pb2
 
 FINAL = {
@@ -60,9 +60,9 @@ class Service(gateway_pb2_grpc.GatewayServiceServicer, merchant_pb2_grpc.Merchan
         self.seen: list[tuple[str, Any, dict[str, Any]]] = []
         self.calls: Counter[str] = Counter()
         self.gate = asyncio.Event()
-        self.finished: list[str] = []
-        self.cancelled: list[str] = []
         self.entered = asyncio.Event()
+        self.confirmed = asyncio.Event()
+        self.cancelled = asyncio.Event()
 
     def note(self, name: str, request: Any, context: Any) -> None:
         self.calls[name] += 1
@@ -101,8 +101,7 @@ class Service(gateway_pb2_grpc.GatewayServiceServicer, merchant_pb2_grpc.Merchan
             try:
                 await self.gate.wait()
             except asyncio.CancelledError:
-                self.cancelled.append("GetPaymentStatus")
-                self.entered.clear()
+                self.cancelled.set()
                 raise
         if request.payment_id == "broken":
             raise LookupError("a secret of ours")
@@ -155,7 +154,7 @@ class Service(gateway_pb2_grpc.GatewayServiceServicer, merchant_pb2_grpc.Merchan
         if request.option_id == "slow":
             await self.gate.wait()
         self.move(request.payment_id, payment_pb2.PAYMENT_STATUS_PROCESSING)
-        self.finished.append(request.payment_id)
+        self.confirmed.set()
         context.set_trailing_metadata((("pay-version", "2026-02-18"),))
         return self.status(request.payment_id)
 
@@ -286,6 +285,7 @@ async def lab(
     kind: str,
     settings: GatewaySettings | None = None,
     server_settings: ServerSettings | None = None,
+    sock: socket.socket | None = None,
 ) -> AsyncIterator[Lab]:
     """The service, reached in process ("local") or over a channel ("remote")."""
     service = Service()
@@ -303,7 +303,7 @@ async def lab(
             backend = Remote(f"127.0.0.1:{port}")
         stack.push_async_callback(backend.close)
         gateway = Gateway(backend, SERVICES, settings)
-        server = HttpServer(gateway, server_settings)
+        server = HttpServer(gateway, server_settings, sock=sock)
         await server.start()
         stack.push_async_callback(server.stop)
         running = Lab(service, gateway, server)
@@ -318,4 +318,3 @@ def register(service: Service, server: Any) -> None:
     merchant_pb2_grpc.add_MerchantServiceServicer_to_server(service, server)
 
 
-__all__ = ["KEY", "Answer", "Lab", "Packed", "Service", "lab", "read_answer", "register"]

@@ -48,7 +48,7 @@ async def test_a_gap_in_the_nonces_is_waited_for(node):
 async def test_a_replacement_must_offer_a_tenth_more_of_both_fees(node):
     old = await put(node, 0, maxFeePerGas=10 * GWEI)
     for fee, tip in ((11, 1), (10, 2), (10.9, 1.1)):
-        with pytest.raises(NodeError, match="^replacement transaction underpriced$"):
+        with pytest.raises(NodeError, match=r"^replacement transaction underpriced$"):
             await put(
                 node,
                 0,
@@ -63,10 +63,10 @@ async def test_a_replacement_must_offer_a_tenth_more_of_both_fees(node):
 
 async def test_a_known_transaction_is_said_to_be_known_until_it_is_mined(node):
     await put(node, 0)
-    with pytest.raises(NodeError, match="^already known$"):
+    with pytest.raises(NodeError, match=r"^already known$"):
         await put(node, 0)
     await node.mine()
-    with pytest.raises(NodeError, match="^nonce too low: next nonce 1, tx nonce 0$"):
+    with pytest.raises(NodeError, match=r"^nonce too low: next nonce 1, tx nonce 0$"):
         await put(node, 0)
 
 

@@ -81,7 +81,7 @@ async def test_a_poll_whose_feed_breaks_tells_what_it_saw(running):
 async def test_confirm_waits_for_the_final_status(running):
     task = await poll(running, CONFIRM + "?maxPollMs=20000", "POST", OUTPUTS)
     running.service.move("pay_1", PROCESSING)
-    await asyncio.sleep(0.05)
+    assert (await running.call("GET", STATUS)).json()["status"] == "processing"
     assert not task.done()
     running.service.move("pay_1", SUCCEEDED)
     answer = await task

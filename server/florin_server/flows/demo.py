@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from florin_server.domain.account import Partner, WalletApp
+from florin_server.domain.account import ApiKey, Partner, WalletApp
 from florin_server.domain.credentials import KeyKind, app_id
 from florin_server.domain.ids import short_id
 from florin_server.domain.payment import Destination, Merchant
@@ -13,16 +13,20 @@ from florin_server.flows import keys
 from florin_server.flows.app import App
 from florin_server.store import keys as key_store
 from florin_server.store import merchants
+from florin_server.store.query import Op
 
 
 @dataclass(frozen=True, slots=True)
 class DemoAccounts:
-    """Test credentials, told once."""
+    """Test accounts that are not stored yet, and their credentials, which never will be."""
 
+    partner: Partner
+    merchant: Merchant
+    destination: Destination
+    wallet: WalletApp
+    keys: tuple[ApiKey, ...]
     partner_key: str
     wallet_key: str
-    merchant_id: str
-    app_id: str
 
 
 async def is_empty(app: App) -> bool:
@@ -30,8 +34,8 @@ async def is_empty(app: App) -> bool:
     return not await app.store.read(merchants.has_partners())
 
 
-async def create_accounts(app: App, pepper: bytes, destination: str, asset: str) -> DemoAccounts:
-    """Registers a partner, a merchant that is paid to `destination` (CAIP-10), a wallet app."""
+def make(app: App, pepper: bytes, destination: str, asset: str) -> DemoAccounts:
+    """A partner, a merchant that is paid to `destination` (CAIP-10), a wallet, and their keys."""
     now_us, rand = app.clock.now_us(), app.randbytes
     partner = Partner(short_id("prtn_", rand), "Demo partner", NEWEST_STABLE, "active", now_us)
     merchant = Merchant(
@@ -44,24 +48,24 @@ async def create_accounts(app: App, pepper: bytes, destination: str, asset: str)
         live=False,
         created_at_us=now_us,
     )
-    wallet = WalletApp(
-        app_id(rand),
-        "Demo wallet",
-        None,
-        live=False,
-        version_pin=NEWEST_STABLE,
-        created_at_us=now_us,
-    )
-    await app.store.write(merchants.put_partner(partner))
-    await app.store.write(merchants.put_merchant(merchant))
-    await app.store.write(
-        merchants.put_destination(
-            Destination(short_id("crypto_", rand), merchant.id, asset, destination)
-        )
-    )
-    await app.store.write(key_store.put_app(wallet))
-    _, partner_key = await keys.create(
+    place = Destination(short_id("crypto_", rand), merchant.id, asset, destination)
+    wallet = WalletApp(app_id(rand), "Demo wallet", None, False, NEWEST_STABLE, now_us)
+    own, partner_key = keys.make(
         app, pepper, kind=KeyKind.PARTNER, live=False, partner_id=partner.id
     )
-    _, wallet_key = await keys.create(app, pepper, kind=KeyKind.WALLET, live=False, partner_id=None)
-    return DemoAccounts(partner_key, wallet_key, merchant.id, wallet.app_id)
+    other, wallet_key = keys.make(app, pepper, kind=KeyKind.WALLET, live=False, partner_id=None)
+    return DemoAccounts(partner, merchant, place, wallet, (own, other), partner_key, wallet_key)
+
+
+async def store(app: App, made: DemoAccounts) -> None:
+    """Stores all of them, or none."""
+    await app.store.write(_store(made))
+
+
+def _store(made: DemoAccounts) -> Op[None]:
+    yield from merchants.put_partner(made.partner)
+    yield from merchants.put_merchant(made.merchant)
+    yield from merchants.put_destination(made.destination)
+    yield from key_store.put_app(made.wallet)
+    for key in made.keys:
+        yield from key_store.put_key(key)

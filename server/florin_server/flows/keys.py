@@ -29,6 +29,23 @@ async def create(
         raise FlorinError(Code.PARTNER_NOT_FOUND)
     if extra := scopes - _ALLOWED[kind]:
         raise invalid("scopes", f"a {kind} key cannot have {', '.join(sorted(extra))}")
+    key, secret = make(
+        app, pepper, kind=kind, live=live, partner_id=partner_id, scopes=scopes or _ALLOWED[kind]
+    )
+    await app.store.write(keys.put_key(key))
+    return key, secret
+
+
+def make(
+    app: App,
+    pepper: bytes,
+    *,
+    kind: KeyKind,
+    live: bool,
+    partner_id: str | None,
+    scopes: frozenset[str] | None = None,
+) -> tuple[ApiKey, str]:
+    """A key that is not stored yet, and its secret; without scopes it may do all its kind can."""
     made = new_key(kind, live=live, randbytes=app.randbytes)
     key = ApiKey(
         key_id=made.key_id,
@@ -37,12 +54,10 @@ async def create(
         partner_id=partner_id,
         hash=hash_key(pepper, made.secret),
         last4=made.last4,
-        scopes=scopes or _ALLOWED[kind],
+        scopes=_ALLOWED[kind] if scopes is None else scopes,
         version_pin=NEWEST_STABLE if kind is KeyKind.WALLET else None,
         created_at_us=app.clock.now_us(),
-        revoked_at_us=None,
     )
-    await app.store.write(keys.put_key(key))
     return key, made.secret
 
 

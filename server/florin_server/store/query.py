@@ -44,7 +44,7 @@ class Query(NamedTuple):
 
     statement: Statement
     params: Params | object
-    many: Sequence[Params] = ()
+    many: Sequence[Params] | None = None
 
 
 Op: TypeAlias = Generator[Query, list[Row], T]

@@ -55,7 +55,7 @@ class Connection:
     def query(self, query: Query) -> list[Row]:
         """Runs one query."""
         compiled = query.statement.sqlite
-        if query.many:
+        if query.many is not None:
             self._raw.executemany(compiled.sql, [compiled.values(p) for p in query.many])
             return []
         found = self._raw.execute(compiled.sql, compiled.values(query.params)).fetchall()

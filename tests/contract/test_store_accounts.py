@@ -1,0 +1,107 @@
+"""Partners, merchants, destinations, keys and wallet apps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from florin_server.domain.account import SCOPES, ApiKey, Partner, WalletApp
+from florin_server.domain.credentials import KeyKind
+from florin_server.domain.payment import Destination, Merchant
+from florin_server.store import keys, merchants
+from florin_server.store.query import StoreError
+
+from tests.contract.test_store_kit import ASSET, ENGINES, LATER_US, NOW_US, PAYER, opened
+
+PARTNER = Partner("par_1", "Shop Ltd", "2026-01-01", "active", NOW_US)
+MERCHANT = Merchant(
+    "mer_1", "par_1", "Shop", "shop@shop.example", None, "active", False, NOW_US, None
+)
+PARTNER_KEY = ApiKey(
+    "abcdefgh", KeyKind.PARTNER, False, "par_1", b"\x01" * 32, "9xYz", SCOPES, None, NOW_US
+)
+WALLET_KEY = replace(
+    PARTNER_KEY,
+    key_id="hgfedcba",
+    kind=KeyKind.WALLET,
+    live=True,
+    partner_id=None,
+    hash=b"\x02" * 32,
+    scopes=frozenset(),
+    version_pin="2026-01-01",
+    created_at_us=LATER_US,
+)
+APP = WalletApp("app_1", "Wallet", "https://w.example/i", True, "2026-01-01", NOW_US)
+
+
+@pytest.fixture(params=ENGINES)
+async def store(request, tmp_path):
+    async with opened(request.param, tmp_path) as store:
+        yield store
+
+
+async def test_a_partner_is_stored_and_changed(store):
+    assert await store.read(merchants.partner("par_1")) is None
+    assert not await store.read(merchants.has_partners())
+    for partner in (PARTNER, replace(PARTNER, name="Shop Inc", status="suspended")):
+        await store.write(merchants.put_partner(partner))
+        assert await store.read(merchants.partner("par_1")) == partner
+    assert await store.read(merchants.has_partners())
+
+
+async def test_merchants_are_stored_changed_and_found_at_once(store):
+    other = replace(MERCHANT, id="mer_2", icon_url="https://shop.example/i", live=True)
+    for merchant in (MERCHANT, other):
+        await store.write(merchants.put_merchant(merchant))
+    assert await store.read(merchants.merchants(["mer_1", "mer_2", "mer_3"])) == {
+        "mer_1": MERCHANT,
+        "mer_2": other,
+    }
+    deleted = replace(MERCHANT, status="inactive", deleted_at_us=LATER_US)
+    await store.write(merchants.put_merchant(deleted))
+    assert await store.read(merchants.merchant("mer_1")) == deleted
+    assert await store.read(merchants.merchant("mer_3")) is None
+
+
+async def test_a_status_that_does_not_exist_is_refused(store):
+    with pytest.raises(StoreError, match="CHECK"):
+        await store.write(merchants.put_merchant(replace(MERCHANT, status="rich")))
+
+
+async def test_a_merchant_has_one_destination_for_an_asset(store):
+    first = Destination("sd_1", "mer_1", ASSET, PAYER)
+    other = Destination("sd_2", "mer_1", "asset:b", PAYER)
+    for destination in (first, other):
+        await store.write(merchants.put_destination(destination))
+    moved = replace(first, account="account:new")
+    await store.write(merchants.put_destination(replace(moved, id="sd_3")))
+    assert await store.read(merchants.destination("mer_1", ASSET)) == moved
+    assert await store.read(merchants.destination("mer_2", ASSET)) is None
+    assert {one.id for one in await store.read(merchants.destinations("mer_1"))} == {"sd_1", "sd_2"}
+
+
+async def test_keys_are_found_listed_and_revoked_once(store):
+    for key in (PARTNER_KEY, WALLET_KEY):
+        await store.write(keys.put_key(key))
+        assert await store.read(keys.key_by_id(key.key_id)) == key
+    assert await store.read(keys.list_keys("par_1")) == [PARTNER_KEY]
+    assert await store.read(keys.list_keys(None)) == [WALLET_KEY, PARTNER_KEY]
+    revoked = replace(PARTNER_KEY, revoked_at_us=LATER_US)
+    for at_us in (LATER_US, LATER_US + 1):
+        assert await store.write(keys.revoke_key(PARTNER_KEY.key_id, at_us)) == revoked
+    assert await store.write(keys.revoke_key("unknown", LATER_US)) is None
+    assert await store.read(keys.key_by_id("unknown")) is None
+
+
+@pytest.mark.parametrize("change", [{"hash": b"\x09" * 32}, {"key_id": "another1"}])
+async def test_a_key_is_stored_once(store, change):
+    await store.write(keys.put_key(PARTNER_KEY))
+    with pytest.raises(StoreError, match="UNIQUE"):
+        await store.write(keys.put_key(replace(PARTNER_KEY, **change)))
+
+
+async def test_a_wallet_app_is_stored_and_changed(store):
+    assert await store.read(keys.app("app_1")) is None
+    for app in (APP, replace(APP, name="New", icon_url=None, revoked_at_us=LATER_US)):
+        await store.write(keys.put_app(app))
+        assert await store.read(keys.app("app_1")) == app

@@ -1,0 +1,154 @@
+"""What the tests of the store share: engines to run on, and things to store."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from florin_server.domain.journal import ChainTx, Finding, Posting, TxState
+from florin_server.domain.payment import Action, Build, Confirmation, Option, Payment, Status
+from florin_server.store import journal, leases, payments
+from florin_server.store.engine import Store
+from florin_server.store.idempotency import Claim
+
+# every engine passes the same suite; PostgreSQL joins here
+ENGINES = ["sqlite"]
+
+NOW_US = 1_800_000_000_000_000
+LATER_US = NOW_US + 1_000_000
+EXPIRES = NOW_US // 1_000_000 + 900
+AFTER_US = EXPIRES * 1_000_000
+CHAIN = "eip155:31337"
+ASSET = f"{CHAIN}/erc20:0x{'aa' * 20}"
+PAYER = f"{CHAIN}:0x{'bb' * 20}"
+SENDER = "0x" + "cc" * 20
+COIN = f"{CHAIN}/slip44:60"
+LEASE = "relayer"
+U256_MAX = 2**256 - 1
+
+_numbers = itertools.count(1)
+
+
+@asynccontextmanager
+async def opened(engine: str, folder: Path, **options: Any) -> AsyncIterator[Store]:
+    assert engine == "sqlite"
+    store = await Store.open(folder / "florin.db", **options)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def payment(**changes: Any) -> Payment:
+    number = next(_numbers)
+    made = Payment(
+        id=f"pay_{number:027}",
+        partner_id="par_1",
+        merchant_id="mer_1",
+        live=False,
+        status=Status.REQUIRES_ACTION,
+        version=0,
+        unit="iso4217/USD",
+        value=5000,
+        reference_id=f"order-{number}",
+        success_url="https://shop.example/thanks",
+        error_url=None,
+        salt=number.to_bytes(16, "big"),
+        created_at_us=NOW_US,
+        updated_at_us=NOW_US,
+        expires_at=EXPIRES,
+    )
+    return replace(made, **changes)
+
+
+def option(of: Payment, **changes: Any) -> Option:
+    made = Option(
+        id="opt_1",
+        payment_id=of.id,
+        account=PAYER.upper().replace("EIP155", "eip155"),
+        payer=PAYER,
+        chain_id=CHAIN,
+        asset=ASSET,
+        value=50_000_000,
+        eta_s=12,
+        expires_at=None,
+        method="eip3009",
+        actions=(Action(CHAIN, "eth_signTypedData_v4", '["0xbb",{"a":1}]'), Build("more")),
+        terms={"nonce": "0x12", "value": U256_MAX, "parts": [1, None, {"x": True}]},
+        created_at_us=NOW_US,
+    )
+    return replace(made, **changes)
+
+
+def confirmation(of: Payment, **changes: Any) -> Confirmation:
+    made = Confirmation(of.id, "opt_1", ('"0xsigned"', '{"é":1}'), b"\x01" * 32, NOW_US)
+    return replace(made, **changes)
+
+
+def claim(key: str = "key-1", **changes: Any) -> Claim:
+    made = Claim("par_1/mer_1/test", key, b"\x02" * 32, b'{"paymentId":"x"}', 201, NOW_US, None)
+    return replace(made, **changes)
+
+
+def tx(*paid: Payment, **changes: Any) -> ChainTx:
+    number = next(_numbers)
+    made = ChainTx(
+        id=f"tx_{number}",
+        chain_id=CHAIN,
+        sender=SENDER,
+        nonce=number,
+        raw=b"\x02raw",
+        hash=f"0x{number:064x}",
+        payment_ids=tuple(one.id for one in paid),
+        state=TxState.SIGNED,
+        created_at_us=NOW_US,
+    )
+    return replace(made, **changes)
+
+
+def success(of: Payment, amount: int = 50_000_000) -> Finding:
+    return Finding(
+        payment_id=of.id,
+        status=Status.SUCCEEDED,
+        tx_id="0xpaid",
+        option_unit=f"caip19/{ASSET}",
+        option_value=amount,
+        settled_value=amount,
+        postings=(Posting("external:shop", "external:buyer", ASSET, amount),),
+    )
+
+
+async def created(store: Store, **changes: Any) -> Payment:
+    """A stored payment with an option."""
+    made = payment(**changes)
+    await store.write(payments.create(made, None))
+    await store.write(payments.put_options([option(made)]))
+    return made
+
+
+async def accepted(store: Store, **changes: Any) -> Payment:
+    """A stored payment that is processing."""
+    made = await created(store)
+    op = payments.accept(
+        confirmation(made, **changes), option(made), 7, ("Wallet", "https://w.example/i"), LATER_US
+    )
+    changed = await store.write(op)
+    assert changed is not None
+    return changed
+
+
+async def leased(store: Store) -> int:
+    epoch = await store.write(leases.acquire(LEASE, "me", NOW_US, 30_000_000, steal=True))
+    assert epoch is not None
+    return epoch
+
+
+async def submitted(store: Store, *paid: Payment, **changes: Any) -> ChainTx:
+    """A transaction that is written down."""
+    made = tx(*paid, **changes)
+    await store.write(journal.append(made, await leased(store), LEASE))
+    return made

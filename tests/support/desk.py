@@ -1,0 +1,229 @@
+"""One service with a clock that stands still, and everything that tests ask it with.
+
+Modules share a desk where their tests leave each other's payments alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import grpc
+from multidict import CIMultiDictProxy
+from tests.support.api import GrpcApi, RestApi
+from tests.support.chain import Chain
+from tests.support.service import running
+from tests.support.wallet import Wallet
+from yarl import URL
+
+from florin_server.boot.service import Service
+from florin_server.clock import TestClock
+from florin_server.domain.account import Partner, WalletApp
+from florin_server.domain.credentials import KeyKind
+from florin_server.domain.payment import Merchant
+from florin_server.domain.versions import NEWEST_STABLE
+from florin_server.flows import keys
+from florin_server.store import keys as key_store
+from florin_server.store import merchants
+
+START_S = 1_800_000_000
+PAY_URL = "https://pay.florin.example"
+ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}, "referenceId": "order-1001"}
+# the two ways to ask; neither header is the first one too
+SPEC = {"Pay-Version": "2026-02-18"}
+DEPLOYED = {"WCP-Version": "2026-02-18"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: CIMultiDictProxy[str]
+    text: str
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.text)
+
+    @property
+    def told(self) -> tuple[int, str]:
+        """What a refusal comes down to."""
+        return self.status, self.body["code"]
+
+
+@dataclass
+class Desk:
+    service: Service
+    clock: TestClock
+    env: dict[str, str]
+    session: aiohttp.ClientSession
+    channel: grpc.aio.Channel
+    rest: RestApi
+    grpc: GrpcApi
+    chain: Chain
+
+    @property
+    def now(self) -> int:
+        return self.clock.now_us() // 1_000_000
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        body: Any = None,
+        *,
+        data: bytes | str | None = None,
+    ) -> Answer:
+        """One request; `body` is sent as JSON, `data` as it is. The path is sent undecoded."""
+        if body is not None:
+            data = json.dumps(body)
+        url = URL(self.rest.base + path, encoded=True)
+        async with self.session.request(
+            method, url, data=data, headers={"Content-Type": "application/json", **(headers or {})}
+        ) as answer:
+            return Answer(answer.status, answer.headers, await answer.text())
+
+    async def raw(self, request: bytes) -> tuple[int, dict[str, str], Any]:
+        """A request in bytes that no client would send, and its answer."""
+        address = urlsplit(self.rest.base)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        try:
+            writer.write(request)
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+            headers = {k.lower(): v for k, v in (line.split(": ", 1) for line in head[1:] if line)}
+            body = await reader.readexactly(int(headers.get("content-length", "0")))
+            return int(head[0].split()[1]), headers, json.loads(body) if body else None
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+    def rows(self) -> dict[str, int]:
+        """How many rows each table has on disk."""
+        uri = f"file:{self.service.home.database}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True)) as database:
+            tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            count = "SELECT count(*) FROM "
+            return {t: database.execute(f'{count}"{t}"').fetchone()[0] for (t,) in tables}
+
+    async def offer(self, wallet: Wallet | None = None, **order: Any) -> Offer:
+        """A payment and its one option."""
+        wallet = wallet or Wallet()
+        created = await self.rest.create({**ORDER, **order})
+        (option,) = (await self.rest.options(created["paymentId"], [wallet.account]))["options"]
+        return Offer(created["paymentId"], option["id"], wallet.execute_all(option), wallet, option)
+
+    async def confirm(self, offer: Offer) -> dict[str, Any]:
+        return await self.rest.confirm(offer.payment_id, offer.option_id, offer.outputs)
+
+    async def final(self, payment_id: str) -> dict[str, Any]:
+        """The last state of a payment, as its stream tells it."""
+        states = [state async for state in self.rest.watch(payment_id)]
+        return states[-1]
+
+    # accounts
+
+    async def tenant(self, *, live: bool = False, pin: str = NEWEST_STABLE) -> Tenant:
+        """A partner with a merchant and a key of every right."""
+        app = self.service.app
+        number = app.randbytes(8).hex()
+        partner = Partner(f"prtn_{number}", "Tenant", pin, "active", self.clock.now_us())
+        merchant = Merchant(
+            id=f"mrch_{number}",
+            partner_id=partner.id,
+            name="Tea House",
+            email="tea@house.example",
+            icon_url=None,
+            status="active",
+            live=live,
+            created_at_us=self.clock.now_us(),
+        )
+        await app.store.write(merchants.put_partner(partner))
+        await app.store.write(merchants.put_merchant(merchant))
+        key_id, secret = await self.key(partner.id, live=live)
+        return Tenant(self, partner, merchant, key_id, secret)
+
+    async def key(
+        self, partner_id: str | None, *, live: bool = False, scopes: tuple[str, ...] = ()
+    ) -> tuple[str, str]:
+        """The id and the secret of a new key; a wallet key without a partner."""
+        made, secret = await keys.create(
+            self.service.app,
+            self.service.secrets.pepper,
+            kind=KeyKind.PARTNER if partner_id else KeyKind.WALLET,
+            live=live,
+            partner_id=partner_id,
+            scopes=frozenset(scopes),
+        )
+        return made.key_id, secret
+
+    async def wallet_app(
+        self, *, live: bool = False, pin: str = NEWEST_STABLE, revoked: bool = False
+    ) -> dict[str, str]:
+        """The headers of a new wallet registration."""
+        app_id = "app_" + self.service.app.randbytes(8).hex()
+        now_us = self.clock.now_us()
+        registered = WalletApp(app_id, "Purse", None, live, pin, now_us, now_us if revoked else None)
+        await self.service.app.store.write(key_store.put_app(registered))
+        return {"App-Id": app_id, "Client-Id": "client"}
+
+
+@dataclass
+class Tenant:
+    desk: Desk
+    partner: Partner
+    merchant: Merchant
+    key_id: str
+    secret: str
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Api-Key": self.secret, "Merchant-Id": self.merchant.id}
+
+    async def change_partner(self, **changes: Any) -> None:
+        self.partner = replace(self.partner, **changes)
+        await self.desk.service.app.store.write(merchants.put_partner(self.partner))
+
+    async def change_merchant(self, **changes: Any) -> None:
+        self.merchant = replace(self.merchant, **changes)
+        await self.desk.service.app.store.write(merchants.put_merchant(self.merchant))
+
+
+@dataclass(frozen=True)
+class Offer:
+    payment_id: str
+    option_id: str
+    outputs: list[str]
+    wallet: Wallet
+    option: dict[str, Any]
+
+
+@asynccontextmanager
+async def opened(home: Path, **settings: Any) -> AsyncIterator[Desk]:
+    clock = TestClock(START_S * 1_000_000)
+    settings = {"pay_url": PAY_URL, **settings}
+    async with (
+        running(home, clock=clock, **settings) as service,
+        aiohttp.ClientSession() as session,
+    ):
+        env = service.home.read_demo_env()
+        async with grpc.aio.insecure_channel(env["FLORIN_GRPC_TARGET"]) as channel:
+            token = env["FLORIN_EVM_ASSET"].rpartition(":")[2]
+            yield Desk(
+                service=service,
+                clock=clock,
+                env=env,
+                session=session,
+                channel=channel,
+                rest=RestApi(session, env["FLORIN_BASE_URL"], env),
+                grpc=GrpcApi(channel, env),
+                chain=Chain(session, env["FLORIN_EVM_RPC_URL"], token),
+            )
+
