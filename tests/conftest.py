@@ -8,14 +8,22 @@ from contextlib import AsyncExitStack
 import aiohttp
 import grpc
 import pytest
+import pytest_asyncio
 import uvloop
 from florin_server.boot import gateway
 from florin_server.boot.service import Service
 
 from tests.support.api import Api, GrpcApi, RestApi
 from tests.support.chain import Chain
+from tests.support.desk import Desk, opened
 from tests.support.service import running
 from tests.support.wallet import Wallet
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--update-golden", action="store_true", help="write the golden files of tests/wire anew"
+    )
 
 
 def pytest_asyncio_loop_factories():
@@ -74,3 +82,15 @@ def wallet() -> Wallet:
 @pytest.fixture
 def merchant_address(env) -> str:
     return env["FLORIN_MERCHANT_DESTINATION"].rpartition(":")[2]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def desk(tmp_path_factory) -> AsyncIterator[Desk]:
+    """One service for all tests of a module, with a clock that only they move."""
+    async with opened(tmp_path_factory.mktemp("desk")) as desk:
+        yield desk
+
+
+@pytest.fixture(scope="session")
+def update_golden(request) -> bool:
+    return request.config.getoption("--update-golden")

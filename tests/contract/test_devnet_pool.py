@@ -132,7 +132,7 @@ async def test_the_best_tip_goes_first_but_nobody_overtakes_himself(node):
 async def test_a_full_block_leaves_the_rest_for_the_next(node):
     await node.ask("florin_faucet", {"accounts": [SENDER.address], "nativeWei": hex(100 * ETHER)})
     await node.ask("florin_fault", {"kind": "mining", "paused": False})
-    wasteful = await node.deploy(bytes.fromhex("5b5f56"))  # burns all gas
+    wasteful = await node.deploy(bytes.fromhex("fe"))  # INVALID takes all gas
     await node.ask("florin_fault", {"kind": "mining", "paused": True})
     hashes = [
         await put(node, nonce, to=wasteful, gas=25_000_000, maxFeePerGas=3 * GWEI)

@@ -86,7 +86,7 @@ async def test_confirm_waits_for_the_final_status(running):
     running.service.move("pay_1", SUCCEEDED)
     answer = await task
     assert answer.json()["status"] == "succeeded"
-    assert running.service.calls == {"ConfirmPayment": 1, "WatchPayment": 1}
+    assert running.service.calls["ConfirmPayment"] == running.service.calls["WatchPayment"] == 1
     await running.service.watched("pay_1", 0)
 
 

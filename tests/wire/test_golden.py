@@ -14,18 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from tests.support.desk import DEPLOYED, ORDER, SPEC, Desk, Offer
-from tests.support.wallet import Wallet
 
 GOLDEN = Path(__file__).parent / "golden"
-PROFILES = {"spec": SPEC, "bare": {}, "deployed": DEPLOYED}
+PROFILES = {"spec": SPEC, "no header": {}, "deployed": DEPLOYED}
 CHECKOUT = {"successUrl": "https://shop.example/ok?a=1#b", "errorUrl": "https://shop.example/no"}
 STATES = (
     "requires_action",
     "processing",
     "succeeded",
-    "succeeded_unsettled",
-    "failed",
+    "failed_mismatch",
     "failed_lapsed",
     "expired",
     "cancelled_by_user",
@@ -35,12 +34,141 @@ STATES = (
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def payments(desk) -> dict[str, Offer]:
     """One payment in each state."""
-    made = {}
-    made["succeeded"] = await desk.offer(checkout=CHECKOUT)
-    await desk.confirm(made["succeeded"])
-    await desk.final(made["succeeded"].payment_id)
+    fault = {"kind": "answer", "method": "eth_sendRawTransaction", "effect": "drop", "times": 99}
+    await desk.chain.ask("florin_fault", fault)
+    lapsed = await desk.offer(expiresAt=desk.now + 1, referenceId=None)
+    assert (await desk.confirm(lapsed))["status"] == "processing"
+    expired = await desk.offer(expiresAt=desk.now + 1)
+    desk.clock.advance(400)
+    await desk.chain.ask("evm_mine")
+    assert (await desk.final(lapsed.payment_id))["status"] == "failed"
+    await desk.chain.ask("florin_fault", {"kind": "clear"})
 
-    return made
+    succeeded = await desk.offer(checkout=CHECKOUT)
+    await desk.confirm(succeeded)
+    desk.clock.advance(0.25)
+    assert (await desk.final(succeeded.payment_id))["status"] == "succeeded"
+    failed = await desk.offer()
+    mismatched = Offer(failed.payment_id, failed.option_id, ["0x" + "11" * 32], *_rest(failed))
+    assert (await desk.confirm(mismatched))["status"] == "failed"
+    by_user, by_merchant = await desk.offer(), await desk.offer()
+    await desk.rest.cancel(by_user.payment_id)
+    await desk.rest.merchant_cancel(by_merchant.payment_id)
+    requires_action, processing = await desk.offer(), await desk.offer()
+    await desk.chain.ask("florin_fault", {"kind": "mining", "paused": True})
+    assert (await desk.confirm(processing))["status"] == "processing"
+    return {
+        "requires_action": requires_action,
+        "processing": processing,
+        "succeeded": succeeded,
+        "failed_mismatch": mismatched,
+        "failed_lapsed": lapsed,
+        "expired": expired,
+        "cancelled_by_user": by_user,
+        "cancelled_by_merchant": by_merchant,
+    }
+
+
+def _rest(offer: Offer) -> tuple[Any, Any]:
+    return offer.wallet, offer.option
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("state", STATES)
+async def test_every_answer_about_a_payment(desk, payments, state, profile, update_golden):
+    offer = payments[state]
+    answers = await _ask_everything(desk, offer, state, PROFILES[profile])
+    file = f"{state}.{'deployed' if profile == 'deployed' else 'spec'}.json"
+    _compare(file, _masked(answers, desk, offer), update=update_golden)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("path", ["/v1/payments", "/v1/merchant/payment"])
+async def test_a_created_payment(desk, path, profile, update_golden):
+    headers = {**desk.rest.merchant, **PROFILES[profile]}
+    answer = await desk.ask("POST", path, headers, {**ORDER, "checkout": CHECKOUT})
+    text = json.dumps({"status": answer.status, "body": answer.body})
+    made = json.loads(text.replace(answer.body["paymentId"], "<payment id>"))
+    _compare("created.json", made, update=update_golden)
+
+
+async def _ask_everything(
+    desk: Desk, offer: Offer, state: str, profile: dict[str, str]
+) -> dict[str, Any]:
+    merchant, wallet = {**desk.rest.merchant, **profile}, {**desk.rest.wallet, **profile}
+    one, side = f"/v1/payments/{offer.payment_id}", f"/v1/gateway/payment/{offer.payment_id}"
+    accounts = {"accounts": [offer.wallet.account, "eip155:31337:nonsense"]}
+    results = [{"type": "walletRpc", "data": offer.outputs}]
+    others = [{"type": "walletRpc", "data": ["0x" + "22" * 65]}]
+    calls: list[tuple[str, str, dict[str, str], Any]] = [
+        ("GET", one, merchant, None),
+        ("GET", f"{one}/status", merchant, None),
+        ("GET", f"/v1/merchant/payment/{offer.payment_id}/status", merchant, None),
+        ("GET", side, wallet, None),
+        ("GET", f"{side}/status", wallet, None),
+        ("GET", f"{side}/status?maxPollMs=0", wallet, None),
+        ("POST", f"{side}/options", wallet, accounts),
+        ("POST", f"{side}/options", wallet, {"accounts": []}),
+        ("POST", f"{side}/options?includePaymentInfo=true", wallet, accounts),
+        ("POST", f"{side}/fetch", wallet, {"optionId": offer.option_id, "data": ""}),
+        ("POST", f"{side}/confirm", wallet, {"optionId": offer.option_id, "results": others}),
+    ]
+    if state != "requires_action":
+        calls += [
+            ("POST", f"{side}/confirm", wallet, {"optionId": offer.option_id, "results": results}),
+            ("POST", f"{side}/cancel", wallet, None),
+            ("POST", f"{one}/cancel", merchant, None),
+        ]
+    answers = {}
+    for method, path, headers, body in calls:
+        answer = await desk.ask(method, path, {**headers, "Request-Id": "golden"}, body)
+        name = f"{method} {path}" + (f" {json.dumps(body)}" if body else "")
+        answers[name] = {"status": answer.status, "body": answer.body}
+    for path, headers in ((f"{one}/events", merchant), (f"{side}/events", wallet)):
+        answers[f"GET {path}"] = await _events(desk, path, headers)
+    return answers
+
+
+async def _events(desk: Desk, path: str, headers: dict[str, str]) -> dict[str, Any]:
+    """What a stream tells at once, and whether it ends by itself."""
+    lines: list[str] = []
+    url = desk.rest.base + path
+    async with desk.session.get(url, headers=headers) as stream:
+        # a snapshot ends with its second empty line; after a final one the stream ends as well
+        while lines.count("") < 2:
+            lines.append((await stream.content.readline()).decode().removesuffix("\n"))
+        final = json.loads(lines[4].removeprefix("data: "))["isFinal"]
+        rest = await asyncio.wait_for(stream.content.read(), 20) if final else b""
+        return {
+            "status": stream.status,
+            "contentType": stream.content_type,
+            "lines": [*lines[:4], json.loads(lines[4].removeprefix("data: ")), lines[5]],
+            "rest": rest.decode(),
+        }
+
+
+def _masked(answers: dict[str, Any], desk: Desk, offer: Offer) -> Any:
+    text = json.dumps(answers)
+    known = {
+        offer.payment_id: "<payment id>",
+        offer.option_id: "<option id>",
+        desk.env["FLORIN_MERCHANT_ID"]: "<merchant id>",
+        offer.wallet.address: "<wallet address>",
+        offer.wallet.address.lower(): "<wallet address, lower case>",
+        **dict.fromkeys(offer.outputs, "<output>"),
+    }
+    for value, placeholder in known.items():
+        text = text.replace(value, placeholder)
+    # "0x2222…" is the submission of somebody else, which is the same in every run
+    return json.loads(re.sub(r"0x(?!22)[0-9a-f]{64}(?![0-9a-f])", "<hash>", text))
+
+
+def _compare(name: str, seen: Any, *, update: bool) -> None:
+    file = GOLDEN / name
+    if update:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps(seen, indent=1, ensure_ascii=False) + "\n")
+    assert seen == json.loads(file.read_text())

@@ -11,21 +11,25 @@ CLIENT_ID = "florin-demo-client"
 _CHAIN = f"eip155:{DEVNET.chain_id}"
 
 
-async def ensure_demo(service: Service) -> None:
+async def ensure_demo(service: Service) -> str | None:
     """Makes the accounts in an empty store; refreshes the addresses in demo.env otherwise.
+
+    Returns the checkout link of a first payment, if the accounts were made now.
 
     The file is written before the accounts are stored: whatever happens in between, no stored
     account has credentials that nobody knows.
     """
     if service.evm is None:
-        return
+        return None
     home, app = service.home, service.app
     if await demo.is_empty(app):
         made = demo.make(app, service.secrets.pepper, *_destination(service))
         home.write_demo_env({**_credentials(made), **_addresses(service)})
         await demo.store(app, made)
-    elif known := home.read_demo_env():
+        return app.links.of((await demo.first_payment(app, made)).id)
+    if known := home.read_demo_env():
         home.write_demo_env({**known, **_addresses(service)})
+    return None
 
 
 def _destination(service: Service) -> tuple[str, str]:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from decimal import Decimal
 
 from florin_gateway.app import Gateway
 from florin_gateway.backends import Local, Remote
-from florin_gateway.plain import PlainAnswer, PlainRequest
+from florin_gateway.pages import checkout as pages
+from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
 from florin_gateway.rpc import Backend
 from florin_gateway.server import HttpServer
 
 from florin_server.boot.grpc_server import PUBLIC, GrpcServers
+from florin_server.flows.app import App
+from florin_server.flows.checkout import checkout
+from florin_server.rpc.codec import Codec
 
 Problems = Callable[[], Awaitable[Mapping[str, str]]]
 
@@ -22,7 +27,10 @@ _BACKLOG = 2048
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket; OSError if the address is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise OSError(f"REST cannot listen on {host}:{port}: {error.strerror}") from error
     listener.setblocking(False)
     return listener
 
@@ -34,12 +42,39 @@ def url_of(listener: socket.socket) -> str:
 
 
 async def start(
-    grpc: GrpcServers, listener: socket.socket, stack: AsyncExitStack, problems: Problems
+    app: App,
+    grpc: GrpcServers,
+    listener: socket.socket,
+    stack: AsyncExitStack,
+    problems: Problems,
 ) -> None:
     """Starts the gateway over the servicers of this process, through their interceptors."""
     local = Local([grpc.gate])
     grpc.register(local)
-    await _start(local, listener, stack, problems)
+    await _start(local, listener, stack, problems, _checkout_page(app))
+
+
+def _checkout_page(app: App) -> PlainHandler:
+    answers = Codec(app)
+
+    async def handle(request: PlainRequest) -> PlainAnswer:
+        found = await checkout(app, request.variables["payment_id"])
+        if found is None:
+            return pages.unknown()
+        payment, merchant = found
+        amount = answers.amount(payment.unit, payment.value)
+        whole = Decimal(amount.value).scaleb(-amount.display.decimals)
+        return pages.page(
+            pages.Checkout(
+                merchant=merchant.name,
+                amount=f"{whole:f} {amount.display.asset_symbol}",
+                status=payment.status,
+                link=app.links.of(payment.id),
+                live=payment.live,
+            )
+        )
+
+    return handle
 
 
 async def start_remote(target: str, listener: socket.socket, stack: AsyncExitStack) -> str:
@@ -55,7 +90,11 @@ async def start_remote(target: str, listener: socket.socket, stack: AsyncExitSta
 
 
 async def _start(
-    backend: Backend, listener: socket.socket, stack: AsyncExitStack, problems: Problems
+    backend: Backend,
+    listener: socket.socket,
+    stack: AsyncExitStack,
+    problems: Problems,
+    page: PlainHandler | None = None,
 ) -> None:
     gateway = Gateway(backend, PUBLIC)
 
@@ -69,6 +108,8 @@ async def _start(
 
     gateway.add_route("GET", "/healthz", healthz)
     gateway.add_route("GET", "/readyz", readyz)
+    if page is not None:
+        gateway.add_route("GET", "/{payment_id}", page)
     server = HttpServer(gateway, sock=listener)
     await server.start()
     stack.push_async_callback(server.stop)

@@ -43,6 +43,8 @@ _OPTIONS = (
     ("grpc.server.max_pending_requests_hard_limit", 40_000),
     ("grpc.max_receive_message_length", 1024 * 1024),
     ("grpc.max_metadata_size", 8192),
+    # a second server on the same port would silently get half of the calls
+    ("grpc.so_reuseport", 0),
     ("grpc.max_concurrent_streams", 1000),
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
 )
@@ -104,7 +106,10 @@ async def _serve(
         (*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server
     )
     host, port = address
-    bound = server.add_insecure_port(f"{host}:{port}")
+    try:
+        bound = server.add_insecure_port(f"{host}:{port}")
+    except RuntimeError as error:
+        raise OSError(f"gRPC cannot listen on {host}:{port}: it is in use") from error
     await server.start()
 
     async def end() -> None:

@@ -77,7 +77,7 @@ class Service:
             )
             grpc = await GrpcServers.start(app, kept, stack)
             workers = _start_workers(app, rails, stack)
-            await gateway.start(grpc, listener, stack, _ready(workers))
+            await gateway.start(app, grpc, listener, stack, _ready(workers))
             http_url = gateway.url_of(listener)
             stack.callback(hub.close)
             return cls(settings, home, kept, app, grpc, http_url, evm, stack.pop_all(), workers)

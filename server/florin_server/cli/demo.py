@@ -56,7 +56,7 @@ async def _with_service(settings: Settings) -> None:
         # the demo is welcome to the service that is already there
         await _alone(settings)
         return
-    service = await up.start(settings)
+    service, _ = await up.start(settings)
     try:
         await _pay(service.home.read_demo_env())
     except BaseException:

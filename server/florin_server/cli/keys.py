@@ -8,7 +8,7 @@ from typing import Any
 from florin.v1 import access_pb2, admin_pb2
 from google.protobuf.message import Message
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from florin_server.boot.operator import OperatorError, operator
 from florin_server.cli.up import settings_of
@@ -48,7 +48,8 @@ def create(given: dict[str, Any], kind: str, partner: str, *, live: bool) -> Non
 def show(given: dict[str, Any], partner: str) -> None:
     """Prints all keys."""
     found = _ask(given, "ListApiKeys", admin_pb2.ListApiKeysRequest(partner_id=partner))
-    table = Table("Key id", "Kind", "Mode", "Partner", "Ends in", "Scopes", "Revoked")
+    partners = Column("Partner", no_wrap=True)
+    table = Table("Key id", "Kind", "Mode", partners, "Ends in", "Scopes", "Revoked")
     for key in found.keys:
         kind = admin_pb2.ApiKeyKind.Name(key.kind).removeprefix("API_KEY_KIND_").lower()
         scopes = [

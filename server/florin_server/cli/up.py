@@ -42,19 +42,19 @@ def run(given: dict[str, Any]) -> None:
 
 
 async def _up(settings: Settings) -> None:
-    service = await start(settings)
-    show(service)
+    service, link = await start(settings)
+    show(service, link)
     await serve(service)
 
 
-async def start(settings: Settings) -> Service:
-    """Starts the service and makes the demo accounts if it is empty."""
+async def start(settings: Settings) -> tuple[Service, str | None]:
+    """Starts the service; in an empty one makes demo accounts and a first checkout link."""
     try:
         service = await Service.start(settings)
     except (Refused, StoreLocked, OSError) as error:
         console.print(f"[red]Florin does not start:[/] {error}")
         raise SystemExit(1) from error
-    await ensure_demo(service)
+    link = await ensure_demo(service)
     addresses = {
         "pid": os.getpid(),
         "http": service.http_url,
@@ -62,7 +62,7 @@ async def start(settings: Settings) -> Service:
         "operator": service.grpc.operator_target,
     }
     write_private(service.home.running, json.dumps(addresses) + "\n")
-    return service
+    return service, link
 
 
 async def serve(service: Service) -> None:
@@ -84,8 +84,8 @@ async def serve(service: Service) -> None:
         await service.stop()
 
 
-def show(service: Service) -> None:
-    """Prints where everything is."""
+def show(service: Service, link: str | None = None) -> None:
+    """Prints where everything is, and the link of the first payment if there is one."""
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_row("REST", service.http_url)
     table.add_row("gRPC", service.grpc.target)
@@ -99,3 +99,5 @@ def show(service: Service) -> None:
         console.print("\nTest accounts, also in " + str(service.home.demo_env) + ":")
         for name, value in demo.items():
             console.print(f"  {name}={value}", soft_wrap=True)
+    if link:
+        console.print(f"\nA first payment waits for a wallet: {link}", soft_wrap=True)

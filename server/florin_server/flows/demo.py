@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from florin_server.domain.account import ApiKey, Partner, WalletApp
 from florin_server.domain.credentials import KeyKind, app_id
 from florin_server.domain.ids import short_id
-from florin_server.domain.payment import Destination, Merchant
+from florin_server.domain.payment import Destination, Merchant, Payment
 from florin_server.domain.versions import NEWEST_STABLE
 from florin_server.flows import keys
-from florin_server.flows.app import App
+from florin_server.flows.app import App, Caller
+from florin_server.flows.create import NewPayment, create
 from florin_server.store import keys as key_store
 from florin_server.store import merchants
 from florin_server.store.query import Op
@@ -60,6 +61,16 @@ def make(app: App, pepper: bytes, destination: str, asset: str) -> DemoAccounts:
 async def store(app: App, made: DemoAccounts) -> None:
     """Stores all of them, or none."""
     await app.store.write(_store(made))
+
+
+async def first_payment(app: App, made: DemoAccounts) -> Payment:
+    """A payment of 12.50 USD to the demo merchant, for whoever wants to see a checkout link."""
+    caller = Caller(live=False, partner_id=made.partner.id, merchant=made.merchant)
+    wanted = NewPayment(unit="iso4217/USD", value="1250", reference_id="first-payment")
+    outcome = await create(app, caller, made.merchant, wanted, lambda _: b"")
+    if not isinstance(outcome, Payment):
+        raise TypeError("a creation without a key has nothing to replay")
+    return outcome
 
 
 def _store(made: DemoAccounts) -> Op[None]:

@@ -13,8 +13,10 @@ from pathlib import Path
 from florin_server.store import schema
 from florin_server.store.query import Op, StoreError, T
 from florin_server.store.reader import PaymentReader
-from florin_server.store.sqlite import Connection, FileLock, told
+from florin_server.store.sqlite import Connection, FileLock, StoreLocked, told
 from florin_server.store.writer import Fault, Writer
+
+__all__ = ["Store", "StoreLocked"]
 
 # a long read lets others have the event loop after so long
 _HOLD_S = 0.005

@@ -7,7 +7,6 @@ from typing import Final
 from eth._utils.address import generate_contract_address
 from eth.abc import ComputationAPI
 from eth.exceptions import (
-    InsufficientFunds,
     InvalidInstruction,
     InvalidJumpDestination,
     OutOfGas,
@@ -32,7 +31,6 @@ _TOLERANCE: Final = 0.015
 
 _REASONS: Final[tuple[tuple[type[VMError], str], ...]] = (
     (OutOfGas, "out of gas"),
-    (InsufficientFunds, "insufficient balance for transfer"),
     (InvalidJumpDestination, "invalid jump destination"),
     (InvalidInstruction, "invalid opcode"),
     (WriteProtection, "write protection"),
@@ -84,6 +82,8 @@ def estimate(chain: Chain, call: Call, at: Moment) -> int:
 
 def _run(machine: DevState, call: Call, gas: int) -> ComputationAPI:
     sender = Address(call.sender)
+    if machine.get_balance(sender) < call.value:
+        raise RpcFault("insufficient funds for transfer")
     context = machine.get_transaction_context_class()(gas_price=0, origin=sender)
     for warm in (call.sender, COINBASE):
         machine.mark_address_warm(Address(warm))

@@ -1,0 +1,17 @@
+"""What a buyer's page tells of a payment; whoever has the link may see it."""
+
+from __future__ import annotations
+
+from florin_server.domain.payment import Merchant, Payment
+from florin_server.flows.app import App
+from florin_server.flows.load import current, merchant_of, payment_id_of
+
+
+async def checkout(app: App, text: str) -> tuple[Payment, Merchant] | None:
+    """The payment that a link names, with its merchant; None if there is none."""
+    payment_id = payment_id_of(app, text)
+    payment = await app.store.reader.payment(payment_id) if payment_id else None
+    if payment is None:
+        return None
+    payment = await current(app, payment)
+    return payment, await merchant_of(app, payment)

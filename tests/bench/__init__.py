@@ -1,0 +1,1 @@
+"""Figures: what is measured, and what each was expected to reach."""

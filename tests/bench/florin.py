@@ -1,0 +1,126 @@
+"""The service as it is started by everybody: `florin up` in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+
+from florin_server.boot.home import Home
+from tests.bench.load import Address
+
+_START_S, _STOP_S, _LOOK_S = 60, 20, 0.005
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Florin:
+    """A running service. `ready_s` is the time from its start to its first `ready`."""
+
+    pid: int
+    http: Address
+    grpc: Address
+    env: dict[str, str]
+    ready_s: float
+
+    @property
+    def merchant(self) -> dict[str, str]:
+        """Headers of a merchant."""
+        return {
+            "Api-Key": self.env["FLORIN_PARTNER_KEY"],
+            "Merchant-Id": self.env["FLORIN_MERCHANT_ID"],
+        }
+
+    @property
+    def wallet(self) -> dict[str, str]:
+        """Headers of a wallet."""
+        return {"App-Id": self.env["FLORIN_APP_ID"], "Client-Id": self.env["FLORIN_CLIENT_ID"]}
+
+    def cpu_s(self) -> float:
+        """Processor time of all its threads so far."""
+        return cpu_s(self.pid)
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def rss_kib(pid: int) -> int:
+    """Resident memory of a process."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+    raise RuntimeError("the kernel does not tell resident memory")
+
+
+def metadata(headers: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    """Headers as gRPC metadata."""
+    return tuple((name.lower(), value) for name, value in headers.items())
+
+
+@contextmanager
+def florin(**settings: str) -> Iterator[Florin]:
+    """Starts the service with a fresh state on free ports and ends it."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("FLORIN_")}
+    with tempfile.TemporaryDirectory(prefix="florin-bench-") as folder:
+        home = Home(Path(folder) / "home")
+        chosen = {"FLORIN_HOME": str(home.path), "FLORIN_HTTP_PORT": "0", "FLORIN_GRPC_PORT": "0"}
+        log = Path(folder) / "log"
+        with log.open("wb") as output:
+            started = time.monotonic()
+            process = subprocess.Popen(
+                [Path(sys.executable).with_name("florin"), "up"],
+                cwd=folder,
+                env={**clean, **chosen, **settings},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+        try:
+            yield _ready(process, home, log, started)
+        finally:
+            process.terminate()
+            try:
+                process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _ready(process: subprocess.Popen[bytes], home: Home, log: Path, started: float) -> Florin:
+    while time.monotonic() < started + _START_S:
+        if process.poll() is not None:
+            raise RuntimeError(f"florin up ended:\n{log.read_text()}")
+        if home.running.exists():
+            listens = json.loads(home.running.read_text())
+            http, grpc = _address(listens["http"]), _address(listens["grpc"])
+            if _is_ready(http):
+                ready_s = time.monotonic() - started
+                return Florin(process.pid, http, grpc, home.read_demo_env(), ready_s)
+        time.sleep(_LOOK_S)
+    raise RuntimeError(f"florin up did not get ready:\n{log.read_text()}")
+
+
+def _address(text: str) -> Address:
+    host, _, port = text.rpartition("/")[2].rpartition(":")
+    return host, int(port)
+
+
+def _is_ready(address: Address) -> bool:
+    connection = HTTPConnection(*address, timeout=5)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()

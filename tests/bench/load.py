@@ -1,0 +1,228 @@
+"""Closed loops of REST and gRPC calls, in a process of their own and bounded in time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain, repeat
+from multiprocessing import get_context
+from statistics import quantiles
+from typing import Any
+
+import uvloop
+from tests.bench.http1 import HttpConnection
+from tests.bench.http2 import GrpcConnection, Metadata, message
+
+Address = tuple[str, int]
+
+# a run that has not ended by then has failed
+PATIENCE_S = 60
+
+
+@contextmanager
+def child() -> Iterator[ProcessPoolExecutor]:
+    """One other process, started afresh, that runs functions."""
+    with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
+        pool.submit(time.time).result(PATIENCE_S)
+        yield pool
+
+
+@dataclass(frozen=True, slots=True)
+class RestJob:
+    """Requests over as many connections: each once, or in turn for `seconds`.
+
+    Every answer must have a status of 2xx and hold `expect`; `keep` collects the bodies, in the
+    order of their arrival.
+    """
+
+    address: Address
+    requests: tuple[bytes, ...]
+    connections: int = 64
+    seconds: float = 0
+    expect: bytes = b""
+    keep: bool = False
+
+    def run(self) -> Result:
+        return timed(_Rest(self).run())
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcJob:
+    """One request, repeated for `seconds` over connections with `streams` calls at once."""
+
+    address: Address
+    path: str
+    metadata: Metadata
+    request: bytes
+    seconds: float
+    connections: int = 8
+    streams: int = 8
+
+    def run(self) -> Result:
+        return timed(_Grpc(self).run())
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of a job. `cpu_s` is the client's own."""
+
+    answered: int = 0
+    failed: int = 0
+    seconds: float = 0
+    cpu_s: float = 0
+    latencies_s: list[float] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    fault: bytes = b""
+
+    @property
+    def rate(self) -> float:
+        return self.answered / self.seconds
+
+    def quantile_ms(self, percent: int) -> float:
+        return percentile(self.latencies_s, percent) * 1000
+
+
+def percentile(values: list[float], percent: int) -> float:
+    """A whole percentile of at least two values."""
+    return quantiles(values, n=100, method="inclusive")[percent - 1]
+
+
+def run(pool: ProcessPoolExecutor, job: RestJob | GrpcJob) -> Result:
+    """Runs a job in the other process; a refused call ends the bench, a slow one does not."""
+    result = pool.submit(job.run).result(2 * PATIENCE_S)
+    if result.failed:
+        raise RuntimeError(f"{result.failed} calls failed, the first one with {result.fault!r}")
+    return result
+
+
+def timed(work: Coroutine[Any, Any, Result]) -> Result:
+    """Runs the work of a client to its end."""
+    cpu_s = time.process_time()
+    result = uvloop.run(_bounded(work))
+    result.cpu_s = time.process_time() - cpu_s
+    return result
+
+
+async def _bounded(work: Coroutine[Any, Any, Result]) -> Result:
+    async with asyncio.timeout(PATIENCE_S):
+        return await work
+
+
+class _Rest:
+    def __init__(self, job: RestJob) -> None:
+        self._job = job
+        self._result = Result()
+        self._asked: dict[HttpConnection, float] = {}
+        repeated = chain.from_iterable(repeat(job.requests)) if job.seconds else job.requests
+        self._requests = iter(repeated)
+        self._until = float("inf")
+
+    async def run(self) -> Result:
+        job, loop = self._job, asyncio.get_running_loop()
+        self._done = loop.create_future()
+        connections = []
+        for _ in range(job.connections if job.seconds else min(job.connections, len(job.requests))):
+            made = await loop.create_connection(lambda: HttpConnection(self._answered), *job.address)
+            connections.append(made[1])
+        started = time.perf_counter()
+        if job.seconds:
+            self._until = started + job.seconds
+        for connection in connections:
+            self._ask(connection)
+        await self._done
+        self._result.seconds = time.perf_counter() - started
+        for connection in connections:
+            connection.close()
+        return self._result
+
+    def _ask(self, connection: HttpConnection) -> None:
+        now = time.perf_counter()
+        content = next(self._requests, None) if now < self._until else None
+        if content is not None:
+            self._asked[connection] = now
+            connection.ask(content)
+        elif not self._asked and not self._done.done():
+            self._done.set_result(None)
+
+    def _answered(self, connection: HttpConnection, status: bytes, body: bytes) -> None:
+        result, asked = self._result, self._asked.pop(connection, None)
+        if asked is None:
+            return
+        if status[:1] == b"2" and self._job.expect in body:
+            result.answered += 1
+            result.latencies_s.append(time.perf_counter() - asked)
+            if self._job.keep:
+                result.bodies.append(body)
+        else:
+            result.failed += 1
+            result.fault = result.fault or status + b" " + body
+            self._requests, self._until = iter(()), 0
+        self._ask(connection)
+
+
+class _Grpc:
+    def __init__(self, job: GrpcJob) -> None:
+        self._job = job
+        self._framed = message(job.request)
+        self._result = Result()
+        self._open = 0
+
+    async def run(self) -> Result:
+        loop, job = asyncio.get_running_loop(), self._job
+        self._done = loop.create_future()
+        connections = []
+        for _ in range(job.connections):
+            made = await loop.create_connection(lambda: _Calls(self), *job.address)
+            connections.append(made[1])
+        started = time.perf_counter()
+        self._until = started + job.seconds
+        for connection in connections:
+            for _ in range(job.streams):
+                self._ask(connection)
+        await self._done
+        self._result.seconds = time.perf_counter() - started
+        for connection in connections:
+            connection.close()
+        return self._result
+
+    def connection(self) -> tuple[str, Metadata]:
+        return self._job.path, self._job.metadata
+
+    def _ask(self, connection: _Calls) -> None:
+        now = time.perf_counter()
+        if now < self._until:
+            self._open += 1
+            connection.asked[connection.call(self._framed)] = now
+        elif not self._open and not self._done.done():
+            self._done.set_result(None)
+
+    def ended(self, connection: _Calls, asked: float, *, answered: bool) -> None:
+        self._open -= 1
+        if answered:
+            self._result.answered += 1
+            self._result.latencies_s.append(time.perf_counter() - asked)
+        else:
+            self._result.failed += 1
+            self._result.fault = self._result.fault or connection.fault.encode()
+            self._until = 0
+        self._ask(connection)
+
+
+class _Calls(GrpcConnection):
+    def __init__(self, owner: _Grpc) -> None:
+        super().__init__(*owner.connection())
+        self._owner = owner
+        self.asked: dict[int, float] = {}
+        self._with_answer: set[int] = set()
+
+    def on_data(self, stream: int) -> None:
+        self._with_answer.add(stream)
+
+    def on_end(self, stream: int) -> None:
+        answered = stream in self._with_answer
+        self._with_answer.discard(stream)
+        self._owner.ended(self, self.asked.pop(stream), answered=answered)

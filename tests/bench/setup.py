@@ -1,0 +1,63 @@
+"""What several figures need first: payments, wallets, options, signatures."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+from urllib.request import Request, urlopen
+
+import orjson
+from tests.bench import http1, load
+from tests.bench.florin import Florin
+from tests.bench.load import RestJob
+from tests.support.wallet import Wallet
+
+PRICE = {"unit": "iso4217/USD", "value": "1250"}
+
+
+def create_request(florin: Florin, key: str) -> bytes:
+    """Creates a payment under an idempotency key."""
+    headers = {**florin.merchant, "Idempotency-Key": key}
+    return http1.request(
+        "POST", "/v1/payments", headers, {"amount": PRICE, "referenceId": f"order-{key}"}
+    )
+
+
+def new_payments(florin: Florin, pool: ProcessPoolExecutor, count: int) -> list[str]:
+    """Ids of payments made through REST."""
+    body = {"amount": PRICE, "referenceId": "bench"}
+    request = http1.request("POST", "/v1/payments", florin.merchant, body)
+    job = RestJob(florin.http, (request,) * count, keep=True)
+    return [orjson.loads(body)["paymentId"] for body in load.run(pool, job).bodies]
+
+
+def accounts(florin: Florin, count: int) -> list[str]:
+    """CAIP-10 accounts that hold test money."""
+    wallets = [Wallet(florin.env["FLORIN_EVM_CHAIN"]) for _ in range(count)]
+    fund(florin, wallets)
+    return [wallet.account for wallet in wallets]
+
+
+def fund(florin: Florin, wallets: list[Wallet]) -> None:
+    """Lets the faucet fill wallets, a hundred at a time."""
+    for start in range(0, len(wallets), 100):
+        part = [wallet.address for wallet in wallets[start : start + 100]]
+        ask_chain(florin, "florin_faucet", {"accounts": part})
+
+
+def ask_chain(florin: Florin, method: str, *params: Any) -> Any:
+    question = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
+    headers = {"Content-Type": "application/json"}
+    request = Request(florin.env["FLORIN_EVM_RPC_URL"], json.dumps(question).encode(), headers)
+    with urlopen(request, timeout=load.PATIENCE_S) as answer:
+        content = json.load(answer)
+    if "error" in content:
+        raise RuntimeError(f"the chain refused {method}: {content['error']}")
+    return content["result"]
+
+
+def options_request(florin: Florin, payment: str, payers: list[str]) -> bytes:
+    """Asks what accounts can pay a payment with."""
+    path = f"/v1/gateway/payment/{payment}/options"
+    return http1.request("POST", path, florin.wallet, {"accounts": payers})

@@ -1,0 +1,101 @@
+"""The embedded REST gateway against direct gRPC, on the same running server.
+
+Requests for each second of the server's processor time are compared, because the load takes a
+share of the same few cores; wall-clock rates are in the notes.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from statistics import median
+
+from florin.v1 import gateway_pb2, payment_pb2
+from tests.bench import http1, load
+from tests.bench.florin import Florin, metadata
+from tests.bench.load import GrpcJob, RestJob
+from tests.bench.report import Figure
+from tests.bench.setup import accounts, new_payments, options_request
+
+ROUNDS, SECONDS = 3, 2.0
+ACCOUNTS = 6
+_SERVICE = "/florin.v1.GatewayService/"
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one run of a job told about the server."""
+
+    rate: float
+    cpu_us: float
+    p50_ms: float
+    p99_ms: float
+    client: float  # cores that the client used
+
+
+def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
+    (payment,) = new_payments(florin, pool, 1)
+    payers = accounts(florin, ACCOUNTS)
+    options = options_request(florin, payment, payers)
+    (answer,) = load.run(pool, RestJob(florin.http, (options,), keep=True)).bodies
+    if answer.count(b'"actions"') != ACCOUNTS:
+        raise RuntimeError(f"not {ACCOUNTS} options: {answer!r}")
+    status = http1.request("GET", f"/v1/gateway/payment/{payment}/status", florin.wallet)
+    asked_status = payment_pb2.GetPaymentStatusRequest(payment_id=payment)
+    asked_options = gateway_pb2.GetPaymentOptionsRequest(payment_id=payment, accounts=payers)
+    jobs: dict[str, RestJob | GrpcJob] = {
+        "status rest": RestJob(florin.http, (status,), seconds=SECONDS, expect=b"status"),
+        "status grpc": _grpc(florin, "GetPaymentStatus", asked_status.SerializeToString()),
+        "options rest": RestJob(florin.http, (options,), seconds=SECONDS, expect=b"options"),
+        "options grpc": _grpc(florin, "GetPaymentOptions", asked_options.SerializeToString()),
+    }
+    idle = _idle(florin)
+    rounds: dict[str, list[Round]] = {name: [] for name in jobs}
+    for _ in range(ROUNDS):
+        for name, job in jobs.items():
+            rounds[name].append(_round(florin, pool, job))
+    note = f"; idle server {idle:.1%} of a core; 64 in flight, medians of {ROUNDS} rounds"
+    return [
+        _figure("rest_status_vs_grpc", rounds["status rest"], rounds["status grpc"], 2.0, note),
+        _figure("rest_options_vs_grpc", rounds["options rest"], rounds["options grpc"], 1.0, note),
+    ]
+
+
+def _grpc(florin: Florin, method: str, request: bytes) -> GrpcJob:
+    return GrpcJob(florin.grpc, _SERVICE + method, metadata(florin.wallet), request, SECONDS)
+
+
+def _idle(florin: Florin) -> float:
+    before, started = florin.cpu_s(), time.monotonic()
+    time.sleep(1)
+    return (florin.cpu_s() - before) / (time.monotonic() - started)
+
+
+def _round(florin: Florin, pool: ProcessPoolExecutor, job: RestJob | GrpcJob) -> Round:
+    before = florin.cpu_s()
+    result = load.run(pool, job)
+    return Round(
+        rate=result.rate,
+        cpu_us=(florin.cpu_s() - before) / result.answered * 1e6,
+        p50_ms=result.quantile_ms(50),
+        p99_ms=result.quantile_ms(99),
+        client=result.cpu_s / result.seconds,
+    )
+
+
+def _figure(
+    name: str, rest: list[Round], grpc: list[Round], target: float, note: str
+) -> Figure:
+    ratio = median(g.cpu_us / r.cpu_us for r, g in zip(rest, grpc, strict=True))
+    wall = median(r.rate / g.rate for r, g in zip(rest, grpc, strict=True))
+    told = f"by server CPU; REST {_told(rest)}; gRPC {_told(grpc)}; wall ratio {wall:.2f}"
+    return Figure(name, ratio, "×", told + note, at_least=target)
+
+
+def _told(rounds: list[Round]) -> str:
+    return (
+        f"{median(r.rate for r in rounds):,.0f}/s {median(r.cpu_us for r in rounds):.0f} µs CPU, "
+        f"p50 {median(r.p50_ms for r in rounds):.1f} p99 {median(r.p99_ms for r in rounds):.1f} ms, "
+        f"client {median(r.client for r in rounds):.2f} core"
+    )

@@ -1,0 +1,156 @@
+"""The books balance whatever is booked, and the check notices when they are not whole."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from florin_server.domain.journal import Posting
+from florin_server.store import ledger
+from florin_server.store.query import StoreError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.contract.test_store_kit import ASSET, COIN, ENGINES, NOW_US, U256_MAX, opened
+
+ACCOUNTS = ("wallet:w", "external:a", "external:b", "expense:gas", "income:fee")
+POSTINGS = (
+    st.builds(
+        Posting,
+        st.sampled_from(ACCOUNTS),
+        st.sampled_from(ACCOUNTS),
+        st.sampled_from([ASSET, COIN]),
+        st.integers(1, U256_MAX),
+    )
+    .filter(lambda posting: posting.debit != posting.credit)
+    .map(lambda posting: posting)
+)
+JOURNALS = st.lists(
+    st.tuples(st.sampled_from("abcdefgh"), st.lists(POSTINGS, min_size=1, max_size=4)), max_size=12
+)
+
+
+@pytest.fixture(params=ENGINES)
+async def store(request, tmp_path):
+    async with opened(request.param, tmp_path) as store:
+        yield store
+
+
+def book(key, *postings):
+    return ledger.post(key, "test", None, None, postings, NOW_US)
+
+
+async def books_balance(engine, journals):
+    model, booked = Counter(), set()
+    with tempfile.TemporaryDirectory() as folder:
+        async with opened(engine, Path(folder)) as store:
+            for key, postings in journals:
+                assert await store.write(book(key, *postings)) is (key not in booked)
+                if key in booked:
+                    continue
+                booked.add(key)
+                for one in postings:
+                    model[one.debit, one.asset] += one.amount
+                    model[one.credit, one.asset] -= one.amount
+            for asset in (ASSET, COIN):
+                held = [await store.read(ledger.balance(account, asset)) for account in ACCOUNTS]
+                assert held == [model[account, asset] for account in ACCOUNTS]
+                assert sum(held) == 0
+            assert await store.read(ledger.check()) == []
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@settings(max_examples=25, deadline=None)
+@given(journals=JOURNALS)
+def test_books_balance_and_are_booked_once(engine, journals):
+    asyncio.run(books_balance(engine, journals))
+
+
+async def test_amounts_of_256_bits_add_up_exactly(store):
+    most = Posting("wallet:w", "external:a", ASSET, U256_MAX)
+    for n in range(3):
+        await store.write(book(f"k{n}", most))
+    assert await store.read(ledger.balance("wallet:w", ASSET)) == 3 * U256_MAX
+    assert await store.read(ledger.balance("external:a", ASSET)) == -3 * U256_MAX
+    assert await store.read(ledger.balance("wallet:w", COIN)) == 0
+
+
+@pytest.mark.parametrize(
+    "posting",
+    [
+        Posting("wallet:w", "wallet:w", ASSET, 1),
+        Posting("wallet:w", "external:a", ASSET, 0),
+        Posting("wallet:w", "external:a", ASSET, -1),
+        Posting("wallet:w", "external:a", ASSET, U256_MAX + 1),
+        Posting("purse:w", "external:a", ASSET, 1),
+    ],
+)
+async def test_a_posting_that_is_no_transfer_is_refused_with_its_whole_journal(store, posting):
+    good = Posting("wallet:w", "external:a", ASSET, 7)
+    with pytest.raises(ValueError, match=r"\w+"):
+        await store.write(book("k", good, posting))
+    assert await store.read(ledger.balance("wallet:w", ASSET)) == 0
+    assert await store.write(book("k", good))
+
+
+async def test_a_journal_needs_a_posting(store):
+    with pytest.raises(ValueError, match="nothing to book"):
+        await store.write(book("k"))
+
+
+async def test_more_journals_than_one_page_are_checked(store, monkeypatch):
+    monkeypatch.setattr(ledger, "_PAGE", 3)
+    for n in range(10):
+        legs = [Posting("wallet:w", f"external:{leg}", ASSET, n + 1) for leg in range(n % 4 + 1)]
+        await store.write(book(f"k{n}", *legs))
+    assert await store.read(ledger.check()) == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        ("DELETE FROM ledger_transfer WHERE idem_key='k1'", "journal k1 has no transfers"),
+        ("DELETE FROM ledger_journal WHERE idem_key='k1'", "transfers of k1 have no journal"),
+        ("UPDATE ledger_transfer SET debit='x:y' WHERE idem_key='k1'", "unknown kind"),
+        ("UPDATE ledger_transfer SET debit='merchant:m' WHERE idem_key='k1'", "owes us 5"),
+    ],
+)
+async def test_damage_is_noticed(store, tmp_path, damage, told):
+    for n in range(3):
+        await store.write(book(f"k{n}", Posting("wallet:w", "external:a", ASSET, 5)))
+    with sqlite3.connect(tmp_path / "florin.db") as other:
+        other.execute(damage)
+    other.close()
+    (problem,) = await store.read(ledger.check())
+    assert told in problem
+
+
+async def test_what_a_merchant_is_owed_is_not_damage(store):
+    await store.write(book("in", Posting("wallet:w", "merchant:m", ASSET, 10)))
+    assert await store.read(ledger.balance("merchant:m", ASSET)) == -10
+    await store.write(book("out", Posting("merchant:m", "external:a", ASSET, 10)))
+    assert await store.read(ledger.check()) == []
+    await store.write(book("too much", Posting("merchant:m", "external:a", ASSET, 1)))
+    assert await store.read(ledger.check()) == [f"merchant:m owes us 1 of {ASSET}"]
+
+
+async def test_the_table_itself_refuses_one_account_on_both_sides(store, tmp_path):
+    await store.write(book("k", Posting("wallet:w", "external:a", ASSET, 5)))
+    with (
+        sqlite3.connect(tmp_path / "florin.db") as other,
+        pytest.raises(sqlite3.IntegrityError, match="two_accounts"),
+    ):
+        other.execute("UPDATE ledger_transfer SET debit=credit")
+    other.close()
+    with pytest.raises(StoreError, match="two_accounts"):
+        await store.write(raw_transfer())
+
+
+def raw_transfer():
+    yield ledger._TRANSFER(
+        idem_key="k", n=1, debit="wallet:w", credit="wallet:w", asset=ASSET, amount=1
+    )

@@ -1,0 +1,390 @@
+"""Messages as JSON: goldens of the wire shapes, strict reading, and round trips of everything."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from florin.v1 import admin_pb2, gateway_pb2, merchant_pb2, money_pb2, payment_pb2
+from florin_gateway.jsoncodec import Codec
+from florin_gateway.jsonshape import enum_numbers, members_of, message_of, rule_of, union_of
+from florin_gateway.profiles import Profile
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message_factory import GetMessageClass
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+CODEC = Codec()
+SPEC, DEPLOYED, CANONICAL = Profile.SPEC, Profile.DEPLOYED, Profile.CANONICAL
+
+
+def shown(message, profile: Profile = SPEC):
+    return json.loads(CODEC.encoder(message.DESCRIPTOR, profile)(message))
+
+
+def read(kind, value, profile: Profile = SPEC, without=()):
+    message = kind()
+    issues = CODEC.decoder(kind.DESCRIPTOR, profile, frozenset(without))(value, message)
+    return message, [tuple(issue) for issue in issues]
+
+
+def test_a_status_leaves_out_what_it_has_not():
+    status = payment_pb2.GetPaymentStatusResponse(
+        status=payment_pb2.PAYMENT_STATUS_REQUIRES_ACTION, poll_in_ms=1000
+    )
+    text = CODEC.encoder(status.DESCRIPTOR, SPEC)(status)
+    assert text == b'{"status":"requires_action","isFinal":false,"pollInMs":1000,"info":null}'
+
+
+def test_a_failure_without_a_code_is_null():
+    status = payment_pb2.GetPaymentStatusResponse(
+        status=payment_pb2.PAYMENT_STATUS_FAILED, is_final=True, failure_code=0
+    )
+    assert shown(status) == {
+        "status": "failed",
+        "isFinal": True,
+        "info": None,
+        "failureCode": None,
+    }
+    status.failure_code = payment_pb2.PAYMENT_FAILURE_CODE_DECLINED_USER
+    assert shown(status)["failureCode"] == "declined_user"
+
+
+def test_an_event_is_a_status_with_a_version():
+    event = payment_pb2.WatchPaymentResponse(version=3)
+    event.payment.status = payment_pb2.PAYMENT_STATUS_PROCESSING
+    text = CODEC.encoder(event.DESCRIPTOR, SPEC)(event)
+    assert text == b'{"status":"processing","isFinal":false,"info":null,"version":3}'
+
+
+def an_option() -> gateway_pb2.GetPaymentOptionsResponse:
+    answer = gateway_pb2.GetPaymentOptionsResponse(payment_id="pay_1")
+    option = answer.options.add(id="one", account="eip155:1:0xab", eta_s=5)
+    option.amount.unit, option.amount.value = "caip19/x", "10"
+    option.amount.display.asset_name = "USD Coin"
+    option.amount.display.icon_url = "https://x"
+    call = option.actions.add().wallet_rpc
+    call.chain_id, call.method, call.params_json = "eip155:1", "sign", '["0x1",{"a":1}]'
+    option.actions.add().build.data = "token"
+    option.collect_data.url, option.collect_data.schema_json = "https://x", '{"type":"object"}'
+    return answer
+
+
+def test_options_in_the_spec_profile():
+    assert shown(an_option()) == {
+        "paymentId": "pay_1",
+        "options": [
+            {
+                "id": "one",
+                "account": "eip155:1:0xab",
+                "amount": {
+                    "unit": "caip19/x",
+                    "value": "10",
+                    "display": {
+                        "assetName": "USD Coin",
+                        "assetSymbol": "",
+                        "decimals": 0,
+                        "iconUrl": "https://x",
+                        "networkIconUrl": None,
+                        "networkName": None,
+                    },
+                },
+                "etaS": 5,
+                "expiresAt": None,
+                "actions": [
+                    {
+                        "type": "walletRpc",
+                        "data": {
+                            "chain_id": "eip155:1",
+                            "method": "sign",
+                            "params": '["0x1",{"a":1}]',
+                        },
+                    },
+                    {"type": "build", "data": {"data": "token"}},
+                ],
+                "collectData": {"url": "https://x", "schema": '{"type":"object"}'},
+            }
+        ],
+        "collectData": None,
+    }
+
+
+def test_the_deployed_profile_differs_in_texts_that_hold_json_only():
+    spec, deployed = shown(an_option()), shown(an_option(), DEPLOYED)
+    option = spec["options"][0]
+    option["actions"][0]["data"]["params"] = ["0x1", {"a": 1}]
+    option["collectData"]["schema"] = {"type": "object"}
+    assert deployed == spec
+
+
+def test_an_empty_text_that_should_hold_json_is_null():
+    assert shown(gateway_pb2.CollectData(), DEPLOYED)["schema"] is None
+    assert shown(gateway_pb2.CollectData())["schema"] == ""
+
+
+def test_a_union_without_a_member_is_null():
+    assert shown(gateway_pb2.FetchActionResponse(actions=[{}]))["actions"] == [None]
+
+
+def test_times_have_exactly_milliseconds():
+    key = admin_pb2.ApiKey(last4="abcd")
+    key.created_at.seconds, key.created_at.nanos = 1771372800, 1_999_999
+    assert shown(key)["createdAt"] == "2026-02-18T00:00:00.001Z"
+    assert shown(key)["revokedAt"] is None
+    key.created_at.seconds, key.created_at.nanos = -62135596800, 0
+    assert shown(key)["createdAt"] == "0001-01-01T00:00:00.000Z"
+
+
+def test_large_integers_stay_numbers():
+    detail = merchant_pb2.PaymentDetail(version=2**63 - 1)
+    assert b'"version":9223372036854775807' in CODEC.encoder(detail.DESCRIPTOR, SPEC)(detail)
+
+
+def test_enums_in_lists_and_with_acronyms_lose_their_prefix():
+    key = admin_pb2.ApiKey(kind=admin_pb2.API_KEY_KIND_WALLET, scopes=[1, 5])
+    assert shown(key)["kind"] == "wallet"
+    assert shown(key)["scopes"] == ["read", "manage"]
+
+
+def test_a_value_of_a_newer_server_is_shown_by_number():
+    assert shown(payment_pb2.GetPaymentStatusResponse(status=99))["status"] == 99  # type: ignore[arg-type]
+
+
+CREATE = {"amount": {"unit": "iso4217/USD", "value": "1"}}
+
+
+def test_a_request_is_read():
+    message, issues = read(
+        merchant_pb2.CreatePaymentRequest,
+        CREATE | {"referenceId": "", "expiresAt": 5, "checkout": {"successUrl": "a"}, "more": {}},
+    )
+    assert not issues
+    assert message.amount.value == "1"
+    assert message.HasField("reference_id")
+    assert message.expires_at == 5
+    assert message.checkout.success_url == "a"
+
+
+def test_null_is_absent():
+    message, issues = read(
+        merchant_pb2.CreatePaymentRequest, CREATE | {"referenceId": None, "checkout": None}
+    )
+    assert not issues
+    assert not message.HasField("reference_id")
+    assert not message.HasField("checkout")
+
+
+@pytest.mark.parametrize(
+    ("value", "issues"),
+    [
+        ([], [("", "must be an object")]),
+        ("x", [("", "must be an object")]),
+        ({}, [("amount", "is required")]),
+        ({"amount": None}, [("amount", "is required")]),
+        ({"amount": []}, [("amount", "must be an object")]),
+        ({"amount": {}}, [("amount.unit", "is required"), ("amount.value", "is required")]),
+        (
+            {"amount": {"unit": 1, "value": 5}},
+            [("amount.unit", "must be a string"), ("amount.value", "must be a string")],
+        ),
+        (CREATE | {"expiresAt": "5"}, [("expiresAt", "must be an integer")]),
+        (CREATE | {"expiresAt": 5.0}, [("expiresAt", "must be an integer")]),
+        (CREATE | {"expiresAt": True}, [("expiresAt", "must be an integer")]),
+        (CREATE | {"expiresAt": 2**63}, [("expiresAt", "is out of range")]),
+        (CREATE | {"expiresAt": 2.0**64}, [("expiresAt", "must be an integer")]),
+        (CREATE | {"referenceId": 7}, [("referenceId", "must be a string")]),
+        (CREATE | {"reference_id": 7}, []),
+        (CREATE | {"checkout": "no object"}, []),
+        (CREATE | {"checkout": {"successUrl": 7, "errorUrl": []}}, []),
+    ],
+)
+def test_issues_name_the_member(value, issues):
+    assert read(merchant_pb2.CreatePaymentRequest, value)[1] == issues
+
+
+def confirm(*results):
+    return {"optionId": "o", "results": list(results)}
+
+
+@pytest.mark.parametrize(
+    ("value", "issues"),
+    [
+        ({"optionId": "o"}, [("results", "is required")]),
+        ({"optionId": "o", "results": {}}, [("results", "must be an array")]),
+        (confirm(), []),
+        (confirm(None), [("results[0]", "must be an object")]),
+        (
+            confirm({"type": "walletRpc", "data": []}, {}),
+            [("results[1].type", "is required"), ("results[1].data", "is required")],
+        ),
+        (confirm({"type": "build", "data": []}), [("results[0].type", "is not a known value")]),
+        (
+            confirm({"type": "unspecified", "data": []}),
+            [("results[0].type", "is not a known value")],
+        ),
+        (confirm({"type": 1, "data": []}), [("results[0].type", "must be a string")]),
+        (confirm({"type": "walletRpc", "data": "x"}), [("results[0].data", "must be an array")]),
+    ],
+)
+def test_issues_within_lists_have_an_index(value, issues):
+    assert read(gateway_pb2.ConfirmPaymentRequest, value)[1] == issues
+
+
+def test_no_more_issues_are_told_than_fit_a_page():
+    _, issues = read(gateway_pb2.GetPaymentOptionsRequest, {"accounts": [1] * 1000})
+    assert len(issues) == 20
+    assert issues[19] == ("accounts[19]", "must be a string")
+
+
+@pytest.mark.parametrize("profile", [SPEC, DEPLOYED])
+def test_outputs_are_read_as_compact_json(profile):
+    data = ["0x\n", {"b": [1, {"a": None}]}, None, 1.5, True, 2**64 - 1]
+    message, issues = read(
+        gateway_pb2.ConfirmPaymentRequest, confirm({"type": "walletRpc", "data": data}), profile
+    )
+    assert not issues
+    assert list(message.results[0].output_json) == [
+        '"0x\\n"',
+        '{"b":[1,{"a":null}]}',
+        "null",
+        "1.5",
+        "true",
+        "18446744073709551615",
+    ]
+
+
+def test_fields_that_the_path_binds_are_no_members():
+    value = {"paymentId": 7, "optionId": "o"}
+    message, issues = read(gateway_pb2.FetchActionRequest, value, without=["payment_id"])
+    assert not issues
+    assert message.payment_id == ""
+    assert read(gateway_pb2.FetchActionRequest, value)[1] == [("paymentId", "must be a string")]
+
+
+def test_a_union_is_read_by_its_type():
+    kind = gateway_pb2.FetchActionResponse
+    message, issues = read(kind, {"actions": [{"type": "build", "data": {"data": "x"}}]})
+    assert (message.actions[0].build.data, issues) == ("x", [])
+    wrong = [{}, {"type": "nope", "data": {}}, {"type": "build"}, {"type": "build", "data": []}]
+    assert read(kind, {"actions": wrong})[1] == [
+        ("actions[0].type", "is required"),
+        ("actions[1].type", "is not a known value"),
+        ("actions[2].data", "is required"),
+        ("actions[3].data", "must be an object"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("2026-02-18T00:00:00Z", 1771372800),
+        ("2026-02-18T01:00:00.5+01:00", 1771372800),
+        ("2026-02-18t00:00:00z", 1771372800),
+        ("2026-02-18", None),
+        ("2026-02-30T00:00:00Z", None),
+        ("2026-02-18T00:00:00", None),
+        ("2026-02-18T00:00:00Z ", None),
+        ("٢026-02-18T00:00:00Z", None),
+        (1771372800, None),
+    ],
+)
+def test_times_are_rfc3339_with_an_offset(text, seconds):
+    message, issues = read(admin_pb2.ApiKey, {"createdAt": text})
+    assert (seconds is None) == bool(issues)
+    if seconds is not None:
+        assert message.created_at.seconds == seconds
+
+
+def test_canonical_json_is_that_of_protobuf():
+    status = payment_pb2.GetPaymentStatusResponse(
+        status=payment_pb2.PAYMENT_STATUS_PROCESSING, poll_in_ms=2
+    )
+    value = {"status": "PAYMENT_STATUS_PROCESSING", "pollInMs": "2"}
+    assert shown(status, CANONICAL) == value
+    assert read(payment_pb2.GetPaymentStatusResponse, value, CANONICAL) == (status, [])
+    _, issues = read(payment_pb2.GetPaymentStatusResponse, {"status": []}, CANONICAL)
+    assert issues == [("", "does not fit the schema")]
+
+
+# every message of the service, with values that its JSON can hold
+MESSAGES = [
+    GetMessageClass(descriptor)
+    for module in (admin_pb2, gateway_pb2, merchant_pb2, money_pb2, payment_pb2)
+    for descriptor in module.DESCRIPTOR.message_types_by_name.values()
+]
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+# null stands for absent wherever it is not an item of a list
+JSON_TEXTS = (
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | TEXTS,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+        max_leaves=5,
+    )
+    .filter(lambda value: value is not None)
+    .map(lambda value: json.dumps(value, separators=(",", ":"), ensure_ascii=False))
+)
+
+
+def one_value(field: FieldDescriptor) -> st.SearchStrategy:
+    if field.type == FieldDescriptor.TYPE_MESSAGE:
+        if field.message_type.full_name == "google.protobuf.Timestamp":
+            kind = GetMessageClass(field.message_type)
+            seconds, ms = st.integers(-62135596800, 253402300799), st.integers(0, 999)
+            return st.builds(lambda s, m: kind(seconds=s, nanos=m * 1_000_000), seconds, ms)
+        return a_message(message_of(field))
+    if field.type == FieldDescriptor.TYPE_ENUM:
+        # null stands for zero, and for unset
+        zero = [0] if not (field.has_presence or field.is_repeated or rule_of(field).required) else []
+        return st.sampled_from([*zero, *enum_numbers(field.enum_type).values()])
+    if field.type == FieldDescriptor.TYPE_STRING:
+        return JSON_TEXTS if rule_of(field).json_text else TEXTS
+    if field.type == FieldDescriptor.TYPE_BOOL:
+        return st.booleans()
+    bits = 31 if field.type == FieldDescriptor.TYPE_INT32 else 63
+    return st.integers(-(2**bits), 2**bits - 1)
+
+
+def a_message(descriptor) -> st.SearchStrategy:
+    kind = GetMessageClass(descriptor)
+    if union := union_of(descriptor):
+        choices = [st.fixed_dictionaries({f.name: one_value(f)}) for f in union.fields]
+        return st.one_of(choices).map(lambda fields: kind(**fields))
+    sure, maybe = {}, {}
+    for member in members_of(descriptor, SPEC):
+        field = member.field
+        values = st.deferred(lambda field=field: one_value(field))
+        values = st.lists(values, max_size=3) if field.is_repeated else values
+        holder = maybe if field.has_presence and not member.required else sure
+        holder[field.name] = values
+    return st.fixed_dictionaries(sure, optional=maybe).map(lambda fields: kind(**fields))
+
+
+@pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.DESCRIPTOR.name)
+@pytest.mark.parametrize("profile", [SPEC, DEPLOYED])
+def test_every_message_comes_back(kind, profile):
+    @settings(max_examples=10, deadline=None, database=None)
+    @given(a_message(kind.DESCRIPTOR))
+    def comes_back(message):
+        text = CODEC.encoder(kind.DESCRIPTOR, profile)(message)
+        assert read(kind, json.loads(text), profile) == (message, [])
+
+    comes_back()
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        TEXTS | st.sampled_from(["amount", "unit", "results", "type", "data", "options", "actions"]),
+        inner,
+        max_size=4,
+    ),
+    max_leaves=8,
+)
+
+
+@given(ANYTHING, st.sampled_from(MESSAGES))
+@settings(max_examples=300, deadline=None)
+def test_no_value_breaks_a_decoder(value, kind):
+    _, issues = read(kind, value)
+    assert all(isinstance(path, str) and message for path, message in issues)
