@@ -1,4 +1,5 @@
 # setup: environment and install · demo: one real payment, then stays up · up: the service alone
+# contracts: compile the Solidity sources (needs Node)
 # test: everything CI checks · verify: checks without running anything · bench: figures · gen, fmt: write
 PYTHON ?= python3.11
 VENV := .venv
@@ -6,7 +7,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: setup demo up test verify gen bench fmt lock
+.PHONY: setup demo up test verify gen bench fmt lock contracts
 
 setup: $(RUN)
 
@@ -50,3 +51,11 @@ fmt: $(DEV)
 lock: $(DEV)
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml --group dev -o requirements-dev.lock
+
+CONTRACTS := server/florin_server/devnet/contracts
+
+contracts:
+	mkdir -p build/solc
+	cp $(CONTRACTS)/package*.json build/solc/
+	cd build/solc && npm ci --ignore-scripts --no-audit --no-fund
+	node $(CONTRACTS)/build.mjs $(CONTRACTS)/artifacts.json build/solc

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, MutableMapping
-from typing import Any, TypeAlias
-from urllib.parse import quote
+from collections.abc import Iterable
+from typing import Any
 
 from google.protobuf.descriptor import ServiceDescriptor
 
@@ -23,9 +22,8 @@ from florin_gateway.errors import (
     invalid_parameter,
     refusal_of,
 )
+from florin_gateway.exchange import ClientGoneError, Exchange, Scope, Send, path_of, peer_of
 from florin_gateway.headers import (
-    Headers,
-    Incoming,
     answer_headers,
     preflight_headers,
     read,
@@ -40,43 +38,9 @@ from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest, PlainR
 from florin_gateway.routes import Binding, RouteError, add_routes, compile_routes
 from florin_gateway.rpc import Backend, CallError, Metadata
 from florin_gateway.settings import GatewaySettings
-from florin_gateway.sse import EventStream, Send
+from florin_gateway.sse import EventStream
 
 logger = logging.getLogger(__name__)
-
-Scope: TypeAlias = MutableMapping[str, Any]
-
-
-class ClientGoneError(Exception):
-    """Nobody is left to answer."""
-
-
-class Exchange:
-    """One request under way."""
-
-    __slots__ = ("cors", "incoming", "path", "peer", "receive", "scope", "send", "timeout_s")
-
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.scope = scope
-        self.receive = receive
-        self.send = send
-        self.incoming = Incoming()
-        self.path = ""
-        self.peer = ""
-        self.cors = False
-        self.timeout_s = 0.0
-
-    async def answer(
-        self, status: int, body: bytes, metadata: Metadata = (), extra: Headers | None = None
-    ) -> None:
-        """Send a JSON answer."""
-        headers = answer_headers(
-            self.incoming.request_id, metadata, cors=self.cors, length=len(body)
-        )
-        if extra:
-            headers += extra
-        await self.send({"type": "http.response.start", "status": status, "headers": headers})
-        await self.send({"type": "http.response.body", "body": body})
 
 
 class Gateway:
@@ -136,15 +100,16 @@ class Gateway:
         """Serve one ASGI connection."""
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
-        elif scope["type"] == "http":
-            await self._serve(Exchange(scope, receive, send))
-
-    async def _serve(self, exchange: Exchange) -> None:
+        if scope["type"] != "http":
+            return
+        exchange = Exchange(scope, receive, send)
         try:
             try:
                 await self._handle(exchange)
             except CallError as failure:
                 raise refusal_of(failure) from failure
+            except PathError as error:
+                raise RefusedError(400, INVALID_PARAMS, f"The path holds {error}") from error
         except ClientGoneError:
             return
         except RefusedError as refused:
@@ -163,7 +128,7 @@ class Gateway:
 
     async def _handle(self, exchange: Exchange) -> None:
         scope, incoming = exchange.scope, exchange.incoming
-        exchange.path = _path_of(scope)
+        exchange.path = path_of(scope)
         read(scope["headers"], incoming)
         if incoming.encoded:
             raise RefusedError(415, INVALID_PARAMS, "Content-Encoding is not supported")
@@ -174,15 +139,14 @@ class Gateway:
             return
         route, texts = found
         exchange.cors = route.cors or self._lists_cors(exchange.path)
-        exchange.peer = _peer_of(scope)
+        exchange.peer = peer_of(scope)
         if isinstance(route, PlainRoute):
             await self._plain(exchange, route, texts)
             return
         incoming.check_ascii()
-        limit_s = self.settings.deadline_s
-        exchange.timeout_s = min(
-            limit_s, limit_s if incoming.timeout_s is None else incoming.timeout_s
-        )
+        exchange.timeout_s = self.settings.deadline_s
+        if incoming.timeout_s is not None:
+            exchange.timeout_s = min(exchange.timeout_s, incoming.timeout_s)
         if route.stream is not None:
             await self._stream(exchange, route, texts)
         else:
@@ -190,13 +154,10 @@ class Gateway:
 
     # routing
     def _find(self, method: str, path: str) -> tuple[Binding | PlainRoute, tuple[str, ...]] | None:
-        try:
-            found = self._router.find(method, path)
-            if found is None and self.settings.lenient_paths:
-                other = _without_extra_slashes(path)
-                found = self._router.find(method, other) if other != path else None
-        except PathError as error:
-            raise RefusedError(400, INVALID_PARAMS, f"The path holds {error}") from None
+        found = self._router.find(method, path)
+        if found is None and self.settings.lenient_paths:
+            other = _without_extra_slashes(path)
+            found = self._router.find(method, other) if other != path else None
         return found
 
     async def _handle_unrouted(self, exchange: Exchange, method: str) -> None:
@@ -220,7 +181,13 @@ class Gateway:
     # RPCs with one answer
     async def _unary(self, exchange: Exchange, binding: Binding, texts: tuple[str, ...]) -> None:
         started = time.monotonic()
-        body = await self._body(exchange, binding)
+        body = b""
+        limit = binding.body_bytes_max or self.settings.body_bytes_max
+        if binding.has_body:
+            exchange.incoming.check_json()
+            body = await exchange.body(limit)
+        else:
+            exchange.check_unread_body(limit)
         try:
             request, held_ms = binding.read_request(
                 body, exchange.scope["query_string"], texts, exchange.incoming.profile
@@ -339,7 +306,7 @@ class Gateway:
         names = [".".join(variable.field_path) for variable in route.template.variables]
         body = b""
         if scope["method"] != "GET":
-            body = await _read(exchange.receive, self.settings.body_bytes_max)
+            body = await exchange.body(self.settings.body_bytes_max)
         request = PlainRequest(
             scope["method"],
             dict(zip(names, texts, strict=True)),
@@ -359,41 +326,6 @@ class Gateway:
         )
         await exchange.send({"type": "http.response.body", "body": answer.body})
 
-    async def _body(self, exchange: Exchange, binding: Binding) -> bytes:
-        """The body of a route that has one, within its bound."""
-        incoming = exchange.incoming
-        limit = binding.body_bytes_max or self.settings.body_bytes_max
-        if binding.has_body:
-            kind = (incoming.content_type or b"application/json").partition(b";")[0]
-            if kind.strip().lower() != b"application/json":
-                raise RefusedError(415, INVALID_PARAMS, "Content-Type is not application/json")
-        if incoming.content_length is not None and incoming.content_length > limit:
-            raise _too_large(limit)
-        return await _read(exchange.receive, limit) if binding.has_body else b""
-
-
-async def _read(receive: Receive, limit: int) -> bytes:
-    message = await receive()
-    parts: list[bytes] = []
-    size = 0
-    while message["type"] != "http.disconnect":
-        part = message.get("body", b"")
-        size += len(part)
-        if size > limit:
-            raise _too_large(limit)
-        if not message.get("more_body"):
-            return b"".join([*parts, part]) if parts else part
-        parts.append(part)
-        message = await receive()
-    raise ClientGoneError
-
-
-def _too_large(limit: int) -> RefusedError:
-    # what is left of the body is not worth reading
-    return RefusedError(
-        413, INVALID_PARAMS, f"The body exceeds {limit} bytes", headers=[(b"connection", b"close")]
-    )
-
 
 def _event_id(value: bytes) -> int:
     if not value.isdigit() or len(value) > 18:
@@ -401,26 +333,10 @@ def _event_id(value: bytes) -> int:
     return int(value)
 
 
-def _path_of(scope: Scope) -> str:
-    raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode("ascii")
-    try:
-        return raw.decode("ascii")
-    except UnicodeDecodeError:
-        raise RefusedError(400, INVALID_PARAMS, "The path is not percent-encoded") from None
-
-
 def _without_extra_slashes(path: str) -> str:
     if path.startswith("//"):
         path = path[1:]
     return path[:-1] if len(path) > 1 and path.endswith("/") else path
-
-
-def _peer_of(scope: Scope) -> str:
-    client = scope.get("client")
-    if not client:
-        return "unix:"
-    host, port = client[0], client[1]
-    return f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}"
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:

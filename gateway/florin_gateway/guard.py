@@ -20,10 +20,8 @@ from uvicorn.server import ServerState
 
 from florin_gateway.errors import INVALID_PARAMS, RefusedError
 from florin_gateway.headers import CORS, FORWARDED, answer_headers, request_id_of
+from florin_gateway.joinedwrites import JoinedWrites
 from florin_gateway.settings import GuardSettings
-
-
-LINGER_S = 1.0
 
 
 class Stage(Enum):
@@ -32,58 +30,6 @@ class Stage(Enum):
     HEAD = auto()
     BODY = auto()
     DONE = auto()
-
-
-class JoinedWrites:
-    """A transport that sends what is written in one turn of the loop at once.
-
-    uvicorn writes head and body apart; one system call instead of two nearly doubles the rate.
-    """
-
-    __slots__ = ("_lingering", "_loop", "_parts", "_transport", "_unread")
-
-    def __init__(
-        self,
-        transport: asyncio.Transport,
-        loop: asyncio.AbstractEventLoop,
-        unread: Callable[[], bool],
-    ) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._unread = unread
-        self._parts: list[bytes] = []
-        self._lingering = False
-
-    def is_closing(self) -> bool:
-        """True once nothing more is to be written."""
-        return self._lingering or self._transport.is_closing()
-
-    def write(self, data: bytes) -> None:
-        """Send soon."""
-        if not self._parts:
-            self._loop.call_soon(self._flush)
-        self._parts.append(data)
-
-    def close(self) -> None:
-        """Send what is left, then close.
-
-        Closing over data that was not read resets the connection, and the client may lose the
-        answer with it. So a client that is still sending gets a moment to see it.
-        """
-        self._flush()
-        if self._lingering or self.is_closing():
-            return
-        if self._unread() and self._transport.can_write_eof():
-            self._lingering = True
-            self._transport.write_eof()
-            self._loop.call_later(LINGER_S, self._transport.close)
-        else:
-            self._transport.close()
-
-    def _flush(self) -> None:
-        if self._parts:
-            self._transport.write(b"".join(self._parts))
-            self._parts.clear()
 
 
 class Guard(HttpToolsProtocol):
@@ -144,7 +90,11 @@ class Guard(HttpToolsProtocol):
             return
         if self._stage is Stage.DONE:
             self._disarm()
-        elif in_head and self._stage is Stage.HEAD and self._head_bytes > self._head_limit():
+        elif (
+            in_head
+            and self._stage is Stage.HEAD
+            and self._head_bytes > self.settings.head_bytes_max
+        ):
             self._refuse(_head_too_large())
         elif self._timer is None:
             in_time = self.settings
@@ -187,10 +137,6 @@ class Guard(HttpToolsProtocol):
             self._say(self._refusal)
 
     # checks
-    def _head_limit(self) -> int:
-        # the first read of a head may hold the end of the message before
-        return self.settings.head_bytes_max
-
     def _fault_of_head(self) -> RefusedError | None:
         bounds = self.settings
         size = len(self.url)

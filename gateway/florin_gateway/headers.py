@@ -103,6 +103,12 @@ class Incoming:
                 400, HEADER_NOT_ASCII, f"Header {self.not_ascii} is not printable ASCII"
             )
 
+    def check_json(self) -> None:
+        """Refuse a body that says it is no JSON; one that says nothing is read as JSON."""
+        kind = (self.content_type or b"application/json").partition(b";")[0]
+        if kind.strip().lower() != b"application/json":
+            raise RefusedError(415, INVALID_PARAMS, "Content-Type is not application/json")
+
 
 def request_id_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
     """The caller's own request id if it is well-formed, else a new one."""

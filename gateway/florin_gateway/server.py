@@ -95,6 +95,7 @@ class _Server(uvicorn.Server):
 def _config(gateway: Gateway, settings: ServerSettings) -> uvicorn.Config:
     return uvicorn.Config(
         gateway,
+        interface="asgi3",
         http=guard_class(settings.guard, gateway.allows_cors),
         ws="none",
         lifespan="off",

@@ -7,16 +7,18 @@ stream that ends without one is a 204. A stream that stays silent gets its head 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+import logging
+from collections.abc import Callable
 from typing import Any
 
+from florin_gateway.exchange import Send
 from florin_gateway.headers import Headers
 from florin_gateway.hold import End, Hold, Receive
 from florin_gateway.jsoncodec import Encode
-from florin_gateway.rpc import Messages, Metadata
+from florin_gateway.rpc import CallError, Messages, Metadata
 from florin_gateway.settings import GatewaySettings
 
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+logger = logging.getLogger(__name__)
 
 _COMMENT = b":\n\n"
 
@@ -61,11 +63,14 @@ class EventStream:
             pump.cancel()
             await asyncio.wait({pump})
             await self._messages.close()
+        failure = None if pump.cancelled() else pump.exception()
+        if failure is not None and not self.started:
+            raise failure
+        if failure is not None and not isinstance(failure, CallError):
+            logger.error("a stream failed", exc_info=failure)
         if wait.end is End.CLIENT_GONE:
             return True
         if not self.started and wait.end is None:
-            # raises what the stream failed with
-            pump.result()
             return False
         await self._start(())
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -51,7 +51,7 @@ class GrpcConnection(asyncio.Protocol):
         self._block = b""
         self._next = 1
         self._window = _INITIAL_WINDOW
-        self._held: list[bytes] = []
+        self._queued: list[bytes] = []
         self._rest = b""
         self._decoder: Decoder | None = Decoder()
         self.open: set[int] = set()
@@ -83,7 +83,7 @@ class GrpcConnection(asyncio.Protocol):
         )
         self._window -= len(framed)
         if self._window < 0:
-            self._held.append(call)
+            self._queued.append(call)
         else:
             self._transport.write(call)
         return stream
@@ -137,9 +137,9 @@ class GrpcConnection(asyncio.Protocol):
             self._transport.write(frame(_PING, _ACK, 0, payload))
         elif kind == _WINDOW and stream == 0:
             self._window += int.from_bytes(payload)
-            if self._held and self._window >= 0:
-                self._transport.write(b"".join(self._held))
-                self._held.clear()
+            if self._queued and self._window >= 0:
+                self._transport.write(b"".join(self._queued))
+                self._queued.clear()
         elif kind == _RESET:
             self._end(stream)
         elif kind == _GOAWAY:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from tests.bench import report, status
+from tests.bench import codec, create, fanout, payments, report, startup, status, watchers
 from tests.bench.florin import Florin, florin
 from tests.bench.load import child
 from tests.bench.report import Figure
@@ -27,7 +27,15 @@ def _with_florin(
     return subject
 
 
-SUBJECTS: dict[str, Subject] = {"status": _with_florin(status.measure)}
+SUBJECTS: dict[str, Subject] = {
+    "status": _with_florin(status.measure),
+    "codec": _with_florin(codec.measure),
+    "create": _with_florin(create.measure),
+    "payments": payments.measure,
+    "fanout": _with_florin(fanout.measure),
+    "watchers": _with_florin(watchers.measure),
+    "startup": startup.measure,
+}
 
 
 def main(wanted: Sequence[str]) -> None:

@@ -177,7 +177,9 @@ class Service(gateway_pb2_grpc.GatewayServiceServicer, merchant_pb2_grpc.Merchan
 
     async def CreatePayment(self, request, context):
         self.note("CreatePayment", request, context)
-        context.set_trailing_metadata((("idempotent-replayed", "true"),))
+        context.set_trailing_metadata(
+            (("idempotent-replayed", "true"), ("ratelimit", '"key";r=1;t=1'))
+        )
         return merchant_pb2.CreatePaymentResponse(payment_id="pay_1")
 
     async def GetPayment(self, request, context):
@@ -316,5 +318,3 @@ async def lab(
 def register(service: Service, server: Any) -> None:
     gateway_pb2_grpc.add_GatewayServiceServicer_to_server(service, server)
     merchant_pb2_grpc.add_MerchantServiceServicer_to_server(service, server)
-
-

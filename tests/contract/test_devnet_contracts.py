@@ -15,7 +15,7 @@ from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.genesis import artifact
 
 CONTRACTS = Path(florin_server.devnet.__file__).parent / "contracts"
-TOOLS = Path("build") / "solc"
+TOOLS = Path(__file__).parents[2] / "build" / "solc"
 
 
 def committed() -> dict:
@@ -72,7 +72,7 @@ def solc() -> Path:
     installed = TOOLS / "package-lock.json"
     done = TOOLS / "node_modules" / "solc" / "soljson.js"
     if done.exists() and installed.exists() and installed.read_bytes() == lock.read_bytes():
-        return TOOLS.resolve()
+        return TOOLS
     TOOLS.mkdir(parents=True, exist_ok=True)
     for name in ("package.json", "package-lock.json"):
         shutil.copy(CONTRACTS / name, TOOLS)
@@ -86,7 +86,7 @@ def solc() -> Path:
     )
     if answer.returncode != 0:
         missing(f"npm could not install solc: {answer.stderr[-500:]}")
-    return TOOLS.resolve()
+    return TOOLS
 
 
 def missing(reason: str) -> None:

@@ -25,7 +25,7 @@ from tests.contract.test_devnet_kit import (
 
 RELAYER = account(2)
 BUYER = account(4)
-LONG_AGO = 2_000  # transactions
+LONG_AGO = 1_000  # transactions
 
 # Asks a chain to do something again and again, and tells what it was told.
 BUSY_CHILD = """

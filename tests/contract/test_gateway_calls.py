@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 from florin_gateway import GatewaySettings, PlainAnswer
@@ -64,6 +65,7 @@ async def test_a_replayed_answer_says_so_with_201(running):
         answer = await running.call("POST", path, body)
         assert answer.status == 201
         assert answer.headers["idempotent-replayed"] == "true"
+        assert answer.headers["ratelimit"] == '"key";r=1;t=1'
 
 
 async def test_path_beats_body_and_query(running):
@@ -222,8 +224,9 @@ async def test_a_wrong_method_is_405_with_allow(running):
 
 
 async def test_a_malformed_escape_is_400(running):
-    for path in ("/v1/gateway/payment/%zz/status", "/v1/gateway/payment/%ff/status"):
-        answer = await running.call("GET", path)
+    paths = ("/v1/gateway/payment/%zz/status", "/v1/gateway/payment/%ff/status")
+    for method, path in itertools.product(("GET", "PUT"), paths):
+        answer = await running.call(method, path)
         assert (answer.status, answer.json()["code"]) == (400, "invalid_params")
 
 

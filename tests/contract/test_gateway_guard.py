@@ -7,6 +7,7 @@ import socket
 
 import pytest
 from florin_gateway import GatewaySettings, GuardSettings, ServerSettings
+
 from tests.contract.gateway_lab import lab, read_answer
 
 LINE = b"GET /v1/gateway/payment/pay_1/status HTTP/1.1\r\n"
@@ -48,7 +49,8 @@ MALFORMED = {
     "hex length": POST + b"Content-Length: 0x5\r\n\r\nhello",
     "huge length": POST + b"Content-Length: 99999999999999999999999\r\n\r\n",
     "coding unknown": POST + b"Transfer-Encoding: gzip\r\n\r\n",
-    "coding twice": POST + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "coding twice": POST
+    + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "coding list": POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
     "coding obscured": POST + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
     "coding before the colon": POST + b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
@@ -70,7 +72,8 @@ MALFORMED = {
     "NUL in a value": LINE + b"Host: lab\r\nApi-Key: a\0b\r\n\r\n",
     "NUL in a name": LINE + b"Host: lab\r\nApi\0Key: k\r\n\r\n",
     "key twice": LINE + b"Host: lab\r\nConnection: close\r\nApi-Key: a\r\nApi-Key: b\r\n\r\n",
-    "key twice in other case": LINE + b"Host: lab\r\nConnection: close\r\nApi-Key: a\r\nAPI-KEY: a\r\n\r\n",
+    "key twice in other case": LINE
+    + b"Host: lab\r\nConnection: close\r\nApi-Key: a\r\nAPI-KEY: a\r\n\r\n",
     "key with an underscore": LINE + b"Host: lab\r\nApi_Key: a\r\n\r\n",
     "key in both spellings": LINE + b"Host: lab\r\nApi-Key: a\r\napi_key: b\r\n\r\n",
     "no request": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
@@ -132,7 +135,10 @@ async def test_heads_are_bounded(running, head, status):
     [
         (POST + b"Content-Length: 3000000\r\n\r\n",),
         (POST + b"Content-Length: 1048577\r\n\r\n", b"x"),
-        (POST + b"Transfer-Encoding: chunked\r\n\r\n", b"100000\r\n" + b" " * 1048576 + b"\r\n1\r\nx"),
+        (
+            POST + b"Transfer-Encoding: chunked\r\n\r\n",
+            b"100000\r\n" + b" " * 1048576 + b"\r\n1\r\nx",
+        ),
     ],
     ids=["announced", "one byte too many", "in chunks"],
 )
@@ -241,4 +247,6 @@ async def test_the_server_uses_a_socket_it_is_given():
         port = listener.getsockname()[1]
         async with lab("local", server_settings=ServerSettings(), sock=listener) as running:
             assert running.server.port == port
-            assert status_of(await talk(running, GOOD.replace(b"k\r\n", b"k\r\nConnection: close\r\n")))
+            assert status_of(
+                await talk(running, GOOD.replace(b"k\r\n", b"k\r\nConnection: close\r\n"))
+            )

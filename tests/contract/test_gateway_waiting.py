@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from florin.v1 import payment_pb2
 from florin_gateway import GatewaySettings
+
 from tests.contract.gateway_lab import KEY, lab, read_answer
 
 STATUS = "/v1/gateway/payment/pay_1/status"

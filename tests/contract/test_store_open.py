@@ -25,6 +25,7 @@ from florin_server.store import (
 from florin_server.store.engine import Store, StoreLocked
 from florin_server.store.migrations import config
 from florin_server.store.query import Statement, StoreError
+from florin_server.store.sqlite import Connection
 from sqlalchemy import create_engine
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
 
@@ -155,15 +156,15 @@ async def test_a_database_of_somebody_else_is_left_alone(tmp_path):
 def plans(tmp_path_factory):
     path = tmp_path_factory.mktemp("plans") / "florin.db"
     schema.prepare(path)
-    with sqlite3.connect(path) as raw:
-        yield raw
+    raw = Connection(path, writes=False)
+    yield raw
     raw.close()
 
 
 @pytest.mark.parametrize("name", sorted(STATEMENTS.keys() - READS_ALL))
 def test_no_operation_reads_a_whole_table(plans, name):
     sql = STATEMENTS[name].sqlite.sql
-    rows = plans.execute(f"EXPLAIN QUERY PLAN {sql}", [None] * sql.count("?")).fetchall()
+    rows = plans.command(f"EXPLAIN QUERY PLAN {sql}", [None] * sql.count("?")).fetchall()
     for *_, step in rows:
         assert "json_each" in step or not step.startswith("SCAN") or "INDEX ix_" in step, step
 
@@ -171,7 +172,7 @@ def test_no_operation_reads_a_whole_table(plans, name):
 @pytest.mark.parametrize("name", ["payments_EXPIRE", "payments_NEXT_EXPIRY", "journal_WAITING"])
 def test_what_comes_first_is_read_in_order(plans, name):
     sql = STATEMENTS[name].sqlite.sql
-    rows = plans.execute(f"EXPLAIN QUERY PLAN {sql}", [None] * sql.count("?")).fetchall()
+    rows = plans.command(f"EXPLAIN QUERY PLAN {sql}", [None] * sql.count("?")).fetchall()
     assert not [step for *_, step in rows if step == "USE TEMP B-TREE FOR ORDER BY"], rows
 
 

@@ -17,13 +17,6 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import grpc
-from multidict import CIMultiDictProxy
-from tests.support.api import GrpcApi, RestApi
-from tests.support.chain import Chain
-from tests.support.service import running
-from tests.support.wallet import Wallet
-from yarl import URL
-
 from florin_server.boot.service import Service
 from florin_server.clock import TestClock
 from florin_server.domain.account import Partner, WalletApp
@@ -33,6 +26,13 @@ from florin_server.domain.versions import NEWEST_STABLE
 from florin_server.flows import keys
 from florin_server.store import keys as key_store
 from florin_server.store import merchants
+from multidict import CIMultiDictProxy
+from yarl import URL
+
+from tests.support.api import GrpcApi, RestApi
+from tests.support.chain import Chain
+from tests.support.service import running
+from tests.support.wallet import Wallet
 
 START_S = 1_800_000_000
 PAY_URL = "https://pay.florin.example"
@@ -80,7 +80,7 @@ class Desk:
         headers: Mapping[str, str] | None = None,
         body: Any = None,
         *,
-        data: bytes | str | None = None,
+        data: Any = None,
     ) -> Answer:
         """One request; `body` is sent as JSON, `data` as it is. The path is sent undecoded."""
         if body is not None:
@@ -170,7 +170,9 @@ class Desk:
         """The headers of a new wallet registration."""
         app_id = "app_" + self.service.app.randbytes(8).hex()
         now_us = self.clock.now_us()
-        registered = WalletApp(app_id, "Purse", None, live, pin, now_us, now_us if revoked else None)
+        registered = WalletApp(
+            app_id, "Purse", None, live, pin, now_us, now_us if revoked else None
+        )
         await self.service.app.store.write(key_store.put_app(registered))
         return {"App-Id": app_id, "Client-Id": "client"}
 
@@ -226,4 +228,3 @@ async def opened(home: Path, **settings: Any) -> AsyncIterator[Desk]:
                 grpc=GrpcApi(channel, env),
                 chain=Chain(session, env["FLORIN_EVM_RPC_URL"], token),
             )
-

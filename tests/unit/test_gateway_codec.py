@@ -334,7 +334,9 @@ def one_value(field: FieldDescriptor) -> st.SearchStrategy:
         return a_message(message_of(field))
     if field.type == FieldDescriptor.TYPE_ENUM:
         # null stands for zero, and for unset
-        zero = [0] if not (field.has_presence or field.is_repeated or rule_of(field).required) else []
+        zero = (
+            [0] if not (field.has_presence or field.is_repeated or rule_of(field).required) else []
+        )
         return st.sampled_from([*zero, *enum_numbers(field.enum_type).values()])
     if field.type == FieldDescriptor.TYPE_STRING:
         return JSON_TEXTS if rule_of(field).json_text else TEXTS
@@ -373,11 +375,14 @@ def test_every_message_comes_back(kind, profile):
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(
-        TEXTS | st.sampled_from(["amount", "unit", "results", "type", "data", "options", "actions"]),
-        inner,
-        max_size=4,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            TEXTS
+            | st.sampled_from(["amount", "unit", "results", "type", "data", "options", "actions"]),
+            inner,
+            max_size=4,
+        )
     ),
     max_leaves=8,
 )

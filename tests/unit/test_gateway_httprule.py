@@ -148,7 +148,9 @@ def test_a_path_matches_or_does_not(template, path, values):
     assert (found and found[1]) == values
 
 
-@pytest.mark.parametrize("path", ["/v1/%", "/v1/%2", "/v1/%zz", "/v1/%ff", "/v1/x/%C3%28", "/%u0041"])
+@pytest.mark.parametrize(
+    "path", ["/v1/%", "/v1/%2", "/v1/%zz", "/v1/%ff", "/v1/x/%C3%28", "/%u0041"]
+)
 def test_a_path_that_cannot_be_decoded_is_an_error(path):
     with pytest.raises(PathError):
         router("/v1/{a=**}", "/{b}").find("GET", path)

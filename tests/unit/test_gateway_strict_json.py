@@ -44,7 +44,9 @@ def test_what_is_no_json_is_refused(text):
         parse(text.encode())
 
 
-@pytest.mark.parametrize("body", [b'"\xff"', b'"\xed\xa0\x80"', b'{"a":\x00}', "{}".encode("utf-16")])
+@pytest.mark.parametrize(
+    "body", [b'"\xff"', b'"\xed\xa0\x80"', b'{"a":\x00}', "{}".encode("utf-16")]
+)
 def test_what_is_not_utf8_is_refused(body):
     with pytest.raises(JsonError):
         parse(body)
@@ -114,11 +116,13 @@ VALUES = st.recursive(
     | st.integers(-(2**63), 2**64 - 1)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(
-        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=4),
-        inner,
-        max_size=4,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=4),
+            inner,
+            max_size=4,
+        )
     ),
     max_leaves=12,
 )

@@ -15,6 +15,7 @@ from florin.v1 import (
     merchant_pb2_grpc,
     payment_pb2,
 )
+
 from tests.support.api import refused
 from tests.support.desk import DEPLOYED, ORDER, SPEC, Desk, Tenant
 
@@ -353,7 +354,9 @@ async def test_a_header_that_is_not_printable_ascii_comes_before_its_credential(
 async def test_other_headers_may_hold_anything(desk, cast):
     credentials = f"App-Id: {desk.env['FLORIN_APP_ID']}\r\nClient-Id: c\r\n".encode()
     path = f"/v1/gateway/payment/{cast.payment_id}".encode()
-    head = b"GET %s HTTP/1.1\r\nHost: x\r\n%sUser-Agent: caf\xc3\xa9\r\nRequest-Id: \xc3\xa9\r\n\r\n"
+    head = (
+        b"GET %s HTTP/1.1\r\nHost: x\r\n%sUser-Agent: caf\xc3\xa9\r\nRequest-Id: \xc3\xa9\r\n\r\n"
+    )
     status, headers, _ = await desk.raw(head % (path, credentials))
     assert status == 200
     assert headers["request-id"].isascii()

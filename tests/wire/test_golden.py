@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+
 from tests.support.desk import DEPLOYED, ORDER, SPEC, Desk, Offer
 
 GOLDEN = Path(__file__).parent / "golden"

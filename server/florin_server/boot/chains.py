@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from florin_server.boot.home import Home, Secrets
+from florin_server.boot.addresses import check_free
+from florin_server.boot.home import Home, Refused, Secrets
 from florin_server.clock import Clock
 from florin_server.config import Settings
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
@@ -48,6 +50,9 @@ async def start(
         )
         rails.append(EvmRail(_embedded_chain(settings, signer), signer, transport))
     rails.extend(rail_of(chain, kept) for chain in settings.chains)
+    for one, count in Counter(rail.chain_id for rail in rails).items():
+        if count > 1:
+            raise Refused(f"the settings name the chain {one} more than once")
     await asyncio.gather(*(_start_rail(rail) for rail in rails))
     for rail in rails:
         stack.push_async_callback(rail.close)
@@ -55,7 +60,9 @@ async def start(
 
 
 def rail_of(chain: EvmChain, kept: Secrets) -> EvmRail:
-    """The rail of a chain that the operator named."""
+    """The rail of a chain that the operator named; Refused if nobody can reach it."""
+    if chain.rpc_url is None:
+        raise Refused(f"the chain {chain.name} has no rpc_url")
     return EvmRail(chain, Signer(kept.relayer_key))
 
 
@@ -74,6 +81,7 @@ async def _start_embedded(
         block_interval_s=settings.embedded.block_interval_s,
         clock=clock,
     )
+    check_free("The test chain", "127.0.0.1", settings.embedded.rpc_port)
     chain = await EvmDevChain.open(home.evm, wanted)
     stack.push_async_callback(chain.close)
     port = await chain.serve_http("127.0.0.1", settings.embedded.rpc_port)

@@ -13,7 +13,9 @@ from florin_gateway.pages import checkout as pages
 from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
 from florin_gateway.rpc import Backend
 from florin_gateway.server import HttpServer
+from florin_gateway.settings import GatewaySettings
 
+from florin_server.boot.addresses import listen, spelled
 from florin_server.boot.grpc_server import PUBLIC, GrpcServers
 from florin_server.flows.app import App
 from florin_server.flows.checkout import checkout
@@ -21,24 +23,18 @@ from florin_server.rpc.codec import Codec
 
 Problems = Callable[[], Awaitable[Mapping[str, str]]]
 
-_BACKLOG = 2048
+# wallets in browsers read every answer here, of paths that do not exist too
+_CORS_PATHS = ("/v1/gateway/*",)
 
 
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket; OSError if the address is taken."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    except OSError as error:
-        raise OSError(f"REST cannot listen on {host}:{port}: {error.strerror}") from error
-    listener.setblocking(False)
-    return listener
+    return listen("REST", host, port)
 
 
 def url_of(listener: socket.socket) -> str:
     """The address of a listening socket."""
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return "http://" + spelled(*listener.getsockname()[:2])
 
 
 async def start(
@@ -96,7 +92,7 @@ async def _start(
     problems: Problems,
     page: PlainHandler | None = None,
 ) -> None:
-    gateway = Gateway(backend, PUBLIC)
+    gateway = Gateway(backend, PUBLIC, GatewaySettings(cors_paths=_CORS_PATHS))
 
     async def healthz(_request: PlainRequest) -> PlainAnswer:
         return PlainAnswer.json({"status": "ok"})

@@ -20,6 +20,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from florin_server.boot.addresses import check_free, spelled
 from florin_server.boot.home import Secrets
 from florin_server.flows.app import App
 from florin_server.rpc.admin import AdminServicer
@@ -85,7 +86,9 @@ class GrpcServers:
             operator, register_operator, address, settings.shutdown_s, stack
         )
         # the embedded gateway gets a gate of its own: it wraps handlers that are not the server's
-        return cls(target, operator_target, Gate(app, auth, PUBLIC), register)
+        embedded = Gate(app, auth, PUBLIC)
+        stack.push_async_callback(embedded.drain)
+        return cls(target, operator_target, embedded, register)
 
 
 async def _serve(
@@ -106,15 +109,18 @@ async def _serve(
         (*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server
     )
     host, port = address
+    # gRPC's own complaint comes with a line of its C core
+    check_free("gRPC", host, port)
     try:
-        bound = server.add_insecure_port(f"{host}:{port}")
+        bound = server.add_insecure_port(spelled(host, port))
     except RuntimeError as error:
-        raise OSError(f"gRPC cannot listen on {host}:{port}: it is in use") from error
+        raise OSError(f"gRPC cannot listen on {spelled(host, port)}: {error}") from error
     await server.start()
 
     async def end() -> None:
         await healthy.enter_graceful_shutdown()
         await server.stop(grace_s)
+        await gate.drain()
 
     stack.push_async_callback(end)
-    return f"{host}:{bound}"
+    return spelled(host, bound)

@@ -2,33 +2,51 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TextIO
 
 
-def write_private(path: Path, text: str) -> None:
+class Refused(Exception):  # noqa: N818  (a decision, told to the operator as it is)
+    """The service does not start; the text says what to change."""
+
+
+def _private(path: Path, text: str, *, locked: bool = False) -> TextIO:
     """Replaces a file in one step; only its owner can read it, at every moment."""
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    file = os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w")
+    if locked:
+        _lock(file)
+    file.write(text)
+    file.flush()
+    os.fsync(file.fileno())
     temporary.replace(path)
+    return file
+
+
+def _lock(file: TextIO) -> bool:
+    """Locks a file until it is closed, by whatever death; False if another process has it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
     """What must not leave the machine. Losing `pepper` makes every API key worthless."""
 
-    pepper: bytes
-    operator_token: str
-    relayer_key: bytes
-    demo_destination_key: bytes
+    pepper: bytes = field(repr=False)
+    operator_token: str = field(repr=False)
+    relayer_key: bytes = field(repr=False)
+    demo_destination_key: bytes = field(repr=False)
 
 
 class Home:
@@ -55,11 +73,32 @@ class Home:
 
     @property
     def running(self) -> Path:
-        """Where the service that runs now listens; absent when none runs."""
+        """Where the service that runs now listens; a dead one's file may be left over."""
         return self.path / "running.json"
 
+    @contextmanager
+    def announced(self, addresses: Mapping[str, str]) -> Iterator[None]:
+        """Tells where the service listens, as long as this process lives and stays inside."""
+        text = json.dumps({"pid": os.getpid(), **addresses}) + "\n"
+        with _private(self.running, text, locked=True):
+            try:
+                yield
+            finally:
+                self.running.unlink(missing_ok=True)
+
+    def addresses(self) -> dict[str, Any] | None:
+        """Where the service listens; None if none runs."""
+        try:
+            with self.running.open() as file:
+                if _lock(file):
+                    return None
+                found: dict[str, Any] = json.load(file)
+                return found
+        except FileNotFoundError:
+            return None
+
     def secrets(self) -> Secrets:
-        """The installation's secrets, made on first use."""
+        """The installation's secrets, made on first use; call it with the store's lock held."""
         path = self.path / "secrets.json"
         if not path.exists():
             made = {
@@ -68,18 +107,22 @@ class Home:
                 "relayer_key": _private_key(),
                 "demo_destination_key": _private_key(),
             }
-            write_private(path, json.dumps(made, indent=1) + "\n")
-        stored = json.loads(path.read_text())
-        return Secrets(
-            pepper=bytes.fromhex(stored["pepper"]),
-            operator_token=stored["operator_token"],
-            relayer_key=bytes.fromhex(stored["relayer_key"]),
-            demo_destination_key=bytes.fromhex(stored["demo_destination_key"]),
-        )
+            _private(path, json.dumps(made, indent=1) + "\n").close()
+        try:
+            stored = json.loads(path.read_text())
+            return Secrets(
+                pepper=bytes.fromhex(stored["pepper"]),
+                operator_token=stored["operator_token"],
+                relayer_key=bytes.fromhex(stored["relayer_key"]),
+                demo_destination_key=bytes.fromhex(stored["demo_destination_key"]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise Refused(f"{path} is damaged and keys depend on it; restore a copy") from error
 
     def write_demo_env(self, values: Mapping[str, str]) -> None:
         """Writes the demo credentials in the form that shells and tools read."""
-        write_private(self.demo_env, "".join(f"{key}={value}\n" for key, value in values.items()))
+        text = "".join(f"{key}={value}\n" for key, value in values.items())
+        _private(self.demo_env, text).close()
 
     def read_demo_env(self) -> dict[str, str]:
         """The demo credentials; empty if there are none."""

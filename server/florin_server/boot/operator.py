@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,13 +11,10 @@ from florin.v1 import admin_pb2_grpc
 from google.protobuf.message import Message
 
 from florin_server.boot.home import Home
-from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.domain.errors import FlorinError
-from florin_server.feed import Hub
-from florin_server.flows.app import App, Links
-from florin_server.rpc.admin import AdminServicer
-from florin_server.store.engine import Store
+
+Call = Callable[[str, Message], Awaitable[Any]]
 
 
 class OperatorError(Exception):
@@ -29,7 +24,7 @@ class OperatorError(Exception):
 class Operator:
     """Calls AdminService by method name."""
 
-    def __init__(self, call: Any) -> None:
+    def __init__(self, call: Call) -> None:
         self._call = call
 
     async def ask(self, method: str, request: Message) -> Any:
@@ -42,57 +37,23 @@ class Operator:
             raise OperatorError(error.details() or error.code().name) from error
 
 
-def running(home: Home) -> dict[str, Any] | None:
-    """Where the service of this home listens; None if none runs."""
-    try:
-        addresses: dict[str, Any] = json.loads(home.running.read_text())
-        os.kill(addresses["pid"], 0)
-    except (OSError, ValueError, KeyError):
-        return None
-    return addresses
-
-
 @asynccontextmanager
 async def operator(settings: Settings) -> AsyncIterator[Operator]:
-    """An operator of the installation, whether it runs or not."""
+    """An operator of the installation, whether it runs or not; StoreError if it is in between."""
     home = Home(settings.home)
-    kept = home.secrets()
-    addresses = running(home)
-    if addresses is not None:
-        metadata = (("authorization", f"Bearer {kept.operator_token}"),)
-        async with grpc.aio.insecure_channel(addresses["operator"]) as channel:
-            stub = admin_pb2_grpc.AdminServiceStub(channel)
+    addresses = home.addresses()
+    if addresses is None:
+        # the store is slow to load and a running service needs none here
+        from florin_server.boot.offline import offline  # noqa: PLC0415
 
-            async def remote(method: str, request: Message) -> Any:
-                return await getattr(stub, method)(request, metadata=metadata, timeout=10)
-
-            yield Operator(remote)
+        async with offline(settings) as local:
+            yield Operator(local)
         return
-    store = await Store.open(home.database)
-    try:
-        servicer = AdminServicer(_offline(settings, store), kept.pepper)
+    metadata = (("authorization", f"Bearer {home.secrets().operator_token}"),)
+    async with grpc.aio.insecure_channel(addresses["operator"]) as channel:
+        stub = admin_pb2_grpc.AdminServiceStub(channel)
 
-        async def local(method: str, request: Message) -> Any:
-            return await getattr(servicer, method)(request, None)
+        async def remote(method: str, request: Message) -> Any:
+            return await getattr(stub, method)(request, metadata=metadata, timeout=10)
 
-        yield Operator(local)
-    finally:
-        await store.close()
-
-
-def _offline(settings: Settings, store: Store) -> App:
-    """A service without chains and callers: enough for accounts and keys."""
-    clock = SystemClock()
-
-    async def nothing(_seen: object) -> list[Any]:
-        return []
-
-    return App(
-        settings=settings,
-        clock=clock,
-        randbytes=os.urandom,
-        store=store,
-        hub=Hub(store.reader.payment, nothing, clock),
-        links=Links("", frozenset()),
-        rails={},
-    )
+        yield Operator(remote)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
@@ -12,8 +11,9 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from florin_server.boot import chains, gateway
+from florin_server.boot.addresses import check_bind
 from florin_server.boot.grpc_server import GrpcServers
-from florin_server.boot.home import Home, Secrets
+from florin_server.boot.home import Home, Refused, Secrets
 from florin_server.clock import Clock, SystemClock
 from florin_server.config import Settings
 from florin_server.feed import Hub
@@ -23,12 +23,6 @@ from florin_server.flows.workers.settle import ChainSettler
 from florin_server.rails.base import Rail
 from florin_server.store import payments
 from florin_server.store.engine import Store
-
-_log = logging.getLogger(__name__)
-
-
-class Refused(Exception):  # noqa: N818  (a decision, told to the operator as it is)
-    """The service does not start; the text says what to change."""
 
 
 @dataclass(slots=True)
@@ -55,7 +49,7 @@ class Service:
         fault: Callable[[str], None] | None = None,
     ) -> Self:
         """Starts everything and returns when it answers; `fault` is the store's, for tests."""
-        _check_bind(settings)
+        check_bind(settings)
         clock = clock or SystemClock()
         home = Home(settings.home)
         async with AsyncExitStack() as stack:
@@ -66,6 +60,7 @@ class Service:
             evm, rails = await chains.start(settings, home, kept, clock, stack)
             hub = Hub(store.reader.payment, lambda seen: store.read(payments.newer(seen)), clock)
             listener = gateway.bind(settings.host, settings.http_port)
+            stack.callback(listener.close)
             app = App(
                 settings=settings,
                 clock=clock,
@@ -97,14 +92,6 @@ class Service:
     async def stop(self) -> None:
         """Ends streams, lets open calls finish, then closes everything, last started first."""
         await self._stack.aclose()
-
-
-def _check_bind(settings: Settings) -> None:
-    if settings.host not in {"127.0.0.1", "::1", "localhost"} and not settings.insecure_bind:
-        raise Refused(
-            f"{settings.host} can be reached by others and Florin speaks plain text there. Put a "
-            "TLS proxy in front and bind to 127.0.0.1, or set FLORIN_INSECURE_BIND=true."
-        )
 
 
 def _links(settings: Settings, http_url: str) -> Links:

@@ -14,16 +14,12 @@ import aiohttp
 import uvloop
 from eth_account import Account
 from eth_account.messages import encode_typed_data
-from rich.console import Console
 from rich.table import Table
 
 from florin_server.boot.home import Home
-from florin_server.boot.operator import running
-from florin_server.cli import up
-from florin_server.config import Settings
+from florin_server.cli.console import console, fail, settings_of
 
-console = Console(highlight=False)
-
+_FAILED = "The demo failed"
 _PRICE = {"unit": "iso4217/USD", "value": "1250"}
 _BALANCE_OF = "0x70a08231"
 # far above what the embedded chain takes; only a broken installation gets here
@@ -34,38 +30,25 @@ class DemoFailed(Exception):  # noqa: N818  (an outcome, told to whoever ran the
     """The payment did not come through; the text says where it stopped."""
 
 
-def run(given: dict[str, Any], *, start: bool) -> None:
-    """Runs the demo; with `start` in front of a service of its own that stays up."""
-    settings = up.settings_of(given)
+def has_service(given: dict[str, Any]) -> bool:
+    """True if a service runs on the state folder."""
+    return Home(settings_of(given).home).addresses() is not None
+
+
+def run(given: dict[str, Any]) -> None:
+    """Runs the demo against the service that runs."""
+    home = Home(settings_of(given).home)
+    if home.addresses() is None:
+        fail(_FAILED, f"no Florin runs with its state in {home.path}; start one: florin up")
+    uvloop.run(pay(home.read_demo_env()))
+
+
+async def pay(env: dict[str, str]) -> None:
+    """One payment, with the credentials of demo.env; ends the program if it fails."""
     try:
-        uvloop.run(_with_service(settings) if start else _alone(settings))
+        await _pay(env)
     except (DemoFailed, aiohttp.ClientError, TimeoutError) as error:
-        console.print(f"[bold red]The demo failed:[/] {error or type(error).__name__}")
-        raise SystemExit(1) from error
-
-
-async def _alone(settings: Settings) -> None:
-    home = Home(settings.home)
-    if running(home) is None:
-        raise DemoFailed(f"no Florin runs with its state in {home.path}; start one: florin up")
-    await _pay(home.read_demo_env())
-
-
-async def _with_service(settings: Settings) -> None:
-    if running(Home(settings.home)) is not None:
-        # the demo is welcome to the service that is already there
-        await _alone(settings)
-        return
-    service, _ = await up.start(settings)
-    try:
-        await _pay(service.home.read_demo_env())
-    except BaseException:
-        await service.stop()
-        raise
-    console.print()
-    up.show(service)
-    console.print("\nFlorin stays up; Ctrl-C ends it.")
-    await up.serve(service)
+        fail(_FAILED, str(error) or type(error).__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +61,14 @@ class _Api:
     headers: dict[str, str]
 
     async def call(self, method: str, path: str, body: Any = None) -> Any:
-        console.print(f"[bold cyan]{self.who}[/]  {method} {path}", soft_wrap=True)
+        console.print(f"[bold cyan]{self.who}[/]  {method} {path}")
         if body is not None:
-            console.print(f"    → {_short(body)}", soft_wrap=True, markup=False)
+            console.print(f"    → {_short(body)}", markup=False)
         async with self.session.request(
             method, self.base + path, json=body, headers=self.headers
         ) as answer:
             content = await answer.json()
-            console.print(f"    ← {answer.status} {_short(content)}", soft_wrap=True, markup=False)
+            console.print(f"    ← {answer.status} {_short(content)}", markup=False)
             if answer.status >= 400:
                 raise DemoFailed(f"{path} answered {content['code']}: {content['message']}")
             return content
@@ -199,4 +182,4 @@ def _report(
     moved = before["buyer"] - after["buyer"], after["merchant"] - before["merchant"]
     if moved != (paid, paid):
         raise DemoFailed(f"{paid} should have moved, but the balances say {moved}")
-    console.print(f"[bold green]succeeded[/]  transaction {status['info']['txId']}", soft_wrap=True)
+    console.print(f"[bold green]succeeded[/]  transaction {status['info']['txId']}")

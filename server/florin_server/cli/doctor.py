@@ -7,19 +7,18 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from florin.v1 import admin_pb2
-from rich.console import Console
+from rich.markup import escape
 
 from florin_server.boot import chains
-from florin_server.boot.home import Home
-from florin_server.boot.operator import OperatorError, operator, running
-from florin_server.cli.up import settings_of
+from florin_server.boot.home import Home, Refused, Secrets
+from florin_server.boot.operator import OperatorError, operator
+from florin_server.cli.console import console, settings_of
 from florin_server.config import Settings
 from florin_server.rails.base import RailUnavailable
+from florin_server.rails.evm.settings import EvmChain
 from florin_server.store import ledger
 from florin_server.store.engine import Store
-from florin_server.store.sqlite import StoreLocked
-
-console = Console(highlight=False)
+from florin_server.store.query import StoreError
 
 _Finding = tuple[str, str]  # what was looked at, what is wrong with it ("" if nothing)
 
@@ -33,22 +32,22 @@ async def _run(settings: Settings) -> int:
     bad = 0
     async for subject, problem in _checks(settings):
         bad += bool(problem)
-        mark = f"[red]✗[/] {subject}: {problem}" if problem else f"[green]✓[/] {subject}"
-        console.print(mark)
+        mark = "[red]✗[/]" if problem else "[green]✓[/]"
+        console.print(mark, escape(f"{subject}: {problem}" if problem else subject))
     return 1 if bad else 0
 
 
 async def _checks(settings: Settings) -> AsyncIterator[_Finding]:
     home = Home(settings.home)
     yield _private(home)
-    if running(home) is None:
+    if home.addresses() is None:
         async for finding in _stopped(settings, home):
             yield finding
         return
     try:
         async with operator(settings) as service:
             status = await service.ask("GetSystemStatus", admin_pb2.GetSystemStatusRequest())
-    except OperatorError as error:
+    except (OperatorError, Refused) as error:
         yield "service", f"runs, but does not answer: {error}"
         return
     yield f"service {status.software_version} is running", ""
@@ -60,23 +59,35 @@ async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
     yield "service is not running", ""
     try:
         store = await Store.open(home.database)
-    except StoreLocked as error:
+    except (StoreError, OSError) as error:
         yield "store", str(error)
         return
     try:
         yield "store opens", ""
         yield "ledger balances", "; ".join(await store.read(ledger.check()))
+        kept = home.secrets()
+    except Refused as error:
+        yield "secrets", str(error)
+        return
     finally:
         await store.close()
     for chain in settings.chains:
-        rail = chains.rail_of(chain, home.secrets())
-        try:
-            await rail.start()
-            yield f"{chain.caip2} {chain.name}", "; ".join(await rail.problems())
-        except RailUnavailable as error:
-            yield f"{chain.caip2} {chain.name}", str(error)
-        finally:
-            await rail.close()
+        yield f"{chain.caip2} {chain.name}", await _problem(chain, kept)
+
+
+async def _problem(chain: EvmChain, kept: Secrets) -> str:
+    """What is wrong with a chain, asked of its node."""
+    try:
+        rail = chains.rail_of(chain, kept)
+    except Refused as error:
+        return str(error)
+    try:
+        await rail.start()
+        return "; ".join(await rail.problems())
+    except RailUnavailable as error:
+        return str(error)
+    finally:
+        await rail.close()
 
 
 def _private(home: Home) -> _Finding:

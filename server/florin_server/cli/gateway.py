@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from contextlib import AsyncExitStack
-
-import uvloop
-from rich.console import Console
+from typing import Any
 
 from florin_server.boot import gateway
+from florin_server.boot.addresses import check_bind
+from florin_server.boot.home import Refused
+from florin_server.cli.console import console, fail, log_to_stderr, settings_of
+from florin_server.cli.signals import run_until_signalled
+from florin_server.config import Settings
 
-console = Console(highlight=False)
 
-
-def run(upstream: str, host: str, http_port: int) -> None:
+def run(upstream: str, given: dict[str, Any]) -> None:
     """Runs until Ctrl-C or SIGTERM."""
-    uvloop.run(_run(upstream, host, http_port))
+    settings = settings_of(given)
+    log_to_stderr()
+    run_until_signalled(_run(upstream, settings))
 
 
-async def _run(upstream: str, host: str, http_port: int) -> None:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(signum, stopping.set)
+async def _run(upstream: str, settings: Settings) -> None:
     async with AsyncExitStack() as stack:
         try:
-            listener = gateway.bind(host, http_port)
-        except OSError as error:
-            console.print(f"[red]{host}:{http_port} cannot be used:[/] {error.strerror}")
-            raise SystemExit(1) from error
+            check_bind(settings)
+            listener = gateway.bind(settings.host, settings.http_port)
+        except (Refused, OSError) as error:
+            fail("The gateway does not start", error)
         url = await gateway.start_remote(upstream, listener, stack)
         console.print(f"[bold green]The gateway is up.[/]\nREST  {url}\ngRPC  {upstream}")
-        await stopping.wait()
-        console.print("Stopping …")
+        console.print("\nCtrl-C ends it.")
+        await asyncio.Event().wait()

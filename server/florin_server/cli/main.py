@@ -54,12 +54,19 @@ def demo(
     """Drive one payment through the public REST API, as a merchant and as a wallet."""
     from florin_server.cli import demo as command
 
-    command.run(_given(home=home, http_port=http_port, grpc_port=grpc_port), start=start)
+    given = _given(home=home, http_port=http_port, grpc_port=grpc_port)
+    # the demo is welcome to a service that is already there
+    if start and not command.has_service(given):
+        from florin_server.cli import up as service
+
+        service.run(given, first=command.pay)
+    else:
+        command.run(given)
 
 
 @app.command()
 def doctor(home: HomeOption = None) -> None:
-    """Check chains, tokens, store, clock and keys, and say what to do about each problem."""
+    """Check state, store, ledger, chains and tokens, and say what is wrong with each."""
     from florin_server.cli import doctor as command
 
     command.run(_given(home=home))
@@ -68,13 +75,15 @@ def doctor(home: HomeOption = None) -> None:
 @app.command()
 def gateway(
     upstream: Annotated[str, typer.Option(help="gRPC address of the service, host:port.")],
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    http_port: Annotated[int, typer.Option(help="REST port, 0 = any.")] = 8080,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on.  [default: 127.0.0.1]")
+    ] = None,
+    http_port: HttpPort = None,
 ) -> None:
     """Run the REST gateway alone, in front of a Florin elsewhere."""
     from florin_server.cli import gateway as command
 
-    command.run(upstream, host, http_port)
+    command.run(upstream, _given(host=host, http_port=http_port))
 
 
 keys_app = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from itertools import chain
 
+import orjson
+
 _HEX = re.compile(r"0x(?:[0-9a-fA-F]{2})*")
 _HASH_BYTES = 32
 _SIGNATURE_BYTES_MIN = 64
@@ -146,13 +148,10 @@ def _canonical(output: str) -> bytes:
 
 
 def _read(output: str) -> object:
-    """The value of a JSON text. ValueError if it is none, or nested beyond measure."""
-    try:
-        value: object = json.loads(output, parse_constant=_refuse)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+    """The value of a JSON text. ValueError if it is none, or nested beyond measure.
+
+    orjson bounds the nesting itself; the standard library's parser recurses as deep as the
+    interpreter's limit, which other libraries raise until the stack overflows.
+    """
+    value: object = orjson.loads(output)
     return value
-
-
-def _refuse(constant: str) -> object:
-    raise ValueError(f"{constant} is not JSON")

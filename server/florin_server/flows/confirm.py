@@ -39,8 +39,10 @@ async def confirm(
     if form.verdict is results.Verdict.UNREADABLE:
         raise _unreadable(form.index)
     rail = app.rails[option.chain_id]
+    # looked up before the proof that the authorization is unused: its effect can only be later
+    from_block = await _first_block(rail)
     await _verify(rail, option, flat)
-    return await _accept(app, caller, rail, option, content)
+    return await _accept(app, caller, option, content, from_block)
 
 
 async def _repeated(app: App, payment: Payment, digest: bytes) -> Payment | None:
@@ -82,23 +84,25 @@ async def _refuse(app: App, content: Confirmation, detail: str) -> Payment:
 
 
 async def _accept(
-    app: App, caller: Caller, rail: Rail, option: Option, content: Confirmation
+    app: App, caller: Caller, option: Option, content: Confirmation, from_block: int
 ) -> Payment:
     provider = (caller.app.name, caller.app.icon_url) if caller.app else ("unknown", None)
-    head = await _head(rail)
     accepted = await app.store.write(
-        payments.accept(content, option, head, provider, content.at_us)
+        payments.accept(content, option, from_block, provider, content.at_us)
     )
     if accepted is None:
         return await _lost(app, content)
-    app.settlers[rail.chain_id].wake()
+    app.settlers[option.chain_id].wake()
     return await app.changed(accepted)
 
 
-async def _head(rail: Rail) -> int:
-    """From which block on the payment's effect can be found."""
+async def _first_block(rail: Rail) -> int:
+    """From which block on the payment's effect is looked for.
+
+    A reorganisation may put it below today's head, as far down as blocks are not final.
+    """
     try:
-        return (await rail.head()).number
+        return max(0, (await rail.head()).number - rail.confirmations)
     except RailUnavailable:
         return 0
 

@@ -10,11 +10,14 @@ from florin_server.domain.errors import FlorinError, invalid
 from florin_server.domain.ids import payment_id
 from florin_server.domain.money import CURRENCIES, FiatUnit, parse_unit
 from florin_server.domain.payment import Merchant, Payment, Status
-from florin_server.flows.app import App, Caller
-from florin_server.store import payments
+from florin_server.flows.app import App, Caller, IdempotencyKey
+from florin_server.store import idempotency, payments
 from florin_server.store.idempotency import Claim, Replay
+from florin_server.store.query import Op
 
 _URL_CHARS_MAX = 2048
+# no token knows more
+_TOKEN_UNITS_MAX = 2**256 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +44,44 @@ async def create(
     `receipt` gives the bytes that are stored as the answer, in the same transaction.
     """
     now_us = app.clock.now_us()
+    key = caller.idempotency
+    try:
+        payment = _payment(app, caller, merchant, wanted, now_us)
+    except FlorinError as fault:
+        if key is None:
+            raise
+        # what was good once may be so no longer: an equal request still gets its answer
+        return await app.store.write(_replay_or(fault, _claim(app, key, b"", now_us)))
+    claim = _claim(app, key, receipt(payment), now_us) if key is not None else None
+    return await app.store.write(payments.create(payment, claim))
+
+
+def _claim(app: App, key: IdempotencyKey, body: bytes, now_us: int) -> Claim:
+    return Claim(
+        scope=key.scope,
+        key=key.key,
+        fingerprint=key.fingerprint,
+        body=body,
+        http_status=201,
+        now_us=now_us,
+        ttl_us=app.settings.idempotency_ttl_s * 1_000_000,
+    )
+
+
+def _replay_or(fault: FlorinError, claim: Claim) -> Op[Replay]:
+    """The answer that the key stands for; a new key is left unused, and the fault told."""
+    replay = yield from idempotency.claim(claim)
+    if replay is None:
+        raise fault
+    return replay
+
+
+def _payment(
+    app: App, caller: Caller, merchant: Merchant, wanted: NewPayment, now_us: int
+) -> Payment:
     unit, value = _amount(app, caller, wanted)
     success_url, error_url = _checkout(wanted)
-    payment = Payment(
+    return Payment(
         id=payment_id(now_us, app.randbytes),
         partner_id=merchant.partner_id,
         merchant_id=merchant.id,
@@ -60,18 +98,6 @@ async def create(
         updated_at_us=now_us,
         expires_at=_expiry(app, wanted, now_us // 1_000_000),
     )
-    claim = None
-    if (key := caller.idempotency) is not None:
-        claim = Claim(
-            scope=key.scope,
-            key=key.key,
-            fingerprint=key.fingerprint,
-            body=receipt(payment),
-            http_status=201,
-            now_us=now_us,
-            ttl_us=app.settings.idempotency_ttl_s * 1_000_000,
-        )
-    return await app.store.write(payments.create(payment, claim))
 
 
 def _amount(app: App, caller: Caller, wanted: NewPayment) -> tuple[str, int]:
@@ -80,7 +106,7 @@ def _amount(app: App, caller: Caller, wanted: NewPayment) -> tuple[str, int]:
         unit = parse_unit(wanted.unit)
     except ValueError as error:
         raise invalid("amount.unit", "unknown unit") from error
-    minimum, maximum = app.settings.amount_min, 10**78 - 1
+    minimum, maximum = app.settings.amount_min, _TOKEN_UNITS_MAX
     if isinstance(unit, FiatUnit):
         if unit.code not in app.settings.currencies:
             raise invalid("amount.unit", "currency is not enabled")

@@ -103,6 +103,7 @@ class Gate(grpc.aio.ServerInterceptor):
         self.services = tuple(services)
         self._methods = methods_of(self.services)
         self._guarded: dict[str, tuple[_Handler, _Handler]] = {}
+        self._mutations: set[asyncio.Future[Any]] = set()
 
     async def intercept_service(
         self,
@@ -141,7 +142,7 @@ class Gate(grpc.aio.ServerInterceptor):
                 await self._admit(method, entries, request, call)
                 CALL.set(call)
                 if method.mutates:
-                    response = await asyncio.shield(asyncio.ensure_future(inner(request, context)))
+                    response = await self._to_its_end(inner(request, context))
                 else:
                     response = await inner(request, context)
             except Exception as error:  # noqa: BLE001  (the boundary: every fault is told)
@@ -159,13 +160,31 @@ class Gate(grpc.aio.ServerInterceptor):
             try:
                 await self._admit(method, entries, request, call)
                 CALL.set(call)
-                context.set_trailing_metadata(call.trailing())
+                told = False
                 async for response in inner(request, context):
+                    if not told:
+                        # whoever passes a stream on has to say it before the stream ends
+                        await context.send_initial_metadata(call.trailing())
+                        told = True
                     yield response
+                if not told:
+                    context.set_trailing_metadata(call.trailing())
             except Exception as error:  # noqa: BLE001  (the boundary: every fault is told)
                 await abort(context, _told(error, method, call), call.trailing())
 
         return answer
+
+    async def _to_its_end(self, work: Awaitable[Any]) -> Any:
+        """Runs a mutation to its end even if its caller leaves."""
+        task = asyncio.ensure_future(work)
+        self._mutations.add(task)
+        task.add_done_callback(self._mutations.discard)
+        return await asyncio.shield(task)
+
+    async def drain(self) -> None:
+        """Returns when every mutation under way has ended."""
+        if self._mutations:
+            await asyncio.wait(set(self._mutations))
 
     def _request_id(self, entries: Any) -> str:
         for key, value in entries:

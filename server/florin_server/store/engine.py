@@ -88,9 +88,11 @@ class Store:
             self._readers.append(connection)
 
     async def close(self) -> None:
-        """Commits what is queued and lets another server in."""
-        await self._writer.close()
+        """Commits what is queued and lets another server in; once more does nothing."""
+        if self._closed:
+            return
         self._closed = True
+        await self._writer.close()
         while self._readers:
             self._readers.pop().close()
         self._connection.close()

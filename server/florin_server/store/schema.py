@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 from sqlalchemy.schema import CreateIndex, CreateTable
@@ -39,12 +39,15 @@ def prepare(path: Path) -> None:
     upgrade(path, version)
 
 
-def definitions() -> Iterator[str]:
+@cache
+def definitions() -> tuple[str, ...]:
     """The statements that make all tables and indexes."""
+    made: list[str] = []
     for table in METADATA.sorted_tables:
-        yield str(CreateTable(table).compile(dialect=SQLITE))
-        for index in sorted(table.indexes, key=lambda found: str(found.name)):
-            yield str(CreateIndex(index).compile(dialect=SQLITE))
+        made.append(str(CreateTable(table).compile(dialect=SQLITE)))
+        indexes = sorted(table.indexes, key=lambda found: str(found.name))
+        made += [str(CreateIndex(index).compile(dialect=SQLITE)) for index in indexes]
+    return tuple(made)
 
 
 def _version(raw: sqlite3.Connection) -> str | None:

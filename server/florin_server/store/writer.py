@@ -9,7 +9,6 @@ asked for during a commit becomes the next group.
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import threading
 import time
 from collections import deque
@@ -30,6 +29,7 @@ _LEND_S, _PAUSE_S, _LEND_AGAIN_S = 0.001, 0.001, 0.0002
 # more than this means that the disk is seconds behind: better refused than answered too late
 _QUEUE = 20_000
 
+_UNKNOWN: Outcome = (None, None)
 _Job = tuple[Op[Any], asyncio.Future[Any]]
 
 
@@ -47,7 +47,7 @@ class Writer:
         self._idle.set()
         self._closed = False
         self._commits: SimpleQueue[bool] = SimpleQueue()
-        self._error: sqlite3.Error | None = None
+        self._error: Exception | None = None
         self._done = threading.Lock()
         self._done.acquire()
         self._thread = threading.Thread(target=self._commit, name="store-commit", daemon=True)
@@ -79,18 +79,23 @@ class Writer:
         try:
             self._connection.command("BEGIN IMMEDIATE")
             until = time.monotonic() + _HOLD_S
-            while self._jobs and time.monotonic() < until:
-                op, future = self._jobs.popleft()
-                if future.cancelled():
-                    continue
-                self._group.append((future, (None, None)))
-                self._group[-1] = (future, self._connection.attempt(op))
-                self._fault("op")
-        except (sqlite3.Error, StoreError) as error:
+            while self._jobs:
+                self._run_one(*self._jobs.popleft())
+                if time.monotonic() > until:
+                    break
+        except Exception as error:  # noqa: BLE001  (whoever waits has to be told)
             self._committed(error)
             return
         self._commits.put(True)
         self._lend(_LEND_S)
+
+    def _run_one(self, op: Op[Any], future: asyncio.Future[Any]) -> None:
+        if future.cancelled():
+            return
+        # a member of the group even if this never returns
+        self._group.append((future, _UNKNOWN))
+        self._group[-1] = (future, self._connection.attempt(op))
+        self._fault("op")
 
     def _lend(self, seconds: float) -> None:
         """Lets the commit have the interpreter, which a busy loop would keep from it."""
@@ -106,7 +111,7 @@ class Writer:
                 self._fault("commit")
                 self._connection.command("COMMIT")
                 self._fault("committed")
-            except sqlite3.Error as error:
+            except Exception as error:  # noqa: BLE001  (whoever waits has to be told)
                 self._error = error
             self._done.release()
 
@@ -125,7 +130,8 @@ class Writer:
             else:
                 future.set_exception(failed)
         if self._jobs:
-            self._run()
+            # not at once: a long queue must not keep the loop from its other work
+            self._loop.call_soon(self._run)
         else:
             self._busy = False
             self._idle.set()

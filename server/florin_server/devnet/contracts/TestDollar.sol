@@ -35,6 +35,8 @@ contract TestDollar {
     bytes32 private constant DOMAIN_TYPEHASH = keccak256(
         "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
     );
+    bytes32 private constant NAME_HASH = keccak256("Test Dollar");
+    bytes32 private constant VERSION_HASH = keccak256("2");
     /// @dev Half of the curve's order: the other half would give each signature a twin.
     uint256 private constant MAX_S =
         0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0;
@@ -253,13 +255,7 @@ contract TestDollar {
     /// @notice The EIP-712 domain as it is on this chain.
     function DOMAIN_SEPARATOR() public view returns (bytes32) {
         return keccak256(
-            abi.encode(
-                DOMAIN_TYPEHASH,
-                keccak256(bytes(name)),
-                keccak256(bytes(version)),
-                block.chainid,
-                address(this)
-            )
+            abi.encode(DOMAIN_TYPEHASH, NAME_HASH, VERSION_HASH, block.chainid, address(this))
         );
     }
 

@@ -13,6 +13,7 @@ const solc = createRequire(join(tools, 'package.json'))('solc');
 
 const settings = {
   evmVersion: 'cancun',
+  viaIR: true,
   optimizer: { enabled: true, runs: 10000 },
   // no hash of the metadata in the code: it would change with every comment
   metadata: { bytecodeHash: 'none', appendCBOR: false },

@@ -20,7 +20,7 @@ class Mining:
 
     def submitted(self) -> None:
         """A transaction came in."""
-        if self._at_once and not self.paused:
+        if self._at_once and not self.paused and self._ready():
             self._chain.mine()
 
     def resume(self) -> None:

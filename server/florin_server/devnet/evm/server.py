@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from florin_server.devnet.evm.rpc import RpcServer
 
 BODY_MAX: Final = 5 * 2**20  # as geth
+SHUTDOWN_S: Final = 1.0  # an answer that is late on purpose may never come
+_FRAMES_MAX = 10_240
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ class EvmDevChain:
 
         application = web.Application(client_max_size=BODY_MAX)
         application.router.add_post("/", post)
-        self._runner = web.AppRunner(application, access_log=None)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_S)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port)
         await site.start()
@@ -135,6 +138,9 @@ def _engine(path: Path | None, settings: EvmDevSettings) -> _Engine:
     from florin_server.devnet.evm.mining import Mining  # noqa: PLC0415
     from florin_server.devnet.evm.rpc import RpcServer  # noqa: PLC0415
 
+    # a dependency of py-evm raises the limit so far that deep recursion would overflow the stack
+    # and end the process; calls nest 1024 deep, each some eight frames
+    sys.setrecursionlimit(min(sys.getrecursionlimit(), _FRAMES_MAX))
     history = History(path)
     try:
         chain = Chain(

@@ -17,6 +17,8 @@ from eth.vm.state import BaseState
 from eth_hash.auto import keccak
 from eth_typing import Address, Hash32
 
+from florin_server.devnet.evm.interpreter import DevComputation
+
 Cell = tuple[bytes, int]
 Value = int | bytes
 
@@ -232,6 +234,7 @@ class DevState(PragueState):
     """Prague's rules on the flat state, with transient storage in the same log."""
 
     account_db_class = FlatState
+    computation_class = DevComputation
     _account_db: FlatState
 
     @property

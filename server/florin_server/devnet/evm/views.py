@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from eth.abc import SignedTransactionAPI
@@ -37,6 +38,7 @@ def hexed(data: bytes) -> str:
     return "0x" + data.hex()
 
 
+@lru_cache(maxsize=4096)
 def checksummed(address: bytes) -> str:
     """An address in hex with its EIP-55 checksum."""
     text = address.hex()
@@ -177,8 +179,14 @@ def logs_bloom(logs: Iterable[tuple[bytes, tuple[int, ...], bytes]]) -> bytes:
     """Ethereum's Bloom filter over addresses and topics; empty if there are no logs."""
     bits = 0
     for address, topics, _ in logs:
-        for item in (address, *(topic.to_bytes(32, "big") for topic in topics)):
-            digest = keccak(item)
-            for at in (0, 2, 4):
-                bits |= 1 << (int.from_bytes(digest[at : at + 2], "big") % _BLOOM_BITS)
+        bits |= _bloom_bits(address)
+        for topic in topics:
+            bits |= _bloom_bits(topic.to_bytes(32, "big"))
     return bits.to_bytes(_BLOOM_BITS // 8, "big") if bits else b""
+
+
+@lru_cache(maxsize=4096)
+def _bloom_bits(item: bytes) -> int:
+    digest = keccak(item)
+    places = (int.from_bytes(digest[at : at + 2], "big") % _BLOOM_BITS for at in (0, 2, 4))
+    return sum(1 << place for place in set(places))

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from florin_server.domain.ids import short_id
 from florin_server.domain.journal import (
@@ -199,7 +200,9 @@ class ChainSettler:
             # the outcome is unknown: the transaction stays open and is looked for later
             _log.warning("broadcast of %s: %s", tx.hash, error)
             return
-        await self._app.store.write(journal.sent(tx.id, self._blocks.head))
+        head = self._blocks.head
+        await self._app.store.write(journal.sent(tx.id, head))
+        self._txs[tx.hash] = replace(tx, state=TxState.SENT, sent_block=head)
         # a chain that seals at once already has it
         self._woken.set()
 
@@ -210,8 +213,7 @@ class ChainSettler:
                 await self._broadcast(tx)
 
     async def _is_stale(self, tx: ChainTx) -> bool:
-        waited = self._blocks.head - (tx.sent_block or 0)
-        if waited <= 0 or waited % _STALE_BLOCKS:
+        if tx.sent_block is not None and self._blocks.head - tx.sent_block < _STALE_BLOCKS:
             return False
         return not await self._rail.knows(tx.hash)
 

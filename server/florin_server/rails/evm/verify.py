@@ -80,7 +80,7 @@ class Verifier:
             (call_to(terms.token, BALANCE_OF + abi.address(payer)),),
         )
         if uint(balance) < terms.value:
-            raise refused("insufficient_funds", "The account does not hold the amount")
+            raise refused("insufficient_funds", "The account has insufficient funds")
         raise refused("signature_mismatch", "The token does not accept the signature")
 
     def _dry_run(self, terms: Terms, payer: str, proven: Proof) -> Call:

@@ -1,0 +1,52 @@
+"""The operator's calls on an installation that does not run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from google.protobuf.message import Message
+
+from florin_server.boot.home import Home
+from florin_server.clock import SystemClock
+from florin_server.config import Settings
+from florin_server.feed import Hub
+from florin_server.flows.app import App, Links
+from florin_server.rpc.admin import AdminServicer
+from florin_server.store.engine import Store
+
+
+@asynccontextmanager
+async def offline(settings: Settings) -> AsyncIterator[Callable[[str, Message], Awaitable[Any]]]:
+    """AdminService by method name, on the store itself; StoreLocked if a service has it."""
+    home = Home(settings.home)
+    store = await Store.open(home.database)
+    try:
+        servicer = AdminServicer(_without_chains(settings, store), home.secrets().pepper)
+
+        async def call(method: str, request: Message) -> Any:
+            return await getattr(servicer, method)(request, None)
+
+        yield call
+    finally:
+        await store.close()
+
+
+def _without_chains(settings: Settings, store: Store) -> App:
+    """A service without chains and callers: enough for accounts and keys."""
+    clock = SystemClock()
+
+    async def nothing(_seen: object) -> list[Any]:
+        return []
+
+    return App(
+        settings=settings,
+        clock=clock,
+        randbytes=os.urandom,
+        store=store,
+        hub=Hub(store.reader.payment, nothing, clock),
+        links=Links("", frozenset()),
+        rails={},
+    )

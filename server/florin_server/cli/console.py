@@ -1,0 +1,53 @@
+"""How commands talk: results on stdout, what went wrong on stderr in one sentence."""
+
+from __future__ import annotations
+
+import logging
+from tomllib import TOMLDecodeError
+from typing import Any, NoReturn
+
+from pydantic import ValidationError
+from pydantic_settings import SettingsError
+from rich.console import Console
+from rich.markup import escape
+
+from florin_server.config import Settings
+
+# a terminal wraps by itself; in a pipe a line is a line
+console = Console(highlight=False, soft_wrap=True)
+_complaints = Console(highlight=False, soft_wrap=True, stderr=True)
+
+
+def fail(what: str, why: object, status: int = 1) -> NoReturn:
+    """Ends the program with a sentence."""
+    _complaints.print(f"[bold red]{what}:[/] {escape(str(why))}")
+    raise SystemExit(status)
+
+
+def settings_of(given: dict[str, Any]) -> Settings:
+    """The settings; ends the program with a sentence if they are not valid."""
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        why = "; ".join(f"{_place(fault['loc'])}: {fault['msg']}" for fault in error.errors())
+    except TOMLDecodeError as error:
+        why = f"{Settings.toml_path}: {error}"
+    except SettingsError as error:
+        why = str(error)
+    fail("The settings are not valid", why, 2)
+
+
+def _place(path: tuple[int | str, ...]) -> str:
+    """A setting as the environment names it; members of lists have no such name."""
+    if any(isinstance(part, int) for part in path):
+        return ".".join(map(str, path))
+    return "FLORIN_" + "__".join(map(str, path)).upper()
+
+
+def log_to_stderr() -> None:
+    """Lets Florin log from INFO on and everybody else from WARNING on."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    for name in ("florin_server", "florin_gateway"):
+        logging.getLogger(name).setLevel(logging.INFO)
+    # the test chain's listener: a stranger's bytes that are no HTTP would make a page of traceback
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)

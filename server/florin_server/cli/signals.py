@@ -1,0 +1,42 @@
+"""Runs what lasts until somebody says stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any
+
+import uvloop
+
+from florin_server.cli.console import console
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def run_until_signalled(main: Coroutine[Any, Any, None]) -> None:
+    """Runs it to its end; SIGINT or SIGTERM cancels it, which is no failure."""
+    uvloop.run(_guarded(main))
+
+
+async def _guarded(main: Coroutine[Any, Any, None]) -> None:
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task(loop)
+
+    def stop() -> None:
+        for signum in _SIGNALS:
+            # a second one must not cut the clean-up short
+            loop.add_signal_handler(signum, _ignore)
+        console.print("Stopping …")
+        if task is not None:
+            task.cancel()
+
+    for signum in _SIGNALS:
+        loop.add_signal_handler(signum, stop)
+    with suppress(asyncio.CancelledError):
+        await main
+
+
+def _ignore() -> None:
+    """Nothing; the stop is under way."""

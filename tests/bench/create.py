@@ -1,0 +1,119 @@
+"""Creating payments through REST, against the bare store's own pace on the same disk."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from statistics import median
+
+from florin_server.domain.ids import payment_id
+from florin_server.domain.payment import Payment, Status
+from florin_server.store import payments
+from florin_server.store.engine import Store
+from florin_server.store.idempotency import Claim
+
+from tests.bench import load
+from tests.bench.florin import Florin
+from tests.bench.load import RestJob, Result
+from tests.bench.report import Figure
+from tests.bench.setup import create_request
+
+ROUNDS, COUNT, CONCURRENCY = 3, 2000, 64
+# what a REST answer of a create holds
+_RECEIPT = b"x" * 220
+
+
+def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
+    rest: list[Result] = []
+    bare: list[Result] = []
+    cpu_us: list[float] = []
+    for turn in range(-1, ROUNDS):
+        # the first turn warms up
+        requests = tuple(create_request(florin, f"bench-{turn}-{n}") for n in range(COUNT))
+        before = florin.cpu_s()
+        result = load.run(pool, RestJob(florin.http, requests, CONCURRENCY, expect=b"paymentId"))
+        cpu_us.append((florin.cpu_s() - before) / COUNT * 1e6)
+        rest.append(result)
+        bare.append(pool.submit(bare_store, COUNT).result(load.PATIENCE_S))
+    rest, bare = rest[1:], bare[1:]
+    rate, store_rate = median(r.rate for r in rest), median(b.rate for b in bare)
+    ratio = median(r.rate / b.rate for r, b in zip(rest, bare, strict=True))
+    store_us = median(b.cpu_s for b in bare) / COUNT * 1e6
+    note = (
+        f"{CONCURRENCY} connections, idempotency keys, p50 "
+        f"{median(r.quantile_ms(50) for r in rest):.1f} p99 "
+        f"{median(r.quantile_ms(99) for r in rest):.1f} ms, server {median(cpu_us[1:]):.0f} µs "
+        f"CPU; ratio to the bare store: {ratio:.2f} (target ≥ 0.4)"
+    )
+    against = (
+        f"bare store {store_rate:,.0f}/s, {store_us:.0f} µs CPU, the same rows in groups, "
+        f"{CONCURRENCY} at once; medians of {ROUNDS} rounds"
+    )
+    return [
+        Figure("rest_create_per_s", rate, "/s", note),
+        Figure("rest_create_vs_store", ratio, "×", against, at_least=0.4),
+    ]
+
+
+def bare_store(count: int) -> Result:
+    """Creates payments with nothing but the store in the process."""
+    with tempfile.TemporaryDirectory(prefix="florin-bench-") as folder:
+        return load.timed(_create(Path(folder) / "store.db", count))
+
+
+async def _create(path: Path, count: int) -> Result:
+    store = await Store.open(path)
+    result = Result()
+    now_us = time.time_ns() // 1000
+    upcoming = iter([(a_payment(), _claim(now_us, n)) for n in range(count)])
+
+    async def worker() -> None:
+        for payment, claim in upcoming:
+            asked = time.perf_counter()
+            await store.write(payments.create(payment, claim))
+            result.latencies_s.append(time.perf_counter() - asked)
+            result.answered += 1
+
+    started = time.perf_counter()
+    await asyncio.gather(*(worker() for _ in range(CONCURRENCY)))
+    result.seconds = time.perf_counter() - started
+    await store.close()
+    return result
+
+
+def a_payment() -> Payment:
+    """A payment as it is when it was just made."""
+    now_us = time.time_ns() // 1000
+    return Payment(
+        id=payment_id(now_us, os.urandom),
+        partner_id="prtn_bench",
+        merchant_id="mrch_bench",
+        live=False,
+        status=Status.REQUIRES_ACTION,
+        version=0,
+        unit="iso4217/USD",
+        value=1250,
+        reference_id="order-bench",
+        success_url=None,
+        error_url=None,
+        salt=os.urandom(16),
+        created_at_us=now_us,
+        updated_at_us=now_us,
+        expires_at=now_us // 1_000_000 + 900,
+    )
+
+
+def _claim(now_us: int, number: int) -> Claim:
+    return Claim(
+        scope="prtn_bench/mrch_bench/test",
+        key=f"bench-{number}",
+        fingerprint=os.urandom(32),
+        body=_RECEIPT,
+        http_status=201,
+        now_us=now_us,
+        ttl_us=7 * 86_400 * 1_000_000,
+    )

@@ -1,0 +1,92 @@
+"""Whole payments on the embedded chain, against the chain's own pace with the same settlements.
+
+Both sides seal a block for each transaction and need one confirmation. The service verifies,
+records and settles; the chain alone is given ready, signed transactions of one payment each.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from statistics import median
+
+import orjson
+from tests.bench import http1, load
+from tests.bench.chain import push
+from tests.bench.florin import Florin, florin
+from tests.bench.load import RestJob
+from tests.bench.report import Figure
+from tests.bench.setup import fund, new_payments, options_request
+from tests.support.wallet import Wallet, typed_data_of
+
+ROUNDS, COUNT, CONCURRENCY = 2, 300, 64
+SEAL_AT_ONCE = {"FLORIN_EMBEDDED__BLOCK_INTERVAL_S": "0", "FLORIN_EMBEDDED__CONFIRMATIONS": "1"}
+_POLL = "?maxPollMs=25000"
+
+
+def measure(pool: ProcessPoolExecutor) -> list[Figure]:
+    settled, bare, cpu_ms = [], [], []
+    with florin(**SEAL_AT_ONCE) as running:
+        for turn in range(ROUNDS):
+            prepared = _prepare(running, pool, turn)
+            before = running.cpu_s()
+            settled.append(_settle(running, pool, prepared))
+            cpu_ms.append((running.cpu_s() - before) / COUNT * 1e3)
+            bare.append(pool.submit(push, COUNT).result(2 * load.PATIENCE_S))
+    with florin() as running:
+        usual = _settle(running, pool, _prepare(running, pool, 0))
+    rate, chain_rate = median(settled), median(one.rate for one in bare)
+    ratio = median(s / b.rate for s, b in zip(settled, bare, strict=True))
+    note = (
+        f"{COUNT} payments confirmed over {CONCURRENCY} connections until all have succeeded, a "
+        f"block for each transaction; server {median(cpu_ms):.1f} ms CPU each, chain included; "
+        f"with `florin up` as it comes (blocks of 0.5 s, 2 confirmations) {usual:,.0f}/s; "
+        f"medians of {ROUNDS} rounds"
+    )
+    against = (
+        f"the chain alone mines {chain_rate:,.0f} settlements/s, one in each transaction, "
+        f"{median(one.cpu_ms for one in bare):.1f} ms CPU each"
+    )
+    return [
+        Figure("payments_per_s", rate, "/s", note),
+        Figure("payments_vs_chain", ratio, "×", against, at_least=0.77),
+    ]
+
+
+def _prepare(running: Florin, pool: ProcessPoolExecutor, turn: int) -> list[tuple[str, bytes]]:
+    """Payments with the confirm that each needs; every one has a buyer of its own."""
+    wallets = [Wallet(running.env["FLORIN_EVM_CHAIN"]) for _ in range(COUNT)]
+    fund(running, wallets)
+    payments = new_payments(running, pool, COUNT)
+    buyers = dict(zip(payments, wallets, strict=True))
+    asked = tuple(options_request(running, p, [buyers[p].account]) for p in payments)
+    job = RestJob(running.http, asked, connections=16, expect=b'"actions"', keep=True)
+    prepared = []
+    for body in load.run(pool, job).bodies:
+        answer = orjson.loads(body)
+        payment, (option,) = answer["paymentId"], answer["options"]
+        signature = buyers[payment].sign(typed_data_of(option["actions"][0]))
+        content = {
+            "optionId": option["id"],
+            "results": [{"type": "walletRpc", "data": [signature]}],
+        }
+        path = f"/v1/gateway/payment/{payment}/confirm"
+        prepared.append((payment, http1.request("POST", path, running.wallet, content)))
+    return prepared
+
+
+def _settle(
+    running: Florin, pool: ProcessPoolExecutor, prepared: list[tuple[str, bytes]]
+) -> float:
+    """Payments a second, from the first confirm until the last one has succeeded."""
+    confirms = tuple(confirm for _, confirm in prepared)
+    waits = tuple(
+        http1.request("GET", f"/v1/gateway/payment/{payment}/status{_POLL}", running.wallet)
+        for payment, _ in prepared
+    )
+    # sent in this order: whoever waits finds every payment confirmed, or on its way
+    job = RestJob(running.http, confirms + waits, CONCURRENCY, expect=b'"status"', keep=True)
+    result = load.run(pool, job)
+    succeeded = sum(b'"succeeded"' in body for body in result.bodies)
+    if succeeded < COUNT:
+        raise RuntimeError(f"{COUNT - succeeded} of {COUNT} payments have not succeeded")
+    return COUNT / result.seconds

@@ -1,0 +1,21 @@
+"""How long `florin up` takes from nothing to its first `ready`."""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from statistics import median
+
+from tests.bench.florin import florin
+from tests.bench.report import Figure
+
+ROUNDS = 3
+
+
+def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
+    times = []
+    for _ in range(ROUNDS):
+        with florin() as running:
+            times.append(running.ready_s)
+    told = ", ".join(f"{one:.2f}" for one in times)
+    note = f"florin up in an empty folder until /readyz answers 200; median of {told} s"
+    return [Figure("up_ready_s", median(times), "s", note, at_most=3)]

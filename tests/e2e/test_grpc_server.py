@@ -1,0 +1,131 @@
+"""What gRPC clients may rely on beside the calls themselves."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+import pytest
+from florin.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    gateway_pb2,
+    gateway_pb2_grpc,
+    merchant_pb2,
+    merchant_pb2_grpc,
+    payment_pb2,
+)
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from tests.support.api import GrpcApi, refused
+
+ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}}
+
+
+@pytest.fixture
+async def channel(env):
+    async with grpc.aio.insecure_channel(env["FLORIN_GRPC_TARGET"]) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def operator(service):
+    async with grpc.aio.insecure_channel(service.grpc.operator_target) as opened:
+        yield admin_pb2_grpc.AdminServiceStub(opened)
+
+
+async def test_health_is_told_for_the_server_and_each_service(channel):
+    health = health_pb2_grpc.HealthStub(channel)
+    for name in ("", "florin.v1.GatewayService", "florin.v1.MerchantService"):
+        answer = await health.Check(health_pb2.HealthCheckRequest(service=name))
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+async def test_reflection_lists_the_services(channel):
+    stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+    call = stub.ServerReflectionInfo()
+    await call.write(reflection_pb2.ServerReflectionRequest(list_services=""))
+    names = {s.name for s in (await call.read()).list_services_response.service}
+    await call.done_writing()
+    assert {"florin.v1.GatewayService", "florin.v1.MerchantService"} <= names
+    assert "florin.v1.AdminService" not in names
+    call.cancel()
+
+
+async def test_a_message_beyond_a_mebibyte_is_refused(channel, env):
+    gateway = gateway_pb2_grpc.GatewayServiceStub(channel)
+    request = gateway_pb2.GetPaymentOptionsRequest(payment_id="pay_x", accounts=["x" * 2**20])
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await gateway.GetPaymentOptions(request, metadata=GrpcApi(channel, env).wallet)
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_the_operator_is_answered_on_its_own_address_only(channel, operator, service):
+    token = (("authorization", f"Bearer {service.secrets.operator_token}"),)
+    request = admin_pb2.GetSystemStatusRequest()
+    status = await operator.GetSystemStatus(request, metadata=token)
+    assert [(c.chain_id, c.healthy) for c in status.chains] == [("eip155:31337", True)]
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await admin_pb2_grpc.AdminServiceStub(channel).GetSystemStatus(request, metadata=token)
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize(
+    "metadata", [(), (("authorization", "Bearer wrong"),), (("authorization", ""),)]
+)
+async def test_the_operator_needs_the_token(operator, metadata):
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await operator.ListApiKeys(admin_pb2.ListApiKeysRequest(), metadata=metadata)
+    assert refused(caught.value).code == "unauthorized"
+
+
+async def test_a_key_is_made_used_and_revoked(operator, service, channel):
+    token = (("authorization", f"Bearer {service.secrets.operator_token}"),)
+    wanted = admin_pb2.CreateApiKeyRequest(kind=admin_pb2.API_KEY_KIND_WALLET)
+    made = await operator.CreateApiKey(wanted, metadata=token)
+    gateway = gateway_pb2_grpc.GatewayServiceStub(channel)
+    request = payment_pb2.GetPaymentStatusRequest(payment_id="pay_unknown")
+    key = (("api-key", made.secret),)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await gateway.GetPaymentStatus(request, metadata=key)
+    assert refused(caught.value).code == "payment_not_found"
+    listed = await operator.ListApiKeys(admin_pb2.ListApiKeysRequest(), metadata=token)
+    assert made.key.key_id in {one.key_id for one in listed.keys}
+    assert made.secret not in str(listed)
+    for _ in range(2):
+        revoked = await operator.RevokeApiKey(
+            admin_pb2.RevokeApiKeyRequest(key_id=made.key.key_id), metadata=token
+        )
+        assert revoked.key.HasField("revoked_at")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await operator.RevokeApiKey(
+            admin_pb2.RevokeApiKeyRequest(key_id="nobodys"), metadata=token
+        )
+    assert refused(caught.value).code == "api_key_not_found"
+
+
+async def test_a_cancelled_watch_leaves_nothing_behind(channel, env, service):
+    api = GrpcApi(channel, env)
+    payment_id = (await api.create(ORDER))["paymentId"]
+    stream = api.watch(payment_id)
+    await anext(stream)
+    assert service.app.hub.watchers == 1
+    await stream.aclose()
+    async with asyncio.timeout(10):
+        while service.app.hub.watchers:
+            await asyncio.sleep(0)
+
+
+async def test_a_creation_survives_its_caller(channel, env, service):
+    """A client that leaves right after sending does not stop the payment from being made."""
+    merchant = merchant_pb2_grpc.MerchantServiceStub(channel)
+    api = GrpcApi(channel, env)
+    metadata = (*api.merchant, ("idempotency-key", "gone"))
+    request = merchant_pb2.CreatePaymentRequest(amount=ORDER["amount"])
+    call = merchant.CreatePayment(request, metadata=metadata)
+    await asyncio.sleep(0)
+    call.cancel()
+    first = await merchant.CreatePayment(request, metadata=metadata)
+    again = await merchant.CreatePayment(request, metadata=metadata)
+    assert first == again

@@ -1,0 +1,227 @@
+"""A creation that is sent twice makes one payment, whatever lies between the two."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import aiohttp
+import grpc
+import pytest
+import pytest_asyncio
+from florin.v1 import merchant_pb2, merchant_pb2_grpc
+
+from tests.support.api import RestApi, refused
+from tests.support.desk import ORDER, Answer, Desk, Tenant
+from tests.support.service import running
+
+CREATE = "/v1/payments"
+OTHER = {**ORDER, "referenceId": "order-1002"}
+CONFLICT = (409, "idempotency_conflict")
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def tenant(desk) -> Tenant:
+    return await desk.tenant()
+
+
+async def create(desk: Desk, tenant: Tenant, key: str | None, body=ORDER, path=CREATE) -> Answer:
+    headers = tenant.headers if key is None else {**tenant.headers, "Idempotency-Key": key}
+    return await desk.ask("POST", path, headers, body)
+
+
+async def create_by_grpc(desk: Desk, tenant: Tenant, key: str, **changes):
+    """The payment id, and whether the answer is a repetition."""
+    stub = merchant_pb2_grpc.MerchantServiceStub(desk.channel)
+    metadata = [(name.lower(), value) for name, value in tenant.headers.items()]
+    request = merchant_pb2.CreatePaymentRequest(
+        **{"amount": ORDER["amount"], "reference_id": ORDER["referenceId"], **changes}
+    )
+    call = stub.CreatePayment(request, metadata=[*metadata, ("idempotency-key", key)])
+    answer = await call
+    return answer.payment_id, dict(await call.trailing_metadata()).get("idempotent-replayed")
+
+
+async def test_the_same_request_gets_the_same_bytes(desk, tenant):
+    first = await create(desk, tenant, "a")
+    assert first.status == 201
+    assert "Idempotent-Replayed" not in first.headers
+    before = desk.rows()
+    desk.clock.advance(60)
+    for body in (ORDER, dict(reversed(ORDER.items())), {**ORDER, "unknown": 1, "checkout": None}):
+        again = await create(desk, tenant, "a", body)
+        assert (again.status, again.text) == (201, first.text)
+        assert again.headers["Idempotent-Replayed"] == "true"
+    text = json.dumps(ORDER, indent=4).replace("order-1001", "\\u006frder-1001")
+    headers = {**tenant.headers, "Idempotency-Key": "a"}
+    assert (await desk.ask("POST", CREATE, headers, data=text)).text == first.text
+    assert desk.rows() == before
+
+
+async def test_both_paths_are_one_operation(desk, tenant):
+    first = await create(desk, tenant, "a")
+    again = await create(desk, tenant, "a", path="/v1/merchant/payment")
+    assert (again.status, again.text) == (201, first.text)
+
+
+async def test_another_body_under_the_same_key(desk, tenant):
+    first = await create(desk, tenant, "a")
+    before = desk.rows()
+    amount = {**ORDER["amount"], "value": "1251"}
+    for body in (OTHER, {**ORDER, "amount": amount}, {**ORDER, "expiresAt": desk.now + 900}):
+        answer = await create(desk, tenant, "a", body)
+        assert answer.told == CONFLICT
+        assert answer.body["details"] == {"reason": "different_body"}
+    assert desk.rows() == before
+    assert (await create(desk, tenant, "a")).text == first.text
+
+
+async def test_rest_and_grpc_share_keys(desk, tenant):
+    first = await create(desk, tenant, "rest first")
+    assert await create_by_grpc(desk, tenant, "rest first") == (first.body["paymentId"], "true")
+    made, replayed = await create_by_grpc(desk, tenant, "grpc first")
+    assert replayed is None
+    again = await create(desk, tenant, "grpc first")
+    assert again.body["paymentId"] == made
+    assert again.headers["Idempotent-Replayed"] == "true"
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await create_by_grpc(desk, tenant, "grpc first", reference_id="other")
+    assert caught.value.code() is grpc.StatusCode.ALREADY_EXISTS
+    assert refused(caught.value).code == "idempotency_conflict"
+
+
+async def test_requests_at_the_same_time_create_one_payment(desk, tenant):
+    before = desk.rows()
+    calls = [create(desk, tenant, "a") for _ in range(20)]
+    calls += [create_by_grpc(desk, tenant, "a") for _ in range(20)]
+    answers = await asyncio.gather(*calls)
+    over_rest, over_grpc = answers[:20], answers[20:]
+    assert len({answer.text for answer in over_rest}) == 1
+    assert {made for made, _ in over_grpc} == {over_rest[0].body["paymentId"]}
+    fresh = ["Idempotent-Replayed" not in answer.headers for answer in over_rest]
+    fresh += [replayed is None for _, replayed in over_grpc]
+    assert fresh.count(True) == 1
+    after = desk.rows()
+    assert after["payment"] == before["payment"] + 1
+    assert after["idempotency"] == before["idempotency"] + 1
+
+
+async def test_different_requests_at_the_same_time_under_one_key(desk, tenant):
+    orders = [{**ORDER, "referenceId": f"order-{n}"} for n in range(10)]
+    answers = await asyncio.gather(*(create(desk, tenant, "a", order) for order in orders))
+    assert sorted(answer.status for answer in answers) == [201] + [409] * 9
+
+
+async def test_without_a_key_every_request_is_new(desk, tenant):
+    answers = [await create(desk, tenant, None) for _ in range(2)]
+    # an empty key is none
+    answers += [await create(desk, tenant, "") for _ in range(2)]
+    assert len({answer.body["paymentId"] for answer in answers}) == 4
+    assert not [answer for answer in answers if "Idempotent-Replayed" in answer.headers]
+
+
+async def test_the_bounds_of_a_key(desk, tenant):
+    for key in ("k", "k" * 255, "".join(chr(n) for n in range(0x21, 0x7F)), "a b"):
+        first, again = await create(desk, tenant, key), await create(desk, tenant, key)
+        assert (first.status, again.text) == (201, first.text)
+    before = desk.rows()
+    assert (await create(desk, tenant, "k" * 256)).told == (400, "invalid_params")
+    assert desk.rows() == before
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"amount": {"unit": "iso4217/USD", "value": 1}},
+        {"amount": {"unit": "iso4217/USD", "value": "0"}},
+        {"amount": {"unit": "iso4217/XXX", "value": "1"}},
+        {**ORDER, "expiresAt": 1},
+    ],
+)
+async def test_a_refused_request_leaves_its_key_unused(desk, tenant, body):
+    before = desk.rows()
+    for _ in range(2):
+        assert (await create(desk, tenant, "a", body)).told == (400, "params_validation")
+    assert desk.rows() == before
+    answer = await create(desk, tenant, "a")
+    assert answer.status == 201
+    assert "Idempotent-Replayed" not in answer.headers
+
+
+async def test_a_refused_caller_leaves_its_key_unused(desk, tenant):
+    await tenant.change_merchant(status="inactive")
+    assert (await create(desk, tenant, "a")).told == (403, "forbidden")
+    await tenant.change_merchant(status="active")
+    assert "Idempotent-Replayed" not in (await create(desk, tenant, "a")).headers
+
+
+async def test_an_answer_outlives_the_time_that_the_request_named(desk, tenant):
+    body = {**ORDER, "expiresAt": desk.now + 5}
+    first = await create(desk, tenant, "a", body)
+    desk.clock.advance(60)
+    again = await create(desk, tenant, "a", body)
+    assert (again.status, again.text) == (201, first.text)
+    assert (await create(desk, tenant, "a", {**body, "expiresAt": 1})).told == CONFLICT
+    # under a new key the same request is late
+    assert (await create(desk, tenant, "b", body)).told == (400, "params_validation")
+    assert (await create(desk, tenant, "b")).status == 201
+
+
+async def test_another_key_of_the_partner_keeps_the_answers(desk, tenant):
+    first = await create(desk, tenant, "a")
+    _, tenant.secret = await desk.key(tenant.partner.id)
+    assert (await create(desk, tenant, "a")).text == first.text
+
+
+async def test_keys_of_others_do_not_meet(desk, tenant):
+    """Neither another partner's nor another merchant's, nor those of live data."""
+    others = [tenant, await desk.tenant(), await desk.tenant(live=True)]
+    answers = [await create(desk, one, "a") for one in others]
+    assert len({answer.body["paymentId"] for answer in answers}) == 3
+    assert not [answer for answer in answers if "Idempotent-Replayed" in answer.headers]
+
+
+async def test_an_answer_is_kept_for_a_week(desk, tenant):
+    first = await create(desk, tenant, "a")
+    desk.clock.advance(7 * 86_400 - 1)
+    assert (await create(desk, tenant, "a")).text == first.text
+    desk.clock.advance(1)
+    later = await create(desk, tenant, "a")
+    assert later.body["paymentId"] != first.body["paymentId"]
+
+
+async def test_the_key_of_a_read_is_ignored(desk, tenant):
+    payment_id = (await create(desk, tenant, "a")).body["paymentId"]
+    for key in ("a", "k" * 256):
+        headers = {**tenant.headers, "Idempotency-Key": key}
+        for path in ("", "/status"):
+            answer = await desk.ask("GET", f"{CREATE}/{payment_id}{path}", headers)
+            assert answer.status == 200
+            assert "Idempotent-Replayed" not in answer.headers
+
+
+async def test_wallets_get_current_answers_under_any_key(desk):
+    offer = await desk.offer()
+    side = f"/v1/gateway/payment/{offer.payment_id}"
+    headers = {**desk.rest.wallet, "Idempotency-Key": "confirm"}
+    results = [{"type": "walletRpc", "data": offer.outputs}]
+    body = {"optionId": offer.option_id, "results": results}
+    first = await desk.ask("POST", f"{side}/confirm", headers, body)
+    assert first.status == 200
+    await desk.final(offer.payment_id)
+    again = await desk.ask("POST", f"{side}/confirm", headers, body)
+    assert again.body["status"] == "succeeded"
+    assert "Idempotent-Replayed" not in again.headers
+
+
+async def test_keys_survive_a_restart(tmp_path):
+    texts = []
+    for _ in range(2):
+        async with running(tmp_path) as service, aiohttp.ClientSession() as session:
+            env = service.home.read_demo_env()
+            api = RestApi(session, env["FLORIN_BASE_URL"], env)
+            texts.append((await api.create(ORDER, key="a"))["paymentId"])
+    assert texts[0] == texts[1]

@@ -1,0 +1,142 @@
+"""Nothing can be called that says not by whom, and no refusal comes without its code."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+from florin.v1 import access_pb2, errors_pb2
+from florin_gateway.errors import refusal_of
+from florin_gateway.rpc import CallError
+from florin_server.boot.grpc_server import OPERATOR, PUBLIC
+from florin_server.domain.errors import REGISTRY, Code, FlorinError, Issue
+from florin_server.rpc.errors import status_of
+from florin_server.rpc.interceptors import methods_of
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+
+SERVICES = (*PUBLIC, *OPERATOR)
+RPCS = [method for service in SERVICES for method in service.methods]
+DEPLOYED_ONLY = {
+    Code.NOT_FOUND,
+    Code.MISSING_IDEMPOTENCY_KEY,
+    Code.SETTLEMENT_ASSET_CONFLICT,
+    Code.VERSION_CONFLICT,
+    Code.BAD_GATEWAY,
+}
+
+
+def rule_of(method) -> access_pb2.AccessRule:
+    return method.GetOptions().Extensions[access_pb2.access]
+
+
+def service_of(rule: access_pb2.AccessRule | None):
+    """A service with one RPC."""
+    file = descriptor_pb2.FileDescriptorProto(
+        name="one.proto", package="one", syntax="proto3", dependency=["florin/v1/access.proto"]
+    )
+    file.message_type.add(name="Nothing")
+    method = file.service.add(name="Service").method.add(
+        name="Call", input_type=".one.Nothing", output_type=".one.Nothing"
+    )
+    if rule is not None:
+        method.options.Extensions[access_pb2.access].CopyFrom(rule)
+    pool = descriptor_pool.DescriptorPool()
+    descriptor_pb2.DESCRIPTOR.CopyToProto(known := descriptor_pb2.FileDescriptorProto())
+    pool.Add(known)
+    access_pb2.DESCRIPTOR.CopyToProto(known := descriptor_pb2.FileDescriptorProto())
+    pool.Add(known)
+    pool.Add(file)
+    return pool.FindServiceByName("one.Service")
+
+
+def test_the_three_services_are_served():
+    names = {service.name for service in SERVICES}
+    assert names == {"GatewayService", "MerchantService", "AdminService"}
+    assert len(methods_of(SERVICES)) == len(RPCS)
+
+
+@pytest.mark.parametrize("method", RPCS, ids=lambda method: method.full_name)
+def test_every_rpc_says_who_may_call_it(method):
+    rule = rule_of(method)
+    families = {
+        "GatewayService": {access_pb2.CALLER_FAMILY_GATEWAY},
+        "MerchantService": {access_pb2.CALLER_FAMILY_PAYMENTS},
+        "AdminService": {access_pb2.CALLER_FAMILY_OPERATOR},
+    }
+    assert rule.family in families[method.containing_service.name]
+    # a key of a caller needs a right; the operator has them all
+    assert bool(rule.scope) is (rule.family != access_pb2.CALLER_FAMILY_OPERATOR)
+
+
+@pytest.mark.parametrize("rule", [None, access_pb2.AccessRule(scope=access_pb2.KEY_SCOPE_READ)])
+def test_an_rpc_without_a_rule_fails_the_start(rule):
+    with pytest.raises(ValueError, match="one.Service.Call has no access rule"):
+        methods_of([service_of(rule)])
+
+
+def test_what_changes_something_needs_more_than_reading():
+    for method in RPCS:
+        changes = not method.name.startswith(("Get", "List", "Watch", "Fetch"))
+        rule = rule_of(method)
+        if rule.family != access_pb2.CALLER_FAMILY_OPERATOR:
+            assert (rule.scope != access_pb2.KEY_SCOPE_READ) is changes, method.full_name
+
+
+@pytest.mark.parametrize("code", Code)
+def test_every_code_is_told_with_its_facts(code):
+    error = FlorinError(
+        code, issues=(Issue("a.b", "is wrong"),), details={"reason": "why"}, retry_after_s=3
+    )
+    status = status_of(error)
+    info, bad, retry = (
+        error_details_pb2.ErrorInfo(),
+        error_details_pb2.BadRequest(),
+        error_details_pb2.RetryInfo(),
+    )
+    for found, packed in zip((info, bad, retry), status.details, strict=True):
+        assert packed.Unpack(found)
+    assert (info.reason, info.domain) == (code.upper(), "florin")
+    assert dict(info.metadata) == {
+        "code": code,
+        "http_status": str(REGISTRY[code].http),
+        "reason": "why",
+    }
+    assert [(v.field, v.description) for v in bad.field_violations] == [("a.b", "is wrong")]
+    assert retry.retry_delay.seconds == 3
+    assert grpc.StatusCode[REGISTRY[code].grpc].value[0] == status.code
+
+
+@pytest.mark.parametrize("code", Code)
+def test_the_gateway_reads_every_code_back(code):
+    error = FlorinError(code, issues=(Issue("a", "b"),), details={"c": "d"}, retry_after_s=2)
+    converted = rpc_status.to_status(status_of(error))
+    failure = CallError(converted.code, converted.details, tuple(converted.trailing_metadata))
+    refused = refusal_of(failure)
+    assert (refused.status, refused.code, refused.message) == (
+        error.http,
+        error.code,
+        error.message,
+    )
+    assert [tuple(issue) for issue in refused.issues] == [("a", "b")]
+    assert dict(refused.details) == {"c": "d"}
+    assert refused.headers == ((b"retry-after", b"2"),)
+
+
+def test_a_dependency_that_is_down():
+    status = status_of(FlorinError(Code.INTERNAL_ERROR, unavailable=True, retry_after_s=1))
+    converted = rpc_status.to_status(status)
+    assert converted.code is grpc.StatusCode.UNAVAILABLE
+    failure = CallError(converted.code, converted.details, tuple(converted.trailing_metadata))
+    assert (refusal_of(failure).status, refusal_of(failure).code) == (503, "internal_error")
+
+
+def test_the_protos_name_the_same_codes():
+    named = {
+        name.removeprefix("ERROR_CODE_").lower()
+        for name, number in errors_pb2.ErrorCode.items()
+        if number
+    }
+    assert named == {str(code) for code in Code if code not in DEPLOYED_ONLY} | (
+        named & {str(code) for code in DEPLOYED_ONLY}
+    )

@@ -1,0 +1,232 @@
+"""Watchers: what they see of a payment, and what they leave behind."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from florin_server.clock import TestClock
+from florin_server.domain.payment import Payment, Status
+from florin_server.feed import Hub
+
+NEW = Payment(
+    id="pay_1",
+    partner_id="p",
+    merchant_id="m",
+    live=False,
+    status=Status.REQUIRES_ACTION,
+    version=0,
+    unit="iso4217/USD",
+    value=1,
+    reference_id="",
+    success_url=None,
+    error_url=None,
+    salt=b"",
+    created_at_us=0,
+    updated_at_us=0,
+    expires_at=0,
+)
+BUSY = replace(NEW, status=Status.PROCESSING, version=1)
+PAID = replace(NEW, status=Status.SUCCEEDED, version=2)
+
+
+class Shelf:
+    """A store of payments; `gate` holds reads up."""
+
+    def __init__(self, *payments: Payment) -> None:
+        self.payments = {payment.id: payment for payment in payments}
+        self.clock = TestClock(0)
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.swept: list[int] = []
+        self.hub = Hub(self.read, self.newer, self.clock)
+
+    async def read(self, payment_id):
+        found = self.payments.get(payment_id)
+        await self.gate.wait()
+        return found
+
+    async def newer(self, seen):
+        self.swept.append(len(seen))
+        return [self.payments[i] for i, version in seen if self.payments[i].version > version]
+
+    def change(self, payment: Payment, *, hint: bool = True) -> None:
+        self.payments[payment.id] = payment
+        if hint:
+            self.hub.publish(payment)
+
+
+async def rest() -> None:
+    """Lets everything run that can."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def versions(hub: Hub, after: int = -1) -> list[int]:
+    return [payment.version async for payment in hub.watch("pay_1", after)]
+
+
+async def test_the_snapshot_comes_first_then_every_change_until_the_end():
+    shelf = Shelf(NEW)
+    states = shelf.hub.watch("pay_1")
+    assert await anext(states) == NEW
+    following = asyncio.create_task(anext(states))
+    await rest()
+    assert not following.done()
+    shelf.change(BUSY)
+    assert await following == BUSY
+    shelf.change(PAID)
+    assert [payment async for payment in states] == [PAID]
+    assert shelf.hub.watchers == 0
+
+
+async def test_a_final_payment_is_told_once():
+    assert await versions(Shelf(PAID).hub) == [2]
+
+
+@pytest.mark.parametrize(("after", "told"), [(-1, [2]), (0, [2]), (1, [2]), (2, []), (9, [])])
+async def test_only_versions_above_the_one_that_is_known(after, told):
+    assert await versions(Shelf(PAID).hub, after) == told
+
+
+async def test_an_unknown_payment_ends_at_once():
+    shelf = Shelf()
+    assert await versions(shelf.hub) == []
+    assert shelf.hub.watchers == 0
+
+
+async def test_hints_that_repeat_or_come_late_are_not_told():
+    shelf = Shelf(NEW)
+    task = asyncio.create_task(versions(shelf.hub))
+    await rest()
+    for payment in (NEW, BUSY, BUSY, NEW, BUSY):
+        shelf.hub.publish(payment)
+        await rest()
+    shelf.change(PAID)
+    assert await task == [0, 1, 2]
+
+
+async def test_a_change_while_the_snapshot_is_read_is_not_lost():
+    shelf = Shelf(NEW)
+    shelf.gate.clear()
+    task = asyncio.create_task(versions(shelf.hub))
+    await rest()
+    shelf.change(BUSY)
+    shelf.change(PAID)
+    shelf.gate.set()
+    assert await task == [0, 2]
+
+
+async def test_a_snapshot_newer_than_a_hint_before_it():
+    shelf = Shelf(BUSY)
+    shelf.gate.clear()
+    task = asyncio.create_task(versions(shelf.hub))
+    await rest()
+    shelf.hub.publish(NEW)
+    shelf.gate.set()
+    await rest()
+    shelf.change(PAID)
+    assert await task == [1, 2]
+
+
+async def test_a_slow_reader_skips_states_and_delays_nobody():
+    shelf = Shelf(NEW)
+    quick = asyncio.create_task(versions(shelf.hub))
+    slow = shelf.hub.watch("pay_1")
+    assert (await anext(slow)).version == 0
+    await rest()
+    for version in range(1, 100):
+        shelf.change(replace(BUSY, version=version))
+        await rest()
+    shelf.change(replace(PAID, version=100))
+    assert await quick == list(range(101))
+    assert [payment.version async for payment in slow] == [100]
+
+
+async def test_a_lost_hint_is_found_by_the_sweep():
+    shelf = Shelf(NEW)
+    sweep = asyncio.create_task(shelf.hub.sweep())
+    task = asyncio.create_task(versions(shelf.hub))
+    await rest()
+    shelf.change(BUSY, hint=False)
+    shelf.clock.advance(1)
+    await rest()
+    shelf.change(PAID, hint=False)
+    await rest()
+    assert not task.done()
+    shelf.clock.advance(1)
+    assert await asyncio.wait_for(task, 5) == [0, 1, 2]
+    sweep.cancel()
+
+
+async def test_the_sweep_asks_in_bounded_steps_and_for_each_payment_once():
+    payments = [replace(NEW, id=f"pay_{n}") for n in range(1_100)]
+    shelf = Shelf(*payments)
+    sweep = asyncio.create_task(shelf.hub.sweep())
+    watches = [shelf.hub.watch(payment.id) for payment in (*payments, *payments)]
+    for watch in watches:
+        assert (await anext(watch)).version == 0
+    assert shelf.hub.watchers == 2_200
+    await rest()
+    shelf.clock.advance(1)
+    await rest()
+    assert shelf.swept == [500, 500, 100]
+    sweep.cancel()
+    for watch in watches:
+        await watch.aclose()
+    assert shelf.hub.watchers == 0
+
+
+async def test_nobody_watches_and_nothing_is_asked():
+    shelf = Shelf(NEW)
+    sweep = asyncio.create_task(shelf.hub.sweep())
+    await rest()
+    shelf.clock.advance(5)
+    await rest()
+    assert shelf.swept == []
+    sweep.cancel()
+
+
+async def test_closing_ends_every_stream():
+    shelf = Shelf(NEW)
+    waiting = asyncio.create_task(versions(shelf.hub))
+    between = shelf.hub.watch("pay_1")
+    assert await anext(between) == NEW
+    await rest()
+    shelf.hub.close()
+    assert await waiting == [0]
+    assert [payment async for payment in between] == []
+    # whoever comes later gets the snapshot and no more
+    assert await versions(shelf.hub) == [0]
+    assert shelf.hub.watchers == 0
+
+
+@pytest.mark.parametrize("moment", ["reading", "waiting"])
+async def test_a_watcher_that_leaves_leaves_nothing(moment):
+    shelf = Shelf(NEW)
+    if moment == "reading":
+        shelf.gate.clear()
+    tasks = [asyncio.create_task(versions(shelf.hub)) for _ in range(3)]
+    await rest()
+    assert shelf.hub.watchers == 3
+    tasks[0].cancel()
+    await rest()
+    assert shelf.hub.watchers == 2
+    shelf.gate.set()
+    shelf.change(PAID)
+    assert (await tasks[1])[-1] == (await tasks[2])[-1] == 2
+    assert shelf.hub.watchers == 0
+    assert shelf.hub._slots == {}
+
+
+async def test_a_read_that_fails_leaves_nothing():
+    shelf = Shelf(NEW)
+
+    async def broken(_payment_id):
+        raise OSError("the disk is gone")
+
+    shelf.hub = Hub(broken, shelf.newer, shelf.clock)
+    with pytest.raises(OSError, match="disk"):
+        await versions(shelf.hub)
+    assert shelf.hub._slots == {}

@@ -1,0 +1,415 @@
+"""Routes from descriptors: what fails the start, and how path, query and body become a request."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from pathlib import Path
+
+import grpc_tools
+import pytest
+from florin_gateway.backends import Local
+from florin_gateway.errors import RefusedError
+from florin_gateway.httprule import Router
+from florin_gateway.jsoncodec import Codec
+from florin_gateway.profiles import Profile
+from florin_gateway.routes import Binding, RouteError, add_routes, compile_routes
+from google.api import annotations_pb2
+from google.protobuf import (
+    descriptor_pb2,
+    descriptor_pool,
+    duration_pb2,
+    field_mask_pb2,
+    wrappers_pb2,
+)
+from google.protobuf.message_factory import GetMessageClass
+from google.rpc import status_pb2
+from grpc_tools import protoc
+
+HEAD = """syntax = "proto3"; package PACKAGE;
+import "gateway_options/v1/json.proto"; import "google/api/annotations.proto";
+import "google/protobuf/timestamp.proto"; import "google/protobuf/wrappers.proto";
+import "google/protobuf/field_mask.proto"; import "google/protobuf/duration.proto";
+"""
+MESSAGES = """
+enum Colour { COLOUR_UNSPECIFIED = 0; COLOUR_RED = 1; COLOUR_DEEP_BLUE = 2; }
+message Inner { string text = 1; int64 number = 2; Inner again = 3; repeated string many = 4; }
+message Request {
+  string id = 1; int32 small = 2; uint64 large = 3; bool yes = 4; double ratio = 5;
+  float narrow = 6; bytes blob = 7; Colour colour = 8; repeated int32 list = 9;
+  Inner inner = 10; repeated Inner inners = 11; map<string, int32> numbers = 12;
+  google.protobuf.Timestamp at = 13; google.protobuf.StringValue wrapped = 14;
+  google.protobuf.FieldMask mask = 15; google.protobuf.Duration span = 16;
+  oneof choice { string left = 17; string right = 18; }
+  string other_name = 19 [json_name = "renamed"];
+  string secret = 20 [(gateway_options.v1.field).hidden = true];
+  map<int64, Inner> inner_map = 21; map<bool, string> flags = 22;
+  optional string extra = 23 [(gateway_options.v1.field).query = true];
+}
+message Status { string status = 1; bool is_final = 2; repeated string lines = 3; }
+message Event { Status state = 1; int64 version = 2; }
+message Bare { string text = 1; }
+"""
+# files that the labs import must be in the pool
+LOADED = (duration_pb2, field_mask_pb2, wrappers_pb2)
+SEQUENCE = itertools.count()
+
+
+def service(tmp_path, rpcs: str, more: str = ""):
+    """The descriptor of a service with the given RPCs, each `name: options` or full text."""
+    package = f"gatewaytest{next(SEQUENCE)}"
+    text = HEAD.replace("PACKAGE", package) + MESSAGES + more + f"service Lab {{ {rpcs} }}"
+    (tmp_path / f"{package}.proto").write_text(text)
+    roots = [
+        tmp_path,
+        Path(__file__).resolve().parents[2] / "protos",
+        Path(grpc_tools.__file__).parent / "_proto",
+        Path(annotations_pb2.__file__).parents[2],
+        Path(status_pb2.__file__).parents[2],
+    ]
+    out = tmp_path / f"{package}.bin"
+    arguments = [f"-I{root}" for root in roots]
+    assert not protoc.main(
+        ["protoc", *arguments, f"--descriptor_set_out={out}", f"{package}.proto"]
+    ), sys.stderr
+    files = descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes())
+    pool = descriptor_pool.Default()
+    pool.AddSerializedFile(files.file[0].SerializeToString())
+    return pool.FindServiceByName(f"{package}.Lab")
+
+
+class Anything(Local):
+    """A back end that has every method."""
+
+    def unary(self, method):
+        return method.name
+
+    def stream(self, method):
+        return method.name
+
+
+def bindings(tmp_path, rpcs: str, more: str = "") -> list[Binding]:
+    return list(compile_routes([service(tmp_path, rpcs, more)], Anything(), Codec()))
+
+
+def one(tmp_path, rule: str, answer: str = "Status") -> Binding:
+    rpc = f"rpc Do(Request) returns ({answer}) {{ option (google.api.http) = {{ {rule} }}; }}"
+    return bindings(tmp_path, rpc)[0]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        'get: "v1/x"',
+        'get: "/v1/{unknown}"',
+        'get: "/v1/{list}"',
+        'get: "/v1/{inner}"',
+        'get: "/v1/{inners}"',
+        'get: "/v1/{numbers}"',
+        'get: "/v1/{id.text}"',
+        'get: "/v1/{inners.text}"',
+        'get: "/v1/{inner.many}"',
+        'get: "/v1/{renamed}"',
+        'get: "/v1/x" body: "*"',
+        'get: "/v1/x" body: "inner"',
+        'post: "/v1/x" body: "unknown"',
+        'post: "/v1/x" body: "inner.text"',
+        'post: "/v1/{inner.text}" body: "inner"',
+        'get: "/v1/x" response_body: "unknown"',
+        'get: "/v1/x" response_body: "a.b"',
+        'get: "/v1/x" additional_bindings { get: "/v1/y" additional_bindings { get: "/v1/z" } }',
+        'get: "/v1/x" additional_bindings { get: "/v1/{nope}" }',
+        "",
+    ],
+)
+def test_a_rule_that_cannot_be_kept_fails_the_start(tmp_path, rule):
+    with pytest.raises(RouteError, match="Lab.Do"):
+        one(tmp_path, rule)
+
+
+def test_two_rpcs_of_one_shape_fail_the_start(tmp_path):
+    rpcs = "".join(
+        f"rpc {name}(Request) returns (Status) "
+        f'{{ option (google.api.http) = {{ get: "/v1/{{{field}}}" }}; }}'
+        for name, field in (("One", "id"), ("Two", "left"))
+    )
+    with pytest.raises(RouteError, match="same shape"):
+        add_routes(Router(), bindings(tmp_path, rpcs))
+
+
+@pytest.mark.parametrize(
+    "rpc",
+    [
+        'rpc Do(stream Request) returns (Status) { option (google.api.http) = { get: "/x" }; }',
+        'rpc Do(Request) returns (stream Status) { option (google.api.http) = { post: "/x" }; }',
+        (
+            'rpc Do(Request) returns (Status) { option (google.api.http) = { get: "/x" };'
+            ' option (gateway_options.v1.rest).long_poll = "Nope"; }'
+        ),
+        (
+            'rpc Do(Request) returns (Status) { option (google.api.http) = { get: "/x" };'
+            ' option (gateway_options.v1.rest).long_poll = "Do"; }'
+        ),
+        (
+            "rpc Watch(Request) returns (stream Bare); rpc Do(Request) returns (Status) {"
+            ' option (google.api.http) = { get: "/x" };'
+            ' option (gateway_options.v1.rest).long_poll = "Watch"; }'
+        ),
+        (
+            "rpc Watch(Request) returns (stream Event); rpc Do(Request) returns (Bare) {"
+            ' option (google.api.http) = { get: "/x" };'
+            ' option (gateway_options.v1.rest).long_poll = "Watch"; }'
+        ),
+    ],
+)
+def test_a_stream_in_the_wrong_place_fails_the_start(tmp_path, rpc):
+    with pytest.raises(RouteError, match="Lab.Do"):
+        bindings(tmp_path, rpc)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "message Bad { int32 a = 1 [(gateway_options.v1.field).json_text = JSON_TEXT_VALUE]; }",
+        "message Bad { string a = 1 [(gateway_options.v1.field).flatten = true]; }",
+        "message Bad { repeated Bare a = 1 [(gateway_options.v1.field).flatten = true]; }",
+        (
+            'message Bad { string a = 1 [json_name = "x"];'
+            " In b = 2 [(gateway_options.v1.field).flatten = true]; }"
+            ' message In { string c = 1 [json_name = "x"]; }'
+        ),
+        "message Bad { option (gateway_options.v1.message).union = true; string a = 1; }",
+        (
+            "message Bad { option (gateway_options.v1.message).union = true; string a = 1;"
+            " oneof k { string b = 2; } }"
+        ),
+    ],
+)
+def test_options_that_contradict_their_message_fail_the_start(tmp_path, message):
+    rpc = 'rpc Do(Bad) returns (Bare) { option (google.api.http) = { get: "/x" }; }'
+    with pytest.raises(RouteError, match="Lab.Do"):
+        bindings(tmp_path, rpc, message)
+
+
+def test_rpcs_without_a_rule_have_no_route(tmp_path):
+    assert not bindings(tmp_path, "rpc Do(Request) returns (Status);")
+
+
+def test_every_method_and_binding_is_a_route(tmp_path):
+    rule = (
+        'put: "/a" additional_bindings { delete: "/a" } additional_bindings { patch: "/a" }'
+        ' additional_bindings { custom { kind: "HEAD" path: "/a" } }'
+    )
+    rpc = f"rpc Do(Request) returns (Status) {{ option (google.api.http) = {{ {rule} }}; }}"
+    made = bindings(tmp_path, rpc)
+    assert [binding.http_method for binding in made] == ["PUT", "DELETE", "PATCH", "HEAD"]
+
+
+@pytest.fixture(scope="module")
+def get(tmp_path_factory) -> Binding:
+    return one(tmp_path_factory.mktemp("protos"), 'get: "/v1/{id}/{inner.number}"')
+
+
+def ask(binding: Binding, query: str = "", body: bytes = b"", path=("x", "7")):
+    return binding.read_request(body, query.encode("latin-1"), path, Profile.SPEC)[0]
+
+
+@pytest.mark.parametrize(
+    ("query", "field", "value"),
+    [
+        ("small=-5", "small", -5),
+        ("small=007", "small", 7),
+        ("large=18446744073709551615", "large", 2**64 - 1),
+        ("yes=true", "yes", True),
+        ("ratio=-1.5e3", "ratio", -1500.0),
+        ("blob=_-8", "blob", b"\xff\xef"),
+        ("blob=/%2B8%3D", "blob", b"\xff\xef"),
+        ("colour=deep_blue", "colour", 2),
+        ("colour=COLOUR_RED", "colour", 1),
+        ("colour=2", "colour", 2),
+        ("list=1&list=2", "list", [1, 2]),
+        ("renamed=a", "other_name", "a"),
+        ("other_name=a", "other_name", "a"),
+        ("left=a+b%20c%2Bd", "left", "a b c+d"),
+        ("left=%C3%BC", "left", "ü"),
+        ("left", "left", ""),
+        ("left=", "left", ""),
+        ("left=a=b", "left", "a=b"),
+        ("&&left=a&", "left", "a"),
+        ("l%65ft=a", "left", "a"),
+        ("left=a,b", "left", "a,b"),
+        ("extra=", "extra", ""),
+    ],
+)
+def test_a_query_parameter_sets_its_field(get, query, field, value):
+    found = getattr(ask(get, query), field)
+    assert (list(found) if field == "list" else found) == value
+
+
+def test_a_query_parameter_reaches_below_messages(get):
+    request = ask(get, "inner.text=a&inner.again.many=1&inner.again.many=2&inner%2Eagain.text=b")
+    assert request.inner.text == "a"
+    assert list(request.inner.again.many) == ["1", "2"]
+    assert request.inner.again.text == "b"
+    assert request.inner.number == 7
+
+
+def test_known_types_are_read_from_their_texts(get):
+    request = ask(get, "at=2026-02-18T01:00:00+01:00&wrapped=w&mask=a,b.c&span=1.5s")
+    assert request.at.seconds == 1771372800
+    assert request.wrapped.value == "w"
+    assert list(request.mask.paths) == ["a", "b.c"]
+    assert request.span.nanos == 500_000_000
+
+
+@pytest.mark.parametrize(
+    "query", ["id=y", "inner.number=9", "secret=s", "nope=1", "small.x=1", "Left=a"]
+)
+def test_bound_hidden_and_unknown_parameters_are_ignored(get, query):
+    assert ask(get, query) == ask(get)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "small=",
+        "small=x",
+        "small=1.0",
+        "small=0x1",
+        "small=+1",
+        "small=2147483648",
+        f"large={'9' * 5000}",
+        "large=-1",
+        "yes=True",
+        "yes=1",
+        "yes",
+        "ratio=NaN",
+        "ratio=Infinity",
+        "ratio=1e999",
+        "narrow=1e39",
+        "blob=%%%",
+        "blob=a",
+        "colour=green",
+        "colour=7",
+        "colour=",
+        "left=a&left=b",
+        "left=a&right=b",
+        "inner=x",
+        "inners=x",
+        "numbers=x",
+        "at=2026-02-18",
+        "span=x",
+        "left=%zz",
+        "left=%",
+        "left=%ff",
+        "left=%00",
+        "left=\xff",
+        "l%zzft=a",
+    ],
+)
+def test_a_parameter_that_cannot_be_read_is_invalid_params(get, query):
+    with pytest.raises(RefusedError) as refused:
+        ask(get, query)
+    assert (refused.value.status, refused.value.code) == (400, "invalid_params")
+
+
+@pytest.mark.parametrize("number", ["x", "", "1.0", str(2**63)])
+def test_a_path_value_that_cannot_be_read_is_invalid_params(get, number):
+    with pytest.raises(RefusedError) as refused:
+        ask(get, path=("x", number))
+    assert refused.value.code == "invalid_params"
+
+
+def test_a_body_of_one_field_leaves_the_rest_to_the_query(tmp_path):
+    binding = one(tmp_path, 'post: "/v1/{id}" body: "inner"')
+    request = ask(binding, "small=1&inner.text=q", b'{"text":"b"}', ("x",))
+    assert (request.small, request.inner.text, request.id) == (1, "b", "x")
+    assert ask(binding, "", b"", ("x",)).inner.text == ""
+    with pytest.raises(RefusedError) as refused:
+        ask(binding, "", b'{"again":{"text":1}}', ("x",))
+    assert refused.value.issues[0].field == "again.text"
+
+
+@pytest.mark.parametrize(
+    ("field", "body", "value"),
+    [
+        ("list", b"[1,2]", [1, 2]),
+        ("left", b'"a"', "a"),
+        ("list", b"null", []),
+        ("yes", b"true", True),
+    ],
+)
+def test_a_body_may_be_a_list_or_a_value(tmp_path, field, body, value):
+    binding = one(tmp_path, f'post: "/v1/{{id}}" body: "{field}"')
+    found = getattr(ask(binding, "", body, ("x",)), field)
+    assert (list(found) if field == "list" else found) == value
+    with pytest.raises(RefusedError, match="Validation error: the body must be"):
+        ask(binding, "", b"{}", ("x",))
+
+
+def test_with_a_whole_body_the_query_sets_marked_fields_only(tmp_path):
+    binding = one(tmp_path, 'post: "/v1/{id}" body: "*"')
+    request = ask(binding, "extra=q&small=5", b'{"extra":"b","small":4,"id":"y"}', ("x",))
+    assert (request.extra, request.small, request.id) == ("q", 4, "x")
+
+
+def test_maps_bytes_and_floats_are_read_from_a_body(tmp_path):
+    binding = one(tmp_path, 'post: "/v1/{id}" body: "*"')
+    body = {
+        "numbers": {"a": 1},
+        "innerMap": {"-5": {"text": "t"}},
+        "flags": {"true": "x"},
+        "blob": "/+8",
+        "ratio": 1,
+        "narrow": 1.5,
+        "wrapped": "w",
+        "mask": "a,b",
+        "span": "1s",
+        "secret": "s",
+    }
+    request = ask(binding, "", json.dumps(body).encode(), ("x",))
+    assert dict(request.numbers) == {"a": 1}
+    assert request.inner_map[-5].text == "t"
+    assert dict(request.flags) == {True: "x"}
+    assert (request.blob, request.ratio, request.narrow) == (b"\xff\xef", 1.0, 1.5)
+    assert (request.wrapped.value, list(request.mask.paths)) == ("w", ["a", "b"])
+    assert request.secret == ""
+    echo = Codec().encoder(request.DESCRIPTOR, Profile.SPEC)(request)
+    assert json.loads(echo) == json.loads(echo) | {
+        **{name: value for name, value in body.items() if name != "secret"},
+        "blob": "/+8=",
+        "innerMap": {"-5": {"text": "t", "number": 0, "again": None, "many": []}},
+    }
+    assert "secret" not in json.loads(echo)
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({"numbers": {"a": "1"}}, "numbers.a"),
+        ({"numbers": [1]}, "numbers"),
+        ({"innerMap": {"x": {}}}, "innerMap.x"),
+        ({"innerMap": {"1": {"number": "1"}}}, "innerMap.1.number"),
+        ({"flags": {"True": ""}}, "flags.True"),
+        ({"blob": "%"}, "blob"),
+        ({"ratio": "1"}, "ratio"),
+        ({"narrow": 1e39}, "narrow"),
+        ({"wrapped": 1}, "wrapped"),
+        ({"span": "x"}, "span"),
+        ({"list": [1, 2, 2**31]}, "list[2]"),
+        ({"inner": {"again": {"many": ["a", 1]}}}, "inner.again.many[1]"),
+    ],
+)
+def test_faults_deep_in_a_body_are_named(tmp_path, body, path):
+    binding = one(tmp_path, 'post: "/v1/{id}" body: "*"')
+    with pytest.raises(RefusedError) as refused:
+        ask(binding, "", json.dumps(body).encode(), ("x",))
+    assert refused.value.code == "params_validation"
+    assert [issue.field for issue in refused.value.issues] == [path]
+
+
+def test_an_answer_may_be_one_of_its_fields(tmp_path):
+    binding = one(tmp_path, 'get: "/v1/{id}" response_body: "lines"')
+    answer = GetMessageClass(binding.method.output_type)(lines=["a", "b"])
+    assert binding.encode[Profile.SPEC](answer) == b'["a","b"]'

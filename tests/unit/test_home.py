@@ -1,0 +1,98 @@
+"""The state folder: nobody else reads what is in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+
+import pytest
+from florin_server.boot.home import Home, Refused
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o077])
+def umask(request):
+    before = os.umask(request.param)
+    yield
+    os.umask(before)
+
+
+def mode(path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_folder_is_its_owners(tmp_path, umask):
+    home = Home(tmp_path / "state")
+    assert mode(home.path) == 0o700
+
+
+def test_every_file_is_its_owners(tmp_path, umask):
+    home = Home(tmp_path / "state")
+    home.secrets()
+    home.write_demo_env({"A": "1"})
+    with home.announced({"grpc": "127.0.0.1:1"}):
+        files = list(home.path.iterdir())
+        assert {file.name for file in files} == {"secrets.json", "demo.env", "running.json"}
+        assert {mode(file) for file in files} == {0o600}
+
+
+def test_a_file_that_others_could_read_is_replaced(tmp_path):
+    home = Home(tmp_path)
+    home.demo_env.write_text("OLD=1")
+    home.demo_env.chmod(0o644)
+    home.write_demo_env({"NEW": "2"})
+    assert home.read_demo_env() == {"NEW": "2"}
+    assert mode(home.demo_env) == 0o600
+    assert [one.name for one in tmp_path.iterdir()] == ["demo.env"]
+
+
+def test_where_it_listens_is_told_while_it_runs(tmp_path):
+    home = Home(tmp_path)
+    assert home.addresses() is None
+    with home.announced({"grpc": "127.0.0.1:1"}):
+        assert home.addresses() == {"pid": os.getpid(), "grpc": "127.0.0.1:1"}
+    assert home.addresses() is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_dead_process_left_tells_nothing(tmp_path):
+    home = Home(tmp_path)
+    home.running.write_text(json.dumps({"pid": os.getpid(), "grpc": "127.0.0.1:1"}))
+    assert home.addresses() is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", '{"pepper": "x"}', "[]", "null"])
+def test_damaged_secrets_stop_the_start_and_are_not_replaced(tmp_path, text):
+    home = Home(tmp_path)
+    (tmp_path / "secrets.json").write_text(text)
+    with pytest.raises(Refused, match="damaged"):
+        home.secrets()
+    assert (tmp_path / "secrets.json").read_text() == text
+
+
+def test_secrets_are_made_once(tmp_path):
+    first = Home(tmp_path / "state").secrets()
+    assert Home(tmp_path / "state").secrets() == first
+    assert Home(tmp_path / "other").secrets() != first
+    assert len(first.pepper) == 32
+    assert len(first.relayer_key) == len(first.demo_destination_key) == 32
+    assert first.relayer_key != first.demo_destination_key
+    assert len(first.operator_token) >= 32
+
+
+def test_secrets_do_not_show_in_messages(tmp_path):
+    home = Home(tmp_path / "state")
+    kept = home.secrets()
+    stored = json.loads((home.path / "secrets.json").read_text())
+    shown = repr(kept)
+    for secret in stored.values():
+        assert secret not in shown
+    assert repr(kept.pepper) not in shown
+
+
+def test_demo_credentials_come_back_as_written(tmp_path):
+    home = Home(tmp_path / "state")
+    assert home.read_demo_env() == {}
+    values = {"KEY": "fl_test_pk_x", "URL": "http://127.0.0.1:1/?a=b=c"}
+    home.write_demo_env(values)
+    assert home.read_demo_env() == values

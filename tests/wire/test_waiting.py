@@ -1,0 +1,96 @@
+"""Answers that are held: each ends by the change that it waits for, never by the clock."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.support.desk import DEPLOYED, ORDER, Desk
+
+LONG = "maxPollMs=600000"
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def held(desk: Desk, count: int) -> None:
+    """Returns once so many answers wait for a change, of which nothing tells from outside."""
+    for _ in range(2000):
+        if desk.service.app.hub.watchers == count:
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError(f"{desk.service.app.hub.watchers} answers are held")
+
+
+async def test_every_status_path_is_held_until_the_status_changes(desk):
+    payment_id = (await desk.rest.create(ORDER))["paymentId"]
+    polls = [
+        asyncio.create_task(desk.ask("GET", f"{path}?{LONG}", {**headers, **profile}))
+        for path, headers in (
+            (f"/v1/gateway/payment/{payment_id}/status", desk.rest.wallet),
+            (f"/v1/payments/{payment_id}/status", desk.rest.merchant),
+            (f"/v1/merchant/payment/{payment_id}/status", desk.rest.merchant),
+        )
+        for profile in ({}, DEPLOYED)
+    ]
+    await held(desk, 6)
+    await desk.rest.merchant_cancel(payment_id)
+    for answer in await asyncio.wait_for(asyncio.gather(*polls), 20):
+        assert answer.body == {"status": "cancelled", "isFinal": True, "info": None}
+    await held(desk, 0)
+
+
+async def test_a_final_status_is_told_at_once(desk):
+    payment_id = (await desk.rest.create(ORDER))["paymentId"]
+    await desk.rest.cancel(payment_id)
+    path = f"/v1/gateway/payment/{payment_id}/status?{LONG}"
+    answer = await asyncio.wait_for(desk.ask("GET", path, desk.rest.wallet), 20)
+    assert answer.body["status"] == "cancelled"
+
+
+async def test_a_status_whose_time_is_up_is_told_as_it_is(desk):
+    payment_id = (await desk.rest.create(ORDER))["paymentId"]
+    for wait in ("0", "1", "00001"):
+        path = f"/v1/gateway/payment/{payment_id}/status?maxPollMs={wait}"
+        answer = await desk.ask("GET", path, desk.rest.wallet)
+        assert answer.body["status"] == "requires_action"
+        assert answer.body["pollInMs"] == 1000
+
+
+async def test_a_confirm_is_held_until_the_end(desk):
+    offer = await desk.offer()
+    results = [{"type": "walletRpc", "data": offer.outputs}]
+    answer = await asyncio.wait_for(
+        desk.ask(
+            "POST",
+            f"/v1/gateway/payment/{offer.payment_id}/confirm?{LONG}",
+            desk.rest.wallet,
+            {"optionId": offer.option_id, "results": results},
+        ),
+        20,
+    )
+    assert answer.body["status"] == "succeeded"
+    assert answer.body["info"]["txId"].startswith("0x")
+
+
+async def test_a_status_is_held_through_expiry(desk):
+    payment_id = (await desk.rest.create({**ORDER, "expiresAt": desk.now + 5}))["paymentId"]
+    path = f"/v1/gateway/payment/{payment_id}/status?{LONG}"
+    poll = asyncio.create_task(desk.ask("GET", path, desk.rest.wallet))
+    await held(desk, 1)
+    desk.clock.advance(5)
+    answer = await asyncio.wait_for(poll, 20)
+    assert answer.body == {"status": "expired", "isFinal": True, "info": None}
+
+
+async def test_a_client_that_leaves_leaves_no_watcher(desk):
+    payment_id = (await desk.rest.create(ORDER))["paymentId"]
+    side = f"/v1/gateway/payment/{payment_id}"
+    calls = [
+        asyncio.create_task(desk.ask("GET", f"{side}/{call}", desk.rest.wallet))
+        for call in (f"status?{LONG}", "events")
+    ]
+    await held(desk, 2)
+    for call in calls:
+        call.cancel()
+    await held(desk, 0)
