@@ -167,7 +167,7 @@ def _content_length(incoming: Incoming, value: bytes) -> None:
 
 
 def _content_encoding(incoming: Incoming, value: bytes) -> None:
-    incoming.encoded = value.lower() not in {b"", b"identity"}
+    incoming.encoded = value != b""
 
 
 def _last_event_id(incoming: Incoming, value: bytes) -> None:

@@ -67,9 +67,7 @@ class GrpcConnection(asyncio.Protocol):
         self._transport = transport
         settings = (4).to_bytes(2) + _WINDOW_MAX.to_bytes(4)
         update = (_WINDOW_MAX - _INITIAL_WINDOW).to_bytes(4)
-        transport.write(
-            _PREFACE + frame(_SETTINGS, 0, 0, settings) + frame(_WINDOW, 0, 0, update)
-        )
+        transport.write(_PREFACE + frame(_SETTINGS, 0, 0, settings) + frame(_WINDOW, 0, 0, update))
 
     def call(self, framed: bytes) -> int:
         """Begins a call with one request, made by `message`; the stream's number tells it."""

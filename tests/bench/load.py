@@ -126,7 +126,9 @@ class _Rest:
         self._done = loop.create_future()
         connections = []
         for _ in range(job.connections if job.seconds else min(job.connections, len(job.requests))):
-            made = await loop.create_connection(lambda: HttpConnection(self._answered), *job.address)
+            made = await loop.create_connection(
+                lambda: HttpConnection(self._answered), *job.address
+            )
             connections.append(made[1])
         started = time.perf_counter()
         if job.seconds:

@@ -74,9 +74,7 @@ def _prepare(running: Florin, pool: ProcessPoolExecutor, turn: int) -> list[tupl
     return prepared
 
 
-def _settle(
-    running: Florin, pool: ProcessPoolExecutor, prepared: list[tuple[str, bytes]]
-) -> float:
+def _settle(running: Florin, pool: ProcessPoolExecutor, prepared: list[tuple[str, bytes]]) -> float:
     """Payments a second, from the first confirm until the last one has succeeded."""
     confirms = tuple(confirm for _, confirm in prepared)
     waits = tuple(

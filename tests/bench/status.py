@@ -84,9 +84,7 @@ def _round(florin: Florin, pool: ProcessPoolExecutor, job: RestJob | GrpcJob) ->
     )
 
 
-def _figure(
-    name: str, rest: list[Round], grpc: list[Round], target: float, note: str
-) -> Figure:
+def _figure(name: str, rest: list[Round], grpc: list[Round], target: float, note: str) -> Figure:
     ratio = median(g.cpu_us / r.cpu_us for r, g in zip(rest, grpc, strict=True))
     wall = median(r.rate / g.rate for r, g in zip(rest, grpc, strict=True))
     told = f"by server CPU; REST {_told(rest)}; gRPC {_told(grpc)}; wall ratio {wall:.2f}"

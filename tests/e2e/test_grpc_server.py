@@ -99,9 +99,7 @@ async def test_a_key_is_made_used_and_revoked(operator, service, channel):
         )
         assert revoked.key.HasField("revoked_at")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await operator.RevokeApiKey(
-            admin_pb2.RevokeApiKeyRequest(key_id="nobodys"), metadata=token
-        )
+        await operator.RevokeApiKey(admin_pb2.RevokeApiKeyRequest(key_id="nobodys"), metadata=token)
     assert refused(caught.value).code == "api_key_not_found"
 
 

@@ -9,6 +9,7 @@ from decimal import Decimal
 
 from florin_gateway.app import Gateway
 from florin_gateway.backends import Local, Remote
+from florin_gateway.errors import RefusedError
 from florin_gateway.pages import checkout as pages
 from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
 from florin_gateway.rpc import Backend
@@ -17,6 +18,7 @@ from florin_gateway.settings import GatewaySettings
 
 from florin_server.boot.addresses import listen, spelled
 from florin_server.boot.grpc_server import PUBLIC, GrpcServers
+from florin_server.domain.errors import Code
 from florin_server.flows.app import App
 from florin_server.flows.checkout import checkout
 from florin_server.rpc.codec import Codec
@@ -54,7 +56,11 @@ def _checkout_page(app: App) -> PlainHandler:
     answers = Codec(app)
 
     async def handle(request: PlainRequest) -> PlainAnswer:
-        found = await checkout(app, request.variables["payment_id"])
+        text = request.variables["payment_id"]
+        if text == "v1":
+            # the root of the API is no link: its errors are JSON
+            raise RefusedError(404, Code.INVALID_PARAMS, "Path not found")
+        found = await checkout(app, text)
         if found is None:
             return pages.unknown()
         payment, merchant = found
@@ -102,10 +108,12 @@ async def _start(
             return PlainAnswer.json({"status": "unready", "checks": dict(checks)}, 503)
         return PlainAnswer.json({"status": "ready"})
 
-    gateway.add_route("GET", "/healthz", healthz)
-    gateway.add_route("GET", "/readyz", readyz)
+    plain: dict[str, PlainHandler] = {"/healthz": healthz, "/readyz": readyz}
     if page is not None:
-        gateway.add_route("GET", "/{payment_id}", page)
+        plain["/{payment_id}"] = page
+    for path, handler in plain.items():
+        for method in ("GET", "HEAD"):
+            gateway.add_route(method, path, handler)
     server = HttpServer(gateway, sock=listener)
     await server.start()
     stack.push_async_callback(server.stop)

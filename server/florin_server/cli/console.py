@@ -15,13 +15,18 @@ from florin_server.config import Settings
 
 # a terminal wraps by itself; in a pipe a line is a line
 console = Console(highlight=False, soft_wrap=True)
-_complaints = Console(highlight=False, soft_wrap=True, stderr=True)
+_aside = Console(highlight=False, soft_wrap=True, stderr=True)
 
 
 def fail(what: str, why: object, status: int = 1) -> NoReturn:
     """Ends the program with a sentence."""
-    _complaints.print(f"[bold red]{what}:[/] {escape(str(why))}")
+    _aside.print(f"[bold red]{what}:[/] {escape(str(why))}")
     raise SystemExit(status)
+
+
+def note(text: str) -> None:
+    """Says something beside the result, which others may read from stdout."""
+    _aside.print(text)
 
 
 def settings_of(given: dict[str, Any]) -> Settings:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from florin_server.boot.home import Refused
 from florin_server.boot.operator import OperatorError, operator
-from florin_server.cli.console import console, fail, settings_of
+from florin_server.cli.console import console, fail, note, settings_of
 from florin_server.store.query import StoreError
 
 _WIDE = 200
@@ -36,10 +36,12 @@ def create(given: dict[str, Any], kind: str, partner: str, *, live: bool) -> Non
     """Makes a key and prints its secret."""
     if kind not in _KINDS:
         fail("Not done", "the kind is partner or wallet", 2)
+    if (kind == "partner") is not bool(partner):
+        fail("Not done", "a partner key needs --partner ID, a wallet key none; see keys list", 2)
     request = admin_pb2.CreateApiKeyRequest(kind=_KINDS[kind], partner_id=partner, live=live)
     made = _ask(given, "CreateApiKey", request)
-    console.print(f"{made.secret}")
-    console.print(f"[dim]Key id {made.key.key_id}. The secret is not shown again.[/]")
+    console.print(made.secret)
+    note(f"Key id {made.key.key_id}. The secret is not shown again.")
 
 
 def show(given: dict[str, Any], partner: str) -> None:

@@ -42,7 +42,7 @@ class ChainTx:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A confirmed payment that waits to be settled; its effect is in no block below `from_block`."""
+    """A confirmed payment to be settled; its effect is in no block below `from_block`."""
 
     payment: Payment
     option: Option

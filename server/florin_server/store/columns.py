@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -12,6 +12,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import TypeEngine
 
 U256_MAX = 2**256 - 1
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class U256(TypeDecorator[int]):
@@ -25,17 +26,22 @@ class U256(TypeDecorator[int]):
         kept = Text() if dialect.name == "sqlite" else Numeric(78, 0)
         return dialect.type_descriptor(kept)
 
-    def process_bind_param(self, value: int | None, dialect: Dialect) -> Any:
+    def bind_processor(self, dialect: Dialect) -> Callable[[int | None], Any]:
         """Refuses what a 256-bit word cannot hold."""
-        if value is None:
-            return None
-        if not 0 <= value <= U256_MAX:
-            raise ValueError("amount is not an unsigned 256-bit number")
-        return str(value) if dialect.name == "sqlite" else value
+        kept: Callable[[int], Any] = str if dialect.name == "sqlite" else int
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> int | None:  # noqa: ARG002
+        def encode(value: int | None) -> Any:
+            if value is None:
+                return None
+            if not 0 <= value <= U256_MAX:
+                raise ValueError("amount is not an unsigned 256-bit number")
+            return kept(value)
+
+        return encode
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], int | None]:  # noqa: ARG002
         """Always int."""
-        return None if value is None else int(value)
+        return lambda value: None if value is None else int(value)
 
 
 class OneOf(TypeDecorator[StrEnum]):
@@ -47,15 +53,14 @@ class OneOf(TypeDecorator[StrEnum]):
     def __init__(self, kind: type[StrEnum]) -> None:
         super().__init__()
         self.kind = kind
-        self._members: dict[Any, StrEnum | None] = {None: None, **{m.value: m for m in kind}}
 
-    def process_bind_param(self, value: StrEnum | None, dialect: Dialect) -> Any:  # noqa: ARG002
-        """Bare text."""
-        return None if value is None else self.kind(value).value
+    def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any]:  # noqa: ARG002
+        """Bare text; KeyError for what is no member."""
+        return {None: None, **{member: member.value for member in self.kind}}.__getitem__
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> StrEnum | None:  # noqa: ARG002
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:  # noqa: ARG002
         """The member."""
-        return self._members[value]
+        return {None: None, **{member.value: member for member in self.kind}}.__getitem__
 
 
 class Json(TypeDecorator[Any]):
@@ -66,9 +71,7 @@ class Json(TypeDecorator[Any]):
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:  # noqa: ARG002
         """None stays NULL."""
-        if value is None:
-            return None
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return None if value is None else _JSON.encode(value)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:  # noqa: ARG002
         """NULL stays None."""

@@ -7,8 +7,9 @@ SQLAlchemy Core, compiled once to the driver's text, and cost no SQLAlchemy when
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import fields
+from functools import cache
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -133,7 +134,15 @@ def run(op: Op[T], execute: Callable[[Query], list[Row]]) -> T:
 
 def record(value: Any) -> dict[str, object]:
     """A dataclass as the values of the columns that are named like its fields."""
-    return {found.name: getattr(value, found.name) for found in fields(value)}
+    kind: Hashable = type(value)
+    names, pick = _fields(kind)
+    return dict(zip(names, pick(value), strict=True))
+
+
+@cache
+def _fields(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], Sequence[object]]]:
+    names = [found.name for found in fields(kind)]
+    return tuple(names), _picker(attrgetter, names)
 
 
 def columns(table: Table, kind: type[Any]) -> list[Column[Any]]:

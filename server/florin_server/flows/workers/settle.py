@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from florin_server.domain.errors import FlorinError
 from florin_server.domain.ids import short_id
 from florin_server.domain.journal import (
     Accepted,
@@ -31,6 +32,7 @@ from florin_server.store import journal, leases
 _log = logging.getLogger(__name__)
 
 _LEASE_S = 30
+_LEASE_RETRY_US = 1_000_000
 # how often everything open is compared with the chain, whatever the blocks told
 _RECONCILE_S = 10
 # a payment that would not settle now (say, the balance is gone) is tried again after this
@@ -49,7 +51,8 @@ class ChainSettler:
         self._owner = owner
         self._lease = f"relayer:{rail.chain_id}:{rail.sender}"
         self._epoch = 0
-        self._renew_at_us = 0
+        self._may_steal = app.store.exclusive
+        self._lease_at_us = 0  # when to look at the lease again
         self._reconcile_at_us = 0
         self._nonce = 0
         self._woken = asyncio.Event()
@@ -71,17 +74,18 @@ class ChainSettler:
         started = False
         while True:
             try:
-                if not await self._lead():
+                if await self._lead():
+                    if not started:
+                        await self._start()
+                        started = True
+                    await self._turn()
+                    self._problem = ""
+                else:
                     started = False
-                    await self._app.clock.sleep(1)
-                    continue
-                if not started:
-                    await self._start()
-                    started = True
-                await self._turn()
-                self._problem = ""
-            except (RailUnavailable, journal.LostLease) as error:
-                started = started and isinstance(error, RailUnavailable)
+                    self._problem = "another settler has the lease"
+            except (RailUnavailable, FlorinError, journal.LostLease) as error:
+                if isinstance(error, journal.LostLease):
+                    started, self._epoch, self._lease_at_us = False, 0, 0
                 self._problem = str(error) or type(error).__name__
                 _log.warning("settling on %s waits: %s", self._rail.chain_id, self._problem)
             await self._rest()
@@ -96,11 +100,15 @@ class ChainSettler:
         self._woken.clear()
 
     async def _lead(self) -> bool:
-        """Takes or renews the lease; a process that owns its store takes over at once."""
+        """Takes or renews the lease.
+
+        A process that owns its store takes over from its dead forerunner at once, but never from
+        one that took the lease away while it ran.
+        """
         now_us, ttl_us = self._app.clock.now_us(), _LEASE_S * 1_000_000
         store = self._app.store
-        if self._epoch and now_us < self._renew_at_us:
-            return True
+        if now_us < self._lease_at_us:
+            return self._epoch > 0
         if self._epoch:
             renewed = await store.write(
                 leases.renew(self._lease, self._owner, self._epoch, now_us, ttl_us)
@@ -109,23 +117,35 @@ class ChainSettler:
                 self._epoch = 0
         if not self._epoch:
             taken = await store.write(
-                leases.acquire(self._lease, self._owner, now_us, ttl_us, steal=store.exclusive)
+                leases.acquire(self._lease, self._owner, now_us, ttl_us, steal=self._may_steal)
             )
-            self._epoch = taken or 0
-        self._renew_at_us = now_us + ttl_us // 3
+            self._epoch, self._may_steal = taken or 0, False
+        self._lease_at_us = now_us + (ttl_us // 3 if self._epoch else _LEASE_RETRY_US)
         return self._epoch > 0
 
     async def _start(self) -> None:
         """Picks up where the last owner of the lease stopped."""
         await self._blocks.start()
-        stored = await self._app.store.read(
-            journal.next_nonce(self._rail.chain_id, self._rail.sender)
-        )
-        self._nonce = max(stored or 0, await self._rail.next_nonce())
         await self._load()
+        self._nonce = await self._next_nonce()
         for tx in self._txs.values():
             await self._broadcast(tx)
         await self._reconcile()
+
+    async def _next_nonce(self) -> int:
+        """After the newest transaction of ours that the chain has or will get.
+
+        What was written down counts only if the chain agrees: a chain that was begun anew starts
+        from zero, and a gap would never close.
+        """
+        open_ones = [tx.nonce + 1 for tx in self._txs.values()]
+        nonce = max([await self._rail.next_nonce(), *open_ones])
+        stored = await self._app.store.read(
+            journal.next_nonce(self._rail.chain_id, self._rail.sender)
+        )
+        if stored is not None and stored > nonce and await self._rail.nonce_used(stored - 1):
+            return stored
+        return nonce
 
     async def _load(self) -> None:
         store, chain = self._app.store, self._rail.chain_id

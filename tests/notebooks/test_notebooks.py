@@ -1,0 +1,113 @@
+"""Every notebook: equal to its text, clean, and true when it is run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+from jupytext import read
+from nbclient import NotebookClient
+
+from tests.support.service import running
+
+FOLDER = Path(__file__).parents[2] / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+LIBRARIES = {"lab"}
+TIMEOUT_S = 120
+
+each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+@pytest.fixture
+def desk(monkeypatch, tmp_path) -> None:
+    """An analyst's environment: nothing of Florin in it, and the kernel's files elsewhere."""
+    for name in list(os.environ):
+        if name.startswith("FLORIN_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    # not the interpreter's debugger, which greets on stderr
+    monkeypatch.setenv("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+
+
+def load(path: Path) -> nbformat.NotebookNode:
+    return nbformat.read(path, as_version=4)
+
+
+def as_text(notebook: nbformat.NotebookNode) -> list[tuple[str, str, list[str]]]:
+    return [(c.cell_type, c.source, c.metadata.get("tags", [])) for c in notebook.cells]
+
+
+async def run(path: Path) -> nbformat.NotebookNode:
+    """The notebook with its outputs, run from its folder; fails with the cell that failed."""
+    notebook = load(path)
+    client = NotebookClient(
+        notebook,
+        timeout=TIMEOUT_S,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(FOLDER)}},
+    )
+    before = set(psutil.Process().children(recursive=True))
+    await client.async_execute()
+    assert set(psutil.Process().children(recursive=True)) - before == set()
+    return notebook
+
+
+def printed(notebook: nbformat.NotebookNode) -> str:
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert all(output.get("name") != "stderr" for output in outputs), outputs
+    return "".join(output.get("text", "") for output in outputs)
+
+
+def test_there_are_notebooks():
+    assert FOLDER / "00_start_here.ipynb" in NOTEBOOKS
+    texts = {path.stem for path in FOLDER.glob("*.py")} - LIBRARIES
+    assert texts == {path.stem for path in NOTEBOOKS}
+
+
+@each
+def test_it_equals_its_text(path):
+    text = path.with_suffix(".py")
+    told, opened = read(text), load(path)
+    assert as_text(told) == as_text(opened), f"run jupytext --sync {text}"
+    assert told.metadata.jupytext.formats == opened.metadata.jupytext.formats == "ipynb,py:percent"
+    assert told.metadata.kernelspec == opened.metadata.kernelspec
+
+
+@each
+def test_no_outputs_are_committed(path):
+    cells = [cell for cell in load(path).cells if cell.cell_type == "code"]
+    assert [cell.outputs for cell in cells] == [[]] * len(cells)
+    assert {cell.execution_count for cell in cells} == {None}
+    assert "widgets" not in load(path).metadata
+
+
+@each
+def test_it_begins_with_a_question_and_ends_with_its_proof(path):
+    cells = load(path).cells
+    assert cells[0].cell_type == "markdown"
+    title = cells[0].source.splitlines()[0]
+    assert title.startswith("# ")
+    assert title.endswith("?")
+    last = [cell for cell in cells if cell.cell_type == "code"][-1]
+    assert any(line.startswith("assert ") for line in last.source.splitlines())
+
+
+@each
+async def test_it_is_true_on_a_florin_of_its_own(path, desk):
+    assert printed(await run(path))
+
+
+async def test_it_is_true_on_a_florin_that_runs(tmp_path, desk, monkeypatch):
+    async with running(tmp_path / "home", block_interval_s=0.2) as service:
+        env = service.home.read_demo_env()
+        for name, value in env.items():
+            monkeypatch.setenv(name, value)
+        notebook = await run(FOLDER / "00_start_here.ipynb")
+        transaction = printed(notebook).rpartition("transaction ")[2].strip()
+        chain = service.evm.chain
+        asked = b'{"jsonrpc":"2.0","id":1,"method":"eth_getTransactionReceipt","params":["%s"]}'
+        assert b'"status":"0x1"' in await chain.handle(asked % transaction.encode())

@@ -1,0 +1,174 @@
+"""The page behind a payment link, as a browser gets it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+
+import pytest
+from florin_gateway.pages import checkout
+from florin_server.domain.payment import Status
+
+from tests.support.desk import ORDER, PAY_URL
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NASTY = """<script>alert(1)</script> & "Söhne" <img src=x onerror='alert(2)'>"""
+
+
+def headers_of(answer) -> dict[str, str]:
+    return {name.lower(): value for name, value in answer.headers.items()}
+
+
+def text_of(page: str) -> str:
+    """What a reader sees."""
+    body = page[page.index("<body>") :]
+    return " ".join(re.sub(r"<[^>]*>", " ", body).split())
+
+
+def shown(**changes) -> str:
+    told = {
+        "merchant": "Tea House",
+        "amount": "12.50 USD",
+        "status": "requires_action",
+        "link": "https://pay.example/pay_1",
+        "live": True,
+    }
+    return checkout.page(checkout.Checkout(**{**told, **changes})).body.decode()
+
+
+async def test_it_tells_who_asks_for_how_much_and_how_to_pay(desk):
+    payment_id = (await desk.rest.create(ORDER))["paymentId"]
+    page = await desk.ask("GET", f"/{payment_id}")
+    assert page.status == 200
+    assert "Corner Café" in text_of(page.text)
+    assert "12.50 USD" in text_of(page.text)
+    assert "Waiting for your wallet." in text_of(page.text)
+    assert f"{PAY_URL}/{payment_id}" in text_of(page.text)
+    assert "<title>12.50 USD to Corner Café</title>" in page.text
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "spelled"),
+    [
+        ("iso4217/USD", "1", "0.01 USD"),
+        ("iso4217/EUR", "100", "1.00 EUR"),
+        ("iso4217/USD", "123456789", "1234567.89 USD"),
+    ],
+)
+async def test_amounts_are_exact(desk, unit, value, spelled):
+    order = {"amount": {"unit": unit, "value": value}, "referenceId": "amount"}
+    payment_id = (await desk.rest.create(order))["paymentId"]
+    assert f" {spelled} " in text_of((await desk.ask("GET", f"/{payment_id}")).text)
+
+
+async def test_a_paid_payment_says_so(desk):
+    offer = await desk.offer()
+    await desk.confirm(offer)
+    assert (await desk.final(offer.payment_id))["status"] == "succeeded"
+    page = await desk.ask("GET", f"/{offer.payment_id}")
+    assert "Paid. Thank you." in text_of(page.text)
+    assert PAY_URL not in page.text
+
+
+async def test_a_cancelled_payment_says_so(desk):
+    payment_id = (await desk.rest.create(ORDER))["paymentId"]
+    await desk.rest.merchant_cancel(payment_id)
+    page = await desk.ask("GET", f"/{payment_id}")
+    assert page.status == 200
+    assert "This payment was called off." in text_of(page.text)
+    assert PAY_URL not in page.text
+
+
+async def test_a_payment_that_is_out_of_time_says_so_at_once(desk):
+    created = await desk.rest.create({**ORDER, "expiresAt": desk.now + 100})
+    desk.clock.advance(100)
+    page = await desk.ask("GET", f"/{created['paymentId']}")
+    assert "The time to pay is over." in text_of(page.text)
+
+
+@pytest.mark.parametrize("status", list(Status))
+async def test_every_status_has_its_words(status):
+    told = re.search(r'<p class="status" role="status">([^<]+)</p>', shown(status=status))
+    assert told is not None
+    assert told[1].endswith(".")
+    assert ("open this link" in shown(status=status)) is (status == "requires_action")
+
+
+async def test_a_merchants_name_is_text_and_nothing_else(desk):
+    tenant = await desk.tenant()
+    await tenant.change_merchant(name=NASTY)
+    created = await desk.rest.call("POST", "/v1/payments", tenant.headers, ORDER)
+    page = (await desk.ask("GET", f"/{created['paymentId']}")).text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;Söhne&quot;" in page
+    assert "<script" not in page
+    assert "<img" not in page
+    assert set(re.findall(r"<(\w+)", page)) == set(re.findall(r"<(\w+)", shown(live=False)))
+
+
+async def test_only_its_own_style_may_run(desk):
+    payment_id = (await desk.rest.create(ORDER))["paymentId"]
+    for path in (f"/{payment_id}", "/pay_unknown"):
+        answer = await desk.ask("GET", path)
+        (style,) = re.findall(r"<style>(.*?)</style>", answer.text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+        policy = dict(
+            rule.strip().split(" ", 1)
+            for rule in headers_of(answer)["content-security-policy"].split(";")
+        )
+        assert policy == {
+            "default-src": "'none'",
+            "style-src": f"'sha256-{digest}'",
+            "base-uri": "'none'",
+            "form-action": "'none'",
+            "frame-ancestors": "'none'",
+        }
+        assert not re.search(
+            r"<script|javascript:|\son\w+=|\sstyle=|\ssrc=|http-equiv", answer.text
+        )
+
+
+async def test_its_headers_keep_the_link_to_the_buyer(desk):
+    payment_id = (await desk.rest.create(ORDER))["paymentId"]
+    headers = headers_of(await desk.ask("GET", f"/{payment_id}"))
+    assert headers["content-type"] == "text/html; charset=utf-8"
+    assert headers["cache-control"] == "no-store"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert "access-control-allow-origin" not in headers
+
+
+@pytest.mark.parametrize(
+    "name", ["pay_unknown", "favicon.ico", "%3Cscript%3E", "pay_%2F..", "a" * 500]
+)
+async def test_other_links_lead_to_a_page_too(desk, name):
+    answer = await desk.ask("GET", f"/{name}")
+    assert answer.status == 404
+    assert headers_of(answer)["content-type"] == "text/html; charset=utf-8"
+    assert text_of(answer.text) == "There is no such payment."
+    assert "<script" not in answer.text
+
+
+async def test_head_is_get_without_the_page(desk):
+    payment_id = (await desk.rest.create(ORDER))["paymentId"]
+    for path, status in ((f"/{payment_id}", 200), ("/pay_unknown", 404), ("/healthz", 200)):
+        full, head = await desk.ask("GET", path), await desk.ask("HEAD", path)
+        assert (head.status, head.text) == (full.status, "") == (status, "")
+        for name in ("content-type", "content-length", "content-security-policy"):
+            assert head.headers.get(name) == full.headers.get(name)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+async def test_a_page_takes_no_orders(desk, method):
+    answer = await desk.ask(method, "/pay_unknown")
+    assert answer.told == (405, "invalid_params")
+    assert headers_of(answer)["allow"] == "GET, HEAD"
+
+
+async def test_test_payments_are_marked_and_live_ones_are_not(desk):
+    note = "Test payment: no real money moves."
+    payment_id = (await desk.rest.create(ORDER))["paymentId"]
+    assert note in text_of((await desk.ask("GET", f"/{payment_id}")).text)
+    assert note in text_of(shown(live=False))
+    assert note not in text_of(shown(live=True))
