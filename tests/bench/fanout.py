@@ -11,6 +11,7 @@ import uvloop
 from florin_server.clock import SystemClock
 from florin_server.domain.payment import Payment
 from florin_server.feed import Hub
+
 from tests.bench import http1, load
 from tests.bench.create import a_payment
 from tests.bench.florin import Florin, metadata
@@ -116,15 +117,18 @@ async def _watch_hub() -> list[float]:
         return []
 
     hub = Hub(read, nothing, SystemClock())
+    held = asyncio.Semaphore(0)
 
     async def watcher(payment_id: str) -> None:
-        async for payment in hub.watch(payment_id):
-            if payment.version:
-                seen_ms.append((now() - published[payment_id]) * 1000)
+        states = hub.watch(payment_id)
+        await anext(states)
+        held.release()
+        async for _ in states:
+            seen_ms.append((now() - published[payment_id]) * 1000)  # noqa: PERF401  (the time counts)
 
     tasks = [asyncio.create_task(watcher(payment_id)) for payment_id in first]
-    while hub.watchers < _HUB_WATCHERS:
-        await asyncio.sleep(0)
+    for _ in first:
+        await held.acquire()
     started = now()
     for number, payment in enumerate(list(first.values())[: _HUB_PER_S * _HUB_S]):
         await asyncio.sleep(max(0.0, started + number / _HUB_PER_S - now()))

@@ -15,6 +15,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 from florin_server.boot.home import Home
+
 from tests.bench.load import Address
 
 _START_S, _STOP_S, _LOOK_S = 60, 20, 0.005

@@ -14,6 +14,7 @@ from statistics import quantiles
 from typing import Any
 
 import uvloop
+
 from tests.bench.http1 import HttpConnection
 from tests.bench.http2 import GrpcConnection, Metadata, message
 

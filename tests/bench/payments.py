@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from statistics import median
 
 import orjson
+
 from tests.bench import http1, load
 from tests.bench.chain import push
 from tests.bench.florin import Florin, florin

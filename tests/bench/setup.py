@@ -8,6 +8,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import orjson
+
 from tests.bench import http1, load
 from tests.bench.florin import Florin
 from tests.bench.load import RestJob

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from florin.v1 import gateway_pb2, payment_pb2
+
 from tests.bench import http1, load
 from tests.bench.florin import Florin, metadata
 from tests.bench.load import GrpcJob, RestJob
@@ -92,8 +93,10 @@ def _figure(name: str, rest: list[Round], grpc: list[Round], target: float, note
 
 
 def _told(rounds: list[Round]) -> str:
+    rate, cpu_us = median(r.rate for r in rounds), median(r.cpu_us for r in rounds)
+    p50, p99 = median(r.p50_ms for r in rounds), median(r.p99_ms for r in rounds)
+    client = median(r.client for r in rounds)
     return (
-        f"{median(r.rate for r in rounds):,.0f}/s {median(r.cpu_us for r in rounds):.0f} µs CPU, "
-        f"p50 {median(r.p50_ms for r in rounds):.1f} p99 {median(r.p99_ms for r in rounds):.1f} ms, "
-        f"client {median(r.client for r in rounds):.2f} core"
+        f"{rate:,.0f}/s {cpu_us:.0f} µs CPU, p50 {p50:.1f} p99 {p99:.1f} ms, "
+        f"client {client:.2f} core"
     )

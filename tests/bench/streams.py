@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from florin.v1 import payment_pb2
+
 from tests.bench.http2 import GrpcConnection, Metadata, message
 from tests.bench.load import Address
 

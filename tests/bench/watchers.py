@@ -8,6 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 import uvloop
+
 from tests.bench import http1, load
 from tests.bench.florin import Florin, cpu_s, metadata, rss_kib
 from tests.bench.http1 import HttpConnection

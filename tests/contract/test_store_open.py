@@ -91,8 +91,18 @@ def test_another_process_is_refused_too(tmp_path):
 async def test_a_store_that_could_not_be_opened_is_not_left_locked(tmp_path):
     (tmp_path / "florin.db").write_bytes(b"not a database, however long it may be" * 100)
     for _ in range(2):
-        with pytest.raises(sqlite3.DatabaseError):
+        with pytest.raises(StoreError, match="not a database"):
             await Store.open(tmp_path / "florin.db")
+
+
+async def test_a_new_store_is_its_owners_alone_and_loses_nothing_to_a_power_cut(tmp_path):
+    async with opened("sqlite", tmp_path) as store:
+        await created(store)
+        files = list(tmp_path.iterdir())
+        assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+        assert {path.name for path in files} >= {"florin.db", "florin.db-wal"}
+        assert store._connection.command("PRAGMA synchronous").fetchall() == [(2,)]
+        assert store._connection.command("PRAGMA journal_mode").fetchall() == [("wal",)]
 
 
 async def test_a_new_file_needs_no_migration(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""The `florin` command as people and their tools use it: what it prints, keeps, refuses, returns."""
+"""The `florin` command as people and their tools use it: what it prints, keeps and refuses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import time
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
 import aiohttp
@@ -22,7 +22,7 @@ import uvloop
 from tests.e2e.test_payment_story import ORDER, PRICE, follow
 from tests.support.api import GrpcApi, Refused, RestApi
 from tests.support.chain import Chain
-from tests.support.command import begin, end, florin, lasting
+from tests.support.command import Forks, Lasting, begin, end, florin
 from tests.support.service import running
 from tests.support.wallet import Wallet
 
@@ -46,12 +46,20 @@ KEY = re.compile(r"^fl_test_wk_\w{8}_\w{49}$", re.MULTILINE)
 def up(tmp_path_factory):
     """`florin up`, shared by what does not end it."""
     home = tmp_path_factory.mktemp("up") / "home"
-    with lasting("up", home=home, FLORIN_KEY_CACHE_S="0.5") as command:
+    with Lasting("up", home=home, FLORIN_KEY_CACHE_S="0.5") as command:
         yield command
+        assert command.process.poll() is None
         command.tell(signal.SIGTERM)
         done = command.ended()
         # nothing that the tests asked of it was worth a complaint
         assert (done.status, done.err) == (0, "")
+
+
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory):
+    forks = Forks(tmp_path_factory.mktemp("forks"))
+    yield forks
+    forks.close()
 
 
 @pytest.fixture
@@ -139,67 +147,82 @@ def test_the_demo_without_a_florin_says_what_to_do(tmp_path):
     done = florin("demo", home=tmp_path / "home")
     assert done.status == 1
     assert told(done).endswith(
-        f"no Florin runs with its state in {tmp_path}/home; start: florin up"
+        f"no Florin runs with its state in {tmp_path}/home; start one: florin up"
     )
 
 
 # what is refused
 
 
-@pytest.fixture(scope="module")
-def refusals(up, tmp_path_factory):
-    """Starts that cannot succeed, all at once: each mostly loads code."""
-    folder = tmp_path_factory.mktemp("refusals")
-    with closing(socket.create_server(("127.0.0.1", 0))) as busy:
-        port = str(busy.getsockname()[1])
-        (folder / "damaged").mkdir()
-        (folder / "damaged" / "secrets.json").write_text("{}")
-        starts = {
-            "second": begin("up", home=up.home.path),
-            "rest": begin("up", home=folder / "rest", FLORIN_HTTP_PORT=port),
-            "grpc": begin("up", home=folder / "grpc", FLORIN_GRPC_PORT=port),
-            "chain": begin("up", home=folder / "chain", FLORIN_EMBEDDED__RPC_PORT=port),
-            "host": begin("up", home=folder / "host", FLORIN_HOST="0.0.0.0"),
-            "port": begin("up", home=folder / "port", FLORIN_HTTP_PORT="eighty"),
-            "damaged": begin("up", home=folder / "damaged"),
-            "gateway": begin("gateway", "--upstream=x:1", "--host=0.0.0.0", home=folder / "g"),
-        }
-        yield {name: end(process) for name, process in starts.items()} | {"busy": port}
+@pytest.fixture
+def busy():
+    """A port that somebody listens on."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        yield str(listener.getsockname()[1])
 
 
-def test_a_second_service_on_the_same_state_is_refused(refusals, up):
-    assert refusals["second"].status == 1
-    assert "another server has this store open" in told(refusals["second"])
+def test_a_second_service_on_the_same_state_is_refused(up, forks):
+    done = forks("up", home=up.home.path)
+    assert done.status == 1
+    assert "another server has this store open" in told(done)
     assert up.process.poll() is None
     assert json.loads(up.home.running.read_text())["pid"] == up.process.pid
 
 
 @pytest.mark.parametrize(
-    ("name", "who"), [("rest", "REST"), ("grpc", "gRPC"), ("chain", "The test chain")]
+    ("setting", "who"),
+    [
+        ("FLORIN_HTTP_PORT", "REST"),
+        ("FLORIN_GRPC_PORT", "gRPC"),
+        ("FLORIN_OPERATOR_PORT", "gRPC"),
+        ("FLORIN_EMBEDDED__RPC_PORT", "The test chain"),
+    ],
 )
-def test_a_busy_port_is_told(refusals, name, who):
-    assert refusals[name].status == 1
-    assert told(refusals[name]) == (
-        f"Florin does not start: {who} cannot listen on 127.0.0.1:{refusals['busy']}: "
+def test_a_busy_port_is_told(tmp_path, forks, busy, setting, who):
+    done = forks("up", home=tmp_path / "home", **{setting: busy})
+    assert done.status == 1
+    assert told(done) == (
+        f"Florin does not start: {who} cannot listen on 127.0.0.1:{busy}: Address already in use"
+    )
+
+
+def test_a_busy_port_is_told_by_the_gateway(tmp_path, forks, busy):
+    home = tmp_path / "home"
+    done = forks("gateway", "--upstream=127.0.0.1:1", f"--http-port={busy}", home=home)
+    assert done.status == 1
+    assert told(done) == (
+        f"The gateway does not start: REST cannot listen on 127.0.0.1:{busy}: "
         "Address already in use"
     )
 
 
-@pytest.mark.parametrize("name", ["host", "gateway"])
-def test_an_open_address_is_refused_without_consent(refusals, name):
-    assert refusals[name].status == 1
-    assert "0.0.0.0 can be reached by others" in told(refusals[name])
-    assert "FLORIN_INSECURE_BIND=true" in told(refusals[name])
+@pytest.mark.parametrize("command", [["up"], ["gateway", "--upstream=127.0.0.1:1"]])
+def test_an_open_address_is_refused_without_consent(tmp_path, forks, command):
+    done = forks(*command, home=tmp_path / "home", FLORIN_HOST="0.0.0.0")
+    assert done.status == 1
+    assert "0.0.0.0 can be reached by others" in told(done)
+    assert "FLORIN_INSECURE_BIND=true" in told(done)
 
 
-def test_a_setting_that_is_not_valid_is_told_by_its_name(refusals):
-    assert refusals["port"].status == 2
-    assert "FLORIN_HTTP_PORT: Input should be a valid integer" in told(refusals["port"])
+def test_a_setting_that_is_not_valid_is_told_by_its_name(tmp_path, forks):
+    done = forks("up", home=tmp_path / "home", FLORIN_HTTP_PORT="eighty")
+    assert done.status == 2
+    assert "FLORIN_HTTP_PORT: Input should be a valid integer" in told(done)
 
 
-def test_damaged_secrets_are_told(refusals):
-    assert refusals["damaged"].status == 1
-    assert "secrets.json is damaged" in told(refusals["damaged"])
+def test_a_settings_file_that_is_not_valid_is_told(tmp_path, forks):
+    (tmp_path / "florin.toml").write_text("http_port = ")
+    done = forks("doctor", home=tmp_path / "home")
+    assert done.status == 2
+    assert told(done).startswith("The settings are not valid: florin.toml: ")
+
+
+def test_damaged_secrets_are_told(tmp_path, forks):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "secrets.json").write_text("{}")
+    done = forks("up", home=tmp_path / "home")
+    assert done.status == 1
+    assert "secrets.json is damaged" in told(done)
 
 
 # state, signals, death
@@ -256,15 +279,15 @@ async def test_state_outlives_every_end(tmp_path, session):
         assert not command.home.running.exists()
 
     pending: list[str] = []
-    with lasting("demo", "--up", home=home) as command:
-        env, api, chain = await connect(command)
+    with Lasting("demo", "--up", home=home) as command:
+        env, api, _ = await connect(command)
         kept = {name: env[name] for name in CREDENTIALS}
         assert "Florin is up." in command.out.partition("succeeded  transaction")[2]
         first, wallet = re.search(r"paymentId: (pay_\w+)", command.out)[1], Wallet()
         await pay(api, wallet)
         paid = 2 * PRICE
         await end_while_held(command, signal.SIGINT)
-    with lasting("up", home=home) as command:
+    with Lasting("up", home=home) as command:
         env, api = await check(command)
         assert "A first payment" not in command.out
         assert (await api.status(pending[0]))["status"] == "requires_action"
@@ -274,7 +297,7 @@ async def test_state_outlives_every_end(tmp_path, session):
         assert command.ended().status == -signal.SIGKILL
     assert command.home.running.exists()
     assert command.home.addresses() is None
-    with lasting("up", home=home) as command:
+    with Lasting("up", home=home) as command:
         await check(command)
         await end_while_held(command, signal.SIGTERM)
 
@@ -302,16 +325,16 @@ def test_the_doctor_is_content_with_a_florin_that_runs(up):
     assert re.search(r"✓ service \S+ is running\n✓ eip155:31337 at block \d+, relayer 0x", done.out)
 
 
-def test_the_doctor_is_content_with_one_that_is_stopped(stopped):
-    done = florin("doctor", home=stopped)
+def test_the_doctor_is_content_with_one_that_is_stopped(stopped, forks):
+    done = forks("doctor", home=stopped)
     assert (done.status, done.err) == (0, "")
     assert [line[:2] for line in done.out.splitlines()] == ["✓ "] * 4
     assert "✓ service is not running\n✓ store opens\n✓ ledger balances\n" in done.out
 
 
-def test_the_doctor_finds_secrets_that_others_can_read(stopped):
+def test_the_doctor_finds_secrets_that_others_can_read(stopped, forks):
     (stopped / "secrets.json").chmod(0o644)
-    done = florin("doctor", home=stopped)
+    done = forks("doctor", home=stopped)
     assert done.status == 1
     assert "✗" in done.out
     assert "secrets.json can be read by others: chmod 600" in done.out
@@ -320,75 +343,109 @@ def test_the_doctor_finds_secrets_that_others_can_read(stopped):
 # keys
 
 
-def listed(home: Path) -> dict[str, str]:
+def listed(forks, home: Path) -> dict[str, list[str]]:
     """The table's rows by key id."""
-    done = florin("keys", "list", home=home)
+    done = forks("keys", "list", home=home)
     assert (done.status, done.err) == (0, "")
-    _, *rows = done.out.splitlines()
-    return {row.split()[0]: row for row in rows}
+    _, *rows = [re.split(r" {2,}", line) for line in done.out.splitlines()]
+    return {row[0]: row[1:] for row in rows}
 
 
-async def test_keys_are_made_and_revoked_while_florin_runs(up, session):
+async def test_keys_are_made_and_revoked_while_florin_runs(up, forks, session):
     made = florin("keys", "create", "wallet", home=up.home.path)
     assert made.status == 0
     assert KEY.fullmatch(made.out.strip())
     key_id = made.out.split("_")[3]
     assert f"Key id {key_id}." in made.err
+    assert listed(forks, up.home.path)[key_id][-1] == "-"
 
     api = RestApi(session, up.env["FLORIN_BASE_URL"], up.env)
     payment_id = (await api.create(ORDER))["paymentId"]
     headers, path = {"Api-Key": made.out.strip()}, f"/v1/gateway/payment/{payment_id}/status"
     assert (await api.call("GET", path, headers))["status"] == "requires_action"
 
-    assert florin("keys", "revoke", key_id, home=up.home.path).status == 0
+    assert forks("keys", "revoke", key_id, home=up.home.path).status == 0
     revoked = time.monotonic()
-    with pytest.raises(Refused) as caught:
-        while True:
-            await api.call("GET", path, headers)
+    error = await refusal(api.call, "GET", path, headers)
     assert time.monotonic() - revoked < 5
-    assert (caught.value.http, caught.value.code) == (401, "invalid_api_key")
-    row = listed(up.home.path)[key_id]
-    assert re.search(r"wallet +test .* \d{4}-\d\d-\d\d \d\d:\d\dZ *$", row)
+    assert (error.http, error.code) == (401, "invalid_api_key")
+    kind, mode, *_, when = listed(forks, up.home.path)[key_id]
+    assert (kind, mode) == ("wallet", "test")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\dZ", when)
 
 
-def test_keys_are_made_and_revoked_while_florin_is_stopped(stopped):
-    partner = next(row for row in listed(stopped).values() if " partner " in row).split()[3]
-    made = florin("keys", "create", "partner", f"--partner={partner}", home=stopped)
-    key_id = made.out.split("_")[3]
+async def refusal(call, *arguments) -> Refused:
+    """What the call is refused with, as soon as it is."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await call(*arguments)
+            except Refused as error:
+                return error
+
+
+def test_keys_are_made_and_revoked_while_florin_is_stopped(stopped, forks):
+    (partner,) = {row[2] for row in listed(forks, stopped).values()} - {"-"}
+    made = forks("keys", "create", "partner", f"--partner={partner}", home=stopped)
     assert made.out.startswith("fl_test_pk_")
-    done = florin("keys", "revoke", key_id, home=stopped)
+    key_id = made.out.split("_")[3]
+    done = forks("keys", "revoke", key_id, home=stopped)
     assert (done.status, done.out) == (0, f"{key_id} is revoked.\n")
-    rows = listed(stopped)
-    assert len(rows) == 3
-    assert [row.rstrip().endswith("Z") for row in rows.values()].count(True) == 1
-    assert rows[key_id].rstrip().endswith("Z")
+    revoked = {name: row[-1] != "-" for name, row in listed(forks, stopped).items()}
+    assert len(revoked) == 3
+    assert [name for name, gone in revoked.items() if gone] == [key_id]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "why"),
+    [
+        (["create", "partner"], 2, "a partner key needs --partner ID"),
+        (["create", "wallet", "--partner=prtn_1"], 2, "a wallet key none"),
+        (["create", "master"], 2, "the kind is partner or wallet"),
+        (["create", "partner", "--partner=prtn_1"], 1, "Partner not found"),
+        (["revoke", "12345678"], 1, "Api key not found"),
+    ],
+)
+def test_keys_that_cannot_be_are_told(up, forks, arguments, status, why):
+    done = forks("keys", *arguments, home=up.home.path)
+    assert done.status == status
+    assert why in told(done)
 
 
 # the gateway alone
 
 
-async def test_the_gateway_serves_the_same_payment(tmp_path, session, wallet):
-    async with running(tmp_path / "home") as service:
-        env, target = service.home.read_demo_env(), service.grpc.target
-        command = await asyncio.to_thread(
-            lasting("gateway", f"--upstream={target}", home=tmp_path / "gateway").__enter__
-        )
-        base = re.search(r"REST +(\S+)", command.out)[1]
-        assert base != env["FLORIN_BASE_URL"]
-        assert (await get(session, f"{base}/readyz"))[0] == 200
-        api = RestApi(session, base, env)
-        states = asyncio.create_task(follow(api, await pay(api, wallet)))
-        assert [state["status"] for state in await states] == ["succeeded"]
-    # the service is gone: the gateway lives, says so, and is not ready
+@pytest.fixture
+async def gateway(tmp_path):
+    """`florin gateway` in front of a service that a test may end."""
+    async with AsyncExitStack() as stack:
+        service = await stack.enter_async_context(running(tmp_path / "home"))
+        upstream = f"--upstream={service.grpc.target}"
+        # the service runs on this loop, which must go on
+        command = await asyncio.to_thread(Lasting, "gateway", upstream, home=tmp_path / "gateway")
+        yield service, command, stack.aclose
+        command.tell(signal.SIGINT)
+        done = await asyncio.to_thread(command.ended)
+        assert (done.status, done.out, done.err) == (0, "Stopping …\n", "")
+
+
+async def test_the_gateway_serves_the_same_payment(gateway, session, wallet):
+    service, command, end_service = gateway
+    base = re.search(r"REST +(\S+)", command.out)[1]
+    assert base != service.http_url
+    assert (await get(session, f"{base}/readyz"))[0] == 200
+    api = RestApi(session, base, service.home.read_demo_env())
+    (last,) = await follow(api, await pay(api, wallet))
+    assert last["status"] == "succeeded"
+
+    await end_service()
     async with asyncio.timeout(30):
         while (answer := await get(session, f"{base}/readyz"))[0] == 200:
             pass
     assert answer[0] == 503
-    assert json.loads(answer[1])["checks"] == {"upstream": f"{target} does not answer"}
+    gone = {"upstream": f"{service.grpc.target} does not answer"}
+    assert json.loads(answer[1]) == {"status": "unready", "checks": gone}
     assert (await get(session, f"{base}/healthz"))[0] == 200
-    command.tell(signal.SIGINT)
-    done = await asyncio.to_thread(command.ended)
-    assert (done.status, done.out, done.err) == (0, "Stopping …\n", "")
 
 
 # help

@@ -10,19 +10,24 @@ from typing import Any
 from google.protobuf.message import Message
 
 from florin_server.boot.home import Home
+from florin_server.boot.operator import OperatorError
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.feed import Hub
 from florin_server.flows.app import App, Links
 from florin_server.rpc.admin import AdminServicer
 from florin_server.store.engine import Store
+from florin_server.store.query import StoreError
 
 
 @asynccontextmanager
 async def offline(settings: Settings) -> AsyncIterator[Callable[[str, Message], Awaitable[Any]]]:
-    """AdminService by method name, on the store itself; StoreLocked if a service has it."""
+    """AdminService by method name, on the store itself; OperatorError if a service has it."""
     home = Home(settings.home)
-    store = await Store.open(home.database)
+    try:
+        store = await Store.open(home.database)
+    except StoreError as error:
+        raise OperatorError(str(error)) from error
     try:
         servicer = AdminServicer(_without_chains(settings, store), home.secrets().pepper)
 

@@ -39,7 +39,7 @@ class Operator:
 
 @asynccontextmanager
 async def operator(settings: Settings) -> AsyncIterator[Operator]:
-    """An operator of the installation, whether it runs or not; StoreError if it is in between."""
+    """An operator of the installation, whether it runs or not; not while it starts or stops."""
     home = Home(settings.home)
     addresses = home.addresses()
     if addresses is None:

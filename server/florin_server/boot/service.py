@@ -18,7 +18,7 @@ from florin_server.clock import Clock, SystemClock
 from florin_server.config import Settings
 from florin_server.feed import Hub
 from florin_server.flows.app import App, Links
-from florin_server.flows.workers.expire import expire
+from florin_server.flows.workers.expire import expire, forget_keys
 from florin_server.flows.workers.settle import ChainSettler
 from florin_server.rails.base import Rail
 from florin_server.store import payments
@@ -57,10 +57,10 @@ class Service:
             store = await Store.open(home.database, fault=fault)
             stack.push_async_callback(store.close)
             kept = home.secrets()
-            evm, rails = await chains.start(settings, home, kept, clock, stack)
-            hub = Hub(store.reader.payment, lambda seen: store.read(payments.newer(seen)), clock)
             listener = gateway.bind(settings.host, settings.http_port)
             stack.callback(listener.close)
+            evm, rails = await chains.start(settings, home, kept, clock, stack)
+            hub = Hub(store.reader.payment, lambda seen: store.read(payments.newer(seen)), clock)
             app = App(
                 settings=settings,
                 clock=clock,
@@ -103,7 +103,7 @@ def _links(settings: Settings, http_url: str) -> Links:
 
 
 def _start_workers(app: App, rails: list[Rail], stack: AsyncExitStack) -> list[asyncio.Task[None]]:
-    jobs: list[Coroutine[Any, Any, None]] = [expire(app), app.hub.sweep()]
+    jobs: list[Coroutine[Any, Any, None]] = [expire(app), forget_keys(app), app.hub.sweep()]
     owner = app.randbytes(8).hex()
     for rail in rails:
         settler = ChainSettler(app, rail, owner)

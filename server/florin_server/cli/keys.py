@@ -7,14 +7,12 @@ from typing import Any
 
 from florin.v1 import access_pb2, admin_pb2
 from google.protobuf.message import Message
-from rich.table import Table
 
 from florin_server.boot.home import Refused
 from florin_server.boot.operator import OperatorError, operator
 from florin_server.cli.console import console, fail, note, settings_of
-from florin_server.store.query import StoreError
 
-_WIDE = 200
+_COLUMNS = ("Key id", "Kind", "Mode", "Partner", "Ends in", "Scopes", "Revoked")
 _KINDS = {
     "partner": admin_pb2.API_KEY_KIND_PARTNER,
     "wallet": admin_pb2.API_KEY_KIND_WALLET,
@@ -28,7 +26,7 @@ def _ask(given: dict[str, Any], method: str, request: Message) -> Any:
 
     try:
         return asyncio.run(ask())
-    except (OperatorError, Refused, StoreError, OSError) as error:
+    except (OperatorError, Refused, OSError) as error:
         fail("Not done", error)
 
 
@@ -47,19 +45,28 @@ def create(given: dict[str, Any], kind: str, partner: str, *, live: bool) -> Non
 def show(given: dict[str, Any], partner: str) -> None:
     """Prints all keys."""
     found = _ask(given, "ListApiKeys", admin_pb2.ListApiKeysRequest(partner_id=partner))
-    table = Table("Key id", "Kind", "Mode", "Partner", "Ends in", "Scopes", "Revoked", box=None)
-    for key in found.keys:
-        kind = admin_pb2.ApiKeyKind.Name(key.kind).removeprefix("API_KEY_KIND_").lower()
-        scopes = [
-            access_pb2.KeyScope.Name(s).removeprefix("KEY_SCOPE_").lower() for s in key.scopes
-        ]
-        revoked = (
-            f"{key.revoked_at.ToDatetime():%Y-%m-%d %H:%M}Z" if key.HasField("revoked_at") else ""
-        )
-        mode = "live" if key.live else "test"
-        table.add_row(key.key_id, kind, mode, key.partner_id, key.last4, " ".join(scopes), revoked)
+    rows = [_COLUMNS, *(_row(key) for key in found.keys)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     # whole ids, however narrow the terminal: they are there to be copied
-    console.print(table, width=_WIDE)
+    for row in rows:
+        line = "  ".join(map(str.ljust, row, widths))
+        console.print(line.rstrip(), markup=False)
+
+
+def _row(key: admin_pb2.ApiKey) -> tuple[str, ...]:
+    kind = admin_pb2.ApiKeyKind.Name(key.kind).removeprefix("API_KEY_KIND_").lower()
+    mode = "live" if key.live else "test"
+    scopes = [access_pb2.KeyScope.Name(s).removeprefix("KEY_SCOPE_").lower() for s in key.scopes]
+    revoked = key.revoked_at.ToDatetime()
+    return (
+        key.key_id,
+        kind,
+        mode,
+        key.partner_id or "-",
+        key.last4,
+        ",".join(scopes),
+        f"{revoked:%Y-%m-%dT%H:%MZ}" if key.HasField("revoked_at") else "-",
+    )
 
 
 def revoke(given: dict[str, Any], key_id: str) -> None:

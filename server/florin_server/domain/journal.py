@@ -13,7 +13,6 @@ class TxState(StrEnum):
 
     SIGNED = "signed"
     SENT = "sent"
-    MINED = "mined"
     FINAL = "final"
     REPLACED = "replaced"  # its nonce was provably used by another transaction
 

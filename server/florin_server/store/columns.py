@@ -56,11 +56,13 @@ class OneOf(TypeDecorator[StrEnum]):
 
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any]:  # noqa: ARG002
         """Bare text; KeyError for what is no member."""
-        return {None: None, **{member: member.value for member in self.kind}}.__getitem__
+        texts: dict[Any, Any] = {None: None, **{member: member.value for member in self.kind}}
+        return texts.__getitem__
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:  # noqa: ARG002
         """The member."""
-        return {None: None, **{member.value: member for member in self.kind}}.__getitem__
+        members: dict[Any, Any] = {None: None, **{member.value: member for member in self.kind}}
+        return members.__getitem__
 
 
 class Json(TypeDecorator[Any]):

@@ -117,14 +117,12 @@ def _open_tx() -> Update:
     return update(chain_tx).where(chain_tx.c.id == param("tx_id"), text(OPEN))
 
 
-_SENT = Statement(
-    _open_tx().values(
-        state=TxState.SENT, sent_block=param("block"), block_number=None, block_hash=None
-    )
+_SENT = Statement(_open_tx().values(state=TxState.SENT, sent_block=param("block")))
+_END = Statement(
+    _open_tx()
+    .values(state=param("end"), block_number=param("number"), block_hash=param("digest"))
+    .returning(chain_tx.c.hash)
 )
-_IN_BLOCK = {"block_number": param("number"), "block_hash": param("digest")}
-_MINED = Statement(_open_tx().values(state=TxState.MINED, **_IN_BLOCK))
-_END = Statement(_open_tx().values(state=param("end"), **_IN_BLOCK).returning(chain_tx.c.hash))
 _CONCLUDE = Statement(
     update(payment)
     .where(payment.c.id == param("payment_id"), payment.c.status == Status.PROCESSING)
@@ -187,11 +185,6 @@ def next_nonce(chain_id: str, sender: str) -> Op[int | None]:
 def sent(tx_id: str, block: int) -> Op[None]:
     """A transaction was handed to the chain when `block` was the head, maybe once more."""
     yield _SENT(tx_id=tx_id, block=block)
-
-
-def mined(tx_id: str, block_number: int, block_hash: str) -> Op[None]:
-    """A transaction is in a block that is not final yet."""
-    yield _MINED(tx_id=tx_id, number=block_number, digest=block_hash)
 
 
 def open_txs(chain_id: str) -> Op[list[ChainTx]]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from sqlalchemy import Column, ColumnElement, Dialect, Select, Table
 from sqlalchemy import types as sqltypes
@@ -134,8 +134,7 @@ def run(op: Op[T], execute: Callable[[Query], list[Row]]) -> T:
 
 def record(value: Any) -> dict[str, object]:
     """A dataclass as the values of the columns that are named like its fields."""
-    kind: Hashable = type(value)
-    names, pick = _fields(kind)
+    names, pick = _fields(cast("Hashable", type(value)))
     return dict(zip(names, pick(value), strict=True))
 
 

@@ -21,16 +21,17 @@ _STAMP = (
 
 
 def prepare(path: Path) -> None:
-    """Makes the tables of a new file, or migrates them.
+    """Makes the tables of a new file, which only its owner may read, or migrates them.
 
-    StoreError for a file that is not ours or was written by a newer Florin.
+    StoreError for a file that is not ours or was written by a newer Florin; it stays as it is.
     """
+    path.touch(mode=0o600)
     with closing(sqlite3.connect(path, isolation_level=None)) as raw:
-        raw.execute("PRAGMA journal_mode=WAL")
         version = _version(raw)
         if version == HEAD:
             return
         if version is None:
+            raw.execute("PRAGMA journal_mode=WAL")
             _create(raw)
             return
     # Alembic is slow to load and almost never needed
@@ -51,7 +52,10 @@ def definitions() -> tuple[str, ...]:
 
 
 def _version(raw: sqlite3.Connection) -> str | None:
-    tables = {name for (name,) in raw.execute("SELECT name FROM sqlite_master")}
+    try:
+        tables = {name for (name,) in raw.execute("SELECT name FROM sqlite_master")}
+    except sqlite3.DatabaseError as error:
+        raise StoreError(f"this file is not a database: {error}") from error
     if not tables:
         return None
     if "alembic_version" not in tables:

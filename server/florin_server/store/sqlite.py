@@ -45,6 +45,7 @@ class Connection:
         self._raw.create_aggregate("exact_sum", 1, _ExactSum)
         self._raw.execute(f"PRAGMA cache_size={_CACHE_KIB}")
         if writes:
+            self._raw.execute("PRAGMA journal_mode=WAL")
             self._raw.execute("PRAGMA synchronous=FULL")
         else:
             self._raw.execute("PRAGMA query_only=ON")

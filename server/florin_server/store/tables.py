@@ -18,7 +18,7 @@ from florin_server.store.columns import U256, Json, OneOf, Words
 # predicates of partial indexes; a query uses the index only if it repeats the very same words
 UNCONFIRMED = "status = 'requires_action'"
 UNSETTLED = "state <> 'done'"
-OPEN = "state IN ('signed', 'sent', 'mined')"
+OPEN = "state IN ('signed', 'sent')"
 LAPSES = "expires_at_us IS NOT NULL"
 
 METADATA = MetaData(

@@ -1,14 +1,16 @@
-"""Ends payments that nobody confirmed, at their very second."""
+"""Ends what has a time: payments that nobody confirmed, idempotency keys that have lapsed."""
 
 from __future__ import annotations
 
 from florin_server.flows.app import App
-from florin_server.store import payments
+from florin_server.store import idempotency, payments
 
 _A_BATCH = 500
 # how long a payment that was created meanwhile may wait to be noticed; it lives longer than this,
 # and whoever looks at it before sees it expired anyway
 _LOOK_S = 1.0
+# keys live for days: nothing depends on the hour in which they go
+_FORGET_S = 3600.0
 
 
 async def expire(app: App) -> None:
@@ -22,3 +24,11 @@ async def expire(app: App) -> None:
             continue
         wait_s = _LOOK_S if due is None else min(_LOOK_S, due - now_us / 1_000_000)
         await app.clock.sleep(max(wait_s, 0.001))
+
+
+async def forget_keys(app: App) -> None:
+    """Deletes lapsed idempotency keys in small batches until cancelled."""
+    while True:
+        forgotten = await app.store.write(idempotency.forget_lapsed(app.clock.now_us(), _A_BATCH))
+        if forgotten < _A_BATCH:
+            await app.clock.sleep(_FORGET_S)

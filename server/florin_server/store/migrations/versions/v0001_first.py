@@ -331,7 +331,7 @@ def _make_chain_tx() -> None:
         _text("block_hash", null=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_chain_tx")),
         sa.CheckConstraint(
-            "state IN ('signed', 'sent', 'mined', 'final', 'replaced')",
+            "state IN ('signed', 'sent', 'final', 'replaced')",
             name=op.f("ck_chain_tx_state"),
         ),
     )
@@ -340,7 +340,7 @@ def _make_chain_tx() -> None:
         "uq_chain_tx_open",
         "chain_tx",
         ["chain_id", "sender", "nonce"],
-        "state IN ('signed', 'sent', 'mined')",
+        "state IN ('signed', 'sent')",
         unique=True,
     )
 
