@@ -38,8 +38,8 @@ lab = await start()
 # %% [markdown]
 # ## The merchant asks
 #
-# `unit` says what is asked for, `value` is in minor units. The answer holds the payment's id and the
-# link that a buyer would open.
+# `unit` says what is asked for, `value` is in minor units. The answer holds the payment's id and
+# the link that a buyer would open.
 
 # %%
 created = await lab.merchant.CreatePayment(

@@ -39,8 +39,8 @@ def generate(out: pathlib.Path) -> None:
     protoc_run(
         f"--python_out={out}",
         f"--grpc_python_out={out}",
-        f"--mypy_out={out}",
-        f"--mypy_grpc_out={out}",
+        f"--mypy_out=quiet:{out}",
+        f"--mypy_grpc_out=quiet:{out}",
     )
     for stub in list(out.rglob("*_pb2_grpc.py")):
         if "Servicer" not in stub.read_text():  # the file has no services
