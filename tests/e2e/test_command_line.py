@@ -10,6 +10,7 @@ import resource
 import signal
 import socket
 import subprocess
+import threading
 import time
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
@@ -22,7 +23,7 @@ import uvloop
 from tests.e2e.test_payment_story import ORDER, PRICE, follow
 from tests.support.api import GrpcApi, Refused, RestApi
 from tests.support.chain import Chain
-from tests.support.command import Forks, Lasting, begin, end, florin
+from tests.support.command import Ended, Forks, Lasting, begin, end, florin
 from tests.support.service import running
 from tests.support.wallet import Wallet
 
@@ -302,17 +303,20 @@ async def test_state_outlives_every_end(tmp_path, session):
         await end_while_held(command, signal.SIGTERM)
 
 
-def test_a_signal_during_the_start_ends_it_too(tmp_path):
-    process = begin("up", home=tmp_path / "home")
-    # its first durable step: code is loaded and signals are taken from here on
-    lock = tmp_path / "home" / "florin.db.lock"
-    while not lock.exists():
-        assert process.poll() is None
-        os.sched_yield()
-    process.send_signal(signal.SIGINT)
-    done = end(process)
-    assert (done.status, done.err) == (0, "")
-    assert done.out.endswith("Stopping …\n")
+def test_a_signal_during_the_start_ends_it_too(tmp_path, stopped):
+    # a pipe in place of the secrets: it opens when the service reads them, and keeps it waiting
+    home = tmp_path / "starting"
+    home.mkdir(0o700)
+    os.mkfifo(home / "secrets.json", 0o600)
+    process = begin("up", home=home)
+    give_up = threading.Timer(60, os.open, (home / "secrets.json", os.O_RDONLY | os.O_NONBLOCK))
+    give_up.start()
+    with (home / "secrets.json").open("w") as pipe:
+        give_up.cancel()
+        process.send_signal(signal.SIGINT)
+        pipe.write((stopped / "secrets.json").read_text())
+    assert end(process) == Ended(0, "Stopping …\n", "")
+    assert not (home / "running.json").exists()
 
 
 # the doctor

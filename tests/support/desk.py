@@ -41,6 +41,8 @@ ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}, "referenceId": "ord
 SPEC = {"Pay-Version": "2026-02-18"}
 DEPLOYED = {"WCP-Version": "2026-02-18"}
 
+CREATE = "/v1/payments"
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -228,3 +230,21 @@ async def opened(home: Path, **settings: Any) -> AsyncIterator[Desk]:
                 grpc=GrpcApi(channel, env),
                 chain=Chain(session, env["FLORIN_EVM_RPC_URL"], token),
             )
+
+
+async def refused(desk: Desk, method: str, path: str, headers: Any, **sent: Any) -> Answer:
+    """A refusal that left nothing behind."""
+    before = desk.rows()
+    answer = await desk.ask(method, path, headers, **sent)
+    assert answer.status >= 400, answer.text
+    assert desk.rows() == before
+    assert set(answer.body) <= {"code", "message", "issues", "details", "requestId"}
+    assert answer.body["message"]
+    return answer
+
+
+async def created(desk: Desk, body: Any) -> dict[str, Any]:
+    """The detail of a payment that could be created."""
+    answer = await desk.ask("POST", CREATE, desk.rest.merchant, body)
+    assert answer.status == 201, answer.text
+    return await desk.rest.detail(answer.body["paymentId"])

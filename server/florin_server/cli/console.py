@@ -54,5 +54,6 @@ def log_to_stderr() -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
     for name in ("florin_server", "florin_gateway"):
         logging.getLogger(name).setLevel(logging.INFO)
-    # the test chain's listener: a stranger's bytes that are no HTTP would make a page of traceback
+    # a stranger's bytes that are no HTTP are no news: a line each, or a page of traceback
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)

@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from florin_server.boot import memory
+
 app = typer.Typer(
     name="florin",
     help="Self-hosted crypto payment gateway.",
@@ -37,6 +39,7 @@ def _given(**values: Any) -> dict[str, Any]:
 @app.command()
 def up(home: HomeOption = None, http_port: HttpPort = None, grpc_port: GrpcPort = None) -> None:
     """Run everything in one process: REST, gRPC, settlement, an embedded test chain."""
+    memory.before_start()
     from florin_server.cli import up as command
 
     command.run(_given(home=home, http_port=http_port, grpc_port=grpc_port))

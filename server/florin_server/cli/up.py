@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
+from florin_server.boot import memory
 from florin_server.boot.demo_accounts import ensure_demo
 from florin_server.boot.home import Refused
 from florin_server.boot.service import Service
@@ -33,6 +34,7 @@ async def _up(settings: Settings, first: First | None) -> None:
         fail("Florin does not start", error)
     try:
         link = await ensure_demo(service)
+        memory.after_start()
         addresses = {
             "http": service.http_url,
             "grpc": service.grpc.target,

@@ -40,7 +40,7 @@ async def confirm(
         raise _unreadable(form.index)
     rail = app.rails[option.chain_id]
     # looked up before the proof that the authorization is unused: its effect can only be later
-    from_block = await _first_block(rail)
+    from_block = await _first_block(app, rail)
     await _verify(rail, option, flat)
     return await _accept(app, caller, option, content, from_block)
 
@@ -96,15 +96,19 @@ async def _accept(
     return await app.changed(accepted)
 
 
-async def _first_block(rail: Rail) -> int:
+async def _first_block(app: App, rail: Rail) -> int:
     """From which block on the payment's effect is looked for.
 
-    A reorganisation may put it below today's head, as far down as blocks are not final.
+    A reorganisation may put it below today's head, as far down as blocks are not final. The head
+    that the settler has seen is no newer than the chain's, and costs no question.
     """
-    try:
-        return max(0, (await rail.head()).number - rail.confirmations)
-    except RailUnavailable:
-        return 0
+    head = app.settlers[rail.chain_id].health().head
+    if not head:
+        try:
+            head = (await rail.head()).number
+        except RailUnavailable:
+            return 0
+    return max(0, head - rail.confirmations)
 
 
 async def _lost(app: App, content: Confirmation) -> Payment:

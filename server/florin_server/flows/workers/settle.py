@@ -130,7 +130,7 @@ class ChainSettler:
         self._nonce = await self._next_nonce()
         for tx in self._txs.values():
             await self._broadcast(tx)
-        await self._reconcile()
+        await self._reconcile(self._app.clock.now_us())
 
     async def _next_nonce(self) -> int:
         """After the newest transaction of ours that the chain has or will get.
@@ -161,7 +161,7 @@ class ChainSettler:
         if news:
             await self._rebroadcast()
         if self._app.clock.now_us() >= self._reconcile_at_us:
-            await self._reconcile()
+            await self._reconcile(self._reconcile_at_us - _RECONCILE_S * 1_000_000)
 
     # -- submitting
 
@@ -329,24 +329,35 @@ class ChainSettler:
 
     # -- comparing everything with the chain
 
-    async def _reconcile(self) -> None:
-        """Finds what no block told: work of others, lost transactions, lapsed authorizations."""
+    async def _reconcile(self, accepted_by_us: int) -> None:
+        """Finds what no block told: work of others, lost transactions, lapsed authorizations.
+
+        Payments that were accepted later than a time are left to the blocks for now: a busy
+        service has many of them, and nearly all end before the next comparison.
+        """
         self._reconcile_at_us = self._app.clock.now_us() + _RECONCILE_S * 1_000_000
         if not self._rail.assets:
             # the chain did not answer, or had nothing to offer, when it was looked at last
             await self._rail.start()
         if not self._open and not self._txs:
             return
-        await self._find_events()
+        await self._find_events(self._unseen(accepted_by_us))
         for mined in (await self._rail.mined(list(self._txs))).values():
             self._blocks.evidence.mined[mined.tx_hash] = mined
         await self._conclude()
         await self._drop_replaced()
-        findings = [f for i in list(self._open.values()) if (f := await self._dead(i)) is not None]
-        await self._finish(findings, [])
+        dead = [await self._dead(item) for item in self._unseen(accepted_by_us)]
+        await self._finish([finding for finding in dead if finding is not None], [])
 
-    async def _find_events(self) -> None:
-        items = list(self._open.values())
+    def _unseen(self, accepted_by_us: int) -> list[Accepted]:
+        """Open payments of which no block has told anything yet."""
+        return [
+            item
+            for item in self._open.values()
+            if item.confirmation.at_us <= accepted_by_us and not self._seen(item)
+        ]
+
+    async def _find_events(self, items: Sequence[Accepted]) -> None:
         for start in range(0, len(items), _REFS_A_CALL):
             part = items[start : start + _REFS_A_CALL]
             refs = [self._rail.reference(item.option) for item in part]
@@ -370,9 +381,7 @@ class ChainSettler:
         reason = await self._rail.spent_or_lapsed(item.option)
         if reason is None:
             return None
-        ref = self._rail.reference(item.option)
-        for event in await self._rail.paid([ref], item.from_block):
-            self._blocks.evidence.add_paid(event)
+        await self._find_events([item])
         if self._seen(item):
             return None
         _log.warning("payment %s failed: %s", item.payment.id, reason)

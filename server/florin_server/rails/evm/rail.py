@@ -125,15 +125,20 @@ class EvmRail:
         assets = [self._assets[one] for one in prices if one in self._assets]
         if not payers or not assets:
             return []
-        if self.chain.faucet:
-            await self._fill(payers)
-        held = await discovery.balances(self._node, payers, assets)
-        short = [pair for pair, balance in held.items() if balance < prices[pair[1]]]
-        if short and self.chain.faucet:
-            # the usual gift is less than the price
-            await self._fill(payers, tokenUnits=hex(max(prices.values())))
+
+        async def able() -> list[tuple[str, str]]:
             held = await discovery.balances(self._node, payers, assets)
-        return [pair for pair, balance in held.items() if balance >= prices[pair[1]]]
+            return [pair for pair, balance in held.items() if balance >= prices[pair[1]]]
+
+        found, everybody = await able(), len(set(payers)) * len(assets)
+        if self.chain.faucet and len(found) < everybody:
+            await self._fill(payers)
+            found = await able()
+            if len(found) < everybody:
+                # the usual gift is less than the price
+                await self._fill(payers, tokenUnits=hex(max(prices.values())))
+                found = await able()
+        return found
 
     def offer(  # noqa: PLR0917  (one of each, none alike)
         self,

@@ -1,0 +1,252 @@
+"""What a merchant may ask for: amounts, times, references and links at their edges.
+
+Whatever is refused leaves no row behind.
+"""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+import pytest_asyncio
+from florin.v1 import merchant_pb2, merchant_pb2_grpc
+
+from tests.support.api import refused as told
+from tests.support.desk import CREATE, ORDER, Offer, created, refused
+
+VALIDATION = (400, "params_validation")
+USD = {"unit": "iso4217/USD", "value": "1250"}
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def offer(desk) -> Offer:
+    return await desk.offer()
+
+
+# amounts
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("", "00", "01", "007", "-1", "+1", "1.0", "1e3", "0x1", " 1", "1 ", "1\n", "one"),
+        "١",
+        "1" * 79,
+        "9" * 1000,
+    ],
+)
+async def test_a_value_of_the_wrong_form(desk, value):
+    body = {"amount": {**USD, "value": value}}
+    answer = await refused(desk, "POST", CREATE, desk.rest.merchant, body=body)
+    assert answer.told == VALIDATION
+    assert [issue["field"] for issue in answer.body["issues"]] == ["amount.value"]
+
+
+async def test_the_smallest_and_the_largest_value(desk):
+    answer = await refused(
+        desk, "POST", CREATE, desk.rest.merchant, body={"amount": {**USD, "value": "0"}}
+    )
+    assert answer.told == VALIDATION
+    assert answer.body["message"] == "Amount must be at least 1 to cover fees"
+    assert answer.body["details"] == {"minAmount": "1", "unit": "iso4217/USD"}
+    assert (await created(desk, {"amount": {**USD, "value": "1"}}))["amount"]["value"] == "1"
+
+    for value in ("1" + "0" * 77, str(10**10 + 1)):
+        body = {"amount": {**USD, "value": value}}
+        answer = await refused(desk, "POST", CREATE, desk.rest.merchant, body=body)
+        assert answer.told == VALIDATION
+        assert answer.body["details"] == {"maxAmount": str(10**10), "unit": "iso4217/USD"}
+    largest = await created(desk, {"amount": {**USD, "value": str(10**10)}})
+    assert largest["amount"]["value"] == str(10**10)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        *("USD", "iso4217/", "iso4217/usd", "iso4217/XXX", "iso4217/JPY", "iso4217/USDC"),
+        *("iso4217/USD ", "ISO4217/USD", "iso4217/USD/x", "crypto/x", "/", "☃", "x" * 400),
+        *("caip19/", "caip19/eip155:1", "caip19/eip155:31337/slip44:60"),
+        "caip19/eip155:31337/erc20:0x" + "11" * 20,
+        "caip19/eip155:1/erc20:0x1955e4e690c31eb02b611e8ff9a162f4e3b4c9e9",
+    ],
+)
+async def test_a_unit_that_is_not_enabled(desk, unit):
+    body = {"amount": {"unit": unit, "value": "100"}}
+    answer = await refused(desk, "POST", CREATE, desk.rest.merchant, body=body)
+    assert answer.told == VALIDATION
+    assert [issue["field"] for issue in answer.body["issues"]] == ["amount.unit"]
+
+
+@pytest.mark.parametrize("code", ["USD", "EUR", "GBP"])
+async def test_the_default_currencies(desk, code):
+    made = await created(desk, {"amount": {"unit": f"iso4217/{code}", "value": "5"}})
+    assert made["amount"]["display"]["assetSymbol"] == code
+    assert made["amount"]["display"]["decimals"] == 2
+
+
+async def test_an_amount_of_one_token(desk):
+    """Only that asset is offered, and its amount is the payment's."""
+    asset = f"caip19/{desk.env['FLORIN_EVM_ASSET']}"
+    before, _, address = asset.rpartition("0x")
+    for unit in (asset, f"{before}0x{address.upper()}"):
+        made = await created(desk, {"amount": {"unit": unit, "value": "7"}})
+        assert made["amount"]["unit"] == asset
+        assert made["amount"]["display"]["networkName"] == "Florin Devnet"
+    offered = await desk.offer(amount={"unit": asset, "value": "7"})
+    assert offered.option["amount"]["unit"] == asset
+    assert offered.option["amount"]["value"] == "7"
+    zero = {"amount": {"unit": asset, "value": "0"}}
+    answer = await refused(desk, "POST", CREATE, desk.rest.merchant, body=zero)
+    assert answer.body["details"]["minAmount"] == "1"
+
+
+async def test_an_amount_that_no_account_could_hold(desk, offer):
+    asset = f"caip19/{desk.env['FLORIN_EVM_ASSET']}"
+    most = str(2**256 - 1)
+    made = await created(desk, {"amount": {"unit": asset, "value": most}})
+    assert made["amount"]["value"] == most
+    answer = await desk.rest.options(made["paymentId"], [offer.wallet.account])
+    assert answer["options"] == []
+    for value in (str(2**256), "9" * 78):
+        body = {"amount": {"unit": asset, "value": value}}
+        refusal = await refused(desk, "POST", CREATE, desk.rest.merchant, body=body)
+        assert refusal.told == VALIDATION
+        assert refusal.body["details"] == {"maxAmount": most, "unit": asset}
+
+
+# times
+
+
+async def test_the_bounds_of_expires_at(desk):
+    now, most = desk.now, 30 * 86400
+    for refused_at in (now, now - 1, 0, -1, -(2**63), now + most + 1, 2**63 - 1, now * 1000):
+        body = {**ORDER, "expiresAt": refused_at}
+        answer = await refused(desk, "POST", CREATE, desk.rest.merchant, body=body)
+        assert answer.told == VALIDATION, refused_at
+        assert [issue["field"] for issue in answer.body["issues"]] == ["expiresAt"]
+    for good in (now + 1, now + most):
+        assert (await created(desk, {**ORDER, "expiresAt": good}))["expiresAt"] == good
+    for absent in (ORDER, {**ORDER, "expiresAt": None}):
+        assert (await created(desk, absent))["expiresAt"] == now + 900
+
+
+# references
+
+
+@pytest.mark.parametrize("reference", ["", "x" * 256, "a\nb", "a\tb", "\x7f", "\x1f", "a\rb"])
+async def test_a_reference_of_the_wrong_form(desk, reference):
+    body = {"amount": USD, "referenceId": reference}
+    answer = await refused(desk, "POST", CREATE, desk.rest.merchant, body=body)
+    assert answer.told == VALIDATION
+    assert [issue["field"] for issue in answer.body["issues"]] == ["referenceId"]
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["x", " ", "x" * 255, "😀" * 255, " padded ", "<b>&amp;</b>", "e\u0301", "\u202e", "'--"],
+)
+async def test_a_reference_is_kept_verbatim(desk, reference):
+    assert (await created(desk, {"amount": USD, "referenceId": reference}))[
+        "referenceId"
+    ] == reference
+
+
+async def test_no_reference_at_all(desk):
+    for body in ({"amount": USD}, {"amount": USD, "referenceId": None}):
+        assert (await created(desk, body))["referenceId"] == ""
+
+
+# where the buyer goes afterwards
+
+GOOD = "https://shop.example/done"
+
+
+@pytest.mark.parametrize(
+    "checkout",
+    [
+        None,
+        {},
+        [],
+        "https://shop.example",
+        7,
+        {"successUrl": GOOD},
+        {"errorUrl": GOOD},
+        {"successUrl": GOOD, "errorUrl": None},
+        {"successUrl": GOOD, "errorUrl": 7},
+        {"successUrl": GOOD, "errorUrl": {}},
+        *(
+            {"successUrl": GOOD, "errorUrl": url}
+            for url in (
+                "",
+                "http://shop.example/",
+                "shop.example/done",
+                "/done",
+                "//shop.example/done",
+                "https://",
+                "https:///done",
+                "https:shop.example",
+                "javascript:alert(1)",
+                "https://user@shop.example/",
+                "https://user:secret@shop.example/",
+                "https://@shop.example/",
+                "https://shop.example/a b",
+                "https://shop.example/\n",
+                "https://shop.example/\x7f",
+                "https://shop.example\\@evil.example/",
+                "https://shop.example:port/",
+                "https://shop.example:99999/",
+                "https://[::1/",
+                "https://shop.example/" + "x" * 2048,
+            )
+        ),
+    ],
+)
+async def test_half_or_invalid_links_turn_the_redirect_off(desk, checkout):
+    assert (await created(desk, {"amount": USD, "checkout": checkout}))["checkout"] is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        GOOD,
+        "https://shop.example",
+        "https://shop.example:8443/a?b=c&d=%20#e",
+        "https://xn--caf-dma.example/",
+        "https://[2001:db8::1]/x",
+        "HTTPS://SHOP.EXAMPLE/",
+        "https://shop.example/" + "x" * (2048 - len("https://shop.example/")),
+    ],
+)
+async def test_two_valid_links_are_kept_as_they_are(desk, url):
+    checkout = {"successUrl": url, "errorUrl": GOOD}
+    assert (await created(desk, {"amount": USD, "checkout": checkout}))["checkout"] == checkout
+
+
+# the same bounds over gRPC
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (merchant_pb2.CreatePaymentRequest(), "amount"),
+        (merchant_pb2.CreatePaymentRequest(amount={"unit": "iso4217/USD"}), "amount.value"),
+        (merchant_pb2.CreatePaymentRequest(amount={**USD, "value": "01"}), "amount.value"),
+        (merchant_pb2.CreatePaymentRequest(amount={**USD, "value": "0"}), "amount.value"),
+        (merchant_pb2.CreatePaymentRequest(amount={**USD, "unit": "x"}), "amount.unit"),
+        (merchant_pb2.CreatePaymentRequest(amount=USD, reference_id=""), "referenceId"),
+        (merchant_pb2.CreatePaymentRequest(amount=USD, reference_id="a\0b"), "referenceId"),
+        (merchant_pb2.CreatePaymentRequest(amount=USD, expires_at=0), "expiresAt"),
+        (merchant_pb2.CreatePaymentRequest(amount=USD, expires_at=2**62), "expiresAt"),
+    ],
+)
+async def test_grpc_is_held_to_the_same_bounds(desk, request_, field):
+    before = desk.rows()
+    stub = merchant_pb2_grpc.MerchantServiceStub(desk.channel)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.CreatePayment(request_, metadata=desk.grpc.merchant, timeout=10)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    error = told(caught.value)
+    assert (error.http, error.code) == VALIDATION
+    assert [issue["field"] for issue in error.issues] == [field]
+    assert desk.rows() == before
