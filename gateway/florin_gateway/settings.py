@@ -27,7 +27,7 @@ class GatewaySettings:
     stream_s_max: float = 600.0
     # how long a stream may stay silent before the answer's head is sent without an event
     stream_head_s: float = 1.0
-    # WIRE's forgiveness: one trailing slash and a doubled leading one do not make another path
+    # one trailing slash and a doubled leading one do not make another path
     lenient_paths: bool = True
 
 
