@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 from florin.v1 import merchant_pb2, merchant_pb2_grpc, payment_pb2
 
 from florin_server.domain.payment import Merchant, Payment
-from florin_server.flows.app import App
-from florin_server.flows.cancel import cancel
 from florin_server.flows.create import create
 from florin_server.flows.load import find
-from florin_server.flows.watch import watch
 from florin_server.rpc import codec
 from florin_server.rpc.call import CALL, caller
+from florin_server.rpc.shared import PaymentCalls
 from florin_server.store.idempotency import Replay
 
 
@@ -25,12 +22,8 @@ def _merchant() -> Merchant:
     return merchant
 
 
-class MerchantServicer(merchant_pb2_grpc.MerchantServiceServicer):
+class MerchantServicer(PaymentCalls, merchant_pb2_grpc.MerchantServiceServicer):
     """Calls that a merchant's back end makes."""
-
-    def __init__(self, app: App, answers: codec.Codec) -> None:
-        self._app = app
-        self._codec = answers
 
     async def CreatePayment(
         self, request: merchant_pb2.CreatePaymentRequest, context: Any
@@ -53,23 +46,3 @@ class MerchantServicer(merchant_pb2_grpc.MerchantServiceServicer):
         """Tells everything about one payment."""
         payment = await find(self._app, caller(), request.payment_id)
         return self._codec.detail(payment, _merchant())
-
-    async def GetPaymentStatus(
-        self, request: payment_pb2.GetPaymentStatusRequest, context: Any
-    ) -> payment_pb2.GetPaymentStatusResponse:
-        """Tells the status."""
-        return self._codec.status(await find(self._app, caller(), request.payment_id))
-
-    async def WatchPayment(
-        self, request: payment_pb2.WatchPaymentRequest, context: Any
-    ) -> AsyncIterator[payment_pb2.WatchPaymentResponse]:
-        """Tells the status and every change of it."""
-        after = request.after_version if request.HasField("after_version") else None
-        async for payment in watch(self._app, caller(), request.payment_id, after):
-            yield self._codec.update(payment)
-
-    async def CancelPayment(
-        self, request: payment_pb2.CancelPaymentRequest, context: Any
-    ) -> payment_pb2.CancelPaymentResponse:
-        """Calls the payment off."""
-        return self._codec.cancelled(await cancel(self._app, caller(), request.payment_id))
