@@ -186,8 +186,11 @@ class Gateway:
         if binding.has_body:
             exchange.incoming.check_json()
             body = await exchange.body(limit)
-        else:
+        elif exchange.scope["method"] == "GET":
             exchange.check_unread_body(limit)
+        else:
+            # ignored, but no longer than any other
+            await exchange.body(limit)
         try:
             request, held_ms = binding.read_request(
                 body, exchange.scope["query_string"], texts, exchange.incoming.profile
