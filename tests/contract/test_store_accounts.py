@@ -11,7 +11,7 @@ from florin_server.domain.payment import Destination, Merchant
 from florin_server.store import keys, merchants
 from florin_server.store.query import StoreError
 
-from tests.contract.test_store_kit import ASSET, ENGINES, LATER_US, NOW_US, PAYER, opened
+from tests.contract.test_store_kit import ASSET, LATER_US, NOW_US, PAYER
 
 PARTNER = Partner("par_1", "Shop Ltd", "2026-01-01", "active", NOW_US)
 MERCHANT = Merchant(
@@ -32,12 +32,6 @@ WALLET_KEY = replace(
     created_at_us=LATER_US,
 )
 APP = WalletApp("app_1", "Wallet", "https://w.example/i", True, "2026-01-01", NOW_US)
-
-
-@pytest.fixture(params=ENGINES)
-async def store(request, tmp_path):
-    async with opened(request.param, tmp_path) as store:
-        yield store
 
 
 async def test_a_partner_is_stored_and_changed(store):

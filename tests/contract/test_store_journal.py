@@ -15,7 +15,6 @@ from tests.contract.test_store_kit import (
     ASSET,
     CHAIN,
     COIN,
-    ENGINES,
     LATER_US,
     LEASE,
     NOW_US,
@@ -24,7 +23,6 @@ from tests.contract.test_store_kit import (
     confirmation,
     created,
     leased,
-    opened,
     option,
     submitted,
     success,
@@ -32,12 +30,6 @@ from tests.contract.test_store_kit import (
 )
 
 GAS = Posting("expense:gas", "wallet:relayer", COIN, 21_000 * 10**9)
-
-
-@pytest.fixture(params=ENGINES)
-async def store(request, tmp_path):
-    async with opened(request.param, tmp_path) as store:
-        yield store
 
 
 async def waiting(store, limit=10, now_us=LATER_US):

@@ -30,12 +30,6 @@ JOURNALS = st.lists(
 )
 
 
-@pytest.fixture(params=ENGINES)
-async def store(request, tmp_path):
-    async with opened(request.param, tmp_path) as store:
-        yield store
-
-
 def book(key, *postings):
     return ledger.post(key, "test", None, None, postings, NOW_US)
 

@@ -13,7 +13,6 @@ from tests.contract.test_store_kit import (
     AFTER_US,
     ASSET,
     CHAIN,
-    ENGINES,
     EXPIRES,
     LATER_US,
     PAYER,
@@ -21,16 +20,9 @@ from tests.contract.test_store_kit import (
     accepted,
     confirmation,
     created,
-    opened,
     option,
     payment,
 )
-
-
-@pytest.fixture(params=ENGINES)
-async def store(request, tmp_path):
-    async with opened(request.param, tmp_path) as store:
-        yield store
 
 
 async def test_a_payment_comes_back_as_it_was_stored(store):

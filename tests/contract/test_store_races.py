@@ -14,22 +14,14 @@ from florin_server.store.idempotency import Replay
 
 from tests.contract.test_store_kit import (
     AFTER_US,
-    ENGINES,
     LATER_US,
     NOW_US,
     claim,
     confirmation,
     created,
-    opened,
     option,
     payment,
 )
-
-
-@pytest.fixture(params=ENGINES)
-async def store(request, tmp_path):
-    async with opened(request.param, tmp_path) as store:
-        yield store
 
 
 async def test_of_many_who_end_a_payment_exactly_one_wins(store):

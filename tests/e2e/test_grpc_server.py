@@ -19,6 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from tests.support.api import GrpcApi, refused
+from tests.support.service import held
 
 ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}}
 
@@ -110,11 +111,7 @@ async def test_a_cancelled_watch_leaves_nothing_behind(channel, env, service):
     await anext(stream)
     assert service.app.hub.watchers == 1
     await stream.aclose()
-    for _ in range(10_000):  # turns of the loop until the server hears of it
-        if not service.app.hub.watchers:
-            break
-        await asyncio.sleep(0)
-    assert service.app.hub.watchers == 0
+    await held(service, 0)
 
 
 async def test_a_creation_survives_its_caller(channel, env, service):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -30,3 +31,12 @@ async def running(home: Path, *, clock: Any = None, **more: Any) -> AsyncIterato
         yield service
     finally:
         await service.stop()
+
+
+async def held(service: Service, count: int) -> None:
+    """Returns once so many answers wait for a change, of which nothing tells from outside."""
+    for _ in range(2000):
+        if service.app.hub.watchers == count:
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError(f"{service.app.hub.watchers} answers are held")

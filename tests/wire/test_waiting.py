@@ -6,20 +6,12 @@ import asyncio
 
 import pytest
 
-from tests.support.desk import DEPLOYED, ORDER, Desk
+from tests.support.desk import DEPLOYED, ORDER
+from tests.support.service import held
 
 LONG = "maxPollMs=600000"
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-async def held(desk: Desk, count: int) -> None:
-    """Returns once so many answers wait for a change, of which nothing tells from outside."""
-    for _ in range(2000):
-        if desk.service.app.hub.watchers == count:
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError(f"{desk.service.app.hub.watchers} answers are held")
 
 
 async def test_every_status_path_is_held_until_the_status_changes(desk):
@@ -33,11 +25,11 @@ async def test_every_status_path_is_held_until_the_status_changes(desk):
         )
         for profile in ({}, DEPLOYED)
     ]
-    await held(desk, 6)
+    await held(desk.service, 6)
     await desk.rest.merchant_cancel(payment_id)
     for answer in await asyncio.wait_for(asyncio.gather(*polls), 20):
         assert answer.body == {"status": "cancelled", "isFinal": True, "info": None}
-    await held(desk, 0)
+    await held(desk.service, 0)
 
 
 async def test_a_final_status_is_told_at_once(desk):
@@ -77,7 +69,7 @@ async def test_a_status_is_held_through_expiry(desk):
     payment_id = (await desk.rest.create({**ORDER, "expiresAt": desk.now + 5}))["paymentId"]
     path = f"/v1/gateway/payment/{payment_id}/status?{LONG}"
     poll = asyncio.create_task(desk.ask("GET", path, desk.rest.wallet))
-    await held(desk, 1)
+    await held(desk.service, 1)
     desk.clock.advance(5)
     answer = await asyncio.wait_for(poll, 20)
     assert answer.body == {"status": "expired", "isFinal": True, "info": None}
@@ -90,7 +82,7 @@ async def test_a_client_that_leaves_leaves_no_watcher(desk):
         asyncio.create_task(desk.ask("GET", f"{side}/{call}", desk.rest.wallet))
         for call in (f"status?{LONG}", "events")
     ]
-    await held(desk, 2)
+    await held(desk.service, 2)
     for call in calls:
         call.cancel()
-    await held(desk, 0)
+    await held(desk.service, 0)

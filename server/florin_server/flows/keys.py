@@ -30,7 +30,7 @@ async def create(
     if extra := scopes - _ALLOWED[kind]:
         raise invalid("scopes", f"a {kind} key cannot have {', '.join(sorted(extra))}")
     key, secret = make(
-        app, pepper, kind=kind, live=live, partner_id=partner_id, scopes=scopes or _ALLOWED[kind]
+        app, pepper, kind=kind, live=live, partner_id=partner_id, scopes=scopes or None
     )
     await app.store.write(keys.put_key(key))
     return key, secret
