@@ -73,7 +73,7 @@ def says(sql: str):
 
 
 def fails_after_writing(made):
-    yield from payments.create(made, None)
+    yield from payments.create(made)
     raise LookupError(made.id)
 
 
@@ -85,16 +85,16 @@ def stored_now(tmp_path) -> int:
 
 
 async def test_all_who_ask_at_once_share_a_commit(store, steps):
-    await asyncio.gather(*(store.write(payments.create(payment(), None)) for _ in range(50)))
+    await asyncio.gather(*(store.write(payments.create(payment())) for _ in range(50)))
     assert steps.seen == ["op"] * 50 + ["commit", "committed"]
 
 
 async def test_whoever_asks_during_a_commit_is_in_the_next_group(store, steps, slow_disk):
     steps.at["commit"] = slow_disk.hold
-    first = asyncio.ensure_future(store.write(payments.create(payment(), None)))
+    first = asyncio.ensure_future(store.write(payments.create(payment())))
     while "commit" not in steps.seen:  # noqa: ASYNC110  (the loop itself has to come round)
         await asyncio.sleep(0)
-    late = [asyncio.ensure_future(store.write(payments.create(payment(), None))) for _ in "ab"]
+    late = [asyncio.ensure_future(store.write(payments.create(payment()))) for _ in "ab"]
     await asyncio.sleep(0)
     slow_disk.set()
     await asyncio.gather(first, *late)
@@ -103,7 +103,7 @@ async def test_whoever_asks_during_a_commit_is_in_the_next_group(store, steps, s
 
 async def test_a_slow_disk_does_not_stop_the_loop(store, steps, slow_disk):
     steps.at["commit"] = slow_disk.hold
-    write = asyncio.ensure_future(store.write(payments.create(payment(), None)))
+    write = asyncio.ensure_future(store.write(payments.create(payment())))
     while "commit" not in steps.seen:  # noqa: ASYNC110  (the loop itself has to come round)
         await asyncio.sleep(0)
     for _ in range(100):
@@ -121,7 +121,7 @@ async def test_nobody_is_told_before_the_commit_is_on_disk(store, steps, tmp_pat
         told.append(write.done())
 
     steps.at = {"op": look, "commit": look, "committed": look}
-    write = asyncio.ensure_future(store.write(payments.create(payment(), None)))
+    write = asyncio.ensure_future(store.write(payments.create(payment())))
     await write
     assert counts == [0, 0, 1]
     assert told == [False, False, False]
@@ -130,7 +130,7 @@ async def test_nobody_is_told_before_the_commit_is_on_disk(store, steps, tmp_pat
 async def test_an_operation_that_fails_leaves_no_trace_and_the_others_whole(store, steps):
     made = [payment() for _ in range(9)]
     ops = [
-        fails_after_writing(one) if n % 3 == 1 else payments.create(one, None)
+        fails_after_writing(one) if n % 3 == 1 else payments.create(one)
         for n, one in enumerate(made)
     ]
     outcomes = await asyncio.gather(*map(store.write, ops), return_exceptions=True)
@@ -145,8 +145,8 @@ async def test_an_operation_that_fails_leaves_no_trace_and_the_others_whole(stor
 async def test_a_statement_that_fails_is_the_error_of_its_caller_alone(store):
     of = await created(store)
     outcomes = await asyncio.gather(
-        store.write(payments.create(of, None)),
-        store.write(payments.create(payment(), None)),
+        store.write(payments.create(of)),
+        store.write(payments.create(payment())),
         return_exceptions=True,
     )
     assert isinstance(outcomes[0], StoreError)
@@ -156,9 +156,9 @@ async def test_a_statement_that_fails_is_the_error_of_its_caller_alone(store):
 async def test_a_transaction_that_is_lost_is_lost_for_all_in_it(store):
     made = [payment() for _ in range(3)]
     outcomes = await asyncio.gather(
-        store.write(payments.create(made[0], None)),
+        store.write(payments.create(made[0])),
         store.write(says("ROLLBACK")),
-        store.write(payments.create(made[1], None)),
+        store.write(payments.create(made[1])),
         return_exceptions=True,
     )
     lost = [found for found in outcomes if isinstance(found, StoreError)]
@@ -166,7 +166,7 @@ async def test_a_transaction_that_is_lost_is_lost_for_all_in_it(store):
     stored = await store.read(payments.get([one.id for one in made]))
     assert made[0].id not in stored
     assert (made[1].id in stored) is not isinstance(outcomes[2], StoreError)
-    await store.write(payments.create(made[2], None))
+    await store.write(payments.create(made[2]))
     assert await store.reader.payment(made[2].id) == made[2]
 
 
@@ -174,7 +174,7 @@ async def test_a_full_disk_is_told_and_survived(store):
     store._connection.command("PRAGMA max_page_count=100")
     made = [payment(reference_id="x" * 20_000) for _ in range(40)]
     outcomes = await asyncio.gather(
-        *(store.write(payments.create(one, None)) for one in made), return_exceptions=True
+        *(store.write(payments.create(one)) for one in made), return_exceptions=True
     )
     failed = {one.id for one, found in zip(made, outcomes, strict=True) if found != one}
     assert failed
@@ -182,13 +182,13 @@ async def test_a_full_disk_is_told_and_survived(store):
     stored = set(await store.read(payments.get([one.id for one in made])))
     assert stored == {one.id for one in made} - failed
     store._connection.command("PRAGMA max_page_count=1000000")
-    await store.write(payments.create(payment(), None))
+    await store.write(payments.create(payment()))
 
 
 async def test_a_caller_that_gave_up_in_time_was_never_served(store, steps):
     made, other = payment(), payment()
-    gave_up = asyncio.ensure_future(store.write(payments.create(made, None)))
-    stays = asyncio.ensure_future(store.write(payments.create(other, None)))
+    gave_up = asyncio.ensure_future(store.write(payments.create(made)))
+    stays = asyncio.ensure_future(store.write(payments.create(other)))
     await asyncio.sleep(0)
     gave_up.cancel()
     await asyncio.wait([gave_up, stays])
@@ -199,7 +199,7 @@ async def test_a_caller_that_gave_up_in_time_was_never_served(store, steps):
 async def test_a_queue_without_end_is_refused(store, monkeypatch):
     monkeypatch.setattr(writer, "_QUEUE", 3)
     outcomes = await asyncio.gather(
-        *(store.write(payments.create(payment(), None)) for _ in range(5)), return_exceptions=True
+        *(store.write(payments.create(payment())) for _ in range(5)), return_exceptions=True
     )
     refused = [found for found in outcomes if isinstance(found, FlorinError)]
     assert [(one.code, one.http, one.retry_after_s) for one in refused] == [
@@ -209,12 +209,12 @@ async def test_a_queue_without_end_is_refused(store, monkeypatch):
 
 async def test_a_group_does_not_hold_the_loop_for_long(store, steps, monkeypatch):
     monkeypatch.setattr(writer, "_HOLD_S", -1.0)
-    await asyncio.gather(*(store.write(payments.create(payment(), None)) for _ in range(5)))
+    await asyncio.gather(*(store.write(payments.create(payment())) for _ in range(5)))
     assert steps.seen == ["op", "commit", "committed"] * 5
 
 
 async def test_closing_commits_what_is_queued(store):
-    writes = [asyncio.ensure_future(store.write(payments.create(payment(), None)))]
+    writes = [asyncio.ensure_future(store.write(payments.create(payment())))]
     await asyncio.sleep(0)
     await store.close()
     assert writes[0].result().version == 0
@@ -235,14 +235,14 @@ async def test_a_read_sees_one_state_however_long_it_takes(store, monkeypatch):
 
     read = asyncio.ensure_future(store.read(slow()))
     await asyncio.sleep(0)
-    await store.write(payments.create(made, None))
+    await store.write(payments.create(made))
     assert await read == {False}
     assert await store.read(slow()) == {True}
 
 
 async def test_a_read_cannot_write(store):
     with pytest.raises(StoreError, match="readonly"):
-        await store.read(payments.create(payment(), None))
+        await store.read(payments.create(payment()))
     await store.read(payments.next_expiry())
 
 

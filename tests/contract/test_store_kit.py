@@ -13,7 +13,7 @@ from florin_server.domain.journal import ChainTx, Finding, Posting, TxState
 from florin_server.domain.payment import Action, Build, Confirmation, Option, Payment, Status
 from florin_server.store import journal, leases, payments
 from florin_server.store.engine import Store
-from florin_server.store.idempotency import Claim
+from florin_server.store.idempotency import Claim, once
 
 # every engine passes the same suite; PostgreSQL joins here
 ENGINES = ["sqlite"]
@@ -90,8 +90,13 @@ def confirmation(of: Payment, **changes: Any) -> Confirmation:
 
 
 def claim(key: str = "key-1", **changes: Any) -> Claim:
-    made = Claim("par_1/mer_1/test", key, b"\x02" * 32, b'{"paymentId":"x"}', 201, NOW_US, None)
+    made = Claim("par_1/mer_1/test", key, b"\x02" * 32, NOW_US, None)
     return replace(made, **changes)
+
+
+def create_once(made: Payment, key: Claim, body: bytes = b'{"paymentId":"x"}'):
+    """An operation that creates a payment under an idempotency key."""
+    return once(key, payments.create(made), lambda _: body)
 
 
 def tx(*paid: Payment, **changes: Any) -> ChainTx:
@@ -125,7 +130,7 @@ def success(of: Payment, amount: int = 50_000_000) -> Finding:
 async def created(store: Store, **changes: Any) -> Payment:
     """A stored payment with an option."""
     made = payment(**changes)
-    await store.write(payments.create(made, None))
+    await store.write(payments.create(made))
     await store.write(payments.put_options([option(made)]))
     return made
 

@@ -45,7 +45,7 @@ async def test_a_payment_comes_back_as_it_was_stored(store):
         cancelled_reason=CancelledReason.BY_MERCHANT,
     )
     for one in (plain, full):
-        assert await store.write(payments.create(one, None)) == one
+        assert await store.write(payments.create(one)) == one
     found = await store.read(payments.get([plain.id, full.id, "pay_none"]))
     assert found == {plain.id: plain, full.id: full}
     assert isinstance(found[full.id].status, Status)
@@ -57,7 +57,7 @@ async def test_a_payment_comes_back_as_it_was_stored(store):
 @pytest.mark.parametrize("value", [-1, U256_MAX + 1])
 async def test_an_amount_that_no_chain_can_hold_is_not_stored(store, value):
     with pytest.raises(ValueError, match="256-bit"):
-        await store.write(payments.create(payment(value=value), None))
+        await store.write(payments.create(payment(value=value)))
 
 
 async def test_options_come_back_in_order_and_never_change(store):
@@ -171,5 +171,5 @@ async def test_a_sweep_finds_only_what_its_watchers_have_not_seen(store):
 async def test_a_payment_id_is_used_once(store):
     of = await created(store)
     with pytest.raises(Exception, match="UNIQUE"):
-        await store.write(payments.create(replace(of, value=1), None))
+        await store.write(payments.create(replace(of, value=1)))
     assert (await store.reader.payment(of.id)).value == of.value

@@ -18,6 +18,7 @@ from tests.contract.test_store_kit import (
     NOW_US,
     claim,
     confirmation,
+    create_once,
     created,
     option,
     payment,
@@ -56,17 +57,17 @@ async def test_a_bound_content_is_the_winners(store):
 
 async def test_the_same_request_again_gets_the_first_answer(store):
     first, second = payment(), payment()
-    assert await store.write(payments.create(first, claim())) == first
-    again = await store.write(payments.create(second, claim(body=b"another")))
-    assert again == Replay(claim().body, 201)
+    assert await store.write(create_once(first, claim())) == first
+    again = await store.write(create_once(second, claim(), b"another"))
+    assert again == Replay(b'{"paymentId":"x"}')
     assert await store.reader.payment(second.id) is None
 
 
 async def test_another_request_with_a_used_key_is_a_conflict(store):
-    await store.write(payments.create(payment(), claim()))
+    await store.write(create_once(payment(), claim()))
     other = payment()
     with pytest.raises(FlorinError) as refused:
-        await store.write(payments.create(other, claim(fingerprint=b"\x03" * 32)))
+        await store.write(create_once(other, claim(fingerprint=b"\x03" * 32)))
     assert refused.value.code is Code.IDEMPOTENCY_CONFLICT
     assert refused.value.details == {"reason": "different_body"}
     assert await store.reader.payment(other.id) is None
@@ -75,13 +76,13 @@ async def test_another_request_with_a_used_key_is_a_conflict(store):
 async def test_keys_of_different_scopes_do_not_meet(store):
     for scope in ("par_1/mer_1/test", "par_1/mer_1/live", "par_2/mer_1/test"):
         made = payment()
-        assert await store.write(payments.create(made, claim(scope=scope))) == made
+        assert await store.write(create_once(made, claim(scope=scope))) == made
 
 
 async def test_requests_that_race_for_a_key_make_one_payment(store):
     made = [payment() for _ in range(64)]
     outcomes = await asyncio.gather(
-        *(store.write(payments.create(one, claim(body=one.id.encode()))) for one in made)
+        *(store.write(create_once(one, claim(), one.id.encode())) for one in made)
     )
     (stored,) = [found for found in outcomes if isinstance(found, Payment)]
     replays = [found for found in outcomes if isinstance(found, Replay)]
@@ -93,29 +94,29 @@ async def test_requests_that_race_for_a_key_make_one_payment(store):
 async def test_a_request_that_failed_leaves_its_key_unused(store):
     taken = await created(store)
     with pytest.raises(Exception, match="UNIQUE"):
-        await store.write(payments.create(taken, claim()))
+        await store.write(create_once(taken, claim()))
     made = payment()
-    assert await store.write(payments.create(made, claim())) == made
+    assert await store.write(create_once(made, claim())) == made
 
 
 async def test_a_key_is_free_again_when_its_time_is_over(store):
     short = claim(ttl_us=1_000_000)
-    await store.write(payments.create(payment(), short))
+    await store.write(create_once(payment(), short))
     late = replace(short, now_us=NOW_US + 1_000_000, fingerprint=b"\x04" * 32)
     made = payment()
-    assert await store.write(payments.create(made, late)) == made
+    assert await store.write(create_once(made, late)) == made
     early = replace(late, now_us=late.now_us + 999_999)
-    assert isinstance(await store.write(payments.create(payment(), early)), Replay)
+    assert isinstance(await store.write(create_once(payment(), early)), Replay)
 
 
 async def test_lapsed_keys_are_forgotten_in_batches_and_others_stay(store):
     for n in range(5):
-        await store.write(payments.create(payment(), claim(f"short-{n}", ttl_us=1_000_000)))
-    await store.write(payments.create(payment(), claim("for ever", ttl_us=None)))
+        await store.write(create_once(payment(), claim(f"short-{n}", ttl_us=1_000_000)))
+    await store.write(create_once(payment(), claim("for ever", ttl_us=None)))
     late_us = NOW_US + 1_000_000
     assert await store.write(idempotency.forget_lapsed(late_us - 1, 10)) == 0
     assert await store.write(idempotency.forget_lapsed(late_us, 3)) == 3
     assert await store.write(idempotency.forget_lapsed(late_us, 3)) == 2
     assert await store.write(idempotency.forget_lapsed(late_us, 3)) == 0
-    kept = await store.write(payments.create(payment(), claim("for ever")))
+    kept = await store.write(create_once(payment(), claim("for ever")))
     assert isinstance(kept, Replay)

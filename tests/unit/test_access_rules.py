@@ -7,7 +7,7 @@ import pytest
 from florin.v1 import access_pb2, errors_pb2
 from florin_gateway.errors import refusal_of
 from florin_gateway.rpc import CallError
-from florin_server.boot.grpc_server import OPERATOR, PUBLIC
+from florin_server.boot.grpc_server import PUBLIC
 from florin_server.domain.errors import REGISTRY, Code, FlorinError, Issue
 from florin_server.rpc.errors import status_of
 from florin_server.rpc.interceptors import methods_of
@@ -15,7 +15,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
-SERVICES = (*PUBLIC, *OPERATOR)
+SERVICES = PUBLIC
 RPCS = [method for service in SERVICES for method in service.methods]
 DEPLOYED_ONLY = {
     Code.NOT_FOUND,
@@ -61,8 +61,12 @@ def test_every_rpc_says_who_may_call_it(method):
     rule = rule_of(method)
     families = {
         "GatewayService": {access_pb2.CALLER_FAMILY_GATEWAY},
-        "MerchantService": {access_pb2.CALLER_FAMILY_PAYMENTS},
-        "AdminService": {access_pb2.CALLER_FAMILY_OPERATOR},
+        "MerchantService": {access_pb2.CALLER_FAMILY_PAYMENTS, access_pb2.CALLER_FAMILY_ACCOUNT},
+        "AdminService": {
+            access_pb2.CALLER_FAMILY_ACCOUNT,
+            access_pb2.CALLER_FAMILY_SANDBOX,
+            access_pb2.CALLER_FAMILY_OPERATOR,
+        },
     }
     assert rule.family in families[method.containing_service.name]
     # a key of a caller needs a right; the operator has them all

@@ -32,11 +32,13 @@ from florin_server.rpc.merchant import MerchantServicer
 
 Register = Callable[[Any], None]
 
+OPERATOR: tuple[ServiceDescriptor, ...] = (admin_pb2.DESCRIPTOR.services_by_name["AdminService"],)
 PUBLIC: tuple[ServiceDescriptor, ...] = (
     gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"],
     merchant_pb2.DESCRIPTOR.services_by_name["MerchantService"],
+    # a partner's part of it
+    *OPERATOR,
 )
-OPERATOR: tuple[ServiceDescriptor, ...] = (admin_pb2.DESCRIPTOR.services_by_name["AdminService"],)
 
 _OPTIONS = (
     # the defaults cancel more than half of 10,000 streams that open at once
@@ -67,20 +69,21 @@ class GrpcServers:
         auth = Authenticator(app, kept.pepper, kept.operator_token)
         gateway = GatewayServicer(app, answers)
         merchant = MerchantServicer(app, answers)
+        admin = AdminServicer(app, answers, kept.pepper)
 
         def register(server: Any) -> None:
             gateway_pb2_grpc.add_GatewayServiceServicer_to_server(gateway, server)
             merchant_pb2_grpc.add_MerchantServiceServicer_to_server(merchant, server)
+            admin_pb2_grpc.add_AdminServiceServicer_to_server(admin, server)
 
         def register_operator(server: Any) -> None:
-            servicer = AdminServicer(app, kept.pepper)
-            admin_pb2_grpc.add_AdminServiceServicer_to_server(servicer, server)
+            admin_pb2_grpc.add_AdminServiceServicer_to_server(admin, server)
 
         settings = app.settings
         public = Gate(app, auth, PUBLIC)
         address = (settings.host, settings.grpc_port)
         target = await _serve(public, register, address, settings.shutdown_s, stack)
-        operator = Gate(app, auth, OPERATOR)
+        operator = Gate(app, auth, OPERATOR, operator=True)
         address = ("127.0.0.1", settings.operator_port)
         operator_target = await _serve(
             operator, register_operator, address, settings.shutdown_s, stack

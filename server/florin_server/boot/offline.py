@@ -16,6 +16,7 @@ from florin_server.config import Settings
 from florin_server.feed import Hub
 from florin_server.flows.app import App, Links
 from florin_server.rpc.admin import AdminServicer
+from florin_server.rpc.codec import Codec
 from florin_server.store.engine import Store
 from florin_server.store.query import StoreError
 
@@ -29,7 +30,8 @@ async def offline(settings: Settings) -> AsyncIterator[Callable[[str, Message], 
     except StoreError as error:
         raise OperatorError(str(error)) from error
     try:
-        servicer = AdminServicer(_without_chains(settings, store), home.secrets().pepper)
+        app = _without_chains(settings, store)
+        servicer = AdminServicer(app, Codec(app), home.secrets().pepper)
 
         async def call(method: str, request: Message) -> Any:
             return await getattr(servicer, method)(request, None)

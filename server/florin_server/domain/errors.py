@@ -142,7 +142,8 @@ class FlorinError(Exception):
     """A call that is refused.
 
     `details` holds machine-readable facts (`reason`, `minAmount`, …) as text. `retry_after_s` is
-    set when the same call may succeed later. `unavailable` turns internal_error into 503.
+    set when the same call may succeed later. `unavailable` turns internal_error into 503. `like`
+    tells a code with the statuses of another one.
     """
 
     def __init__(
@@ -154,10 +155,11 @@ class FlorinError(Exception):
         details: Mapping[str, str] | None = None,
         retry_after_s: int | None = None,
         unavailable: bool = False,
+        like: Code | None = None,
     ) -> None:
-        meaning = REGISTRY[code]
+        meaning = REGISTRY[like or code]
         self.code = code
-        self.message = message or meaning.message
+        self.message = message or REGISTRY[code].message
         self.issues = issues
         self.details: Mapping[str, str] = details or {}
         self.retry_after_s = retry_after_s

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from florin_server.domain.caip import canonical_asset
+
 
 class Status(StrEnum):
     """Where a payment stands; the values of the documented API."""
@@ -101,7 +103,8 @@ class Option:
     `account` is what the wallet wrote, `payer` the same account in canonical form (CAIP-10, EVM
     addresses lower-case). `asset` is CAIP-19. `eta_s` is in seconds. `expires_at` (Unix seconds)
     is set if the price lapses before the payment does. `terms` is what the rail needs to verify
-    and settle it again later (JSON values only); it never changes once stored.
+    and settle it again later (JSON values only); it never changes once stored. `fee` is what the
+    operator keeps of `value`: `fee_fixed` and `fee_basis_points` of it, rounded up.
     """
 
     id: str
@@ -117,6 +120,9 @@ class Option:
     actions: tuple[Action | Build, ...]
     terms: Mapping[str, object]
     created_at_us: int
+    fee: int = 0
+    fee_fixed: int = 0
+    fee_basis_points: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +153,51 @@ class Merchant:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a merchant wants one asset (CAIP-19) to go (CAIP-10, same chain)."""
+    """Where a merchant wants one asset (CAIP-19) to go (CAIP-10, same chain), as it wrote both."""
 
     id: str
     merchant_id: str
     asset: str
     account: str
+
+    @property
+    def asset_key(self) -> str:
+        """The asset as it compares: a merchant has at most one destination for each."""
+        return canonical_asset(self.asset, checksum=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BankAccount:
+    """A merchant's bank account, in the operator's words."""
+
+    id: str
+    merchant_id: str
+    status: str
+    bank_type: str
+
+
+class RefundStatus(StrEnum):
+    """Where a refund stands."""
+
+    PENDING = "pending"
+    PROCESSING = "processing"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Refund:
+    """The full amount of a succeeded payment, to be paid back to the account that paid it.
+
+    `account` is CAIP-10, None if no account did (a simulated payment). A payment has at most one.
+    """
+
+    id: str
+    payment_id: str
+    unit: str
+    value: int
+    account: str | None
+    status: RefundStatus
+    tx_id: str | None
+    created_at_us: int
+    completed_at_us: int | None = None

@@ -34,6 +34,17 @@ class Settler(Protocol):
         """How the chain looks now."""
 
 
+@dataclass(slots=True)
+class Accounts:
+    """Tells whoever remembers accounts that one of them was changed in this process."""
+
+    generation: int = 0
+
+    def changed(self) -> None:
+        """What was remembered before is not to be used any more."""
+        self.generation += 1
+
+
 @dataclass(frozen=True, slots=True)
 class Links:
     """Where buyers go. `hosts` are the hosts whose links may name a payment."""
@@ -58,6 +69,7 @@ class App:
     links: Links
     rails: Mapping[str, Rail]
     settlers: dict[str, Settler] = field(default_factory=dict)
+    accounts: Accounts = field(default_factory=Accounts)
 
     def assets(self, *, live: bool) -> dict[str, tuple[Rail, Asset]]:
         """Every asset that can be paid with in one mode, by CAIP-19."""
@@ -88,20 +100,30 @@ class IdempotencyKey:
     scope: str
     key: str
     fingerprint: bytes
+    permanent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
     """Who calls, as proven by its credential.
 
-    `merchant` is set on merchant paths, `app` when a wallet came with an App-Id. `deployed` tells
-    that the caller speaks the deployed wire profile.
+    `credential` names the credential (not its secret), for limits. `merchant` is set on merchant
+    paths, `app` when a wallet came with an App-Id. `deployed` tells that the caller speaks the
+    deployed wire profile.
     """
 
     live: bool
+    credential: str = ""
     partner_id: str | None = None
     merchant: Merchant | None = None
     app: WalletApp | None = None
     deployed: bool = False
     version: str = ""
     idempotency: IdempotencyKey | None = None
+
+    @property
+    def partner(self) -> str:
+        """The partner on paths where the access rule asks for one."""
+        if self.partner_id is None:
+            raise RuntimeError("the access rule of a partner's call must ask for a partner")
+        return self.partner_id

@@ -10,10 +10,10 @@ from florin_server.domain.errors import FlorinError, invalid
 from florin_server.domain.ids import payment_id
 from florin_server.domain.money import CURRENCIES, FiatUnit, parse_unit
 from florin_server.domain.payment import Merchant, Payment, Status
-from florin_server.flows.app import App, Caller, IdempotencyKey
-from florin_server.store import idempotency, payments
-from florin_server.store.idempotency import Claim, Replay
-from florin_server.store.query import Op
+from florin_server.flows.app import App, Caller
+from florin_server.flows.idempotent import failing, once
+from florin_server.store import payments
+from florin_server.store.idempotency import Replay
 
 _URL_CHARS_MAX = 2048
 # no token knows more
@@ -41,39 +41,14 @@ async def create(
 ) -> Payment | Replay:
     """Creates the payment, or repeats the answer that its idempotency key stands for.
 
-    `receipt` gives the bytes that are stored as the answer, in the same transaction.
+    `receipt` gives the bytes that are stored as the answer.
     """
-    now_us = app.clock.now_us()
-    key = caller.idempotency
     try:
-        payment = _payment(app, caller, merchant, wanted, now_us)
+        payment = _payment(app, caller, merchant, wanted, app.clock.now_us())
     except FlorinError as fault:
-        if key is None:
-            raise
         # what was good once may be so no longer: an equal request still gets its answer
-        return await app.store.write(_replay_or(fault, _claim(app, key, b"", now_us)))
-    claim = _claim(app, key, receipt(payment), now_us) if key is not None else None
-    return await app.store.write(payments.create(payment, claim))
-
-
-def _claim(app: App, key: IdempotencyKey, body: bytes, now_us: int) -> Claim:
-    return Claim(
-        scope=key.scope,
-        key=key.key,
-        fingerprint=key.fingerprint,
-        body=body,
-        http_status=201,
-        now_us=now_us,
-        ttl_us=app.settings.idempotency_ttl_s * 1_000_000,
-    )
-
-
-def _replay_or(fault: FlorinError, claim: Claim) -> Op[Replay]:
-    """The answer that the key stands for; a new key is left unused, and the fault told."""
-    replay = yield from idempotency.claim(claim)
-    if replay is None:
-        raise fault
-    return replay
+        return await once(app, caller, failing(fault), receipt)
+    return await once(app, caller, payments.create(payment), receipt)
 
 
 def _payment(

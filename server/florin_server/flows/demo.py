@@ -12,6 +12,7 @@ from florin_server.domain.versions import NEWEST_STABLE
 from florin_server.flows import keys
 from florin_server.flows.app import App, Caller
 from florin_server.flows.create import NewPayment, create
+from florin_server.flows.idempotent import unstored
 from florin_server.store import keys as key_store
 from florin_server.store import merchants
 from florin_server.store.query import Op
@@ -67,7 +68,7 @@ async def first_payment(app: App, made: DemoAccounts) -> Payment:
     """A payment of 12.50 USD to the demo merchant, for whoever wants to see a checkout link."""
     caller = Caller(live=False, partner_id=made.partner.id, merchant=made.merchant)
     wanted = NewPayment(unit="iso4217/USD", value="1250", reference_id="first-payment")
-    outcome = await create(app, caller, made.merchant, wanted, lambda _: b"")
+    outcome = await create(app, caller, made.merchant, wanted, unstored)
     if not isinstance(outcome, Payment):
         raise TypeError("a creation without a key has nothing to replay")
     return outcome

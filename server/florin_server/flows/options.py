@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from florin_server.domain.caip import canonical_account, canonical_asset
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.money import CURRENCIES, convert_up
 from florin_server.domain.payment import Option, Payment, Status
@@ -40,7 +41,7 @@ async def options(app: App, caller: Caller, text: str, accounts: Sequence[str]) 
     if payment.status is not Status.REQUIRES_ACTION:
         return Options(payment, ())
     destinations = {
-        d.asset: d.account
+        d.asset_key: canonical_account(d.account)
         for d in await app.store.read(merchants.destinations(payment.merchant_id))
     }
     searches = [
@@ -48,7 +49,7 @@ async def options(app: App, caller: Caller, text: str, accounts: Sequence[str]) 
         for rail, written in _by_rail(app, payment, accounts)
     ]
     found = [option for part in await asyncio.gather(*searches) for option in part]
-    found.sort(key=lambda option: (option.asset not in destinations, option.eta_s))
+    found.sort(key=lambda option: (_key(option.asset) not in destinations, option.eta_s))
     found = found[: app.settings.options_max]
     stored = await _keep(app, payment, found)
     return Options(payment, tuple(replace(stored[o.id], account=o.account) for o in found))
@@ -98,17 +99,27 @@ async def _search(
         return []
     now_us = app.clock.now_us()
     return [
-        rail.offer(
-            payment,
-            written[payer],
-            payer,
-            assets[asset],
-            prices[asset],
-            _split(app, rail, asset, prices[asset], destinations),
-            now_us,
+        replace(
+            rail.offer(
+                payment,
+                written[payer],
+                payer,
+                assets[asset],
+                prices[asset],
+                split := _split(app, rail, asset, prices[asset], destinations),
+                now_us,
+            ),
+            fee=split.fee,
+            fee_fixed=min(app.settings.fee_fixed, split.fee),
+            fee_basis_points=app.settings.fee_basis_points,
         )
         for payer, asset in payable
     ]
+
+
+def _key(asset: str) -> str:
+    """An asset as settlements compare it."""
+    return canonical_asset(asset, checksum=False)
 
 
 def _price(payment: Payment, asset: Asset) -> int | None:
@@ -124,6 +135,6 @@ def _price(payment: Payment, asset: Asset) -> int | None:
 def _split(app: App, rail: Rail, asset: str, value: int, destinations: Mapping[str, str]) -> Split:
     percentage = -(-value * app.settings.fee_basis_points // 10_000)
     fee = min(app.settings.fee_fixed + percentage, value)
-    own = destinations.get(asset)
+    own = destinations.get(_key(asset))
     # without a destination of the merchant's own the treasury holds the money for it
     return Split(own or rail.treasury, rail.treasury if fee else None, fee, settled=own is not None)

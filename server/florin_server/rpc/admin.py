@@ -1,99 +1,19 @@
-"""The operator's side over gRPC."""
+"""AdminService: what a partner manages itself, and what the operator does."""
 
 from __future__ import annotations
 
-from typing import Any
+from florin.v1 import admin_pb2_grpc
 
-from florin.v1 import access_pb2, admin_pb2, admin_pb2_grpc
-
-import florin_server
-from florin_server.domain.account import ApiKey
-from florin_server.domain.credentials import KeyKind
-from florin_server.flows import keys, system
 from florin_server.flows.app import App
-from florin_server.rpc.codec import timestamp
-
-_KIND = {
-    KeyKind.PARTNER: admin_pb2.API_KEY_KIND_PARTNER,
-    KeyKind.WALLET: admin_pb2.API_KEY_KIND_WALLET,
-}
-_KIND_OF = {number: kind for kind, number in _KIND.items()}
+from florin_server.rpc.account import AccountCalls
+from florin_server.rpc.codec import Codec
+from florin_server.rpc.operator import OperatorCalls
 
 
-def _scope_name(scope: access_pb2.KeyScope.ValueType) -> str:
-    return access_pb2.KeyScope.Name(scope).removeprefix("KEY_SCOPE_").lower()
+class AdminServicer(AccountCalls, OperatorCalls, admin_pb2_grpc.AdminServiceServicer):
+    """Both parts; which of them a listener answers is decided before a call comes here."""
 
-
-def _scope(name: str) -> access_pb2.KeyScope.ValueType:
-    return access_pb2.KeyScope.Value(f"KEY_SCOPE_{name.upper()}")
-
-
-def _key(key: ApiKey) -> admin_pb2.ApiKey:
-    return admin_pb2.ApiKey(
-        key_id=key.key_id,
-        kind=_KIND[key.kind],
-        live=key.live,
-        partner_id=key.partner_id or "",
-        last4=key.last4,
-        scopes=[_scope(name) for name in sorted(key.scopes)],
-        created_at=timestamp(key.created_at_us),
-        revoked_at=timestamp(key.revoked_at_us) if key.revoked_at_us else None,
-    )
-
-
-class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
-    """Calls of the operator."""
-
-    def __init__(self, app: App, pepper: bytes) -> None:
+    def __init__(self, app: App, answers: Codec, pepper: bytes) -> None:
         self._app = app
+        self._codec = answers
         self._pepper = pepper
-
-    async def CreateApiKey(
-        self, request: admin_pb2.CreateApiKeyRequest, context: Any
-    ) -> admin_pb2.CreateApiKeyResponse:
-        """Makes an API key."""
-        key, secret = await keys.create(
-            self._app,
-            self._pepper,
-            kind=_KIND_OF[request.kind],
-            live=request.live,
-            partner_id=request.partner_id or None,
-            scopes=frozenset(_scope_name(scope) for scope in request.scopes),
-        )
-        return admin_pb2.CreateApiKeyResponse(key=_key(key), secret=secret)
-
-    async def ListApiKeys(
-        self, request: admin_pb2.ListApiKeysRequest, context: Any
-    ) -> admin_pb2.ListApiKeysResponse:
-        """Lists keys without their secrets."""
-        found = await keys.listed(self._app, request.partner_id or None)
-        return admin_pb2.ListApiKeysResponse(keys=[_key(key) for key in found])
-
-    async def RevokeApiKey(
-        self, request: admin_pb2.RevokeApiKeyRequest, context: Any
-    ) -> admin_pb2.RevokeApiKeyResponse:
-        """Revokes a key for good."""
-        return admin_pb2.RevokeApiKeyResponse(
-            key=_key(await keys.revoke(self._app, request.key_id))
-        )
-
-    async def GetSystemStatus(
-        self, request: admin_pb2.GetSystemStatusRequest, context: Any
-    ) -> admin_pb2.GetSystemStatusResponse:
-        """Tells how the installation is doing."""
-        chains = [
-            admin_pb2.ChainStatus(
-                chain_id=chain.chain_id,
-                healthy=not chain.problem,
-                head=chain.head,
-                open_transactions=chain.open_transactions,
-                relayer=chain.relayer,
-                problem=chain.problem,
-            )
-            for chain in await system.chains(self._app)
-        ]
-        return admin_pb2.GetSystemStatusResponse(
-            software_version=florin_server.__version__,
-            chains=chains,
-            processing_payments=await system.processing(self._app),
-        )

@@ -160,7 +160,7 @@ class Codec:
             version=payment.version,
             live=payment.live,
             amount=self.amount(payment.unit, payment.value),
-            merchant=merchant_pb2.PaymentMerchant(
+            merchant=payment_pb2.PaymentMerchant(
                 id=merchant.id, name=merchant.name, icon_url=merchant.icon_url
             ),
             gateway_url=self._app.links.of(payment.id),

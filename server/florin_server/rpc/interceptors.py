@@ -93,15 +93,28 @@ def _rule(method: MethodDescriptor) -> access_pb2.AccessRule:
 
 
 class Gate(grpc.aio.ServerInterceptor):
-    """Admits or refuses every call to the given services; others (health, reflection) pass."""
+    """Admits or refuses every call to the given services; others (health, reflection) pass.
+
+    The operator's RPCs exist on the operator's listener only, and there nothing else does.
+    """
 
     def __init__(
-        self, app: App, auth: Authenticator, services: Iterable[ServiceDescriptor]
+        self,
+        app: App,
+        auth: Authenticator,
+        services: Iterable[ServiceDescriptor],
+        *,
+        operator: bool = False,
     ) -> None:
         self._app = app
         self._auth = auth
         self.services = tuple(services)
-        self._methods = methods_of(self.services)
+        self._methods = {
+            name: method
+            for name, method in methods_of(self.services).items()
+            if (method.rule.family == access_pb2.CALLER_FAMILY_OPERATOR) is operator
+        }
+        self._prefixes = tuple(f"/{service.full_name}/" for service in self.services)
         self._guarded: dict[str, tuple[_Handler, _Handler]] = {}
         self._mutations: set[asyncio.Future[Any]] = set()
 
@@ -114,6 +127,8 @@ class Gate(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         name = handler_call_details.method
         method = self._methods.get(name)
+        if method is None and name.startswith(self._prefixes):
+            return None  # another listener's
         if method is None or handler is None:
             return handler
         known = self._guarded.get(name)
@@ -196,7 +211,7 @@ class Gate(grpc.aio.ServerInterceptor):
         sent = _read(entries)
         caller = await self._auth.caller(method.rule, sent)
         call.caller = caller
-        if method.rule.idempotent and (key := sent.get("idempotency-key")):
+        if method.rule.idempotency and (key := sent.get("idempotency-key")):
             call.caller = replace(caller, idempotency=_idempotency(method, caller, key, request))
         fault = next((v for k, v in entries if k == GATEWAY_FAULT), None)
         if fault is not None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from florin.v1 import merchant_pb2, merchant_pb2_grpc, payment_pb2
+from florin.v1 import merchant_pb2, merchant_pb2_grpc, payment_pb2, refund_pb2
 
-from florin_server.domain.payment import Merchant, Payment
+from florin_server.domain.payment import Merchant
 from florin_server.flows.create import create
 from florin_server.flows.load import find
 from florin_server.rpc import codec
-from florin_server.rpc.call import CALL, caller
+from florin_server.rpc.call import caller
+from florin_server.rpc.listing import ListingCalls
+from florin_server.rpc.replay import answer, stored
 from florin_server.rpc.shared import PaymentCalls
-from florin_server.store.idempotency import Replay
 
 
 def _merchant() -> Merchant:
@@ -22,23 +23,17 @@ def _merchant() -> Merchant:
     return merchant
 
 
-class MerchantServicer(PaymentCalls, merchant_pb2_grpc.MerchantServiceServicer):
+class MerchantServicer(PaymentCalls, ListingCalls, merchant_pb2_grpc.MerchantServiceServicer):
     """Calls that a merchant's back end makes."""
 
     async def CreatePayment(
         self, request: merchant_pb2.CreatePaymentRequest, context: Any
     ) -> merchant_pb2.CreatePaymentResponse:
         """Creates a payment, or repeats the answer of its idempotency key."""
-        outcome = await create(
-            self._app, caller(), _merchant(), codec.new_payment(request), self._receipt
-        )
-        if isinstance(outcome, Replay):
-            CALL.get().replayed = True
-            return merchant_pb2.CreatePaymentResponse.FromString(outcome.body)
-        return self._codec.created(outcome)
-
-    def _receipt(self, payment: Payment) -> bytes:
-        return self._codec.created(payment).SerializeToString(deterministic=True)
+        build = self._codec.created
+        wanted = codec.new_payment(request)
+        outcome = await create(self._app, caller(), _merchant(), wanted, stored(build))
+        return answer(outcome, build, merchant_pb2.CreatePaymentResponse)
 
     async def GetPayment(
         self, request: payment_pb2.GetPaymentRequest, context: Any
@@ -46,3 +41,9 @@ class MerchantServicer(PaymentCalls, merchant_pb2_grpc.MerchantServiceServicer):
         """Tells everything about one payment."""
         payment = await find(self._app, caller(), request.payment_id)
         return self._codec.detail(payment, _merchant())
+
+    async def CreateRefund(
+        self, request: refund_pb2.CreateRefundRequest, context: Any
+    ) -> refund_pb2.CreateRefundResponse:
+        """SKELETON."""
+        raise NotImplementedError

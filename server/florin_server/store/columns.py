@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Dialect, Numeric, Text, TypeDecorator
+from sqlalchemy import ColumnElement, Dialect, Numeric, Text, TypeDecorator
 from sqlalchemy.dialects.postgresql import ARRAY
-from sqlalchemy.types import TypeEngine
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.types import NullType, TypeEngine
 
 U256_MAX = 2**256 - 1
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -111,3 +113,29 @@ class TextList(TypeDecorator[Sequence[str]]):
         """Sorted, so that whoever locks rows locks them in the same order."""
         texts = sorted(value or ())
         return json.dumps(texts) if dialect.name == "sqlite" else texts
+
+
+class by_size(ColumnElement[Any]):  # noqa: N801  (reads as the SQL that it is)
+    """An amount in the form that sorts as the number does; see `size_of`."""
+
+    inherit_cache = False
+
+    def __init__(self, amount: ColumnElement[Any]) -> None:
+        self.type = NullType()
+        self.amount = amount
+
+
+def size_of(value: int) -> str:
+    """What `by_size` makes of a value on SQLite: the number of digits, then the digits."""
+    return f"{len(str(value)):02}{value}"
+
+
+@compiles(by_size, "sqlite")
+def _by_size_sqlite(element: by_size, compiler: SQLCompiler, **kw: Any) -> str:
+    digits = compiler.process(element.amount, **kw)
+    return f"substr('0' || length({digits}), -2) || {digits}"
+
+
+@compiles(by_size, "postgresql")
+def _by_size_postgresql(element: by_size, compiler: SQLCompiler, **kw: Any) -> str:
+    return compiler.process(element.amount, **kw)

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from florin_server.store import schema
-from florin_server.store.query import Op, StoreError, T
+from florin_server.store.query import Op, StoreError, T, run
 from florin_server.store.reader import PaymentReader
 from florin_server.store.sqlite import Connection, FileLock, StoreLocked, told
 from florin_server.store.writer import Fault, Writer
@@ -20,6 +20,8 @@ __all__ = ["Store", "StoreLocked"]
 
 # a long read lets others have the event loop after so long
 _HOLD_S = 0.005
+# each takes a core as long as it runs
+_SURVEYS = 2
 
 
 class Store:
@@ -32,6 +34,7 @@ class Store:
         self._writer = Writer(self._connection, fault)
         self._readers: list[Connection] = []
         self._closed = False
+        self._surveys = asyncio.Semaphore(_SURVEYS)
         self.reader = PaymentReader(self.read)
 
     @classmethod
@@ -81,6 +84,16 @@ class Store:
             connection.give_up()
             self._release(connection)
 
+    async def survey(self, op: Op[T]) -> T:
+        """Runs an operation that looks at many rows, in a thread, on one snapshot.
+
+        A few at a time; the event loop and other reads go on meanwhile.
+        """
+        if self._closed:
+            raise StoreError("the store is closed")
+        async with self._surveys:
+            return await asyncio.to_thread(_survey, self._path, op)
+
     def _release(self, connection: Connection) -> None:
         if self._closed:
             connection.close()
@@ -97,6 +110,18 @@ class Store:
             self._readers.pop().close()
         self._connection.close()
         self._lock.release()
+
+
+def _survey(path: Path, op: Op[T]) -> T:
+    connection = Connection(path, writes=False)
+    try:
+        connection.command("BEGIN")
+        return run(op, connection.query)
+    except sqlite3.Error as error:
+        raise told(error) from error
+    finally:
+        connection.give_up()
+        connection.close()
 
 
 async def _unhurried(op: Op[T], connection: Connection) -> T:

@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from florin_server.domain.account import Partner
 from florin_server.domain.payment import Destination, Merchant
-from florin_server.store.query import Op, Statement, any_of, param, upsert
+from florin_server.store.query import Op, Statement, any_of, columns, param, upsert
 from florin_server.store.tables import merchant as merchant_table
 from florin_server.store.tables import partner as partner_table
 from florin_server.store.tables import settlement_dest
@@ -18,16 +18,17 @@ _PARTNER = Statement(select(partner_table).where(partner_table.c.id == param("pa
 _ANY_PARTNER = Statement(select(partner_table.c.id).limit(1))
 _PUT_MERCHANT = Statement(upsert(merchant_table, "id"))
 _MERCHANTS = Statement(select(merchant_table).where(any_of(merchant_table.c.id, "ids")))
-_PUT_DESTINATION = Statement(upsert(settlement_dest, "merchant_id", "asset"))
+_PUT_DESTINATION = Statement(upsert(settlement_dest, "merchant_id", "asset_key"))
+_DESTINATION_COLUMNS = columns(settlement_dest, Destination)
 _DESTINATIONS = Statement(
-    select(settlement_dest)
+    select(*_DESTINATION_COLUMNS)
     .where(settlement_dest.c.merchant_id == param("merchant_id"))
     .order_by(settlement_dest.c.asset)
 )
 _DESTINATION = Statement(
-    select(settlement_dest).where(
+    select(*_DESTINATION_COLUMNS).where(
         settlement_dest.c.merchant_id == param("merchant_id"),
-        settlement_dest.c.asset == param("asset"),
+        settlement_dest.c.asset_key == param("asset_key"),
     )
 )
 
@@ -68,9 +69,9 @@ def put_destination(destination: Destination) -> Op[None]:
     yield _PUT_DESTINATION.of(destination)
 
 
-def destination(merchant_id: str, asset: str) -> Op[Destination | None]:
-    """Where a merchant wants one asset to go."""
-    rows = yield _DESTINATION(merchant_id=merchant_id, asset=asset)
+def destination(merchant_id: str, asset_key: str) -> Op[Destination | None]:
+    """Where a merchant wants one asset (in canonical form) to go."""
+    rows = yield _DESTINATION(merchant_id=merchant_id, asset_key=asset_key)
     return Destination(*rows[0]) if rows else None
 
 

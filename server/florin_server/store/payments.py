@@ -23,7 +23,6 @@ from florin_server.domain.payment import (
     Status,
 )
 from florin_server.domain.state import Event
-from florin_server.store.idempotency import Claim, Replay, claim
 from florin_server.store.query import (
     Op,
     Params,
@@ -145,12 +144,8 @@ _OPTION = Statement(
 )
 
 
-def create(new: Payment, idem: Claim | None) -> Op[Payment | Replay]:
-    """Stores a new payment, unless its idempotency key was used before."""
-    if idem is not None:
-        replay = yield from claim(idem)
-        if replay is not None:
-            return replay
+def create(new: Payment) -> Op[Payment]:
+    """Stores a new payment."""
     yield _INSERT.of(new)
     yield _EVENT(**event_of(new, CREATED))
     return new

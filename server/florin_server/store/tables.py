@@ -12,14 +12,15 @@ from sqlmodel import Field, SQLModel
 
 from florin_server.domain.credentials import KeyKind
 from florin_server.domain.journal import TxState
-from florin_server.domain.payment import CancelledReason, FailureCode, Status
-from florin_server.store.columns import U256, Json, OneOf, Words
+from florin_server.domain.payment import CancelledReason, FailureCode, RefundStatus, Status
+from florin_server.store.columns import U256, Json, OneOf, Words, by_size
 
 # predicates of partial indexes; a query uses the index only if it repeats the very same words
 UNCONFIRMED = "status = 'requires_action'"
 UNSETTLED = "state <> 'done'"
 OPEN = "state IN ('signed', 'sent')"
 LAPSES = "expires_at_us IS NOT NULL"
+UNPAID = "status IN ('pending', 'processing')"
 
 METADATA = MetaData(
     naming_convention={
@@ -137,6 +138,7 @@ class MerchantRow(_Base, table=True):
     __tablename__ = "merchant"
     __table_args__ = (
         CheckConstraint("status IN ('active', 'inactive', 'suspended')", name="status"),
+        Index("ix_merchant_list", "partner_id", "live", "created_at_us", "id"),
         _BY_KEY,
     )
 
@@ -156,13 +158,26 @@ class DestinationRow(_Base, table=True):
 
     __tablename__ = "settlement_dest"
     __table_args__ = (
-        Index("uq_settlement_dest_merchant_id_asset", "merchant_id", "asset", unique=True),
+        Index("uq_settlement_dest_merchant_id_asset_key", "merchant_id", "asset_key", unique=True),
     )
 
     id: str = _text(key=True)
     merchant_id: str = _text()
     asset: str = _text()
     account: str = _text()
+    asset_key: str = _text()
+
+
+class BankAccountRow(_Base, table=True):
+    """A merchant's bank account."""
+
+    __tablename__ = "bank_account"
+    __table_args__ = (Index("ix_bank_account_merchant_id", "merchant_id"),)
+
+    id: str = _text(key=True)
+    merchant_id: str = _text()
+    status: str = _text()
+    bank_type: str = _text()
 
 
 class PaymentRow(_Base, table=True):
@@ -174,6 +189,9 @@ class PaymentRow(_Base, table=True):
         _only("failure_code", FailureCode),
         _only("cancelled_reason", CancelledReason),
         _partial("ix_payment_expiry", UNCONFIRMED, "expires_at"),
+        # lists: ids are in the order of creation
+        Index("ix_payment_merchant", "merchant_id", "id"),
+        Index("ix_payment_partner", "partner_id", "live", "id"),
         _BY_KEY,
     )
 
@@ -238,6 +256,9 @@ class OptionRow(_Base, table=True):
     actions: list[Any] = _json()
     terms: dict[str, Any] = _json()
     created_at_us: int = _number()
+    fee: int = _amount()
+    fee_fixed: int = _amount()
+    fee_basis_points: int = _number()
 
 
 class ConfirmRow(_Base, table=True):
@@ -259,6 +280,37 @@ class ConfirmRow(_Base, table=True):
     from_block: int | None = _number()
     state: ConfirmState = _one_of(ConfirmState)
     retry_at_us: int = _number()
+
+
+class RefundRow(_Base, table=True):
+    """Money that goes back; at most once for each payment."""
+
+    __tablename__ = "refund"
+    __table_args__ = (
+        _only("status", RefundStatus),
+        Index("uq_refund_payment_id", "payment_id", unique=True),
+        _partial("ix_refund_open", UNPAID, "created_at_us"),
+    )
+
+    id: str = _text(key=True)
+    payment_id: str = _text()
+    unit: str = _text()
+    value: int = _amount()
+    account: str | None = _text()
+    status: RefundStatus = _one_of(RefundStatus)
+    tx_id: str | None = _text()
+    created_at_us: int = _number()
+    completed_at_us: int | None = _number()
+
+
+class ExecutorPauseRow(_Base, table=True):
+    """An executor (CAIP-10 account that sends) that sends nothing new."""
+
+    __tablename__ = "executor_pause"
+    __table_args__ = (_BY_KEY,)
+
+    id: str = _text(key=True)
+    paused_at_us: int = _number()
 
 
 class LeaseRow(_Base, table=True):
@@ -329,7 +381,6 @@ class IdempotencyRow(_Base, table=True):
     key: str = _text(key=True)
     fingerprint: bytes = _bytes()
     body: bytes = _bytes()
-    http_status: int = _number()
     created_at_us: int = _number()
     expires_at_us: int | None = _number()
 
@@ -376,10 +427,13 @@ api_key = _table(ApiKeyRow)
 wallet_app = _table(WalletAppRow)
 merchant = _table(MerchantRow)
 settlement_dest = _table(DestinationRow)
+bank_account = _table(BankAccountRow)
 payment = _table(PaymentRow)
 payment_event = _table(PaymentEventRow)
 payment_option = _table(OptionRow)
 confirm = _table(ConfirmRow)
+refund = _table(RefundRow)
+executor_pause = _table(ExecutorPauseRow)
 lease = _table(LeaseRow)
 relayer = _table(RelayerRow)
 chain_tx = _table(ChainTxRow)
@@ -387,3 +441,13 @@ chain_tx_item = _table(ChainTxItemRow)
 idempotency = _table(IdempotencyRow)
 ledger_journal = _table(JournalRow)
 ledger_transfer = _table(TransferRow)
+
+# by the number of minor units that was asked for
+Index("ix_payment_merchant_value", payment.c.merchant_id, by_size(payment.c.value), payment.c.id)
+Index(
+    "ix_payment_partner_value",
+    payment.c.partner_id,
+    payment.c.live,
+    by_size(payment.c.value),
+    payment.c.id,
+)

@@ -91,6 +91,40 @@ KEY_SCOPE_MANAGE: KeyScope.ValueType  # 5
 """Create and change merchants."""
 Global___KeyScope: _TypeAlias = KeyScope  # noqa: Y015
 
+class _IdempotencyRule:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _IdempotencyRuleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_IdempotencyRule.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    IDEMPOTENCY_RULE_UNSPECIFIED: _IdempotencyRule.ValueType  # 0
+    """The key is ignored."""
+    IDEMPOTENCY_RULE_OPTIONAL: _IdempotencyRule.ValueType  # 1
+    """A success is stored with its effect, for some days, and repeated to whoever repeats the request."""
+    IDEMPOTENCY_RULE_REQUIRED: _IdempotencyRule.ValueType  # 2
+    """The same, and the key must be sent."""
+    IDEMPOTENCY_RULE_PERMANENT: _IdempotencyRule.ValueType  # 3
+    """The same as required, and the key is kept for ever."""
+    IDEMPOTENCY_RULE_GUARD: _IdempotencyRule.ValueType  # 4
+    """The key only refuses another request; answers are always current."""
+
+class IdempotencyRule(_IdempotencyRule, metaclass=_IdempotencyRuleEnumTypeWrapper):
+    """What an idempotency key means to an RPC. The key is scoped to the caller (partner, merchant and
+    mode) and bound to one request; another request with it is refused.
+    """
+
+IDEMPOTENCY_RULE_UNSPECIFIED: IdempotencyRule.ValueType  # 0
+"""The key is ignored."""
+IDEMPOTENCY_RULE_OPTIONAL: IdempotencyRule.ValueType  # 1
+"""A success is stored with its effect, for some days, and repeated to whoever repeats the request."""
+IDEMPOTENCY_RULE_REQUIRED: IdempotencyRule.ValueType  # 2
+"""The same, and the key must be sent."""
+IDEMPOTENCY_RULE_PERMANENT: IdempotencyRule.ValueType  # 3
+"""The same as required, and the key is kept for ever."""
+IDEMPOTENCY_RULE_GUARD: IdempotencyRule.ValueType  # 4
+"""The key only refuses another request; answers are always current."""
+Global___IdempotencyRule: _TypeAlias = IdempotencyRule  # noqa: Y015
+
 @_typing.final
 class AccessRule(_message.Message):
     """The access rule of one RPC."""
@@ -100,26 +134,26 @@ class AccessRule(_message.Message):
     FAMILY_FIELD_NUMBER: _builtins.int
     SCOPE_FIELD_NUMBER: _builtins.int
     ACTIVE_MERCHANT_FIELD_NUMBER: _builtins.int
-    IDEMPOTENT_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_FIELD_NUMBER: _builtins.int
     family: Global___CallerFamily.ValueType
     """Who calls it."""
     scope: Global___KeyScope.ValueType
     """The scope that a key needs."""
     active_merchant: _builtins.bool
     """The merchant must be able to take new payments (not deleted, suspended or inactive)."""
-    idempotent: _builtins.bool
-    """A success is stored under the caller's idempotency key and replayed."""
+    idempotency: Global___IdempotencyRule.ValueType
+    """What an idempotency key means."""
     def __init__(
         self,
         *,
         family: Global___CallerFamily.ValueType = ...,
         scope: Global___KeyScope.ValueType = ...,
         active_merchant: _builtins.bool = ...,
-        idempotent: _builtins.bool = ...,
+        idempotency: Global___IdempotencyRule.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_merchant", b"active_merchant", "family", b"family", "idempotent", b"idempotent", "scope", b"scope"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_merchant", b"active_merchant", "family", b"family", "idempotency", b"idempotency", "scope", b"scope"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

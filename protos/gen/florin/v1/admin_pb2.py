@@ -23,11 +23,15 @@ _sym_db = _symbol_database.Default()
 
 
 from florin.v1 import access_pb2 as florin_dot_v1_dot_access__pb2
+from florin.v1 import account_pb2 as florin_dot_v1_dot_account__pb2
+from florin.v1 import operator_pb2 as florin_dot_v1_dot_operator__pb2
+from florin.v1 import payment_pb2 as florin_dot_v1_dot_payment__pb2
 from gateway_options.v1 import json_pb2 as gateway__options_dot_v1_dot_json__pb2
+from google.api import annotations_pb2 as google_dot_api_dot_annotations__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x66lorin/v1/admin.proto\x12\tflorin.v1\x1a\x16\x66lorin/v1/access.proto\x1a\x1dgateway_options/v1/json.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x01\n\x06\x41piKey\x12\x0e\n\x06key_id\x18\x01 \x01(\t\x12#\n\x04kind\x18\x02 \x01(\x0e\x32\x15.florin.v1.ApiKeyKind\x12\x0c\n\x04live\x18\x03 \x01(\x08\x12\x12\n\npartner_id\x18\x04 \x01(\t\x12\r\n\x05last4\x18\x05 \x01(\t\x12#\n\x06scopes\x18\x06 \x03(\x0e\x32\x13.florin.v1.KeyScope\x12.\n\ncreated_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x91\x01\n\x13\x43reateApiKeyRequest\x12+\n\x04kind\x18\x01 \x01(\x0e\x32\x15.florin.v1.ApiKeyKindB\x06\xaa\xbb\x18\x02\x08\x01\x12\x0c\n\x04live\x18\x02 \x01(\x08\x12\x1a\n\npartner_id\x18\x03 \x01(\tB\x06\xaa\xbb\x18\x02\x18@\x12#\n\x06scopes\x18\x04 \x03(\x0e\x32\x13.florin.v1.KeyScope\"F\n\x14\x43reateApiKeyResponse\x12\x1e\n\x03key\x18\x01 \x01(\x0b\x32\x11.florin.v1.ApiKey\x12\x0e\n\x06secret\x18\x02 \x01(\t\"(\n\x12ListApiKeysRequest\x12\x12\n\npartner_id\x18\x01 \x01(\t\"6\n\x13ListApiKeysResponse\x12\x1f\n\x04keys\x18\x01 \x03(\x0b\x32\x11.florin.v1.ApiKey\"-\n\x13RevokeApiKeyRequest\x12\x16\n\x06key_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\"6\n\x14RevokeApiKeyResponse\x12\x1e\n\x03key\x18\x01 \x01(\x0b\x32\x11.florin.v1.ApiKey\"\x18\n\x16GetSystemStatusRequest\"{\n\x0b\x43hainStatus\x12\x10\n\x08\x63hain_id\x18\x01 \x01(\t\x12\x0f\n\x07healthy\x18\x02 \x01(\x08\x12\x0c\n\x04head\x18\x03 \x01(\x03\x12\x19\n\x11open_transactions\x18\x04 \x01(\x03\x12\x0f\n\x07relayer\x18\x05 \x01(\t\x12\x0f\n\x07problem\x18\x06 \x01(\t\"x\n\x17GetSystemStatusResponse\x12\x18\n\x10software_version\x18\x01 \x01(\t\x12&\n\x06\x63hains\x18\x02 \x03(\x0b\x32\x16.florin.v1.ChainStatus\x12\x1b\n\x13processing_payments\x18\x03 \x01(\x03*]\n\nApiKeyKind\x12\x1c\n\x18\x41PI_KEY_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14\x41PI_KEY_KIND_PARTNER\x10\x01\x12\x17\n\x13\x41PI_KEY_KIND_WALLET\x10\x02\x32\xf8\x02\n\x0c\x41\x64minService\x12W\n\x0c\x43reateApiKey\x12\x1e.florin.v1.CreateApiKeyRequest\x1a\x1f.florin.v1.CreateApiKeyResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12T\n\x0bListApiKeys\x12\x1d.florin.v1.ListApiKeysRequest\x1a\x1e.florin.v1.ListApiKeysResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12W\n\x0cRevokeApiKey\x12\x1e.florin.v1.RevokeApiKeyRequest\x1a\x1f.florin.v1.RevokeApiKeyResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12`\n\x0fGetSystemStatus\x12!.florin.v1.GetSystemStatusRequest\x1a\".florin.v1.GetSystemStatusResponse\"\x06\xca\xc1\x18\x02\x08\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x66lorin/v1/admin.proto\x12\tflorin.v1\x1a\x16\x66lorin/v1/access.proto\x1a\x17\x66lorin/v1/account.proto\x1a\x18\x66lorin/v1/operator.proto\x1a\x17\x66lorin/v1/payment.proto\x1a\x1dgateway_options/v1/json.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x01\n\x06\x41piKey\x12\x0e\n\x06key_id\x18\x01 \x01(\t\x12#\n\x04kind\x18\x02 \x01(\x0e\x32\x15.florin.v1.ApiKeyKind\x12\x0c\n\x04live\x18\x03 \x01(\x08\x12\x12\n\npartner_id\x18\x04 \x01(\t\x12\r\n\x05last4\x18\x05 \x01(\t\x12#\n\x06scopes\x18\x06 \x03(\x0e\x32\x13.florin.v1.KeyScope\x12.\n\ncreated_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x91\x01\n\x13\x43reateApiKeyRequest\x12+\n\x04kind\x18\x01 \x01(\x0e\x32\x15.florin.v1.ApiKeyKindB\x06\xaa\xbb\x18\x02\x08\x01\x12\x0c\n\x04live\x18\x02 \x01(\x08\x12\x1a\n\npartner_id\x18\x03 \x01(\tB\x06\xaa\xbb\x18\x02\x18@\x12#\n\x06scopes\x18\x04 \x03(\x0e\x32\x13.florin.v1.KeyScope\"F\n\x14\x43reateApiKeyResponse\x12\x1e\n\x03key\x18\x01 \x01(\x0b\x32\x11.florin.v1.ApiKey\x12\x0e\n\x06secret\x18\x02 \x01(\t\"(\n\x12ListApiKeysRequest\x12\x12\n\npartner_id\x18\x01 \x01(\t\"6\n\x13ListApiKeysResponse\x12\x1f\n\x04keys\x18\x01 \x03(\x0b\x32\x11.florin.v1.ApiKey\"-\n\x13RevokeApiKeyRequest\x12\x16\n\x06key_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\"6\n\x14RevokeApiKeyResponse\x12\x1e\n\x03key\x18\x01 \x01(\x0b\x32\x11.florin.v1.ApiKey\"\x18\n\x16GetSystemStatusRequest\"{\n\x0b\x43hainStatus\x12\x10\n\x08\x63hain_id\x18\x01 \x01(\t\x12\x0f\n\x07healthy\x18\x02 \x01(\x08\x12\x0c\n\x04head\x18\x03 \x01(\x03\x12\x19\n\x11open_transactions\x18\x04 \x01(\x03\x12\x0f\n\x07relayer\x18\x05 \x01(\t\x12\x0f\n\x07problem\x18\x06 \x01(\t\"x\n\x17GetSystemStatusResponse\x12\x18\n\x10software_version\x18\x01 \x01(\t\x12&\n\x06\x63hains\x18\x02 \x03(\x0b\x32\x16.florin.v1.ChainStatus\x12\x1b\n\x13processing_payments\x18\x03 \x01(\x03*]\n\nApiKeyKind\x12\x1c\n\x18\x41PI_KEY_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14\x41PI_KEY_KIND_PARTNER\x10\x01\x12\x17\n\x13\x41PI_KEY_KIND_WALLET\x10\x02\x32\xd4\x18\n\x0c\x41\x64minService\x12\x80\x01\n\x0e\x43reateMerchant\x12 .florin.v1.CreateMerchantRequest\x1a!.florin.v1.CreateMerchantResponse\")\xba\xbb\x18\x03\x08\xc9\x01\xca\xc1\x18\x06\x08\x03\x10\x05(\x03\x82\xd3\xe4\x93\x02\x12\"\r/v1/merchants:\x01*\x12q\n\rListMerchants\x12\x1f.florin.v1.ListMerchantsRequest\x1a .florin.v1.ListMerchantsResponse\"\x1d\xca\xc1\x18\x04\x08\x03\x10\x01\x82\xd3\xe4\x93\x02\x0f\x12\r/v1/merchants\x12y\n\x0bGetMerchant\x12\x1d.florin.v1.GetMerchantRequest\x1a\x1e.florin.v1.GetMerchantResponse\"+\xca\xc1\x18\x04\x08\x03\x10\x01\x82\xd3\xe4\x93\x02\x1d\x12\x1b/v1/merchants/{merchant_id}\x12\x87\x01\n\x0eUpdateMerchant\x12 .florin.v1.UpdateMerchantRequest\x1a!.florin.v1.UpdateMerchantResponse\"0\xca\xc1\x18\x06\x08\x03\x10\x05(\x01\x82\xd3\xe4\x93\x02 2\x1b/v1/merchants/{merchant_id}:\x01*\x12\x84\x01\n\x0e\x44\x65leteMerchant\x12 .florin.v1.DeleteMerchantRequest\x1a!.florin.v1.DeleteMerchantResponse\"-\xca\xc1\x18\x06\x08\x03\x10\x05(\x01\x82\xd3\xe4\x93\x02\x1d*\x1b/v1/merchants/{merchant_id}\x12\x85\x01\n\x0fListSettlements\x12!.florin.v1.ListSettlementsRequest\x1a\x16.florin.v1.Settlements\"7\xca\xc1\x18\x04\x08\x03\x10\x01\x82\xd3\xe4\x93\x02)\x12\'/v1/merchants/{merchant_id}/settlements\x12\xbc\x01\n\x17\x43reateCryptoSettlements\x12).florin.v1.CreateCryptoSettlementsRequest\x1a*.florin.v1.CreateCryptoSettlementsResponse\"J\xba\xbb\x18\x03\x08\xc9\x01\xca\xc1\x18\x06\x08\x03\x10\x04(\x02\x82\xd3\xe4\x93\x02\x33\"./v1/merchants/{merchant_id}/settlements/crypto:\x01*\x12\xa9\x01\n\x16UpdateCryptoSettlement\x12(.florin.v1.UpdateCryptoSettlementRequest\x1a\x1b.florin.v1.CryptoSettlement\"H\xca\xc1\x18\x06\x08\x03\x10\x04(\x01\x82\xd3\xe4\x93\x02\x38\x1a\x33/v1/merchants/{merchant_id}/settlements/crypto/{id}:\x01*\x12\xb4\x01\n\x16\x44\x65leteCryptoSettlement\x12(.florin.v1.DeleteCryptoSettlementRequest\x1a).florin.v1.DeleteCryptoSettlementResponse\"E\xca\xc1\x18\x06\x08\x03\x10\x04(\x01\x82\xd3\xe4\x93\x02\x35*3/v1/merchants/{merchant_id}/settlements/crypto/{id}\x12\x9a\x01\n\x0fSimulatePayment\x12!.florin.v1.SimulatePaymentRequest\x1a#.florin.v1.GetPaymentStatusResponse\"?\xca\xc1\x18\x06\x08\x04\x10\x02(\x01\x82\xd3\xe4\x93\x02/\"*/v1/sandbox/payments/{payment_id}/simulate:\x01*\x12L\n\rCreatePartner\x12\x1f.florin.v1.CreatePartnerRequest\x1a\x12.florin.v1.Partner\"\x06\xca\xc1\x18\x02\x08\x05\x12W\n\x0cListPartners\x12\x1e.florin.v1.ListPartnersRequest\x1a\x1f.florin.v1.ListPartnersResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12R\n\x10SetPartnerStatus\x12\".florin.v1.SetPartnerStatusRequest\x1a\x12.florin.v1.Partner\"\x06\xca\xc1\x18\x02\x08\x05\x12Z\n\rSetApiVersion\x12\x1f.florin.v1.SetApiVersionRequest\x1a .florin.v1.SetApiVersionResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12M\n\x0eRegisterWallet\x12 .florin.v1.RegisterWalletRequest\x1a\x11.florin.v1.Wallet\"\x06\xca\xc1\x18\x02\x08\x05\x12T\n\x0bListWallets\x12\x1d.florin.v1.ListWalletsRequest\x1a\x1e.florin.v1.ListWalletsResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12I\n\x0cRevokeWallet\x12\x1e.florin.v1.RevokeWalletRequest\x1a\x11.florin.v1.Wallet\"\x06\xca\xc1\x18\x02\x08\x05\x12W\n\x0eImportMerchant\x12 .florin.v1.ImportMerchantRequest\x1a\x1b.florin.v1.OperatorMerchant\"\x06\xca\xc1\x18\x02\x08\x05\x12]\n\x11SetMerchantStatus\x12#.florin.v1.SetMerchantStatusRequest\x1a\x1b.florin.v1.OperatorMerchant\"\x06\xca\xc1\x18\x02\x08\x05\x12[\n\x11\x41\x64\x64\x46iatSettlement\x12#.florin.v1.AddFiatSettlementRequest\x1a\x19.florin.v1.FiatSettlement\"\x06\xca\xc1\x18\x02\x08\x05\x12Z\n\rListExecutors\x12\x1f.florin.v1.ListExecutorsRequest\x1a .florin.v1.ListExecutorsResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12M\n\rPauseExecutor\x12\x1f.florin.v1.PauseExecutorRequest\x1a\x13.florin.v1.Executor\"\x06\xca\xc1\x18\x02\x08\x05\x12O\n\x0eResumeExecutor\x12 .florin.v1.ResumeExecutorRequest\x1a\x13.florin.v1.Executor\"\x06\xca\xc1\x18\x02\x08\x05\x12]\n\x0e\x45xportCustomer\x12 .florin.v1.ExportCustomerRequest\x1a!.florin.v1.ExportCustomerResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12Z\n\rEraseCustomer\x12\x1f.florin.v1.EraseCustomerRequest\x1a .florin.v1.EraseCustomerResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12W\n\x0c\x43reateApiKey\x12\x1e.florin.v1.CreateApiKeyRequest\x1a\x1f.florin.v1.CreateApiKeyResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12T\n\x0bListApiKeys\x12\x1d.florin.v1.ListApiKeysRequest\x1a\x1e.florin.v1.ListApiKeysResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12W\n\x0cRevokeApiKey\x12\x1e.florin.v1.RevokeApiKeyRequest\x1a\x1f.florin.v1.RevokeApiKeyResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12`\n\x0fGetSystemStatus\x12!.florin.v1.GetSystemStatusRequest\x1a\".florin.v1.GetSystemStatusResponse\"\x06\xca\xc1\x18\x02\x08\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,6 +44,56 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CREATEAPIKEYREQUEST'].fields_by_name['partner_id']._serialized_options = b'\252\273\030\002\030@'
   _globals['_REVOKEAPIKEYREQUEST'].fields_by_name['key_id']._loaded_options = None
   _globals['_REVOKEAPIKEYREQUEST'].fields_by_name['key_id']._serialized_options = b'\252\273\030\002\010\001'
+  _globals['_ADMINSERVICE'].methods_by_name['CreateMerchant']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['CreateMerchant']._serialized_options = b'\272\273\030\003\010\311\001\312\301\030\006\010\003\020\005(\003\202\323\344\223\002\022\"\r/v1/merchants:\001*'
+  _globals['_ADMINSERVICE'].methods_by_name['ListMerchants']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['ListMerchants']._serialized_options = b'\312\301\030\004\010\003\020\001\202\323\344\223\002\017\022\r/v1/merchants'
+  _globals['_ADMINSERVICE'].methods_by_name['GetMerchant']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['GetMerchant']._serialized_options = b'\312\301\030\004\010\003\020\001\202\323\344\223\002\035\022\033/v1/merchants/{merchant_id}'
+  _globals['_ADMINSERVICE'].methods_by_name['UpdateMerchant']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['UpdateMerchant']._serialized_options = b'\312\301\030\006\010\003\020\005(\001\202\323\344\223\002 2\033/v1/merchants/{merchant_id}:\001*'
+  _globals['_ADMINSERVICE'].methods_by_name['DeleteMerchant']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['DeleteMerchant']._serialized_options = b'\312\301\030\006\010\003\020\005(\001\202\323\344\223\002\035*\033/v1/merchants/{merchant_id}'
+  _globals['_ADMINSERVICE'].methods_by_name['ListSettlements']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['ListSettlements']._serialized_options = b'\312\301\030\004\010\003\020\001\202\323\344\223\002)\022\'/v1/merchants/{merchant_id}/settlements'
+  _globals['_ADMINSERVICE'].methods_by_name['CreateCryptoSettlements']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['CreateCryptoSettlements']._serialized_options = b'\272\273\030\003\010\311\001\312\301\030\006\010\003\020\004(\002\202\323\344\223\0023\"./v1/merchants/{merchant_id}/settlements/crypto:\001*'
+  _globals['_ADMINSERVICE'].methods_by_name['UpdateCryptoSettlement']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['UpdateCryptoSettlement']._serialized_options = b'\312\301\030\006\010\003\020\004(\001\202\323\344\223\0028\0323/v1/merchants/{merchant_id}/settlements/crypto/{id}:\001*'
+  _globals['_ADMINSERVICE'].methods_by_name['DeleteCryptoSettlement']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['DeleteCryptoSettlement']._serialized_options = b'\312\301\030\006\010\003\020\004(\001\202\323\344\223\0025*3/v1/merchants/{merchant_id}/settlements/crypto/{id}'
+  _globals['_ADMINSERVICE'].methods_by_name['SimulatePayment']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['SimulatePayment']._serialized_options = b'\312\301\030\006\010\004\020\002(\001\202\323\344\223\002/\"*/v1/sandbox/payments/{payment_id}/simulate:\001*'
+  _globals['_ADMINSERVICE'].methods_by_name['CreatePartner']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['CreatePartner']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_ADMINSERVICE'].methods_by_name['ListPartners']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['ListPartners']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_ADMINSERVICE'].methods_by_name['SetPartnerStatus']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['SetPartnerStatus']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_ADMINSERVICE'].methods_by_name['SetApiVersion']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['SetApiVersion']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_ADMINSERVICE'].methods_by_name['RegisterWallet']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['RegisterWallet']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_ADMINSERVICE'].methods_by_name['ListWallets']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['ListWallets']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_ADMINSERVICE'].methods_by_name['RevokeWallet']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['RevokeWallet']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_ADMINSERVICE'].methods_by_name['ImportMerchant']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['ImportMerchant']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_ADMINSERVICE'].methods_by_name['SetMerchantStatus']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['SetMerchantStatus']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_ADMINSERVICE'].methods_by_name['AddFiatSettlement']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['AddFiatSettlement']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_ADMINSERVICE'].methods_by_name['ListExecutors']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['ListExecutors']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_ADMINSERVICE'].methods_by_name['PauseExecutor']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['PauseExecutor']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_ADMINSERVICE'].methods_by_name['ResumeExecutor']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['ResumeExecutor']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_ADMINSERVICE'].methods_by_name['ExportCustomer']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['ExportCustomer']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_ADMINSERVICE'].methods_by_name['EraseCustomer']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['EraseCustomer']._serialized_options = b'\312\301\030\002\010\005'
   _globals['_ADMINSERVICE'].methods_by_name['CreateApiKey']._loaded_options = None
   _globals['_ADMINSERVICE'].methods_by_name['CreateApiKey']._serialized_options = b'\312\301\030\002\010\005'
   _globals['_ADMINSERVICE'].methods_by_name['ListApiKeys']._loaded_options = None
@@ -48,28 +102,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ADMINSERVICE'].methods_by_name['RevokeApiKey']._serialized_options = b'\312\301\030\002\010\005'
   _globals['_ADMINSERVICE'].methods_by_name['GetSystemStatus']._loaded_options = None
   _globals['_ADMINSERVICE'].methods_by_name['GetSystemStatus']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_APIKEYKIND']._serialized_start=1064
-  _globals['_APIKEYKIND']._serialized_end=1157
-  _globals['_APIKEY']._serialized_start=125
-  _globals['_APIKEY']._serialized_end=368
-  _globals['_CREATEAPIKEYREQUEST']._serialized_start=371
-  _globals['_CREATEAPIKEYREQUEST']._serialized_end=516
-  _globals['_CREATEAPIKEYRESPONSE']._serialized_start=518
-  _globals['_CREATEAPIKEYRESPONSE']._serialized_end=588
-  _globals['_LISTAPIKEYSREQUEST']._serialized_start=590
-  _globals['_LISTAPIKEYSREQUEST']._serialized_end=630
-  _globals['_LISTAPIKEYSRESPONSE']._serialized_start=632
-  _globals['_LISTAPIKEYSRESPONSE']._serialized_end=686
-  _globals['_REVOKEAPIKEYREQUEST']._serialized_start=688
-  _globals['_REVOKEAPIKEYREQUEST']._serialized_end=733
-  _globals['_REVOKEAPIKEYRESPONSE']._serialized_start=735
-  _globals['_REVOKEAPIKEYRESPONSE']._serialized_end=789
-  _globals['_GETSYSTEMSTATUSREQUEST']._serialized_start=791
-  _globals['_GETSYSTEMSTATUSREQUEST']._serialized_end=815
-  _globals['_CHAINSTATUS']._serialized_start=817
-  _globals['_CHAINSTATUS']._serialized_end=940
-  _globals['_GETSYSTEMSTATUSRESPONSE']._serialized_start=942
-  _globals['_GETSYSTEMSTATUSRESPONSE']._serialized_end=1062
-  _globals['_ADMINSERVICE']._serialized_start=1160
-  _globals['_ADMINSERVICE']._serialized_end=1536
+  _globals['_APIKEYKIND']._serialized_start=1170
+  _globals['_APIKEYKIND']._serialized_end=1263
+  _globals['_APIKEY']._serialized_start=231
+  _globals['_APIKEY']._serialized_end=474
+  _globals['_CREATEAPIKEYREQUEST']._serialized_start=477
+  _globals['_CREATEAPIKEYREQUEST']._serialized_end=622
+  _globals['_CREATEAPIKEYRESPONSE']._serialized_start=624
+  _globals['_CREATEAPIKEYRESPONSE']._serialized_end=694
+  _globals['_LISTAPIKEYSREQUEST']._serialized_start=696
+  _globals['_LISTAPIKEYSREQUEST']._serialized_end=736
+  _globals['_LISTAPIKEYSRESPONSE']._serialized_start=738
+  _globals['_LISTAPIKEYSRESPONSE']._serialized_end=792
+  _globals['_REVOKEAPIKEYREQUEST']._serialized_start=794
+  _globals['_REVOKEAPIKEYREQUEST']._serialized_end=839
+  _globals['_REVOKEAPIKEYRESPONSE']._serialized_start=841
+  _globals['_REVOKEAPIKEYRESPONSE']._serialized_end=895
+  _globals['_GETSYSTEMSTATUSREQUEST']._serialized_start=897
+  _globals['_GETSYSTEMSTATUSREQUEST']._serialized_end=921
+  _globals['_CHAINSTATUS']._serialized_start=923
+  _globals['_CHAINSTATUS']._serialized_end=1046
+  _globals['_GETSYSTEMSTATUSRESPONSE']._serialized_start=1048
+  _globals['_GETSYSTEMSTATUSRESPONSE']._serialized_end=1168
+  _globals['_ADMINSERVICE']._serialized_start=1266
+  _globals['_ADMINSERVICE']._serialized_end=4422
 # @@protoc_insertion_point(module_scope)

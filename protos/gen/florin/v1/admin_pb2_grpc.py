@@ -3,7 +3,10 @@
 import grpc
 import warnings
 
+from florin.v1 import account_pb2 as florin_dot_v1_dot_account__pb2
 from florin.v1 import admin_pb2 as florin_dot_v1_dot_admin__pb2
+from florin.v1 import operator_pb2 as florin_dot_v1_dot_operator__pb2
+from florin.v1 import payment_pb2 as florin_dot_v1_dot_payment__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -26,7 +29,8 @@ if _version_not_supported:
 
 
 class AdminServiceStub:
-    """Calls of the operator, answered on the operator listener only.
+    """Accounts. The RPCs with a REST route are a partner's; all others are the operator's, and answered
+    on the operator listener only.
     """
 
     def __init__(self, channel):
@@ -35,6 +39,131 @@ class AdminServiceStub:
         Args:
             channel: A grpc.Channel.
         """
+        self.CreateMerchant = channel.unary_unary(
+                '/florin.v1.AdminService/CreateMerchant',
+                request_serializer=florin_dot_v1_dot_account__pb2.CreateMerchantRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_account__pb2.CreateMerchantResponse.FromString,
+                _registered_method=True)
+        self.ListMerchants = channel.unary_unary(
+                '/florin.v1.AdminService/ListMerchants',
+                request_serializer=florin_dot_v1_dot_account__pb2.ListMerchantsRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_account__pb2.ListMerchantsResponse.FromString,
+                _registered_method=True)
+        self.GetMerchant = channel.unary_unary(
+                '/florin.v1.AdminService/GetMerchant',
+                request_serializer=florin_dot_v1_dot_account__pb2.GetMerchantRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_account__pb2.GetMerchantResponse.FromString,
+                _registered_method=True)
+        self.UpdateMerchant = channel.unary_unary(
+                '/florin.v1.AdminService/UpdateMerchant',
+                request_serializer=florin_dot_v1_dot_account__pb2.UpdateMerchantRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_account__pb2.UpdateMerchantResponse.FromString,
+                _registered_method=True)
+        self.DeleteMerchant = channel.unary_unary(
+                '/florin.v1.AdminService/DeleteMerchant',
+                request_serializer=florin_dot_v1_dot_account__pb2.DeleteMerchantRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_account__pb2.DeleteMerchantResponse.FromString,
+                _registered_method=True)
+        self.ListSettlements = channel.unary_unary(
+                '/florin.v1.AdminService/ListSettlements',
+                request_serializer=florin_dot_v1_dot_account__pb2.ListSettlementsRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_account__pb2.Settlements.FromString,
+                _registered_method=True)
+        self.CreateCryptoSettlements = channel.unary_unary(
+                '/florin.v1.AdminService/CreateCryptoSettlements',
+                request_serializer=florin_dot_v1_dot_account__pb2.CreateCryptoSettlementsRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_account__pb2.CreateCryptoSettlementsResponse.FromString,
+                _registered_method=True)
+        self.UpdateCryptoSettlement = channel.unary_unary(
+                '/florin.v1.AdminService/UpdateCryptoSettlement',
+                request_serializer=florin_dot_v1_dot_account__pb2.UpdateCryptoSettlementRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_account__pb2.CryptoSettlement.FromString,
+                _registered_method=True)
+        self.DeleteCryptoSettlement = channel.unary_unary(
+                '/florin.v1.AdminService/DeleteCryptoSettlement',
+                request_serializer=florin_dot_v1_dot_account__pb2.DeleteCryptoSettlementRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_account__pb2.DeleteCryptoSettlementResponse.FromString,
+                _registered_method=True)
+        self.SimulatePayment = channel.unary_unary(
+                '/florin.v1.AdminService/SimulatePayment',
+                request_serializer=florin_dot_v1_dot_account__pb2.SimulatePaymentRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_payment__pb2.GetPaymentStatusResponse.FromString,
+                _registered_method=True)
+        self.CreatePartner = channel.unary_unary(
+                '/florin.v1.AdminService/CreatePartner',
+                request_serializer=florin_dot_v1_dot_operator__pb2.CreatePartnerRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_operator__pb2.Partner.FromString,
+                _registered_method=True)
+        self.ListPartners = channel.unary_unary(
+                '/florin.v1.AdminService/ListPartners',
+                request_serializer=florin_dot_v1_dot_operator__pb2.ListPartnersRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_operator__pb2.ListPartnersResponse.FromString,
+                _registered_method=True)
+        self.SetPartnerStatus = channel.unary_unary(
+                '/florin.v1.AdminService/SetPartnerStatus',
+                request_serializer=florin_dot_v1_dot_operator__pb2.SetPartnerStatusRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_operator__pb2.Partner.FromString,
+                _registered_method=True)
+        self.SetApiVersion = channel.unary_unary(
+                '/florin.v1.AdminService/SetApiVersion',
+                request_serializer=florin_dot_v1_dot_operator__pb2.SetApiVersionRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_operator__pb2.SetApiVersionResponse.FromString,
+                _registered_method=True)
+        self.RegisterWallet = channel.unary_unary(
+                '/florin.v1.AdminService/RegisterWallet',
+                request_serializer=florin_dot_v1_dot_operator__pb2.RegisterWalletRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_operator__pb2.Wallet.FromString,
+                _registered_method=True)
+        self.ListWallets = channel.unary_unary(
+                '/florin.v1.AdminService/ListWallets',
+                request_serializer=florin_dot_v1_dot_operator__pb2.ListWalletsRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_operator__pb2.ListWalletsResponse.FromString,
+                _registered_method=True)
+        self.RevokeWallet = channel.unary_unary(
+                '/florin.v1.AdminService/RevokeWallet',
+                request_serializer=florin_dot_v1_dot_operator__pb2.RevokeWalletRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_operator__pb2.Wallet.FromString,
+                _registered_method=True)
+        self.ImportMerchant = channel.unary_unary(
+                '/florin.v1.AdminService/ImportMerchant',
+                request_serializer=florin_dot_v1_dot_operator__pb2.ImportMerchantRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_operator__pb2.OperatorMerchant.FromString,
+                _registered_method=True)
+        self.SetMerchantStatus = channel.unary_unary(
+                '/florin.v1.AdminService/SetMerchantStatus',
+                request_serializer=florin_dot_v1_dot_operator__pb2.SetMerchantStatusRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_operator__pb2.OperatorMerchant.FromString,
+                _registered_method=True)
+        self.AddFiatSettlement = channel.unary_unary(
+                '/florin.v1.AdminService/AddFiatSettlement',
+                request_serializer=florin_dot_v1_dot_operator__pb2.AddFiatSettlementRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_account__pb2.FiatSettlement.FromString,
+                _registered_method=True)
+        self.ListExecutors = channel.unary_unary(
+                '/florin.v1.AdminService/ListExecutors',
+                request_serializer=florin_dot_v1_dot_operator__pb2.ListExecutorsRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_operator__pb2.ListExecutorsResponse.FromString,
+                _registered_method=True)
+        self.PauseExecutor = channel.unary_unary(
+                '/florin.v1.AdminService/PauseExecutor',
+                request_serializer=florin_dot_v1_dot_operator__pb2.PauseExecutorRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_operator__pb2.Executor.FromString,
+                _registered_method=True)
+        self.ResumeExecutor = channel.unary_unary(
+                '/florin.v1.AdminService/ResumeExecutor',
+                request_serializer=florin_dot_v1_dot_operator__pb2.ResumeExecutorRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_operator__pb2.Executor.FromString,
+                _registered_method=True)
+        self.ExportCustomer = channel.unary_unary(
+                '/florin.v1.AdminService/ExportCustomer',
+                request_serializer=florin_dot_v1_dot_operator__pb2.ExportCustomerRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_operator__pb2.ExportCustomerResponse.FromString,
+                _registered_method=True)
+        self.EraseCustomer = channel.unary_unary(
+                '/florin.v1.AdminService/EraseCustomer',
+                request_serializer=florin_dot_v1_dot_operator__pb2.EraseCustomerRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_operator__pb2.EraseCustomerResponse.FromString,
+                _registered_method=True)
         self.CreateApiKey = channel.unary_unary(
                 '/florin.v1.AdminService/CreateApiKey',
                 request_serializer=florin_dot_v1_dot_admin__pb2.CreateApiKeyRequest.SerializeToString,
@@ -58,8 +187,184 @@ class AdminServiceStub:
 
 
 class AdminServiceServicer:
-    """Calls of the operator, answered on the operator listener only.
+    """Accounts. The RPCs with a REST route are a partner's; all others are the operator's, and answered
+    on the operator listener only.
     """
+
+    def CreateMerchant(self, request, context):
+        """Creates a merchant of the partner.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListMerchants(self, request, context):
+        """Lists the merchants of the partner, without deleted ones.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetMerchant(self, request, context):
+        """Tells one merchant with its settlements.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateMerchant(self, request, context):
+        """Changes what a merchant is called, where it is reached and how it looks.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteMerchant(self, request, context):
+        """Hides a merchant and stops new payments. Repeating it repeats the answer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSettlements(self, request, context):
+        """Lists where a merchant wants its money.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateCryptoSettlements(self, request, context):
+        """Creates settlements on chains, all of them or none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateCryptoSettlement(self, request, context):
+        """Changes where an asset goes; payments that wallets have options for keep theirs.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteCryptoSettlement(self, request, context):
+        """Deletes a settlement on a chain.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SimulatePayment(self, request, context):
+        """Gives a test payment its outcome, without a wallet and without a chain.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreatePartner(self, request, context):
+        """Makes a partner.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPartners(self, request, context):
+        """Lists partners.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetPartnerStatus(self, request, context):
+        """Suspends a partner, or lets it work again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetApiVersion(self, request, context):
+        """Moves the version pin of a partner, a wallet or a wallet key forward.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RegisterWallet(self, request, context):
+        """Registers a wallet; its app id is public.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListWallets(self, request, context):
+        """Lists wallets.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeWallet(self, request, context):
+        """Revokes a wallet for good. Repeating it changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ImportMerchant(self, request, context):
+        """Makes a merchant under a given id.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetMerchantStatus(self, request, context):
+        """Changes whether a merchant may take payments.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddFiatSettlement(self, request, context):
+        """Registers a bank account of a merchant.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListExecutors(self, request, context):
+        """Lists who settles payments on the chains.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PauseExecutor(self, request, context):
+        """Stops an executor from sending anything new; what it sent is still followed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeExecutor(self, request, context):
+        """Lets an executor send again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExportCustomer(self, request, context):
+        """Tells everything that is kept about one account that pays.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EraseCustomer(self, request, context):
+        """Deletes what is kept about one account, as far as the books allow.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def CreateApiKey(self, request, context):
         """Makes an API key; its secret is told once, here.
@@ -92,6 +397,131 @@ class AdminServiceServicer:
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'CreateMerchant': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateMerchant,
+                    request_deserializer=florin_dot_v1_dot_account__pb2.CreateMerchantRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_account__pb2.CreateMerchantResponse.SerializeToString,
+            ),
+            'ListMerchants': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListMerchants,
+                    request_deserializer=florin_dot_v1_dot_account__pb2.ListMerchantsRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_account__pb2.ListMerchantsResponse.SerializeToString,
+            ),
+            'GetMerchant': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetMerchant,
+                    request_deserializer=florin_dot_v1_dot_account__pb2.GetMerchantRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_account__pb2.GetMerchantResponse.SerializeToString,
+            ),
+            'UpdateMerchant': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateMerchant,
+                    request_deserializer=florin_dot_v1_dot_account__pb2.UpdateMerchantRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_account__pb2.UpdateMerchantResponse.SerializeToString,
+            ),
+            'DeleteMerchant': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteMerchant,
+                    request_deserializer=florin_dot_v1_dot_account__pb2.DeleteMerchantRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_account__pb2.DeleteMerchantResponse.SerializeToString,
+            ),
+            'ListSettlements': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSettlements,
+                    request_deserializer=florin_dot_v1_dot_account__pb2.ListSettlementsRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_account__pb2.Settlements.SerializeToString,
+            ),
+            'CreateCryptoSettlements': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateCryptoSettlements,
+                    request_deserializer=florin_dot_v1_dot_account__pb2.CreateCryptoSettlementsRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_account__pb2.CreateCryptoSettlementsResponse.SerializeToString,
+            ),
+            'UpdateCryptoSettlement': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateCryptoSettlement,
+                    request_deserializer=florin_dot_v1_dot_account__pb2.UpdateCryptoSettlementRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_account__pb2.CryptoSettlement.SerializeToString,
+            ),
+            'DeleteCryptoSettlement': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteCryptoSettlement,
+                    request_deserializer=florin_dot_v1_dot_account__pb2.DeleteCryptoSettlementRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_account__pb2.DeleteCryptoSettlementResponse.SerializeToString,
+            ),
+            'SimulatePayment': grpc.unary_unary_rpc_method_handler(
+                    servicer.SimulatePayment,
+                    request_deserializer=florin_dot_v1_dot_account__pb2.SimulatePaymentRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_payment__pb2.GetPaymentStatusResponse.SerializeToString,
+            ),
+            'CreatePartner': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreatePartner,
+                    request_deserializer=florin_dot_v1_dot_operator__pb2.CreatePartnerRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_operator__pb2.Partner.SerializeToString,
+            ),
+            'ListPartners': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPartners,
+                    request_deserializer=florin_dot_v1_dot_operator__pb2.ListPartnersRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_operator__pb2.ListPartnersResponse.SerializeToString,
+            ),
+            'SetPartnerStatus': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetPartnerStatus,
+                    request_deserializer=florin_dot_v1_dot_operator__pb2.SetPartnerStatusRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_operator__pb2.Partner.SerializeToString,
+            ),
+            'SetApiVersion': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetApiVersion,
+                    request_deserializer=florin_dot_v1_dot_operator__pb2.SetApiVersionRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_operator__pb2.SetApiVersionResponse.SerializeToString,
+            ),
+            'RegisterWallet': grpc.unary_unary_rpc_method_handler(
+                    servicer.RegisterWallet,
+                    request_deserializer=florin_dot_v1_dot_operator__pb2.RegisterWalletRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_operator__pb2.Wallet.SerializeToString,
+            ),
+            'ListWallets': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListWallets,
+                    request_deserializer=florin_dot_v1_dot_operator__pb2.ListWalletsRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_operator__pb2.ListWalletsResponse.SerializeToString,
+            ),
+            'RevokeWallet': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeWallet,
+                    request_deserializer=florin_dot_v1_dot_operator__pb2.RevokeWalletRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_operator__pb2.Wallet.SerializeToString,
+            ),
+            'ImportMerchant': grpc.unary_unary_rpc_method_handler(
+                    servicer.ImportMerchant,
+                    request_deserializer=florin_dot_v1_dot_operator__pb2.ImportMerchantRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_operator__pb2.OperatorMerchant.SerializeToString,
+            ),
+            'SetMerchantStatus': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetMerchantStatus,
+                    request_deserializer=florin_dot_v1_dot_operator__pb2.SetMerchantStatusRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_operator__pb2.OperatorMerchant.SerializeToString,
+            ),
+            'AddFiatSettlement': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddFiatSettlement,
+                    request_deserializer=florin_dot_v1_dot_operator__pb2.AddFiatSettlementRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_account__pb2.FiatSettlement.SerializeToString,
+            ),
+            'ListExecutors': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListExecutors,
+                    request_deserializer=florin_dot_v1_dot_operator__pb2.ListExecutorsRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_operator__pb2.ListExecutorsResponse.SerializeToString,
+            ),
+            'PauseExecutor': grpc.unary_unary_rpc_method_handler(
+                    servicer.PauseExecutor,
+                    request_deserializer=florin_dot_v1_dot_operator__pb2.PauseExecutorRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_operator__pb2.Executor.SerializeToString,
+            ),
+            'ResumeExecutor': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeExecutor,
+                    request_deserializer=florin_dot_v1_dot_operator__pb2.ResumeExecutorRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_operator__pb2.Executor.SerializeToString,
+            ),
+            'ExportCustomer': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExportCustomer,
+                    request_deserializer=florin_dot_v1_dot_operator__pb2.ExportCustomerRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_operator__pb2.ExportCustomerResponse.SerializeToString,
+            ),
+            'EraseCustomer': grpc.unary_unary_rpc_method_handler(
+                    servicer.EraseCustomer,
+                    request_deserializer=florin_dot_v1_dot_operator__pb2.EraseCustomerRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_operator__pb2.EraseCustomerResponse.SerializeToString,
+            ),
             'CreateApiKey': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateApiKey,
                     request_deserializer=florin_dot_v1_dot_admin__pb2.CreateApiKeyRequest.FromString,
@@ -121,8 +551,684 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdminService:
-    """Calls of the operator, answered on the operator listener only.
+    """Accounts. The RPCs with a REST route are a partner's; all others are the operator's, and answered
+    on the operator listener only.
     """
+
+    @staticmethod
+    def CreateMerchant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/CreateMerchant',
+            florin_dot_v1_dot_account__pb2.CreateMerchantRequest.SerializeToString,
+            florin_dot_v1_dot_account__pb2.CreateMerchantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListMerchants(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/ListMerchants',
+            florin_dot_v1_dot_account__pb2.ListMerchantsRequest.SerializeToString,
+            florin_dot_v1_dot_account__pb2.ListMerchantsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetMerchant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/GetMerchant',
+            florin_dot_v1_dot_account__pb2.GetMerchantRequest.SerializeToString,
+            florin_dot_v1_dot_account__pb2.GetMerchantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateMerchant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/UpdateMerchant',
+            florin_dot_v1_dot_account__pb2.UpdateMerchantRequest.SerializeToString,
+            florin_dot_v1_dot_account__pb2.UpdateMerchantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteMerchant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/DeleteMerchant',
+            florin_dot_v1_dot_account__pb2.DeleteMerchantRequest.SerializeToString,
+            florin_dot_v1_dot_account__pb2.DeleteMerchantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSettlements(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/ListSettlements',
+            florin_dot_v1_dot_account__pb2.ListSettlementsRequest.SerializeToString,
+            florin_dot_v1_dot_account__pb2.Settlements.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateCryptoSettlements(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/CreateCryptoSettlements',
+            florin_dot_v1_dot_account__pb2.CreateCryptoSettlementsRequest.SerializeToString,
+            florin_dot_v1_dot_account__pb2.CreateCryptoSettlementsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateCryptoSettlement(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/UpdateCryptoSettlement',
+            florin_dot_v1_dot_account__pb2.UpdateCryptoSettlementRequest.SerializeToString,
+            florin_dot_v1_dot_account__pb2.CryptoSettlement.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteCryptoSettlement(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/DeleteCryptoSettlement',
+            florin_dot_v1_dot_account__pb2.DeleteCryptoSettlementRequest.SerializeToString,
+            florin_dot_v1_dot_account__pb2.DeleteCryptoSettlementResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SimulatePayment(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/SimulatePayment',
+            florin_dot_v1_dot_account__pb2.SimulatePaymentRequest.SerializeToString,
+            florin_dot_v1_dot_payment__pb2.GetPaymentStatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreatePartner(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/CreatePartner',
+            florin_dot_v1_dot_operator__pb2.CreatePartnerRequest.SerializeToString,
+            florin_dot_v1_dot_operator__pb2.Partner.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPartners(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/ListPartners',
+            florin_dot_v1_dot_operator__pb2.ListPartnersRequest.SerializeToString,
+            florin_dot_v1_dot_operator__pb2.ListPartnersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetPartnerStatus(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/SetPartnerStatus',
+            florin_dot_v1_dot_operator__pb2.SetPartnerStatusRequest.SerializeToString,
+            florin_dot_v1_dot_operator__pb2.Partner.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetApiVersion(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/SetApiVersion',
+            florin_dot_v1_dot_operator__pb2.SetApiVersionRequest.SerializeToString,
+            florin_dot_v1_dot_operator__pb2.SetApiVersionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RegisterWallet(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/RegisterWallet',
+            florin_dot_v1_dot_operator__pb2.RegisterWalletRequest.SerializeToString,
+            florin_dot_v1_dot_operator__pb2.Wallet.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListWallets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/ListWallets',
+            florin_dot_v1_dot_operator__pb2.ListWalletsRequest.SerializeToString,
+            florin_dot_v1_dot_operator__pb2.ListWalletsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeWallet(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/RevokeWallet',
+            florin_dot_v1_dot_operator__pb2.RevokeWalletRequest.SerializeToString,
+            florin_dot_v1_dot_operator__pb2.Wallet.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ImportMerchant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/ImportMerchant',
+            florin_dot_v1_dot_operator__pb2.ImportMerchantRequest.SerializeToString,
+            florin_dot_v1_dot_operator__pb2.OperatorMerchant.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetMerchantStatus(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/SetMerchantStatus',
+            florin_dot_v1_dot_operator__pb2.SetMerchantStatusRequest.SerializeToString,
+            florin_dot_v1_dot_operator__pb2.OperatorMerchant.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddFiatSettlement(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/AddFiatSettlement',
+            florin_dot_v1_dot_operator__pb2.AddFiatSettlementRequest.SerializeToString,
+            florin_dot_v1_dot_account__pb2.FiatSettlement.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListExecutors(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/ListExecutors',
+            florin_dot_v1_dot_operator__pb2.ListExecutorsRequest.SerializeToString,
+            florin_dot_v1_dot_operator__pb2.ListExecutorsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PauseExecutor(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/PauseExecutor',
+            florin_dot_v1_dot_operator__pb2.PauseExecutorRequest.SerializeToString,
+            florin_dot_v1_dot_operator__pb2.Executor.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeExecutor(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/ResumeExecutor',
+            florin_dot_v1_dot_operator__pb2.ResumeExecutorRequest.SerializeToString,
+            florin_dot_v1_dot_operator__pb2.Executor.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExportCustomer(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/ExportCustomer',
+            florin_dot_v1_dot_operator__pb2.ExportCustomerRequest.SerializeToString,
+            florin_dot_v1_dot_operator__pb2.ExportCustomerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EraseCustomer(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/EraseCustomer',
+            florin_dot_v1_dot_operator__pb2.EraseCustomerRequest.SerializeToString,
+            florin_dot_v1_dot_operator__pb2.EraseCustomerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def CreateApiKey(request,

@@ -21,6 +21,34 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _CollectDataFieldType:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CollectDataFieldTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CollectDataFieldType.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    COLLECT_DATA_FIELD_TYPE_UNSPECIFIED: _CollectDataFieldType.ValueType  # 0
+    """Never answered."""
+    COLLECT_DATA_FIELD_TYPE_TEXT: _CollectDataFieldType.ValueType  # 1
+    """A line of text."""
+    COLLECT_DATA_FIELD_TYPE_DATE: _CollectDataFieldType.ValueType  # 2
+    """A calendar date."""
+    COLLECT_DATA_FIELD_TYPE_CHECKBOX: _CollectDataFieldType.ValueType  # 3
+    """Yes or no."""
+
+class CollectDataFieldType(_CollectDataFieldType, metaclass=_CollectDataFieldTypeEnumTypeWrapper):
+    """How a field of the form is filled in."""
+
+COLLECT_DATA_FIELD_TYPE_UNSPECIFIED: CollectDataFieldType.ValueType  # 0
+"""Never answered."""
+COLLECT_DATA_FIELD_TYPE_TEXT: CollectDataFieldType.ValueType  # 1
+"""A line of text."""
+COLLECT_DATA_FIELD_TYPE_DATE: CollectDataFieldType.ValueType  # 2
+"""A calendar date."""
+COLLECT_DATA_FIELD_TYPE_CHECKBOX: CollectDataFieldType.ValueType  # 3
+"""Yes or no."""
+Global___CollectDataFieldType: _TypeAlias = CollectDataFieldType  # noqa: Y015
+
 class _ActionResultType:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -239,23 +267,63 @@ class CollectData(_message.Message):
 
     URL_FIELD_NUMBER: _builtins.int
     SCHEMA_JSON_FIELD_NUMBER: _builtins.int
+    FIELDS_FIELD_NUMBER: _builtins.int
     url: _builtins.str
     """Hosted form."""
     schema_json: _builtins.str
     """JSON Schema of the data."""
+    @_builtins.property
+    def fields(self) -> _containers.RepeatedCompositeFieldContainer[Global___CollectDataField]:
+        """The fields of the form, for wallets that do not read the schema."""
+
     def __init__(
         self,
         *,
         url: _builtins.str = ...,
         schema_json: _builtins.str = ...,
+        fields: _abc.Iterable[Global___CollectDataField] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["schema_json", b"schema_json", "url", b"url"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fields", b"fields", "schema_json", b"schema_json", "url", b"url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CollectData: _TypeAlias = CollectData  # noqa: Y015
+
+@_typing.final
+class CollectDataField(_message.Message):
+    """One field of the form."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    TYPE_FIELD_NUMBER: _builtins.int
+    REQUIRED_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """Key of the value in the data."""
+    name: _builtins.str
+    """What people read."""
+    type: Global___CollectDataFieldType.ValueType
+    """How it is filled in."""
+    required: _builtins.bool
+    """The form is not complete without it."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        type: Global___CollectDataFieldType.ValueType = ...,
+        required: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "name", b"name", "required", b"required", "type", b"type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CollectDataField: _TypeAlias = CollectDataField  # noqa: Y015
 
 @_typing.final
 class Action(_message.Message):

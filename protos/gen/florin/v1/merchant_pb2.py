@@ -23,14 +23,16 @@ _sym_db = _symbol_database.Default()
 
 
 from florin.v1 import access_pb2 as florin_dot_v1_dot_access__pb2
+from florin.v1 import listing_pb2 as florin_dot_v1_dot_listing__pb2
 from florin.v1 import money_pb2 as florin_dot_v1_dot_money__pb2
 from florin.v1 import payment_pb2 as florin_dot_v1_dot_payment__pb2
+from florin.v1 import refund_pb2 as florin_dot_v1_dot_refund__pb2
 from gateway_options.v1 import json_pb2 as gateway__options_dot_v1_dot_json__pb2
 from google.api import annotations_pb2 as google_dot_api_dot_annotations__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x66lorin/v1/merchant.proto\x12\tflorin.v1\x1a\x16\x66lorin/v1/access.proto\x1a\x15\x66lorin/v1/money.proto\x1a\x17\x66lorin/v1/payment.proto\x1a\x1dgateway_options/v1/json.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"F\n\x0c\x43heckoutUrls\x12\x1b\n\x0bsuccess_url\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02h\x01\x12\x19\n\terror_url\x18\x02 \x01(\tB\x06\xaa\xbb\x18\x02h\x01\"\xda\x01\n\x14\x43reatePaymentRequest\x12.\n\x06\x61mount\x18\x01 \x01(\x0b\x32\x16.florin.v1.AmountValueB\x06\xaa\xbb\x18\x02\x08\x01\x12&\n\x0creference_id\x18\x02 \x01(\tB\x0b\xaa\xbb\x18\x07\x10\x01\x18\xff\x01p\x01H\x00\x88\x01\x01\x12\x17\n\nexpires_at\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x31\n\x08\x63heckout\x18\x04 \x01(\x0b\x32\x17.florin.v1.CheckoutUrlsB\x06\xaa\xbb\x18\x02h\x01\x42\x0f\n\r_reference_idB\r\n\x0b_expires_at\"\xb2\x01\n\x15\x43reatePaymentResponse\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x13\n\x0bgateway_url\x18\x02 \x01(\t\x12(\n\x06status\x18\x03 \x01(\x0e\x32\x18.florin.v1.PaymentStatus\x12\x10\n\x08is_final\x18\x04 \x01(\x08\x12\x12\n\npoll_in_ms\x18\x05 \x01(\x03\x12\x12\n\nexpires_at\x18\x06 \x01(\x03\x12\x0c\n\x04live\x18\x07 \x01(\x08\"O\n\x0fPaymentMerchant\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x15\n\x08icon_url\x18\x03 \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_icon_url\"F\n\rSettledAmount\x12\r\n\x05tx_id\x18\x01 \x01(\t\x12&\n\x06\x61mount\x18\x02 \x01(\x0b\x32\x16.florin.v1.AmountValue\">\n\x0eSettlementInfo\x12,\n\nsuccessful\x18\x01 \x01(\x0b\x32\x18.florin.v1.SettledAmount\"\xf7\x01\n\x06Refund\x12\x11\n\trefund_id\x18\x01 \x01(\t\x12\'\n\x06status\x18\x02 \x01(\x0e\x32\x17.florin.v1.RefundStatus\x12!\n\x06\x61mount\x18\x03 \x01(\x0b\x32\x11.florin.v1.Amount\x12\x1a\n\x05tx_id\x18\x04 \x01(\tB\x06\xaa\xbb\x18\x02@\x01H\x00\x88\x01\x01\x12.\n\ncreated_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x38\n\x0c\x63ompleted_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x06\xaa\xbb\x18\x02@\x01\x42\x08\n\x06_tx_id\"\x93\x06\n\rPaymentDetail\x12(\n\x06status\x18\x01 \x01(\x0e\x32\x18.florin.v1.PaymentStatus\x12\x14\n\x0creference_id\x18\x02 \x01(\t\x12+\n\x04info\x18\x03 \x01(\x0b\x32\x1d.florin.v1.PaymentInformation\x12@\n\x0c\x66\x61ilure_code\x18\x04 \x01(\x0e\x32\x1d.florin.v1.PaymentFailureCodeB\x06\xaa\xbb\x18\x02@\x01H\x00\x88\x01\x01\x12-\n\nsettlement\x18\x05 \x01(\x0b\x32\x19.florin.v1.SettlementInfo\x12\x12\n\npayment_id\x18\x06 \x01(\t\x12\x10\n\x08is_final\x18\x07 \x01(\x08\x12\x0f\n\x07version\x18\x08 \x01(\x03\x12\x0c\n\x04live\x18\t \x01(\x08\x12!\n\x06\x61mount\x18\n \x01(\x0b\x32\x11.florin.v1.Amount\x12,\n\x08merchant\x18\x0b \x01(\x0b\x32\x1a.florin.v1.PaymentMerchant\x12\x13\n\x0bgateway_url\x18\x0c \x01(\t\x12)\n\x08\x63heckout\x18\r \x01(\x0b\x32\x17.florin.v1.CheckoutUrls\x12.\n\ncreated_at\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nexpires_at\x18\x0f \x01(\x03\x12\x33\n\x0flast_updated_at\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1f\n\x05\x62uyer\x18\x11 \x01(\x0b\x32\x10.florin.v1.Buyer\x12\x39\n\x10\x63\x61ncelled_reason\x18\x12 \x01(\x0e\x32\x1a.florin.v1.CancelledReasonH\x01\x88\x01\x01\x12\x30\n\x0c\x63\x61ncelled_at\x18\x13 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12!\n\x06refund\x18\x14 \x01(\x0b\x32\x11.florin.v1.RefundB\x0f\n\r_failure_codeB\x13\n\x11_cancelled_reason*\x9d\x01\n\x0cRefundStatus\x12\x1d\n\x19REFUND_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15REFUND_STATUS_PENDING\x10\x01\x12\x1c\n\x18REFUND_STATUS_PROCESSING\x10\x02\x12\x1b\n\x17REFUND_STATUS_SUCCEEDED\x10\x03\x12\x18\n\x14REFUND_STATUS_FAILED\x10\x04\x32\xf9\x05\n\x0fMerchantService\x12\x99\x01\n\rCreatePayment\x12\x1f.florin.v1.CreatePaymentRequest\x1a .florin.v1.CreatePaymentResponse\"E\xba\xbb\x18\x03\x08\xc9\x01\xca\xc1\x18\x08\x08\x02\x10\x02\x18\x01 \x01\x82\xd3\xe4\x93\x02,\"\x0c/v1/payments:\x01*Z\x19\"\x14/v1/merchant/payment:\x01*\x12o\n\nGetPayment\x12\x1c.florin.v1.GetPaymentRequest\x1a\x18.florin.v1.PaymentDetail\")\xca\xc1\x18\x04\x08\x02\x10\x01\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/payments/{payment_id}\x12\xcb\x01\n\x10GetPaymentStatus\x12\".florin.v1.GetPaymentStatusRequest\x1a#.florin.v1.GetPaymentStatusResponse\"n\xba\xbb\x18\x0e\x12\x0cWatchPayment\xca\xc1\x18\x04\x08\x02\x10\x01\x82\xd3\xe4\x93\x02N\x12 /v1/payments/{payment_id}/statusZ*\x12(/v1/merchant/payment/{payment_id}/status\x12\x83\x01\n\x0cWatchPayment\x12\x1e.florin.v1.WatchPaymentRequest\x1a\x1f.florin.v1.WatchPaymentResponse\"0\xca\xc1\x18\x04\x08\x02\x10\x01\x82\xd3\xe4\x93\x02\"\x12 /v1/payments/{payment_id}/events0\x01\x12\x84\x01\n\rCancelPayment\x12\x1f.florin.v1.CancelPaymentRequest\x1a .florin.v1.CancelPaymentResponse\"0\xca\xc1\x18\x04\x08\x02\x10\x02\x82\xd3\xe4\x93\x02\"\" /v1/payments/{payment_id}/cancelb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x66lorin/v1/merchant.proto\x12\tflorin.v1\x1a\x16\x66lorin/v1/access.proto\x1a\x17\x66lorin/v1/listing.proto\x1a\x15\x66lorin/v1/money.proto\x1a\x17\x66lorin/v1/payment.proto\x1a\x16\x66lorin/v1/refund.proto\x1a\x1dgateway_options/v1/json.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"F\n\x0c\x43heckoutUrls\x12\x1b\n\x0bsuccess_url\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02h\x01\x12\x19\n\terror_url\x18\x02 \x01(\tB\x06\xaa\xbb\x18\x02h\x01\"\xda\x01\n\x14\x43reatePaymentRequest\x12.\n\x06\x61mount\x18\x01 \x01(\x0b\x32\x16.florin.v1.AmountValueB\x06\xaa\xbb\x18\x02\x08\x01\x12&\n\x0creference_id\x18\x02 \x01(\tB\x0b\xaa\xbb\x18\x07\x10\x01\x18\xff\x01p\x01H\x00\x88\x01\x01\x12\x17\n\nexpires_at\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x31\n\x08\x63heckout\x18\x04 \x01(\x0b\x32\x17.florin.v1.CheckoutUrlsB\x06\xaa\xbb\x18\x02h\x01\x42\x0f\n\r_reference_idB\r\n\x0b_expires_at\"\xb2\x01\n\x15\x43reatePaymentResponse\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x13\n\x0bgateway_url\x18\x02 \x01(\t\x12(\n\x06status\x18\x03 \x01(\x0e\x32\x18.florin.v1.PaymentStatus\x12\x10\n\x08is_final\x18\x04 \x01(\x08\x12\x12\n\npoll_in_ms\x18\x05 \x01(\x03\x12\x12\n\nexpires_at\x18\x06 \x01(\x03\x12\x0c\n\x04live\x18\x07 \x01(\x08\"F\n\rSettledAmount\x12\r\n\x05tx_id\x18\x01 \x01(\t\x12&\n\x06\x61mount\x18\x02 \x01(\x0b\x32\x16.florin.v1.AmountValue\">\n\x0eSettlementInfo\x12,\n\nsuccessful\x18\x01 \x01(\x0b\x32\x18.florin.v1.SettledAmount\"\x93\x06\n\rPaymentDetail\x12(\n\x06status\x18\x01 \x01(\x0e\x32\x18.florin.v1.PaymentStatus\x12\x14\n\x0creference_id\x18\x02 \x01(\t\x12+\n\x04info\x18\x03 \x01(\x0b\x32\x1d.florin.v1.PaymentInformation\x12@\n\x0c\x66\x61ilure_code\x18\x04 \x01(\x0e\x32\x1d.florin.v1.PaymentFailureCodeB\x06\xaa\xbb\x18\x02@\x01H\x00\x88\x01\x01\x12-\n\nsettlement\x18\x05 \x01(\x0b\x32\x19.florin.v1.SettlementInfo\x12\x12\n\npayment_id\x18\x06 \x01(\t\x12\x10\n\x08is_final\x18\x07 \x01(\x08\x12\x0f\n\x07version\x18\x08 \x01(\x03\x12\x0c\n\x04live\x18\t \x01(\x08\x12!\n\x06\x61mount\x18\n \x01(\x0b\x32\x11.florin.v1.Amount\x12,\n\x08merchant\x18\x0b \x01(\x0b\x32\x1a.florin.v1.PaymentMerchant\x12\x13\n\x0bgateway_url\x18\x0c \x01(\t\x12)\n\x08\x63heckout\x18\r \x01(\x0b\x32\x17.florin.v1.CheckoutUrls\x12.\n\ncreated_at\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nexpires_at\x18\x0f \x01(\x03\x12\x33\n\x0flast_updated_at\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1f\n\x05\x62uyer\x18\x11 \x01(\x0b\x32\x10.florin.v1.Buyer\x12\x39\n\x10\x63\x61ncelled_reason\x18\x12 \x01(\x0e\x32\x1a.florin.v1.CancelledReasonH\x01\x88\x01\x01\x12\x30\n\x0c\x63\x61ncelled_at\x18\x13 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12!\n\x06refund\x18\x14 \x01(\x0b\x32\x11.florin.v1.RefundB\x0f\n\r_failure_codeB\x13\n\x11_cancelled_reason2\xbc\n\n\x0fMerchantService\x12\x99\x01\n\rCreatePayment\x12\x1f.florin.v1.CreatePaymentRequest\x1a .florin.v1.CreatePaymentResponse\"E\xba\xbb\x18\x03\x08\xc9\x01\xca\xc1\x18\x08\x08\x02\x10\x02\x18\x01(\x01\x82\xd3\xe4\x93\x02,\"\x0c/v1/payments:\x01*Z\x19\"\x14/v1/merchant/payment:\x01*\x12o\n\nGetPayment\x12\x1c.florin.v1.GetPaymentRequest\x1a\x18.florin.v1.PaymentDetail\")\xca\xc1\x18\x04\x08\x02\x10\x01\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/payments/{payment_id}\x12\xcb\x01\n\x10GetPaymentStatus\x12\".florin.v1.GetPaymentStatusRequest\x1a#.florin.v1.GetPaymentStatusResponse\"n\xba\xbb\x18\x0e\x12\x0cWatchPayment\xca\xc1\x18\x04\x08\x02\x10\x01\x82\xd3\xe4\x93\x02N\x12 /v1/payments/{payment_id}/statusZ*\x12(/v1/merchant/payment/{payment_id}/status\x12\x83\x01\n\x0cWatchPayment\x12\x1e.florin.v1.WatchPaymentRequest\x1a\x1f.florin.v1.WatchPaymentResponse\"0\xca\xc1\x18\x04\x08\x02\x10\x01\x82\xd3\xe4\x93\x02\"\x12 /v1/payments/{payment_id}/events0\x01\x12\x86\x01\n\rCancelPayment\x12\x1f.florin.v1.CancelPaymentRequest\x1a .florin.v1.CancelPaymentResponse\"2\xca\xc1\x18\x06\x08\x02\x10\x02(\x01\x82\xd3\xe4\x93\x02\"\" /v1/payments/{payment_id}/cancel\x12m\n\x0cListPayments\x12\x1e.florin.v1.ListPaymentsRequest\x1a\x1f.florin.v1.ListPaymentsResponse\"\x1c\xca\xc1\x18\x04\x08\x03\x10\x01\x82\xd3\xe4\x93\x02\x0e\x12\x0c/v1/payments\x12\x87\x01\n\x14ListMerchantPayments\x12&.florin.v1.ListMerchantPaymentsRequest\x1a\x1f.florin.v1.ListPaymentsResponse\"&\xca\xc1\x18\x04\x08\x02\x10\x01\x82\xd3\xe4\x93\x02\x18\x12\x16/v1/merchants/payments\x12\xd2\x01\n\x12ListPaymentsLegacy\x12$.florin.v1.ListPaymentsLegacyRequest\x1a%.florin.v1.ListPaymentsLegacyResponse\"o\x88\x02\x01\xba\xbb\x18\x34*\x14\n\tx-api-key\x12\x07\x61pi-key0\x80\x82\xd4\xcc\x06:\x16/v1/merchants/payments\xca\xc1\x18\x04\x08\x03\x10\x01\x82\xd3\xe4\x93\x02&\x12$/v1/merchants/{merchant_id}/payments\x12q\n\x0c\x43reateRefund\x12\x1e.florin.v1.CreateRefundRequest\x1a\x1f.florin.v1.CreateRefundResponse\" \xca\xc1\x18\x06\x08\x02\x10\x03(\x01\x82\xd3\xe4\x93\x02\x10\"\x0b/v1/refunds:\x01*b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -47,14 +49,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CREATEPAYMENTREQUEST'].fields_by_name['reference_id']._serialized_options = b'\252\273\030\007\020\001\030\377\001p\001'
   _globals['_CREATEPAYMENTREQUEST'].fields_by_name['checkout']._loaded_options = None
   _globals['_CREATEPAYMENTREQUEST'].fields_by_name['checkout']._serialized_options = b'\252\273\030\002h\001'
-  _globals['_REFUND'].fields_by_name['tx_id']._loaded_options = None
-  _globals['_REFUND'].fields_by_name['tx_id']._serialized_options = b'\252\273\030\002@\001'
-  _globals['_REFUND'].fields_by_name['completed_at']._loaded_options = None
-  _globals['_REFUND'].fields_by_name['completed_at']._serialized_options = b'\252\273\030\002@\001'
   _globals['_PAYMENTDETAIL'].fields_by_name['failure_code']._loaded_options = None
   _globals['_PAYMENTDETAIL'].fields_by_name['failure_code']._serialized_options = b'\252\273\030\002@\001'
   _globals['_MERCHANTSERVICE'].methods_by_name['CreatePayment']._loaded_options = None
-  _globals['_MERCHANTSERVICE'].methods_by_name['CreatePayment']._serialized_options = b'\272\273\030\003\010\311\001\312\301\030\010\010\002\020\002\030\001 \001\202\323\344\223\002,\"\014/v1/payments:\001*Z\031\"\024/v1/merchant/payment:\001*'
+  _globals['_MERCHANTSERVICE'].methods_by_name['CreatePayment']._serialized_options = b'\272\273\030\003\010\311\001\312\301\030\010\010\002\020\002\030\001(\001\202\323\344\223\002,\"\014/v1/payments:\001*Z\031\"\024/v1/merchant/payment:\001*'
   _globals['_MERCHANTSERVICE'].methods_by_name['GetPayment']._loaded_options = None
   _globals['_MERCHANTSERVICE'].methods_by_name['GetPayment']._serialized_options = b'\312\301\030\004\010\002\020\001\202\323\344\223\002\033\022\031/v1/payments/{payment_id}'
   _globals['_MERCHANTSERVICE'].methods_by_name['GetPaymentStatus']._loaded_options = None
@@ -62,25 +60,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MERCHANTSERVICE'].methods_by_name['WatchPayment']._loaded_options = None
   _globals['_MERCHANTSERVICE'].methods_by_name['WatchPayment']._serialized_options = b'\312\301\030\004\010\002\020\001\202\323\344\223\002\"\022 /v1/payments/{payment_id}/events'
   _globals['_MERCHANTSERVICE'].methods_by_name['CancelPayment']._loaded_options = None
-  _globals['_MERCHANTSERVICE'].methods_by_name['CancelPayment']._serialized_options = b'\312\301\030\004\010\002\020\002\202\323\344\223\002\"\" /v1/payments/{payment_id}/cancel'
-  _globals['_REFUNDSTATUS']._serialized_start=1937
-  _globals['_REFUNDSTATUS']._serialized_end=2094
-  _globals['_CHECKOUTURLS']._serialized_start=205
-  _globals['_CHECKOUTURLS']._serialized_end=275
-  _globals['_CREATEPAYMENTREQUEST']._serialized_start=278
-  _globals['_CREATEPAYMENTREQUEST']._serialized_end=496
-  _globals['_CREATEPAYMENTRESPONSE']._serialized_start=499
-  _globals['_CREATEPAYMENTRESPONSE']._serialized_end=677
-  _globals['_PAYMENTMERCHANT']._serialized_start=679
-  _globals['_PAYMENTMERCHANT']._serialized_end=758
-  _globals['_SETTLEDAMOUNT']._serialized_start=760
-  _globals['_SETTLEDAMOUNT']._serialized_end=830
-  _globals['_SETTLEMENTINFO']._serialized_start=832
-  _globals['_SETTLEMENTINFO']._serialized_end=894
-  _globals['_REFUND']._serialized_start=897
-  _globals['_REFUND']._serialized_end=1144
-  _globals['_PAYMENTDETAIL']._serialized_start=1147
-  _globals['_PAYMENTDETAIL']._serialized_end=1934
-  _globals['_MERCHANTSERVICE']._serialized_start=2097
-  _globals['_MERCHANTSERVICE']._serialized_end=2858
+  _globals['_MERCHANTSERVICE'].methods_by_name['CancelPayment']._serialized_options = b'\312\301\030\006\010\002\020\002(\001\202\323\344\223\002\"\" /v1/payments/{payment_id}/cancel'
+  _globals['_MERCHANTSERVICE'].methods_by_name['ListPayments']._loaded_options = None
+  _globals['_MERCHANTSERVICE'].methods_by_name['ListPayments']._serialized_options = b'\312\301\030\004\010\003\020\001\202\323\344\223\002\016\022\014/v1/payments'
+  _globals['_MERCHANTSERVICE'].methods_by_name['ListMerchantPayments']._loaded_options = None
+  _globals['_MERCHANTSERVICE'].methods_by_name['ListMerchantPayments']._serialized_options = b'\312\301\030\004\010\002\020\001\202\323\344\223\002\030\022\026/v1/merchants/payments'
+  _globals['_MERCHANTSERVICE'].methods_by_name['ListPaymentsLegacy']._loaded_options = None
+  _globals['_MERCHANTSERVICE'].methods_by_name['ListPaymentsLegacy']._serialized_options = b'\210\002\001\272\273\0304*\024\n\tx-api-key\022\007api-key0\200\202\324\314\006:\026/v1/merchants/payments\312\301\030\004\010\003\020\001\202\323\344\223\002&\022$/v1/merchants/{merchant_id}/payments'
+  _globals['_MERCHANTSERVICE'].methods_by_name['CreateRefund']._loaded_options = None
+  _globals['_MERCHANTSERVICE'].methods_by_name['CreateRefund']._serialized_options = b'\312\301\030\006\010\002\020\003(\001\202\323\344\223\002\020\"\013/v1/refunds:\001*'
+  _globals['_CHECKOUTURLS']._serialized_start=254
+  _globals['_CHECKOUTURLS']._serialized_end=324
+  _globals['_CREATEPAYMENTREQUEST']._serialized_start=327
+  _globals['_CREATEPAYMENTREQUEST']._serialized_end=545
+  _globals['_CREATEPAYMENTRESPONSE']._serialized_start=548
+  _globals['_CREATEPAYMENTRESPONSE']._serialized_end=726
+  _globals['_SETTLEDAMOUNT']._serialized_start=728
+  _globals['_SETTLEDAMOUNT']._serialized_end=798
+  _globals['_SETTLEMENTINFO']._serialized_start=800
+  _globals['_SETTLEMENTINFO']._serialized_end=862
+  _globals['_PAYMENTDETAIL']._serialized_start=865
+  _globals['_PAYMENTDETAIL']._serialized_end=1652
+  _globals['_MERCHANTSERVICE']._serialized_start=1655
+  _globals['_MERCHANTSERVICE']._serialized_end=2995
 # @@protoc_insertion_point(module_scope)

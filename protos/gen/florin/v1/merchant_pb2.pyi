@@ -5,10 +5,10 @@ The merchant side: creating payments and learning what became of them."""
 
 from florin.v1 import money_pb2 as _money_pb2
 from florin.v1 import payment_pb2 as _payment_pb2
+from florin.v1 import refund_pb2 as _refund_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
-from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -19,38 +19,6 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
-
-class _RefundStatus:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _RefundStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RefundStatus.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    REFUND_STATUS_UNSPECIFIED: _RefundStatus.ValueType  # 0
-    """Never answered."""
-    REFUND_STATUS_PENDING: _RefundStatus.ValueType  # 1
-    """Asked for, not yet sent."""
-    REFUND_STATUS_PROCESSING: _RefundStatus.ValueType  # 2
-    """Sent, not yet final."""
-    REFUND_STATUS_SUCCEEDED: _RefundStatus.ValueType  # 3
-    """Final: the buyer has the money back."""
-    REFUND_STATUS_FAILED: _RefundStatus.ValueType  # 4
-    """Final: it cannot be paid out."""
-
-class RefundStatus(_RefundStatus, metaclass=_RefundStatusEnumTypeWrapper):
-    """Where a refund stands."""
-
-REFUND_STATUS_UNSPECIFIED: RefundStatus.ValueType  # 0
-"""Never answered."""
-REFUND_STATUS_PENDING: RefundStatus.ValueType  # 1
-"""Asked for, not yet sent."""
-REFUND_STATUS_PROCESSING: RefundStatus.ValueType  # 2
-"""Sent, not yet final."""
-REFUND_STATUS_SUCCEEDED: RefundStatus.ValueType  # 3
-"""Final: the buyer has the money back."""
-REFUND_STATUS_FAILED: RefundStatus.ValueType  # 4
-"""Final: it cannot be paid out."""
-Global___RefundStatus: _TypeAlias = RefundStatus  # noqa: Y015
 
 @_typing.final
 class CheckoutUrls(_message.Message):
@@ -170,38 +138,6 @@ class CreatePaymentResponse(_message.Message):
 Global___CreatePaymentResponse: _TypeAlias = CreatePaymentResponse  # noqa: Y015
 
 @_typing.final
-class PaymentMerchant(_message.Message):
-    """The merchant of a payment."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ID_FIELD_NUMBER: _builtins.int
-    NAME_FIELD_NUMBER: _builtins.int
-    ICON_URL_FIELD_NUMBER: _builtins.int
-    id: _builtins.str
-    """Merchant id."""
-    name: _builtins.str
-    """Display name."""
-    icon_url: _builtins.str
-    """Logo; unset if there is none."""
-    def __init__(
-        self,
-        *,
-        id: _builtins.str = ...,
-        name: _builtins.str = ...,
-        icon_url: _builtins.str | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url", "icon_url", b"icon_url"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url", "icon_url", b"icon_url", "id", b"id", "name", b"name"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__icon_url: _TypeAlias = _typing.Literal["icon_url"]  # noqa: Y015
-    _WhichOneofArgType__icon_url: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__icon_url) -> _WhichOneofReturnType__icon_url | None: ...
-
-Global___PaymentMerchant: _TypeAlias = PaymentMerchant  # noqa: Y015
-
-@_typing.final
 class SettledAmount(_message.Message):
     """The money that reached the merchant."""
 
@@ -252,56 +188,6 @@ class SettlementInfo(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SettlementInfo: _TypeAlias = SettlementInfo  # noqa: Y015
-
-@_typing.final
-class Refund(_message.Message):
-    """A refund of a payment."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    REFUND_ID_FIELD_NUMBER: _builtins.int
-    STATUS_FIELD_NUMBER: _builtins.int
-    AMOUNT_FIELD_NUMBER: _builtins.int
-    TX_ID_FIELD_NUMBER: _builtins.int
-    CREATED_AT_FIELD_NUMBER: _builtins.int
-    COMPLETED_AT_FIELD_NUMBER: _builtins.int
-    refund_id: _builtins.str
-    """Refund id."""
-    status: Global___RefundStatus.ValueType
-    """Where it stands."""
-    tx_id: _builtins.str
-    """Transaction hash; unset until sent."""
-    @_builtins.property
-    def amount(self) -> _money_pb2.Amount:
-        """What is paid back, in token units."""
-
-    @_builtins.property
-    def created_at(self) -> _timestamp_pb2.Timestamp:
-        """When it was asked for."""
-
-    @_builtins.property
-    def completed_at(self) -> _timestamp_pb2.Timestamp:
-        """When it became final; unset until then."""
-
-    def __init__(
-        self,
-        *,
-        refund_id: _builtins.str = ...,
-        status: Global___RefundStatus.ValueType = ...,
-        amount: _money_pb2.Amount | None = ...,
-        tx_id: _builtins.str | None = ...,
-        created_at: _timestamp_pb2.Timestamp | None = ...,
-        completed_at: _timestamp_pb2.Timestamp | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_tx_id", b"_tx_id", "amount", b"amount", "completed_at", b"completed_at", "created_at", b"created_at", "tx_id", b"tx_id"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_tx_id", b"_tx_id", "amount", b"amount", "completed_at", b"completed_at", "created_at", b"created_at", "refund_id", b"refund_id", "status", b"status", "tx_id", b"tx_id"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__tx_id: _TypeAlias = _typing.Literal["tx_id"]  # noqa: Y015
-    _WhichOneofArgType__tx_id: _TypeAlias = _typing.Literal["_tx_id", b"_tx_id"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__tx_id) -> _WhichOneofReturnType__tx_id | None: ...
-
-Global___Refund: _TypeAlias = Refund  # noqa: Y015
 
 @_typing.final
 class PaymentDetail(_message.Message):
@@ -362,7 +248,7 @@ class PaymentDetail(_message.Message):
         """What the merchant asks for."""
 
     @_builtins.property
-    def merchant(self) -> Global___PaymentMerchant:
+    def merchant(self) -> _payment_pb2.PaymentMerchant:
         """Who asks for it."""
 
     @_builtins.property
@@ -386,7 +272,7 @@ class PaymentDetail(_message.Message):
         """When it was called off; unset if it was not."""
 
     @_builtins.property
-    def refund(self) -> Global___Refund:
+    def refund(self) -> _refund_pb2.Refund:
         """Its refund; unset if there is none."""
 
     def __init__(
@@ -402,7 +288,7 @@ class PaymentDetail(_message.Message):
         version: _builtins.int = ...,
         live: _builtins.bool = ...,
         amount: _money_pb2.Amount | None = ...,
-        merchant: Global___PaymentMerchant | None = ...,
+        merchant: _payment_pb2.PaymentMerchant | None = ...,
         gateway_url: _builtins.str = ...,
         checkout: Global___CheckoutUrls | None = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
@@ -411,7 +297,7 @@ class PaymentDetail(_message.Message):
         buyer: _payment_pb2.Buyer | None = ...,
         cancelled_reason: _payment_pb2.CancelledReason.ValueType | None = ...,
         cancelled_at: _timestamp_pb2.Timestamp | None = ...,
-        refund: Global___Refund | None = ...,
+        refund: _refund_pb2.Refund | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason", "_failure_code", b"_failure_code", "amount", b"amount", "buyer", b"buyer", "cancelled_at", b"cancelled_at", "cancelled_reason", b"cancelled_reason", "checkout", b"checkout", "created_at", b"created_at", "failure_code", b"failure_code", "info", b"info", "last_updated_at", b"last_updated_at", "merchant", b"merchant", "refund", b"refund", "settlement", b"settlement"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...

@@ -3,8 +3,10 @@
 import grpc
 import warnings
 
+from florin.v1 import listing_pb2 as florin_dot_v1_dot_listing__pb2
 from florin.v1 import merchant_pb2 as florin_dot_v1_dot_merchant__pb2
 from florin.v1 import payment_pb2 as florin_dot_v1_dot_payment__pb2
+from florin.v1 import refund_pb2 as florin_dot_v1_dot_refund__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -61,6 +63,26 @@ class MerchantServiceStub:
                 request_serializer=florin_dot_v1_dot_payment__pb2.CancelPaymentRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_payment__pb2.CancelPaymentResponse.FromString,
                 _registered_method=True)
+        self.ListPayments = channel.unary_unary(
+                '/florin.v1.MerchantService/ListPayments',
+                request_serializer=florin_dot_v1_dot_listing__pb2.ListPaymentsRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_listing__pb2.ListPaymentsResponse.FromString,
+                _registered_method=True)
+        self.ListMerchantPayments = channel.unary_unary(
+                '/florin.v1.MerchantService/ListMerchantPayments',
+                request_serializer=florin_dot_v1_dot_listing__pb2.ListMerchantPaymentsRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_listing__pb2.ListPaymentsResponse.FromString,
+                _registered_method=True)
+        self.ListPaymentsLegacy = channel.unary_unary(
+                '/florin.v1.MerchantService/ListPaymentsLegacy',
+                request_serializer=florin_dot_v1_dot_listing__pb2.ListPaymentsLegacyRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_listing__pb2.ListPaymentsLegacyResponse.FromString,
+                _registered_method=True)
+        self.CreateRefund = channel.unary_unary(
+                '/florin.v1.MerchantService/CreateRefund',
+                request_serializer=florin_dot_v1_dot_refund__pb2.CreateRefundRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_refund__pb2.CreateRefundResponse.FromString,
+                _registered_method=True)
 
 
 class MerchantServiceServicer:
@@ -102,6 +124,34 @@ class MerchantServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListPayments(self, request, context):
+        """Lists the payments of all merchants of the partner.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListMerchantPayments(self, request, context):
+        """Lists the payments of the merchant.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPaymentsLegacy(self, request, context):
+        """Lists the payments of one merchant in an older shape; use ListMerchantPayments.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateRefund(self, request, context):
+        """Asks for the full amount of a succeeded payment to be paid back to the account that paid it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MerchantServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -129,6 +179,26 @@ def add_MerchantServiceServicer_to_server(servicer, server):
                     servicer.CancelPayment,
                     request_deserializer=florin_dot_v1_dot_payment__pb2.CancelPaymentRequest.FromString,
                     response_serializer=florin_dot_v1_dot_payment__pb2.CancelPaymentResponse.SerializeToString,
+            ),
+            'ListPayments': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPayments,
+                    request_deserializer=florin_dot_v1_dot_listing__pb2.ListPaymentsRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_listing__pb2.ListPaymentsResponse.SerializeToString,
+            ),
+            'ListMerchantPayments': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListMerchantPayments,
+                    request_deserializer=florin_dot_v1_dot_listing__pb2.ListMerchantPaymentsRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_listing__pb2.ListPaymentsResponse.SerializeToString,
+            ),
+            'ListPaymentsLegacy': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPaymentsLegacy,
+                    request_deserializer=florin_dot_v1_dot_listing__pb2.ListPaymentsLegacyRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_listing__pb2.ListPaymentsLegacyResponse.SerializeToString,
+            ),
+            'CreateRefund': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateRefund,
+                    request_deserializer=florin_dot_v1_dot_refund__pb2.CreateRefundRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_refund__pb2.CreateRefundResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -267,6 +337,114 @@ class MerchantService:
             '/florin.v1.MerchantService/CancelPayment',
             florin_dot_v1_dot_payment__pb2.CancelPaymentRequest.SerializeToString,
             florin_dot_v1_dot_payment__pb2.CancelPaymentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPayments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.MerchantService/ListPayments',
+            florin_dot_v1_dot_listing__pb2.ListPaymentsRequest.SerializeToString,
+            florin_dot_v1_dot_listing__pb2.ListPaymentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListMerchantPayments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.MerchantService/ListMerchantPayments',
+            florin_dot_v1_dot_listing__pb2.ListMerchantPaymentsRequest.SerializeToString,
+            florin_dot_v1_dot_listing__pb2.ListPaymentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPaymentsLegacy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.MerchantService/ListPaymentsLegacy',
+            florin_dot_v1_dot_listing__pb2.ListPaymentsLegacyRequest.SerializeToString,
+            florin_dot_v1_dot_listing__pb2.ListPaymentsLegacyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateRefund(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.MerchantService/CreateRefund',
+            florin_dot_v1_dot_refund__pb2.CreateRefundRequest.SerializeToString,
+            florin_dot_v1_dot_refund__pb2.CreateRefundResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -4,10 +4,13 @@ isort:skip_file
 The merchant side: creating payments and learning what became of them."""
 
 from collections import abc as _abc
+from florin.v1 import listing_pb2 as _listing_pb2
 from florin.v1 import merchant_pb2 as _merchant_pb2
 from florin.v1 import payment_pb2 as _payment_pb2
+from florin.v1 import refund_pb2 as _refund_pb2
 from grpc import aio as _aio
 import abc as _abc_1
+import builtins as _builtins
 import grpc as _grpc
 import sys
 import typing as _typing
@@ -16,6 +19,11 @@ if sys.version_info >= (3, 11):
     from typing import Self as _Self
 else:
     from typing_extensions import Self as _Self
+
+if sys.version_info >= (3, 13):
+    from warnings import deprecated as _deprecated
+else:
+    from typing_extensions import deprecated as _deprecated
 
 _T = _typing.TypeVar("_T")
 
@@ -44,6 +52,16 @@ class MerchantServiceStub:
     """Tells the status and every change of it until it is final."""
     CancelPayment: _grpc.UnaryUnaryMultiCallable[_payment_pb2.CancelPaymentRequest, _payment_pb2.CancelPaymentResponse]
     """Calls the payment off; only while it requires action. Repeating it repeats the answer."""
+    ListPayments: _grpc.UnaryUnaryMultiCallable[_listing_pb2.ListPaymentsRequest, _listing_pb2.ListPaymentsResponse]
+    """Lists the payments of all merchants of the partner."""
+    ListMerchantPayments: _grpc.UnaryUnaryMultiCallable[_listing_pb2.ListMerchantPaymentsRequest, _listing_pb2.ListPaymentsResponse]
+    """Lists the payments of the merchant."""
+    @_builtins.property
+    @_deprecated("""This method has been marked as deprecated using proto method options.""")
+    def ListPaymentsLegacy(self) -> _grpc.UnaryUnaryMultiCallable[_listing_pb2.ListPaymentsLegacyRequest, _listing_pb2.ListPaymentsLegacyResponse]:
+        """Lists the payments of one merchant in an older shape; use ListMerchantPayments."""
+    CreateRefund: _grpc.UnaryUnaryMultiCallable[_refund_pb2.CreateRefundRequest, _refund_pb2.CreateRefundResponse]
+    """Asks for the full amount of a succeeded payment to be paid back to the account that paid it."""
 
 @_typing.type_check_only
 class MerchantServiceAsyncStub(MerchantServiceStub):
@@ -60,6 +78,16 @@ class MerchantServiceAsyncStub(MerchantServiceStub):
     """Tells the status and every change of it until it is final."""
     CancelPayment: _aio.UnaryUnaryMultiCallable[_payment_pb2.CancelPaymentRequest, _payment_pb2.CancelPaymentResponse]  # type: ignore[assignment]
     """Calls the payment off; only while it requires action. Repeating it repeats the answer."""
+    ListPayments: _aio.UnaryUnaryMultiCallable[_listing_pb2.ListPaymentsRequest, _listing_pb2.ListPaymentsResponse]  # type: ignore[assignment]
+    """Lists the payments of all merchants of the partner."""
+    ListMerchantPayments: _aio.UnaryUnaryMultiCallable[_listing_pb2.ListMerchantPaymentsRequest, _listing_pb2.ListPaymentsResponse]  # type: ignore[assignment]
+    """Lists the payments of the merchant."""
+    @_builtins.property
+    @_deprecated("""This method has been marked as deprecated using proto method options.""")
+    def ListPaymentsLegacy(self) -> _aio.UnaryUnaryMultiCallable[_listing_pb2.ListPaymentsLegacyRequest, _listing_pb2.ListPaymentsLegacyResponse]:  # type: ignore[override]
+        """Lists the payments of one merchant in an older shape; use ListMerchantPayments."""
+    CreateRefund: _aio.UnaryUnaryMultiCallable[_refund_pb2.CreateRefundRequest, _refund_pb2.CreateRefundResponse]  # type: ignore[assignment]
+    """Asks for the full amount of a succeeded payment to be paid back to the account that paid it."""
 
 class MerchantServiceServicer(metaclass=_abc_1.ABCMeta):
     """Calls that a merchant's back end makes."""
@@ -103,5 +131,38 @@ class MerchantServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_payment_pb2.CancelPaymentResponse, _abc.Awaitable[_payment_pb2.CancelPaymentResponse]]:
         """Calls the payment off; only while it requires action. Repeating it repeats the answer."""
+
+    @_abc_1.abstractmethod
+    def ListPayments(
+        self,
+        request: _listing_pb2.ListPaymentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_listing_pb2.ListPaymentsResponse, _abc.Awaitable[_listing_pb2.ListPaymentsResponse]]:
+        """Lists the payments of all merchants of the partner."""
+
+    @_abc_1.abstractmethod
+    def ListMerchantPayments(
+        self,
+        request: _listing_pb2.ListMerchantPaymentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_listing_pb2.ListPaymentsResponse, _abc.Awaitable[_listing_pb2.ListPaymentsResponse]]:
+        """Lists the payments of the merchant."""
+
+    @_deprecated("""Lists the payments of one merchant in an older shape; use ListMerchantPayments.""")
+    @_abc_1.abstractmethod
+    def ListPaymentsLegacy(
+        self,
+        request: _listing_pb2.ListPaymentsLegacyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_listing_pb2.ListPaymentsLegacyResponse, _abc.Awaitable[_listing_pb2.ListPaymentsLegacyResponse]]:
+        """Lists the payments of one merchant in an older shape; use ListMerchantPayments."""
+
+    @_abc_1.abstractmethod
+    def CreateRefund(
+        self,
+        request: _refund_pb2.CreateRefundRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_refund_pb2.CreateRefundResponse, _abc.Awaitable[_refund_pb2.CreateRefundResponse]]:
+        """Asks for the full amount of a succeeded payment to be paid back to the account that paid it."""
 
 def add_MerchantServiceServicer_to_server(servicer: MerchantServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -160,6 +160,38 @@ class MerchantSummary(_message.Message):
 Global___MerchantSummary: _TypeAlias = MerchantSummary  # noqa: Y015
 
 @_typing.final
+class PaymentMerchant(_message.Message):
+    """The merchant of a payment."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    ICON_URL_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """Merchant id."""
+    name: _builtins.str
+    """Display name."""
+    icon_url: _builtins.str
+    """Logo; unset if there is none."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        icon_url: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url", "icon_url", b"icon_url"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url", "icon_url", b"icon_url", "id", b"id", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__icon_url: _TypeAlias = _typing.Literal["icon_url"]  # noqa: Y015
+    _WhichOneofArgType__icon_url: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__icon_url) -> _WhichOneofReturnType__icon_url | None: ...
+
+Global___PaymentMerchant: _TypeAlias = PaymentMerchant  # noqa: Y015
+
+@_typing.final
 class Buyer(_message.Message):
     """The account that pays, known from the accepted confirm on."""
 

@@ -5,9 +5,11 @@ How protobuf messages and RPCs look as JSON over HTTP. Nothing here knows about 
 REST gateway compiles these options, together with google.api.http, into its router and codec.
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pb2 as _descriptor_pb2
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf.internal import extension_dict as _extension_dict
 import builtins as _builtins
@@ -85,6 +87,9 @@ class FieldRule(_message.Message):
     QUERY_FIELD_NUMBER: _builtins.int
     LENIENT_FIELD_NUMBER: _builtins.int
     NO_CONTROL_FIELD_NUMBER: _builtins.int
+    COMMA_FIELD_NUMBER: _builtins.int
+    CLEARABLE_FIELD_NUMBER: _builtins.int
+    SPARSE_FIELD_NUMBER: _builtins.int
     required: _builtins.bool
     """The member must be present; in gRPC a message must be set and a text must not be empty."""
     min_chars: _builtins.int
@@ -113,6 +118,14 @@ class FieldRule(_message.Message):
     """A value of the wrong JSON type reads as absent instead of being refused."""
     no_control: _builtins.bool
     """Control characters (U+0000 to U+001F, U+007F) are refused in a text."""
+    comma: _builtins.bool
+    """A query parameter may hold several items with commas between; it may also be repeated."""
+    clearable: _builtins.bool
+    """The value null in a request sets the text to "", which stands for clearing it; "" itself is
+    refused, and a member that is left out leaves the field unset.
+    """
+    sparse: _builtins.bool
+    """Below this field, unset members are left out instead of being null."""
     def __init__(
         self,
         *,
@@ -130,10 +143,13 @@ class FieldRule(_message.Message):
         query: _builtins.bool = ...,
         lenient: _builtins.bool = ...,
         no_control: _builtins.bool = ...,
+        comma: _builtins.bool = ...,
+        clearable: _builtins.bool = ...,
+        sparse: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_maximum", b"_maximum", "_minimum", b"_minimum", "maximum", b"maximum", "minimum", b"minimum"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_maximum", b"_maximum", "_minimum", b"_minimum", "absent", b"absent", "flatten", b"flatten", "hidden", b"hidden", "json_text", b"json_text", "lenient", b"lenient", "max_chars", b"max_chars", "max_items", b"max_items", "maximum", b"maximum", "min_chars", b"min_chars", "minimum", b"minimum", "no_control", b"no_control", "pattern", b"pattern", "query", b"query", "required", b"required"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_maximum", b"_maximum", "_minimum", b"_minimum", "absent", b"absent", "clearable", b"clearable", "comma", b"comma", "flatten", b"flatten", "hidden", b"hidden", "json_text", b"json_text", "lenient", b"lenient", "max_chars", b"max_chars", "max_items", b"max_items", "maximum", b"maximum", "min_chars", b"min_chars", "minimum", b"minimum", "no_control", b"no_control", "pattern", b"pattern", "query", b"query", "required", b"required", "sparse", b"sparse"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__maximum: _TypeAlias = _typing.Literal["maximum"]  # noqa: Y015
     _WhichOneofArgType__maximum: _TypeAlias = _typing.Literal["_maximum", b"_maximum"]  # noqa: Y015
@@ -178,6 +194,9 @@ class RestRule(_message.Message):
     LONG_POLL_FIELD_NUMBER: _builtins.int
     BODY_BYTES_MAX_FIELD_NUMBER: _builtins.int
     CORS_FIELD_NUMBER: _builtins.int
+    HEADER_ALIASES_FIELD_NUMBER: _builtins.int
+    DEPRECATED_SINCE_FIELD_NUMBER: _builtins.int
+    SUCCESSOR_FIELD_NUMBER: _builtins.int
     success_status: _builtins.int
     """Status of a successful answer; 0 means 200."""
     long_poll: _builtins.str
@@ -188,6 +207,14 @@ class RestRule(_message.Message):
     """Most bytes of a request body; 0 means the gateway's default."""
     cors: _builtins.bool
     """Browsers of every origin may call it (CORS)."""
+    deprecated_since: _builtins.int
+    """Unix seconds since which callers should use the successor; 0 means never. Answers say so."""
+    successor: _builtins.str
+    """Path of what to call instead of a deprecated RPC."""
+    @_builtins.property
+    def header_aliases(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeaderAlias]:
+        """Headers that are read in place of others which were not sent."""
+
     def __init__(
         self,
         *,
@@ -195,14 +222,43 @@ class RestRule(_message.Message):
         long_poll: _builtins.str = ...,
         body_bytes_max: _builtins.int = ...,
         cors: _builtins.bool = ...,
+        header_aliases: _abc.Iterable[Global___HeaderAlias] | None = ...,
+        deprecated_since: _builtins.int = ...,
+        successor: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body_bytes_max", b"body_bytes_max", "cors", b"cors", "long_poll", b"long_poll", "success_status", b"success_status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body_bytes_max", b"body_bytes_max", "cors", b"cors", "deprecated_since", b"deprecated_since", "header_aliases", b"header_aliases", "long_poll", b"long_poll", "success_status", b"success_status", "successor", b"successor"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RestRule: _TypeAlias = RestRule  # noqa: Y015
+
+@_typing.final
+class HeaderAlias(_message.Message):
+    """A header under an older name."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ALIAS_FIELD_NUMBER: _builtins.int
+    HEADER_FIELD_NUMBER: _builtins.int
+    alias: _builtins.str
+    """The name that is accepted, in lower case."""
+    header: _builtins.str
+    """The name that it stands for, in lower case."""
+    def __init__(
+        self,
+        *,
+        alias: _builtins.str = ...,
+        header: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alias", b"alias", "header", b"header"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HeaderAlias: _TypeAlias = HeaderAlias  # noqa: Y015
 
 FIELD_FIELD_NUMBER: _builtins.int
 MESSAGE_FIELD_NUMBER: _builtins.int

@@ -1,0 +1,51 @@
+"""Refusals on merchant paths that the two wire profiles tell with different codes.
+
+The deployed profile has five codes of its own; the other profile tells the same cases with the
+documented codes, at the same HTTP status.
+"""
+
+from __future__ import annotations
+
+from florin_server.domain.errors import Code, FlorinError
+
+
+def merchant_unknown(*, deployed: bool) -> FlorinError:
+    """No such merchant in the path."""
+    code = Code.NOT_FOUND if deployed else Code.MERCHANT_NOT_FOUND
+    return FlorinError(code, "Merchant not found")
+
+
+def settlement_unknown(*, deployed: bool) -> FlorinError:
+    """No such settlement of the merchant."""
+    code = Code.NOT_FOUND if deployed else Code.INVALID_PARAMS
+    return FlorinError(code, "Settlement not found", like=Code.NOT_FOUND)
+
+
+def refunded_payment_unknown(*, deployed: bool) -> FlorinError:
+    """No such payment to be refunded."""
+    code = Code.NOT_FOUND if deployed else Code.PAYMENT_NOT_FOUND
+    return FlorinError(code, "Payment not found")
+
+
+def idempotency_key_missing(*, deployed: bool) -> FlorinError:
+    """The call must come with an Idempotency-Key."""
+    code = Code.MISSING_IDEMPOTENCY_KEY if deployed else Code.INVALID_PARAMS
+    return FlorinError(code, "Idempotency-Key is required")
+
+
+def settlement_asset_taken(*, deployed: bool) -> FlorinError:
+    """The merchant has a settlement for this asset."""
+    code = Code.SETTLEMENT_ASSET_CONFLICT if deployed else Code.INVALID_STATE
+    return FlorinError(
+        code,
+        "Asset already has a settlement",
+        details={"reason": "settlement_asset_conflict"},
+        like=Code.SETTLEMENT_ASSET_CONFLICT,
+    )
+
+
+def dependency_down(*, deployed: bool) -> FlorinError:
+    """Something behind us does not answer; the same call may succeed in a moment."""
+    if deployed:
+        return FlorinError(Code.BAD_GATEWAY, retry_after_s=1)
+    return FlorinError(Code.INTERNAL_ERROR, unavailable=True, retry_after_s=1)
