@@ -7,10 +7,13 @@ from florin.v1 import admin_pb2_grpc
 from florin_server.flows.app import App
 from florin_server.rpc.account import AccountCalls
 from florin_server.rpc.codec import Codec
+from florin_server.rpc.installation import InstallationCalls
 from florin_server.rpc.operator import OperatorCalls
 
 
-class AdminServicer(AccountCalls, OperatorCalls, admin_pb2_grpc.AdminServiceServicer):
+class AdminServicer(
+    AccountCalls, OperatorCalls, InstallationCalls, admin_pb2_grpc.AdminServiceServicer
+):
     """Both parts; which of them a listener answers is decided before a call comes here."""
 
     def __init__(self, app: App, answers: Codec, pepper: bytes) -> None:

@@ -6,10 +6,9 @@ from typing import Any
 
 from florin.v1 import access_pb2, account_pb2, admin_pb2, operator_pb2
 
-import florin_server
 from florin_server.domain.account import ApiKey
 from florin_server.domain.credentials import KeyKind
-from florin_server.flows import keys, system
+from florin_server.flows import keys
 from florin_server.flows.app import App
 from florin_server.rpc.codec import timestamp
 
@@ -76,27 +75,6 @@ class OperatorCalls:
             key=_key(await keys.revoke(self._app, request.key_id))
         )
 
-    async def GetSystemStatus(
-        self, request: admin_pb2.GetSystemStatusRequest, context: Any
-    ) -> admin_pb2.GetSystemStatusResponse:
-        """Tells how the installation is doing."""
-        chains = [
-            admin_pb2.ChainStatus(
-                chain_id=chain.chain_id,
-                healthy=not chain.problem,
-                head=chain.head,
-                open_transactions=chain.open_transactions,
-                relayer=chain.relayer,
-                problem=chain.problem,
-            )
-            for chain in await system.chains(self._app)
-        ]
-        return admin_pb2.GetSystemStatusResponse(
-            software_version=florin_server.__version__,
-            chains=chains,
-            processing_payments=await system.processing(self._app),
-        )
-
     async def CreatePartner(
         self, request: operator_pb2.CreatePartnerRequest, context: Any
     ) -> operator_pb2.Partner:
@@ -154,35 +132,5 @@ class OperatorCalls:
     async def AddFiatSettlement(
         self, request: operator_pb2.AddFiatSettlementRequest, context: Any
     ) -> account_pb2.FiatSettlement:
-        """SKELETON."""
-        raise NotImplementedError
-
-    async def ListExecutors(
-        self, request: operator_pb2.ListExecutorsRequest, context: Any
-    ) -> operator_pb2.ListExecutorsResponse:
-        """SKELETON."""
-        raise NotImplementedError
-
-    async def PauseExecutor(
-        self, request: operator_pb2.PauseExecutorRequest, context: Any
-    ) -> operator_pb2.Executor:
-        """SKELETON."""
-        raise NotImplementedError
-
-    async def ResumeExecutor(
-        self, request: operator_pb2.ResumeExecutorRequest, context: Any
-    ) -> operator_pb2.Executor:
-        """SKELETON."""
-        raise NotImplementedError
-
-    async def ExportCustomer(
-        self, request: operator_pb2.ExportCustomerRequest, context: Any
-    ) -> operator_pb2.ExportCustomerResponse:
-        """SKELETON."""
-        raise NotImplementedError
-
-    async def EraseCustomer(
-        self, request: operator_pb2.EraseCustomerRequest, context: Any
-    ) -> operator_pb2.EraseCustomerResponse:
         """SKELETON."""
         raise NotImplementedError
