@@ -67,8 +67,8 @@ class _Method:
 
     @property
     def mutates(self) -> bool:
-        """A caller that leaves does not stop it half-way."""
-        return self.rule.scope not in {
+        """A caller that leaves does not stop it half-way; the operator's calls have no scope."""
+        return self.rule.family == access_pb2.CALLER_FAMILY_OPERATOR or self.rule.scope not in {
             access_pb2.KEY_SCOPE_READ,
             access_pb2.KEY_SCOPE_UNSPECIFIED,
         }
