@@ -22,6 +22,8 @@ WRONG_STATE: Refusal = (400, "invalid_state")
 UNKNOWN: Refusal = (400, "invalid_params")
 CONFLICT: Refusal = (409, "idempotency_conflict")
 INVALID: Refusal = (400, "params_validation")
+UNPAID: Refusal = (400, "payment_not_succeeded")
+REFUNDED: Refusal = (409, "already_refunded")
 FINAL = frozenset({"succeeded", "failed", "expired", "cancelled"})
 
 
@@ -55,6 +57,8 @@ class Life:
     cancelled_by: str | None = None
     cancelled_at_us: int = 0
     stalled: bool = False
+    simulated: bool = False
+    refund_id: str | None = None
     # learned from the first answer that has them; no later one may differ
     info: dict[str, Any] | None = None
     offers: dict[str, str] = field(default_factory=dict)
@@ -117,6 +121,25 @@ class Life:
         self.cancelled_by, self.cancelled_at_us = f"cancelled_by_{by}", self.now_us
         self._become("cancelled")
         return None
+
+    def simulate(self, outcome: str) -> Refusal | None:
+        """A partner's word ends a test payment, or keeps it from ever ending by itself."""
+        after = "processing" if outcome == "stall" else outcome
+        if self.is_final or (outcome == "cancelled" and not self.is_open):
+            return None if self.status == after else WRONG_STATE
+        if outcome == "cancelled":
+            self.cancelled_by, self.cancelled_at_us = "cancelled_by_merchant", self.now_us
+        if self.stalled and outcome == "stall":
+            return None
+        self.stalled, self.simulated = outcome == "stall", True
+        self._become(after)
+        return None
+
+    def refund(self) -> Refusal | None:
+        """Only what was paid can be paid back, and only once."""
+        if self.status != "succeeded":
+            return UNPAID
+        return REFUNDED if self.refund_id else None
 
     def settle(self, chain_s: int) -> None:
         """The chain seals what was submitted; a lapsed authorization moves no money."""

@@ -28,6 +28,7 @@ KEYS = st.sampled_from("ab")
 ALIVE = st.sampled_from([True, True, True, False])
 # each that goes on costs every step of the clock and the chain a look at it
 OPEN_MAX, PAYMENTS_MAX = 3, 10
+OUTCOMES = ("succeeded", "failed", "expired", "cancelled", "stall")
 
 MISMATCHED = "0x" + "11" * 32
 FORGED = "0x" + "22" * 65
@@ -81,7 +82,7 @@ class Lifecycle(RuleBasedStateMachine):
     def create_under_a_key(
         self, api: str, ttl_s: int | None, key: str, other: bool
     ) -> Life | MultipleResults[Life]:
-        """The body that this key was sent with before, unless there is none or another is wanted."""
+        """With the body that the key was sent with before, or with another."""
         body = self.bodies.get(key)
         if body is None or other:
             body = self.bodies[key] = self.player.order(1251, ttl_s)
@@ -154,6 +155,15 @@ class Lifecycle(RuleBasedStateMachine):
     def cancel(self, api: str, life: Life, alive: bool, by: str) -> None:
         life = self._alive(life, alive)
         self.stage.run(self.player.cancel(api, life, by))
+
+    @rule(api=APIS, life=payments, alive=st.booleans(), outcome=st.sampled_from(OUTCOMES))
+    def simulate(self, api: str, life: Life, alive: bool, outcome: str) -> None:
+        self.stage.run(self.player.simulate(api, self._alive(life, alive), outcome))
+
+    @rule(api=APIS, life=payments)
+    def refund(self, api: str, life: Life) -> None:
+        life = next((one for one in self.player.lives if one.status == "succeeded"), life)
+        self.stage.run(self.player.refund(api, life))
 
     @rule(api=APIS, life=payments)
     def follow(self, api: str, life: Life) -> None:

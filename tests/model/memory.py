@@ -1,4 +1,4 @@
-"""The REST API without sockets: requests go straight into the gateway, as the HTTP server puts them.
+"""The REST API without sockets: requests go straight into the gateway.
 
 Headers, JSON and answers are bytes as on the wire; only the parsing of HTTP itself is left out.
 """

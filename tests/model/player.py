@@ -114,6 +114,33 @@ class Player(Readers):
         self.same(life, f"cancel by {by}", told, expected)
         await self.look(api, life)
 
+    async def simulate(self, api: str, life: Life, outcome: str) -> None:
+        self._step("simulate", life)
+        self.note(life, f"{api} simulate {outcome}")
+        told = await self.ask(self.stage.apis[api].simulate(life.id, outcome))
+        expected = life.simulate(outcome)
+        # what was not with the chain yet may stay behind
+        self._waiting.discard(life.id)
+        if expected is None:
+            self.status(life, "simulate", told)
+        else:
+            self.same(life, f"simulate {outcome}", told, expected)
+        await self.look(api, life)
+
+    async def refund(self, api: str, life: Life) -> None:
+        self._step("refund", life)
+        self.note(life, f"{api} refund")
+        told = await self.ask(self.stage.apis[api].refund(life.id))
+        expected = life.refund()
+        if expected is not None:
+            self.same(life, "refund", told, expected)
+        elif isinstance(told, tuple):
+            self.differ(life, "refund", told, 200)
+        else:
+            self.same(life, "the payment of the refund", told["paymentId"], life.id)
+            life.refund_id = told["refundId"]
+        await self.look(api, life)
+
     # the wallet's deeds
 
     async def options(self, api: str, life: Life, buyer: Buyer) -> None:
@@ -228,8 +255,8 @@ class Player(Readers):
         state: Json = {}
         try:
             async with asyncio.timeout(PATIENCE_S):
-                async for state in self.stage.apis[api].watch(life.id):
-                    pass
+                async for told in self.stage.apis[api].watch(life.id):
+                    state = told
         except TimeoutError:
             self.differ(life, "a stream does not end", state, "a final state")
         state.pop("version")

@@ -76,13 +76,13 @@ class FakeRail:
         """Seals a block of all that was broadcast; what has lapsed moves no money in it."""
         number = len(self.blocks)
         block_hash = _hash("block", number)
-        paid, mined = [], []
+        paid: list[Paid] = []
+        mined: list[Mined] = []
         for raw in self._pool:
             _, items, tx_hash = self._signed[raw]
             mined.append(Mined(tx_hash, number, block_hash, success=True, gas_cost=0))
-            for item in items:
-                if self._now() < _until(item.option):
-                    paid.append(self._event(item.option, tx_hash, number, block_hash))
+            options = [item.option for item in items if self._now() < _until(item.option)]
+            paid += [self._event(option, tx_hash, number, block_hash) for option in options]
         self._sealed += len(self._pool)
         self._pool.clear()
         self._mined.update((one.tx_hash, one) for one in mined)

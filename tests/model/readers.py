@@ -99,6 +99,8 @@ class Readers:
     def _effect(self, life: Life, info: Any) -> Json:
         if not info or not info["txId"]:
             self.differ(life, "the effect", info, "a transaction")
+        if life.simulated:
+            self.same(life, "the transaction", info["txId"], f"test:{life.id}")
         value = info["optionAmount"]["value"]
         self.same(life, "the amount paid", value, str(int(life.value) * MINOR_UNITS))
         effect: Json = info
@@ -113,6 +115,8 @@ class Readers:
         expected = life.detailed()
         self.same(life, "detail", {name: told.get(name) for name in expected}, expected)
         self.same(life, "amount", told["amount"]["value"], life.value)
+        refund = told["refund"] and told["refund"]["refundId"]
+        self.same(life, "the refund", refund, life.refund_id)
         self._buyer(life, told)
 
     async def _info(self, life: Life, call: Awaitable[Json]) -> None:

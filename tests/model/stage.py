@@ -1,4 +1,4 @@
-"""One service, the clock and the chain under it, and the ways to call it, for machines to play on."""
+"""One service with its clock, its chain and the ways to call it, for machines to play on."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class Stage:
 def staged(
     home: Path, *, chain: bool = False, seed: int = 0, thorough: bool = True
 ) -> Iterator[Stage]:
-    """A stage on a loop of its own; `chain` plays on the embedded chain instead of the fake rail."""
+    """A stage on a loop of its own, over a fake rail or, with `chain`, over the embedded one."""
     loop = uvloop.new_event_loop()
     try:
         playing = _staged(loop, home, chain, seed)
