@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NoReturn
 
 from tests.model.lifecycle import EXPIRED, SECOND_US, Life, Refusal
-from tests.model.stage import PATIENCE_S, START_US, Stage
+from tests.model.stage import START_US, Stage
 from tests.support.api import Json, Refused
 
 Outcome = Json | Refusal
@@ -21,6 +21,7 @@ class Readers:
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
+        self.failed = False
         self._turn = 0
 
     # telling
@@ -30,6 +31,7 @@ class Readers:
         life.story.append(f"{after_s:16.6f} s  {what}")
 
     def differ(self, life: Life | None, what: str, told: object, expected: object) -> NoReturn:
+        self.failed = True
         lines = [what, f"  told     {told}", f"  expected {expected}"]
         if life is not None:
             now_s = (life.expires_at * SECOND_US - START_US) / SECOND_US
@@ -181,7 +183,7 @@ class Readers:
 
     async def _next(self, life: Life, stream: AsyncIterator[Json]) -> Json | None:
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(self.stage.patience_s):
                 return await anext(stream, None)
         except TimeoutError:
             self.differ(life, "a stream", "nothing", life.told())

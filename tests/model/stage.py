@@ -37,7 +37,8 @@ MERCHANT = f"{CHAIN}:0x" + "0d" * 20
 WALLETS = 3
 # what a wallet holds, in minor units: more than any machine spends
 WEALTH = 10**18
-PATIENCE_S = 30
+# only a settler that hangs takes so long
+SETTLER_S = 30
 
 
 class SlowClock(TestClock):
@@ -71,7 +72,7 @@ class Outbox:
 
     async def all_of(self, wanted: set[str]) -> None:
         """Returns once all of them were handed over, and forgets them."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(SETTLER_S):
             while not wanted <= self.sent:
                 self._news.clear()
                 await self._news.wait()
@@ -100,6 +101,8 @@ class Stage:
     mine: Callable[[], Awaitable[object]]
     # every reader looks after every step; else all after a change and two, in turn, after others
     thorough: bool = True
+    # how long a stream may stay silent that has something to tell
+    patience_s: float = 30.0
     # makes reference ids and keys of this stage's machines differ
     runs: int = 0
     steps: int = 0
