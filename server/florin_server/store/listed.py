@@ -20,6 +20,9 @@ from florin_server.store.tables import (
     refund,
 )
 
+# hash and nonce
+_Tx = tuple[str, int]
+
 
 @dataclass(frozen=True, slots=True)
 class Fee:
@@ -87,19 +90,14 @@ def listed(ids: Sequence[str], now_us: int) -> Op[list[Listed]]:
     theirs = yield from merchants.merchants({row.merchant_id for row in rows})
     accepted = [row for row in rows if row.option_id is not None]
     fees = yield from _fees(accepted)
-    nonces = yield from _nonces(accepted)
-    on_their_way = yield from _on_their_way(accepted)
+    txs = {**(yield from _on_their_way(accepted)), **(yield from _ours(accepted))}
     refunds = yield from _refunds([row.id for row in rows if row.status.is_final])
-    return [
-        Listed(
-            row,
-            theirs[row.merchant_id],
-            fees.get(row.id),
-            *((row.tx_id, nonces.get(row.tx_id)) if row.tx_id else on_their_way.get(row.id, ())),
-            refund=refunds.get(row.id),
-        )
-        for row in rows
-    ]
+    result = []
+    for row in rows:
+        tx_hash, nonce = txs.get(row.id, (row.tx_id, None))
+        merchant, fee, back = theirs[row.merchant_id], fees.get(row.id), refunds.get(row.id)
+        result.append(Listed(row, merchant, fee, tx_hash, nonce, back))
+    return result
 
 
 def _fees(accepted: Collection[Payment]) -> Op[dict[str, Fee]]:
@@ -109,14 +107,17 @@ def _fees(accepted: Collection[Payment]) -> Op[dict[str, Fee]]:
     return {row[0]: Fee(*row[1:]) for row in rows}
 
 
-def _nonces(accepted: Collection[Payment]) -> Op[dict[str, int]]:
-    hashes = [row.tx_id for row in accepted if row.tx_id]
-    if not hashes:
+def _ours(accepted: Collection[Payment]) -> Op[dict[str, _Tx]]:
+    """Transactions of ours that paid."""
+    paid = {row.id: row.tx_id for row in accepted if row.tx_id}
+    if not paid:
         return {}
-    return dict((yield _NONCES(chains=_chains(accepted), hashes=hashes)))
+    rows = yield _NONCES(chains=_chains(accepted), hashes=set(paid.values()))
+    nonces: dict[str, int] = dict(rows)
+    return {one: (tx, nonces[tx]) for one, tx in paid.items() if tx in nonces}
 
 
-def _on_their_way(accepted: Collection[Payment]) -> Op[dict[str, tuple[str, int]]]:
+def _on_their_way(accepted: Collection[Payment]) -> Op[dict[str, _Tx]]:
     waiting = [row for row in accepted if not row.status.is_final]
     if not waiting:
         return {}

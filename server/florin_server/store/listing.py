@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, func, literal, select
+from sqlalchemy import ColumnElement, and_, case, func, literal, or_, select
 
 from florin_server.domain.ids import made_from
 from florin_server.domain.payment import Status
 from florin_server.store.columns import OneOf, by_size
 from florin_server.store.query import Op, Params, Statement, any_of, param
-from florin_server.store.sums import Size, place_of, total_of
+from florin_server.store.sums import Size, place_of, plain, total_of
 from florin_server.store.tables import payment
 
 # every payment id is between these
@@ -116,32 +116,50 @@ def _conditions(shape: _Shape) -> list[ColumnElement[bool]]:
 
 @cache
 def _by_date(shape: _Shape, descending: bool) -> Statement:
-    by = payment.c.id
-    return Statement(
-        select(payment.c.id, payment.c.value)
-        .where(*_lane(shape), *_IN_TIME, *_conditions(shape))
-        .order_by(by.desc() if descending else by)
-        .limit(param("limit"))
-    )
+    conditions = [*_lane(shape), *_IN_TIME, *_conditions(shape)]
+    return _places(conditions, [payment.c.id], descending)
 
 
 @cache
 def _by_amount(shape: _Shape, descending: bool, part: str) -> Statement:
     """`part` is "all", "tied" (the same amount as the position) or "beyond" it."""
     size, by = by_size(payment.c.value), payment.c.id
+    keys = [size, by]
     conditions = [*_lane(shape), *_conditions(shape)]
-    if shape.names & {"start_us", "end_us"}:
-        conditions += _IN_TIME
     if part == "tied":
-        tied_id = param("tied_id")
-        conditions += [size == param("size", Size), by < tied_id if descending else by > tied_id]
+        keys = [by]
+        conditions += [size == param("size", Size), _behind(by, "tied_id", descending)]
     elif part == "beyond":
-        conditions.append(size < param("size", Size) if descending else size > param("size", Size))
-    keys = [size.desc(), by.desc()] if descending else [size, by]
+        conditions.append(_behind(size, "size", descending, Size))
+    return _places(conditions, keys, descending)
+
+
+@cache
+def _by_amount_of_few(shape: _Shape, descending: bool, behind: bool) -> Statement:
+    """Walks in the order of dates and sorts what it finds; the plus keeps planners from more."""
+    size, by = plain(by_size(payment.c.value)), payment.c.id
+    conditions = [*_lane(shape), *_IN_TIME, *_conditions(shape)]
+    if behind:
+        tied = and_(size == param("size", Size), _behind(by, "tied_id", descending))
+        conditions.append(or_(_behind(size, "size", descending, Size), tied))
+    return _places(conditions, [size, by], descending)
+
+
+def _behind(
+    column: ColumnElement[Any], name: str, descending: bool, kind: Any = None
+) -> ColumnElement[bool]:
+    return column < param(name, kind) if descending else column > param(name, kind)
+
+
+def _places(
+    conditions: Sequence[ColumnElement[bool]],
+    keys: Sequence[ColumnElement[Any]],
+    descending: bool,
+) -> Statement:
     return Statement(
         select(payment.c.id, payment.c.value)
         .where(*conditions)
-        .order_by(*keys)
+        .order_by(*(key.desc() if descending else key for key in keys))
         .limit(param("limit"))
     )
 
@@ -154,9 +172,8 @@ def _lane(shape: _Shape) -> tuple[ColumnElement[bool], ...]:
 
 @cache
 def _counts(shape: _Shape) -> Statement:
-    return Statement(
-        select(func.count(), func.count(payment.c.payer.distinct())).where(*_everything(shape))
-    )
+    counts: tuple[ColumnElement[Any], ...] = (func.count(), func.count(payment.c.payer.distinct()))
+    return Statement(select(*counts).where(*_everything(shape)))
 
 
 @cache
@@ -175,15 +192,21 @@ def _everything(shape: _Shape) -> list[ColumnElement[bool]]:
 
 
 def page(
-    filters: Filters, order: Order, limit: int, after: Place | None, now_us: int
+    filters: Filters, order: Order, limit: int, after: Place | None, now_us: int, *, few: bool
 ) -> Op[list[Place]]:
-    """The places of the next payments behind `after`, in order, at most `limit`."""
+    """The places of the next payments behind `after`, in order, at most `limit`.
+
+    `few` tells that few payments pass, so that finding and sorting them all costs less than
+    looking for them in the order of amounts; it changes no answer.
+    """
     shape = _Shape.of(filters)
     values = {**_values(filters, now_us), "limit": limit}
     found: list[Place] = []
     for merchant_id in filters.merchants if filters.merchants is not None else (None,):
         lane = {**values, "merchant_id": merchant_id}
-        if order.by_amount:
+        if order.by_amount and few:
+            found += yield from _lane_of_few(shape, order, lane, after)
+        elif order.by_amount:
             found += yield from _lane_by_amount(shape, order, lane, after)
         else:
             found += yield from _lane_by_date(shape, order, lane, after)
@@ -213,6 +236,15 @@ def _lane_by_amount(
         if missing := values["limit"] - len(rows):
             values["limit"] = missing
             rows = rows + (yield _by_amount(shape, order.descending, "beyond")(**values))
+    return [(value, found) for found, value in rows]
+
+
+def _lane_of_few(
+    shape: _Shape, order: Order, values: dict[str, Any], after: Place | None
+) -> Op[list[Place]]:
+    if after is not None:
+        values["size"], values["tied_id"] = after
+    rows = yield _by_amount_of_few(shape, order.descending, after is not None)(**values)
     return [(value, found) for found, value in rows]
 
 

@@ -15,6 +15,7 @@ from florin_server.store.columns import size_of
 # SQLite adds up 64-bit numbers: amounts are cut into parts of so many digits, whose sums stay
 # below 2**63 for nine thousand million rows
 _PART_DIGITS = 9
+_PART_LIMIT: int = 10**_PART_DIGITS
 # amounts of up to 27 digits (a thousand million tokens of 18 decimals); the rest goes one by one
 _PARTS = 3
 _NATIVE_DIGITS = _PARTS * _PART_DIGITS
@@ -29,6 +30,16 @@ class place_of(ColumnElement[int]):  # noqa: N801  (reads as the SQL that it is)
         self.type = BigInteger()
         self.part = part
         self.whole = whole
+
+
+class plain(ColumnElement[Any]):  # noqa: N801
+    """A value that no index is used for."""
+
+    inherit_cache = False
+
+    def __init__(self, value: ColumnElement[Any]) -> None:
+        self.type = value.type
+        self.value = value
 
 
 class total_of(ColumnElement[int]):  # noqa: N801
@@ -67,7 +78,9 @@ class _Total(TypeDecorator[int]):
 
         def add_up(parts: str) -> int:
             *sums, rest = map(int, parts.split())
-            return rest + sum(part * 10 ** (_PART_DIGITS * n) for n, part in enumerate(sums))
+            for n, part in enumerate(sums):
+                rest += part * _PART_LIMIT**n
+            return rest
 
         return add_up
 
@@ -82,6 +95,11 @@ def _place_of_sqlite(element: place_of, compiler: SQLCompiler, **kw: Any) -> str
 def _place_of_postgresql(element: place_of, compiler: SQLCompiler, **kw: Any) -> str:
     part, whole = compiler.process(element.part, **kw), compiler.process(element.whole, **kw)
     return f"(strpos({whole}, {part}))"
+
+
+@compiles(plain)
+def _plain(element: plain, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"(+({compiler.process(element.value, **kw)}))"
 
 
 @compiles(total_of, "sqlite")
