@@ -27,6 +27,7 @@ from florin_server.rpc.admin import AdminServicer
 from florin_server.rpc.auth import Authenticator
 from florin_server.rpc.codec import Codec
 from florin_server.rpc.gateway import GatewayServicer
+from florin_server.rpc.idempotency import Guards
 from florin_server.rpc.interceptors import Gate
 from florin_server.rpc.merchant import MerchantServicer
 
@@ -45,7 +46,9 @@ _OPTIONS = (
     ("grpc.server.max_pending_requests", 20_000),
     ("grpc.server.max_pending_requests_hard_limit", 40_000),
     ("grpc.max_receive_message_length", 1024 * 1024),
+    # below the hard limit gRPC refuses at random, from the soft one on
     ("grpc.max_metadata_size", 8192),
+    ("grpc.absolute_max_metadata_size", 8192),
     # a second server on the same port would silently get half of the calls
     ("grpc.so_reuseport", 0),
     ("grpc.max_concurrent_streams", 1000),
@@ -80,16 +83,17 @@ class GrpcServers:
             admin_pb2_grpc.add_AdminServiceServicer_to_server(admin, server)
 
         settings = app.settings
-        public = Gate(app, auth, PUBLIC)
+        guards = Guards(app)
+        public = Gate(app, auth, PUBLIC, guards)
         address = (settings.host, settings.grpc_port)
         target = await _serve(public, register, address, settings.shutdown_s, stack)
-        operator = Gate(app, auth, OPERATOR, operator=True)
+        operator = Gate(app, auth, OPERATOR, guards, operator=True)
         address = ("127.0.0.1", settings.operator_port)
         operator_target = await _serve(
             operator, register_operator, address, settings.shutdown_s, stack
         )
         # the embedded gateway gets a gate of its own: it wraps handlers that are not the server's
-        embedded = Gate(app, auth, PUBLIC)
+        embedded = Gate(app, auth, PUBLIC, guards)
         stack.push_async_callback(embedded.drain)
         return cls(target, operator_target, embedded, register)
 
