@@ -24,6 +24,7 @@ from florin_server.store import (
     payments,
     refunds,
     schema,
+    settlements,
     simulation,
 )
 from florin_server.store.engine import Store, StoreLocked
@@ -46,6 +47,7 @@ OPERATIONS = (
     merchants,
     payments,
     refunds,
+    settlements,
     simulation,
 )
 STATEMENTS = {
@@ -205,7 +207,9 @@ def test_no_operation_reads_a_whole_table(plans, name):
         assert "json_each" in step or not step.startswith("SCAN") or "INDEX ix_" in step, step
 
 
-@pytest.mark.parametrize("name", ["payments_EXPIRE", "payments_NEXT_EXPIRY", "journal_WAITING"])
+@pytest.mark.parametrize(
+    "name", ["payments_EXPIRE", "payments_NEXT_EXPIRY", "journal_WAITING", "merchants_PAGE"]
+)
 def test_what_comes_first_is_read_in_order(plans, name):
     sql = STATEMENTS[name].sqlite.sql
     rows = plans.command(f"EXPLAIN QUERY PLAN {sql}", [None] * sql.count("?")).fetchall()
