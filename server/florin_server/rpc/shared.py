@@ -13,6 +13,7 @@ from florin_server.flows.load import find
 from florin_server.flows.watch import watch
 from florin_server.rpc.call import caller
 from florin_server.rpc.codec import Codec
+from florin_server.rpc.replay import answer, stored
 
 
 class PaymentCalls:
@@ -32,7 +33,9 @@ class PaymentCalls:
         self, request: payment_pb2.CancelPaymentRequest, context: Any
     ) -> payment_pb2.CancelPaymentResponse:
         """Calls the payment off."""
-        return self._codec.cancelled(await cancel(self._app, caller(), request.payment_id))
+        build = self._codec.cancelled
+        outcome = await cancel(self._app, caller(), request.payment_id, stored(build))
+        return answer(outcome, build, payment_pb2.CancelPaymentResponse)
 
     async def WatchPayment(
         self, request: payment_pb2.WatchPaymentRequest, context: Any
