@@ -1,5 +1,6 @@
 # setup: environment and install · demo: one real payment, then stays up · up: the service alone
 # contracts: compile the Solidity sources (needs Node)
+# race, fuzz-model: long forms of tests, a minute and most of an hour
 # test: everything CI checks · verify: checks without running anything · bench: figures · gen, fmt: write
 PYTHON ?= python3.11
 VENV := .venv
@@ -7,7 +8,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: setup demo up test verify gen bench fmt lock contracts
+.PHONY: setup demo up test verify gen bench fmt lock contracts race fuzz-model
 
 setup: $(RUN)
 
@@ -43,6 +44,12 @@ gen: $(DEV)
 
 bench: $(DEV)
 	$(BIN)/python -m tests.bench
+
+race: $(DEV)
+	$(BIN)/python -m tests.chaos.race build/race
+
+fuzz-model: $(DEV)
+	$(BIN)/python -m tests.model
 
 fmt: $(DEV)
 	$(BIN)/ruff check --fix .

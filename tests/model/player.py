@@ -213,7 +213,7 @@ class Player(Readers):
         """Lets time pass; who sleeps on the clock may or may not notice."""
         self._step("advance")
         # a settler that is late would meet a chain of another time
-        await self._submitted()
+        await self.submitted()
         self.stage.clock.move(by_us, wake=wake)
         for life in self.lives:
             if not life.is_final:
@@ -223,7 +223,7 @@ class Player(Readers):
     async def settle(self, api: str) -> None:
         """The chain seals a block, and the service learns of it."""
         self._step("settle")
-        await self._submitted()
+        await self.submitted()
         busy = [life for life in self.lives if life.status == "processing" and not life.stalled]
         ends = [asyncio.ensure_future(self._end(api, life)) for life in busy]
         await self.stage.mine()
@@ -247,7 +247,7 @@ class Player(Readers):
         for life in (*going_on, *changed, *over):
             await self.look(api, life)
 
-    async def _submitted(self) -> None:
+    async def submitted(self) -> None:
         """Waits until everything that was accepted is with the chain."""
         waiting, self._waiting = self._waiting, set()
         await self.stage.outbox.all_of(waiting)
@@ -267,7 +267,7 @@ class Player(Readers):
     async def close(self) -> None:
         """Ends what the run has open, after a last look at everything."""
         try:
-            await self._submitted()
+            await self.submitted()
             # what differs once will do so again
             for life in [] if self.failed else self.lives:
                 await self.look("rest", life)

@@ -8,6 +8,7 @@ way.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -29,6 +30,8 @@ from florin_server.rpc.idempotency import Guards, key_of
 from florin_server.rpc.methods import Method, methods_of
 
 # generic in the stubs only
+_log = logging.getLogger(__name__)
+
 _Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -173,7 +176,11 @@ class Gate(grpc.aio.ServerInterceptor):
         task = asyncio.ensure_future(work)
         self._mutations.add(task)
         task.add_done_callback(self._mutations.discard)
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(_unheard)
+            raise
 
     async def drain(self) -> None:
         """Returns when every mutation under way has ended."""
@@ -217,3 +224,10 @@ class Gate(grpc.aio.ServerInterceptor):
         call.quota = quota = self._app.limits.call(caller.credential, app=caller.app is not None)
         if quota is not None and not quota.admitted:
             raise FlorinError(Code.RATE_LIMITED, retry_after_s=quota.wait_s)
+
+
+def _unheard(task: asyncio.Future[Any]) -> None:
+    """A call ended that nobody waits for any more: its refusal is nothing to complain of."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, FlorinError | TooLate):
+        _log.error("a call failed after its caller had left", exc_info=error)
