@@ -250,7 +250,10 @@ class Player(Readers):
     async def submitted(self) -> None:
         """Waits until everything that was accepted is with the chain."""
         waiting, self._waiting = self._waiting, set()
-        await self.stage.outbox.all_of(waiting)
+        missing = await self.stage.outbox.all_of(waiting, self.stage.patience_s)
+        for life in self.lives:
+            if life.id in missing:
+                self.differ(life, "the settler", "nothing", "a transaction")
 
     async def _end(self, api: str, life: Life) -> Json:
         """The last state that a stream tells."""

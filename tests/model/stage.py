@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -37,8 +38,6 @@ MERCHANT = f"{CHAIN}:0x" + "0d" * 20
 WALLETS = 3
 # what a wallet holds, in minor units: more than any machine spends
 WEALTH = 10**18
-# only a settler that hangs takes so long
-SETTLER_S = 30
 
 
 class SlowClock(TestClock):
@@ -70,13 +69,16 @@ class Outbox:
         self.sent.update(self._of.pop(raw, ()))
         self._news.set()
 
-    async def all_of(self, wanted: set[str]) -> None:
-        """Returns once all of them were handed over, and forgets them."""
-        async with asyncio.timeout(SETTLER_S):
-            while not wanted <= self.sent:
-                self._news.clear()
-                await self._news.wait()
+    async def all_of(self, wanted: set[str], patience_s: float) -> set[str]:
+        """Returns once all of them were handed over, and forgets them; else what is missing."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                while not wanted <= self.sent:
+                    self._news.clear()
+                    await self._news.wait()
+        missing = wanted - self.sent
         self.sent -= wanted
+        return missing
 
 
 @dataclass
@@ -101,8 +103,8 @@ class Stage:
     mine: Callable[[], Awaitable[object]]
     # every reader looks after every step; else all after a change and two, in turn, after others
     thorough: bool = True
-    # how long a stream may stay silent that has something to tell
-    patience_s: float = 30.0
+    # how long a stream with something to tell may stay silent, or a settler with something to do
+    patience_s: float = 15.0
     # makes reference ids and keys of this stage's machines differ
     runs: int = 0
     steps: int = 0
