@@ -189,6 +189,18 @@ async def test_a_repeated_creation_makes_one_merchant(desk, account):
     assert (await account.ask("CreateMerchant", CAFE, key="one")).body == first.body
 
 
+async def test_a_creation_is_remembered_for_ever_a_change_for_days(desk, account):
+    first = await account.ask("CreateMerchant", CAFE, key="create")
+    merchant = first.body["merchant"]["id"]
+    change = {"merchantName": "Bar"}
+    await account.ask("UpdateMerchant", change, merchant=merchant, key="change")
+    desk.clock.advance(400 * 86_400)
+    again = await account.ask("CreateMerchant", CAFE, key="create")
+    assert (again.body, again.replayed) == (first.body, True)
+    late = await account.ask("UpdateMerchant", change, merchant=merchant, key="change")
+    assert not late.replayed
+
+
 async def test_both_protocols_share_keys(tenant, protocol):
     here = Account(tenant, protocol)
     there = Account(tenant, next(other for other in PROTOCOLS if other != protocol))
@@ -340,7 +352,9 @@ async def test_a_cursor_belongs_to_its_filters_and_its_partner(desk, account, pr
     ],
 )
 async def test_what_a_list_cannot_be_asked(account, query):
-    assert (await refused(account, "ListMerchants", query)).http == 400
+    error = await refused(account, "ListMerchants", query)
+    assert told(error) == (400, "invalid_params")
+    assert [issue["field"] for issue in error.issues] == [*query]
 
 
 # changes
