@@ -214,10 +214,12 @@ class Tenant:
     async def change_partner(self, **changes: Any) -> None:
         self.partner = replace(self.partner, **changes)
         await self.desk.service.app.store.write(merchants.put_partner(self.partner))
+        self.desk.service.app.accounts.changed()
 
     async def change_merchant(self, **changes: Any) -> None:
         self.merchant = replace(self.merchant, **changes)
         await self.desk.service.app.store.write(merchants.put_merchant(self.merchant))
+        self.desk.service.app.accounts.changed()
 
 
 @dataclass(frozen=True)
