@@ -20,6 +20,7 @@ from florin_server.store import (
     ledger,
     merchants,
     payments,
+    pins,
     schema,
     settlements,
 )
@@ -32,7 +33,17 @@ from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
 
 from tests.contract.test_store_kit import created, opened
 
-OPERATIONS = (idempotency, journal, keys, leases, ledger, merchants, payments, settlements)
+OPERATIONS = (
+    idempotency,
+    journal,
+    keys,
+    leases,
+    ledger,
+    merchants,
+    payments,
+    pins,
+    settlements,
+)
 STATEMENTS = {
     f"{module.__name__.rpartition('.')[2]}{name}": found
     for module in OPERATIONS
@@ -40,7 +51,14 @@ STATEMENTS = {
     if isinstance(found, Statement)
 }
 # small tables, and the check that looks at every row
-READS_ALL = {"keys_KEYS", "merchants_ANY_PARTNER", "ledger_TRANSFERS", "ledger_JOURNALS"}
+READS_ALL = {
+    "keys_KEYS",
+    "keys_APPS",
+    "merchants_ANY_PARTNER",
+    "merchants_PARTNERS",
+    "ledger_TRANSFERS",
+    "ledger_JOURNALS",
+}
 
 
 def shape(path):
