@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable
+from pathlib import Path
 
+import aiohttp
 import pytest
+import uvloop
 
-from tests.support.command import Ended, told
+from tests.support.api import RestApi
+from tests.support.command import Ended, Forks, told
+from tests.support.desk import ORDER
+from tests.support.service import running
+from tests.support.wallet import Wallet
 
 MINUTE = r"\d{4}-\d\d-\d\dT\d\d:\d\dZ"
 STABLE, PREVIEW = "2026-02-18", "2026-02-19.preview"
@@ -20,9 +29,8 @@ def home(request):
     return request.getfixturevalue("stopped")
 
 
-@pytest.fixture
-def ask(forks, home):
-    """Runs a command that succeeds; its lines."""
+def asking(forks: Forks, home: Path) -> Callable[..., list[str]]:
+    """Runs commands that succeed; their lines."""
 
     def ask(*command: str) -> list[str]:
         done = forks(*command, home=home)
@@ -30,6 +38,16 @@ def ask(forks, home):
         return done.out.splitlines()
 
     return ask
+
+
+@pytest.fixture
+def ask(forks, home):
+    return asking(forks, home)
+
+
+@pytest.fixture
+def ask_up(forks, up):
+    return asking(forks, up.home.path)
 
 
 def rows(lines: list[str]) -> dict[str, list[str]]:
@@ -133,8 +151,75 @@ def test_what_cannot_be_is_told_in_a_sentence(forks, home):
         assert (done.status, why in told(done)) == (status, True), (command, done)
 
 
+def test_an_executor_is_listed_paused_and_resumed(ask_up):
+    (executor,) = set(rows(ask_up("executors", "list"))) - {"Executor id"}
+    assert re.fullmatch(r"eip155:31337:0x[0-9a-fA-F]{40}", executor)
+    for _ in range(2):
+        assert ask_up("executors", "pause", executor) == [f"{executor} is paused."]
+    state, since, open_transactions = rows(ask_up("executors", "list"))[executor]
+    assert (state, open_transactions) == ("paused", "0")
+    assert re.fullmatch(MINUTE, since)
+    assert ask_up("executors", "resume", executor) == [f"{executor} is running."]
+    assert rows(ask_up("executors", "list"))[executor] == ["running", "-", "0"]
+
+
+def test_an_executor_that_is_not_there_is_told(forks, up):
+    for command in ("pause", "resume"):
+        done = forks("executors", command, "eip155:1:0x1", home=up.home.path)
+        assert (done.status, told(done)) == (1, "Not done: Executor not found")
+
+
 def test_executors_need_a_florin_that_runs(forks, stopped):
     for command in (["list"], ["pause", "eip155:1:0x1"], ["resume", "eip155:1:0x1"]):
         done = forks("executors", *command, home=stopped)
         why = f"no Florin runs with its state in {stopped}; start one: florin up"
         assert done == Ended(1, "", f"Not done: {why}\n")
+
+
+async def offered(env: dict[str, str]) -> tuple[str, str]:
+    """A payment and an account that was offered to pay it."""
+    async with aiohttp.ClientSession() as session:
+        api = RestApi(session, env["FLORIN_BASE_URL"], env)
+        payment_id, wallet = (await api.create(ORDER))["paymentId"], Wallet()
+        await api.options(payment_id, [wallet.account])
+        return payment_id, wallet.account
+
+
+@pytest.fixture(params=["up", "stopped"])
+def customer(request, tmp_path):
+    """An installation, a payment, and an account that was offered to pay it."""
+
+    async def once() -> tuple[str, str]:
+        async with running(tmp_path / "home") as service:
+            return await offered(service.home.read_demo_env())
+
+    if request.param == "up":
+        up = request.getfixturevalue("up")
+        return up.home.path, *uvloop.run(offered(up.env))
+    return tmp_path / "home", *uvloop.run(once())
+
+
+def test_what_is_kept_about_a_customer_is_shown_and_erased(forks, customer):
+    home, payment_id, account = customer
+    ask = asking(forks, home)
+    shown = json.loads("\n".join(ask("customers", "export", account)))
+    (payment,) = shown["payments"]
+    assert shown["account"] == account.lower()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", payment.pop("createdAt"))
+    assert payment == {
+        "paymentId": payment_id,
+        "status": "requires_action",
+        "payer": False,
+        "walletName": None,
+        "txId": None,
+    }
+    assert ask("customers", "erase", account) == [
+        "Erased: 1 offers, 0 wallet names.",
+        "Kept, because money moved: 0 payments.",
+    ]
+    for command in ("export", "erase"):
+        done = forks("customers", command, account, home=home)
+        assert (done.status, told(done)) == (1, "Not done: Customer not found")
+        done = forks("customers", command, "nobody", home=home)
+        assert done.status == 1
+        assert told(done).startswith("Not done: Validation error: account: ")

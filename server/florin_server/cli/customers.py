@@ -34,7 +34,5 @@ def _payment(one: operator_pb2.CustomerPayment) -> dict[str, Any]:
 def erase(given: dict[str, Any], account: str) -> None:
     """Deletes what is kept, as far as the books allow, and says what they need."""
     done = ask(given, "EraseCustomer", operator_pb2.EraseCustomerRequest(account=account))
-    console.print(
-        f"{done.offers_erased} offers and {done.wallet_names_erased} wallet names erased."
-    )
-    console.print(f"{done.payments_kept} payments still name the account, because its money moved.")
+    console.print(f"Erased: {done.offers_erased} offers, {done.wallet_names_erased} wallet names.")
+    console.print(f"Kept, because money moved: {done.payments_kept} payments.")
