@@ -18,9 +18,10 @@ from florin_server.flows.app import App, Caller, Links
 from florin_server.flows.confirm import confirm
 from florin_server.flows.create import NewPayment, create
 from florin_server.flows.executors import executor_id
+from florin_server.flows.limits import Limits
 from florin_server.flows.options import options
 from florin_server.flows.workers.settle import ChainSettler
-from florin_server.store import executors, journal, ledger, merchants, payments
+from florin_server.store import executors, journal, ledger, merchants, payments, settlements
 from florin_server.store.engine import Store
 
 from tests.contract.evm_lab import (
@@ -174,16 +175,18 @@ async def _start(
         await store.write(merchants.put_partner(partner))
         await store.write(merchants.put_merchant(SHOP))
         destination = Destination("crypto_1", SHOP.id, TOKEN, account_of(MERCHANT))
-        await store.write(merchants.put_destination(destination))
+        await store.write(settlements.put_destination(destination))
     hub = Hub(store.reader.payment, lambda seen: store.read(payments.newer(seen)), lab.clock)
+    chosen = Settings(home=folder, discovery_s=30)
     app = App(
-        settings=Settings(home=folder, discovery_s=30),
+        settings=chosen,
         clock=lab.clock,
         randbytes=os.urandom,
         store=store,
         hub=hub,
         links=Links("https://pay.example", frozenset({"pay.example"})),
         rails={CHAIN: lab.rail},
+        limits=Limits(chosen.limits, lab.clock),
     )
     paused = executor_id(lab.rail) in await store.read(executors.pauses())
     settler = Stepped(app, lab.rail, os.urandom(4).hex(), paused=paused)

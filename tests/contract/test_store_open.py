@@ -22,8 +22,10 @@ from florin_server.store import (
     ledger,
     merchants,
     payments,
+    pins,
     refunds,
     schema,
+    settlements,
     simulation,
 )
 from florin_server.store.engine import Store, StoreLocked
@@ -45,7 +47,9 @@ OPERATIONS = (
     ledger,
     merchants,
     payments,
+    pins,
     refunds,
+    settlements,
     simulation,
 )
 STATEMENTS = {
@@ -56,13 +60,15 @@ STATEMENTS = {
 }
 # small tables, and what is asked for seldom and looks at every row
 READS_ALL = {
-    "keys_KEYS",
-    "merchants_ANY_PARTNER",
-    "executors_PAUSES",
-    "ledger_TRANSFERS",
-    "ledger_JOURNALS",
-    "customers_PAID",
     "customers_OFFERED",
+    "customers_PAID",
+    "executors_PAUSES",
+    "keys_APPS",
+    "keys_KEYS",
+    "ledger_JOURNALS",
+    "ledger_TRANSFERS",
+    "merchants_ANY_PARTNER",
+    "merchants_PARTNERS",
 }
 
 
@@ -205,7 +211,9 @@ def test_no_operation_reads_a_whole_table(plans, name):
         assert "json_each" in step or not step.startswith("SCAN") or "INDEX ix_" in step, step
 
 
-@pytest.mark.parametrize("name", ["payments_EXPIRE", "payments_NEXT_EXPIRY", "journal_WAITING"])
+@pytest.mark.parametrize(
+    "name", ["payments_EXPIRE", "payments_NEXT_EXPIRY", "journal_WAITING", "merchants_PAGE"]
+)
 def test_what_comes_first_is_read_in_order(plans, name):
     sql = STATEMENTS[name].sqlite.sql
     rows = plans.command(f"EXPLAIN QUERY PLAN {sql}", [None] * sql.count("?")).fetchall()

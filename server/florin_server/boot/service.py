@@ -20,6 +20,7 @@ from florin_server.domain.screening import Blocklist
 from florin_server.feed import Hub
 from florin_server.flows.app import App, Links
 from florin_server.flows.executors import executor_id
+from florin_server.flows.limits import Limits
 from florin_server.flows.workers.expire import expire, forget_keys
 from florin_server.flows.workers.settle import ChainSettler
 from florin_server.rails.base import Rail
@@ -71,6 +72,7 @@ class Service:
                 hub=hub,
                 links=_links(settings, gateway.url_of(listener)),
                 rails={rail.chain_id: rail for rail in rails},
+                limits=Limits(settings.limits, clock),
                 blocked=Blocklist(settings.blocked_accounts),
             )
             pauses = await store.read(executors.pauses())
