@@ -105,6 +105,14 @@ async def test_other_outcomes_pay_nothing(store, event, changes):
     assert await causes(store, of) == ["created", f"simulate_{event}"]
 
 
+@pytest.mark.parametrize("event", ["failed", "expired", "stall"])
+async def test_what_a_payment_is_bound_to_stays(store, event):
+    of = await accepted(store)
+    changed = await simulated(store, of, event)
+    assert (changed.option_unit, changed.option_value) == (of.option_unit, of.option_value)
+    assert changed.option_value == 50_000_000
+
+
 @pytest.mark.parametrize("event", ["succeeded", "failed", "expired", "stall"])
 async def test_whoever_settles_leaves_a_simulated_payment_alone(store, event):
     waiting, sent, other = [await accepted(store) for _ in range(3)]

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.desk import DEPLOYED, ORDER, SPEC, Desk
-from tests.wire.test_golden import _compare
+from tests.support.desk import ORDER, Desk
+from tests.wire.test_golden import PROFILES, compare
 
-PROFILES = {"spec": SPEC, "no header": {}, "deployed": DEPLOYED}
 OUTCOMES = ("succeeded", "failed", "expired", "cancelled", "stall")
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -39,7 +38,7 @@ async def test_a_simulated_payment_and_its_refund(desk, outcome, profile, update
         await _answer(desk, "GET", one, headers),
     ]
     file = f"simulated_{outcome}.{'deployed' if profile == 'deployed' else 'spec'}.json"
-    _compare(file, _masked(answers, desk, payment_id), update=update_golden)
+    compare(file, _masked(answers, desk, payment_id), update=update_golden)
 
 
 async def _answer(
