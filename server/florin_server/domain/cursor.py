@@ -11,7 +11,7 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error
 from hashlib import sha256
-from typing import Any, NoReturn
+from typing import Any
 
 from florin_server.domain.errors import Code, FlorinError, Issue
 
@@ -47,30 +47,30 @@ def decode(text: str, binding: bytes | str, *kinds: type[str | int]) -> tuple[An
     """
     held = _checked(text)
     if held[:_LIST_BYTES] != _digest(binding, _LIST_BYTES):
-        _refuse("belongs to other filters or another order")
+        raise _refusal("belongs to other filters or another order")
     try:
         position = json.loads(held[_LIST_BYTES:])
-    except (ValueError, RecursionError):
-        _refuse("is damaged")
+    except (ValueError, RecursionError) as error:
+        raise damaged() from error
     if not isinstance(position, list) or [type(value) for value in position] != [*kinds]:
-        _refuse("is damaged")
+        raise damaged()
     if not all(map(_can_be_kept, position)):
-        _refuse("is damaged")
+        raise damaged()
     return tuple(position)
 
 
 def _checked(text: str) -> bytes:
     """The bytes of a cursor, without their check; there is one text for the same bytes."""
     if len(text) > CURSOR_MAX:
-        _refuse("is damaged")
+        raise damaged()
     try:
         everything = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
-    except (Error, UnicodeError):
-        _refuse("is damaged")
+    except (Error, UnicodeError) as error:
+        raise damaged() from error
     held, check = everything[:-_CHECK_BYTES], everything[-_CHECK_BYTES:]
     same_text = urlsafe_b64encode(everything).rstrip(b"=").decode() == text
     if not same_text or check != _digest(held, _CHECK_BYTES):
-        _refuse("is damaged")
+        raise damaged()
     return held
 
 
@@ -85,5 +85,10 @@ def _digest(of: bytes | str, size: int) -> bytes:
     return sha256(of.encode() if isinstance(of, str) else of).digest()[:size]
 
 
-def _refuse(why: str) -> NoReturn:
-    raise FlorinError(Code.INVALID_PARAMS, f"cursor {why}", issues=(Issue("cursor", why),))
+def damaged() -> FlorinError:
+    """A cursor that is none, or holds a position that its list cannot have."""
+    return _refusal("is damaged")
+
+
+def _refusal(why: str) -> FlorinError:
+    return FlorinError(Code.INVALID_PARAMS, f"cursor {why}", issues=(Issue("cursor", why),))
