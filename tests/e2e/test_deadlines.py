@@ -169,7 +169,7 @@ async def test_a_confirm_is_finished_whoever_left(desk, rail, monkeypatch, how, 
             await call
         assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     held.let.set()
-    state = await desk.final(offer.payment_id)
+    state = await asyncio.wait_for(desk.final(offer.payment_id), 20)
     assert state["status"] == "succeeded"
     assert not held.left.is_set()
     if key:

@@ -104,6 +104,7 @@ async def test_a_rotated_key_works_at_once_and_the_old_one_until_it_is_revoked(d
 
 
 async def test_what_was_changed_while_it_was_looked_up_is_not_remembered(desk, tenant, monkeypatch):
+    other = await desk.tenant()
     store = desk.service.app.store
     read: Callable[[Any], Awaitable[Any]] = store.read
 
@@ -112,6 +113,8 @@ async def test_what_was_changed_while_it_was_looked_up_is_not_remembered(desk, t
         if op.gi_code.co_name == "merchant":
             monkeypatch.undo()
             await tenant.change_merchant(status="inactive")
+            # by now the change is known of
+            assert (await create(desk, other)).status == 201
         return found
 
     monkeypatch.setattr(store, "read", overtaken)
