@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import grpc
@@ -155,3 +156,26 @@ async def test_a_relayed_outage_says_when_to_come_back(desk, closed):
     closed()
     answer = await desk.ask("GET", "/v1/payments", {**tenant.headers, **DEPLOYED})
     assert (answer.told, answer.headers["Retry-After"]) == (RELAYED, "1")
+
+
+async def test_the_workers_outlive_an_outage(desk, broken_disk, monkeypatch):
+    """A payment that is due, and one that is confirmed, wait for the disk and then go on."""
+    due = (await desk.rest.create({**ORDER, "expiresAt": desk.now + 5}))["paymentId"]
+    offer = await desk.offer()
+    await desk.chain.ask("florin_fault", {"kind": "mining", "paused": True})
+    assert (await desk.confirm(offer))["status"] == "processing"
+    broken_disk()
+    await desk.chain.ask("florin_fault", {"kind": "mining", "paused": False})
+    await desk.chain.ask("evm_mine")
+    ended = [asyncio.create_task(desk.final(one)) for one in (due, offer.payment_id)]
+    for _ in range(20):
+        desk.clock.advance(1)
+        await asyncio.wait(ended, timeout=0.02)
+    assert not any(task.done() for task in desk.service._workers)
+    monkeypatch.undo()
+    async with asyncio.timeout(20):
+        while not all(task.done() for task in ended):
+            desk.clock.advance(1)
+            await asyncio.wait(ended, timeout=0.02)
+    statuses = [task.result()["status"] for task in ended]
+    assert statuses == ["expired", "succeeded"]
