@@ -75,6 +75,11 @@ class Gateway:
         except TemplateError as error:
             raise RouteError(str(error)) from error
 
+    def reserve(self, *segments: str) -> None:
+        """Keep paths that begin with one of them from routes that begin with a variable."""
+        for segment in segments:
+            self._router.reserve(segment)
+
     def stop(self) -> None:
         """End what is held: polls answer what they saw last, streams close. Later ones too."""
         self._stopping = True
@@ -83,6 +88,8 @@ class Gateway:
 
     def allows_cors(self, path: str) -> bool:
         """True if browsers of every origin may read answers at this path, errors included."""
+        if self.settings.lenient_paths:
+            path = _without_extra_slashes(path)
         if self._lists_cors(path):
             return True
         try:
@@ -312,12 +319,7 @@ class Gateway:
             exchange.headers,
             self.settings,
         )
-        if not await events.run(exchange.receive, seconds, self._held):
-            headers = exchange.headers()
-            await exchange.send(
-                {"type": "http.response.start", "status": 204, "headers": headers[1:]}
-            )
-            await exchange.send({"type": "http.response.body", "body": b""})
+        await events.run(exchange.receive, seconds, self._held)
 
     # plain routes
     async def _plain(self, exchange: Exchange, route: PlainRoute, texts: tuple[str, ...]) -> None:

@@ -153,6 +153,68 @@ async def test_a_chunked_body_is_read(running):
     assert status_of(await talk(running, head, chunks, b"0\r\n\r\n")) == 201
 
 
+CHUNKED = POST + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+ONE_CHUNK = b"%x\r\n%s\r\n0\r\n" % (len(BODY), BODY)
+
+
+async def test_trailers_are_no_headers(running):
+    stranger = CHUNKED.replace(b"Api-Key: k\r\n", b"")
+    assert status_of(await talk(running, stranger + ONE_CHUNK + b"Api-Key: k\r\n\r\n")) == 401
+    trailers = b"Api-Key: other\r\nIdempotency-Key: i\r\n\r\n"
+    assert status_of(await talk(running, CHUNKED + ONE_CHUNK + trailers)) == 201
+    (_, _, metadata), *more = running.service.seen
+    assert metadata["api-key"] == "k"
+    assert "idempotency-key" not in metadata
+    assert not more
+
+
+@pytest.mark.parametrize(
+    ("start", "flood"),
+    [(b"1;", b"x" * 65_536), (b"0\r\n", b"X: y\r\n" * 100), (b"0\r\nX: ", b"y" * 65_536)],
+    ids=["an extension", "trailers", "a trailer"],
+)
+async def test_what_frames_a_body_is_bounded(running, start, flood):
+    reader, writer = await running.connect()
+    writer.write(CHUNKED + start)
+
+    async def pour() -> None:
+        while not writer.is_closing():
+            writer.write(flood)
+            await writer.drain()
+
+    pouring = asyncio.create_task(pour())
+    async with asyncio.timeout(10):
+        answer = read_answer(await reader.read())
+    pouring.cancel()
+    assert (answer.status, answer.json()["code"]) == (400, "invalid_params")
+    assert not running.service.seen
+
+
+async def test_a_refusal_of_head_has_no_body(running):
+    raw = await talk(running, b"HEAD" + LINE[3:] + b"Host: a\r\nHost: b\r\n\r\n")
+    answer = read_answer(raw)
+    assert (answer.status, answer.body) == (400, b"")
+    assert int(answer.headers["content-length"]) > 0
+
+
+async def test_a_body_that_is_not_read_is_not_late(running):
+    # more than the server takes in before the first answer is worked out
+    body = BODY.ljust(300_000)
+    outputs = b'{"optionId":"slow","results":[]}'
+    slow = POST.replace(b"payments", b"gateway/payment/pay_1/confirm")
+    slow += b"Content-Length: %d\r\n\r\n%s" % (len(outputs), outputs)
+    reader, writer = await running.connect()
+    head = POST + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+    writer.write(slow + head + body[:200_000])
+    await running.service.entered.wait()
+    asyncio.get_running_loop().call_later(3 * HASTE.guard.body_s_max, running.service.gate.set)
+    first = await reader.readuntil(b"}")
+    assert first.startswith(b"HTTP/1.1 200")
+    writer.write(body[200_000:])
+    async with asyncio.timeout(5):
+        assert status_of(await reader.read()) == 201
+
+
 async def test_a_body_is_asked_for_where_the_client_waits(running):
     head = POST + b"Connection: close\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
     reader, writer = await running.connect()
@@ -209,6 +271,15 @@ async def test_a_late_second_request_does_not_hurt_the_first(running):
     first, second = raw.split(b"HTTP/1.1 ")[1:]
     assert first.startswith(b"200")
     assert second.startswith(b"408")
+
+
+async def test_a_late_second_body_does_not_hurt_the_first(running):
+    slow = LINE.replace(b"/status", b"/status?maxPollMs=500") + b"Host: lab\r\nApi-Key: k\r\n\r\n"
+    raw = await talk(running, slow + POST + b"Content-Length: 35\r\n\r\n" + BODY[:9])
+    first, second = raw.split(b"HTTP/1.1 ")[1:]
+    assert first.startswith(b"200")
+    assert second.startswith(b"408")
+    assert "CreatePayment" not in running.service.calls
 
 
 async def test_a_malformed_second_request_is_answered_in_turn(running):

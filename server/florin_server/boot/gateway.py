@@ -9,7 +9,6 @@ from decimal import Decimal
 
 from florin_gateway.app import Gateway
 from florin_gateway.backends import Local, Remote
-from florin_gateway.errors import RefusedError
 from florin_gateway.pages import checkout as pages
 from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
 from florin_gateway.rpc import Backend
@@ -18,7 +17,6 @@ from florin_gateway.settings import GatewaySettings
 
 from florin_server.boot.addresses import listen, spelled
 from florin_server.boot.grpc_server import PUBLIC, GrpcServers
-from florin_server.domain.errors import Code
 from florin_server.flows.app import App
 from florin_server.flows.checkout import checkout
 from florin_server.rpc.codec import Codec
@@ -27,6 +25,13 @@ Problems = Callable[[], Awaitable[Mapping[str, str]]]
 
 # wallets in browsers read every answer here, of paths that do not exist too
 _CORS_PATHS = ("/v1/gateway/*",)
+
+
+# what begins like this is no payment link, whether or not there is such a path
+_RESERVED = (
+    *("v1", "versions", "spec", "docs", "healthz", "readyz"),
+    *("assets", "icons", "collect", "buy", ".well-known"),
+)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -56,11 +61,7 @@ def _checkout_page(app: App) -> PlainHandler:
     answers = Codec(app)
 
     async def handle(request: PlainRequest) -> PlainAnswer:
-        text = request.variables["payment_id"]
-        if text == "v1":
-            # the root of the API is no link: its errors are JSON
-            raise RefusedError(404, Code.INVALID_PARAMS, "Path not found")
-        found = await checkout(app, text)
+        found = await checkout(app, request.variables["payment_id"])
         if found is None:
             return pages.unknown()
         payment, merchant = found
@@ -99,6 +100,7 @@ async def _start(
     page: PlainHandler | None = None,
 ) -> None:
     gateway = Gateway(backend, PUBLIC, GatewaySettings(cors_paths=_CORS_PATHS))
+    gateway.reserve(*_RESERVED)
 
     async def healthz(_request: PlainRequest) -> PlainAnswer:
         return PlainAnswer.json({"status": "ok"})
