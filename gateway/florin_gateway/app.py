@@ -7,6 +7,8 @@ must not be told to strangers: it travels with the RPC, for the server to refuse
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Iterable
@@ -132,6 +134,11 @@ class Gateway:
             return
         except RefusedError as refused:
             await self._refuse(exchange, refused)
+        except asyncio.CancelledError:
+            # the server waits no longer; an answer that has begun just ends
+            with contextlib.suppress(RuntimeError):
+                await self._refuse(exchange, internal_error(503))
+            raise
         except Exception:
             logger.exception("a request failed")
             await self._refuse(exchange, internal_error())

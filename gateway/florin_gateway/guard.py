@@ -24,6 +24,9 @@ from florin_gateway.joinedwrites import JoinedWrites
 from florin_gateway.oldhttp import without_chunks
 from florin_gateway.settings import GuardSettings
 
+# the parser takes a line without a version for HTTP/0.9
+_VERSIONS = frozenset({"1.0", "1.1"})
+
 
 class Stage(Enum):
     """Where the message that is being read stands."""
@@ -170,11 +173,12 @@ class Guard(HttpToolsProtocol):
                 return _malformed(MISSPELT)
         if size > bounds.head_bytes_max or len(self.headers) > bounds.headers_max:
             return _head_too_large()
+        version = self.parser.get_http_version()
+        if version not in _VERSIONS:
+            return _malformed()
         if hosts != 1:
             return _malformed("Exactly one Host header is needed")
-        if coding and (
-            lengths or coding.lower() != b"chunked" or self.parser.get_http_version() != "1.1"
-        ):
+        if coding and (lengths or coding.lower() != b"chunked" or version != "1.1"):
             return _malformed("The body is framed in an ambiguous way")
         if lengths > 1:
             return _malformed("The body is framed in an ambiguous way")

@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 from florin.v1 import payment_pb2
-from florin_gateway import GatewaySettings
+from florin_gateway import GatewaySettings, ServerSettings
 
-from tests.contract.gateway_lab import KEY, lab, read_answer
+from tests.contract.gateway_lab import KEY, lab
+from tests.support.raw import read_answer
 
 STATUS = "/v1/gateway/payment/pay_1/status"
 EVENTS = "/v1/gateway/payment/pay_1/events"
@@ -127,6 +128,27 @@ async def test_stopping_answers_what_is_held(running):
         assert (await task).json()["status"] == "requires_action"
         assert (await reader.read()).endswith(b"0\r\n\r\n")
     await running.service.watched("pay_1", 0)
+
+
+async def test_what_does_not_end_in_time_is_told_so_when_the_server_stops():
+    patience = ServerSettings(stop_s_max=1)
+    async with lab("local", server_settings=patience) as running:
+        body = {"optionId": "slow", "results": []}
+        task = asyncio.create_task(running.call("POST", CONFIRM, body))
+        reader, _ = await running.send("GET", EVENTS)
+        async with asyncio.timeout(5):
+            await running.service.entered.wait()
+            await running.server.stop()
+            answer = await task
+            assert (await reader.read()).endswith(b"0\r\n\r\n")
+    assert (answer.status, answer.json()["code"]) == (503, "internal_error")
+    assert answer.json()["requestId"] == answer.headers["request-id"]
+
+
+def test_streams_keep_the_times_of_the_contract():
+    kept = GatewaySettings()
+    assert (kept.stream_retry_ms, kept.stream_heartbeat_s, kept.stream_s_max) == (2000, 15, 600)
+    assert kept.poll_s_max == 25
 
 
 async def test_an_event_stream_tells_every_change_until_the_end(running):
