@@ -69,6 +69,8 @@ def _checkout_page(app: App) -> PlainHandler:
     answers = Codec(app)
 
     async def handle(request: PlainRequest) -> PlainAnswer:
+        if wait_s := app.limits.page(request.peer):
+            return pages.too_many(wait_s)
         found = await checkout(app, request.variables["payment_id"])
         if found is None:
             return pages.unknown()

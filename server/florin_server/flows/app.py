@@ -10,9 +10,17 @@ from florin_server.clock import Clock
 from florin_server.config import Settings
 from florin_server.domain.account import WalletApp
 from florin_server.domain.payment import Merchant, Payment
+from florin_server.domain.screening import Blocklist
 from florin_server.feed import Hub
+from florin_server.flows.limits import Limits
+from florin_server.flows.recent import Recent
 from florin_server.rails.base import Asset, Rail
 from florin_server.store.engine import Store
+from florin_server.store.listing import Totals
+
+# who reads a list page by page is told the totals of the first page for a minute; so many lists
+# are read at the same time, each remembered in less than a kilobyte
+_TOTALS_US, _TOTALS_KEPT = 60_000_000, 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +40,12 @@ class Settler(Protocol):
 
     def health(self) -> Health:
         """How the chain looks now."""
+
+    def pause(self) -> None:
+        """Begins nothing new from now on; what was sent is followed to its end."""
+
+    def resume(self) -> None:
+        """Takes up again what was left."""
 
 
 @dataclass(slots=True)
@@ -57,6 +71,10 @@ class Links:
         return f"{self.base}/{payment_id}"
 
 
+def _remembered_totals() -> Recent[Totals]:
+    return Recent(_TOTALS_KEPT, _TOTALS_US)
+
+
 @dataclass(frozen=True, slots=True)
 class App:
     """One running service."""
@@ -68,8 +86,11 @@ class App:
     hub: Hub
     links: Links
     rails: Mapping[str, Rail]
+    limits: Limits
     settlers: dict[str, Settler] = field(default_factory=dict)
     accounts: Accounts = field(default_factory=Accounts)
+    totals: Recent[Totals] = field(default_factory=_remembered_totals)
+    blocked: Blocklist = field(default_factory=Blocklist)
 
     def assets(self, *, live: bool) -> dict[str, tuple[Rail, Asset]]:
         """Every asset that can be paid with in one mode, by CAIP-19."""
@@ -107,9 +128,9 @@ class IdempotencyKey:
 class Caller:
     """Who calls, as proven by its credential.
 
-    `credential` names the credential (not its secret), for limits. `merchant` is set on merchant
-    paths, `app` when a wallet came with an App-Id. `deployed` tells that the caller speaks the
-    deployed wire profile.
+    `credential` names the credential (not its secret), for limits; the operator has none.
+    `merchant` is set on merchant paths, `app` when a wallet came with an App-Id. `deployed` tells
+    that the caller speaks the deployed wire profile.
     """
 
     live: bool

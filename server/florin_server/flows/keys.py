@@ -33,6 +33,7 @@ async def create(
         app, pepper, kind=kind, live=live, partner_id=partner_id, scopes=scopes or None
     )
     await app.store.write(keys.put_key(key))
+    app.accounts.changed()
     return key, secret
 
 
@@ -71,4 +72,5 @@ async def revoke(app: App, key_id: str) -> ApiKey:
     key = await app.store.write(keys.revoke_key(key_id, app.clock.now_us()))
     if key is None:
         raise FlorinError(Code.API_KEY_NOT_FOUND)
+    app.accounts.changed()
     return key
