@@ -12,6 +12,7 @@ import pytest_asyncio
 from florin_server.boot import gateway
 
 from tests.support.desk import ORDER, PAY_URL, Desk
+from tests.support.raw import door
 
 PARAMS = "invalid_params"
 ALLOWED = """
@@ -112,6 +113,19 @@ async def test_a_gateway_elsewhere_tells_the_same_headers(desk, payment_id):
             ) as answer:
                 assert answer.status == 201
                 assert answer.headers.get("Idempotent-Replayed") == replayed
+
+
+@pytest.mark.parametrize("kind", ["local", "remote"])
+async def test_a_silent_stream_tells_them_too(desk, payment_id, kind):
+    async with door(desk.service, kind) as rest:
+        url = f"http://{rest.host}:{rest.port}/v1/gateway/payment/{payment_id}"
+        headers = {**desk.rest.wallet, "Last-Event-ID": "0"}
+        async with desk.session.get(f"{url}/events", headers=headers) as stream:
+            assert stream.status == 200
+            assert stream.headers["Pay-Version"] == stream.headers["WCP-Version"] == "2026-02-18"
+        async with desk.session.get(f"{url}0/events", headers=headers) as refusal:
+            assert refusal.status == 404
+            assert refusal.headers.getall("Pay-Version") == ["2026-02-18"]
 
 
 async def test_a_stream_that_has_nothing_to_tell(desk):

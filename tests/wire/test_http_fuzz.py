@@ -90,7 +90,20 @@ async def corpus(desk) -> list[bytes]:
     results = [{"type": "walletRpc", "data": ["0x12", {"a": [1, None]}]}]
     confirm = {"optionId": offer.option_id, "results": results, "collectedData": {"fields": []}}
     key, app = desk.rest.merchant, desk.rest.wallet
+    shop = f"/v1/merchants/{key['Merchant-Id']}"
+    page = "status=succeeded,failed&startTs=2026-02-18T00:00:00%2B01:00&limit=5&sortBy=amount"
     calls = (
+        ("GET", f"/v1/payments?{page}", key, None),
+        ("GET", f"/v1/merchants/payments?{page}", key, None),
+        (
+            "GET",
+            f"{shop}/payments?start_ts=2026-02-18T00:00:00Z",
+            {"X-Api-Key": key["Api-Key"]},
+            None,
+        ),
+        ("GET", "/v1/merchants?search=a&limit=2", key, None),
+        ("PATCH", shop, key, {"merchantName": "Corner Café", "iconUrl": None}),
+        ("POST", "/v1/refunds", key, {"paymentId": offer.payment_id}),
         ("POST", "/v1/payments", key, {**ORDER, "checkout": {"successUrl": "https://a.example"}}),
         ("GET", f"/v1/payments/{offer.payment_id}?a=b", key, None),
         ("GET", f"{side}/status?maxPollMs=0", app, None),
