@@ -49,8 +49,8 @@ fmt: $(DEV)
 	$(BIN)/ruff format .
 
 lock: $(DEV)
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml -o requirements.lock
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml --group dev -o requirements-dev.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml --extra docs -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml --extra docs --group dev -o requirements-dev.lock
 
 CONTRACTS := server/florin_server/devnet/contracts
 
