@@ -106,6 +106,16 @@ class QueryFields:
         self._only = only
         self._known: dict[str, Parameter] = {}
 
+    def top(self) -> list[FieldDescriptor]:
+        """The top-level fields that a query may set, in order of declaration."""
+        return [
+            field
+            for field in self._descriptor.fields
+            if not rule_of(field).hidden
+            and (field.name,) not in self._bound
+            and (self._only is None or field.name in self._only)
+        ]
+
     def apply(self, message: Any, pairs: list[tuple[str, str]]) -> None:
         """Set every named field; unknown names are ignored, a wrong value raises RefusedError."""
         given: dict[str, list[str]] = {}

@@ -91,7 +91,9 @@ class FieldRule(_message.Message):
     CLEARABLE_FIELD_NUMBER: _builtins.int
     SPARSE_FIELD_NUMBER: _builtins.int
     required: _builtins.bool
-    """The member must be present; in gRPC a message must be set and a text must not be empty."""
+    """The member must be present; in gRPC a message must be set and a text must not be empty. In an
+    answer it is never null.
+    """
     min_chars: _builtins.int
     """Fewest Unicode characters of a text; 0 means no bound."""
     max_chars: _builtins.int
