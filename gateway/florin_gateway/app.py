@@ -24,9 +24,11 @@ from florin_gateway.errors import (
 )
 from florin_gateway.exchange import ClientGoneError, Exchange, Scope, Send, path_of, peer_of
 from florin_gateway.headers import (
-    answer_headers,
+    CORS,
+    Headers,
     preflight_headers,
     read,
+    read_aliases,
     request_id_of,
 )
 from florin_gateway.hold import End, Hold, Receive
@@ -90,6 +92,15 @@ class Gateway:
             return False
         return any(route is not None and route[0].cors for route in found)
 
+    def headers_at(self, method: str, path: str) -> Headers:
+        """Headers of every answer to such a request beyond the usual ones, refusals included."""
+        try:
+            found = self._find(method, path)
+        except PathError:
+            found = None
+        own = found[0].headers if found is not None else []
+        return [*CORS, *own] if self.allows_cors(path) else own
+
     def _lists_cors(self, path: str) -> bool:
         return any(
             path == listed or (listed.endswith("*") and path.startswith(listed[:-1]))
@@ -129,11 +140,14 @@ class Gateway:
     async def _handle(self, exchange: Exchange) -> None:
         scope, incoming = exchange.scope, exchange.incoming
         exchange.path = path_of(scope)
+        method = scope["method"]
+        # first, as refusals of the headers are answers of the route too
+        found = self._find(method, exchange.path)
+        if found is not None:
+            exchange.route_headers = found[0].headers
         read(scope["headers"], incoming)
         if incoming.encoded:
             raise RefusedError(415, INVALID_PARAMS, "Content-Encoding is not supported")
-        method = scope["method"]
-        found = self._find(method, exchange.path)
         if found is None:
             await self._handle_unrouted(exchange, method)
             return
@@ -143,6 +157,8 @@ class Gateway:
         if isinstance(route, PlainRoute):
             await self._plain(exchange, route, texts)
             return
+        if route.aliases:
+            read_aliases(scope["headers"], incoming, route.aliases)
         incoming.check_ascii()
         exchange.timeout_s = self.settings.deadline_s
         if incoming.timeout_s is not None:
@@ -293,11 +309,11 @@ class Gateway:
             messages,
             binding.encode[incoming.profile],
             exchange.send,
-            lambda metadata: answer_headers(incoming.request_id, metadata, cors=exchange.cors),
+            exchange.headers,
             self.settings,
         )
         if not await events.run(exchange.receive, seconds, self._held):
-            headers = answer_headers(incoming.request_id, (), cors=exchange.cors)
+            headers = exchange.headers()
             await exchange.send(
                 {"type": "http.response.start", "status": 204, "headers": headers[1:]}
             )
@@ -319,9 +335,7 @@ class Gateway:
             exchange.peer,
         )
         answer: PlainAnswer = await route.handler(request)
-        headers = answer_headers(
-            exchange.incoming.request_id, (), cors=exchange.cors, length=len(answer.body)
-        )
+        headers = exchange.headers(length=len(answer.body))
         headers[0] = (b"content-type", answer.content_type.encode("ascii"))
         headers += answer.headers
         await exchange.send(

@@ -22,7 +22,17 @@ class ClientGoneError(Exception):
 class Exchange:
     """One request under way."""
 
-    __slots__ = ("cors", "incoming", "path", "peer", "receive", "scope", "send", "timeout_s")
+    __slots__ = (
+        "cors",
+        "incoming",
+        "path",
+        "peer",
+        "receive",
+        "route_headers",
+        "scope",
+        "send",
+        "timeout_s",
+    )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
@@ -32,19 +42,26 @@ class Exchange:
         self.path = ""
         self.peer = ""
         self.cors = False
+        # what every answer of the route carries
+        self.route_headers: Headers = []
         self.timeout_s = 0.0
 
     async def answer(
         self, status: int, body: bytes, metadata: Metadata = (), extra: Headers | None = None
     ) -> None:
         """Send a JSON answer."""
-        headers = answer_headers(
-            self.incoming.request_id, metadata, cors=self.cors, length=len(body)
-        )
+        headers = self.headers(metadata, len(body))
         if extra:
             headers += extra
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body})
+
+    def headers(self, metadata: Metadata = (), length: int | None = None) -> Headers:
+        """Headers of an answer; JSON unless its content type is replaced."""
+        headers = answer_headers(self.incoming.request_id, metadata, cors=self.cors, length=length)
+        if self.route_headers:
+            headers += self.route_headers
+        return headers
 
     async def body(self, limit: int) -> bytes:
         """The whole body; RefusedError beyond `limit` bytes."""

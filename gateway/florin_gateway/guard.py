@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from florin_gateway.errors import INVALID_PARAMS, RefusedError
-from florin_gateway.headers import CORS, FORWARDED, answer_headers, request_id_of
+from florin_gateway.headers import DELICATE, MISSPELT, Headers, answer_headers, request_id_of
 from florin_gateway.joinedwrites import JoinedWrites
 from florin_gateway.settings import GuardSettings
 
@@ -36,7 +36,7 @@ class Guard(HttpToolsProtocol):
     """One connection, under the bounds of `settings`."""
 
     settings = GuardSettings()
-    allows_cors: Callable[[str], bool] = staticmethod(lambda _: False)
+    headers_at: Callable[[str, str], Headers] = staticmethod(lambda _method, _path: [])
 
     def __init__(
         self,
@@ -151,9 +151,8 @@ class Guard(HttpToolsProtocol):
                 length = value
             elif name == b"transfer-encoding":
                 coding = coding + b"," + value if coding else value
-            elif b"_" in name and name.replace(b"_", b"-") in FORWARDED:
-                # a proxy may read both spellings as one header, and the other way round
-                return _malformed("A header name is spelt with an underscore")
+            elif b"_" in name and name.replace(b"_", b"-") in DELICATE:
+                return _malformed(MISSPELT)
         if size > bounds.head_bytes_max or len(self.headers) > bounds.headers_max:
             return _head_too_large()
         if hosts != 1:
@@ -216,10 +215,11 @@ class Guard(HttpToolsProtocol):
     def _say(self, refusal: RefusedError) -> None:
         request_id = request_id_of(self.headers)
         body = refusal.body(request_id)
-        cors = self.allows_cors(self.url.partition(b"?")[0].decode("latin-1"))
+        path = self.url.partition(b"?")[0].decode("latin-1")
+        method = self.parser.get_method().decode("latin-1")
         lines = [b"HTTP/1.1 %d %s" % (refusal.status, _phrase(refusal.status))]
         head = answer_headers(request_id, (), cors=False, length=len(body))
-        head += [*(CORS if cors else ()), (b"connection", b"close")]
+        head += [*self.headers_at(method, path), (b"connection", b"close")]
         lines += [b"%s: %s" % header for header in head]
         self.transport.write(b"\r\n".join([*lines, b"", body]))
         # to be thrown away, while the client reads the answer
@@ -227,9 +227,9 @@ class Guard(HttpToolsProtocol):
         self.transport.close()
 
 
-def guard_class(settings: GuardSettings, allows_cors: Callable[[str], bool]) -> type[Guard]:
+def guard_class(settings: GuardSettings, headers_at: Callable[[str, str], Headers]) -> type[Guard]:
     """A protocol class for uvicorn, which makes one object of it per connection."""
-    names = {"settings": settings, "allows_cors": staticmethod(allows_cors)}
+    names = {"settings": settings, "headers_at": staticmethod(headers_at)}
     return type("Guard", (Guard,), names)
 
 

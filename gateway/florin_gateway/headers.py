@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from florin_gateway.errors import HEADER_NOT_ASCII, INVALID_PARAMS, RefusedError
 from florin_gateway.profiles import Profile
@@ -28,9 +28,10 @@ FORWARDED = {
         "idempotency-key",
     )
 }
-# an empty version is malformed, an empty credential is none
+# an empty version is malformed, an empty credential is none; each also says the profile
 _KEPT_EMPTY = frozenset({b"pay-version", b"wcp-version"})
 
+_HEADER_NAME = re.compile(rb"[a-z0-9]+(?:-[a-z0-9]+)*")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _TIMEOUT = re.compile(rb"(\d{1,8})([HMSmun])")
 _SECONDS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
@@ -41,7 +42,7 @@ _COUNTER = itertools.count()
 
 _EXPOSED = (
     b"request-id, pay-version, wcp-version, ratelimit-policy, ratelimit, retry-after, "
-    b"idempotent-replayed"
+    b"idempotent-replayed, deprecation, link"
 )
 _ALLOWED = (
     b"content-type, api-key, app-id, client-id, pay-version, wcp-version, api-version, "
@@ -64,6 +65,10 @@ _PREFLIGHT: Headers = [
     (b"access-control-allow-methods", b"GET, POST"),
     (b"access-control-allow-headers", _ALLOWED),
 ]
+
+
+# a proxy may read both spellings as one header, and the other way round
+MISSPELT = "A header name is spelt with an underscore"
 
 
 class Incoming:
@@ -151,6 +156,39 @@ def read(headers: Iterable[tuple[bytes, bytes]], incoming: Incoming) -> None:
         incoming.profile = Profile.DEPLOYED
 
 
+def check_aliases(aliases: Mapping[bytes, bytes]) -> None:
+    """ValueError unless every alias is a header of its own that stands for a forwarded one."""
+    for alias, header in aliases.items():
+        if alias in _READERS or not _HEADER_NAME.fullmatch(alias):
+            raise ValueError(f"{alias.decode()!r} cannot be an alias")
+        if header not in FORWARDED or header in _KEPT_EMPTY:
+            raise ValueError(f"{header.decode()!r} cannot have an alias")
+
+
+def read_aliases(
+    headers: Iterable[tuple[bytes, bytes]], incoming: Incoming, aliases: Mapping[bytes, bytes]
+) -> None:
+    """Take in aliases of headers that were not sent; one that comes twice is refused."""
+    given: dict[bytes, bytes] = {}
+    for name, value in headers:
+        if b"_" in name and name.replace(b"_", b"-") in aliases:
+            raise RefusedError(400, INVALID_PARAMS, MISSPELT)
+        if name in given:
+            raise RefusedError(
+                400, INVALID_PARAMS, f"Header {name.decode()} was sent more than once"
+            )
+        if name in aliases:
+            given[name] = value
+    sent = {key for key, _ in incoming.metadata}
+    for alias, value in given.items():
+        key, text = FORWARDED[aliases[alias]], value.decode("latin-1").strip(" \t")
+        if not (text.isascii() and text.isprintable()):
+            incoming.not_ascii = incoming.not_ascii or alias.decode()
+        elif text and key not in sent:
+            incoming.metadata.append((key, text))
+            sent.add(key)
+
+
 def _request_id(incoming: Incoming, value: bytes) -> None:
     if _REQUEST_ID.fullmatch(value):
         incoming.request_id = value.decode("ascii")
@@ -189,6 +227,8 @@ _READERS: dict[bytes, str | Callable[[Incoming, bytes], None]] = {
     b"last-event-id": _last_event_id,
     b"grpc-timeout": _timeout,
 }
+# headers that say who calls, or where the message ends
+DELICATE = frozenset({*FORWARDED, b"content-length", b"transfer-encoding", b"host"})
 
 
 def answer_headers(

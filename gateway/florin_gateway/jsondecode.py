@@ -121,6 +121,9 @@ class Decoders:
         absent = [f"f.append(I({member.name!r}, 'is required'))"] if member.required else ["pass"]
         wrong = absent if member.lenient else None
         kind, test, use, fault = self._reading(member, member.name)
+        if member.clearable:
+            absent = [f"if {member.name!r} in v:", f"    m.{member.field.name} = ''"]
+            test, fault = "x", "must not be empty"
         lines = ["if x is None:", *_indented(absent), f"elif {kind}:"]
         if test:
             refused = wrong or [f"f.append(I({member.name!r}, {fault!r}))"]

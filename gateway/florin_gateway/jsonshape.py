@@ -59,6 +59,8 @@ class Member:
     holds_json: bool = False
     flatten: bool = False
     lenient: bool = False
+    clearable: bool = False
+    sparse: bool = False
 
     @property
     def message(self) -> Descriptor | None:
@@ -90,6 +92,8 @@ def members_of(descriptor: Descriptor, profile: Profile) -> list[Member]:
                 ),
                 rule.flatten,
                 rule.lenient,
+                rule.clearable,
+                rule.sparse,
             )
         )
     return members
@@ -100,12 +104,8 @@ def check_shape(descriptor: Descriptor) -> None:
     names: list[str] = []
     for member in members_of(descriptor, Profile.DEPLOYED):
         field, where = member.field, f"{descriptor.full_name}.{member.field.name}"
-        if member.holds_json and field.type != F.TYPE_STRING:
-            raise ValueError(f"{where}: json_text is for text fields")
-        if member.flatten and (member.message is None or field.is_repeated):
-            raise ValueError(f"{where}: flatten is for single message fields")
-        if member.message is not None and member.message.full_name == "google.protobuf.Any":
-            raise ValueError(f"{where}: google.protobuf.Any has no JSON here")
+        if contradiction := _contradiction(member, rule_of(field)):
+            raise ValueError(f"{where}: {contradiction}")
         if member.flatten and member.message is not None:
             names += [inner.name for inner in members_of(member.message, Profile.DEPLOYED)]
         else:
@@ -113,6 +113,34 @@ def check_shape(descriptor: Descriptor) -> None:
     if len(set(names)) != len(names):
         raise ValueError(f"{descriptor.full_name}: two fields have the same JSON name")
     union_of(descriptor)
+
+
+def _contradiction(member: Member, rule: json_pb2.FieldRule) -> str:
+    field, message = member.field, member.message
+    if member.holds_json and field.type != F.TYPE_STRING:
+        return "json_text is for text fields"
+    if member.flatten and (message is None or field.is_repeated):
+        return "flatten is for single message fields"
+    if message is not None and message.full_name == "google.protobuf.Any":
+        return "google.protobuf.Any has no JSON here"
+    if rule.comma and (not field.is_repeated or is_map(field)):
+        return "comma is for repeated fields"
+    if member.clearable and not (field.has_presence and field.type == F.TYPE_STRING):
+        return "clearable is for text fields with presence"
+    if member.clearable and (member.required or member.holds_json or rule.min_chars):
+        return "what is cleared is empty, which another option forbids"
+    if member.sparse and not _has_members(field):
+        return "sparse is for fields with members below"
+    return ""
+
+
+def _has_members(field: FieldDescriptor) -> bool:
+    if field.type not in MESSAGES:
+        return False
+    message = message_of(field)
+    if is_map(field):
+        return _has_members(message.fields_by_name["value"])
+    return message.full_name != TIMESTAMP and message.full_name not in KNOWN
 
 
 def union_of(descriptor: Descriptor) -> OneofDescriptor | None:

@@ -45,13 +45,15 @@ class FieldError(ValueError):
 class Parameter:
     """A field, possibly below messages, that is set from text."""
 
-    __slots__ = ("_above", "_field", "_read", "oneof", "repeated")
+    __slots__ = ("_above", "_comma", "_field", "_read", "oneof", "path", "repeated")
 
     def __init__(self, above: tuple[str, ...], field: FieldDescriptor) -> None:
         self._above = above
         self._field = field
         self._read = _reader_of(field)
+        self.path = (*above, field.name)
         self.repeated = field.is_repeated
+        self._comma = rule_of(field).comma
         oneof = field.containing_oneof
         # the oneof of an `optional` field has that one member only
         self.oneof = (above, oneof.name) if oneof and len(oneof.fields) > 1 else None
@@ -61,6 +63,8 @@ class Parameter:
         for step in self._above:
             message = getattr(message, step)
         try:
+            if self._comma:
+                texts = [item for text in texts for item in _items(text)]
             values = [self._read(text) for text in texts]
         except ValueError as error:
             raise invalid_parameter(name, str(error)) from None
@@ -118,14 +122,14 @@ class QueryFields:
 
     def apply(self, message: Any, pairs: list[tuple[str, str]]) -> None:
         """Set every named field; unknown names are ignored, a wrong value raises RefusedError."""
-        given: dict[str, list[str]] = {}
+        # a field has two names; under both it is one parameter
+        given: dict[tuple[str, ...], tuple[str, Parameter, list[str]]] = {}
         for name, text in pairs:
-            given.setdefault(name, []).append(text)
-        oneofs: set[object] = set()
-        for name, texts in given.items():
             parameter = self._known.get(name) or self._find(name)
-            if parameter is None:
-                continue
+            if parameter is not None:
+                given.setdefault(parameter.path, (name, parameter, []))[2].append(text)
+        oneofs: set[object] = set()
+        for name, parameter, texts in given.values():
             if len(texts) > 1 and not parameter.repeated:
                 raise invalid_parameter(name, "was given more than once")
             if parameter.oneof is not None:
@@ -213,16 +217,29 @@ def _reader_of(field: FieldDescriptor) -> Read:
     if field.type == FieldDescriptor.TYPE_ENUM:
         return _enum_reader(field)
     return {
-        FieldDescriptor.TYPE_STRING: _text,
+        FieldDescriptor.TYPE_STRING: _filled_text if rule_of(field).clearable else _text,
         FieldDescriptor.TYPE_BOOL: _boolean,
         FieldDescriptor.TYPE_BYTES: _bytes,
     }[field.type]
+
+
+def _items(text: str) -> list[str]:
+    items = text.split(",")
+    if "" in items:
+        raise ValueError("holds an empty item")
+    return items
 
 
 def _text(text: str) -> str:
     if "\0" in text:
         raise ValueError("holds the character U+0000")
     return text
+
+
+def _filled_text(text: str) -> str:
+    if not text:
+        raise ValueError("must not be empty")
+    return _text(text)
 
 
 def _boolean(text: str) -> bool:
@@ -263,10 +280,7 @@ def _float_reader(bound: float) -> Read:
 
 
 def _enum_reader(field: FieldDescriptor) -> Read:
-    enum = enum_of(field)
-    values = enum.values
-    numbers = {str(value.number): value.number for value in values}
-    numbers |= {value.name: value.number for value in values} | enum_numbers(enum)
+    numbers = enum_numbers(enum_of(field))
 
     def read(text: str) -> int:
         if text not in numbers:

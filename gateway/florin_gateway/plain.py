@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from florin_gateway.headers import Headers
 from florin_gateway.httprule import Template
 
 
@@ -48,3 +49,4 @@ class PlainRoute:
     template: Template
     handler: PlainHandler
     cors: bool
+    headers: Headers = field(default_factory=list)

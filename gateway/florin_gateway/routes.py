@@ -6,6 +6,7 @@ fails the start with a RouteError that names the RPC.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -22,6 +23,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from florin_gateway import jsonscan
 from florin_gateway.errors import invalid_body, invalid_parameter, unreadable_body
+from florin_gateway.headers import Headers, check_aliases
 from florin_gateway.httprule import Router, Template, TemplateError, parse_template
 from florin_gateway.jsoncodec import Codec, Decode, Encode
 from florin_gateway.jsonshape import INTEGERS, rule_of
@@ -36,6 +38,9 @@ from florin_gateway.profiles import Profile
 from florin_gateway.rpc import Backend, Stream, Unary
 
 POLL_PARAMETER = "maxPollMs"
+
+# a path that needs no escape inside a Link header
+_REFERENCE = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*", re.ASCII)
 
 # a body of `null` reads as an empty message
 _EMPTY: dict[str, Any] = {}
@@ -107,6 +112,9 @@ class Binding:
         self.success_status = options.success_status or 200
         self.body_bytes_max = int(options.body_bytes_max)
         self.cors = options.cors
+        self.aliases = {a.alias.encode(): a.header.encode() for a in options.header_aliases}
+        check_aliases(self.aliases)
+        self.headers = _deprecation(options)
         self.has_body = bool(rule.body)
         self._request = GetMessageClass(method.input_type)
         self._path = PathFields(self.template, method.input_type)
@@ -265,6 +273,18 @@ def _pattern(rule: http_pb2.HttpRule) -> tuple[str, str]:
     if kind == "custom":
         return rule.custom.kind.upper(), rule.custom.path
     return kind.upper(), getattr(rule, kind)
+
+
+def _deprecation(options: json_pb2.RestRule) -> Headers:
+    since_s, successor = options.deprecated_since, options.successor
+    if since_s < 0 or (successor and not since_s):
+        raise RouteError("a successor needs the time since which it should be called")
+    if successor and not _REFERENCE.fullmatch(successor):
+        raise RouteError(f"the successor {successor!r} is no path")
+    headers = [(b"deprecation", b"@%d" % since_s)] if since_s else []
+    if successor:
+        headers.append((b"link", f'<{successor}>; rel="successor-version"'.encode("ascii")))
+    return headers
 
 
 def _poll_ms(pairs: list[tuple[str, str]]) -> int | None:

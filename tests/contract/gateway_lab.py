@@ -15,6 +15,7 @@ import grpc
 from florin.v1 import (
     gateway_pb2,
     gateway_pb2_grpc,
+    listing_pb2,
     merchant_pb2,
     merchant_pb2_grpc,
     payment_pb2,
@@ -181,6 +182,12 @@ class Service(gateway_pb2_grpc.GatewayServiceServicer, merchant_pb2_grpc.Merchan
             (("idempotent-replayed", "true"), ("ratelimit", '"key";r=1;t=1'))
         )
         return merchant_pb2.CreatePaymentResponse(payment_id="pay_1")
+
+    async def ListPaymentsLegacy(self, request, context):
+        self.note("ListPaymentsLegacy", request, context)
+        if request.merchant_id == "none":
+            await refuse(context, grpc.StatusCode.NOT_FOUND, 404, "merchant_not_found")
+        return listing_pb2.ListPaymentsLegacyResponse()
 
     async def GetPayment(self, request, context):
         self.note("GetPayment", request, context)

@@ -5,7 +5,17 @@ from __future__ import annotations
 import json
 
 import pytest
-from florin.v1 import admin_pb2, gateway_pb2, merchant_pb2, money_pb2, payment_pb2
+from florin.v1 import (
+    account_pb2,
+    admin_pb2,
+    gateway_pb2,
+    listing_pb2,
+    merchant_pb2,
+    money_pb2,
+    operator_pb2,
+    payment_pb2,
+    refund_pb2,
+)
 from florin_gateway.jsoncodec import Codec
 from florin_gateway.jsonshape import enum_numbers, members_of, message_of, rule_of, union_of
 from florin_gateway.profiles import Profile
@@ -67,6 +77,7 @@ def an_option() -> gateway_pb2.GetPaymentOptionsResponse:
     call.chain_id, call.method, call.params_json = "eip155:1", "sign", '["0x1",{"a":1}]'
     option.actions.add().build.data = "token"
     option.collect_data.url, option.collect_data.schema_json = "https://x", '{"type":"object"}'
+    option.collect_data.fields.add(id="dob", name="Born", type=2, required=True)
     return answer
 
 
@@ -102,7 +113,11 @@ def test_options_in_the_spec_profile():
                     },
                     {"type": "build", "data": {"data": "token"}},
                 ],
-                "collectData": {"url": "https://x", "schema": '{"type":"object"}'},
+                "collectData": {
+                    "url": "https://x",
+                    "schema": '{"type":"object"}',
+                    "fields": [{"id": "dob", "name": "Born", "type": "date", "required": True}],
+                },
             }
         ],
         "collectData": None,
@@ -309,7 +324,10 @@ def test_canonical_json_is_that_of_protobuf():
 # every message of the service, with values that its JSON can hold
 MESSAGES = [
     GetMessageClass(descriptor)
-    for module in (admin_pb2, gateway_pb2, merchant_pb2, money_pb2, payment_pb2)
+    for module in (
+        *(account_pb2, admin_pb2, gateway_pb2, listing_pb2, merchant_pb2, money_pb2),
+        *(operator_pb2, payment_pb2, refund_pb2),
+    )
     for descriptor in module.DESCRIPTOR.message_types_by_name.values()
 ]
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

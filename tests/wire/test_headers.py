@@ -20,6 +20,7 @@ ALLOWED = """
 """
 EXPOSED = """
     request-id pay-version wcp-version ratelimit-policy ratelimit retry-after idempotent-replayed
+    deprecation link
 """
 TWICE = [
     b"GET /v1/payments/pay_0 HTTP/1.1\r\nHost: a\r\n%s: x\r\n%s: x\r\n" % (name, name)
@@ -224,7 +225,7 @@ async def test_other_families_are_closed_to_browsers(desk, payment_id):
 @pytest.mark.parametrize(
     ("path", "allowed"),
     [
-        ("/v1/payments", {"POST"}),
+        ("/v1/payments", {"GET", "POST"}),
         ("/v1/merchant/payment", {"POST"}),
         ("/v1/payments/pay_0", {"GET"}),
         ("/v1/payments/pay_0/status", {"GET"}),
