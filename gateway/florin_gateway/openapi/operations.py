@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from google.api import annotations_pb2
 from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor, ServiceDescriptor
-from google.protobuf.message import Message
 
 from florin_gateway.jsoncodec import Codec
 from florin_gateway.jsonshape import rule_of
 from florin_gateway.openapi.schemas import Schema, Schemas
 from florin_gateway.routes import POLL_PARAMETER, Binding, RouteError, compile_routes
-from florin_gateway.rpc import Messages, Metadata, Stream, Unary
+from florin_gateway.rpc import Stream, Unary
 
 _VARIABLE = re.compile(r"\{([A-Za-z0-9_.]+)(?:=[^}]*)?\}")
 
@@ -151,19 +151,16 @@ class _Nowhere:
     """A back end for routes that are described and never called."""
 
     def unary(self, method: MethodDescriptor) -> Unary:
-        async def call(
-            _request: Message, _metadata: Metadata, _timeout_s: float, _peer: str
-        ) -> tuple[Message, Metadata]:
+        async def call(*_asked: Any, **_named: Any) -> Any:
             raise LookupError(method.full_name)
 
         return call
 
     def stream(self, method: MethodDescriptor) -> Stream:
-        def call(_request: Message, _metadata: Metadata, _timeout_s: float, _peer: str) -> Messages:
+        def call(*_asked: Any, **_named: Any) -> Any:
             raise LookupError(method.full_name)
 
         return call
 
     async def close(self) -> None:
         """Nothing is open."""
-

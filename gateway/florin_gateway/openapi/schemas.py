@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from gateway_options.v1 import json_pb2
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
 from florin_gateway.jsonshape import (
     FLOATS,
@@ -30,6 +30,12 @@ Schema: TypeAlias = dict[str, Any]
 ANSWERED_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$"
 _NO_CONTROL = r"^[^\u0000-\u001f\u007f]*$"
 _REF = "#/components/schemas/"
+_KINDS: dict[int, Schema] = {
+    **{kind: {"type": "number", "format": "double"} for kind in FLOATS},
+    FieldDescriptor.TYPE_BOOL: {"type": "boolean"},
+    FieldDescriptor.TYPE_BYTES: {"type": "string", "contentEncoding": "base64"},
+    FieldDescriptor.TYPE_STRING: {"type": "string"},
+}
 
 
 class Side(StrEnum):
@@ -119,14 +125,14 @@ class Schemas:
 
     def _member(self, member: Member, side: Side) -> Schema:
         field = member.field
-        inner = Side.SPARSE if side is Side.ANSWER and rule_of(field).sparse else side
+        inner = Side.SPARSE if side is Side.ANSWER and member.sparse else side
         schema = self._several(field, inner) if field.is_repeated else self._value(field, inner)
-        if _nullable(member, side):
-            schema = _or_null(schema)
         text = self._comments.of(field.full_name)
         if member.lenient and side is Side.REQUEST:
             schema = {"anyOf": [schema, {}]}
             text += " A value of another kind reads as absent."
+        elif _nullable(member, side):
+            schema = _or_null(schema)
         if field.GetOptions().deprecated:
             schema = {**schema, "deprecated": True}
         return {"description": text.strip(), **schema} if text else schema
@@ -150,7 +156,7 @@ class Schemas:
         if kind == json_pb2.JSON_TEXT_BY_PROFILE:
             text = {"type": "string", "contentMediaType": "application/json"}
             return {"oneOf": [text, {"type": ["array", "object"]}]}
-        return self._bounded(field) if side is Side.REQUEST else _plain(field)
+        return self._bounded(field) if side is Side.REQUEST else self._plain(field)
 
     def _time(self, side: Side) -> Schema:
         schema = {"type": "string", "format": "date-time"}
@@ -161,7 +167,7 @@ class Schemas:
         rule = rule_of(field)
         if field.type in MESSAGES:
             return self._time(Side.REQUEST)
-        schema = _plain(field)
+        schema = self._plain(field)
         if field.type in INTEGERS:
             low, high = INTEGERS[field.type]
             small = high < 2**53
@@ -171,7 +177,7 @@ class Schemas:
                 schema["maximum"] = rule.maximum if rule.HasField("maximum") else high
         if field.type == FieldDescriptor.TYPE_STRING:
             # an empty text counts as missing
-            fewest = max(rule.min_chars, int(rule.required), int(rule.clearable))
+            fewest = max(rule.min_chars, 1 if rule.required or rule.clearable else 0)
             schema |= {"minLength": fewest} if fewest else {}
             schema |= {"maxLength": rule.max_chars} if rule.max_chars else {}
             if rule.pattern:
@@ -180,20 +186,25 @@ class Schemas:
                 schema["pattern"] = _NO_CONTROL
         return schema
 
+    def _plain(self, field: FieldDescriptor) -> Schema:
+        """A value without bounds."""
+        if field.type == FieldDescriptor.TYPE_ENUM:
+            return self._enum(enum_of(field))
+        if field.type in INTEGERS:
+            small = INTEGERS[field.type][1] < 2**32
+            return {"type": "integer", "format": "int32" if small else "int64"}
+        return dict(_KINDS[field.type])
 
-def _plain(field: FieldDescriptor) -> Schema:
-    """A value without bounds; an enum without its zero, unless that has a text."""
-    if field.type == FieldDescriptor.TYPE_ENUM:
-        return {"type": "string", "enum": [t for t in enum_texts(enum_of(field)).values() if t]}
-    if field.type in INTEGERS:
-        return {"type": "integer", "format": "int32" if INTEGERS[field.type][1] < 2**32 else "int64"}
-    if field.type in FLOATS:
-        return {"type": "number", "format": "double"}
-    if field.type == FieldDescriptor.TYPE_BOOL:
-        return {"type": "boolean"}
-    if field.type == FieldDescriptor.TYPE_BYTES:
-        return {"type": "string", "contentEncoding": "base64"}
-    return {"type": "string"}
+    def _enum(self, enum: EnumDescriptor) -> Schema:
+        """A text; zero is none, unless it has one of its own."""
+        texts = {n: text for n, text in enum_texts(enum).items() if text is not None}
+        lines = [self._comments.of(enum.full_name)]
+        for number, text in texts.items():
+            value = enum.values_by_number[number]
+            lines.append(f"- `{text}`: {self._comments.of(f'{enum.full_name}.{value.name}')}")
+        shape: Schema = {"type": "string", "enum": list(texts.values())}
+        self.components[enum.name] = {"description": "\n".join(lines), **shape}
+        return {"$ref": _REF + enum.name}
 
 
 def _counts(field: FieldDescriptor) -> Schema:
@@ -205,27 +216,28 @@ def _always(member: Member, side: Side) -> bool:
     """True if the member must be there."""
     if side is Side.REQUEST or member.required:
         return member.required
-    if side is Side.SPARSE and member.field.has_presence:
+    if side is Side.SPARSE and (member.field.has_presence or _zero_is_null(member)):
         return False
     return not (member.omitted and member.field.has_presence)
 
 
 def _nullable(member: Member, side: Side) -> bool:
     """True if null may stand for the member."""
-    if member.required:
+    if member.required or side is Side.SPARSE:
         return False
-    if side is Side.REQUEST:
+    if side is Side.REQUEST or _zero_is_null(member):
         return True
+    return member.field.has_presence and not member.omitted
+
+
+def _zero_is_null(member: Member) -> bool:
     field = member.field
-    if field.type == FieldDescriptor.TYPE_ENUM and not field.is_repeated:
-        # zero is shown as null, set or not
-        return None in enum_texts(enum_of(field)).values()
-    return field.has_presence and not member.omitted and side is not Side.SPARSE
+    if field.type != FieldDescriptor.TYPE_ENUM or field.is_repeated:
+        return False
+    return enum_texts(enum_of(field)).get(0) is None
 
 
 def _or_null(schema: Schema) -> Schema:
-    if "enum" in schema:
-        return {**schema, "type": [schema["type"], "null"], "enum": [*schema["enum"], None]}
     if isinstance(schema.get("type"), str):
         return {**schema, "type": [schema["type"], "null"]}
     return {"oneOf": [schema, {"type": "null"}]} if schema else schema

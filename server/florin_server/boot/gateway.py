@@ -18,6 +18,7 @@ from florin_gateway.settings import GatewaySettings
 
 from florin_server.boot.addresses import listen, spelled
 from florin_server.boot.grpc_server import PUBLIC, GrpcServers
+from florin_server.boot.openapi import serve as published
 from florin_server.domain.errors import Code
 from florin_server.flows.app import App
 from florin_server.flows.checkout import checkout
@@ -26,7 +27,7 @@ from florin_server.rpc.codec import Codec
 Problems = Callable[[], Awaitable[Mapping[str, str]]]
 
 # wallets in browsers read every answer here, of paths that do not exist too
-_CORS_PATHS = ("/v1/gateway/*",)
+_CORS_PATHS = ("/v1/gateway/*", *published.CORS_PATHS)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -108,7 +109,11 @@ async def _start(
             return PlainAnswer.json({"status": "unready", "checks": dict(checks)}, 503)
         return PlainAnswer.json({"status": "ready"})
 
-    plain: dict[str, PlainHandler] = {"/healthz": healthz, "/readyz": readyz}
+    plain: dict[str, PlainHandler] = {
+        "/healthz": healthz,
+        "/readyz": readyz,
+        **published.routes(),
+    }
     if page is not None:
         plain["/{payment_id}"] = page
     for path, handler in plain.items():

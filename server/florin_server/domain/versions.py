@@ -25,12 +25,17 @@ def resolve(header: str | None, pin: str) -> str:
     """
     if header is None:
         return pin
-    wanted = _age(header)
-    if header not in PUBLISHED:
-        raise FlorinError(Code.UNKNOWN_API_VERSION, details={"supported": ", ".join(PUBLISHED)})
-    if wanted < _age(pin):
+    check_published(header)
+    if _age(header) < _age(pin):
         raise FlorinError(Code.API_VERSION_DOWNGRADE, details={"pinned": pin})
     return header
+
+
+def check_published(version: str) -> None:
+    """Raises FlorinError invalid_api_version or unknown_api_version unless it is published."""
+    _age(version)
+    if version not in PUBLISHED:
+        raise FlorinError(Code.UNKNOWN_API_VERSION, details={"supported": ", ".join(PUBLISHED)})
 
 
 def _age(version: str) -> tuple[date, bool]:
