@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 from florin_server.boot import gateway
 from florin_server.domain.versions import PUBLISHED
+from yarl import URL
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -30,7 +31,8 @@ async def address(request, desk):
 
 
 async def asked(desk, url, method="GET", **headers):
-    async with desk.session.request(method, url, headers=headers) as answer:
+    sent = URL(url, encoded=True)
+    async with desk.session.request(method, sent, headers=headers) as answer:
         return answer.status, answer.headers, await answer.read()
 
 
@@ -66,9 +68,9 @@ async def test_each_version_has_its_document(desk, address, version):
     ],
 )
 async def test_other_versions_have_none(desk, address, version, code):
-    answer = await desk.ask("GET", f"/spec/{version}/openapi.json")
-    assert answer.told == (400, code)
-    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    status, headers, body = await asked(desk, f"{address}/spec/{version}/openapi.json")
+    assert (status, json.loads(body)["code"]) == (400, code)
+    assert headers["Access-Control-Allow-Origin"] == "*"
 
 
 @pytest.mark.parametrize("path", ["/versions", "/spec/2026-02-18/openapi.json", "/spec/x"])
@@ -87,13 +89,9 @@ async def test_the_address_is_the_one_that_was_asked(desk, address):
         ({"Host": "pay.example"}, "http://pay.example"),
         ({"Host": "pay.example:8443", "X-Forwarded-Proto": "https"}, "https://pay.example:8443"),
         ({"Host": "[::1]:80"}, "http://[::1]:80"),
-        ({"Host": "a<script>"}, "/"),
     ):
         status, _, body = await asked(desk, url, **sent)
-        if status == 200:
-            assert json.loads(body)["servers"] == [{"url": told}]
-        else:
-            assert told == "/"
+        assert (status, json.loads(body)["servers"]) == (200, [{"url": told}])
 
 
 async def test_the_page_loads_nothing_from_elsewhere_and_runs_no_inline_script(desk, address):
@@ -128,7 +126,8 @@ async def test_the_page_can_show_what_we_publish(desk, address):
     "name", ["index.html", "missing.html", "swagger-ui.js.map", "%2e%2e", "..%2fserve.py"]
 )
 async def test_nothing_else_is_served_below_the_page(desk, address, name):
-    assert (await desk.ask("GET", f"/docs/{name}")).told == (404, "invalid_params")
+    status, _, body = await asked(desk, f"{address}/docs/{name}")
+    assert (status, json.loads(body)["code"]) == (404, "invalid_params")
 
 
 async def test_without_swagger_ui_the_page_says_how_to_get_it(desk, address, monkeypatch):

@@ -11,8 +11,6 @@ from florin_server.boot.grpc_server import PUBLIC
 from florin_server.boot.openapi.document import build
 from florin_server.boot.openapi.examples import examples_of
 
-DOCUMENT = Path(__file__).with_name("openapi.json")
-
 
 def make(image: bytes, answers: Path) -> str:
     """The text of the document. `answers` is the folder of answers that become examples."""

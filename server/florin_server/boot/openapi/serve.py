@@ -13,7 +13,7 @@ import orjson
 from florin_gateway.errors import RefusedError
 from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
 
-from florin_server.boot.openapi.make import DOCUMENT
+from florin_server.boot.openapi import DOCUMENT
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.versions import PREVIEW, STABLE, check_published
 
@@ -33,12 +33,12 @@ _FILES = frozenset(
         "swagger-ui.css",
     )
 )
+_POLICY = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 _HEADERS = (
-    (
-        b"content-security-policy",
-        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-        b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    ),
+    (b"content-security-policy", _POLICY),
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
 )
