@@ -29,6 +29,45 @@ class EmbeddedChain(BaseModel):
     confirmations: int = Field(default=2, ge=1, description="enough to see `processing` happen")
 
 
+class LimitSettings(BaseModel):
+    """How much is taken from whom; 0 a minute, or 0 held answers, turns a limit off.
+
+    A burst is what may come at once, before the rate counts.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    key_per_minute: int = Field(
+        default=12_000, ge=0, description="an API key: 200 calls a second are a very large shop"
+    )
+    key_burst: int = Field(default=600, ge=1, description="3 s of them, after a pause of its own")
+    app_per_minute: int = Field(
+        default=1_200, ge=0, description="App-Id with Client-Id: 20 polls a second of one device"
+    )
+    app_burst: int = Field(default=120, ge=1, description="6 s of them")
+    payment_per_minute: int = Field(
+        default=20,
+        ge=0,
+        description="new confirms, and cancels, of one payment: each may ask a chain; no buyer "
+        "needs more",
+    )
+    payment_burst: int = Field(default=20, ge=1, description="a wallet that tries them in a row")
+    failure_per_minute: int = Field(
+        default=60, ge=0, description="401 answers for one address: guessing is hopeless, and quiet"
+    )
+    failure_burst: int = Field(default=60, ge=1, description="a deployment with a mistyped key")
+    page_per_minute: int = Field(
+        default=600, ge=0, description="buyer pages for one address: many buyers may share it"
+    )
+    page_burst: int = Field(default=100, ge=1, description="a queue at a till behind one address")
+    held_per_credential: int = Field(
+        default=1_000, ge=0, description="long polls and streams at a time; each holds memory"
+    )
+    held_per_payment: int = Field(
+        default=50, ge=0, description="the same for one payment: nobody shows it on more screens"
+    )
+
+
 class Settings(BaseSettings):
     """What an operator can choose."""
 
@@ -58,6 +97,7 @@ class Settings(BaseSettings):
     fee_fixed: int = Field(default=0, ge=0, description="minor units of the paid token")
     fee_basis_points: int = Field(default=0, ge=0, le=10_000)
 
+    limits: LimitSettings = LimitSettings()
     accounts_max: int = Field(default=256, description="accounts that one options call reads")
     options_max: int = Field(default=100, description="options that one answer holds")
     discovery_s: float = Field(default=3.0, description="a slower chain is left out")

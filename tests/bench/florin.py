@@ -17,9 +17,14 @@ from pathlib import Path
 from florin_server.boot.home import Home
 
 from tests.bench.load import Address
+from tests.support.service import NO_LIMITS
 
 _START_S, _STOP_S, _LOOK_S = 60, 20, 0.005
 _TICKS = os.sysconf("SC_CLK_TCK")
+# a bench is one caller that asks more than any real one
+_NO_LIMITS = {
+    f"FLORIN_LIMITS__{name.upper()}": str(value) for name, value in NO_LIMITS.model_dump().items()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,7 @@ def florin(**settings: str) -> Iterator[Florin]:
     with tempfile.TemporaryDirectory(prefix="florin-bench-") as folder:
         home = Home(Path(folder) / "home")
         chosen = {"FLORIN_HOME": str(home.path), "FLORIN_HTTP_PORT": "0", "FLORIN_GRPC_PORT": "0"}
+        chosen |= _NO_LIMITS
         log = Path(folder) / "log"
         with log.open("wb") as output:
             started = time.monotonic()

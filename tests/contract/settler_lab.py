@@ -17,6 +17,7 @@ from florin_server.feed import Hub
 from florin_server.flows.app import App, Caller, Links
 from florin_server.flows.confirm import confirm
 from florin_server.flows.create import NewPayment, create
+from florin_server.flows.limits import Limits
 from florin_server.flows.options import options
 from florin_server.flows.workers.settle import ChainSettler
 from florin_server.store import journal, ledger, merchants, payments
@@ -175,14 +176,16 @@ async def _start(
         destination = Destination("crypto_1", SHOP.id, TOKEN, account_of(MERCHANT))
         await store.write(merchants.put_destination(destination))
     hub = Hub(store.reader.payment, lambda seen: store.read(payments.newer(seen)), lab.clock)
+    chosen = Settings(home=folder, discovery_s=30)
     app = App(
-        settings=Settings(home=folder, discovery_s=30),
+        settings=chosen,
         clock=lab.clock,
         randbytes=os.urandom,
         store=store,
         hub=hub,
         links=Links("https://pay.example", frozenset({"pay.example"})),
         rails={CHAIN: lab.rail},
+        limits=Limits(chosen.limits, lab.clock),
     )
     settler = Stepped(app, lab.rail, os.urandom(4).hex())
     app.settlers[CHAIN] = settler

@@ -16,7 +16,7 @@ from florin.v1 import (
     payment_pb2,
 )
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2
 
 from tests.support.api import GrpcApi, refused
 from tests.support.service import held
@@ -43,15 +43,22 @@ async def test_health_is_told_for_the_server_and_each_service(channel):
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
-async def test_reflection_lists_the_services(channel):
-    stub = reflection_pb2_grpc.ServerReflectionStub(channel)
-    call = stub.ServerReflectionInfo()
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
+async def test_reflection_tells_the_services_and_their_messages(channel, version):
+    ask = channel.stream_stream(
+        f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
+        reflection_pb2.ServerReflectionRequest.SerializeToString,
+        reflection_pb2.ServerReflectionResponse.FromString,
+    )
+    call = ask()
     await call.write(reflection_pb2.ServerReflectionRequest(list_services=""))
     names = {s.name for s in (await call.read()).list_services_response.service}
+    assert {f"florin.v1.{n}Service" for n in ("Gateway", "Merchant", "Admin")} <= names
+    for name in names:
+        await call.write(reflection_pb2.ServerReflectionRequest(file_containing_symbol=name))
+        assert (await call.read()).file_descriptor_response.file_descriptor_proto, name
     await call.done_writing()
-    assert {"florin.v1.GatewayService", "florin.v1.MerchantService"} <= names
-    assert "florin.v1.AdminService" not in names
-    call.cancel()
+    assert await call.read() is grpc.aio.EOF
 
 
 async def test_a_message_beyond_a_mebibyte_is_refused(channel, env):

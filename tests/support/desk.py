@@ -20,7 +20,7 @@ import grpc
 from florin_server.boot.service import Service
 from florin_server.clock import TestClock
 from florin_server.domain.account import Partner, WalletApp
-from florin_server.domain.credentials import KeyKind
+from florin_server.domain.credentials import KeyKind, new_key
 from florin_server.domain.payment import Merchant
 from florin_server.domain.versions import NEWEST_STABLE
 from florin_server.flows import keys
@@ -115,10 +115,13 @@ class Desk:
             count = "SELECT count(*) FROM "
             return {t: database.execute(f'{count}"{t}"').fetchone()[0] for (t,) in tables}
 
-    async def offer(self, wallet: Wallet | None = None, **order: Any) -> Offer:
-        """A payment and its one option."""
+    async def offer(
+        self, wallet: Wallet | None = None, *, tenant: Tenant | None = None, **order: Any
+    ) -> Offer:
+        """A payment of the demo merchant, or of a tenant, and its one option."""
         wallet = wallet or Wallet()
-        created = await self.rest.create({**ORDER, **order})
+        headers = tenant.headers if tenant else self.rest.merchant
+        created = await self.rest.call("POST", CREATE, headers, {**ORDER, **order})
         (option,) = (await self.rest.options(created["paymentId"], [wallet.account]))["options"]
         return Offer(created["paymentId"], option["id"], wallet.execute_all(option), wallet, option)
 
@@ -137,20 +140,30 @@ class Desk:
         app = self.service.app
         number = app.randbytes(8).hex()
         partner = Partner(f"prtn_{number}", "Tenant", pin, "active", self.clock.now_us())
+        await app.store.write(merchants.put_partner(partner))
+        merchant = await self._merchant(partner.id, live=live)
+        key_id, secret = await self.key(partner.id, live=live)
+        return Tenant(self, partner, merchant, key_id, secret)
+
+    async def merchant(self, tenant: Tenant, **changes: Any) -> Merchant:
+        """One more merchant of a tenant."""
+        return await self._merchant(tenant.partner.id, live=tenant.merchant.live, **changes)
+
+    async def _merchant(self, partner_id: str, **changes: Any) -> Merchant:
+        app = self.service.app
         merchant = Merchant(
-            id=f"mrch_{number}",
-            partner_id=partner.id,
+            id=f"mrch_{app.randbytes(8).hex()}",
+            partner_id=partner_id,
             name="Tea House",
             email="tea@house.example",
             icon_url=None,
             status="active",
-            live=live,
+            live=False,
             created_at_us=self.clock.now_us(),
         )
-        await app.store.write(merchants.put_partner(partner))
+        merchant = replace(merchant, **changes)
         await app.store.write(merchants.put_merchant(merchant))
-        key_id, secret = await self.key(partner.id, live=live)
-        return Tenant(self, partner, merchant, key_id, secret)
+        return merchant
 
     async def key(
         self, partner_id: str | None, *, live: bool = False, scopes: tuple[str, ...] = ()
@@ -165,6 +178,13 @@ class Desk:
             scopes=frozenset(scopes),
         )
         return made.key_id, secret
+
+    async def revoke(self, key_id: str) -> None:
+        await keys.revoke(self.service.app, key_id)
+
+    def unstored_key(self) -> str:
+        """A well-formed key that was never given out."""
+        return new_key(KeyKind.PARTNER, live=False, randbytes=self.service.app.randbytes).secret
 
     async def wallet_app(
         self, *, live: bool = False, pin: str = NEWEST_STABLE, revoked: bool = False
@@ -194,10 +214,12 @@ class Tenant:
     async def change_partner(self, **changes: Any) -> None:
         self.partner = replace(self.partner, **changes)
         await self.desk.service.app.store.write(merchants.put_partner(self.partner))
+        self.desk.service.app.accounts.changed()
 
     async def change_merchant(self, **changes: Any) -> None:
         self.merchant = replace(self.merchant, **changes)
         await self.desk.service.app.store.write(merchants.put_merchant(self.merchant))
+        self.desk.service.app.accounts.changed()
 
 
 @dataclass(frozen=True)

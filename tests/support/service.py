@@ -10,14 +10,31 @@ from typing import Any
 
 from florin_server.boot.demo_accounts import ensure_demo
 from florin_server.boot.service import Service
-from florin_server.config import EmbeddedChain, Settings
+from florin_server.config import EmbeddedChain, LimitSettings, Settings
+
+# a clock that stands still gives nothing back
+NO_LIMITS = LimitSettings(
+    **{
+        name: 0
+        for name in LimitSettings.model_fields
+        if name.startswith("held_") or name.endswith("_per_minute")
+    }
+)
 
 
-def settings(home: Path, *, block_interval_s: float = 0, confirmations: int = 1, **more: Any):
+def settings(
+    home: Path,
+    *,
+    block_interval_s: float = 0,
+    confirmations: int = 1,
+    limits: LimitSettings = NO_LIMITS,
+    **more: Any,
+):
     return Settings(
         home=home,
         http_port=0,
         grpc_port=0,
+        limits=limits,
         embedded=EmbeddedChain(block_interval_s=block_interval_s, confirmations=confirmations),
         **more,
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from string import Template
 
@@ -92,6 +92,12 @@ def page(checkout: Checkout) -> PlainAnswer:
 def unknown() -> PlainAnswer:
     """The page of a link that names no payment."""
     return _html("Payment not found", "<h1>There is no such payment.</h1>", 404)
+
+
+def too_many(wait_s: int) -> PlainAnswer:
+    """The page for an address that asked for too many; another one comes after so many seconds."""
+    answer = _html("Too many requests", "<h1>Too many requests. Please wait a moment.</h1>", 429)
+    return replace(answer, headers=(*answer.headers, (b"retry-after", b"%d" % wait_s)))
 
 
 def _html(title: str, content: str, status: int) -> PlainAnswer:

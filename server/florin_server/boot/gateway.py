@@ -61,6 +61,8 @@ def _checkout_page(app: App) -> PlainHandler:
         if text == "v1":
             # the root of the API is no link: its errors are JSON
             raise RefusedError(404, Code.INVALID_PARAMS, "Path not found")
+        if wait_s := app.limits.page(request.peer):
+            return pages.too_many(wait_s)
         found = await checkout(app, text)
         if found is None:
             return pages.unknown()

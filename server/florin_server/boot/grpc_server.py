@@ -18,7 +18,7 @@ from florin.v1 import (
 )
 from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
 from florin_server.boot.addresses import check_free, spelled
 from florin_server.boot.home import Secrets
@@ -27,10 +27,13 @@ from florin_server.rpc.admin import AdminServicer
 from florin_server.rpc.auth import Authenticator
 from florin_server.rpc.codec import Codec
 from florin_server.rpc.gateway import GatewayServicer
+from florin_server.rpc.idempotency import Guards
 from florin_server.rpc.interceptors import Gate
 from florin_server.rpc.merchant import MerchantServicer
 
 Register = Callable[[Any], None]
+
+_REFLECTION_V1 = "grpc.reflection.v1.ServerReflection"
 
 OPERATOR: tuple[ServiceDescriptor, ...] = (admin_pb2.DESCRIPTOR.services_by_name["AdminService"],)
 PUBLIC: tuple[ServiceDescriptor, ...] = (
@@ -45,7 +48,9 @@ _OPTIONS = (
     ("grpc.server.max_pending_requests", 20_000),
     ("grpc.server.max_pending_requests_hard_limit", 40_000),
     ("grpc.max_receive_message_length", 1024 * 1024),
+    # below the hard limit gRPC refuses at random, from the soft one on
     ("grpc.max_metadata_size", 8192),
+    ("grpc.absolute_max_metadata_size", 8192),
     # a second server on the same port would silently get half of the calls
     ("grpc.so_reuseport", 0),
     ("grpc.max_concurrent_streams", 1000),
@@ -80,16 +85,17 @@ class GrpcServers:
             admin_pb2_grpc.add_AdminServiceServicer_to_server(admin, server)
 
         settings = app.settings
-        public = Gate(app, auth, PUBLIC)
+        guards = Guards(app)
+        public = Gate(app, auth, PUBLIC, guards)
         address = (settings.host, settings.grpc_port)
         target = await _serve(public, register, address, settings.shutdown_s, stack)
-        operator = Gate(app, auth, OPERATOR, operator=True)
+        operator = Gate(app, auth, OPERATOR, guards, operator=True)
         address = ("127.0.0.1", settings.operator_port)
         operator_target = await _serve(
             operator, register_operator, address, settings.shutdown_s, stack
         )
         # the embedded gateway gets a gate of its own: it wraps handlers that are not the server's
-        embedded = Gate(app, auth, PUBLIC)
+        embedded = Gate(app, auth, PUBLIC, guards)
         stack.push_async_callback(embedded.drain)
         return cls(target, operator_target, embedded, register)
 
@@ -108,9 +114,7 @@ async def _serve(
     health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
     for name in ("", *names):
         await healthy.set(name, health_pb2.HealthCheckResponse.SERVING)
-    reflection.enable_server_reflection(
-        (*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server
-    )
+    _reflect((*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
     host, port = address
     # gRPC's own complaint comes with a line of its C core
     check_free("gRPC", host, port)
@@ -127,3 +131,18 @@ async def _serve(
 
     stack.push_async_callback(end)
     return spelled(host, bound)
+
+
+def _reflect(names: tuple[str, ...], server: Any) -> None:
+    """Tells clients of the services, under the name that they ask first and the older one.
+
+    The library knows the older one only; their messages are the same on the wire.
+    """
+    servicer = reflection.aio.ReflectionServicer(names)
+    reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, server)
+    info = grpc.stream_stream_rpc_method_handler(
+        servicer.ServerReflectionInfo,
+        request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
+        response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
+    )
+    server.add_registered_method_handlers(_REFLECTION_V1, {"ServerReflectionInfo": info})

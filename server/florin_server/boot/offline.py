@@ -15,6 +15,7 @@ from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.feed import Hub
 from florin_server.flows.app import App, Links
+from florin_server.flows.limits import Limits
 from florin_server.rpc.admin import AdminServicer
 from florin_server.rpc.codec import Codec
 from florin_server.store.engine import Store
@@ -56,4 +57,5 @@ def _without_chains(settings: Settings, store: Store) -> App:
         hub=Hub(store.reader.payment, nothing, clock),
         links=Links("", frozenset()),
         rails={},
+        limits=Limits(settings.limits, clock),
     )

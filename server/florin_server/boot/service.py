@@ -18,6 +18,7 @@ from florin_server.clock import Clock, SystemClock
 from florin_server.config import Settings
 from florin_server.feed import Hub
 from florin_server.flows.app import App, Links
+from florin_server.flows.limits import Limits
 from florin_server.flows.workers.expire import expire, forget_keys
 from florin_server.flows.workers.settle import ChainSettler
 from florin_server.rails.base import Rail
@@ -69,6 +70,7 @@ class Service:
                 hub=hub,
                 links=_links(settings, gateway.url_of(listener)),
                 rails={rail.chain_id: rail for rail in rails},
+                limits=Limits(settings.limits, clock),
             )
             grpc = await GrpcServers.start(app, kept, stack)
             workers = _start_workers(app, rails, stack)

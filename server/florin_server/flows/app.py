@@ -11,6 +11,7 @@ from florin_server.config import Settings
 from florin_server.domain.account import WalletApp
 from florin_server.domain.payment import Merchant, Payment
 from florin_server.feed import Hub
+from florin_server.flows.limits import Limits
 from florin_server.rails.base import Asset, Rail
 from florin_server.store.engine import Store
 
@@ -68,6 +69,7 @@ class App:
     hub: Hub
     links: Links
     rails: Mapping[str, Rail]
+    limits: Limits
     settlers: dict[str, Settler] = field(default_factory=dict)
     accounts: Accounts = field(default_factory=Accounts)
 
@@ -107,9 +109,9 @@ class IdempotencyKey:
 class Caller:
     """Who calls, as proven by its credential.
 
-    `credential` names the credential (not its secret), for limits. `merchant` is set on merchant
-    paths, `app` when a wallet came with an App-Id. `deployed` tells that the caller speaks the
-    deployed wire profile.
+    `credential` names the credential (not its secret), for limits; the operator has none.
+    `merchant` is set on merchant paths, `app` when a wallet came with an App-Id. `deployed` tells
+    that the caller speaks the deployed wire profile.
     """
 
     live: bool

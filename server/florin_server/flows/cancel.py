@@ -12,6 +12,12 @@ from florin_server.store import payments
 async def cancel(app: App, caller: Caller, text: str) -> Payment:
     """Calls a payment off while it requires action; repeating it repeats the answer."""
     payment = await find(app, caller, text)
+    if payment.status is not Status.CANCELLED:
+        app.limits.cancel(payment.id)
+    return await _cancel(app, caller, payment)
+
+
+async def _cancel(app: App, caller: Caller, payment: Payment) -> Payment:
     step(payment.status, Event.CANCEL)
     if payment.status is Status.CANCELLED:
         return payment
@@ -20,4 +26,4 @@ async def cancel(app: App, caller: Caller, text: str) -> Payment:
     if changed is not None:
         return await app.changed(changed)
     # another change came first; a payment leaves requires_action for good, so this ends
-    return await cancel(app, caller, text)
+    return await _cancel(app, caller, await find(app, caller, payment.id))

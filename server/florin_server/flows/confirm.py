@@ -30,6 +30,7 @@ async def confirm(
     digest = results.digest(option_id, flat)
     if (known := await _repeated(app, payment, digest)) is not None:
         return known
+    app.limits.confirm(payment.id)
     step(payment.status, Event.CONFIRM_ACCEPTED)
     option = await open_option(app, payment, option_id)
     content = Confirmation(payment.id, option.id, tuple(flat), digest, arrived_us)

@@ -71,4 +71,5 @@ async def revoke(app: App, key_id: str) -> ApiKey:
     key = await app.store.write(keys.revoke_key(key_id, app.clock.now_us()))
     if key is None:
         raise FlorinError(Code.API_KEY_NOT_FOUND)
+    app.accounts.changed()
     return key

@@ -6,14 +6,20 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from florin_server.flows.app import Caller
+from florin_server.flows.limits import Quota
 
 
 @dataclass(slots=True)
 class Call:
-    """One call. `replayed` is set by a servicer whose answer repeats a stored one."""
+    """One call.
+
+    `quota` is what its credential has left, where that is limited. `replayed` is set by a servicer
+    whose answer repeats a stored one.
+    """
 
     caller: Caller
     request_id: str
+    quota: Quota | None = None
     replayed: bool = False
 
     def trailing(self) -> tuple[tuple[str, str], ...]:
@@ -21,6 +27,11 @@ class Call:
         entries = [("request-id", self.request_id)]
         if self.caller.version:
             entries.append(("pay-version", self.caller.version))
+        if (quota := self.quota) is not None:
+            # in the words of draft-ietf-httpapi-ratelimit-headers-10, where t is the time until
+            # more is available, not until all is
+            entries.append(("ratelimit-policy", f'"key";q={quota.per_minute};w=60'))
+            entries.append(("ratelimit", f'"key";r={quota.left};t={quota.wait_s}'))
         if self.replayed:
             entries.append(("idempotent-replayed", "true"))
         return tuple(entries)

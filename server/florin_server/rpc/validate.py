@@ -4,38 +4,70 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 from gateway_options.v1 import json_pb2
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.api import annotations_pb2
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 from google.protobuf.message import Message
 
 from florin_server.domain.errors import Code, FlorinError, Issue
 
 _Check = Callable[[Any, str], Iterator[Issue]]
+_ValueCheck = Callable[[Any], str | None]
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_VARIABLE = re.compile(r"\{(\w+)")
 
 
 class Validator:
-    """All checks of one message type, compiled once."""
+    """All checks of one message type, compiled once.
 
-    def __init__(self, descriptor: Descriptor) -> None:
-        self._checks = list(_message_checks(descriptor))
+    `parameters` are the fields that REST takes from path and query, not from the body.
+    """
+
+    def __init__(self, descriptor: Descriptor, parameters: frozenset[str] = frozenset()) -> None:
+        fields = list(descriptor.fields)
+        self._body = list(_field_checks([f for f in fields if f.name not in parameters]))
+        self._parameters = list(_field_checks([f for f in fields if f.name in parameters]))
+
+    @classmethod
+    def of(cls, method: MethodDescriptor) -> Self:
+        """The checks of an RPC's request."""
+        return cls(method.input_type, _parameters_of(method))
 
     def __call__(self, message: Message) -> None:
-        """Raises FlorinError(params_validation) with every fault found."""
-        issues = tuple(issue for check in self._checks for issue in check(message, ""))
-        if issues:
+        """Raises FlorinError(params_validation) with every fault of the body, if there is one.
+
+        FlorinError(invalid_params) with those of the parameters otherwise.
+        """
+        if issues := tuple(issue for check in self._body for issue in check(message, "")):
             first = issues[0]
-            raise FlorinError(
-                Code.PARAMS_VALIDATION,
-                f"Validation error: {first.field}: {first.message}",
-                issues=issues,
-            )
+            text = f"Validation error: {first.field}: {first.message}"
+            raise FlorinError(Code.PARAMS_VALIDATION, text, issues=issues)
+        if issues := tuple(issue for check in self._parameters for issue in check(message, "")):
+            first = issues[0]
+            text = f"{first.field} {first.message}"
+            raise FlorinError(Code.INVALID_PARAMS, text, issues=issues)
+
+
+def _parameters_of(method: MethodDescriptor) -> frozenset[str]:
+    """The fields that REST takes from elsewhere than the body; none if the RPC is gRPC's only."""
+    options = method.GetOptions()
+    if not options.HasExtension(annotations_pb2.http):
+        return frozenset()
+    rule = options.Extensions[annotations_pb2.http]
+    if not rule.body:
+        return frozenset(field.name for field in method.input_type.fields)
+    path: str = getattr(rule, rule.WhichOneof("pattern"))
+    return frozenset(_VARIABLE.findall(path))
 
 
 def _message_checks(descriptor: Descriptor) -> Iterator[_Check]:
-    for field in descriptor.fields:
+    return _field_checks(list(descriptor.fields))
+
+
+def _field_checks(fields: list[FieldDescriptor]) -> Iterator[_Check]:
+    for field in fields:
         rule = field.GetOptions().Extensions[json_pb2.field]
         if field.is_repeated:
             yield from _list_checks(field, rule)
@@ -46,15 +78,21 @@ def _message_checks(descriptor: Descriptor) -> Iterator[_Check]:
 
 
 def _list_checks(field: FieldDescriptor, rule: json_pb2.FieldRule) -> Iterator[_Check]:
-    name, key, most = field.name, field.json_name, rule.max_items
-    if most:
+    name, key, least, most = field.name, field.json_name, rule.min_items, rule.max_items
+    if least or most:
 
         def size(message: Any, path: str) -> Iterator[Issue]:
-            if len(getattr(message, name)) > most:
-                yield Issue(path + key, f"must have at most {most} items")
+            count = len(getattr(message, name))
+            if count < least:
+                yield Issue(path + key, f"must have at least {_items(least)}")
+            elif most and count > most:
+                yield Issue(path + key, f"must have at most {_items(most)}")
 
         yield size
-    if field.message_type is not None and not field.message_type.GetOptions().map_entry:
+    if field.message_type is None:
+        if values := list(_value_checks(field, rule)):
+            yield _each(field, values)
+    elif not field.message_type.GetOptions().map_entry:
         checks = list(_message_checks(field.message_type))
 
         def items(message: Any, path: str) -> Iterator[Issue]:
@@ -63,6 +101,21 @@ def _list_checks(field: FieldDescriptor, rule: json_pb2.FieldRule) -> Iterator[_
                     yield from check(item, f"{path}{key}[{index}].")
 
         yield items
+
+
+def _items(count: int) -> str:
+    return "1 item" if count == 1 else f"{count} items"
+
+
+def _each(field: FieldDescriptor, checks: list[_ValueCheck]) -> _Check:
+    name, key = field.name, field.json_name
+
+    def each(message: Any, path: str) -> Iterator[Issue]:
+        for index, value in enumerate(getattr(message, name)):
+            if (fault := _first(checks, value)) is not None:
+                yield Issue(f"{path}{key}[{index}]", fault)
+
+    return each
 
 
 def _nested(field: FieldDescriptor, inner: Descriptor, rule: json_pb2.FieldRule) -> _Check:
@@ -79,9 +132,7 @@ def _nested(field: FieldDescriptor, inner: Descriptor, rule: json_pb2.FieldRule)
     return nested
 
 
-def _scalar(
-    field: FieldDescriptor, rule: json_pb2.FieldRule, checks: list[Callable[[Any], str | None]]
-) -> _Check:
+def _scalar(field: FieldDescriptor, rule: json_pb2.FieldRule, checks: list[_ValueCheck]) -> _Check:
     name, key, required, presence = field.name, field.json_name, rule.required, field.has_presence
 
     def scalar(message: Any, path: str) -> Iterator[Issue]:
@@ -89,18 +140,20 @@ def _scalar(
         if not value and (required or not presence or not message.HasField(name)):
             if required:
                 yield Issue(path + key, "is required")
-            return
-        for check in checks:
-            if (fault := check(value)) is not None:
-                yield Issue(path + key, fault)
-                return
+        elif (fault := _first(checks, value)) is not None:
+            yield Issue(path + key, fault)
 
     return scalar
 
 
-def _value_checks(
-    field: FieldDescriptor, rule: json_pb2.FieldRule
-) -> Iterator[Callable[[Any], str | None]]:
+def _first(checks: list[_ValueCheck], value: Any) -> str | None:
+    for check in checks:
+        if (fault := check(value)) is not None:
+            return fault
+    return None
+
+
+def _value_checks(field: FieldDescriptor, rule: json_pb2.FieldRule) -> Iterator[_ValueCheck]:
     if low := rule.min_chars:
         yield lambda text: f"must have at least {low} characters" if len(text) < low else None
     if high := rule.max_chars:
@@ -117,5 +170,6 @@ def _value_checks(
         most = rule.maximum
         yield lambda number: f"must be at most {most}" if number > most else None
     if field.enum_type is not None:
-        numbers = frozenset(field.enum_type.values_by_number)
+        # 0 stands for nothing chosen: it can be left out, but not be named
+        numbers = frozenset(field.enum_type.values_by_number) - {0}
         yield lambda number: None if number in numbers else "is unknown"

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from florin_server.store import schema
-from florin_server.store.query import Op, StoreError, T, run
+from florin_server.store.query import Op, StoreUnavailable, T, run
 from florin_server.store.reader import PaymentReader
 from florin_server.store.sqlite import Connection, FileLock, StoreLocked, told
 from florin_server.store.writer import Fault, Writer
@@ -73,7 +73,7 @@ class Store:
         room for others between them.
         """
         if self._closed:
-            raise StoreError("the store is closed")
+            raise StoreUnavailable("the store is closed")
         connection = self._readers.pop() if self._readers else Connection(self._path, writes=False)
         try:
             connection.command("BEGIN")
@@ -90,7 +90,7 @@ class Store:
         A few at a time; the event loop and other reads go on meanwhile.
         """
         if self._closed:
-            raise StoreError("the store is closed")
+            raise StoreUnavailable("the store is closed")
         async with self._surveys:
             return await asyncio.to_thread(_survey, self._path, op)
 

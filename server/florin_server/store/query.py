@@ -37,6 +37,10 @@ class StoreError(Exception):
     """The store could not do what it was asked; nothing of it was kept."""
 
 
+class StoreUnavailable(StoreError):  # noqa: N818  (a state of the world, not a mistake)
+    """The store does not work at the moment: its disk, its memory, or it is being closed."""
+
+
 class Query(NamedTuple):
     """A statement with its values, by name or as attributes of an object.
 

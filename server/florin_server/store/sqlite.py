@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from florin_server.store.query import Op, Query, Row, StoreError, run
+from florin_server.store.query import Op, Query, Row, StoreError, StoreUnavailable, run
 
 Outcome = tuple[Any, Exception | None]
 
@@ -17,6 +17,22 @@ Outcome = tuple[Any, Exception | None]
 _STATEMENTS = 256
 # pages of 4 KiB; negative values are KiB
 _CACHE_KIB = -32_768
+# the part of an error code that is not its detail
+_PRIMARY = 0xFF
+# what the machine under the file does, and may stop doing; a damaged file stays damaged
+_PASSING = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_INTERRUPT,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_READONLY,
+    }
+)
 
 
 class StoreLocked(StoreError):  # noqa: N818  (a state of the world, not a mistake)
@@ -65,14 +81,14 @@ class Connection:
     def attempt(self, op: Op[Any]) -> Outcome:
         """Runs an operation inside the open transaction; if it fails nothing of it stays.
 
-        StoreError if SQLite gave up the whole transaction, e.g. because the disk is full.
+        StoreUnavailable if SQLite gave up the whole transaction, e.g. because the disk is full.
         """
         self.command("SAVEPOINT op")
         try:
             result = run(op, self.query)
         except Exception as error:
             if not self._raw.in_transaction:
-                raise StoreError("SQLite ended the transaction") from error
+                raise StoreUnavailable("SQLite ended the transaction") from error
             self.command("ROLLBACK TO op")
             self.command("RELEASE op")
             return None, told(error)
@@ -89,7 +105,8 @@ def told(error: Exception) -> Exception:
     """The driver's errors as the store's, others as they are."""
     if not isinstance(error, sqlite3.Error):
         return error
-    wrapped = StoreError(str(error))
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY
+    wrapped = (StoreUnavailable if code in _PASSING else StoreError)(str(error))
     wrapped.__cause__ = error
     return wrapped
 

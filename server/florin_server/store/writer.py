@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.store.query import Op, StoreError, T
+from florin_server.store.query import Op, StoreUnavailable, T
 from florin_server.store.sqlite import Connection, Outcome
 
 Fault = Callable[[str], None]
@@ -56,7 +56,7 @@ class Writer:
     def submit(self, op: Op[T]) -> asyncio.Future[T]:
         """Queues an operation; the future is done once its commit is on disk."""
         if self._closed:
-            raise StoreError("the store is closed")
+            raise StoreUnavailable("the store is closed")
         if len(self._jobs) >= _QUEUE:
             raise FlorinError(Code.INTERNAL_ERROR, unavailable=True, retry_after_s=1)
         future: asyncio.Future[T] = self._loop.create_future()
@@ -119,7 +119,7 @@ class Writer:
         group, self._group = self._group, []
         if error is not None:
             self._connection.give_up()
-            lost = StoreError(f"the store could not commit: {error}")
+            lost = StoreUnavailable(f"the store could not commit: {error}")
             lost.__cause__ = error
             group = [(future, (None, lost)) for future, _ in group]
         for future, (result, failed) in group:

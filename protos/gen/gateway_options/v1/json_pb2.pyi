@@ -90,16 +90,18 @@ class FieldRule(_message.Message):
     COMMA_FIELD_NUMBER: _builtins.int
     CLEARABLE_FIELD_NUMBER: _builtins.int
     SPARSE_FIELD_NUMBER: _builtins.int
+    MIN_ITEMS_FIELD_NUMBER: _builtins.int
     required: _builtins.bool
-    """The member must be present; in gRPC a message must be set and a text must not be empty. In an
-    answer it is never null.
+    """The member must be present; in gRPC a message must be set and a text must not be empty. A list
+    may be present and empty, which gRPC cannot tell from absent: see min_items. In an answer the
+    member is never null.
     """
     min_chars: _builtins.int
-    """Fewest Unicode characters of a text; 0 means no bound."""
+    """Fewest Unicode characters of a text, or of each text of a list; 0 means no bound."""
     max_chars: _builtins.int
-    """Most Unicode characters of a text; 0 means no bound."""
+    """Most Unicode characters of a text, or of each text of a list; 0 means no bound."""
     pattern: _builtins.str
-    """Regular expression that the whole text matches; empty means none."""
+    """Regular expression that the whole text matches, or each text of a list; empty means none."""
     minimum: _builtins.int
     """Smallest value of an integer; unset means the type's own."""
     maximum: _builtins.int
@@ -128,6 +130,8 @@ class FieldRule(_message.Message):
     """
     sparse: _builtins.bool
     """Below this field, unset members are left out instead of being null."""
+    min_items: _builtins.int
+    """Fewest items of a list; 0 means no bound."""
     def __init__(
         self,
         *,
@@ -148,10 +152,11 @@ class FieldRule(_message.Message):
         comma: _builtins.bool = ...,
         clearable: _builtins.bool = ...,
         sparse: _builtins.bool = ...,
+        min_items: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_maximum", b"_maximum", "_minimum", b"_minimum", "maximum", b"maximum", "minimum", b"minimum"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_maximum", b"_maximum", "_minimum", b"_minimum", "absent", b"absent", "clearable", b"clearable", "comma", b"comma", "flatten", b"flatten", "hidden", b"hidden", "json_text", b"json_text", "lenient", b"lenient", "max_chars", b"max_chars", "max_items", b"max_items", "maximum", b"maximum", "min_chars", b"min_chars", "minimum", b"minimum", "no_control", b"no_control", "pattern", b"pattern", "query", b"query", "required", b"required", "sparse", b"sparse"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_maximum", b"_maximum", "_minimum", b"_minimum", "absent", b"absent", "clearable", b"clearable", "comma", b"comma", "flatten", b"flatten", "hidden", b"hidden", "json_text", b"json_text", "lenient", b"lenient", "max_chars", b"max_chars", "max_items", b"max_items", "maximum", b"maximum", "min_chars", b"min_chars", "min_items", b"min_items", "minimum", b"minimum", "no_control", b"no_control", "pattern", b"pattern", "query", b"query", "required", b"required", "sparse", b"sparse"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__maximum: _TypeAlias = _typing.Literal["maximum"]  # noqa: Y015
     _WhichOneofArgType__maximum: _TypeAlias = _typing.Literal["_maximum", b"_maximum"]  # noqa: Y015

@@ -1,0 +1,25 @@
+"""Network addresses of callers, as limits count them."""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import unquote
+
+# what one customer of a provider gets: single addresses of it cost nothing
+_IPV6_PREFIX = 64
+
+
+def network_of(peer: str) -> str:
+    """Who a peer in gRPC's form is, without its port; an IPv6 network counts as one address."""
+    kind, _, rest = peer.partition(":")
+    host = unquote(rest).rpartition(":")[0].strip("[]")
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        # a local socket, or a form that nobody can choose
+        return kind
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is None:
+            return str(ipaddress.ip_network((address, _IPV6_PREFIX), strict=False))
+        address = address.ipv4_mapped
+    return str(address)

@@ -1,0 +1,73 @@
+"""The generic cell rate algorithm: so many calls at once, then one each interval, exactly.
+
+For each key one number is kept: the time at which its budget would be whole again. Whatever the
+arrivals are, a key gets at most `burst` calls plus one for each whole interval that has passed.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import NamedTuple
+
+_MINUTE_US = 60_000_000
+
+
+class Verdict(NamedTuple):
+    """What a call was told; `wait_us` is the time until one more will be let in than now."""
+
+    admitted: bool
+    left: int
+    wait_us: int
+
+
+class Bucket:
+    """The budgets of all keys of one kind; times are microseconds.
+
+    Keys whose budget is whole are forgotten as others come. Above `keys_max` the one that was used
+    longest ago is forgotten too, which gives it a whole budget: who has that many keys has as many
+    budgets anyway.
+    """
+
+    __slots__ = ("_burst", "_keys_max", "_per_minute", "_room", "_whole")
+
+    def __init__(self, per_minute: int, burst: int, keys_max: int) -> None:
+        if per_minute < 1 or burst < 1 or keys_max < 1:
+            raise ValueError("a rate, a burst and the keys are at least 1")
+        self._per_minute = per_minute
+        self._burst = burst
+        self._keys_max = keys_max
+        # times are multiplied by the rate, so that an interval is a whole number: no call is
+        # admitted or refused by rounding
+        self._room = burst * _MINUTE_US
+        self._whole: OrderedDict[str, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        """How many keys are remembered."""
+        return len(self._whole)
+
+    def take(self, key: str, now_us: int) -> Verdict:
+        """Takes one call from a key's budget, if it has one left."""
+        now = now_us * self._per_minute
+        whole = self._whole.get(key)
+        if whole is None:
+            self._make_room(now)
+            whole = now
+        # a clock that was set back must not keep a key waiting for what it once was
+        used = min(max(whole - now, 0), self._room)
+        admitted = used + _MINUTE_US <= self._room
+        if admitted:
+            used += _MINUTE_US
+            self._whole[key] = now + used
+            self._whole.move_to_end(key)
+        left = (self._room - used) // _MINUTE_US
+        # rounded up to whole microseconds: not earlier than it is true
+        wait_us = -(-(used - (self._room - (left + 1) * _MINUTE_US)) // self._per_minute)
+        return Verdict(admitted, left, wait_us)
+
+    def _make_room(self, now: int) -> None:
+        """Forgets up to two keys for one that comes, so that the stale ones run out."""
+        for _ in range(2):
+            key = next(iter(self._whole), None)
+            if key is None or (self._whole[key] > now and len(self._whole) < self._keys_max):
+                return
+            del self._whole[key]

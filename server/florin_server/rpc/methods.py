@@ -1,0 +1,54 @@
+"""What is known of an RPC at start: who may call it, what it checks, what a key means to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from florin.v1 import access_pb2
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+
+from florin_server.rpc.validate import Validator
+
+_READS = frozenset({access_pb2.KEY_SCOPE_READ, access_pb2.KEY_SCOPE_UNSPECIFIED})
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One RPC.
+
+    `mutates`: a caller that leaves does not stop it half-way. `guarded`: a key only refuses another
+    request. `relays`: the deployed profile tells what is down behind us as a gateway would.
+    """
+
+    name: str
+    rule: access_pb2.AccessRule
+    validate: Validator
+    mutates: bool
+    guarded: bool
+    relays: bool
+
+
+def methods_of(services: Iterable[ServiceDescriptor]) -> dict[str, Method]:
+    """All RPCs by path; ValueError if one has no access rule, so that the server cannot start."""
+    return {
+        f"/{service.full_name}/{method.name}": _method(method)
+        for service in services
+        for method in service.methods
+    }
+
+
+def _method(method: MethodDescriptor) -> Method:
+    rule: access_pb2.AccessRule = method.GetOptions().Extensions[access_pb2.access]
+    if not rule.family:
+        raise ValueError(f"{method.full_name} has no access rule")
+    return Method(
+        name=method.full_name,
+        rule=rule,
+        validate=Validator.of(method),
+        mutates=rule.scope not in _READS,
+        guarded=rule.idempotency == access_pb2.IDEMPOTENCY_RULE_GUARD,
+        relays=rule.family == access_pb2.CALLER_FAMILY_ACCOUNT
+        or rule.scope == access_pb2.KEY_SCOPE_REFUND
+        or method.name.startswith("List"),
+    )

@@ -1,0 +1,356 @@
+"""Every documented error code, raised by a real request in the place that the contract names."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import grpc
+import pytest
+from florin.v1 import admin_pb2, admin_pb2_grpc, operator_pb2
+from florin_server.domain.errors import REGISTRY, Code
+from florin_server.domain.versions import NEWEST_STABLE
+from florin_server.store import payments
+
+from tests.support.api import refused
+from tests.support.desk import DEPLOYED, ORDER, Desk
+from tests.support.wallet import Wallet
+
+Told = tuple[int, str]
+Scene = Callable[[Desk], Awaitable[Told]]
+SCENES: dict[Code, list[Scene]] = {}
+NOBODY = "pay_" + "0" * 27
+PREVIEW = "2026-02-19.preview"
+BLOCKED = Wallet()
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def raises(code: Code) -> Callable[[Scene], Scene]:
+    def note(scene: Scene) -> Scene:
+        SCENES.setdefault(code, []).append(scene)
+        return scene
+
+    return note
+
+
+async def told(
+    desk: Desk, method: str, path: str, headers: Mapping[str, str] | None = None, body: Any = None
+) -> Told:
+    answer = await desk.ask(method, path, headers, body)
+    assert set(answer.body) <= {"code", "message", "issues", "details", "requestId"}
+    return answer.told
+
+
+async def by_operator(desk: Desk, method: str, request: Any, token: str | None = None) -> Told:
+    token = desk.service.secrets.operator_token if token is None else token
+    metadata = (("authorization", f"Bearer {token}"),)
+    async with grpc.aio.insecure_channel(desk.service.grpc.operator_target) as channel:
+        stub = admin_pb2_grpc.AdminServiceStub(channel)
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await getattr(stub, method)(request, metadata=metadata, timeout=10)
+    refusal = refused(error.value)
+    assert REGISTRY[Code(refusal.code)].grpc == error.value.code().name
+    return refusal.http, refusal.code
+
+
+def side(payment_id: str, call: str = "") -> str:
+    return f"/v1/gateway/payment/{payment_id}{call}"
+
+
+async def created(desk: Desk, **order: Any) -> str:
+    payment_id: str = (await desk.rest.create({**ORDER, **order}))["paymentId"]
+    return payment_id
+
+
+async def succeeded(desk: Desk) -> str:
+    payment_id = await created(desk)
+    path = f"/v1/sandbox/payments/{payment_id}/simulate"
+    answer = await desk.ask("POST", path, desk.rest.merchant, {"outcome": "succeeded"})
+    assert answer.status == 200, answer.text
+    return payment_id
+
+
+# the body, the query, and what they name
+@raises(Code.INVALID_PARAMS)
+async def _unknown_option(desk: Desk) -> Told:
+    body = {"optionId": "nonsense"}
+    return await told(desk, "POST", side(await created(desk), "/fetch"), desk.rest.wallet, body)
+
+
+@raises(Code.INVALID_PARAMS)
+async def _query(desk: Desk) -> Told:
+    path = side(await created(desk), "/status?maxPollMs=soon")
+    return await told(desk, "GET", path, desk.rest.wallet)
+
+
+@raises(Code.PARAMS_VALIDATION)
+async def _body(desk: Desk) -> Told:
+    body = {"amount": {"unit": "iso4217/USD", "value": "-1"}}
+    return await told(desk, "POST", "/v1/payments", desk.rest.merchant, body)
+
+
+@raises(Code.PAYMENT_NOT_FOUND)
+async def _no_payment(desk: Desk) -> Told:
+    return await told(desk, "GET", side(NOBODY), desk.rest.wallet)
+
+
+@raises(Code.PAYMENT_NOT_FOUND)
+async def _no_payment_to_refund(desk: Desk) -> Told:
+    return await told(desk, "POST", "/v1/refunds", desk.rest.merchant, {"paymentId": NOBODY})
+
+
+@raises(Code.IDEMPOTENCY_CONFLICT)
+async def _other_body(desk: Desk) -> Told:
+    headers = {**desk.rest.merchant, "Idempotency-Key": "used"}
+    await desk.ask("POST", "/v1/payments", headers, ORDER)
+    return await told(desk, "POST", "/v1/payments", headers, {**ORDER, "referenceId": "other"})
+
+
+@raises(Code.IDEMPOTENCY_CONFLICT)
+async def _another_confirm_won(desk: Desk) -> Told:
+    offer = await desk.offer()
+    await desk.confirm(offer)
+    body = {
+        "optionId": offer.option_id,
+        "results": [{"type": "walletRpc", "data": ["0x" + "22" * 65]}],
+    }
+    return await told(desk, "POST", side(offer.payment_id, "/confirm"), desk.rest.wallet, body)
+
+
+@raises(Code.INTERNAL_ERROR)
+async def _broken(desk: Desk) -> Told:
+    """A fault of ours is told as one, whatever it is."""
+    payment_id = await created(desk)
+    reader = desk.service.app.store.reader
+    desk.service.app.store.reader = None  # type: ignore[assignment]
+    try:
+        return await told(desk, "GET", side(payment_id), desk.rest.wallet)
+    finally:
+        desk.service.app.store.reader = reader
+
+
+# credentials
+@raises(Code.INVALID_API_KEY)
+async def _bad_key(desk: Desk) -> Told:
+    headers = {**desk.rest.merchant, "Api-Key": desk.unstored_key()}
+    return await told(desk, "GET", f"/v1/payments/{NOBODY}", headers)
+
+
+@raises(Code.UNAUTHORIZED)
+async def _bad_operator(desk: Desk) -> Told:
+    return await by_operator(desk, "ListPartners", operator_pb2.ListPartnersRequest(), "wrong")
+
+
+@raises(Code.FORBIDDEN)
+async def _wallet_as_merchant(desk: Desk) -> Told:
+    _, secret = await desk.key(None)
+    headers = {**desk.rest.merchant, "Api-Key": secret}
+    return await told(desk, "POST", "/v1/payments", headers, ORDER)
+
+
+@raises(Code.MISSING_API_KEY)
+async def _no_key(desk: Desk) -> Told:
+    headers = {"Merchant-Id": desk.rest.merchant["Merchant-Id"]}
+    return await told(desk, "GET", f"/v1/payments/{NOBODY}", headers)
+
+
+@raises(Code.MISSING_MERCHANT_API_KEY)
+async def _app_as_merchant(desk: Desk) -> Told:
+    return await told(desk, "GET", "/v1/payments", desk.rest.wallet)
+
+
+@raises(Code.MISSING_MERCHANT_ID)
+async def _no_merchant(desk: Desk) -> Told:
+    headers = {"Api-Key": desk.rest.merchant["Api-Key"]}
+    return await told(desk, "POST", "/v1/payments", headers, ORDER)
+
+
+@raises(Code.HEADER_NOT_ASCII)
+async def _not_ascii(desk: Desk) -> Told:
+    request = f"GET {side(NOBODY)} HTTP/1.1\r\nHost: x\r\nApi-Key: caf\xe9\r\n\r\n"
+    status, _, body = await desk.raw(request.encode("latin-1"))
+    return status, body["code"]
+
+
+@raises(Code.NOT_SANDBOX_API_KEY)
+async def _live_key(desk: Desk) -> Told:
+    live = await desk.tenant(live=True)
+    path = f"/v1/sandbox/payments/{NOBODY}/simulate"
+    return await told(desk, "POST", path, live.headers, {"outcome": "failed"})
+
+
+@raises(Code.MISSING_APP_ID)
+async def _no_app(desk: Desk) -> Told:
+    return await told(desk, "GET", side(NOBODY), {"Client-Id": "c"})
+
+
+@raises(Code.MISSING_CLIENT_ID)
+async def _no_client(desk: Desk) -> Told:
+    return await told(desk, "GET", side(NOBODY), {"App-Id": desk.env["FLORIN_APP_ID"]})
+
+
+@raises(Code.INVALID_APP_ID)
+async def _bad_app(desk: Desk) -> Told:
+    return await told(desk, "GET", side(NOBODY), {"App-Id": "app_unknown", "Client-Id": "c"})
+
+
+@raises(Code.CONFLICTING_AUTH_HEADERS)
+async def _both(desk: Desk) -> Told:
+    headers = {**desk.rest.wallet, "Api-Key": desk.rest.merchant["Api-Key"]}
+    return await told(desk, "GET", side(NOBODY), headers)
+
+
+@raises(Code.MISSING_AUTH_HEADERS)
+async def _neither(desk: Desk) -> Told:
+    return await told(desk, "GET", side(NOBODY))
+
+
+# versions
+@raises(Code.INVALID_API_VERSION)
+async def _no_version(desk: Desk) -> Told:
+    return await told(desk, "GET", side(NOBODY), {**desk.rest.wallet, "Pay-Version": "newest"})
+
+
+@raises(Code.UNKNOWN_API_VERSION)
+async def _unpublished(desk: Desk) -> Told:
+    return await told(desk, "GET", side(NOBODY), {**desk.rest.wallet, "Pay-Version": "2020-01-01"})
+
+
+@raises(Code.API_VERSION_DOWNGRADE)
+async def _downgrade(desk: Desk) -> Told:
+    app = await desk.wallet_app(pin=PREVIEW)
+    return await told(desk, "GET", side(NOBODY), {**app, "Pay-Version": NEWEST_STABLE})
+
+
+# states
+@raises(Code.INVALID_STATE)
+async def _cancelled_too_late(desk: Desk) -> Told:
+    payment_id = await succeeded(desk)
+    return await told(desk, "POST", side(payment_id, "/cancel"), desk.rest.wallet)
+
+
+@raises(Code.PAYMENT_EXPIRED)
+async def _expired(desk: Desk) -> Told:
+    payment_id = await created(desk, expiresAt=desk.now + 1)
+    desk.clock.advance(1)
+    path = side(payment_id, "/options")
+    return await told(desk, "POST", path, desk.rest.wallet, {"accounts": []})
+
+
+@raises(Code.QUOTE_EXPIRED)
+async def _quote_expired(desk: Desk) -> Told:
+    """Until a price other than 1:1 is offered, only a stored option can have lapsed."""
+    offer = await desk.offer()
+    store = desk.service.app.store
+    option = await store.read(payments.option(offer.payment_id, offer.option_id))
+    assert option is not None
+    lapsed = replace(option, id="lapsed", expires_at=desk.now)
+    await store.write(payments.put_options([lapsed]))
+    body = {"optionId": "lapsed"}
+    return await told(desk, "POST", side(offer.payment_id, "/fetch"), desk.rest.wallet, body)
+
+
+@raises(Code.SANCTIONED_USER)
+async def _blocked(desk: Desk) -> Told:
+    path = side(await created(desk), "/options")
+    body = {"accounts": [Wallet().account, BLOCKED.account]}
+    return await told(desk, "POST", path, desk.rest.wallet, body)
+
+
+@raises(Code.PAYMENT_NOT_SUCCEEDED)
+async def _not_paid(desk: Desk) -> Told:
+    body = {"paymentId": await created(desk)}
+    return await told(desk, "POST", "/v1/refunds", desk.rest.merchant, body)
+
+
+@raises(Code.ALREADY_REFUNDED)
+async def _refunded(desk: Desk) -> Told:
+    body = {"paymentId": await succeeded(desk)}
+    assert (await desk.ask("POST", "/v1/refunds", desk.rest.merchant, body)).status == 200
+    return await told(desk, "POST", "/v1/refunds", desk.rest.merchant, body)
+
+
+# accounts
+@raises(Code.MERCHANT_NOT_FOUND)
+async def _foreign_merchant(desk: Desk) -> Told:
+    other = await desk.tenant()
+    headers = {**desk.rest.merchant, "Merchant-Id": other.merchant.id}
+    return await told(desk, "POST", "/v1/payments", headers, ORDER)
+
+
+@raises(Code.MERCHANT_NOT_FOUND)
+async def _unknown_merchant(desk: Desk) -> Told:
+    return await told(desk, "GET", "/v1/merchants/mrch_unknown", desk.rest.merchant)
+
+
+@raises(Code.MERCHANT_EXISTS)
+async def _taken(desk: Desk) -> Told:
+    tenant = await desk.tenant()
+    request = operator_pb2.ImportMerchantRequest(
+        partner_id=tenant.partner.id,
+        merchant_id=tenant.merchant.id,
+        name="Tea House",
+        email="tea@house.example",
+    )
+    return await by_operator(desk, "ImportMerchant", request)
+
+
+@raises(Code.API_KEY_NOT_FOUND)
+async def _no_such_key(desk: Desk) -> Told:
+    return await by_operator(desk, "RevokeApiKey", admin_pb2.RevokeApiKeyRequest(key_id="none"))
+
+
+@raises(Code.PARTNER_NOT_FOUND)
+async def _no_such_partner(desk: Desk) -> Told:
+    request = operator_pb2.SetPartnerStatusRequest(
+        partner_id="none", status=operator_pb2.PARTNER_STATUS_ACTIVE
+    )
+    return await by_operator(desk, "SetPartnerStatus", request)
+
+
+@raises(Code.CUSTOMER_NOT_FOUND)
+async def _no_such_customer(desk: Desk) -> Told:
+    request = operator_pb2.ExportCustomerRequest(account=Wallet().account)
+    return await by_operator(desk, "ExportCustomer", request)
+
+
+@raises(Code.WALLET_NOT_FOUND)
+async def _no_such_wallet(desk: Desk) -> Told:
+    return await by_operator(desk, "RevokeWallet", operator_pb2.RevokeWalletRequest(app_id="none"))
+
+
+@raises(Code.EXECUTOR_NOT_FOUND)
+async def _no_such_executor(desk: Desk) -> Told:
+    request = operator_pb2.PauseExecutorRequest(executor_id="eip155:1:0x" + "11" * 20)
+    return await by_operator(desk, "PauseExecutor", request)
+
+
+# what only the deployed profile tells
+@raises(Code.NOT_FOUND)
+async def _unknown_merchant_deployed(desk: Desk) -> Told:
+    headers = {**desk.rest.merchant, **DEPLOYED}
+    return await told(desk, "GET", "/v1/merchants/mrch_unknown", headers)
+
+
+@raises(Code.NOT_FOUND)
+async def _unknown_settlement_deployed(desk: Desk) -> Told:
+    headers = {**desk.rest.merchant, **DEPLOYED}
+    path = f"/v1/merchants/{headers['Merchant-Id']}/settlements/crypto/none"
+    return await told(desk, "DELETE", path, headers)
+
+
+@raises(Code.MISSING_IDEMPOTENCY_KEY)
+async def _no_idempotency_key(desk: Desk) -> Told:
+    body = {"merchantName": "Tea House", "merchantEmail": "tea@house.example"}
+    return await told(desk, "POST", "/v1/merchants", {**desk.rest.merchant, **DEPLOYED}, body)
+
+
+@raises(Code.SETTLEMENT_ASSET_CONFLICT)
+async def _asset_taken(desk: Desk) -> Told:
+    tenant = await desk.tenant()
+    path = f"/v1/merchants/{tenant.merchant.id}/settlements/crypto"
+    one = {"asset": "eip155:1/slip44:60", "destination": "eip155:1:0x" + "11" * 20}
+    headers = {**tenant.headers, **DEPLOYED, "Idempotency-Key": "twice"}
+    return await told(desk, "POST", path, headers, {"settlements": [one, one]})

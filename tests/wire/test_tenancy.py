@@ -1,0 +1,120 @@
+"""What belongs to somebody else is as unknown as what never was: in every byte and in the work.
+
+Times are compared by what they are made of: the statements that the store runs for a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+import pytest_asyncio
+from florin.v1 import access_pb2
+from florin_server.store.sqlite import Connection
+
+from tests.support.calls import Call, Request, public_calls
+from tests.support.desk import DEPLOYED, SPEC, Desk, Tenant
+
+NOBODY = {"payment_id": "pay_" + "0" * 27, "merchant_id": "mrch_" + "0" * 17, "id": "crypto_none"}
+CALLS = [call for call in public_calls() if call.verb and call.good.unknown]
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def tenants(desk) -> dict[str, Tenant]:
+    return {
+        "owner": await desk.tenant(),
+        "another tenant": await desk.tenant(),
+        "another mode": await desk.tenant(live=True),
+    }
+
+
+@pytest.fixture
+def statements(monkeypatch, desk) -> list[str]:
+    """What the store was asked for calls, in order; what workers ask meanwhile is left out."""
+    asked: list[str] = []
+    query, workers = Connection.query, set(desk.service._workers)
+
+    def noted(self, one):
+        if asyncio.current_task() not in workers:
+            asked.append(one.statement.sqlite.sql)
+        return query(self, one)
+
+    monkeypatch.setattr(Connection, "query", noted)
+    return asked
+
+
+@contextmanager
+def during(asked: list[str]) -> Iterator[list[str]]:
+    asked.clear()
+    found: list[str] = []
+    yield found
+    found.extend(asked)
+
+
+def _nobodys(request: Request) -> Request:
+    """The same request for something that never was."""
+    body = request.body
+    if isinstance(body, dict) and "paymentId" in body:
+        body = {**body, "paymentId": NOBODY["payment_id"]}
+    return Request({name: NOBODY[name] for name in request.path}, body)
+
+
+@pytest.mark.parametrize("profile", [SPEC, DEPLOYED], ids=["spec", "deployed"])
+@pytest.mark.parametrize("who", ["another tenant", "another mode"])
+@pytest.mark.parametrize("call", CALLS, ids=str)
+async def test_somebody_elses_is_as_unknown_as_nobodys(
+    desk, tenants, statements, call, who, profile
+):
+    wallets = call.rule.family == access_pb2.CALLER_FAMILY_GATEWAY
+    if wallets and who == "another tenant":
+        pytest.skip("wallets serve every tenant of their mode")
+    if call.rule.family == access_pb2.CALLER_FAMILY_SANDBOX and who == "another mode":
+        pytest.skip("a live key is refused before anything is looked for")
+    theirs = await call.good.make(desk, tenants["owner"])
+    nobodys = _nobodys(theirs)
+    credential = tenants[who].headers
+    if wallets:
+        credential = await desk.wallet_app(live=True)
+    headers = {**credential, **profile, "Request-Id": "same"}
+    expected = call.good.foreign(deployed=profile is DEPLOYED)
+    seen = []
+    for turn, request in enumerate((nobodys, theirs, nobodys, theirs)):
+        # a key that is new, so that nothing is repeated; its length is the same each time
+        sent = {**headers, "Idempotency-Key": f"{call.name}-{who}-{turn}"[-64:]}
+        with during(statements) as asked:
+            answer = await _ask(desk, call, request, sent)
+        assert answer.told == expected
+        seen.append((answer.text, sorted(answer.headers.items()), asked))
+    # the first pair only filled what is remembered about the caller
+    assert seen[2] == seen[3]
+
+
+async def _ask(desk: Desk, call: Call, request: Request, headers: dict[str, str]):
+    path = call.template
+    for name, value in request.path.items():
+        path = path.replace(f"{{{name}}}", value)
+    return await desk.ask(call.verb, path, headers, request.body)
+
+
+@pytest.mark.parametrize("verb", ["PUT", "DELETE"])
+async def test_a_settlement_of_another_merchant_of_ones_own_is_unknown_too(
+    desk, tenants, statements, verb
+):
+    (call,) = [c for c in CALLS if c.verb == verb and c.template.endswith("/crypto/{id}")]
+    owner = tenants["owner"]
+    theirs = await call.good.make(desk, owner)
+    mine = {**theirs.path, "merchant_id": owner.merchant.id}
+    headers = {**owner.headers, "Request-Id": "same"}
+    seen = []
+    for settlement in (NOBODY["id"], theirs.path["id"]):
+        request = replace(theirs, path={**mine, "id": settlement})
+        with during(statements) as asked:
+            answer = await _ask(desk, call, request, headers)
+        assert answer.told == (404, "invalid_params")
+        seen.append((answer.text, asked))
+    assert seen[0] == seen[1]
