@@ -38,6 +38,11 @@ def payment_id(now_us: int, randbytes: Callable[[int], bytes]) -> str:
     return f"pay_{made}{random_base62(_PAYMENT_RANDOM_CHARS, randbytes)}"
 
 
+def made_from(ms: int) -> str:
+    """A text that payment ids made from a millisecond on are above, and earlier ones below."""
+    return f"pay_{base62(max(ms, 0), _TIME_CHARS)}"
+
+
 def short_id(prefix: str, randbytes: Callable[[int], bytes]) -> str:
     """Makes the id of anything else; `prefix` ends in an underscore, e.g. `mrch_`."""
     return prefix + random_base62(_SHORT_RANDOM_CHARS, randbytes)

@@ -12,8 +12,14 @@ from florin_server.domain.account import WalletApp
 from florin_server.domain.payment import Merchant, Payment
 from florin_server.feed import Hub
 from florin_server.flows.limits import Limits
+from florin_server.flows.recent import Recent
 from florin_server.rails.base import Asset, Rail
 from florin_server.store.engine import Store
+from florin_server.store.listing import Totals
+
+# who reads a list page by page is told the totals of the first page for a minute; so many lists
+# are read at the same time, each remembered in less than a kilobyte
+_TOTALS_US, _TOTALS_KEPT = 60_000_000, 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,10 @@ class Links:
         return f"{self.base}/{payment_id}"
 
 
+def _remembered_totals() -> Recent[Totals]:
+    return Recent(_TOTALS_KEPT, _TOTALS_US)
+
+
 @dataclass(frozen=True, slots=True)
 class App:
     """One running service."""
@@ -72,6 +82,7 @@ class App:
     limits: Limits
     settlers: dict[str, Settler] = field(default_factory=dict)
     accounts: Accounts = field(default_factory=Accounts)
+    totals: Recent[Totals] = field(default_factory=_remembered_totals)
 
     def assets(self, *, live: bool) -> dict[str, tuple[Rail, Asset]]:
         """Every asset that can be paid with in one mode, by CAIP-19."""

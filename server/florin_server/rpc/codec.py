@@ -41,6 +41,11 @@ def timestamp(at_us: int) -> Timestamp:
     return result
 
 
+def status_of(status: Status) -> payment_pb2.PaymentStatus.ValueType:
+    """A status as its number."""
+    return _STATUS[status]
+
+
 class Codec:
     """Builds answers; knows the assets, whose names amounts carry."""
 

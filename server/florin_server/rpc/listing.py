@@ -6,8 +6,11 @@ from typing import Any
 
 from florin.v1 import listing_pb2
 
+from florin_server.flows import lists
 from florin_server.flows.app import App
+from florin_server.rpc.call import caller
 from florin_server.rpc.codec import Codec
+from florin_server.rpc.listing_codec import ListingCodec, wanted, wanted_legacy
 
 
 class ListingCalls:
@@ -19,17 +22,22 @@ class ListingCalls:
     async def ListPayments(
         self, request: listing_pb2.ListPaymentsRequest, context: Any
     ) -> listing_pb2.ListPaymentsResponse:
-        """SKELETON."""
-        raise NotImplementedError
+        """Lists payments of all merchants of the partner."""
+        found = await lists.of_partner(self._app, caller(), wanted(request), request.merchant_id)
+        return ListingCodec(self._codec).page(found)
 
     async def ListMerchantPayments(
         self, request: listing_pb2.ListMerchantPaymentsRequest, context: Any
     ) -> listing_pb2.ListPaymentsResponse:
-        """SKELETON."""
-        raise NotImplementedError
+        """Lists payments of the merchant."""
+        found = await lists.of_merchant(self._app, caller(), wanted(request))
+        return ListingCodec(self._codec).page(found)
 
     async def ListPaymentsLegacy(
         self, request: listing_pb2.ListPaymentsLegacyRequest, context: Any
     ) -> listing_pb2.ListPaymentsLegacyResponse:
-        """SKELETON."""
-        raise NotImplementedError
+        """Lists payments of the merchant in the path, in the older form."""
+        found = await lists.of_merchant_in_path(
+            self._app, caller(), wanted_legacy(request), request.merchant_id
+        )
+        return ListingCodec(self._codec).legacy(found)

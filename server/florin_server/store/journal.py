@@ -16,6 +16,7 @@ from florin_server.domain.journal import Accepted, ChainTx, Finding, TxEnd, TxSt
 from florin_server.domain.payment import Confirmation, Option, Payment, Status
 from florin_server.domain.state import Event
 from florin_server.store import leases, ledger
+from florin_server.store.columns import U256
 from florin_server.store.payments import confirmation_of, event_of, option_of, put_events
 from florin_server.store.query import (
     Op,
@@ -131,8 +132,9 @@ _CONCLUDE = Statement(
         updated_at_us=param("now_us"),
         status=param("end"),
         tx_id=param("tx"),
-        option_unit=param("paid_unit"),
-        option_value=param("paid"),
+        # what was to be paid stays, also of a payment that failed
+        option_unit=func.coalesce(param("paid_unit"), payment.c.option_unit),
+        option_value=func.coalesce(param("paid", U256), payment.c.option_value),
         settled_value=param("settled"),
         failure_code=param("code"),
         failure_detail=param("detail"),

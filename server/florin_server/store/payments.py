@@ -88,6 +88,8 @@ _ACCEPT = Statement(
         payer=param("payer"),
         provider_name=param("provider_name"),
         provider_icon=param("provider_icon"),
+        option_unit=param("option_unit"),
+        option_value=param("option_value"),
     )
 )
 _REFUSE = Statement(
@@ -216,6 +218,8 @@ def accept(
         payer=option.payer,
         provider_name=provider[0],
         provider_icon=provider[1],
+        option_unit=f"caip19/{option.asset}",
+        option_value=option.value,
     )
     if not rows:
         return None

@@ -1,0 +1,100 @@
+"""Cursors come back as they were written, and nothing else is one."""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64encode
+from hashlib import sha256
+
+import pytest
+from florin_server.domain.cursor import CURSOR_MAX, decode, encode
+from florin_server.domain.errors import Code, FlorinError
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
+_NUMBERS = st.integers(-(2**63), 2**63 - 1)
+_POSITIONS = st.lists(_TEXTS | _NUMBERS, max_size=4).map(tuple)
+_BINDINGS = st.binary(max_size=64) | _TEXTS
+
+
+def _refused(text: str, binding: bytes | str, *kinds: type[str | int]) -> str:
+    with pytest.raises(FlorinError) as caught:
+        decode(text, binding, *kinds)
+    assert caught.value.code is Code.INVALID_PARAMS
+    assert [issue.field for issue in caught.value.issues] == ["cursor"]
+    return caught.value.message
+
+
+@given(position=_POSITIONS, binding=_BINDINGS)
+def test_a_position_comes_back_for_the_same_list(
+    position: tuple[str | int, ...], binding: bytes | str
+) -> None:
+    text = encode(position, binding)
+    assert len(text) <= CURSOR_MAX
+    assert text.replace("-", "a").replace("_", "a").isalnum()
+    assert decode(text, binding, *map(type, position)) == position
+
+
+@given(position=_POSITIONS, ours=_BINDINGS, other=_BINDINGS)
+def test_a_cursor_of_another_list_is_refused(
+    position: tuple[str | int, ...], ours: bytes | str, other: bytes | str
+) -> None:
+    as_bytes = [one.encode() if isinstance(one, str) else one for one in (ours, other)]
+    assume(as_bytes[0] != as_bytes[1])
+    message = _refused(encode(position, ours), other, *map(type, position))
+    assert message == "cursor belongs to other filters or another order"
+
+
+@given(position=_POSITIONS, data=st.data())
+def test_a_cursor_with_one_other_character_is_damaged(
+    position: tuple[str | int, ...], data: st.DataObject
+) -> None:
+    text = encode(position, "list")
+    at = data.draw(st.integers(0, len(text) - 1))
+    changed = text[:at] + data.draw(st.characters()) + text[at + 1 :]
+    assume(changed != text)
+    assert _refused(changed, "list", *map(type, position)) == "cursor is damaged"
+
+
+@given(text=st.text(max_size=CURSOR_MAX + 1))
+def test_any_other_text_is_damaged(text: str) -> None:
+    assert _refused(text, "list", str) == "cursor is damaged"
+
+
+def _forged(held: str) -> str:
+    """What somebody writes who knows how cursors are made."""
+    content = sha256(b"list").digest()[:12] + held.encode("utf-8", "surrogatepass")
+    return urlsafe_b64encode(content + sha256(content).digest()[:6]).rstrip(b"=").decode()
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        "",
+        "{}",
+        "[",
+        '"pay_1"',
+        "[]",
+        "[1]",
+        "[null]",
+        "[true]",
+        '["a","b"]',
+        '["\\ud800"]',
+        '["\\u0000"]',
+        "[[" * 100,
+    ],
+)
+def test_a_forged_position_of_another_kind_is_damaged(held: str) -> None:
+    assert _refused(_forged(held), "list", str) == "cursor is damaged"
+
+
+def test_a_forged_number_that_no_engine_keeps_is_damaged() -> None:
+    assert decode(_forged(json.dumps([2**63 - 1])), "list", int) == (2**63 - 1,)
+    assert _refused(_forged(json.dumps([2**63])), "list", int) == "cursor is damaged"
+
+
+def test_a_cursor_that_is_too_long_is_damaged_and_never_written() -> None:
+    with pytest.raises(ValueError, match="too long"):
+        encode(("x" * CURSOR_MAX,), "list")
+    assert _refused(_forged(json.dumps(["x" * CURSOR_MAX])), "list", str) == "cursor is damaged"
