@@ -20,7 +20,7 @@ from florin_server.flows.create import NewPayment, create
 from florin_server.flows.limits import Limits
 from florin_server.flows.options import options
 from florin_server.flows.workers.settle import ChainSettler
-from florin_server.store import journal, ledger, merchants, payments
+from florin_server.store import journal, ledger, merchants, payments, settlements
 from florin_server.store.engine import Store
 
 from tests.contract.evm_lab import (
@@ -174,7 +174,7 @@ async def _start(
         await store.write(merchants.put_partner(partner))
         await store.write(merchants.put_merchant(SHOP))
         destination = Destination("crypto_1", SHOP.id, TOKEN, account_of(MERCHANT))
-        await store.write(merchants.put_destination(destination))
+        await store.write(settlements.put_destination(destination))
     hub = Hub(store.reader.payment, lambda seen: store.read(payments.newer(seen)), lab.clock)
     chosen = Settings(home=folder, discovery_s=30)
     app = App(

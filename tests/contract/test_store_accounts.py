@@ -1,4 +1,4 @@
-"""Partners, merchants, destinations, keys and wallet apps."""
+"""Partners, merchants, keys and wallet apps."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from florin_server.domain.account import SCOPES, ApiKey, Partner, WalletApp
 from florin_server.domain.credentials import KeyKind
-from florin_server.domain.payment import Destination, Merchant
+from florin_server.domain.payment import Merchant
 from florin_server.store import keys, merchants
 from florin_server.store.query import StoreError
 
-from tests.contract.test_store_kit import ASSET, LATER_US, NOW_US, PAYER
+from tests.contract.test_store_kit import LATER_US, NOW_US
 
 PARTNER = Partner("par_1", "Shop Ltd", "2026-01-01", "active", NOW_US)
 MERCHANT = Merchant(
@@ -60,18 +60,6 @@ async def test_merchants_are_stored_changed_and_found_at_once(store):
 async def test_a_status_that_does_not_exist_is_refused(store):
     with pytest.raises(StoreError, match="CHECK"):
         await store.write(merchants.put_merchant(replace(MERCHANT, status="rich")))
-
-
-async def test_a_merchant_has_one_destination_for_an_asset(store):
-    first = Destination("sd_1", "mer_1", ASSET, PAYER)
-    other = Destination("sd_2", "mer_1", "asset:b", PAYER)
-    for destination in (first, other):
-        await store.write(merchants.put_destination(destination))
-    moved = replace(first, account="account:new")
-    await store.write(merchants.put_destination(replace(moved, id="sd_3")))
-    assert await store.read(merchants.destination("mer_1", ASSET)) == moved
-    assert await store.read(merchants.destination("mer_2", ASSET)) is None
-    assert {one.id for one in await store.read(merchants.destinations("mer_1"))} == {"sd_1", "sd_2"}
 
 
 async def test_keys_are_found_listed_and_revoked_once(store):

@@ -21,6 +21,7 @@ from florin_server.store import (
     merchants,
     payments,
     schema,
+    settlements,
 )
 from florin_server.store.engine import Store, StoreLocked
 from florin_server.store.migrations import config
@@ -31,7 +32,7 @@ from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
 
 from tests.contract.test_store_kit import created, opened
 
-OPERATIONS = (idempotency, journal, keys, leases, ledger, merchants, payments)
+OPERATIONS = (idempotency, journal, keys, leases, ledger, merchants, payments, settlements)
 STATEMENTS = {
     f"{module.__name__.rpartition('.')[2]}{name}": found
     for module in OPERATIONS
@@ -181,7 +182,9 @@ def test_no_operation_reads_a_whole_table(plans, name):
         assert "json_each" in step or not step.startswith("SCAN") or "INDEX ix_" in step, step
 
 
-@pytest.mark.parametrize("name", ["payments_EXPIRE", "payments_NEXT_EXPIRY", "journal_WAITING"])
+@pytest.mark.parametrize(
+    "name", ["payments_EXPIRE", "payments_NEXT_EXPIRY", "journal_WAITING", "merchants_PAGE"]
+)
 def test_what_comes_first_is_read_in_order(plans, name):
     sql = STATEMENTS[name].sqlite.sql
     rows = plans.command(f"EXPLAIN QUERY PLAN {sql}", [None] * sql.count("?")).fetchall()

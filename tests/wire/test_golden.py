@@ -83,7 +83,7 @@ async def test_every_answer_about_a_payment(desk, payments, state, profile, upda
     offer = payments[state]
     answers = await _ask_everything(desk, offer, state, PROFILES[profile])
     file = f"{state}.{'deployed' if profile == 'deployed' else 'spec'}.json"
-    _compare(file, _masked(answers, desk, offer), update=update_golden)
+    compare(file, _masked(answers, desk, offer), update=update_golden)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -93,7 +93,7 @@ async def test_a_created_payment(desk, path, profile, update_golden):
     answer = await desk.ask("POST", path, headers, {**ORDER, "checkout": CHECKOUT})
     text = json.dumps({"status": answer.status, "body": answer.body})
     made = json.loads(text.replace(answer.body["paymentId"], "<payment id>"))
-    _compare("created.json", made, update=update_golden)
+    compare("created.json", made, update=update_golden)
 
 
 async def _ask_everything(
@@ -167,7 +167,7 @@ def _masked(answers: dict[str, Any], desk: Desk, offer: Offer) -> Any:
     return json.loads(re.sub(r"0x(?!22)[0-9a-f]{64}(?![0-9a-f])", "<hash>", text))
 
 
-def _compare(name: str, seen: Any, *, update: bool) -> None:
+def compare(name: str, seen: Any, *, update: bool) -> None:
     file = GOLDEN / name
     if update:
         file.parent.mkdir(exist_ok=True)

@@ -6,7 +6,7 @@ the ErrorCode enum of the protos.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -175,4 +175,14 @@ def invalid(field: str, message: str, **details: str) -> FlorinError:
         f"Validation error: {field}: {message}",
         issues=(Issue(field, message),),
         details=details,
+    )
+
+
+def invalid_members(issues: Sequence[Issue]) -> FlorinError:
+    """A body that breaks the schema at these members."""
+    first = issues[0]
+    return FlorinError(
+        Code.PARAMS_VALIDATION,
+        f"Validation error: {first.field}: {first.message}",
+        issues=tuple(issues),
     )

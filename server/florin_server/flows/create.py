@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from florin_server.domain.errors import FlorinError, invalid
 from florin_server.domain.ids import payment_id
 from florin_server.domain.money import CURRENCIES, FiatUnit, parse_unit
 from florin_server.domain.payment import Merchant, Payment, Status
+from florin_server.domain.urls import is_https_url
 from florin_server.flows.app import App, Caller
 from florin_server.flows.idempotent import failing, once
 from florin_server.store import payments
 from florin_server.store.idempotency import Replay
 
-_URL_CHARS_MAX = 2048
 # no token knows more
 _TOKEN_UNITS_MAX = 2**256 - 1
 
@@ -120,25 +119,6 @@ def _expiry(app: App, wanted: NewPayment, now: int) -> int:
 
 def _checkout(wanted: NewPayment) -> tuple[str | None, str | None]:
     """Both redirect URLs, or neither: half a redirect would strand a buyer."""
-    if _is_redirect(wanted.success_url) and _is_redirect(wanted.error_url):
+    if is_https_url(wanted.success_url) and is_https_url(wanted.error_url):
         return wanted.success_url, wanted.error_url
     return None, None
-
-
-def _is_redirect(url: str) -> bool:
-    if not 0 < len(url) <= _URL_CHARS_MAX or "\\" in url:
-        return False
-    if not url.isascii() or any(ch <= " " or ch == "\x7f" for ch in url):
-        return False
-    try:
-        parts = urlsplit(url)
-        port_ok = parts.port is None or parts.port > 0
-    except ValueError:
-        return False
-    return (
-        parts.scheme == "https"
-        and bool(parts.hostname)
-        and port_ok
-        and parts.username is None
-        and parts.password is None
-    )

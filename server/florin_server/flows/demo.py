@@ -14,7 +14,7 @@ from florin_server.flows.app import App, Caller
 from florin_server.flows.create import NewPayment, create
 from florin_server.flows.idempotent import unstored
 from florin_server.store import keys as key_store
-from florin_server.store import merchants
+from florin_server.store import merchants, settlements
 from florin_server.store.query import Op
 
 
@@ -77,7 +77,7 @@ async def first_payment(app: App, made: DemoAccounts) -> Payment:
 def _store(made: DemoAccounts) -> Op[None]:
     yield from merchants.put_partner(made.partner)
     yield from merchants.put_merchant(made.merchant)
-    yield from merchants.put_destination(made.destination)
+    yield from settlements.put_destination(made.destination)
     yield from key_store.put_app(made.wallet)
     for key in made.keys:
         yield from key_store.put_key(key)

@@ -14,7 +14,7 @@ from florin_server.domain.payment import Option, Payment, Status
 from florin_server.flows.app import App, Caller
 from florin_server.flows.load import find, payment_id_of
 from florin_server.rails.base import Asset, Rail, RailUnavailable, Split
-from florin_server.store import merchants, payments
+from florin_server.store import payments, settlements
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ async def options(app: App, caller: Caller, text: str, accounts: Sequence[str]) 
         return Options(payment, ())
     destinations = {
         d.asset_key: canonical_account(d.account)
-        for d in await app.store.read(merchants.destinations(payment.merchant_id))
+        for d in await app.store.read(settlements.destinations(payment.merchant_id))
     }
     searches = [
         _search(app, payment, rail, written, destinations)

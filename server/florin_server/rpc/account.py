@@ -6,8 +6,12 @@ from typing import Any
 
 from florin.v1 import account_pb2, payment_pb2
 
+from florin_server.flows import merchants, settlements
 from florin_server.flows.app import App
+from florin_server.rpc import account_codec
+from florin_server.rpc.call import caller
 from florin_server.rpc.codec import Codec
+from florin_server.rpc.replay import answer, stored
 
 
 class AccountCalls:
@@ -19,56 +23,94 @@ class AccountCalls:
     async def CreateMerchant(
         self, request: account_pb2.CreateMerchantRequest, context: Any
     ) -> account_pb2.CreateMerchantResponse:
-        """SKELETON."""
-        raise NotImplementedError
+        """Creates a merchant, or repeats the answer of its idempotency key."""
+        build = account_codec.created
+        wanted = account_codec.new_merchant(request)
+        outcome = await merchants.create(self._app, caller(), wanted, stored(build))
+        return answer(outcome, build, account_pb2.CreateMerchantResponse)
 
     async def ListMerchants(
         self, request: account_pb2.ListMerchantsRequest, context: Any
     ) -> account_pb2.ListMerchantsResponse:
-        """SKELETON."""
-        raise NotImplementedError
+        """Lists the partner's merchants."""
+        page = await merchants.listed(
+            self._app,
+            caller(),
+            status=account_codec.status_text(request.status),
+            search=request.search if request.HasField("search") else None,
+            after=request.cursor if request.HasField("cursor") else None,
+            limit=request.limit if request.HasField("limit") else None,
+        )
+        return account_codec.listed(page)
 
     async def GetMerchant(
         self, request: account_pb2.GetMerchantRequest, context: Any
     ) -> account_pb2.GetMerchantResponse:
-        """SKELETON."""
-        raise NotImplementedError
+        """Tells one merchant with its settlements."""
+        return account_codec.profile(*await merchants.get(self._app, caller(), request.merchant_id))
 
     async def UpdateMerchant(
         self, request: account_pb2.UpdateMerchantRequest, context: Any
     ) -> account_pb2.UpdateMerchantResponse:
-        """SKELETON."""
-        raise NotImplementedError
+        """Changes a merchant."""
+        build = account_codec.updated
+        changes = account_codec.changes(request)
+        outcome = await merchants.update(
+            self._app, caller(), request.merchant_id, changes, stored(build)
+        )
+        return answer(outcome, build, account_pb2.UpdateMerchantResponse)
 
     async def DeleteMerchant(
         self, request: account_pb2.DeleteMerchantRequest, context: Any
     ) -> account_pb2.DeleteMerchantResponse:
-        """SKELETON."""
-        raise NotImplementedError
+        """Hides a merchant and stops new payments."""
+        build = account_codec.deleted
+        outcome = await merchants.delete(self._app, caller(), request.merchant_id, stored(build))
+        return answer(outcome, build, account_pb2.DeleteMerchantResponse)
 
     async def ListSettlements(
         self, request: account_pb2.ListSettlementsRequest, context: Any
     ) -> account_pb2.Settlements:
-        """SKELETON."""
-        raise NotImplementedError
+        """Lists where a merchant wants its money."""
+        return account_codec.settlements(
+            await settlements.listed(self._app, caller(), request.merchant_id)
+        )
 
     async def CreateCryptoSettlements(
         self, request: account_pb2.CreateCryptoSettlementsRequest, context: Any
     ) -> account_pb2.CreateCryptoSettlementsResponse:
-        """SKELETON."""
-        raise NotImplementedError
+        """Creates settlements, all of them or none."""
+        build = account_codec.settlements_created
+        wanted = account_codec.new_settlements(request)
+        outcome = await settlements.create(
+            self._app, caller(), request.merchant_id, wanted, stored(build)
+        )
+        return answer(outcome, build, account_pb2.CreateCryptoSettlementsResponse)
 
     async def UpdateCryptoSettlement(
         self, request: account_pb2.UpdateCryptoSettlementRequest, context: Any
     ) -> account_pb2.CryptoSettlement:
-        """SKELETON."""
-        raise NotImplementedError
+        """Changes where an asset goes."""
+        build = account_codec.crypto_settlement
+        outcome = await settlements.change(
+            self._app,
+            caller(),
+            request.merchant_id,
+            request.id,
+            destination=request.destination,
+            receipt=stored(build),
+        )
+        return answer(outcome, build, account_pb2.CryptoSettlement)
 
     async def DeleteCryptoSettlement(
         self, request: account_pb2.DeleteCryptoSettlementRequest, context: Any
     ) -> account_pb2.DeleteCryptoSettlementResponse:
-        """SKELETON."""
-        raise NotImplementedError
+        """Deletes a settlement."""
+        build = account_codec.settlement_deleted
+        outcome = await settlements.delete(
+            self._app, caller(), request.merchant_id, request.id, stored(build)
+        )
+        return answer(outcome, build, account_pb2.DeleteCryptoSettlementResponse)
 
     async def SimulatePayment(
         self, request: account_pb2.SimulatePaymentRequest, context: Any

@@ -197,6 +197,17 @@ class exact_sum(ColumnElement[Any]):  # noqa: N801  (reads as the SQL that it is
         self.amounts = amounts
 
 
+class holds(ColumnElement[bool]):  # noqa: N801  (reads as the SQL that it is)
+    """One text occurs in another, in any case; no character of it is special."""
+
+    inherit_cache = False
+
+    def __init__(self, text: ColumnElement[Any], part: ColumnElement[Any]) -> None:
+        self.type = sqltypes.Boolean()
+        self.text = text
+        self.part = part
+
+
 @compiles(_Texts, "sqlite")
 def _texts_sqlite(element: _Texts, compiler: SQLCompiler, **kw: Any) -> str:
     return f"(SELECT value FROM json_each({compiler.process(element.values, **kw)}))"  # noqa: S608
@@ -215,6 +226,19 @@ def _exact_sum_sqlite(element: exact_sum, compiler: SQLCompiler, **kw: Any) -> s
 @compiles(exact_sum, "postgresql")
 def _exact_sum_postgresql(element: exact_sum, compiler: SQLCompiler, **kw: Any) -> str:
     return f"sum({compiler.process(element.amounts, **kw)})"
+
+
+@compiles(holds, "sqlite")
+def _holds_sqlite(element: holds, compiler: SQLCompiler, **kw: Any) -> str:
+    # its own lower() knows ASCII only
+    text, part = compiler.process(element.text, **kw), compiler.process(element.part, **kw)
+    return f"instr(fold_case({text}), fold_case({part})) > 0"
+
+
+@compiles(holds, "postgresql")
+def _holds_postgresql(element: holds, compiler: SQLCompiler, **kw: Any) -> str:
+    text, part = compiler.process(element.text, **kw), compiler.process(element.part, **kw)
+    return f"strpos(lower(normalize({text})), lower(normalize({part}))) > 0"
 
 
 def _picker(getter: Callable[..., Any], names: list[str]) -> Callable[[Any], Sequence[object]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import unicodedata
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,11 @@ class _ExactSum:
         return str(self._sum)
 
 
+def _fold_case(text: str | None) -> str | None:
+    """Texts that differ in case only, or in how an accent is written, become the same."""
+    return None if text is None else unicodedata.normalize("NFC", text).casefold()
+
+
 class Connection:
     """A connection; the one that writes is the only one that checkpoints."""
 
@@ -59,6 +65,7 @@ class Connection:
             path, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS
         )
         self._raw.create_aggregate("exact_sum", 1, _ExactSum)
+        self._raw.create_function("fold_case", 1, _fold_case, deterministic=True)
         self._raw.execute(f"PRAGMA cache_size={_CACHE_KIB}")
         if writes:
             self._raw.execute("PRAGMA journal_mode=WAL")

@@ -1,0 +1,501 @@
+"""A partner and its merchants, through REST and through gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import UTC, datetime
+
+import pytest
+import pytest_asyncio
+
+from tests.support.accounts import PROTOCOLS, Account, told
+from tests.support.api import Refused
+from tests.support.desk import DEPLOYED, ORDER, SPEC, Tenant
+
+CAFE = {
+    "merchantName": "Café Zürich",
+    "merchantEmail": "owner@cafe.example",
+    "iconUrl": "https://cafe.example/logo.png",
+}
+UNKNOWN = (404, "merchant_not_found")
+WRONG = (400, "params_validation")
+CONFLICT = (409, "idempotency_conflict")
+NEVER = "mrch_" + "0" * 17
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.parametrize("protocol", PROTOCOLS),
+]
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def tenant(desk) -> Tenant:
+    return await desk.tenant()
+
+
+@pytest.fixture
+def account(tenant, protocol) -> Account:
+    return Account(tenant, protocol)
+
+
+async def create(account, key=None, **changes):
+    told = await account.ask("CreateMerchant", {**CAFE, **changes}, key=key)
+    return told.body["merchant"]
+
+
+async def get(account, merchant):
+    return (await account.ask("GetMerchant", merchant=merchant)).body["merchant"]
+
+
+async def refused(account, name, body=None, **where):
+    with pytest.raises(Refused) as caught:
+        await account.ask(name, body, **where)
+    return caught.value
+
+
+async def walk(account, between=None, **query):
+    """The ids of all pages, and what each page said of the total."""
+    pages, totals, cursor = [], [], {}
+    while True:
+        page = (await account.ask("ListMerchants", {**query, **cursor})).body
+        pages.append([merchant["id"] for merchant in page["merchants"]])
+        totals.append(page["totalCount"])
+        if page["nextCursor"] is None:
+            return pages, totals
+        cursor = {"cursor": page["nextCursor"]}
+        if between is not None:
+            await between()
+
+
+async def test_a_created_merchant_is_the_callers_and_takes_payments(desk, account, tenant):
+    made = await create(account)
+    assert re.fullmatch(r"mrch_[0-9A-Za-z]{17}", made["id"])
+    assert made == {
+        "id": made["id"],
+        "name": CAFE["merchantName"],
+        "email": CAFE["merchantEmail"],
+        "status": "active",
+        "iconUrl": CAFE["iconUrl"],
+        "createdAt": datetime.fromtimestamp(desk.now, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z"),
+    }
+    assert await get(account, made["id"]) == {**made, "settlements": {"fiat": [], "crypto": []}}
+    headers = {"Api-Key": tenant.secret, "Merchant-Id": made["id"]}
+    payment = await desk.ask("POST", "/v1/payments", headers, ORDER)
+    assert (payment.status, payment.body["live"]) == (201, False)
+    info = await desk.rest.info(payment.body["paymentId"])
+    assert info["merchant"] == {"name": CAFE["merchantName"], "iconUrl": CAFE["iconUrl"]}
+
+
+async def test_a_live_key_creates_live_merchants(desk, protocol):
+    tenant = await desk.tenant(live=True)
+    made = await create(Account(tenant, protocol))
+    headers = {"Api-Key": tenant.secret, "Merchant-Id": made["id"]}
+    assert (await desk.ask("POST", "/v1/payments", headers, ORDER)).body["live"] is True
+
+
+@pytest.mark.parametrize("icon", [{"iconUrl": None}, {}])
+async def test_a_logo_is_not_needed(account, icon):
+    body = {**CAFE, **icon} if icon else {k: v for k, v in CAFE.items() if k != "iconUrl"}
+    made = (await account.ask("CreateMerchant", body)).body["merchant"]
+    assert made["iconUrl"] is None
+
+
+@pytest.mark.parametrize("name", ["x", "名", "🍵", "x" * 256, "  Padded  ", "O'Neill & Söhne", "-"])
+async def test_names_are_kept_as_written(account, name):
+    made = await create(account, merchantName=name)
+    assert (await get(account, made["id"]))["name"] == name
+
+
+@pytest.mark.parametrize(
+    "email",
+    [
+        "a@b.co",
+        "first.last+tag@sub.shop-1.example",
+        "o'neill@shop.example",
+        "büro@münchen.example",
+        "用户@例子.中国",
+        "x" * 64 + "@shop.example",
+        "a@" + ".".join(["x" * 61] * 4) + ".xy",
+    ],
+)
+async def test_addresses_of_every_script_will_do(account, email):
+    assert (await create(account, merchantEmail=email))["email"] == email
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("merchantName", text) for text in (None, "", " ", "\u00a0\u3000", "\u200b\u202e")),
+        *(("merchantName", text) for text in ("\u3164", "\u0301", "a\tb", "a\x7f", "x" * 257)),
+        *(("merchantEmail", text) for text in (None, "", "shop", "@shop.example", "a@", "a@b")),
+        *(("merchantEmail", text) for text in ("a b@shop.example", "a@b@shop.example", "a@.com")),
+        *(("merchantEmail", text) for text in ("a@shop..example", ".a@shop.example", "a@-x.com")),
+        *(("merchantEmail", text) for text in ("a..b@shop.example", "a.@x.com", "a@x_y.com")),
+        *(("merchantEmail", text) for text in ("A <a@shop.example>", "a@shop.example,b@x.com")),
+        *(
+            ("merchantEmail", text)
+            for text in ("a@shop.example\n", "a\u202e@x.com", "a@\u3000.com")
+        ),
+        *(("merchantEmail", text) for text in ("a@" + "x" * 64 + ".com", "x" * 65 + "@x.com")),
+        ("merchantEmail", "a@" + ".".join(["x" * 61] * 4) + ".xyz" + "z" * 5),
+        *(("iconUrl", text) for text in ("", "logo.png", "//x.com/i", "http://x.com/i", "data:,x")),
+        *(("iconUrl", text) for text in ("https://", "https://u:p@x.com/i", "https://u@x.com/i")),
+        *(("iconUrl", text) for text in ("https://x.com/\n", "https://x.com/a b", "https://é.com")),
+        *(("iconUrl", text) for text in ("https://x.com\\@y.com", "https://x.com:99999/")),
+        ("iconUrl", "https://x.com/" + "x" * 2035),
+    ],
+)
+async def test_what_no_merchant_can_have_is_refused(desk, account, field, value):
+    made = await create(account)
+    before = desk.rows()
+    error = await refused(account, "CreateMerchant", {**CAFE, field: value})
+    assert told(error) == WRONG
+    assert [issue["field"] for issue in error.issues] == [field]
+    if value is not None and (field, value) != ("iconUrl", ""):
+        error = await refused(account, "UpdateMerchant", {field: value}, merchant=made["id"])
+        assert told(error) == WRONG
+        assert [issue["field"] for issue in error.issues] == [field]
+    assert desk.rows() == before
+    assert (await get(account, made["id"]))["name"] == CAFE["merchantName"]
+
+
+async def test_all_faults_are_told_at_once(account):
+    error = await refused(
+        account,
+        "CreateMerchant",
+        {"merchantName": "\u200b", "merchantEmail": "shop", "iconUrl": "logo.png"},
+    )
+    assert [issue["field"] for issue in error.issues] == [
+        "merchantName",
+        "merchantEmail",
+        "iconUrl",
+    ]
+
+
+async def test_a_repeated_creation_makes_one_merchant(desk, account):
+    first = await account.ask("CreateMerchant", CAFE, key="one")
+    assert not first.replayed
+    before = desk.rows()
+    desk.clock.advance(60)
+    again = await account.ask("CreateMerchant", CAFE, key="one")
+    assert (again.body, again.replayed) == (first.body, True)
+    error = await refused(account, "CreateMerchant", {**CAFE, "merchantName": "X"}, key="one")
+    assert told(error) == CONFLICT
+    assert desk.rows() == before
+    # what became of the merchant does not change the answer
+    merchant = first.body["merchant"]["id"]
+    await account.ask("DeleteMerchant", merchant=merchant)
+    assert (await account.ask("CreateMerchant", CAFE, key="one")).body == first.body
+
+
+async def test_both_protocols_share_keys(tenant, protocol):
+    here = Account(tenant, protocol)
+    there = Account(tenant, next(other for other in PROTOCOLS if other != protocol))
+    first = await here.ask("CreateMerchant", CAFE, key="shared")
+    again = await there.ask("CreateMerchant", CAFE, key="shared")
+    assert (again.body, again.replayed) == (first.body, True)
+
+
+async def test_a_key_is_its_partners_and_its_calls(desk, account, protocol):
+    first = await create(account, key="one")
+    other = Account(await desk.tenant(), protocol)
+    assert (await create(other, key="one"))["id"] != first["id"]
+    # the same key under another call or for another merchant is another request
+    body = {"merchantName": "X"}
+    error = await refused(account, "UpdateMerchant", body, merchant=first["id"], key="one")
+    assert told(error) == CONFLICT
+
+
+async def test_a_refused_creation_leaves_its_key_unused(account):
+    error = await refused(account, "CreateMerchant", {**CAFE, "merchantName": " "}, key="one")
+    assert told(error) == WRONG
+    assert not (await account.ask("CreateMerchant", CAFE, key="one")).replayed
+
+
+async def test_requests_at_the_same_time_create_one_merchant(desk, account):
+    before = desk.rows()["merchant"]
+    answers = await asyncio.gather(
+        *(account.ask("CreateMerchant", CAFE, key="one") for _ in range(20))
+    )
+    assert len({answer.body["merchant"]["id"] for answer in answers}) == 1
+    assert [answer.replayed for answer in answers].count(False) == 1
+    assert desk.rows()["merchant"] == before + 1
+
+
+# lists
+
+
+async def test_a_walk_sees_each_merchant_once_whatever_comes_meanwhile(desk, account, tenant):
+    known = [tenant.merchant.id]
+    for number in range(5):
+        desk.clock.advance(0 if number == 3 else 0.001)  # two of one moment
+        known.insert(0, (await create(account, merchantName=f"Shop {number}"))["id"])
+
+    async def another():
+        desk.clock.advance(1)
+        await create(account, merchantName="Late shop")
+
+    pages, totals = await walk(account, limit=2)
+    seen = [merchant for page in pages for merchant in page]
+    assert [len(page) for page in pages] == [2, 2, 2]
+    assert seen[0] == known[0]
+    assert sorted(seen) == sorted(known)
+    assert totals == [6, 6, 6]
+    pages, totals = await walk(account, another, limit=2)
+    assert [merchant for page in pages for merchant in page] == seen
+    assert totals == [6, 7, 8]
+
+
+async def test_a_walk_goes_on_after_its_last_merchant_was_deleted(desk, account):
+    made = []
+    for _ in range(4):
+        desk.clock.advance(1)
+        made.insert(0, (await create(account))["id"])
+    page = (await account.ask("ListMerchants", {"limit": 2})).body
+    await account.ask("DeleteMerchant", merchant=made[1])
+    following = {"limit": 2, "cursor": page["nextCursor"]}
+    page = (await account.ask("ListMerchants", following)).body
+    assert [merchant["id"] for merchant in page["merchants"]] == made[2:]
+    assert page["totalCount"] == 4
+
+
+async def test_twenty_come_if_nobody_says_how_many(account):
+    await asyncio.gather(*(create(account) for _ in range(21)))
+    page = (await account.ask("ListMerchants")).body
+    assert (len(page["merchants"]), page["totalCount"]) == (20, 22)
+    page = (await account.ask("ListMerchants", {"limit": 100})).body
+    assert (len(page["merchants"]), page["nextCursor"]) == (22, None)
+
+
+async def test_a_list_is_filtered_by_status(account, tenant):
+    made = await create(account)
+    await tenant.change_merchant(status="suspended")
+    for status, expected in (
+        ("active", [made["id"]]),
+        ("suspended", [tenant.merchant.id]),
+        ("inactive", []),
+    ):
+        page = (await account.ask("ListMerchants", {"status": status})).body
+        assert [merchant["id"] for merchant in page["merchants"]] == expected
+        assert page["totalCount"] == len(expected)
+        assert all(merchant["status"] == status for merchant in page["merchants"])
+
+
+@pytest.mark.parametrize(
+    ("search", "expected"),
+    [
+        ("café", {"Café Zürich", "CAFÉ 100%"}),
+        ("ZÜRICH", {"Café Zürich"}),
+        ("100%", {"CAFÉ 100%"}),
+        ("%", {"CAFÉ 100%"}),
+        ("é_z", set()),
+        ("A_B", {"a_b"}),
+        ("\\", set()),
+        ("'", set()),
+    ],
+)
+async def test_a_search_knows_accents_and_no_wildcards(account, search, expected):
+    for name in ("Café Zürich", "CAFÉ 100%", "a_b", "axb"):
+        await create(account, merchantName=name)
+    page = (await account.ask("ListMerchants", {"search": search})).body
+    assert {merchant["name"] for merchant in page["merchants"]} == expected
+    assert page["totalCount"] == len(expected)
+
+
+async def test_a_search_finds_parts_of_ids_in_any_case(account):
+    made, _ = await create(account), await create(account)
+    for part in (made["id"], made["id"][5:].upper(), made["id"][8:].lower()):
+        page = (await account.ask("ListMerchants", {"search": part})).body
+        assert [merchant["id"] for merchant in page["merchants"]] == [made["id"]]
+
+
+async def test_a_cursor_belongs_to_its_filters_and_its_partner(desk, account, protocol):
+    for _ in range(3):
+        await create(account)
+    query = {"search": "zürich", "limit": 1}
+    cursor = (await account.ask("ListMerchants", query)).body["nextCursor"]
+    assert (await account.ask("ListMerchants", {**query, "limit": 2, "cursor": cursor})).body
+    other = Account(await desk.tenant(), protocol)
+    for who, body in (
+        (account, {"limit": 1, "cursor": cursor}),
+        (account, {**query, "search": "Zürich", "cursor": cursor}),
+        (account, {**query, "status": "active", "cursor": cursor}),
+        (account, {**query, "cursor": cursor[:-1] + ("A" if cursor[-1] != "A" else "B")}),
+        (account, {**query, "cursor": "nonsense"}),
+        (other, {**query, "cursor": cursor}),
+    ):
+        assert told(await refused(who, "ListMerchants", body)) == (400, "invalid_params")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"limit": 0},
+        {"limit": 101},
+        {"limit": -1},
+        {"search": ""},
+        {"search": "x" * 257},
+        {"cursor": "x" * 513},
+    ],
+)
+async def test_what_a_list_cannot_be_asked(account, query):
+    assert (await refused(account, "ListMerchants", query)).http == 400
+
+
+# changes
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"merchantName": "Bar"}, {"name": "Bar"}),
+        ({"merchantEmail": "bar@bar.example"}, {"email": "bar@bar.example"}),
+        ({"iconUrl": "https://bar.example/i"}, {"iconUrl": "https://bar.example/i"}),
+        ({"iconUrl": None}, {"iconUrl": None}),
+        (
+            {"merchantName": "Bar", "merchantEmail": None, "iconUrl": None},
+            {"name": "Bar", "iconUrl": None},
+        ),
+    ],
+)
+async def test_a_change_keeps_what_it_does_not_name(account, change, expected):
+    made = await create(account)
+    answer = await account.ask("UpdateMerchant", change, merchant=made["id"])
+    assert answer.body == {"merchant": {**made, **expected}}
+    assert (await get(account, made["id"])).items() >= {**made, **expected}.items()
+
+
+@pytest.mark.parametrize("change", [{}, {"merchantName": None}, {"unknown": 1, "status": "x"}])
+async def test_a_change_of_nothing_is_refused(account, change):
+    made = await create(account)
+    error = await refused(account, "UpdateMerchant", change, merchant=made["id"])
+    assert told(error) == WRONG
+    assert "merchantName" in error.message
+    # a fault of the body is told before the resource is looked for
+    assert told(await refused(account, "UpdateMerchant", change, merchant=NEVER)) == WRONG
+
+
+async def test_changes_at_the_same_time_all_count(account):
+    made = await create(account)
+    changes = [
+        {"merchantName": "Bar"},
+        {"merchantEmail": "bar@bar.example"},
+        {"iconUrl": None},
+    ] * 5
+    await asyncio.gather(
+        *(account.ask("UpdateMerchant", change, merchant=made["id"]) for change in changes)
+    )
+    seen = await get(account, made["id"])
+    assert (seen["name"], seen["email"], seen["iconUrl"]) == ("Bar", "bar@bar.example", None)
+
+
+async def test_a_repeated_change_does_not_undo_a_later_one(account):
+    merchant = (await create(account))["id"]
+    body = {"merchantName": "Bar"}
+    first = await account.ask("UpdateMerchant", body, merchant=merchant, key="rename")
+    await account.ask("UpdateMerchant", {"merchantName": "Pub"}, merchant=merchant)
+    again = await account.ask("UpdateMerchant", body, merchant=merchant, key="rename")
+    assert (again.body, again.replayed) == (first.body, True)
+    assert (await get(account, merchant))["name"] == "Pub"
+    error = await refused(account, "UpdateMerchant", body, merchant=NEVER, key="rename")
+    assert told(error) == CONFLICT
+
+
+async def test_buyers_see_a_new_name_at_once(desk, account, tenant):
+    payment = await desk.ask("POST", "/v1/payments", tenant.headers, ORDER)
+    change = {"merchantName": "Neu", "iconUrl": "https://neu.example/i"}
+    await account.ask("UpdateMerchant", change, merchant=tenant.merchant.id)
+    info = await desk.rest.info(payment.body["paymentId"])
+    assert info["merchant"] == {"name": "Neu", "iconUrl": "https://neu.example/i"}
+
+
+async def test_a_suspended_merchant_can_be_looked_at_and_changed(account, tenant):
+    await tenant.change_merchant(status="suspended")
+    merchant = tenant.merchant.id
+    assert (await get(account, merchant))["status"] == "suspended"
+    body = {"merchantName": "Bar"}
+    answer = await account.ask("UpdateMerchant", body, merchant=merchant)
+    assert answer.body["merchant"]["status"] == "suspended"
+
+
+# deletion
+
+
+async def test_a_deleted_merchant_is_gone_but_for_its_payments(desk, account, tenant):
+    merchant = tenant.merchant.id
+    made = await desk.ask("POST", "/v1/payments", tenant.headers, ORDER)
+    deletion = {"id": merchant, "deleted": True}
+    for _ in range(3):
+        assert (await account.ask("DeleteMerchant", merchant=merchant)).body == deletion
+        desk.clock.advance(1)
+    # no new payments from the very next call on
+    answer = await desk.ask("POST", "/v1/payments", tenant.headers, ORDER)
+    assert answer.told == UNKNOWN
+    place = {"asset": "eip155:1/slip44:60", "destination": f"eip155:1:0x{'11' * 20}"}
+    for name, body in (
+        ("GetMerchant", None),
+        ("UpdateMerchant", {"merchantName": "Bar"}),
+        ("ListSettlements", None),
+        ("CreateCryptoSettlements", {"settlements": [place]}),
+        ("UpdateCryptoSettlement", {"destination": place["destination"]}),
+        ("DeleteCryptoSettlement", None),
+    ):
+        assert told(await refused(account, name, body, merchant=merchant, id="crypto_0")) == UNKNOWN
+    assert (await account.ask("ListMerchants")).body == {
+        "merchants": [],
+        "totalCount": 0,
+        "nextCursor": None,
+    }
+    one = f"/v1/payments/{made.body['paymentId']}"
+    detail = await desk.ask("GET", one, tenant.headers)
+    assert detail.body["merchant"]["name"] == tenant.merchant.name
+    assert (await desk.ask("POST", f"{one}/cancel", tenant.headers)).status == 200
+
+
+async def test_a_deletion_with_a_key_is_repeated_as_it_was(account):
+    merchant = (await create(account))["id"]
+    first = await account.ask("DeleteMerchant", merchant=merchant, key="delete")
+    again = await account.ask("DeleteMerchant", merchant=merchant, key="delete")
+    assert (again.body, again.replayed) == (first.body, True)
+
+
+# tenants and modes
+
+
+@pytest.mark.parametrize("profile", [SPEC, DEPLOYED, {}], ids=["spec", "deployed", "no header"])
+@pytest.mark.parametrize("live", [False, True], ids=["other partner", "other mode"])
+async def test_what_is_not_the_callers_never_was(desk, tenant, protocol, live, profile):
+    theirs = await desk.tenant(live=live)
+    if live:
+        # the same partner, but its live side
+        await theirs.change_merchant(partner_id=tenant.partner.id)
+    account = Account(tenant, protocol, **profile, **{"Request-Id": "same"})
+    expected = (404, "not_found") if profile is DEPLOYED else UNKNOWN
+    place = {"asset": "eip155:1/slip44:60", "destination": f"eip155:1:0x{'11' * 20}"}
+    before = desk.rows()
+    for name, body in (
+        ("GetMerchant", None),
+        ("UpdateMerchant", {"merchantName": "Mine"}),
+        ("DeleteMerchant", None),
+        ("ListSettlements", None),
+        ("CreateCryptoSettlements", {"settlements": [place]}),
+        ("UpdateCryptoSettlement", {"destination": place["destination"]}),
+        ("DeleteCryptoSettlement", None),
+    ):
+        errors = [
+            await refused(account, name, body, merchant=merchant, id="crypto_0", key=key)
+            for merchant, key in ((theirs.merchant.id, "a"), (NEVER, "b"), ("../x y/%2F", "c"))
+        ]
+        assert [told(error) for error in errors] == [expected] * 3
+        assert len({str(error) for error in errors}) == 1
+    assert desk.rows() == before
+    page = (await account.ask("ListMerchants")).body
+    assert theirs.merchant.id not in [merchant["id"] for merchant in page["merchants"]]
+    assert (await account.ask("ListMerchants", {"search": theirs.merchant.id})).body == {
+        "merchants": [],
+        "totalCount": 0,
+        "nextCursor": None,
+    }
+    headers = theirs.headers
+    assert (await desk.ask("POST", "/v1/payments", headers, ORDER)).status == (404 if live else 201)
