@@ -208,8 +208,9 @@ class Schemas:
 
 
 def _counts(field: FieldDescriptor) -> Schema:
-    most = rule_of(field).max_items
-    return {"maxItems": most} if most else {}
+    rule = rule_of(field)
+    fewest = {"minItems": rule.min_items} if rule.min_items else {}
+    return fewest | ({"maxItems": rule.max_items} if rule.max_items else {})
 
 
 def _always(member: Member, side: Side) -> bool:

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 Json = dict[str, Any]
 
-_KEY = re.compile(r"(GET|POST|PUT|PATCH|DELETE) ([^ ?]+)(?:\?\S*)?(?: (\{.*\}))?")
-_PLACEHOLDER = re.compile(r"<[a-z][a-z, ]*>")
+_ASKED = re.compile(r"(GET|POST|PUT|PATCH|DELETE) ([^ ?]+)(?:\?\S*)?(?: (\{.*\}))?")
+_PLACEHOLDER = re.compile(r"<[a-z][a-z, ]*(?:[0-9]+)?>")
+_NUMBERED = re.compile(r"<(merchant|settlement|crypto|fiat|refund|payment) ([0-9]{1,2})>")
 _STAND_INS = {
     "<payment id>": "pay_01KEY3XQ7T9ZB5WDNM4GSHRA2C6VJE8F",
     "<option id>": "7b1f0a52-6c1d-4e0b-9a35-2f7c8d9e4b10",
@@ -21,16 +22,25 @@ _STAND_INS = {
     "<hash>": "0x" + "5c504ed432cb51138bcf09aa5e8a410d" * 2,
     "<output>": "0x" + "9f" * 64 + "1b",
 }
-# files that hold one answer, and what it answers
-_ASKED = {
+_PREFIX = {
+    "merchant": "mrch_8sYk2Lw0QvTz4Hn",
+    "settlement": "crypto_5GbR1xNc7JdPu9M",
+    "crypto": "crypto_5GbR1xNc7JdPu9M",
+    "fiat": "fiat_3VmZ8qLs2KtWy6D",
+    "refund": "rfnd_6HcX4wQf1NbTj8R",
+    "payment": "pay_01KEY3XQ7T9ZB5WDNM4GSHRA2C6VJE",
+}
+# a file that holds one answer, and what it answers
+_ONE = {
     "created": 'POST /v1/payments {"amount": {"unit": "iso4217/USD", "value": "1250"}, '
     '"referenceId": "order-1001"}'
 }
 
 
 class Exchange(NamedTuple):
-    """One request and its answer."""
+    """One request and its answer; `request` is None if there was no body."""
 
+    name: str
     method: str
     path: str
     request: Any
@@ -38,22 +48,25 @@ class Exchange(NamedTuple):
     body: Any
 
 
-def exchanges(folder: Path) -> Iterator[tuple[str, Exchange]]:
-    """What the files of a folder tell in the spec profile, each with a name for it."""
+def exchanges(folder: Path, profile: str = "spec") -> Iterator[Exchange]:
+    """What the files of a folder tell of one profile, or of both; named after their files.
+
+    A file holds one answer, answers by request, or a list of both.
+    """
     for file in sorted(folder.glob("*.json")):
-        name, _, profile = file.stem.partition(".")
-        if profile in {"", "spec"}:
-            told = json.loads(_filled(file.read_text()))
-            if name in _ASKED:
-                told = {_ASKED[name]: told}
-            for key, answer in told.items():
-                found = _KEY.fullmatch(key)
-                if found and isinstance(answer, dict) and {"status", "body"} <= answer.keys():
-                    asked = json.loads(found[3]) if found[3] else None
-                    yield (
-                        name,
-                        Exchange(found[1], found[2], asked, answer["status"], answer["body"]),
-                    )
+        name, _, told_of = file.stem.partition(".")
+        if told_of not in {"", profile}:
+            continue
+        told = json.loads(_filled(file.read_text()))
+        if name in _ONE:
+            told = {_ONE[name]: told}
+        if isinstance(told, dict):
+            told = [{"asked": asked, **answer} for asked, answer in told.items()]
+        for one in told:
+            found = _ASKED.fullmatch(one["asked"])
+            if found is not None and "body" in one:
+                sent = json.loads(found[3]) if found[3] else one.get("sent")
+                yield Exchange(name, found[1], found[2], sent, one["status"], one["body"])
 
 
 def examples_of(paths: Mapping[str, Mapping[str, Json]], folder: Path) -> dict[str, Json]:
@@ -62,14 +75,14 @@ def examples_of(paths: Mapping[str, Mapping[str, Json]], folder: Path) -> dict[s
     What has a placeholder without a stand-in, or is no JSON object, is left out.
     """
     found: dict[str, Json] = {}
-    for name, exchange in exchanges(folder):
-        operation = _operation(paths, exchange)
+    for exchange in exchanges(folder):
+        operation = operation_of(paths, exchange)
         if operation is None:
             continue
         own = found.setdefault(operation["operationId"], {})
         if exchange.status < 300:
-            _keep(own.setdefault("request", {}), name, exchange.request)
-        _keep(own.setdefault(str(exchange.status), {}), name, exchange.body)
+            _keep(own.setdefault("request", {}), exchange.name, exchange.request)
+        _keep(own.setdefault(str(exchange.status), {}), exchange.name, exchange.body)
     return found
 
 
@@ -80,7 +93,8 @@ def _keep(kept: Json, name: str, body: Any) -> None:
         kept[name] = body
 
 
-def _operation(paths: Mapping[str, Mapping[str, Json]], exchange: Exchange) -> Json | None:
+def operation_of(paths: Mapping[str, Mapping[str, Json]], exchange: Exchange) -> Json | None:
+    """The operation that was asked; None if there is none."""
     asked = exchange.path.split("/")
     fitting: list[tuple[int, Json]] = []
     for path, operations in paths.items():
@@ -97,4 +111,4 @@ def _operation(paths: Mapping[str, Mapping[str, Json]], exchange: Exchange) -> J
 def _filled(text: str) -> str:
     for placeholder, value in _STAND_INS.items():
         text = text.replace(placeholder, value)
-    return text
+    return _NUMBERED.sub(lambda found: f"{_PREFIX[found[1]]}{int(found[2]):02}", text)
