@@ -15,6 +15,7 @@ from florin_gateway.jsonshape import rule_of
 from florin_gateway.openapi.schemas import Schema, Schemas
 from florin_gateway.routes import POLL_PARAMETER, Binding, RouteError, compile_routes
 from florin_gateway.rpc import Stream, Unary
+from florin_gateway.settings import GatewaySettings
 
 _VARIABLE = re.compile(r"\{([A-Za-z0-9_.]+)(?:=[^}]*)?\}")
 
@@ -139,10 +140,19 @@ def _success(binding: Binding, schemas: Schemas) -> Schema:
         content: Schema = {"application/json": {"schema": schema}}
         what = schemas.described(kind.full_name, {}).get("description", "Success.")
         return {str(binding.success_status): {"description": what, "content": content}}
-    events = {"type": "string", "contentMediaType": "text/event-stream", "contentSchema": schema}
-    told = "Server-sent events, each with its version as `id` and one JSON object as `data`."
+    told = "Server-sent events; this is the schema of one event."
+    text = {"type": "string", "contentMediaType": "application/json", "contentSchema": schema}
+    event: Schema = {
+        "type": "object",
+        "required": ["event", "id", "data"],
+        "properties": {
+            "event": {"const": GatewaySettings().stream_event},
+            "id": {"type": "string", "pattern": "^[0-9]+$", "description": "The version."},
+            "data": text,
+        },
+    }
     return {
-        "200": {"description": told, "content": {"text/event-stream": {"schema": events}}},
+        "200": {"description": told, "content": {"text/event-stream": {"schema": event}}},
         "204": {"description": "There is nothing newer, and there never will be."},
     }
 

@@ -177,7 +177,8 @@ class Schemas:
                 schema["maximum"] = rule.maximum if rule.HasField("maximum") else high
         if field.type == FieldDescriptor.TYPE_STRING:
             # an empty text counts as missing
-            fewest = max(rule.min_chars, 1 if rule.required or rule.clearable else 0)
+            filled = (rule.required or rule.clearable) and not field.is_repeated
+            fewest = max(rule.min_chars, 1 if filled else 0)
             schema |= {"minLength": fewest} if fewest else {}
             schema |= {"maxLength": rule.max_chars} if rule.max_chars else {}
             if rule.pattern:

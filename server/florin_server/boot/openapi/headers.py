@@ -13,7 +13,7 @@ from florin_server.domain.versions import PUBLISHED
 Json = dict[str, Any]
 
 _VERSION = {"type": "string", "enum": list(PUBLISHED)}
-_SDK = {"type": "string"}
+_SDK = {"type": "string", "pattern": "^[ -~]*$"}
 _KEY = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]*[!-~][ -~]*$"}
 PARAMETERS: Json = {
     "PayVersion": {
@@ -45,15 +45,15 @@ PARAMETERS: Json = {
     "RequestId": {
         "name": "Request-Id",
         "in": "header",
-        "description": "Repeated in the answer if it has this form.",
-        "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"},
+        "description": "Repeated in the answer if it is 1 to 64 of `A-Za-z0-9._-`.",
+        "schema": {"type": "string"},
     },
     "MerchantId": {
         "name": "Merchant-Id",
         "in": "header",
         "required": True,
         "description": "For which of the partner's merchants.",
-        "schema": {"type": "string", "minLength": 1},
+        "schema": {"type": "string", "pattern": "^[ -~]*[!-~][ -~]*$"},
     },
     "LastEventId": {
         "name": "Last-Event-ID",

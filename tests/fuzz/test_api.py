@@ -1,0 +1,39 @@
+"""The service answers as its own document says: a short campaign, always the same one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.fuzz.campaign import UNSERVED, run, schema_of
+from tests.fuzz.pool import filled
+
+CASES = 600
+NUMBER = 1
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def test_every_answer_is_as_the_document_says(desk):
+    document = (await desk.ask("GET", "/spec/2026-02-18/openapi.json")).body
+    pool = await filled(desk)
+    findings = await asyncio.to_thread(run, document, pool, cases=CASES, number=NUMBER)
+    assert findings.problems == []
+    assert findings.cases > CASES / 2
+    # it got past the door, and not only there
+    for operation in schema_of(document).get_all_operations():
+        name = operation.ok().definition.raw["operationId"]
+        if name not in UNSERVED:
+            assert {200, 201} & findings.answered(name), name
+
+
+async def test_what_is_left_out_is_not_served_yet(desk):
+    document = (await desk.ask("GET", "/spec/2026-02-18/openapi.json")).body
+    headers = desk.rest.merchant
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            if operation["operationId"] in UNSERVED:
+                body = {"paymentId": "pay_1", "outcome": "failed"}
+                answer = await desk.ask(method.upper(), path, headers, body)
+                assert answer.status == 500, f"take {operation['operationId']} off the list"
