@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 _VERSION = {"type": "string", "enum": list(PUBLISHED)}
 _SDK = {"type": "string", "pattern": "^[ -~]*$"}
-_KEY = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]*[!-~][ -~]*$"}
+_KEY = {"type": "string", "maxLength": 255, "pattern": "^[ -~]*$"}
 PARAMETERS: Json = {
     "PayVersion": {
         "name": "Pay-Version",
@@ -65,7 +65,7 @@ PARAMETERS: Json = {
         "name": "Idempotency-Key",
         "in": "header",
         "description": "A repeated request with the same key has one effect and one answer; "
-        "another request with it is refused.",
+        "another request with it is refused. A blank one is none.",
         "schema": _KEY,
     },
     "RequiredIdempotencyKey": {
@@ -74,7 +74,7 @@ PARAMETERS: Json = {
         "required": True,
         "description": "A repeated request with the same key has one effect and one answer; "
         "another request with it is refused.",
-        "schema": _KEY,
+        "schema": {**_KEY, "pattern": "^[ -~]*[!-~][ -~]*$"},
     },
 }
 SECURITY_SCHEMES: Json = {
@@ -190,7 +190,9 @@ def answered(operation: Operation, status: int) -> Json:
     names += ["Deprecation"] if rest.deprecated_since else []
     names += ["Link"] if rest.successor else []
     told: Json = {name: {"$ref": _REF + name} for name in names}
-    must = {*_RESOLVED, "Deprecation", "Link"} if succeeded and status != 204 else set()
+    must = (
+        {*_RESOLVED, "Deprecation", "Link"} if succeeded and not operation.binding.stream else set()
+    )
     must |= {"Retry-After"} if status == 429 else set()
     for name in must & told.keys():
         told[name] = {**HEADERS[name], "required": True}
