@@ -1,13 +1,14 @@
 # setup: environment and install · demo: one real payment, then stays up · up: the service alone
 # contracts: compile the Solidity sources (needs Node)
 # test: everything CI checks · verify: checks without running anything · bench: figures · gen, fmt: write
+# fuzz-api: 20,000 made-up requests, each answer held against the OpenAPI document
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: setup demo up test verify gen bench fmt lock contracts
+.PHONY: setup demo up test verify gen bench fuzz-api fmt lock contracts
 
 setup: $(RUN)
 
@@ -43,6 +44,9 @@ gen: $(DEV)
 
 bench: $(DEV)
 	$(BIN)/python -m tests.bench
+
+fuzz-api: $(DEV)
+	$(BIN)/python -m tests.fuzz
 
 fmt: $(DEV)
 	$(BIN)/ruff check --fix .

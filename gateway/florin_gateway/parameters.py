@@ -111,14 +111,16 @@ class QueryFields:
         self._known: dict[str, Parameter] = {}
 
     def top(self) -> list[FieldDescriptor]:
-        """The top-level fields that a query may set, in order of declaration."""
-        return [
-            field
-            for field in self._descriptor.fields
-            if not rule_of(field).hidden
-            and (field.name,) not in self._bound
-            and (self._only is None or field.name in self._only)
-        ]
+        """The top-level fields that a query may set by their own name, in order of declaration."""
+        fields = []
+        for field in self._descriptor.fields:
+            try:
+                if not rule_of(field).hidden and self._find(field.json_name) is not None:
+                    fields.append(field)
+            except RefusedError:
+                # a message, of which only members can be set
+                continue
+        return fields
 
     def apply(self, message: Any, pairs: list[tuple[str, str]]) -> None:
         """Set every named field; unknown names are ignored, a wrong value raises RefusedError."""

@@ -215,9 +215,12 @@ def _adjust_headers(case: Any, draw: Callable[..., Any], pool: Pool, *, positive
         for name in ("Pay-Version", "WCP-Version"):
             headers.pop(name, None)
         headers.update(draw(st.sampled_from(VERSIONS)))
-    elif "Pay-Version" in headers:
-        # not read beside the other one
+        return
+    # each is not read beside the other one
+    if "Pay-Version" in headers:
         headers.pop("WCP-Version", None)
+    if case.query and "afterVersion" in case.query:
+        headers.pop("Last-Event-ID", None)
 
 
 def _credentials(case: Any, pool: Pool) -> list[dict[str, str]]:

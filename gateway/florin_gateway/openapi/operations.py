@@ -119,7 +119,8 @@ def _query_parameter(field: FieldDescriptor, schemas: Schemas) -> Schema:
     parameter["schema"] = schemas.parameter(field)
     parameter = schemas.described(field.full_name, parameter)
     if rule_of(field).comma:
-        parameter["description"] += " Repeated, or with commas between."
+        told = parameter.get("description", "")
+        parameter["description"] = f"{told} Repeated, or with commas between.".lstrip()
     return parameter
 
 

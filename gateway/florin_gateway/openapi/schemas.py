@@ -36,6 +36,24 @@ _KINDS: dict[int, Schema] = {
     FieldDescriptor.TYPE_BYTES: {"type": "string", "contentEncoding": "base64"},
     FieldDescriptor.TYPE_STRING: {"type": "string"},
 }
+# as json_format shows them; of 64 bits it makes a text and reads both
+_WIDE: Schema = {"type": ["integer", "string"], "format": "int64"}
+_KNOWN: dict[str, Schema] = {
+    "google.protobuf.BoolValue": {"type": "boolean"},
+    "google.protobuf.BytesValue": {"type": "string", "contentEncoding": "base64"},
+    "google.protobuf.DoubleValue": {"type": "number"},
+    "google.protobuf.FloatValue": {"type": "number"},
+    "google.protobuf.Int32Value": {"type": "integer", "format": "int32"},
+    "google.protobuf.Int64Value": _WIDE,
+    "google.protobuf.StringValue": {"type": "string"},
+    "google.protobuf.UInt32Value": {"type": "integer", "format": "int64"},
+    "google.protobuf.UInt64Value": _WIDE,
+    "google.protobuf.Duration": {"type": "string"},
+    "google.protobuf.FieldMask": {"type": "string"},
+    "google.protobuf.ListValue": {"type": "array"},
+    "google.protobuf.Struct": {"type": "object"},
+    "google.protobuf.Value": {},
+}
 
 
 class Side(StrEnum):
@@ -149,6 +167,8 @@ class Schemas:
             message = message_of(field)
             if message.full_name == TIMESTAMP:
                 return self._time(side)
+            if message.full_name in _KNOWN:
+                return dict(_KNOWN[message.full_name])
             return self._message(message, side)
         kind = rule_of(field).json_text
         if kind == json_pb2.JSON_TEXT_VALUE:
@@ -166,7 +186,7 @@ class Schemas:
         """A value that is read, with the bounds that the server checks."""
         rule = rule_of(field)
         if field.type in MESSAGES:
-            return self._time(Side.REQUEST)
+            return self._value(field, Side.REQUEST)
         schema = self._plain(field)
         if field.type in INTEGERS:
             low, high = INTEGERS[field.type]
