@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from florin.v1 import admin_pb2, gateway_pb2, merchant_pb2, payment_pb2
+from florin.v1 import (
+    account_pb2,
+    admin_pb2,
+    gateway_pb2,
+    listing_pb2,
+    merchant_pb2,
+    payment_pb2,
+)
 from florin_server.domain.errors import FlorinError
 from florin_server.rpc.validate import Validator
 
@@ -93,3 +100,62 @@ def test_numbers_have_bounds():
 def test_enums_that_must_be_chosen():
     assert set(faults(admin_pb2.CreateApiKeyRequest())) == {"kind"}
     assert set(faults(admin_pb2.CreateApiKeyRequest(kind=99))) == {"kind"}  # type: ignore[arg-type]
+    for unknown in (0, 99):
+        request = admin_pb2.CreateApiKeyRequest(
+            kind=admin_pb2.API_KEY_KIND_WALLET,
+            scopes=[unknown],  # type: ignore[list-item]
+        )
+        assert faults(request) == {"scopes[0]": "is unknown"}
+
+
+def test_a_list_that_needs_items():
+    request = account_pb2.CreateCryptoSettlementsRequest(merchant_id="mrch_1")
+    assert faults(request) == {"settlements": "must have at least 1 item"}
+    one = {"asset": "a", "destination": "d"}
+    fits = account_pb2.CreateCryptoSettlementsRequest(settlements=[one] * 50)  # type: ignore[list-item]
+    assert faults(fits) == {}
+    over = account_pb2.CreateCryptoSettlementsRequest(settlements=[one] * 51)  # type: ignore[list-item]
+    assert faults(over) == {"settlements": "must have at most 50 items"}
+    # these may be empty
+    assert faults(gateway_pb2.GetPaymentOptionsRequest()) == {}
+    assert faults(gateway_pb2.ConfirmPaymentRequest(option_id="x")) == {}
+
+
+PARAMETERS = [
+    (listing_pb2.ListPaymentsRequest(limit=0), "limit must be at least 1"),
+    (listing_pb2.ListPaymentsRequest(limit=201), "limit must be at most 200"),
+    (listing_pb2.ListPaymentsRequest(reference_id=""), "referenceId must have at least 3"),
+    (listing_pb2.ListPaymentsRequest(token_symbol=["USDC", ""]), "token_symbol[1] must have"),
+    (listing_pb2.ListPaymentsRequest(asset=["x" * 257]), "asset[0] must have at most 256"),
+    (listing_pb2.ListPaymentsRequest(status=[1, 0]), "status[1] is unknown"),
+    (listing_pb2.ListPaymentsRequest(status=[99]), "status[0] is unknown"),  # type: ignore[list-item]
+    (listing_pb2.ListPaymentsRequest(sort_by=99), "sortBy is unknown"),  # type: ignore[arg-type]
+    (payment_pb2.WatchPaymentRequest(after_version=-1), "afterVersion must be at least 0"),
+]
+
+
+@pytest.mark.parametrize(("request_", "message"), PARAMETERS)
+def test_faults_of_parameters_have_a_code_of_their_own(request_, message):
+    service = merchant_pb2.DESCRIPTOR.services_by_name["MerchantService"]
+    name = "WatchPayment" if "Watch" in request_.DESCRIPTOR.name else "ListPayments"
+    with pytest.raises(FlorinError) as caught:
+        Validator.of(service.methods_by_name[name])(request_)
+    assert (caught.value.http, caught.value.code) == (400, "invalid_params")
+    assert caught.value.message.startswith(message)
+    assert [issue.field for issue in caught.value.issues] == [message.split()[0]]
+
+
+def test_a_path_field_of_a_call_with_a_body_is_a_parameter():
+    method = merchant_pb2.DESCRIPTOR.services_by_name["MerchantService"].methods_by_name
+    assert Validator.of(method["ListPayments"])._body == []
+    admin = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].methods_by_name
+    # the body's faults are told first, the path is no part of them
+    validate = Validator.of(admin["UpdateCryptoSettlement"])
+    with pytest.raises(FlorinError) as caught:
+        validate(account_pb2.UpdateCryptoSettlementRequest(merchant_id="m", id="x"))
+    assert caught.value.code == "params_validation"
+    assert [issue.field for issue in caught.value.issues] == ["destination"]
+    # gRPC's own calls have no path
+    with pytest.raises(FlorinError) as caught:
+        Validator.of(admin["CreateApiKey"])(admin_pb2.CreateApiKeyRequest())
+    assert caught.value.code == "params_validation"

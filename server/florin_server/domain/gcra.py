@@ -52,8 +52,11 @@ class Bucket:
         if whole is None:
             self._make_room(now)
             whole = now
-        # a clock that was set back must not keep a key waiting for what it once was
-        used = min(max(whole - now, 0), self._room)
+        used = max(whole - now, 0)
+        if used > self._room:
+            # a clock that was set back must not keep a key waiting for what it once was
+            used = self._room
+            self._whole[key] = now + used
         admitted = used + _MINUTE_US <= self._room
         if admitted:
             used += _MINUTE_US

@@ -1,0 +1,141 @@
+"""The rate algorithm admits exactly what a bucket of tokens holds, whatever the arrivals are."""
+
+from __future__ import annotations
+
+import asyncio
+from fractions import Fraction
+from itertools import accumulate
+
+import pytest
+from florin_server.domain.addresses import network_of
+from florin_server.domain.gcra import Bucket
+from hypothesis import given
+from hypothesis import strategies as st
+
+MINUTE_US = 60_000_000
+RATES = st.one_of(st.integers(1, 50), st.sampled_from([7, 20, 1_200, 12_000, 59_999_999]))
+BURSTS = st.integers(1, 12)
+# many at once, some a moment later, some after long
+GAPS = st.lists(
+    st.one_of(st.just(0), st.integers(0, 3), st.integers(0, 10_000_000)), min_size=1, max_size=60
+)
+
+
+class Tokens:
+    """What the algorithm stands for, in fractions."""
+
+    def __init__(self, per_minute: int, burst: int, now: int) -> None:
+        self.rate, self.burst = Fraction(per_minute, MINUTE_US), burst
+        self.tokens, self.at = Fraction(burst), now
+
+    def take(self, now: int) -> bool:
+        self.tokens = min(Fraction(self.burst), self.tokens + (now - self.at) * self.rate)
+        self.at = now
+        if self.tokens < 1:
+            return False
+        self.tokens -= 1
+        return True
+
+
+@given(RATES, BURSTS, GAPS)
+def test_a_call_is_admitted_if_and_only_if_there_is_a_token(per_minute, burst, gaps):
+    bucket, start = Bucket(per_minute, burst, 10), 1_800_000_000_000_000
+    tokens = Tokens(per_minute, burst, start)
+    for now in accumulate(gaps, initial=start):
+        expected = tokens.take(now)
+        verdict = bucket.take("one", now)
+        assert (verdict.admitted, verdict.left) == (expected, int(tokens.tokens))
+
+
+@given(RATES, BURSTS, GAPS)
+def test_no_window_holds_more_than_the_burst_and_the_rate(per_minute, burst, gaps):
+    bucket = Bucket(per_minute, burst, 10)
+    admitted = [now for now in accumulate(gaps) if bucket.take("one", now).admitted]
+    for first, start in enumerate(admitted):
+        for last in range(first, len(admitted)):
+            most = burst + (admitted[last] - start) * per_minute // MINUTE_US
+            assert last - first + 1 <= most
+
+
+@given(RATES, BURSTS, GAPS)
+def test_who_waits_as_long_as_told_is_admitted_and_nobody_earlier(per_minute, burst, gaps):
+    bucket = Bucket(per_minute, burst, 10)
+    now = 0
+    for now in accumulate(gaps):
+        bucket.take("one", now)
+    while (verdict := bucket.take("one", now)).admitted:
+        pass
+    assert not bucket.take("one", now + verdict.wait_us - 1).admitted
+    assert bucket.take("one", now + verdict.wait_us).admitted
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 4_000_000)), max_size=80))
+def test_keys_have_budgets_of_their_own_and_forgetting_changes_none(calls):
+    bucket, models, now = Bucket(60, 3, 4), {}, 0
+    for key, gap in calls:
+        now += gap
+        model = models.setdefault(key, Tokens(60, 3, now))
+        assert bucket.take(key, now).admitted is model.take(now)
+
+
+def test_keys_whose_budget_is_whole_are_forgotten():
+    bucket = Bucket(60, 1, 1_000)
+    for number in range(1_000):
+        bucket.take(str(number), 0)
+    assert len(bucket) == 1_000
+    for number in range(600):
+        bucket.take(f"later {number}", 2_000_000)
+    assert len(bucket) == 600
+
+
+def test_memory_is_bounded_whoever_calls():
+    bucket = Bucket(60, 1, 100)
+    for number in range(10_000):
+        assert bucket.take(str(number), 0).admitted
+    assert len(bucket) == 100
+
+
+def test_a_clock_that_is_set_back_costs_one_budget_at_most():
+    bucket = Bucket(60, 5, 10)
+    bucket.take("one", 3_600_000_000)
+    assert not bucket.take("one", 0).admitted
+    assert bucket.take("one", 1_000_000).admitted
+
+
+async def test_eight_callers_at_once_get_the_bound_and_not_one_more():
+    bucket, admitted = Bucket(60, 22, 10), []
+
+    async def caller(name: int) -> None:
+        for _ in range(200):
+            if bucket.take("hot", 0).admitted:
+                admitted.append(name)
+            await asyncio.sleep(0)
+
+    await asyncio.gather(*(caller(name) for name in range(8)))
+    assert len(admitted) == 22
+    assert len(set(admitted)) == 8
+
+
+@pytest.mark.parametrize("wrong", [(0, 1, 1), (1, 0, 1), (1, 1, 0)])
+def test_a_bucket_without_size_is_refused(wrong):
+    with pytest.raises(ValueError, match="at least 1"):
+        Bucket(*wrong)
+
+
+@pytest.mark.parametrize(
+    ("peer", "network"),
+    [
+        ("ipv4:192.0.2.7:1234", "192.0.2.7"),
+        ("ipv4:192.0.2.7:9", "192.0.2.7"),
+        ("ipv6:[2001:db8:1:2:3::4]:80", "2001:db8:1:2::/64"),
+        ("ipv6:%5B2001:db8:1:2:ffff::9%5D:81", "2001:db8:1:2::/64"),
+        ("ipv6:[2001:db8:1:3::4]:80", "2001:db8:1:3::/64"),
+        ("ipv6:[::ffff:192.0.2.7]:80", "192.0.2.7"),
+        ("ipv6:[fe80::1%25eth0]:80", "fe80::/64"),
+        ("unix:", "unix"),
+        ("unix:/tmp/socket", "unix"),
+        ("", ""),
+    ],
+)
+def test_who_an_address_belongs_to(peer, network):
+    assert network_of(peer) == network
