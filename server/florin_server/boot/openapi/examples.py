@@ -11,10 +11,28 @@ from typing import Any, NamedTuple
 Json = dict[str, Any]
 
 _ASKED = re.compile(r"(GET|POST|PUT|PATCH|DELETE) ([^ ?]+)(?:\?\S*)?(?: (\{.*\}))?")
-_PLACEHOLDER = re.compile(r"<[a-z][a-z, ]*(?:[0-9]+)?>")
+_PLACEHOLDER = re.compile(r"<[a-z][a-z, _]*(?:[0-9]+)?>")
 _NUMBERED = re.compile(r"<(merchant|settlement|crypto|fiat|refund|payment) ([0-9]{1,2})>")
+_PAYMENT = "pay_01KEY3XQ7T9ZB5WDNM4GSHRA2C6VJE"
+# rows of lists are named after what became of them
+_ROWS = (
+    "requires_action",
+    "processing",
+    "succeeded",
+    "failed",
+    "expired",
+    "cancelled",
+    "refunded",
+    "simulated",
+    "in_tokens",
+    "first payment",
+)
 _STAND_INS = {
-    "<payment id>": "pay_01KEY3XQ7T9ZB5WDNM4GSHRA2C6VJE8F",
+    **{f"<{name}>": f"{_PAYMENT}{number:02}" for number, name in enumerate(_ROWS)},
+    "<refund id>": "rfnd_6HcX4wQf1NbTj8R5Z",
+    "<cursor>": "eyJhZnRlciI6InBheV8wMUtFWTMifQ",
+    "<token>": "1955e4e690c31eb02b611e8ff9a162f4e3b4c9e9",
+    "<payment id>": f"{_PAYMENT}8F",
     "<option id>": "7b1f0a52-6c1d-4e0b-9a35-2f7c8d9e4b10",
     "<merchant id>": "mrch_8sYk2Lw0QvTz4Hn6B",
     "<wallet address>": "0xF39Fd6e51aad88F6F4ce6aB8827279cffFb92266",
@@ -28,12 +46,15 @@ _PREFIX = {
     "crypto": "crypto_5GbR1xNc7JdPu9M",
     "fiat": "fiat_3VmZ8qLs2KtWy6D",
     "refund": "rfnd_6HcX4wQf1NbTj8R",
-    "payment": "pay_01KEY3XQ7T9ZB5WDNM4GSHRA2C6VJE",
+    "payment": _PAYMENT,
 }
-# a file that holds one answer, and what it answers
+# files that hold one answer each, and what it answers
 _ONE = {
+    "list_legacy": "GET /v1/merchants/<merchant id>/payments",
+    "list_merchant": "GET /v1/merchants/payments",
+    "list_partner": "GET /v1/payments",
     "created": 'POST /v1/payments {"amount": {"unit": "iso4217/USD", "value": "1250"}, '
-    '"referenceId": "order-1001"}'
+    '"referenceId": "order-1001"}',
 }
 
 
@@ -58,7 +79,7 @@ def exchanges(folder: Path, profile: str = "spec") -> Iterator[Exchange]:
         if told_of not in {"", profile}:
             continue
         told = json.loads(_filled(file.read_text()))
-        if name in _ONE:
+        if isinstance(told, dict) and "body" in told:
             told = {_ONE[name]: told}
         if isinstance(told, dict):
             told = [{"asked": asked, **answer} for asked, answer in told.items()]
