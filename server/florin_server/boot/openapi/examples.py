@@ -84,7 +84,7 @@ def exchanges(folder: Path, profile: str = "spec") -> Iterator[Exchange]:
         if isinstance(told, dict):
             told = [{"asked": asked, **answer} for asked, answer in told.items()]
         for one in told:
-            found = _ASKED.fullmatch(one["asked"])
+            found = _ASKED.fullmatch(one.get("asked") or one["call"])
             if found is not None and "body" in one:
                 sent = json.loads(found[3]) if found[3] else one.get("sent")
                 yield Exchange(name, found[1], found[2], sent, one["status"], one["body"])
