@@ -41,6 +41,7 @@ def main() -> None:
     findings = asyncio.run(explore(chosen.cases, chosen.number, chosen.version))
     for (operation, status), count in sorted(findings.statuses.items()):
         print(f"{operation:50} {status} {count:6}")
+    findings.problems += [f"{name} refused every request" for name in findings.never_served()]
     for problem in findings.problems:
         print(f"\n{problem}")
     seconds = time.monotonic() - started

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from tests.support.desk import Desk
 from tests.support.states import one_in_each_state
@@ -17,6 +17,10 @@ ETHER = "eip155:1/slip44:60"
 THERE = "0x" + "11" * 20
 
 
+# payment, option and outputs
+Offered: TypeAlias = tuple[str, str, list[Any]]
+
+
 @dataclass
 class Pool:
     """Grows with what answers tell of."""
@@ -28,8 +32,7 @@ class Pool:
     payments: list[str] = field(default_factory=list)
     merchants: list[str] = field(default_factory=list)
     settlements: list[tuple[str, str]] = field(default_factory=list)
-    # payment, option and outputs
-    options: list[tuple[str, str, list[Any]]] = field(default_factory=list)
+    options: list[Offered] = field(default_factory=list)
     accounts: list[str] = field(default_factory=list)
     cursors: list[str] = field(default_factory=list)
 

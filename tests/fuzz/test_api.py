@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from tests.fuzz.campaign import UNSERVED, run, schema_of
+from tests.fuzz.campaign import JUDGED, UNSERVED, run
 from tests.fuzz.pool import filled
 
-CASES = 600
+CASES = 300
 NUMBER = 1
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -21,11 +21,8 @@ async def test_every_answer_is_as_the_document_says(desk):
     findings = await asyncio.to_thread(run, document, pool, cases=CASES, number=NUMBER)
     assert findings.problems == []
     assert findings.cases > CASES / 2
-    # it got past the door, and not only there
-    for operation in schema_of(document).get_all_operations():
-        name = operation.ok().definition.raw["operationId"]
-        if name not in UNSERVED:
-            assert {200, 201} & findings.answered(name), name
+    # it got past the door
+    assert findings.never_served() <= JUDGED
 
 
 async def test_what_is_left_out_is_not_served_yet(desk):
