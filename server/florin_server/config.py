@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -13,6 +13,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from florin_server.domain.screening import blocked_account
 from florin_server.rails.evm.settings import EvmChain
 
 
@@ -98,6 +99,9 @@ class Settings(BaseSettings):
     fee_basis_points: int = Field(default=0, ge=0, le=10_000)
 
     limits: LimitSettings = LimitSettings()
+    blocked_accounts: tuple[Annotated[str, AfterValidator(blocked_account)], ...] = Field(
+        default=(), description="accounts that are not served: CAIP-10, or bare EVM addresses"
+    )
     accounts_max: int = Field(default=256, description="accounts that one options call reads")
     options_max: int = Field(default=100, description="options that one answer holds")
     discovery_s: float = Field(default=3.0, description="a slower chain is left out")

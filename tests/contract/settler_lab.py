@@ -17,10 +17,11 @@ from florin_server.feed import Hub
 from florin_server.flows.app import App, Caller, Links
 from florin_server.flows.confirm import confirm
 from florin_server.flows.create import NewPayment, create
+from florin_server.flows.executors import executor_id
 from florin_server.flows.limits import Limits
 from florin_server.flows.options import options
 from florin_server.flows.workers.settle import ChainSettler
-from florin_server.store import journal, ledger, merchants, payments, settlements
+from florin_server.store import executors, journal, ledger, merchants, payments, settlements
 from florin_server.store.engine import Store
 
 from tests.contract.evm_lab import (
@@ -43,8 +44,8 @@ TURNS_MAX = 60
 class Stepped(ChainSettler):
     """Rests after each turn until it is let go."""
 
-    def __init__(self, app: App, rail, owner: str) -> None:
-        super().__init__(app, rail, owner)
+    def __init__(self, app: App, rail, owner: str, *, paused: bool = False) -> None:
+        super().__init__(app, rail, owner, paused=paused)
         self.may_turn = asyncio.Semaphore(0)
         self.turned = asyncio.Event()
 
@@ -187,7 +188,8 @@ async def _start(
         rails={CHAIN: lab.rail},
         limits=Limits(chosen.limits, lab.clock),
     )
-    settler = Stepped(app, lab.rail, os.urandom(4).hex())
+    paused = executor_id(lab.rail) in await store.read(executors.pauses())
+    settler = Stepped(app, lab.rail, os.urandom(4).hex(), paused=paused)
     app.settlers[CHAIN] = settler
     task = asyncio.create_task(settler.run())
     await settler.turned.wait()

@@ -13,6 +13,8 @@ import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
 from florin_server.store import (
+    customers,
+    executors,
     idempotency,
     journal,
     keys,
@@ -20,8 +22,11 @@ from florin_server.store import (
     ledger,
     merchants,
     payments,
+    pins,
+    refunds,
     schema,
     settlements,
+    simulation,
 )
 from florin_server.store.engine import Store, StoreLocked
 from florin_server.store.migrations import config
@@ -32,15 +37,39 @@ from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
 
 from tests.contract.test_store_kit import created, opened
 
-OPERATIONS = (idempotency, journal, keys, leases, ledger, merchants, payments, settlements)
+OPERATIONS = (
+    customers,
+    executors,
+    idempotency,
+    journal,
+    keys,
+    leases,
+    ledger,
+    merchants,
+    payments,
+    pins,
+    refunds,
+    settlements,
+    simulation,
+)
 STATEMENTS = {
     f"{module.__name__.rpartition('.')[2]}{name}": found
     for module in OPERATIONS
     for name, found in inspect.getmembers(module)
     if isinstance(found, Statement)
 }
-# small tables, and the check that looks at every row
-READS_ALL = {"keys_KEYS", "merchants_ANY_PARTNER", "ledger_TRANSFERS", "ledger_JOURNALS"}
+# small tables, and what is asked for seldom and looks at every row
+READS_ALL = {
+    "customers_OFFERED",
+    "customers_PAID",
+    "executors_PAUSES",
+    "keys_APPS",
+    "keys_KEYS",
+    "ledger_JOURNALS",
+    "ledger_TRANSFERS",
+    "merchants_ANY_PARTNER",
+    "merchants_PARTNERS",
+}
 
 
 def shape(path):

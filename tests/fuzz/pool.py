@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from tests.support.desk import Desk
+from tests.support.desk import ORDER, Desk
 from tests.support.states import one_in_each_state
 from tests.support.wallet import Wallet
 
 KEPT_MAX = 200
 OPEN_PAYMENTS = 6
 MERCHANTS = 4
+PAID = 12
 DOLLAR = "eip155:8453/erc20:0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 ETHER = "eip155:1/slip44:60"
 THERE = "0x" + "11" * 20
@@ -30,6 +31,8 @@ class Pool:
     # by name of the security scheme: headers that open
     credentials: dict[str, list[dict[str, str]]]
     payments: list[str] = field(default_factory=list)
+    # those that can be refunded once
+    paid: list[str] = field(default_factory=list)
     merchants: list[str] = field(default_factory=list)
     settlements: list[tuple[str, str]] = field(default_factory=list)
     options: list[Offered] = field(default_factory=list)
@@ -75,6 +78,11 @@ async def filled(desk: Desk) -> Pool:
         pool.accounts.append(offer.wallet.account)
     pool.accounts.append(Wallet().account)
     headers = {"Api-Key": partner}
+    for _ in range(PAID):
+        payment_id = (await desk.rest.create(ORDER))["paymentId"]
+        place = f"/v1/sandbox/payments/{payment_id}/simulate"
+        await desk.rest.call("POST", place, headers, {"outcome": "succeeded"})
+        pool.paid.append(payment_id)
     for number in range(MERCHANTS):
         merchant = {"merchantName": f"Shop {number}", "merchantEmail": "owner@shop.example"}
         once = {**headers, "Idempotency-Key": f"merchant {number}"}

@@ -8,7 +8,16 @@ from typing import Any, Protocol
 
 import aiohttp
 import grpc
-from florin.v1 import gateway_pb2, gateway_pb2_grpc, merchant_pb2, merchant_pb2_grpc, payment_pb2
+from florin.v1 import (
+    account_pb2,
+    admin_pb2_grpc,
+    gateway_pb2,
+    gateway_pb2_grpc,
+    merchant_pb2,
+    merchant_pb2_grpc,
+    payment_pb2,
+    refund_pb2,
+)
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
@@ -34,6 +43,8 @@ class Api(Protocol):
     async def detail(self, payment_id: str) -> Json: ...
     async def merchant_status(self, payment_id: str) -> Json: ...
     async def merchant_cancel(self, payment_id: str) -> Json: ...
+    async def refund(self, payment_id: str, key: str | None = None) -> Json: ...
+    async def simulate(self, payment_id: str, outcome: str, key: str | None = None) -> Json: ...
     async def info(self, payment_id: str) -> Json: ...
     async def options(self, payment_id: str, accounts: list[str]) -> Json: ...
     async def fetch(self, payment_id: str, option_id: str, data: str = "") -> Json: ...
@@ -62,11 +73,11 @@ class RestApi:
                 raise Refused(answer.status, content)
             return content
 
+    def _keyed(self, key: str | None) -> dict[str, str]:
+        return self.merchant if key is None else {**self.merchant, "Idempotency-Key": key}
+
     async def create(self, body: Json, key: str | None = None) -> Json:
-        headers = dict(self.merchant)
-        if key is not None:
-            headers["Idempotency-Key"] = key
-        return await self.call("POST", "/v1/payments", headers, body)
+        return await self.call("POST", "/v1/payments", self._keyed(key), body)
 
     async def detail(self, payment_id: str) -> Json:
         return await self.call("GET", f"/v1/payments/{payment_id}", self.merchant)
@@ -76,6 +87,14 @@ class RestApi:
 
     async def merchant_cancel(self, payment_id: str) -> Json:
         return await self.call("POST", f"/v1/payments/{payment_id}/cancel", self.merchant)
+
+    async def refund(self, payment_id: str, key: str | None = None) -> Json:
+        body = {"paymentId": payment_id}
+        return await self.call("POST", "/v1/refunds", self._keyed(key), body)
+
+    async def simulate(self, payment_id: str, outcome: str, key: str | None = None) -> Json:
+        path = f"/v1/sandbox/payments/{payment_id}/simulate"
+        return await self.call("POST", path, self._keyed(key), {"outcome": outcome})
 
     async def info(self, payment_id: str) -> Json:
         return await self.call("GET", f"/v1/gateway/payment/{payment_id}", self.wallet)
@@ -119,11 +138,15 @@ class GrpcApi:
     def __init__(self, channel: grpc.aio.Channel, env: dict[str, str]) -> None:
         self._gateway = gateway_pb2_grpc.GatewayServiceStub(channel)
         self._merchant = merchant_pb2_grpc.MerchantServiceStub(channel)
+        self._admin = admin_pb2_grpc.AdminServiceStub(channel)
         self.merchant = (
             ("api-key", env["FLORIN_PARTNER_KEY"]),
             ("merchant-id", env["FLORIN_MERCHANT_ID"]),
         )
         self.wallet = (("app-id", env["FLORIN_APP_ID"]), ("client-id", env["FLORIN_CLIENT_ID"]))
+
+    def _keyed(self, key: str | None) -> tuple[tuple[str, str], ...]:
+        return self.merchant if key is None else (*self.merchant, ("idempotency-key", key))
 
     async def _ask(self, call: Any, request: Any, metadata: Any) -> Json:
         try:
@@ -143,8 +166,7 @@ class GrpcApi:
             if "checkout" in body
             else None,
         )
-        metadata = (*self.merchant, *((("idempotency-key", key),) if key is not None else ()))
-        return await self._ask(self._merchant.CreatePayment, request, metadata)
+        return await self._ask(self._merchant.CreatePayment, request, self._keyed(key))
 
     async def detail(self, payment_id: str) -> Json:
         request = payment_pb2.GetPaymentRequest(payment_id=payment_id)
@@ -157,6 +179,17 @@ class GrpcApi:
     async def merchant_cancel(self, payment_id: str) -> Json:
         request = payment_pb2.CancelPaymentRequest(payment_id=payment_id)
         return await self._ask(self._merchant.CancelPayment, request, self.merchant)
+
+    async def refund(self, payment_id: str, key: str | None = None) -> Json:
+        request = refund_pb2.CreateRefundRequest(payment_id=payment_id)
+        return await self._ask(self._merchant.CreateRefund, request, self._keyed(key))
+
+    async def simulate(self, payment_id: str, outcome: str, key: str | None = None) -> Json:
+        request = account_pb2.SimulatePaymentRequest(
+            payment_id=payment_id,
+            outcome=account_pb2.SimulatedOutcome.Value(f"SIMULATED_OUTCOME_{outcome.upper()}"),
+        )
+        return await self._ask(self._admin.SimulatePayment, request, self._keyed(key))
 
     async def info(self, payment_id: str) -> Json:
         request = payment_pb2.GetPaymentRequest(payment_id=payment_id)

@@ -109,11 +109,14 @@ class Desk:
 
     def rows(self) -> dict[str, int]:
         """How many rows each table has on disk."""
+        tables = self.select("SELECT name FROM sqlite_master WHERE type = 'table'")
+        return {t: self.select(f'SELECT count(*) FROM "{t}"')[0][0] for (t,) in tables}
+
+    def select(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """What is on disk."""
         uri = f"file:{self.service.home.database}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True)) as database:
-            tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-            count = "SELECT count(*) FROM "
-            return {t: database.execute(f'{count}"{t}"').fetchone()[0] for (t,) in tables}
+            return database.execute(query, values).fetchall()
 
     async def offer(
         self, wallet: Wallet | None = None, *, tenant: Tenant | None = None, **order: Any

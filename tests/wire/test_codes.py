@@ -13,7 +13,7 @@ from florin.v1 import admin_pb2, admin_pb2_grpc, operator_pb2
 from florin_server.domain.errors import REGISTRY, Code
 from florin_server.domain.versions import NEWEST_STABLE
 from florin_server.store import payments
-from florin_server.store.query import StoreError
+from florin_server.store.query import StoreUnavailable
 
 from tests.support.api import refused
 from tests.support.desk import DEPLOYED, ORDER, Desk, opened
@@ -375,7 +375,7 @@ async def _store_down(desk: Desk) -> Told:
     survey = store.survey
 
     async def down(op: Any) -> Any:
-        raise StoreError("the disk is gone")
+        raise StoreUnavailable("the disk is gone")
 
     store.survey = down  # type: ignore[method-assign]
     try:

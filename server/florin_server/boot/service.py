@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Container, Coroutine
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -16,13 +16,15 @@ from florin_server.boot.grpc_server import GrpcServers
 from florin_server.boot.home import Home, Refused, Secrets
 from florin_server.clock import Clock, SystemClock
 from florin_server.config import Settings
+from florin_server.domain.screening import Blocklist
 from florin_server.feed import Hub
 from florin_server.flows.app import App, Links
+from florin_server.flows.executors import executor_id
 from florin_server.flows.limits import Limits
 from florin_server.flows.workers.expire import expire, forget_keys
 from florin_server.flows.workers.settle import ChainSettler
 from florin_server.rails.base import Rail
-from florin_server.store import payments
+from florin_server.store import executors, payments
 from florin_server.store.engine import Store
 
 
@@ -71,9 +73,11 @@ class Service:
                 links=_links(settings, gateway.url_of(listener)),
                 rails={rail.chain_id: rail for rail in rails},
                 limits=Limits(settings.limits, clock),
+                blocked=Blocklist(settings.blocked_accounts),
             )
+            pauses = await store.read(executors.pauses())
             grpc = await GrpcServers.start(app, kept, stack)
-            workers = _start_workers(app, rails, stack)
+            workers = _start_workers(app, rails, pauses, stack)
             await gateway.start(app, grpc, listener, stack, _ready(workers))
             http_url = gateway.url_of(listener)
             stack.callback(hub.close)
@@ -104,11 +108,13 @@ def _links(settings: Settings, http_url: str) -> Links:
     return Links(base, frozenset({host}))
 
 
-def _start_workers(app: App, rails: list[Rail], stack: AsyncExitStack) -> list[asyncio.Task[None]]:
+def _start_workers(
+    app: App, rails: list[Rail], pauses: Container[str], stack: AsyncExitStack
+) -> list[asyncio.Task[None]]:
     jobs: list[Coroutine[Any, Any, None]] = [expire(app), forget_keys(app), app.hub.sweep()]
     owner = app.randbytes(8).hex()
     for rail in rails:
-        settler = ChainSettler(app, rail, owner)
+        settler = ChainSettler(app, rail, owner, paused=executor_id(rail) in pauses)
         app.settlers[rail.chain_id] = settler
         jobs.append(settler.run())
     tasks = [asyncio.create_task(job) for job in jobs]

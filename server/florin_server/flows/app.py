@@ -10,6 +10,7 @@ from florin_server.clock import Clock
 from florin_server.config import Settings
 from florin_server.domain.account import WalletApp
 from florin_server.domain.payment import Merchant, Payment
+from florin_server.domain.screening import Blocklist
 from florin_server.feed import Hub
 from florin_server.flows.limits import Limits
 from florin_server.flows.recent import Recent
@@ -39,6 +40,12 @@ class Settler(Protocol):
 
     def health(self) -> Health:
         """How the chain looks now."""
+
+    def pause(self) -> None:
+        """Begins nothing new from now on; what was sent is followed to its end."""
+
+    def resume(self) -> None:
+        """Takes up again what was left."""
 
 
 @dataclass(slots=True)
@@ -83,6 +90,7 @@ class App:
     settlers: dict[str, Settler] = field(default_factory=dict)
     accounts: Accounts = field(default_factory=Accounts)
     totals: Recent[Totals] = field(default_factory=_remembered_totals)
+    blocked: Blocklist = field(default_factory=Blocklist)
 
     def assets(self, *, live: bool) -> dict[str, tuple[Rail, Asset]]:
         """Every asset that can be paid with in one mode, by CAIP-19."""

@@ -10,7 +10,14 @@ from collections.abc import Sequence
 
 from florin_server.domain import results
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payment import Action, Confirmation, Option, Payment, Status
+from florin_server.domain.payment import (
+    Action,
+    Confirmation,
+    FailureCode,
+    Option,
+    Payment,
+    Status,
+)
 from florin_server.domain.state import Event, step
 from florin_server.flows.app import App, Caller
 from florin_server.flows.fetch import open_option
@@ -37,6 +44,8 @@ async def confirm(
     form = results.match(_expected(option), flat)
     if form.verdict is results.Verdict.MISMATCH:
         return await _refuse(app, content, "results do not match the actions")
+    if app.blocked.blocks(option.payer):
+        return await _refuse(app, content, "payer is blocked", FailureCode.DECLINED_USER)
     if form.verdict is results.Verdict.UNREADABLE:
         raise _unreadable(form.index)
     rail = app.rails[option.chain_id]
@@ -76,9 +85,11 @@ async def _verify(rail: Rail, option: Option, outputs: Sequence[str]) -> None:
         ) from error
 
 
-async def _refuse(app: App, content: Confirmation, detail: str) -> Payment:
+async def _refuse(
+    app: App, content: Confirmation, detail: str, code: FailureCode | None = None
+) -> Payment:
     now_us = app.clock.now_us()
-    refused = await app.store.write(payments.refuse(content, detail, None, now_us))
+    refused = await app.store.write(payments.refuse(content, detail, code, now_us))
     if refused is not None:
         return await app.changed(refused)
     return await _lost(app, content)

@@ -28,11 +28,11 @@ _FEW = 1000
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a caller asks for, as it wrote it. Empty sequences and texts are not asked."""
+    """What a caller asks for, as it wrote it. Empty ones and None are not asked."""
 
     order: Order
     limit: int
-    cursor: str = ""
+    cursor: str | None = None
     start_us: int | None = None
     end_us: int | None = None
     statuses: Sequence[Status] = ()
@@ -113,7 +113,7 @@ def _read(
 
 
 def _position(wanted: Wanted, binding: str) -> Place | None:
-    if not wanted.cursor:
+    if wanted.cursor is None:
         return None
     if not wanted.order.by_amount:
         return (0, *cursor.decode(wanted.cursor, binding, str))

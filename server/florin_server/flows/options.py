@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 from florin_server.domain.caip import canonical_account, canonical_asset
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.money import CURRENCIES, convert_up
 from florin_server.domain.payment import Option, Payment, Status
 from florin_server.flows.app import App, Caller
 from florin_server.flows.load import find, payment_id_of
-from florin_server.rails.base import Asset, Rail, RailUnavailable, Split
+from florin_server.flows.price import price
+from florin_server.rails.base import Rail, RailUnavailable, Split
 from florin_server.store import payments, settlements
 
 _log = logging.getLogger(__name__)
@@ -31,7 +31,8 @@ async def options(app: App, caller: Caller, text: str, accounts: Sequence[str]) 
     """Lists the options of a payment for the given accounts, best first.
 
     Text that has not the shape of a payment id has none (deployed profile: it is unknown). A
-    payment that is no longer payable has none either; an expired one is refused.
+    payment that is no longer payable has none either; an expired one is refused, and so is a call
+    that names a blocked account, whoever else it names.
     """
     if payment_id_of(app, text) is None and not caller.deployed:
         return Options(None, ())
@@ -40,6 +41,8 @@ async def options(app: App, caller: Caller, text: str, accounts: Sequence[str]) 
         raise FlorinError(Code.PAYMENT_EXPIRED)
     if payment.status is not Status.REQUIRES_ACTION:
         return Options(payment, ())
+    if any(app.blocked.blocks(account) for account in accounts[: app.settings.accounts_max]):
+        raise FlorinError(Code.SANCTIONED_USER)
     destinations = {
         d.asset_key: canonical_account(d.account)
         for d in await app.store.read(settlements.destinations(payment.merchant_id))
@@ -88,7 +91,7 @@ async def _search(
 ) -> list[Option]:
     # one look at the registry: a check may take an asset out while the chain is asked
     assets = rail.assets
-    prices = {one.id: price for one in assets.values() if (price := _price(payment, one))}
+    prices = {one.id: cost for one in assets.values() if (cost := price(payment, one))}
     if not prices:
         return []
     try:
@@ -120,16 +123,6 @@ async def _search(
 def _key(asset: str) -> str:
     """An asset as settlements compare it."""
     return canonical_asset(asset, checksum=False)
-
-
-def _price(payment: Payment, asset: Asset) -> int | None:
-    """The payment's amount in minor units of the asset, rounded up; None if it cannot pay it."""
-    if payment.unit == f"caip19/{asset.id}":
-        return payment.value
-    kind, _, code = payment.unit.partition("/")
-    if kind != "iso4217" or asset.peg != code:
-        return None
-    return convert_up(payment.value, CURRENCIES[code].decimals, asset.decimals)
 
 
 def _split(app: App, rail: Rail, asset: str, value: int, destinations: Mapping[str, str]) -> Split:

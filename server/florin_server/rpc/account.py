@@ -6,12 +6,22 @@ from typing import Any
 
 from florin.v1 import account_pb2, payment_pb2
 
+from florin_server.domain.state import Event
 from florin_server.flows import merchants, settlements
 from florin_server.flows.app import App
+from florin_server.flows.simulate import simulate
 from florin_server.rpc import account_codec
 from florin_server.rpc.call import caller
 from florin_server.rpc.codec import Codec
 from florin_server.rpc.replay import answer, stored
+
+_OUTCOMES = {
+    account_pb2.SIMULATED_OUTCOME_SUCCEEDED: Event.SIMULATE_SUCCEEDED,
+    account_pb2.SIMULATED_OUTCOME_FAILED: Event.SIMULATE_FAILED,
+    account_pb2.SIMULATED_OUTCOME_EXPIRED: Event.SIMULATE_EXPIRED,
+    account_pb2.SIMULATED_OUTCOME_CANCELLED: Event.SIMULATE_CANCELLED,
+    account_pb2.SIMULATED_OUTCOME_STALL: Event.SIMULATE_STALL,
+}
 
 
 class AccountCalls:
@@ -115,5 +125,8 @@ class AccountCalls:
     async def SimulatePayment(
         self, request: account_pb2.SimulatePaymentRequest, context: Any
     ) -> payment_pb2.GetPaymentStatusResponse:
-        """SKELETON."""
-        raise NotImplementedError
+        """Gives a test payment its outcome."""
+        build = self._codec.status
+        event = _OUTCOMES[request.outcome]
+        outcome = await simulate(self._app, caller(), request.payment_id, event, stored(build))
+        return answer(outcome, build, payment_pb2.GetPaymentStatusResponse)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from florin.v1 import gateway_pb2, merchant_pb2, money_pb2, payment_pb2
+from florin.v1 import gateway_pb2, merchant_pb2, money_pb2, payment_pb2, refund_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from florin_server.domain.money import CURRENCIES
@@ -16,6 +16,8 @@ from florin_server.domain.payment import (
     Merchant,
     Option,
     Payment,
+    Refund,
+    RefundStatus,
     Status,
 )
 from florin_server.flows.app import App
@@ -32,6 +34,7 @@ _FAILURE = {
 _REASON = {
     r: payment_pb2.CancelledReason.Value(f"CANCELLED_REASON_{r.upper()}") for r in CancelledReason
 }
+_REFUND = {s: refund_pb2.RefundStatus.Value(f"REFUND_STATUS_{s.upper()}") for s in RefundStatus}
 
 
 def timestamp(at_us: int) -> Timestamp:
@@ -39,11 +42,6 @@ def timestamp(at_us: int) -> Timestamp:
     result = Timestamp()
     result.FromMilliseconds(at_us // 1000)
     return result
-
-
-def status_of(status: Status) -> payment_pb2.PaymentStatus.ValueType:
-    """A status as its number."""
-    return _STATUS[status]
 
 
 class Codec:
@@ -147,7 +145,9 @@ class Codec:
             live=payment.live,
         )
 
-    def detail(self, payment: Payment, merchant: Merchant) -> merchant_pb2.PaymentDetail:
+    def detail(
+        self, payment: Payment, merchant: Merchant, refund: Refund | None
+    ) -> merchant_pb2.PaymentDetail:
         """Everything about a payment, for its merchant."""
         checkout = None
         if payment.success_url is not None and payment.error_url is not None:
@@ -176,7 +176,35 @@ class Codec:
             buyer=buyer(payment),
             cancelled_reason=_reason(payment),
             cancelled_at=timestamp(payment.updated_at_us) if payment.cancelled_reason else None,
+            refund=self.refund(refund) if refund else None,
         )
+
+    def refund(self, refund: Refund) -> refund_pb2.Refund:
+        """Money that goes back to who paid."""
+        completed_at_us = refund.completed_at_us
+        return refund_pb2.Refund(
+            refund_id=refund.id,
+            status=_REFUND[refund.status],
+            amount=self.amount(refund.unit, refund.value),
+            tx_id=refund.tx_id,
+            created_at=timestamp(refund.created_at_us),
+            completed_at=None if completed_at_us is None else timestamp(completed_at_us),
+        )
+
+
+def payment_status(payment: Payment) -> payment_pb2.PaymentStatus.ValueType:
+    """Where a payment stands."""
+    return _STATUS[payment.status]
+
+
+def refunded(refund: Refund) -> refund_pb2.CreateRefundResponse:
+    """A refund that was asked for."""
+    return refund_pb2.CreateRefundResponse(
+        payment_id=refund.payment_id,
+        refund_id=refund.id,
+        status=_REFUND[refund.status],
+        tx_id=refund.tx_id,
+    )
 
 
 def _reason(payment: Payment) -> payment_pb2.CancelledReason.ValueType | None:

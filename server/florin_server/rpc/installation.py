@@ -7,8 +7,10 @@ from typing import Any
 from florin.v1 import admin_pb2, operator_pb2
 
 import florin_server
-from florin_server.flows import system
+from florin_server.domain.payment import Payment
+from florin_server.flows import customers, executors, system
 from florin_server.flows.app import App
+from florin_server.rpc.codec import payment_status, timestamp
 
 
 class InstallationCalls:
@@ -40,29 +42,61 @@ class InstallationCalls:
     async def ListExecutors(
         self, request: operator_pb2.ListExecutorsRequest, context: Any
     ) -> operator_pb2.ListExecutorsResponse:
-        """SKELETON."""
-        raise NotImplementedError
+        """Lists who settles payments."""
+        found = await executors.listed(self._app)
+        return operator_pb2.ListExecutorsResponse(executors=[_executor(one) for one in found])
 
     async def PauseExecutor(
         self, request: operator_pb2.PauseExecutorRequest, context: Any
     ) -> operator_pb2.Executor:
-        """SKELETON."""
-        raise NotImplementedError
+        """Stops an executor from sending anything new."""
+        return _executor(await executors.pause(self._app, request.executor_id))
 
     async def ResumeExecutor(
         self, request: operator_pb2.ResumeExecutorRequest, context: Any
     ) -> operator_pb2.Executor:
-        """SKELETON."""
-        raise NotImplementedError
+        """Lets an executor send again."""
+        return _executor(await executors.resume(self._app, request.executor_id))
 
     async def ExportCustomer(
         self, request: operator_pb2.ExportCustomerRequest, context: Any
     ) -> operator_pb2.ExportCustomerResponse:
-        """SKELETON."""
-        raise NotImplementedError
+        """Tells everything that is kept about an account."""
+        account, payments = await customers.export(self._app, request.account)
+        return operator_pb2.ExportCustomerResponse(
+            account=account, payments=[_payment(payment, account) for payment in payments]
+        )
 
     async def EraseCustomer(
         self, request: operator_pb2.EraseCustomerRequest, context: Any
     ) -> operator_pb2.EraseCustomerResponse:
-        """SKELETON."""
-        raise NotImplementedError
+        """Deletes what is kept about an account, as far as the books allow."""
+        erased = await customers.erase(self._app, request.account)
+        return operator_pb2.EraseCustomerResponse(
+            offers_erased=erased.offers,
+            wallet_names_erased=erased.wallets,
+            payments_kept=erased.kept,
+        )
+
+
+def _executor(executor: executors.Executor) -> operator_pb2.Executor:
+    paused_at_us = executor.paused_at_us
+    return operator_pb2.Executor(
+        id=executor.id,
+        paused=paused_at_us is not None,
+        paused_at=None if paused_at_us is None else timestamp(paused_at_us),
+        open_transactions=executor.open_transactions,
+    )
+
+
+def _payment(payment: Payment, account: str) -> operator_pb2.CustomerPayment:
+    pays = payment.payer == account
+    named = pays and payment.provider_name != "unknown"
+    return operator_pb2.CustomerPayment(
+        payment_id=payment.id,
+        status=payment_status(payment),
+        created_at=timestamp(payment.created_at_us),
+        payer=pays,
+        wallet_name=payment.provider_name or "" if named else "",
+        tx_id=payment.tx_id or "" if pays else "",
+    )

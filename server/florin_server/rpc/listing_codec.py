@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from florin.v1 import listing_pb2, payment_pb2, refund_pb2
+from florin.v1 import listing_pb2, payment_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from florin_server.domain.errors import Code, FlorinError, Issue
-from florin_server.domain.payment import Payment, Refund, RefundStatus, Status
+from florin_server.domain.payment import Payment, Status
 from florin_server.flows.lists import Page, Wanted
 from florin_server.rpc import codec
 from florin_server.store.listed import Fee, Listed
@@ -20,8 +20,8 @@ _LIMIT_DEFAULT = 50
 # what a timestamp can name: the years 1 to 9999
 _SECONDS = range(-62_135_596_800, 253_402_300_800)
 _NANOS = range(1_000_000_000)
+_ASSET = "caip19/"
 _INT32_MAX = 2**31 - 1
-_REFUND = {s: refund_pb2.RefundStatus.Value(f"REFUND_STATUS_{s.upper()}") for s in RefundStatus}
 _STATUSES: dict[int, Status] = {
     payment_pb2.PaymentStatus.Value(f"PAYMENT_STATUS_{s.upper()}"): s for s in Status
 }
@@ -32,7 +32,7 @@ def wanted(request: Asked) -> Wanted:
     return Wanted(
         order=_order(request.sort_by, request.sort_dir),
         limit=request.limit or _LIMIT_DEFAULT,
-        cursor=request.cursor,
+        cursor=request.cursor if request.HasField("cursor") else None,
         start_us=_time(request.start_ts, "startTs") if request.HasField("start_ts") else None,
         end_us=_time(request.end_ts, "endTs") if request.HasField("end_ts") else None,
         statuses=[_status(number) for number in request.status],
@@ -48,7 +48,7 @@ def wanted_legacy(request: listing_pb2.ListPaymentsLegacyRequest) -> Wanted:
     return Wanted(
         order=_order(request.sort_by, request.sort_dir),
         limit=request.limit or _LIMIT_DEFAULT,
-        cursor=request.cursor,
+        cursor=request.cursor if request.HasField("cursor") else None,
         start_us=_time(request.start_ts, "start_ts") if request.HasField("start_ts") else None,
         end_us=_time(request.end_ts, "end_ts") if request.HasField("end_ts") else None,
         statuses=[_status(number) for number in request.status],
@@ -117,10 +117,10 @@ class ListingCodec:
     def _row(self, row: Listed) -> listing_pb2.PaymentRow:
         payment, merchant = row.payment, row.merchant
         asked = self._answers.amount(payment.unit, payment.value)
-        is_fiat = not payment.unit.startswith("caip19/")
+        is_fiat = not payment.unit.startswith(_ASSET)
         token = None if is_fiat else asked
-        if payment.option_unit is not None and payment.option_value is not None:
-            token = self._answers.amount(payment.option_unit, payment.option_value)
+        if (unit := _token(payment)) and payment.option_value is not None:
+            token = self._answers.amount(unit, payment.option_value)
         settled = _settled_at(payment)
         return listing_pb2.PaymentRow(
             payment_id=payment.id,
@@ -129,7 +129,7 @@ class ListingCodec:
             ),
             merchant_id=merchant.id,
             reference_id=payment.reference_id,
-            status=codec.status_of(payment.status),
+            status=codec.payment_status(payment),
             is_terminal=payment.status.is_final,
             live=payment.live,
             fiat_amount=asked if is_fiat else None,
@@ -138,16 +138,16 @@ class ListingCodec:
             transaction=_transaction(row),
             fees=self._fees(payment, row.fee),
             settlement=self._settlement(payment),
-            refund=self._refund(row.refund),
+            refund=self._answers.refund(row.refund) if row.refund else None,
             created_at=codec.timestamp(payment.created_at_us),
             last_updated_at=codec.timestamp(payment.updated_at_us),
             settled_at=None if settled is None else codec.timestamp(settled),
         )
 
     def _fees(self, payment: Payment, fee: Fee | None) -> listing_pb2.PaymentFees | None:
-        if fee is None or fee.total <= 0 or payment.option_unit is None:
+        unit = _token(payment)
+        if unit is None or fee is None or fee.total <= 0:
             return None
-        unit = payment.option_unit
         return listing_pb2.PaymentFees(
             total=self._answers.amount(unit, fee.total),
             fixed=self._answers.amount(unit, fee.fixed) if fee.fixed > 0 else None,
@@ -157,28 +157,15 @@ class ListingCodec:
     def _settlement(self, payment: Payment) -> listing_pb2.PaymentSettlement | None:
         if payment.status is not Status.SUCCEEDED:
             return None
-        if payment.settled_value is None or payment.option_unit is None:
+        if payment.settled_value is None or (unit := _token(payment)) is None:
             return listing_pb2.PaymentSettlement(
                 settled=False, status=listing_pb2.SETTLEMENT_STATUS_PENDING
             )
         return listing_pb2.PaymentSettlement(
             settled=True,
             status=listing_pb2.SETTLEMENT_STATUS_SETTLED,
-            amount=self._answers.amount(payment.option_unit, payment.settled_value),
+            amount=self._answers.amount(unit, payment.settled_value),
             tx_hash=payment.tx_id,
-        )
-
-    def _refund(self, refund: Refund | None) -> refund_pb2.Refund | None:
-        if refund is None:
-            return None
-        done = refund.completed_at_us
-        return refund_pb2.Refund(
-            refund_id=refund.id,
-            status=_REFUND[refund.status],
-            amount=self._answers.amount(refund.unit, refund.value),
-            tx_id=refund.tx_id,
-            created_at=codec.timestamp(refund.created_at_us),
-            completed_at=None if done is None else codec.timestamp(done),
         )
 
     def legacy(self, page: Page) -> listing_pb2.ListPaymentsLegacyResponse:
@@ -227,7 +214,7 @@ class ListingCodec:
 
 
 def _put_token(told: listing_pb2.LegacyPaymentRow, now: listing_pb2.PaymentRow) -> None:
-    asset, display = now.token_amount.unit.removeprefix("caip19/"), now.token_amount.display
+    asset, display = now.token_amount.unit.removeprefix(_ASSET), now.token_amount.display
     told.chain_id = asset.partition("/")[0]
     told.token_caip19 = asset
     told.token_amount = now.token_amount.value
@@ -240,13 +227,19 @@ def _put_token(told: listing_pb2.LegacyPaymentRow, now: listing_pb2.PaymentRow) 
 
 
 def _transaction(row: Listed) -> listing_pb2.PaymentTransaction | None:
-    unit = row.payment.option_unit
+    unit = _token(row.payment)
     if unit is None:
         return None
-    chain = unit.removeprefix("caip19/").partition("/")[0]
+    chain = unit.removeprefix(_ASSET).partition("/")[0]
     return listing_pb2.PaymentTransaction(
         network_id=chain.partition(":")[2], hash=row.tx_hash, nonce=row.nonce
     )
+
+
+def _token(payment: Payment) -> str | None:
+    """The unit that is paid in, from the accepted confirm on; a simulated payment may have none."""
+    unit = payment.option_unit
+    return unit if unit is not None and unit.startswith(_ASSET) else None
 
 
 def _settled_at(payment: Payment) -> int | None:

@@ -9,6 +9,7 @@ from florin.v1 import merchant_pb2, merchant_pb2_grpc, payment_pb2, refund_pb2
 from florin_server.domain.payment import Merchant
 from florin_server.flows.create import create
 from florin_server.flows.load import find
+from florin_server.flows.refund import refund, refund_of
 from florin_server.rpc import codec
 from florin_server.rpc.call import caller
 from florin_server.rpc.listing import ListingCalls
@@ -40,10 +41,12 @@ class MerchantServicer(PaymentCalls, ListingCalls, merchant_pb2_grpc.MerchantSer
     ) -> merchant_pb2.PaymentDetail:
         """Tells everything about one payment."""
         payment = await find(self._app, caller(), request.payment_id)
-        return self._codec.detail(payment, _merchant())
+        return self._codec.detail(payment, _merchant(), await refund_of(self._app, payment))
 
     async def CreateRefund(
         self, request: refund_pb2.CreateRefundRequest, context: Any
     ) -> refund_pb2.CreateRefundResponse:
-        """SKELETON."""
-        raise NotImplementedError
+        """Asks for a refund, or repeats the answer of its idempotency key."""
+        build = codec.refunded
+        outcome = await refund(self._app, caller(), request.payment_id, stored(build))
+        return answer(outcome, build, refund_pb2.CreateRefundResponse)

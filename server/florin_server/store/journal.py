@@ -79,6 +79,9 @@ _WAITING = Statement(
     .limit(param("limit"))
 )
 _UNSETTLED = Statement(_accepted())
+_UNSETTLED_IDS = Statement(
+    select(confirm.c.payment_id).where(text(UNSETTLED), confirm.c.chain_id == param("chain_id"))
+)
 _COUNT = Statement(select(func.count()).select_from(confirm).where(text(UNSETTLED)))
 _SUBMIT = Statement(
     update(confirm)
@@ -124,6 +127,14 @@ _END = Statement(
     .values(state=param("end"), block_number=param("number"), block_hash=param("digest"))
     .returning(chain_tx.c.hash)
 )
+# the payment is locked first, as by whoever simulates its outcome
+_TO_SETTLE = Statement(
+    select(payment.c.id)
+    .join_from(payment, confirm, confirm.c.payment_id == payment.c.id)
+    .where(any_of(payment.c.id, "ids"), text(UNSETTLED))
+    .order_by(payment.c.id)
+    .with_for_update()
+)
 _CONCLUDE = Statement(
     update(payment)
     .where(payment.c.id == param("payment_id"), payment.c.status == Status.PROCESSING)
@@ -152,6 +163,11 @@ def waiting(chain_id: str, limit: int, now_us: int) -> Op[list[Accepted]]:
 def unsettled(chain_id: str) -> Op[list[Accepted]]:
     """Every payment of a chain that is processing, the oldest first."""
     return [_accepted_of(row) for row in (yield _UNSETTLED(chain_id=chain_id))]
+
+
+def unsettled_ids(chain_id: str) -> Op[frozenset[str]]:
+    """The same payments, by id."""
+    return frozenset([payment_id for (payment_id,) in (yield _UNSETTLED_IDS(chain_id=chain_id))])
 
 
 def count_unsettled() -> Op[int]:
@@ -208,14 +224,16 @@ def release(payment_ids: Collection[str], retry_at_us: int) -> Op[None]:
 def conclude(findings: Sequence[Finding], ends: Sequence[TxEnd], now_us: int) -> Op[list[Payment]]:
     """Ends payments and transactions on proof from the chain, and books both.
 
-    Answers the payments that it ended. What had ended before is left alone and nothing is booked
-    twice, so the same proof may come again.
+    Answers the payments that it ended. What had ended before, or was simulated, is left alone and
+    nothing is booked twice, so the same proof may come again.
     """
     changed: list[Payment] = []
+    to_settle = yield from _to_settle(findings)
     for finding in sorted(findings, key=attrgetter("payment_id")):
-        ended = yield from _conclude(finding, now_us)
-        if ended is not None:
-            changed.append(ended)
+        if finding.payment_id in to_settle:
+            ended = yield from _conclude(finding, now_us)
+            if ended is not None:
+                changed.append(ended)
     if changed:
         yield _DONE(ids=[one.id for one in changed])
         yield from put_events([event_of(one, *_reason(one)) for one in changed])
@@ -226,6 +244,13 @@ def conclude(findings: Sequence[Finding], ends: Sequence[TxEnd], now_us: int) ->
         if rows and end.gas is not None:
             yield from ledger.post(f"gas:{end.tx_id}", "gas", None, rows[0][0], (end.gas,), now_us)
     return changed
+
+
+def _to_settle(findings: Sequence[Finding]) -> Op[set[str]]:
+    """The payments whose end is still looked for on chain: nobody simulated another one."""
+    if not findings:
+        return set()
+    return {row[0] for row in (yield _TO_SETTLE(ids={one.payment_id for one in findings}))}
 
 
 def _conclude(finding: Finding, now_us: int) -> Op[Payment | None]:

@@ -132,4 +132,4 @@ def _refunds(ids: Collection[str]) -> Op[dict[str, Refund]]:
 
 
 def _chains(rows: Collection[Payment]) -> set[str]:
-    return {row.option_unit.split("/")[1] for row in rows if row.option_unit}
+    return {row.option_unit.split("/")[1] for row in rows if row.option_unit is not None}

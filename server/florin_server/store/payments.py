@@ -224,6 +224,8 @@ def accept(
     if not rows:
         return None
     changed = Payment(*rows[0])
+    # it may have been erased since it was read; what a payment is bound to is kept
+    yield from put_options([option])
     yield _BIND(
         **record(c),
         chain_id=option.chain_id,

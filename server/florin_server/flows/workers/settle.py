@@ -43,9 +43,12 @@ _REFS_A_CALL = 50
 
 
 class ChainSettler:
-    """The one settler of a chain and sender; others wait for its lease."""
+    """The one settler of a chain and sender; others wait for its lease.
 
-    def __init__(self, app: App, rail: Rail, owner: str) -> None:
+    While it is paused it signs and broadcasts nothing, and follows what is on its way.
+    """
+
+    def __init__(self, app: App, rail: Rail, owner: str, *, paused: bool = False) -> None:
         self._app = app
         self._rail = rail
         self._owner = owner
@@ -60,6 +63,7 @@ class ChainSettler:
         self._open: dict[str, Accepted] = {}  # by reference
         self._txs: dict[str, ChainTx] = {}  # by hash, in nonce order
         self._problem = "starting"
+        self._paused = paused
 
     def wake(self) -> None:
         """Tells that a payment was accepted."""
@@ -67,7 +71,20 @@ class ChainSettler:
 
     def health(self) -> Health:
         """How the chain looks now."""
-        return Health(self._blocks.head, len(self._txs), self._problem)
+        problems = ("paused by the operator" if self._paused else "", self._problem)
+        problem = "; ".join(text for text in problems if text)
+        return Health(self._blocks.head, len(self._txs), problem)
+
+    def pause(self) -> None:
+        """Begins nothing new from now on; what was sent is followed to its end."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Takes up again what was left."""
+        self._paused = False
+        # what was signed and not sent is found by comparing everything
+        self._reconcile_at_us = min(self._reconcile_at_us, self._app.clock.now_us())
+        self._woken.set()
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -167,7 +184,7 @@ class ChainSettler:
 
     async def _submit(self) -> None:
         batch = self._app.settings.settle_batch
-        while True:
+        while not self._paused:
             now_us = self._app.clock.now_us()
             waiting = await self._app.store.read(
                 journal.waiting(self._rail.chain_id, batch, now_us)
@@ -214,6 +231,8 @@ class ChainSettler:
         await self._broadcast(tx)
 
     async def _broadcast(self, tx: ChainTx) -> None:
+        if self._paused:
+            return
         try:
             await self._rail.broadcast(tx.raw)
         except RailUnavailable as error:
@@ -339,6 +358,7 @@ class ChainSettler:
         if not self._rail.assets:
             # the chain did not answer, or had nothing to offer, when it was looked at last
             await self._rail.start()
+        await self._catch_up()
         if not self._open and not self._txs:
             return
         await self._find_events(self._unseen(accepted_by_us))
@@ -348,6 +368,15 @@ class ChainSettler:
         await self._drop_replaced()
         dead = [await self._dead(item) for item in self._unseen(accepted_by_us)]
         await self._finish([finding for finding in dead if finding is not None], [])
+        await self._rebroadcast()
+
+    async def _catch_up(self) -> None:
+        """Lets go of payments that others ended, and follows what is accepted during a pause."""
+        if self._paused:
+            await self._load()
+            return
+        left = await self._app.store.read(journal.unsettled_ids(self._rail.chain_id))
+        self._open = {ref: item for ref, item in self._open.items() if item.payment.id in left}
 
     def _unseen(self, accepted_by_us: int) -> list[Accepted]:
         """Open payments of which no block has told anything yet."""

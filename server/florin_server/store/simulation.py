@@ -1,0 +1,79 @@
+"""Outcomes that are given to test payments, without a wallet and without a chain."""
+
+from __future__ import annotations
+
+from sqlalchemy import select, text, update
+
+from florin_server.domain.money import Amount
+from florin_server.domain.payment import CancelledReason, Payment, Status
+from florin_server.domain.state import Event, step
+from florin_server.store import payments
+from florin_server.store.query import Op, Statement, param
+from florin_server.store.tables import UNSETTLED, ConfirmState, confirm, payment
+
+# told to nobody: the API has no code for it
+_FAILED = "simulated"
+
+# locked before its confirm, as by everybody who ends a payment
+_GET = Statement(select(payment).where(payment.c.id == param("payment_id")).with_for_update())
+_LEAVE = Statement(
+    update(confirm)
+    .where(confirm.c.payment_id == param("id_"), text(UNSETTLED))
+    .values(state=ConfirmState.DONE)
+    .returning(confirm.c.payment_id)
+)
+_SIMULATE = Statement(
+    update(payment)
+    .where(payment.c.id == param("payment_id"))
+    .values(
+        version=payment.c.version + 1,
+        updated_at_us=param("now_us"),
+        status=param("after"),
+        tx_id=param("tx"),
+        option_unit=param("paid_unit"),
+        option_value=param("paid"),
+        failure_detail=param("reason"),
+        cancelled_reason=param("cancelled_by"),
+    )
+    .returning(*payment.c)
+)
+
+
+def simulate(payment_id: str, event: Event, requested: Amount, now_us: int) -> Op[Payment]:
+    """Gives a payment its outcome; whatever waited to be settled for it is left undone.
+
+    A payment that has the outcome already stays as it is. One that succeeds has paid what it is
+    bound to, else `requested`. FlorinError as for `step`; LookupError if there is no such payment.
+    """
+    rows = yield _GET(payment_id=payment_id)
+    if not rows:
+        raise LookupError(payment_id)
+    seen = Payment(*rows[0]).at(now_us)
+    after = step(seen.status, event)
+    left = yield _LEAVE(id_=payment_id)
+    if after is seen.status and not left:
+        return seen
+    paid = None
+    if after is Status.SUCCEEDED:
+        paid = (yield from _bound(seen)) or requested
+    rows = yield _SIMULATE(
+        payment_id=payment_id,
+        now_us=now_us,
+        after=after,
+        tx=f"test:{payment_id}" if paid else None,
+        paid_unit=paid.unit if paid else None,
+        paid=paid.value if paid else None,
+        reason=_FAILED if after is Status.FAILED else None,
+        cancelled_by=CancelledReason.BY_MERCHANT if after is Status.CANCELLED else None,
+    )
+    changed = Payment(*rows[0])
+    yield from payments.put_events([payments.event_of(changed, event)])
+    return changed
+
+
+def _bound(of: Payment) -> Op[Amount | None]:
+    """What the option costs that a payment is bound to."""
+    if of.option_id is None:
+        return None
+    option = yield from payments.option(of.id, of.option_id)
+    return Amount(f"caip19/{option.asset}", option.value) if option else None
