@@ -1,13 +1,14 @@
 # setup: environment and install · demo: one real payment, then stays up · up: the service alone
 # contracts: compile the Solidity sources (needs Node)
 # test: everything CI checks · verify: checks without running anything · bench: figures · gen, fmt: write
+# fuzz-api: 20,000 made-up requests, each answer held against the OpenAPI document
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: setup demo up test verify gen bench fmt lock contracts
+.PHONY: setup demo up test verify gen bench fuzz-api fmt lock contracts
 
 setup: $(RUN)
 
@@ -44,13 +45,16 @@ gen: $(DEV)
 bench: $(DEV)
 	$(BIN)/python -m tests.bench
 
+fuzz-api: $(DEV)
+	$(BIN)/python -m tests.fuzz
+
 fmt: $(DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 lock: $(DEV)
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml -o requirements.lock
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml --group dev -o requirements-dev.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml --extra docs -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml --extra docs --group dev -o requirements-dev.lock
 
 CONTRACTS := server/florin_server/devnet/contracts
 

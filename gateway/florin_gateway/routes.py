@@ -195,6 +195,14 @@ class Binding:
             member = field.json_name
         return {p: codec.encoder(self.method.output_type, p, member) for p in Profile}
 
+    def query_fields(self) -> list[FieldDescriptor]:
+        """The fields that a query may set."""
+        return self._query.top()
+
+    def fields_beside_body(self) -> frozenset[str]:
+        """The fields that the path sets, by proto name: no members of the body."""
+        return frozenset(variable.field_path[0] for variable in self.template.variables)
+
     def empty_request(self) -> Message:
         """The request that stands in for one that cannot be read."""
         return self._request()

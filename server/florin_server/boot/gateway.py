@@ -17,6 +17,7 @@ from florin_gateway.settings import GatewaySettings, GuardSettings, ServerSettin
 
 from florin_server.boot.addresses import listen, spelled
 from florin_server.boot.grpc_server import PUBLIC, GrpcServers
+from florin_server.boot.openapi import serve as published
 from florin_server.config import Settings
 from florin_server.flows.app import App
 from florin_server.flows.checkout import checkout
@@ -25,7 +26,7 @@ from florin_server.rpc.codec import Codec
 Problems = Callable[[], Awaitable[Mapping[str, str]]]
 
 # wallets in browsers read every answer here, of paths that do not exist too
-_CORS_PATHS = ("/v1/gateway/*",)
+_CORS_PATHS = ("/v1/gateway/*", *published.CORS_PATHS)
 
 
 # what begins like this is no payment link, whether or not there is such a path
@@ -127,7 +128,11 @@ async def _start(
             return PlainAnswer.json({"status": "unready", "checks": dict(checks)}, 503)
         return PlainAnswer.json({"status": "ready"})
 
-    plain: dict[str, PlainHandler] = {"/healthz": healthz, "/readyz": readyz}
+    plain: dict[str, PlainHandler] = {
+        "/healthz": healthz,
+        "/readyz": readyz,
+        **published.routes(),
+    }
     if page is not None:
         plain["/{payment_id}"] = page
     for path, handler in plain.items():

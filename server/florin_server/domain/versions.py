@@ -43,6 +43,11 @@ def downgrade(pin: str) -> FlorinError:
     return FlorinError(Code.API_VERSION_DOWNGRADE, details={"pinned": pin})
 
 
+def check_published(version: str) -> None:
+    """FlorinError as from `up_to`, unless it is published."""
+    _published_age(version)
+
+
 def _published_age(version: str) -> tuple[date, bool]:
     age = _age(version)
     if version not in PUBLISHED:
