@@ -255,7 +255,7 @@ class Gateway:
             return await call(request, exchange.incoming.metadata, timeout_s, exchange.peer)
         if wait.end is End.CLIENT_GONE:
             raise ClientGoneError
-        raise internal_error(504)
+        raise internal_error(503)
 
     async def _hold(
         self,

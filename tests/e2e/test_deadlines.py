@@ -79,7 +79,7 @@ async def test_a_read_past_its_deadline_ends_over_rest(desk, rail, monkeypatch):
     held = hold(monkeypatch, rail, "payable")
     headers = {**desk.rest.wallet, "grpc-timeout": "200m"}
     answer = await desk.ask("POST", path, headers, {"accounts": [Wallet().account]})
-    assert answer.told == (504, "internal_error")
+    assert answer.told == (503, "internal_error")
     await asyncio.wait_for(held.left.wait(), 10)
 
 
@@ -105,7 +105,7 @@ async def test_a_call_whose_deadline_has_passed_changes_nothing_over_rest(desk):
     before = desk.rows()
     headers = {**desk.rest.merchant, "grpc-timeout": "0m", "Idempotency-Key": "late"}
     answer = await desk.ask("POST", "/v1/payments", headers, ORDER)
-    assert answer.told == (504, "internal_error")
+    assert answer.told == (503, "internal_error")
     assert desk.rows() == before
     # the key is unused
     del headers["grpc-timeout"]
@@ -163,7 +163,7 @@ async def test_a_confirm_is_finished_whoever_left(desk, rail, monkeypatch, how, 
     if "leaves" in how:
         call.cancel()
     elif how.startswith("rest"):
-        assert (await call).told == (504, "internal_error")
+        assert (await call).told == (503, "internal_error")
     else:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call
