@@ -2,13 +2,14 @@
 # contracts: compile the Solidity sources (needs Node)
 # race, fuzz-model: long forms of tests, a minute and most of an hour
 # test: everything CI checks · verify: checks without running anything · bench: figures · gen, fmt: write
+# fuzz-api: 20,000 made-up requests, each answer held against the OpenAPI document
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: setup demo up test verify gen bench fmt lock contracts race fuzz-model
+.PHONY: setup demo up test verify gen bench fuzz-api fuzz-model race fmt lock contracts
 
 setup: $(RUN)
 
@@ -51,13 +52,16 @@ race: $(DEV)
 fuzz-model: $(DEV)
 	$(BIN)/python -m tests.model
 
+fuzz-api: $(DEV)
+	$(BIN)/python -m tests.fuzz
+
 fmt: $(DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 lock: $(DEV)
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml -o requirements.lock
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml --group dev -o requirements-dev.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml --extra docs -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml --extra docs --group dev -o requirements-dev.lock
 
 CONTRACTS := server/florin_server/devnet/contracts
 

@@ -1,7 +1,8 @@
-"""Generates the Python code of the protos into protos/gen; --check compares instead of writing.
+"""Generates the Python code of the protos into protos/gen, and the OpenAPI document of the API.
 
-The code is committed, so that installing Florin needs no compiler. The generator is pinned in the
-development extras: generated code asks for a runtime at least as new as its generator.
+--check compares instead of writing. Both are committed, so that installing Florin needs no
+compiler. The generator is pinned in the development extras: generated code asks for a runtime at
+least as new as its generator.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from grpc_tools import protoc
 
 HERE = pathlib.Path(__file__).resolve().parent
 GEN = HERE / "gen"
+# what the document takes its examples from
+ANSWERS = HERE.parent / "tests" / "wire" / "golden"
 PACKAGES = ("florin/v1", "gateway_options/v1")
 INCLUDES = (
     HERE,
@@ -69,6 +72,20 @@ def differing(left: pathlib.Path, right: pathlib.Path) -> list[str]:
     return mismatch + errors
 
 
+def document() -> tuple[pathlib.Path, str]:
+    """Where the OpenAPI document is and what it says; the generated code must be written already.
+
+    It has comments, which generated code has not, and is made by the code that it describes.
+    """
+    from florin_server.boot.openapi import DOCUMENT  # noqa: PLC0415
+    from florin_server.boot.openapi.make import make  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory() as tmp:
+        file = pathlib.Path(tmp) / "image.binpb"
+        image(file)
+        return DOCUMENT, make(file.read_bytes(), ANSWERS)
+
+
 def main() -> None:
     """Writes the code, or with `--check` compares it, or with `--image PATH` writes the image."""
     # protoc looks for its plugins on the path, also when the environment is not activated
@@ -82,10 +99,15 @@ def main() -> None:
         if sys.argv[1:] == ["--check"]:
             if stale := differing(out, GEN):
                 raise SystemExit("generated code is stale, run `make gen`: " + ", ".join(stale))
+            path, text = document()
+            if not path.exists() or path.read_text() != text:
+                raise SystemExit(f"{path.name} is stale, run `make gen`")
             return
         shutil.rmtree(GEN, ignore_errors=True)
         shutil.copytree(out, GEN)
         GEN.chmod(0o755)  # temporary folders are private
+    path, text = document()
+    path.write_text(text)
 
 
 if __name__ == "__main__":

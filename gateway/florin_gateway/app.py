@@ -7,6 +7,8 @@ must not be told to strangers: it travels with the RPC, for the server to refuse
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Iterable
@@ -75,6 +77,11 @@ class Gateway:
         except TemplateError as error:
             raise RouteError(str(error)) from error
 
+    def reserve(self, *segments: str) -> None:
+        """Keep paths that begin with one of them from routes that begin with a variable."""
+        for segment in segments:
+            self._router.reserve(segment)
+
     def stop(self) -> None:
         """End what is held: polls answer what they saw last, streams close. Later ones too."""
         self._stopping = True
@@ -83,6 +90,8 @@ class Gateway:
 
     def allows_cors(self, path: str) -> bool:
         """True if browsers of every origin may read answers at this path, errors included."""
+        if self.settings.lenient_paths:
+            path = _without_extra_slashes(path)
         if self._lists_cors(path):
             return True
         try:
@@ -125,6 +134,11 @@ class Gateway:
             return
         except RefusedError as refused:
             await self._refuse(exchange, refused)
+        except asyncio.CancelledError:
+            # the server waits no longer; an answer that has begun just ends
+            with contextlib.suppress(RuntimeError):
+                await self._refuse(exchange, internal_error(503))
+            raise
         except Exception:
             logger.exception("a request failed")
             await self._refuse(exchange, internal_error())
@@ -241,7 +255,7 @@ class Gateway:
             return await call(request, exchange.incoming.metadata, timeout_s, exchange.peer)
         if wait.end is End.CLIENT_GONE:
             raise ClientGoneError
-        raise internal_error(504)
+        raise internal_error(503)
 
     async def _hold(
         self,
@@ -312,12 +326,7 @@ class Gateway:
             exchange.headers,
             self.settings,
         )
-        if not await events.run(exchange.receive, seconds, self._held):
-            headers = exchange.headers()
-            await exchange.send(
-                {"type": "http.response.start", "status": 204, "headers": headers[1:]}
-            )
-            await exchange.send({"type": "http.response.body", "body": b""})
+        await events.run(exchange.receive, seconds, self._held)
 
     # plain routes
     async def _plain(self, exchange: Exchange, route: PlainRoute, texts: tuple[str, ...]) -> None:

@@ -256,8 +256,12 @@ class RemoteMessages:
             raise _failure(error) from error
 
     async def metadata(self) -> Metadata:
-        """What the server sent ahead."""
-        return tuple(await self._call.initial_metadata()) if self._call is not None else ()
+        """What the server sent ahead, and at the end, if that is reached."""
+        if self._call is None:
+            return ()
+        ahead = await self._call.initial_metadata()
+        after = await self._call.trailing_metadata() if self._call.done() else ()
+        return (*ahead, *after)
 
     async def close(self) -> None:
         """Cancel the call."""

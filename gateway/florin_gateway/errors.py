@@ -108,9 +108,7 @@ def refusal_of(failure: CallError) -> RefusedError:
     refused = _from_status(packed, failure.metadata) if isinstance(packed, bytes) else None
     if refused is not None:
         return refused
-    if failure.code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return internal_error(504, failure.metadata)
-    if failure.code is grpc.StatusCode.UNAVAILABLE:
+    if failure.code in {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE}:
         return internal_error(503, failure.metadata)
     return internal_error(500, failure.metadata)
 

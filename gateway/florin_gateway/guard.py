@@ -21,7 +21,11 @@ from uvicorn.server import ServerState
 from florin_gateway.errors import INVALID_PARAMS, RefusedError
 from florin_gateway.headers import DELICATE, MISSPELT, Headers, answer_headers, request_id_of
 from florin_gateway.joinedwrites import JoinedWrites
+from florin_gateway.oldhttp import without_chunks
 from florin_gateway.settings import GuardSettings
+
+# the parser takes a line without a version for HTTP/0.9
+_VERSIONS = frozenset({"1.0", "1.1"})
 
 
 class Stage(Enum):
@@ -49,6 +53,8 @@ class Guard(HttpToolsProtocol):
         self._stage = Stage.HEAD
         self._head_bytes = 0
         self._body_bytes = 0
+        # received since the last byte of the body
+        self._framing_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._fault: RefusedError | None = None
         self._refusal: RefusedError | None = None
@@ -78,6 +84,7 @@ class Guard(HttpToolsProtocol):
         in_head = self._stage is Stage.HEAD
         if in_head:
             self._head_bytes += len(data)
+        before = self._body_bytes
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -96,6 +103,12 @@ class Guard(HttpToolsProtocol):
             and self._head_bytes > self.settings.head_bytes_max
         ):
             self._refuse(_head_too_large())
+        elif (
+            not in_head
+            and self._stage is Stage.BODY
+            and self._frames_too_much(self._body_bytes - before, len(data))
+        ):
+            self._refuse(_malformed("The body is framed with too much"))
         elif self._timer is None:
             in_time = self.settings
             self._arm(in_time.head_s_max if self._stage is Stage.HEAD else in_time.body_s_max)
@@ -112,9 +125,14 @@ class Guard(HttpToolsProtocol):
         if self._fault is not None:
             raise self._fault
         super().on_headers_complete()
+        if self.scope["http_version"] == "1.0":
+            without_chunks(self.cycle)
+        # the parser reports trailers as headers: they are nobody's
+        self.headers = []
         self._stage = Stage.BODY
         self._head_bytes = 0
         self._body_bytes = 0
+        self._framing_bytes = 0
         self._disarm()
 
     def on_body(self, body: bytes) -> None:
@@ -133,8 +151,8 @@ class Guard(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Say now what had to wait for this answer."""
         super().on_response_complete()
-        if self._refusal is not None and self._idle():
-            self._say(self._refusal)
+        if self._refusal is not None and not self.transport.is_closing():
+            self._say_in_turn(self._refusal)
 
     # checks
     def _fault_of_head(self) -> RefusedError | None:
@@ -155,17 +173,23 @@ class Guard(HttpToolsProtocol):
                 return _malformed(MISSPELT)
         if size > bounds.head_bytes_max or len(self.headers) > bounds.headers_max:
             return _head_too_large()
+        version = self.parser.get_http_version()
+        if version not in _VERSIONS:
+            return _malformed()
         if hosts != 1:
             return _malformed("Exactly one Host header is needed")
-        if coding and (
-            lengths or coding.lower() != b"chunked" or self.parser.get_http_version() != "1.1"
-        ):
+        if coding and (lengths or coding.lower() != b"chunked" or version != "1.1"):
             return _malformed("The body is framed in an ambiguous way")
         if lengths > 1:
             return _malformed("The body is framed in an ambiguous way")
         if lengths and int(length) > bounds.body_bytes_max:
             return _body_too_large(bounds.body_bytes_max)
         return None
+
+    def _frames_too_much(self, body_bytes: int, all_bytes: int) -> bool:
+        """True for extensions of a chunk, or trailers, that are larger than a head may be."""
+        self._framing_bytes = 0 if body_bytes else self._framing_bytes + all_bytes
+        return self._framing_bytes > self.settings.head_bytes_max
 
     # refusals
     def _arm(self, seconds: float) -> None:
@@ -178,6 +202,10 @@ class Guard(HttpToolsProtocol):
 
     def _expire(self) -> None:
         self._timer = None
+        if self.flow.read_paused:
+            # it is us who keep the client waiting
+            self._arm(self.settings.body_s_max)
+            return
         what = "head" if self._stage is Stage.HEAD else "body"
         self._refuse(
             RefusedError(408, INVALID_PARAMS, f"The request {what} did not arrive in time")
@@ -196,9 +224,12 @@ class Guard(HttpToolsProtocol):
             return
         self._refusal = refusal
         self._disarm()
-        reading_body = self._stage is Stage.BODY
+        self._say_in_turn(refusal)
+
+    def _say_in_turn(self, refusal: RefusedError) -> None:
+        """Say it once the answers to all earlier requests are out."""
         cycle = self.cycle
-        if reading_body and not self.pipeline:
+        if self._stage is Stage.BODY and not self.pipeline:
             if cycle.response_started or cycle.response_complete:
                 # answered already, or half: all that is left to say is goodbye
                 self.transport.close()
@@ -213,7 +244,7 @@ class Guard(HttpToolsProtocol):
             self.flow.pause_reading()
 
     def _say(self, refusal: RefusedError) -> None:
-        request_id = request_id_of(self.headers)
+        request_id = request_id_of(self.scope["headers"] if self.scope else ())
         body = refusal.body(request_id)
         path = self.url.partition(b"?")[0].decode("latin-1")
         method = self.parser.get_method().decode("latin-1")
@@ -221,7 +252,8 @@ class Guard(HttpToolsProtocol):
         head = answer_headers(request_id, (), cors=False, length=len(body))
         head += [*self.headers_at(method, path), (b"connection", b"close")]
         lines += [b"%s: %s" % header for header in head]
-        self.transport.write(b"\r\n".join([*lines, b"", body]))
+        told = b"" if method == "HEAD" else body
+        self.transport.write(b"\r\n".join([*lines, b"", told]))
         # to be thrown away, while the client reads the answer
         self.flow.resume_reading()
         self.transport.close()

@@ -167,9 +167,11 @@ def parse_template(text: str) -> Template:
 class _Node(Generic[T]):
     """A place in the trie: ways on, and the targets of paths that end here, by verb."""
 
-    __slots__ = ("ends", "literals", "one", "rest")
+    __slots__ = ("closed", "ends", "literals", "one", "rest")
 
     def __init__(self) -> None:
+        # paths that lead here end here, or nowhere
+        self.closed = False
         self.literals: dict[str, _Node[T]] = {}
         self.one: _Node[T] | None = None
         self.rest: _Node[T] | None = None
@@ -191,10 +193,21 @@ class Router(Generic[T]):
     def __init__(self) -> None:
         self._roots: dict[str, _Node[T]] = {}
         self._verbs: dict[str, set[str]] = {}
+        self._reserved: set[str] = set()
+
+    def reserve(self, segment: str) -> None:
+        """Keep paths that begin with a segment from wildcards: only literal routes match them."""
+        self._reserved.add(segment)
+        for root in self._roots.values():
+            root.into(segment).closed = True
 
     def add(self, method: str, template: Template, target: T) -> None:
         """Add a route; TemplateError if another one of this method has the same shape."""
-        node = self._roots.setdefault(method, _Node())
+        if method not in self._roots:
+            self._roots[method] = _Node()
+            for reserved in self._reserved:
+                self._roots[method].into(reserved).closed = True
+        node = self._roots[method]
         for segment in template.segments:
             node = node.into(segment)
         if template.verb in node.ends:
@@ -256,8 +269,10 @@ def _walk(node: _Node[T], parts: list[str], at: int, verb: str) -> tuple[T, Temp
         return end
     part = parts[at]
     onward = node.literals.get(part)
-    if onward is not None and (end := _walk(onward, parts, at + 1, verb)) is not None:
-        return end
+    if onward is not None:
+        end = _walk(onward, parts, at + 1, verb)
+        if end is not None or onward.closed:
+            return end
     if node.one is not None and part and (end := _walk(node.one, parts, at + 1, verb)) is not None:
         return end
     return node.rest.ends.get(verb) if node.rest is not None else None

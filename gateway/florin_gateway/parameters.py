@@ -110,6 +110,18 @@ class QueryFields:
         self._only = only
         self._known: dict[str, Parameter] = {}
 
+    def top(self) -> list[FieldDescriptor]:
+        """The top-level fields that a query may set by their own name, in order of declaration."""
+        fields = []
+        for field in self._descriptor.fields:
+            try:
+                if not rule_of(field).hidden and self._find(field.json_name) is not None:
+                    fields.append(field)
+            except RefusedError:
+                # a message, of which only members can be set
+                continue
+        return fields
+
     def apply(self, message: Any, pairs: list[tuple[str, str]]) -> None:
         """Set every named field; unknown names are ignored, a wrong value raises RefusedError."""
         # a field has two names; under both it is one parameter

@@ -120,13 +120,13 @@ class Binding:
         self._path = PathFields(self.template, method.input_type)
         body_field = self._check_body(rule)
         self._body_member = body_field.json_name if body_field else ""
+        self.resume = self._resume_field()
         self._query = self._query_fields(rule)
         self._decode = self._decoders(codec, body_field)
         self.encode = self._encoders(codec, rule)
         self.unary: Unary | None = None
         self.stream: Stream | None = None
         self.poll: PollPlan | None = None
-        self.resume: str | None = None
         self._connect(backend, options)
 
     def _connect(self, backend: Backend, options: json_pb2.RestRule) -> None:
@@ -137,8 +137,6 @@ class Binding:
             if not self.reads:
                 raise RouteError("a stream of answers needs GET")
             self.stream = backend.stream(method)
-            after = method.input_type.fields_by_name.get("after_version")
-            self.resume = after.name if after is not None and after.type in INTEGERS else None
         else:
             self.unary = backend.unary(method)
         if options.long_poll:
@@ -148,6 +146,12 @@ class Binding:
             self.poll = PollPlan(method, watch, self.template, backend.stream(watch))
             # a read asks what is new, whoever acts waits for the outcome
             self.poll.until_final = not self.reads
+
+    def _resume_field(self) -> str | None:
+        """The field of a stream's request that says what the client has seen already."""
+        after = self.method.input_type.fields_by_name.get("after_version")
+        resumes = self.method.server_streaming and after is not None and after.type in INTEGERS
+        return "after_version" if resumes else None
 
     def _check_body(self, rule: http_pb2.HttpRule) -> FieldDescriptor | None:
         if rule.body and self.reads:
@@ -163,6 +167,9 @@ class Binding:
 
     def _query_fields(self, rule: http_pb2.HttpRule) -> QueryFields:
         bound = {variable.field_path for variable in self.template.variables}
+        if self.resume is not None:
+            # what comes in Last-Event-ID comes from nowhere else
+            bound.add((self.resume,))
         if rule.body not in {"", "*"}:
             bound.add((rule.body,))
         only = None
@@ -187,6 +194,14 @@ class Binding:
                 raise RouteError(f"the answer field {rule.response_body!r} is unknown or nested")
             member = field.json_name
         return {p: codec.encoder(self.method.output_type, p, member) for p in Profile}
+
+    def query_fields(self) -> list[FieldDescriptor]:
+        """The fields that a query may set."""
+        return self._query.top()
+
+    def fields_beside_body(self) -> frozenset[str]:
+        """The fields that the path sets, by proto name: no members of the body."""
+        return frozenset(variable.field_path[0] for variable in self.template.variables)
 
     def empty_request(self) -> Message:
         """The request that stands in for one that cannot be read."""

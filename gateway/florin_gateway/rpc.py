@@ -52,7 +52,7 @@ class Messages(Protocol):
     async def metadata(self) -> Metadata:
         """What the server has said besides messages; complete enough after the first one.
 
-        Over a channel that is the initial metadata, as the trailing comes with the end.
+        Over a channel the trailing metadata comes with the end, and is included from then on.
         """
         ...
 

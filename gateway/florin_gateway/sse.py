@@ -1,13 +1,15 @@
 """Server-sent events: a stream of messages as text/event-stream.
 
 The head of the answer waits for the first message, so that a refusal is still plain JSON and a
-stream that ends without one is a 204. A stream that stays silent gets its head after a moment.
+stream that ends without one is a 204. A stream that stays silent gets its head after a moment, or
+when the server has said who it takes the caller for, if that comes later.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import FIRST_COMPLETED
 from collections.abc import Callable
 from typing import Any
 
@@ -42,8 +44,8 @@ class EventStream:
         self._event = b"event: %s\n" % settings.stream_event.encode()
         self.started = False
 
-    async def run(self, receive: Receive, seconds: float, held: set[Hold]) -> bool:
-        """Send events until the stream, the time or the client ends; False if there was none.
+    async def run(self, receive: Receive, seconds: float, held: set[Hold]) -> None:
+        """Send events until the stream, the time or the client ends.
 
         CallError, if the stream fails before anything was sent; later failures end the answer and
         the client comes back.
@@ -54,7 +56,7 @@ class EventStream:
             with Hold(receive, seconds=seconds, held=held) as wait:
                 await asyncio.wait({pump}, timeout=self._settings.stream_head_s)
                 if not pump.done():
-                    await self._start(())
+                    await self._start_silent(pump)
                 while not pump.done():
                     await asyncio.wait({pump}, timeout=self._settings.stream_heartbeat_s)
                     if not pump.done():
@@ -69,12 +71,11 @@ class EventStream:
         if failure is not None and not isinstance(failure, CallError):
             logger.error("a stream failed", exc_info=failure)
         if wait.end is End.CLIENT_GONE:
-            return True
-        if not self.started and wait.end is None:
-            return False
-        await self._start(())
+            return
+        if not self.started:
+            nothing = wait.end is None
+            await self._start(await self._messages.metadata(), 204 if nothing else 200)
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-        return True
 
     async def _pump(self) -> None:
         async for message in self._messages:
@@ -82,14 +83,28 @@ class EventStream:
                 await self._start(await self._messages.metadata())
             await self._write(self._event_of(message))
 
-    async def _start(self, metadata: Metadata) -> None:
+    async def _start_silent(self, pump: asyncio.Future[None]) -> None:
+        asked = asyncio.ensure_future(self._messages.metadata())
+        try:
+            timeout_s = self._settings.stream_heartbeat_s
+            both: set[asyncio.Future[Any]] = {asked, pump}
+            await asyncio.wait(both, timeout=timeout_s, return_when=FIRST_COMPLETED)
+            if not pump.done():
+                known = asked.done() and asked.exception() is None
+                await self._start(asked.result() if known else ())
+        finally:
+            asked.cancel()
+
+    async def _start(self, metadata: Metadata, status: int = 200) -> None:
         if self.started:
             return
         self.started = True
         head = [h for h in self._headers(metadata) if h[0] != b"content-type"]
-        head.append((b"content-type", b"text/event-stream"))
-        await self._send({"type": "http.response.start", "status": 200, "headers": head})
-        await self._write(b"retry: %d\n\n" % self._settings.stream_retry_ms)
+        if status == 200:
+            head.append((b"content-type", b"text/event-stream"))
+        await self._send({"type": "http.response.start", "status": status, "headers": head})
+        if status == 200:
+            await self._write(b"retry: %d\n\n" % self._settings.stream_retry_ms)
 
     async def _write(self, text: bytes) -> None:
         await self._send({"type": "http.response.body", "body": text, "more_body": True})

@@ -87,6 +87,11 @@ class Settings(BaseSettings):
         default=False, description="allow plain text on an address that others can reach"
     )
 
+    request_head_s: float = Field(
+        default=5.0, gt=0, description="a slower head is answered 408: it holds a connection"
+    )
+    request_body_s: float = Field(default=5.0, gt=0, description="a slower body is answered 408")
+
     embedded: EmbeddedChain = EmbeddedChain()
     chains: tuple[EvmChain, ...] = ()
 

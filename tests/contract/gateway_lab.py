@@ -23,6 +23,8 @@ from florin.v1 import (
 from florin_gateway import Gateway, GatewaySettings, HttpServer, Local, Remote, ServerSettings
 from google.rpc import error_details_pb2, status_pb2
 
+from tests.support.raw import Answer, read_answer
+
 FINAL = {
     payment_pb2.PAYMENT_STATUS_SUCCEEDED,
     payment_pb2.PAYMENT_STATUS_FAILED,
@@ -228,16 +230,6 @@ def _serialisers(handler) -> dict[str, Any]:
 
 
 @dataclass
-class Answer:
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-    def json(self) -> Any:
-        return json.loads(self.body)
-
-
-@dataclass
 class Lab:
     service: Service
     gateway: Gateway
@@ -269,24 +261,6 @@ class Lab:
             answer = read_answer(await reader.read())
         writer.close()
         return answer
-
-
-def read_answer(raw: bytes) -> Answer:
-    """One answer, with a chunked body put together."""
-    head, _, body = raw.partition(b"\r\n\r\n")
-    first, *lines = head.decode("latin-1").split("\r\n")
-    headers = {}
-    for line in lines:
-        name, _, value = line.partition(": ")
-        assert name.lower() not in headers, f"{name} came twice"
-        headers[name.lower()] = value
-    if headers.get("transfer-encoding") == "chunked":
-        joined = b""
-        while body:
-            size, _, body = body.partition(b"\r\n")
-            joined, body = joined + body[: int(size, 16)], body[int(size, 16) + 2 :]
-        body = joined
-    return Answer(int(first.split()[1]), headers, body)
 
 
 @asynccontextmanager

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contract.gateway_lab import KEY, lab, read_answer
+from tests.contract.gateway_lab import KEY, lab
+from tests.support.raw import read_answer
 
 PATH = "/v1/merchants/mrch_1/payments"
 OLD = {"X-Api-Key": "secret"}

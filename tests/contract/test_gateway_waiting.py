@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 from florin.v1 import payment_pb2
-from florin_gateway import GatewaySettings
+from florin_gateway import GatewaySettings, ServerSettings
 
-from tests.contract.gateway_lab import KEY, lab, read_answer
+from tests.contract.gateway_lab import KEY, lab
+from tests.support.raw import read_answer
 
 STATUS = "/v1/gateway/payment/pay_1/status"
 EVENTS = "/v1/gateway/payment/pay_1/events"
@@ -129,6 +130,27 @@ async def test_stopping_answers_what_is_held(running):
     await running.service.watched("pay_1", 0)
 
 
+async def test_what_does_not_end_in_time_is_told_so_when_the_server_stops():
+    patience = ServerSettings(stop_s_max=1)
+    async with lab("local", server_settings=patience) as running:
+        body = {"optionId": "slow", "results": []}
+        task = asyncio.create_task(running.call("POST", CONFIRM, body))
+        reader, _ = await running.send("GET", EVENTS)
+        async with asyncio.timeout(5):
+            await running.service.entered.wait()
+            await running.server.stop()
+            answer = await task
+            assert (await reader.read()).endswith(b"0\r\n\r\n")
+    assert (answer.status, answer.json()["code"]) == (503, "internal_error")
+    assert answer.json()["requestId"] == answer.headers["request-id"]
+
+
+def test_streams_keep_the_times_of_the_contract():
+    kept = GatewaySettings()
+    assert (kept.stream_retry_ms, kept.stream_heartbeat_s, kept.stream_s_max) == (2000, 15, 600)
+    assert kept.poll_s_max == 25
+
+
 async def test_an_event_stream_tells_every_change_until_the_end(running):
     reader, _ = await running.send("GET", EVENTS)
     await running.service.watched("pay_1")
@@ -168,6 +190,46 @@ async def test_a_stream_of_what_is_final_and_known_is_204(running):
     answer = await running.call("GET", EVENTS, headers={**KEY, "Last-Event-ID": "1"})
     assert (answer.status, answer.body) == (204, b"")
     assert "content-type" not in answer.headers
+    assert "transfer-encoding" not in answer.headers
+    assert answer.headers["pay-version"] == answer.headers["wcp-version"] == "2026-02-18"
+
+
+async def test_a_stream_resumes_by_its_header_only(running):
+    running.service.move("pay_1", SUCCEEDED)
+    answer = await running.call("GET", EVENTS + "?afterVersion=1&after_version=x")
+    assert (answer.status, answer.body.count(b"id: 1\n")) == (200, 1)
+
+
+async def test_a_silent_stream_tells_who_its_caller_is(running):
+    running.service.move("pay_1", PROCESSING)
+    reader, _ = await running.send("GET", EVENTS, headers={**KEY, "Last-Event-ID": "1"})
+    async with asyncio.timeout(5):
+        head = read_answer(await reader.readuntil(b"\r\n\r\n"))
+        assert (head.status, head.headers["pay-version"]) == (200, "2026-02-18")
+        await running.server.stop()
+        assert b"event:" not in await reader.read()
+
+
+async def test_a_stream_without_a_head_yet_is_ended_too(running):
+    _, writer = await running.send("GET", EVENTS, headers={**KEY, "Last-Event-ID": "1"})
+    await running.service.watched("pay_1")
+    async with asyncio.timeout(5):
+        await running.server.stop()
+    writer.close()
+    await running.service.watched("pay_1", 0)
+
+
+async def test_a_stream_in_http_1_0_has_no_chunks(running):
+    reader, writer = await running.connect()
+    writer.write(f"GET {EVENTS} HTTP/1.0\r\nHost: lab\r\nApi-Key: k\r\n\r\n".encode())
+    await running.service.watched("pay_1")
+    running.service.move("pay_1", SUCCEEDED)
+    async with asyncio.timeout(5):
+        answer = read_answer(await reader.read())
+    assert "transfer-encoding" not in answer.headers
+    assert answer.headers["connection"] == "close"
+    assert answer.body.startswith(b"retry: 2000\n\nevent: status\nid: 0\ndata: {")
+    assert answer.body.endswith(b'"version":1}\n\n')
 
 
 async def test_a_malformed_last_event_id_is_refused(running):

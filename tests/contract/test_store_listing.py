@@ -267,3 +267,17 @@ async def test_times_are_bounds_of_ids_and_exact_to_the_microsecond(store):
         ]
         assert len(await walked(store, filters, BY_DATE, 3, few=False)) == len(expected)
         assert (await store.read(listing.totals(filters, NOW_US))).payments == len(expected)
+
+
+async def test_an_asset_compares_in_any_case_and_a_network_as_it_is(store):
+    unit = "caip19/solana:EtWT/token:AbCd"
+    await store.write(payments.create(payment(unit=unit)))
+    for narrow, count in (
+        ({"units": (unit.lower(),)}, 1),
+        ({"units": (unit.lower() + "e",)}, 0),
+        ({"networks": ("solana:EtWT",)}, 1),
+        ({"networks": ("solana:EtW",)}, 0),
+        ({"networks": ("solana:etwt",)}, 0),
+    ):
+        totals = await store.read(listing.totals(replace(ALL, **narrow), NOW_US))
+        assert totals.payments == count, narrow

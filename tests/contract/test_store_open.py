@@ -22,6 +22,7 @@ from florin_server.store import (
     ledger,
     merchants,
     payments,
+    pins,
     refunds,
     schema,
     settlements,
@@ -46,6 +47,7 @@ OPERATIONS = (
     ledger,
     merchants,
     payments,
+    pins,
     refunds,
     settlements,
     simulation,
@@ -58,13 +60,15 @@ STATEMENTS = {
 }
 # small tables, and what is asked for seldom and looks at every row
 READS_ALL = {
-    "keys_KEYS",
-    "merchants_ANY_PARTNER",
-    "executors_PAUSES",
-    "ledger_TRANSFERS",
-    "ledger_JOURNALS",
-    "customers_PAID",
     "customers_OFFERED",
+    "customers_PAID",
+    "executors_PAUSES",
+    "keys_APPS",
+    "keys_KEYS",
+    "ledger_JOURNALS",
+    "ledger_TRANSFERS",
+    "merchants_ANY_PARTNER",
+    "merchants_PARTNERS",
 }
 
 

@@ -18,12 +18,11 @@ from pathlib import Path
 import aiohttp
 import grpc
 import pytest
-import uvloop
 
 from tests.e2e.test_payment_story import ORDER, PRICE, follow
 from tests.support.api import GrpcApi, Refused, RestApi
 from tests.support.chain import Chain
-from tests.support.command import Ended, Forks, Lasting, begin, end, florin
+from tests.support.command import Ended, Lasting, begin, end, florin, told
 from tests.support.service import running
 from tests.support.wallet import Wallet
 
@@ -43,38 +42,6 @@ CREDENTIALS = {name for name in DOCUMENTED | OURS if not name.endswith(("_URL", 
 KEY = re.compile(r"^fl_test_wk_\w{8}_\w{49}$", re.MULTILINE)
 
 
-@pytest.fixture(scope="module")
-def up(tmp_path_factory):
-    """`florin up`, shared by what does not end it."""
-    home = tmp_path_factory.mktemp("up") / "home"
-    with Lasting("up", home=home, FLORIN_KEY_CACHE_S="0.5") as command:
-        yield command
-        assert command.process.poll() is None
-        command.tell(signal.SIGTERM)
-        done = command.ended()
-        # nothing that the tests asked of it was worth a complaint
-        assert (done.status, done.err) == (0, "")
-
-
-@pytest.fixture(scope="module")
-def forks(tmp_path_factory):
-    forks = Forks(tmp_path_factory.mktemp("forks"))
-    yield forks
-    forks.close()
-
-
-@pytest.fixture
-def stopped(tmp_path) -> Path:
-    """The state of an installation that has run."""
-
-    async def once() -> None:
-        async with running(tmp_path / "home"):
-            pass
-
-    uvloop.run(once())
-    return tmp_path / "home"
-
-
 async def get(session, url: str) -> tuple[int, str]:
     async with session.get(url) as answer:
         return answer.status, await answer.text()
@@ -88,13 +55,6 @@ async def pay(api, wallet) -> str:
     states = await asyncio.wait_for(follow(api, payment_id), 30)
     assert states[-1]["status"] == "succeeded"
     return payment_id
-
-
-def told(done) -> str:
-    """The one sentence of a command that refuses."""
-    assert done.out == ""
-    (sentence,) = done.err.splitlines()
-    return sentence
 
 
 # what `up` gives
@@ -460,7 +420,7 @@ def test_help_is_quick(tmp_path):
     done = florin("--help", home=tmp_path / "home")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.status == 0
-    for command in ("up", "demo", "doctor", "gateway", "keys"):
+    for command in ("up", "demo", "doctor", "gateway", "keys", "partners", "customers"):
         assert re.search(rf"^\W+{command} ", done.out, re.MULTILINE)
     assert (after.ru_utime - before.ru_utime) + (after.ru_stime - before.ru_stime) < 1
     assert not (tmp_path / "home").exists()

@@ -113,7 +113,7 @@ class Shop:
         now_s = self.app.clock.now_us() // 1_000_000
         at_us = START_US + made.ms * 1000 + made.us
         paid = made.status in PAID
-        units = ["iso4217/USD", "iso4217/EUR", f"caip19/{self.token}", f"caip19/{GONE.lower()}"]
+        units = ["iso4217/USD", "iso4217/EUR", f"caip19/{self.token}", f"caip19/{GONE}"]
         return Payment(
             id=payment_id(at_us, self.app.randbytes),
             partner_id=self.partner,

@@ -150,6 +150,23 @@ async def test_other_links_lead_to_a_page_too(desk, name):
     assert "<script" not in answer.text
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/v1", "/v1/", "//v1", "/%76%31", "/versions/x", "/spec", "/spec/", "/docs/x"),
+        *("/healthz/x", "/readyz/", "/assets", "/assets/x", "/icons", "/collect/x"),
+        *("/.well-known", "/.well-known/x"),
+    ],
+)
+async def test_what_the_service_needs_for_itself_is_no_link(desk, path):
+    answer = await desk.ask("GET", path)
+    if path == "/readyz/":
+        assert answer.status == 200
+    else:
+        assert answer.told == (404, "invalid_params")
+        assert answer.body["message"] == "Path not found"
+
+
 async def test_head_is_get_without_the_page(desk):
     payment_id = (await desk.rest.create(ORDER))["paymentId"]
     for path, status in ((f"/{payment_id}", 200), ("/pay_unknown", 404), ("/healthz", 200)):

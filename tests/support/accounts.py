@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 from uuid import uuid4
 
 import grpc
+import pytest
 from florin.v1 import account_pb2, admin_pb2_grpc
 from florin_gateway.jsoncodec import Codec
 from florin_gateway.profiles import Profile
@@ -21,6 +22,12 @@ from tests.support.desk import Desk, Tenant
 from tests.support.json import plain
 
 PROTOCOLS = ("REST", "gRPC")
+
+CAFE = {
+    "merchantName": "Café Zürich",
+    "merchantEmail": "owner@cafe.example",
+    "iconUrl": "https://cafe.example/logo.png",
+}
 
 _MERCHANT = "/v1/merchants/{merchant}"
 _CRYPTO = f"{_MERCHANT}/settlements/crypto"
@@ -76,6 +83,20 @@ class Account:
         headers = {**self._headers, **({} if key is None else {"Idempotency-Key": key})}
         ask = self._over_grpc if self._grpc else self._over_rest
         return await ask(name, dict(body or {}), {"merchant": merchant, "id": id}, headers)
+
+    async def refused(
+        self, name: str, body: Mapping[str, Any] | None = None, **where: str
+    ) -> Refused:
+        """How one call is refused."""
+        with pytest.raises(Refused) as caught:
+            await self.ask(name, body, **where)
+        return caught.value
+
+    async def create(self, *, key: str | None = None, **changes: Any) -> Json:
+        """A new merchant."""
+        created = await self.ask("CreateMerchant", {**CAFE, **changes}, key=key)
+        merchant: Json = created.body["merchant"]
+        return merchant
 
     async def _over_rest(
         self, name: str, body: Json, place: dict[str, str], headers: dict[str, str]

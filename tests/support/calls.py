@@ -17,7 +17,7 @@ from florin_gateway.profiles import Profile
 from florin_server.boot.grpc_server import PUBLIC
 from florin_server.domain.ids import short_id
 from florin_server.domain.payment import Destination
-from florin_server.store import merchants
+from florin_server.store import settlements
 from gateway_options.v1 import json_pb2
 from google.api import annotations_pb2
 from google.protobuf.descriptor import MethodDescriptor
@@ -139,7 +139,7 @@ def _old_settlement(body: Any = None) -> Make:
         new = short_id("crypto_", desk.service.app.randbytes)
         pair = _settlement()
         made = Destination(new, merchant.id, pair["asset"], pair["destination"])
-        await desk.service.app.store.write(merchants.put_destination(made))
+        await desk.service.app.store.write(settlements.put_destination(made))
         return Request({"merchant_id": merchant.id, "id": new}, body)
 
     return make

@@ -61,6 +61,13 @@ def florin(*command: str, home: Path, **changes: str) -> Ended:
     return end(begin(*command, home=home, **changes))
 
 
+def told(done: Ended) -> str:
+    """The one sentence of a command that refuses."""
+    assert done.out == ""
+    (sentence,) = done.err.splitlines()
+    return sentence
+
+
 class Forks:
     """Runs commands one after the other in forks of one process that has loaded Florin.
 

@@ -136,6 +136,18 @@ class Desk:
         states = [state async for state in self.rest.watch(payment_id)]
         return states[-1]
 
+    async def lapse(self, payment_id: str) -> dict[str, Any]:
+        """The end of a confirmed payment whose money never moves: its authorization lapses."""
+        self.clock.advance(400)
+        await self.chain.ask("evm_mine")
+        final = asyncio.create_task(self.final(payment_id))
+        async with asyncio.timeout(20):
+            while not final.done():
+                # the settler compares everything every ten seconds, if it gets a turn in between
+                self.clock.advance(10)
+                await asyncio.wait({final}, timeout=0.05)
+        return final.result()
+
     # accounts
 
     async def tenant(self, *, live: bool = False, pin: str = NEWEST_STABLE) -> Tenant:

@@ -207,6 +207,22 @@ def test_the_methods_of_a_path_are_known():
     assert made.methods("/v2") == []
 
 
+def test_a_reserved_beginning_is_never_a_variable():
+    made: Router[str] = Router()
+    made.add("GET", parse_template("/{link}"), "page")
+    made.add("GET", parse_template("/{link=**}"), "any")
+    made.reserve("v1")
+    made.reserve("docs")
+    made.add("GET", parse_template("/v1/x"), "x")
+    made.add("PUT", parse_template("/{link}"), "put")
+    assert made.find("GET", "/pay_1") == ("page", ("pay_1",))
+    assert made.find("GET", "/v1/x") == ("x", ())
+    for path in ("/v1", "/v1/", "/v1/y", "/docs", "/docs/a/b", "/%76%31", "/v1/x/y"):
+        assert made.methods(path) == [], path
+    assert made.find("GET", "/v10") == ("page", ("v10",))
+    assert made.methods("/v2") == ["GET", "PUT"]
+
+
 def test_a_verb_counts_for_its_method_only():
     made: Router[str] = Router()
     made.add("GET", parse_template("/v1/{a}"), "get")

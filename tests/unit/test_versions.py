@@ -1,6 +1,6 @@
 import pytest
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.versions import NEWEST_STABLE, PREVIEW, PUBLISHED, STABLE, resolve
+from florin_server.domain.versions import NEWEST_STABLE, PREVIEW, PUBLISHED, STABLE, resolve, up_to
 
 OLD, NEW = "2026-02-18", "2026-02-19.preview"
 
@@ -78,3 +78,28 @@ def test_on_one_date_the_preview_is_older_than_the_stable_version(monkeypatch):
     )
     assert resolve("2026-02-19", NEW) == "2026-02-19"
     assert _refusal(NEW, "2026-02-19").code is Code.API_VERSION_DOWNGRADE
+
+
+def test_a_pin_moves_to_its_own_version_and_to_newer_ones():
+    assert up_to(OLD) == [OLD]
+    assert up_to(NEW) == [OLD, NEW]
+
+
+def test_a_preview_moves_to_the_stable_version_of_its_date_and_not_back(monkeypatch):
+    monkeypatch.setattr("florin_server.domain.versions.PUBLISHED", ("2026-02-19", NEW))
+    assert up_to("2026-02-19") == ["2026-02-19", NEW]
+    assert up_to(NEW) == [NEW]
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [
+        ("latest", Code.INVALID_API_VERSION),
+        ("2026-02-30", Code.INVALID_API_VERSION),
+        ("2026-02-19", Code.UNKNOWN_API_VERSION),
+    ],
+)
+def test_no_pin_moves_to_what_was_never_published(version, code):
+    with pytest.raises(FlorinError) as caught:
+        up_to(version)
+    assert caught.value.code is code

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import grpc
 import pytest
+import pytest_asyncio
 from florin.v1 import admin_pb2, admin_pb2_grpc, operator_pb2
 from florin_server.domain.errors import REGISTRY, Code
 from florin_server.domain.versions import NEWEST_STABLE
 from florin_server.store import payments
+from florin_server.store.query import StoreUnavailable
 
 from tests.support.api import refused
-from tests.support.desk import DEPLOYED, ORDER, Desk
+from tests.support.desk import DEPLOYED, ORDER, Desk, opened
+from tests.support.service import NO_LIMITS
 from tests.support.wallet import Wallet
 
 Told = tuple[int, str]
@@ -23,6 +26,7 @@ SCENES: dict[Code, list[Scene]] = {}
 NOBODY = "pay_" + "0" * 27
 PREVIEW = "2026-02-19.preview"
 BLOCKED = Wallet()
+CANCELS = 3
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -354,3 +358,48 @@ async def _asset_taken(desk: Desk) -> Told:
     one = {"asset": "eip155:1/slip44:60", "destination": "eip155:1:0x" + "11" * 20}
     headers = {**tenant.headers, **DEPLOYED, "Idempotency-Key": "twice"}
     return await told(desk, "POST", path, headers, {"settlements": [one, one]})
+
+
+@raises(Code.RATE_LIMITED)
+async def _one_cancel_too_many(desk: Desk) -> Told:
+    """Each refused cancel of one payment counts; the one after the last is told to wait."""
+    path = side(await succeeded(desk), "/cancel")
+    for _ in range(CANCELS):
+        assert await told(desk, "POST", path, desk.rest.wallet) == (400, "invalid_state")
+    return await told(desk, "POST", path, desk.rest.wallet)
+
+
+@raises(Code.BAD_GATEWAY)
+async def _store_down(desk: Desk) -> Told:
+    store = desk.service.app.store
+    survey = store.survey
+
+    async def down(op: Any) -> Any:
+        raise StoreUnavailable("the disk is gone")
+
+    store.survey = down  # type: ignore[method-assign]
+    try:
+        return await told(desk, "GET", "/v1/merchants", {**desk.rest.merchant, **DEPLOYED})
+    finally:
+        store.survey = survey  # type: ignore[method-assign]
+
+
+# the store serialises changes, so that none is ever lost to another
+NEVER = {Code.VERSION_CONFLICT}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def desk(tmp_path_factory) -> AsyncIterator[Desk]:
+    """A service that blocks an account and counts what is done to one payment."""
+    settings = {
+        "blocked_accounts": (BLOCKED.account,),
+        "limits": NO_LIMITS.model_copy(update={"payment_per_minute": 1, "payment_burst": CANCELS}),
+    }
+    async with opened(tmp_path_factory.mktemp("codes"), **settings) as opened_desk:
+        yield opened_desk
+
+
+@pytest.mark.parametrize("code", sorted(set(Code) - NEVER))
+async def test_every_code_is_raised_where_the_contract_says(desk, code):
+    for scene in SCENES[code]:
+        assert await scene(desk) == (REGISTRY[code].http, code), scene.__name__

@@ -17,64 +17,18 @@ import pytest
 import pytest_asyncio
 
 from tests.support.desk import DEPLOYED, ORDER, SPEC, Desk, Offer
+from tests.support.states import CHECKOUT, STATES, one_in_each_state
 
 GOLDEN = Path(__file__).parent / "golden"
+LAPSED = "2027-01-15T08:06:50"
 PROFILES = {"spec": SPEC, "no header": {}, "deployed": DEPLOYED}
-CHECKOUT = {"successUrl": "https://shop.example/ok?a=1#b", "errorUrl": "https://shop.example/no"}
-STATES = (
-    "requires_action",
-    "processing",
-    "succeeded",
-    "failed_mismatch",
-    "failed_lapsed",
-    "expired",
-    "cancelled_by_user",
-    "cancelled_by_merchant",
-)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def payments(desk) -> dict[str, Offer]:
-    """One payment in each state."""
-    fault = {"kind": "answer", "method": "eth_sendRawTransaction", "effect": "drop", "times": 99}
-    await desk.chain.ask("florin_fault", fault)
-    lapsed = await desk.offer(expiresAt=desk.now + 1, referenceId=None)
-    assert (await desk.confirm(lapsed))["status"] == "processing"
-    expired = await desk.offer(expiresAt=desk.now + 1)
-    desk.clock.advance(400)
-    await desk.chain.ask("evm_mine")
-    assert (await desk.final(lapsed.payment_id))["status"] == "failed"
-    await desk.chain.ask("florin_fault", {"kind": "clear"})
-
-    succeeded = await desk.offer(checkout=CHECKOUT)
-    await desk.confirm(succeeded)
-    desk.clock.advance(0.25)
-    assert (await desk.final(succeeded.payment_id))["status"] == "succeeded"
-    failed = await desk.offer()
-    mismatched = Offer(failed.payment_id, failed.option_id, ["0x" + "11" * 32], *_rest(failed))
-    assert (await desk.confirm(mismatched))["status"] == "failed"
-    by_user, by_merchant = await desk.offer(), await desk.offer()
-    await desk.rest.cancel(by_user.payment_id)
-    await desk.rest.merchant_cancel(by_merchant.payment_id)
-    requires_action, processing = await desk.offer(), await desk.offer()
-    await desk.chain.ask("florin_fault", {"kind": "mining", "paused": True})
-    assert (await desk.confirm(processing))["status"] == "processing"
-    return {
-        "requires_action": requires_action,
-        "processing": processing,
-        "succeeded": succeeded,
-        "failed_mismatch": mismatched,
-        "failed_lapsed": lapsed,
-        "expired": expired,
-        "cancelled_by_user": by_user,
-        "cancelled_by_merchant": by_merchant,
-    }
-
-
-def _rest(offer: Offer) -> tuple[Any, Any]:
-    return offer.wallet, offer.option
+    return await one_in_each_state(desk)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -164,6 +118,10 @@ def _masked(answers: dict[str, Any], desk: Desk, offer: Offer) -> Any:
     for value, placeholder in known.items():
         text = text.replace(value, placeholder)
     # "0x2222…" is the submission of somebody else, which is the same in every run
+    # when exactly proof was found that the money cannot move is not the same in every run
+    text = re.sub(
+        r'("lastUpdatedAt": ")2027-01-15T08:(0[6-9]|1[0-5]):\d\d', r"\g<1>" + LAPSED, text
+    )
     return json.loads(re.sub(r"0x(?!22)[0-9a-f]{64}(?![0-9a-f])", "<hash>", text))
 
 

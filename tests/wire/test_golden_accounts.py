@@ -14,14 +14,10 @@ import pytest
 from florin_server.domain.payment import BankAccount
 from florin_server.store import settlements
 
+from tests.support.accounts import CAFE
 from tests.support.desk import Desk, Tenant
 from tests.wire.test_golden import PROFILES, compare
 
-CAFE = {
-    "merchantName": "Café Zürich",
-    "merchantEmail": "owner@cafe.example",
-    "iconUrl": "https://cafe.example/logo.png",
-}
 NEVER = "mrch_00000000000000000"
 ETHER = "eip155:1/slip44:60"
 DOLLAR = "eip155:8453/erc20:0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"

@@ -12,6 +12,7 @@ import pytest_asyncio
 from florin_server.boot import gateway
 
 from tests.support.desk import ORDER, PAY_URL, Desk
+from tests.support.raw import door
 
 PARAMS = "invalid_params"
 ALLOWED = """
@@ -22,15 +23,6 @@ EXPOSED = """
     request-id pay-version wcp-version ratelimit-policy ratelimit retry-after idempotent-replayed
     deprecation link
 """
-TWICE = [
-    b"GET /v1/payments/pay_0 HTTP/1.1\r\nHost: a\r\n%s: x\r\n%s: x\r\n" % (name, name)
-    for name in (
-        *(b"Api-Key", b"Merchant-Id", b"App-Id", b"Client-Id", b"Pay-Version", b"WCP-Version"),
-        *(b"Idempotency-Key", b"Request-Id", b"Sdk-Name", b"Content-Type"),
-    )
-]
-TWO_LENGTHS = b"POST /v1/payments HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n"
-
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
@@ -123,6 +115,19 @@ async def test_a_gateway_elsewhere_tells_the_same_headers(desk, payment_id):
                 assert answer.headers.get("Idempotent-Replayed") == replayed
 
 
+@pytest.mark.parametrize("kind", ["local", "remote"])
+async def test_a_silent_stream_tells_them_too(desk, payment_id, kind):
+    async with door(desk.service, kind) as rest:
+        url = f"http://{rest.host}:{rest.port}/v1/gateway/payment/{payment_id}"
+        headers = {**desk.rest.wallet, "Last-Event-ID": "0"}
+        async with desk.session.get(f"{url}/events", headers=headers) as stream:
+            assert stream.status == 200
+            assert stream.headers["Pay-Version"] == stream.headers["WCP-Version"] == "2026-02-18"
+        async with desk.session.get(f"{url}0/events", headers=headers) as refusal:
+            assert refusal.status == 404
+            assert refusal.headers.getall("Pay-Version") == ["2026-02-18"]
+
+
 async def test_a_stream_that_has_nothing_to_tell(desk):
     payment_id = (await desk.rest.create(ORDER))["paymentId"]
     await desk.rest.merchant_cancel(payment_id)
@@ -134,6 +139,7 @@ async def test_a_stream_that_has_nothing_to_tell(desk):
         assert (answer.status, answer.text) == (204, "")
         assert answer.headers["Cache-Control"] == "no-store"
         assert answer.headers["Request-Id"]
+        assert answer.headers["Pay-Version"] == answer.headers["WCP-Version"] == "2026-02-18"
         told = await desk.ask("GET", path, {**headers, "Last-Event-ID": "0"})
         assert told.text.count("event: status") == 1
 
@@ -344,32 +350,6 @@ async def test_the_body_of_a_cancel_is_ignored(desk):
         path = f"/v1/payments/{payment_id}/cancel"
         answer = await desk.ask("POST", path, desk.rest.merchant, data=body)
         assert (answer.status, answer.body["status"]) == (200, "cancelled")
-
-
-@pytest.mark.parametrize(
-    "head",
-    [
-        b"GET /v1/payments/pay_0 HTTP/1.1\r\n",
-        b"GET /v1/payments/pay_0 HTTP/1.1\r\nHost: a\r\nHost: a\r\n",
-        TWO_LENGTHS + b"Transfer-Encoding: chunked\r\n",
-        TWO_LENGTHS + b"Content-Length: 3\r\n",
-        *TWICE,
-    ],
-)
-async def test_a_head_that_can_be_read_in_two_ways(desk, head):
-    status, _, body = await desk.raw(head + b"\r\n{}")
-    assert (status, body["code"]) == (400, PARAMS)
-
-
-async def test_how_large_a_head_may_be(desk):
-    request = b"GET /v1/payments/pay_0 HTTP/1.1\r\nHost: a\r\n"
-    many = b"".join(b"X-%d: 1\r\n" % n for n in range(64))
-    for more in (b"X: %s\r\n" % (b"x" * 16_384), many):
-        status, _, body = await desk.raw(request + more + b"\r\n")
-        assert (status, body["code"]) == (431, PARAMS)
-    few = b"".join(b"X-%d: 1\r\n" % n for n in range(60))
-    status, _, body = await desk.raw(request + few + b"\r\n")
-    assert (status, body["code"]) == (401, "missing_auth_headers")
 
 
 # payment ids in disguise

@@ -248,7 +248,7 @@ def _fresh_key(desk: Desk) -> dict[str, str]:
     return {"Idempotency-Key": desk.service.app.randbytes(8).hex()}
 
 
-def test_every_rpc_has_a_good_request():
+async def test_every_rpc_has_a_good_request():
     assert {call.name for call in CALLS} == set(GOOD)
 
 

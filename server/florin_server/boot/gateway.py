@@ -9,16 +9,16 @@ from decimal import Decimal
 
 from florin_gateway.app import Gateway
 from florin_gateway.backends import Local, Remote
-from florin_gateway.errors import RefusedError
 from florin_gateway.pages import checkout as pages
 from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
 from florin_gateway.rpc import Backend
 from florin_gateway.server import HttpServer
-from florin_gateway.settings import GatewaySettings
+from florin_gateway.settings import GatewaySettings, GuardSettings, ServerSettings
 
 from florin_server.boot.addresses import listen, spelled
 from florin_server.boot.grpc_server import PUBLIC, GrpcServers
-from florin_server.domain.errors import Code
+from florin_server.boot.openapi import serve as published
+from florin_server.config import Settings
 from florin_server.flows.app import App
 from florin_server.flows.checkout import checkout
 from florin_server.rpc.codec import Codec
@@ -26,7 +26,14 @@ from florin_server.rpc.codec import Codec
 Problems = Callable[[], Awaitable[Mapping[str, str]]]
 
 # wallets in browsers read every answer here, of paths that do not exist too
-_CORS_PATHS = ("/v1/gateway/*",)
+_CORS_PATHS = ("/v1/gateway/*", *published.CORS_PATHS)
+
+
+# what begins like this is no payment link, whether or not there is such a path
+_RESERVED = (
+    *("v1", "versions", "spec", "docs", "healthz", "readyz"),
+    *("assets", "icons", "collect", "buy", ".well-known"),
+)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -39,6 +46,12 @@ def url_of(listener: socket.socket) -> str:
     return "http://" + spelled(*listener.getsockname()[:2])
 
 
+def server_settings(settings: Settings) -> ServerSettings:
+    """What the operator chose for the HTTP server."""
+    guard = GuardSettings(head_s_max=settings.request_head_s, body_s_max=settings.request_body_s)
+    return ServerSettings(guard=guard)
+
+
 async def start(
     app: App,
     grpc: GrpcServers,
@@ -49,20 +62,17 @@ async def start(
     """Starts the gateway over the servicers of this process, through their interceptors."""
     local = Local([grpc.gate])
     grpc.register(local)
-    await _start(local, listener, stack, problems, _checkout_page(app))
+    server = server_settings(app.settings)
+    await _start(local, listener, server, stack, problems, page=_checkout_page(app))
 
 
 def _checkout_page(app: App) -> PlainHandler:
     answers = Codec(app)
 
     async def handle(request: PlainRequest) -> PlainAnswer:
-        text = request.variables["payment_id"]
-        if text == "v1":
-            # the root of the API is no link: its errors are JSON
-            raise RefusedError(404, Code.INVALID_PARAMS, "Path not found")
         if wait_s := app.limits.page(request.peer):
             return pages.too_many(wait_s)
-        found = await checkout(app, text)
+        found = await checkout(app, request.variables["payment_id"])
         if found is None:
             return pages.unknown()
         payment, merchant = found
@@ -81,7 +91,12 @@ def _checkout_page(app: App) -> PlainHandler:
     return handle
 
 
-async def start_remote(target: str, listener: socket.socket, stack: AsyncExitStack) -> str:
+async def start_remote(
+    target: str,
+    listener: socket.socket,
+    stack: AsyncExitStack,
+    server: ServerSettings | None = None,
+) -> str:
     """Starts the gateway over a channel; returns its address."""
     remote = Remote(target)
     stack.push_async_callback(remote.close)
@@ -89,18 +104,21 @@ async def start_remote(target: str, listener: socket.socket, stack: AsyncExitSta
     async def reachable() -> Mapping[str, str]:
         return {} if await remote.ready() else {"upstream": f"{target} does not answer"}
 
-    await _start(remote, listener, stack, reachable)
+    await _start(remote, listener, server or ServerSettings(), stack, reachable)
     return url_of(listener)
 
 
 async def _start(
     backend: Backend,
     listener: socket.socket,
+    settings: ServerSettings,
     stack: AsyncExitStack,
     problems: Problems,
+    *,
     page: PlainHandler | None = None,
 ) -> None:
     gateway = Gateway(backend, PUBLIC, GatewaySettings(cors_paths=_CORS_PATHS))
+    gateway.reserve(*_RESERVED)
 
     async def healthz(_request: PlainRequest) -> PlainAnswer:
         return PlainAnswer.json({"status": "ok"})
@@ -110,12 +128,16 @@ async def _start(
             return PlainAnswer.json({"status": "unready", "checks": dict(checks)}, 503)
         return PlainAnswer.json({"status": "ready"})
 
-    plain: dict[str, PlainHandler] = {"/healthz": healthz, "/readyz": readyz}
+    plain: dict[str, PlainHandler] = {
+        "/healthz": healthz,
+        "/readyz": readyz,
+        **published.routes(),
+    }
     if page is not None:
         plain["/{payment_id}"] = page
     for path, handler in plain.items():
         for method in ("GET", "HEAD"):
             gateway.add_route(method, path, handler)
-    server = HttpServer(gateway, sock=listener)
+    server = HttpServer(gateway, settings, sock=listener)
     await server.start()
     stack.push_async_callback(server.stop)

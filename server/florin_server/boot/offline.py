@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from florin.v1 import admin_pb2
 from google.protobuf.message import Message
 
 from florin_server.boot.home import Home
@@ -18,8 +19,11 @@ from florin_server.flows.app import App, Links
 from florin_server.flows.limits import Limits
 from florin_server.rpc.admin import AdminServicer
 from florin_server.rpc.codec import Codec
+from florin_server.rpc.validate import Validator
 from florin_server.store.engine import Store
 from florin_server.store.query import StoreError
+
+_SERVICE = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
 
 
 @asynccontextmanager
@@ -35,6 +39,8 @@ async def offline(settings: Settings) -> AsyncIterator[Callable[[str, Message], 
         servicer = AdminServicer(app, Codec(app), home.secrets().pepper)
 
         async def call(method: str, request: Message) -> Any:
+            # nothing stands before the servicer here
+            Validator(_SERVICE.methods_by_name[method].input_type)(request)
             return await getattr(servicer, method)(request, None)
 
         yield call

@@ -38,11 +38,18 @@ class Operator:
 
 
 @asynccontextmanager
-async def operator(settings: Settings) -> AsyncIterator[Operator]:
-    """An operator of the installation, whether it runs or not; not while it starts or stops."""
+async def operator(settings: Settings, *, running_only: bool = False) -> AsyncIterator[Operator]:
+    """An operator of the installation, whether it runs or not; not while it starts or stops.
+
+    With `running_only` one that does not run is refused.
+    """
     home = Home(settings.home)
     addresses = home.addresses()
     if addresses is None:
+        if running_only:
+            raise OperatorError(
+                f"no Florin runs with its state in {home.path}; start one: florin up"
+            )
         # the store is slow to load and a running service needs none here
         from florin_server.boot.offline import offline  # noqa: PLC0415
 

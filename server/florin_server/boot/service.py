@@ -7,6 +7,7 @@ import os
 from collections.abc import Awaitable, Callable, Container, Coroutine
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -22,6 +23,7 @@ from florin_server.flows.app import App, Links
 from florin_server.flows.executors import executor_id
 from florin_server.flows.limits import Limits
 from florin_server.flows.workers.expire import expire, forget_keys
+from florin_server.flows.workers.outlive import outliving
 from florin_server.flows.workers.settle import ChainSettler
 from florin_server.rails.base import Rail
 from florin_server.store import executors, payments
@@ -111,7 +113,8 @@ def _links(settings: Settings, http_url: str) -> Links:
 def _start_workers(
     app: App, rails: list[Rail], pauses: Container[str], stack: AsyncExitStack
 ) -> list[asyncio.Task[None]]:
-    jobs: list[Coroutine[Any, Any, None]] = [expire(app), forget_keys(app), app.hub.sweep()]
+    steady = (partial(expire, app), partial(forget_keys, app), app.hub.sweep)
+    jobs: list[Coroutine[Any, Any, None]] = [outliving(app.clock, work) for work in steady]
     owner = app.randbytes(8).hex()
     for rail in rails:
         settler = ChainSettler(app, rail, owner, paused=executor_id(rail) in pauses)

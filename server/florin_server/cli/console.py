@@ -13,9 +13,9 @@ from rich.markup import escape
 
 from florin_server.config import Settings
 
-# a terminal wraps by itself; in a pipe a line is a line
-console = Console(highlight=False, soft_wrap=True)
-_aside = Console(highlight=False, soft_wrap=True, stderr=True)
+# a terminal wraps by itself; in a pipe a line is a line; eip155:100:… names no emoji
+console = Console(highlight=False, emoji=False, soft_wrap=True)
+_aside = Console(highlight=False, emoji=False, soft_wrap=True, stderr=True)
 
 
 def fail(what: str, why: object, status: int = 1) -> NoReturn:

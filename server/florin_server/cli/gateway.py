@@ -28,7 +28,8 @@ async def _run(upstream: str, settings: Settings) -> None:
             listener = gateway.bind(settings.host, settings.http_port)
         except (Refused, OSError) as error:
             fail("The gateway does not start", error)
-        url = await gateway.start_remote(upstream, listener, stack)
+        server = gateway.server_settings(settings)
+        url = await gateway.start_remote(upstream, listener, stack, server)
         console.print(f"[bold green]The gateway is up.[/]\nREST  {url}\ngRPC  {upstream}")
         console.print("\nCtrl-C ends it.")
         await asyncio.Event().wait()

@@ -5,12 +5,13 @@ Importing everything would cost a second before `--help` could answer.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from florin_server.boot import memory
+from florin_server.cli import accounts, installation
+from florin_server.cli.options import GrpcPort, HomeOption, HttpPort, given
 
 app = typer.Typer(
     name="florin",
@@ -20,21 +21,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-HomeOption = Annotated[
-    Path | None, typer.Option("--home", help="State folder.  [default: $FLORIN_HOME or .florin]")
-]
-HttpPort = Annotated[
-    int | None, typer.Option("--http-port", help="REST port, 0 = any.  [default: 8080]")
-]
-GrpcPort = Annotated[
-    int | None, typer.Option("--grpc-port", help="gRPC port, 0 = any.  [default: 50051]")
-]
-
-
-def _given(**values: Any) -> dict[str, Any]:
-    """The options that were given; the rest comes from the environment, the file, the defaults."""
-    return {name: value for name, value in values.items() if value is not None}
-
 
 @app.command()
 def up(home: HomeOption = None, http_port: HttpPort = None, grpc_port: GrpcPort = None) -> None:
@@ -42,7 +28,7 @@ def up(home: HomeOption = None, http_port: HttpPort = None, grpc_port: GrpcPort 
     memory.before_start()
     from florin_server.cli import up as command
 
-    command.run(_given(home=home, http_port=http_port, grpc_port=grpc_port))
+    command.run(given(home=home, http_port=http_port, grpc_port=grpc_port))
 
 
 @app.command()
@@ -57,14 +43,14 @@ def demo(
     """Drive one payment through the public REST API, as a merchant and as a wallet."""
     from florin_server.cli import demo as command
 
-    given = _given(home=home, http_port=http_port, grpc_port=grpc_port)
+    options = given(home=home, http_port=http_port, grpc_port=grpc_port)
     # the demo is welcome to a service that is already there
-    if start and not command.has_service(given):
+    if start and not command.has_service(options):
         from florin_server.cli import up as service
 
-        service.run(given, first=command.pay)
+        service.run(options, first=command.pay)
     else:
-        command.run(given)
+        command.run(options)
 
 
 @app.command()
@@ -72,7 +58,7 @@ def doctor(home: HomeOption = None) -> None:
     """Check state, store, ledger, chains and tokens, and say what is wrong with each."""
     from florin_server.cli import doctor as command
 
-    command.run(_given(home=home))
+    command.run(given(home=home))
 
 
 @app.command()
@@ -86,43 +72,8 @@ def gateway(
     """Run the REST gateway alone, in front of a Florin elsewhere."""
     from florin_server.cli import gateway as command
 
-    command.run(upstream, _given(host=host, http_port=http_port))
+    command.run(upstream, given(host=host, http_port=http_port))
 
 
-keys_app = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
-app.add_typer(keys_app, name="keys")
-
-
-@keys_app.command("create")
-def keys_create(
-    kind: Annotated[str, typer.Argument(help="partner or wallet")],
-    partner: Annotated[str, typer.Option(help="Partner id, for a partner key.")] = "",
-    live: Annotated[bool, typer.Option("--live", help="For live data, not test data.")] = False,
-    home: HomeOption = None,
-) -> None:
-    """Make a key and show its secret, once."""
-    from florin_server.cli import keys as command
-
-    command.create(_given(home=home), kind, partner, live=live)
-
-
-@keys_app.command("list")
-def keys_list(
-    partner: Annotated[str, typer.Option(help="Only this partner's keys.")] = "",
-    home: HomeOption = None,
-) -> None:
-    """List keys without their secrets."""
-    from florin_server.cli import keys as command
-
-    command.show(_given(home=home), partner)
-
-
-@keys_app.command("revoke")
-def keys_revoke(
-    key_id: Annotated[str, typer.Argument(help="The id that `florin keys list` shows.")],
-    home: HomeOption = None,
-) -> None:
-    """Revoke a key for good."""
-    from florin_server.cli import keys as command
-
-    command.revoke(_given(home=home), key_id)
+for name, commands in {**accounts.GROUPS, **installation.GROUPS}.items():
+    app.add_typer(commands, name=name)

@@ -23,14 +23,36 @@ def resolve(header: str | None, pin: str) -> str:
     version. FlorinError invalid_api_version if the header is no version, unknown_api_version if
     it was never published, api_version_downgrade if it is older than the pin.
     """
-    if header is None:
-        return pin
-    wanted = _age(header)
-    if header not in PUBLISHED:
+    if header is not None and _published_age(header) < _age(pin):
+        raise downgrade(pin)
+    return pin if header is None else header
+
+
+def up_to(version: str) -> list[str]:
+    """The published versions that are no newer than this one: the pins that may move to it.
+
+    FlorinError invalid_api_version if it is no version, unknown_api_version if it was never
+    published.
+    """
+    age = _published_age(version)
+    return [one for one in PUBLISHED if _age(one) <= age]
+
+
+def downgrade(pin: str) -> FlorinError:
+    """The refusal of a version that is older than the pin of an account."""
+    return FlorinError(Code.API_VERSION_DOWNGRADE, details={"pinned": pin})
+
+
+def check_published(version: str) -> None:
+    """FlorinError as from `up_to`, unless it is published."""
+    _published_age(version)
+
+
+def _published_age(version: str) -> tuple[date, bool]:
+    age = _age(version)
+    if version not in PUBLISHED:
         raise FlorinError(Code.UNKNOWN_API_VERSION, details={"supported": ", ".join(PUBLISHED)})
-    if wanted < _age(pin):
-        raise FlorinError(Code.API_VERSION_DOWNGRADE, details={"pinned": pin})
-    return header
+    return age
 
 
 def _age(version: str) -> tuple[date, bool]:

@@ -33,6 +33,7 @@ async def create(
         app, pepper, kind=kind, live=live, partner_id=partner_id, scopes=scopes or None
     )
     await app.store.write(keys.put_key(key))
+    app.accounts.changed()
     return key, secret
 
 

@@ -122,21 +122,19 @@ class Gate(grpc.aio.ServerInterceptor):
         async def answer(request: Message, context: _Context) -> AsyncIterator[Any]:
             entries = context.invocation_metadata()
             call = self._call(entries)
+            said = False
             try:
                 await self._admit(method, entries, request, call, context)
                 self._hold(request, call, context)
                 CALL.set(call)
-                first = True
+                # a stream may stay silent for long, and whoever passes it on has to say it first
+                await context.send_initial_metadata(call.trailing())
+                said = True
                 async for response in inner(request, context):
-                    if first:
-                        # whoever passes a stream on has to say it before the stream ends
-                        await context.send_initial_metadata(call.trailing())
-                        first = False
                     yield response
-                if first:
-                    context.set_trailing_metadata(call.trailing())
             except Exception as error:  # noqa: BLE001  (the boundary: every fault is told)
-                await abort(context, told(error, method, call), call.trailing())
+                left = () if said else call.trailing()
+                await abort(context, told(error, method, call), left)
 
         return answer
 

@@ -10,8 +10,6 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
 from florin_server.rpc.validate import Validator
 
-_READS = frozenset({access_pb2.KEY_SCOPE_READ, access_pb2.KEY_SCOPE_UNSPECIFIED})
-
 
 @dataclass(frozen=True, slots=True)
 class Method:
@@ -46,7 +44,8 @@ def _method(method: MethodDescriptor) -> Method:
         name=method.full_name,
         rule=rule,
         validate=Validator.of(method),
-        mutates=rule.scope not in _READS,
+        # the operator's calls have no scope, and most of them change something
+        mutates=rule.scope != access_pb2.KEY_SCOPE_READ,
         guarded=rule.idempotency == access_pb2.IDEMPOTENCY_RULE_GUARD,
         relays=rule.family == access_pb2.CALLER_FAMILY_ACCOUNT
         or rule.scope == access_pb2.KEY_SCOPE_REFUND

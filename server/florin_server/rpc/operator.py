@@ -1,47 +1,19 @@
-"""The operator's part of AdminService."""
+"""The operator's part of AdminService that is about accounts."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from florin.v1 import access_pb2, account_pb2, admin_pb2, operator_pb2
+from florin.v1 import account_pb2, admin_pb2, operator_pb2
 
-from florin_server.domain.account import ApiKey
-from florin_server.domain.credentials import KeyKind
-from florin_server.flows import keys
+from florin_server.flows import keys, merchant_admin, partners, pins, wallets
 from florin_server.flows.app import App
-from florin_server.rpc.codec import timestamp
-
-_KIND = {
-    KeyKind.PARTNER: admin_pb2.API_KEY_KIND_PARTNER,
-    KeyKind.WALLET: admin_pb2.API_KEY_KIND_WALLET,
-}
-_KIND_OF = {number: kind for kind, number in _KIND.items()}
-
-
-def _scope_name(scope: access_pb2.KeyScope.ValueType) -> str:
-    return access_pb2.KeyScope.Name(scope).removeprefix("KEY_SCOPE_").lower()
-
-
-def _scope(name: str) -> access_pb2.KeyScope.ValueType:
-    return access_pb2.KeyScope.Value(f"KEY_SCOPE_{name.upper()}")
-
-
-def _key(key: ApiKey) -> admin_pb2.ApiKey:
-    return admin_pb2.ApiKey(
-        key_id=key.key_id,
-        kind=_KIND[key.kind],
-        live=key.live,
-        partner_id=key.partner_id or "",
-        last4=key.last4,
-        scopes=[_scope(name) for name in sorted(key.scopes)],
-        created_at=timestamp(key.created_at_us),
-        revoked_at=timestamp(key.revoked_at_us) if key.revoked_at_us else None,
-    )
+from florin_server.rpc import operator_codec as codec
+from florin_server.rpc.account_codec import fiat_settlement
 
 
 class OperatorCalls:
-    """Calls of the operator."""
+    """Keys, partners, wallets, version pins, and what is done for merchants."""
 
     _app: App
     _pepper: bytes
@@ -53,84 +25,110 @@ class OperatorCalls:
         key, secret = await keys.create(
             self._app,
             self._pepper,
-            kind=_KIND_OF[request.kind],
+            kind=codec.key_kind(request.kind),
             live=request.live,
             partner_id=request.partner_id or None,
-            scopes=frozenset(_scope_name(scope) for scope in request.scopes),
+            scopes=frozenset(codec.scope_name(scope) for scope in request.scopes),
         )
-        return admin_pb2.CreateApiKeyResponse(key=_key(key), secret=secret)
+        return admin_pb2.CreateApiKeyResponse(key=codec.api_key(key), secret=secret)
 
     async def ListApiKeys(
         self, request: admin_pb2.ListApiKeysRequest, context: Any
     ) -> admin_pb2.ListApiKeysResponse:
         """Lists keys without their secrets."""
         found = await keys.listed(self._app, request.partner_id or None)
-        return admin_pb2.ListApiKeysResponse(keys=[_key(key) for key in found])
+        return admin_pb2.ListApiKeysResponse(keys=[codec.api_key(key) for key in found])
 
     async def RevokeApiKey(
         self, request: admin_pb2.RevokeApiKeyRequest, context: Any
     ) -> admin_pb2.RevokeApiKeyResponse:
         """Revokes a key for good."""
-        return admin_pb2.RevokeApiKeyResponse(
-            key=_key(await keys.revoke(self._app, request.key_id))
-        )
+        key = await keys.revoke(self._app, request.key_id)
+        return admin_pb2.RevokeApiKeyResponse(key=codec.api_key(key))
 
     async def CreatePartner(
         self, request: operator_pb2.CreatePartnerRequest, context: Any
     ) -> operator_pb2.Partner:
-        """SKELETON."""
-        raise NotImplementedError
+        """Makes a partner."""
+        return codec.partner(await partners.create(self._app, request.name))
 
     async def ListPartners(
         self, request: operator_pb2.ListPartnersRequest, context: Any
     ) -> operator_pb2.ListPartnersResponse:
-        """SKELETON."""
-        raise NotImplementedError
+        """Lists partners."""
+        found = await partners.listed(self._app)
+        return operator_pb2.ListPartnersResponse(partners=[codec.partner(one) for one in found])
 
     async def SetPartnerStatus(
         self, request: operator_pb2.SetPartnerStatusRequest, context: Any
     ) -> operator_pb2.Partner:
-        """SKELETON."""
-        raise NotImplementedError
+        """Suspends a partner, or lets it work again."""
+        status = codec.partner_status(request.status)
+        return codec.partner(await partners.set_status(self._app, request.partner_id, status))
 
     async def SetApiVersion(
         self, request: operator_pb2.SetApiVersionRequest, context: Any
     ) -> operator_pb2.SetApiVersionResponse:
-        """SKELETON."""
-        raise NotImplementedError
+        """Moves a version pin forward."""
+        pin = await pins.move(
+            self._app,
+            request.version,
+            partner_id=request.partner_id,
+            app_id=request.app_id,
+            key_id=request.key_id,
+        )
+        return operator_pb2.SetApiVersionResponse(version_pin=pin)
 
     async def RegisterWallet(
         self, request: operator_pb2.RegisterWalletRequest, context: Any
     ) -> operator_pb2.Wallet:
-        """SKELETON."""
-        raise NotImplementedError
+        """Registers a wallet."""
+        icon_url = request.icon_url if request.HasField("icon_url") else None
+        wallet = await wallets.register(self._app, request.name, icon_url, live=request.live)
+        return codec.wallet(wallet)
 
     async def ListWallets(
         self, request: operator_pb2.ListWalletsRequest, context: Any
     ) -> operator_pb2.ListWalletsResponse:
-        """SKELETON."""
-        raise NotImplementedError
+        """Lists wallets, revoked ones too."""
+        found = await wallets.listed(self._app)
+        return operator_pb2.ListWalletsResponse(wallets=[codec.wallet(one) for one in found])
 
     async def RevokeWallet(
         self, request: operator_pb2.RevokeWalletRequest, context: Any
     ) -> operator_pb2.Wallet:
-        """SKELETON."""
-        raise NotImplementedError
+        """Revokes a wallet for good."""
+        return codec.wallet(await wallets.revoke(self._app, request.app_id))
 
     async def ImportMerchant(
         self, request: operator_pb2.ImportMerchantRequest, context: Any
     ) -> operator_pb2.OperatorMerchant:
-        """SKELETON."""
-        raise NotImplementedError
+        """Makes a merchant under a given id."""
+        merchant = await merchant_admin.add(
+            self._app,
+            partner_id=request.partner_id,
+            merchant_id=request.merchant_id,
+            name=request.name,
+            email=request.email,
+            icon_url=request.icon_url if request.HasField("icon_url") else None,
+            live=request.live,
+        )
+        return codec.merchant(merchant)
 
     async def SetMerchantStatus(
         self, request: operator_pb2.SetMerchantStatusRequest, context: Any
     ) -> operator_pb2.OperatorMerchant:
-        """SKELETON."""
-        raise NotImplementedError
+        """Changes whether a merchant may take payments."""
+        status = codec.merchant_status(request.status)
+        return codec.merchant(
+            await merchant_admin.set_status(self._app, request.merchant_id, status)
+        )
 
     async def AddFiatSettlement(
         self, request: operator_pb2.AddFiatSettlementRequest, context: Any
     ) -> account_pb2.FiatSettlement:
-        """SKELETON."""
-        raise NotImplementedError
+        """Registers a bank account of a merchant."""
+        account = await merchant_admin.add_bank_account(
+            self._app, request.merchant_id, status=request.status, bank_type=request.bank_type
+        )
+        return fiat_settlement(account)

@@ -23,6 +23,15 @@ _REVOKE = Statement(
     .returning(*api_key.c)
 )
 _PUT_APP = Statement(upsert(wallet_app, "app_id"))
+_APPS = Statement(
+    select(wallet_app).order_by(wallet_app.c.created_at_us.desc(), wallet_app.c.app_id)
+)
+_REVOKE_APP = Statement(
+    update(wallet_app)
+    .where(wallet_app.c.app_id == param("id_"))
+    .values(revoked_at_us=func.coalesce(wallet_app.c.revoked_at_us, param("now_us")))
+    .returning(*wallet_app.c)
+)
 _APP = Statement(select(wallet_app).where(wallet_app.c.app_id == param("id_")))
 
 
@@ -56,4 +65,15 @@ def put_app(app: WalletApp) -> Op[None]:
 def app(app_id: str) -> Op[WalletApp | None]:
     """A wallet app by its id, revoked or not."""
     rows = yield _APP(id_=app_id)
+    return WalletApp(*rows[0]) if rows else None
+
+
+def list_apps() -> Op[list[WalletApp]]:
+    """All wallet apps, newest first, revoked ones too."""
+    return [WalletApp(*row) for row in (yield _APPS())]
+
+
+def revoke_app(app_id: str, now_us: int) -> Op[WalletApp | None]:
+    """Ends a wallet app from now on; one that has ended stays as it is. None if there is none."""
+    rows = yield _REVOKE_APP(id_=app_id, now_us=now_us)
     return WalletApp(*rows[0]) if rows else None

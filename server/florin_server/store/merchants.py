@@ -16,7 +16,21 @@ from florin_server.store.tables import partner as partner_table
 _PUT_PARTNER = Statement(upsert(partner_table, "id"))
 _PARTNER = Statement(select(partner_table).where(partner_table.c.id == param("partner_id")))
 _ANY_PARTNER = Statement(select(partner_table.c.id).limit(1))
+_PARTNERS = Statement(
+    select(partner_table).order_by(partner_table.c.created_at_us.desc(), partner_table.c.id)
+)
+_PARTNER_STATUS = Statement(
+    update(partner_table)
+    .where(partner_table.c.id == param("partner_id"))
+    .values(status=param("status"))
+    .returning(*partner_table.c)
+)
 _PUT_MERCHANT = Statement(upsert(merchant_table, "id"))
+_ADD = Statement(
+    insert(merchant_table)
+    .on_conflict_do_nothing(index_elements=["id"])
+    .returning(merchant_table.c.id)
+)
 _MERCHANTS = Statement(select(merchant_table).where(any_of(merchant_table.c.id, "ids")))
 _OWN = (
     merchant_table.c.id == param("id_"),
@@ -24,6 +38,12 @@ _OWN = (
     merchant_table.c.live == param("mode"),
 )
 _THERE = merchant_table.c.deleted_at_us.is_(None)
+_STATUS = Statement(
+    update(merchant_table)
+    .where(merchant_table.c.id == param("merchant_id"), _THERE)
+    .values(status=param("status"))
+    .returning(*merchant_table.c)
+)
 _CREATE = Statement(insert(merchant_table))
 _OWNED = Statement(select(merchant_table).where(*_OWN, _THERE))
 _CHANGE = Statement(
@@ -114,9 +134,31 @@ def has_partners() -> Op[bool]:
     return bool((yield _ANY_PARTNER()))
 
 
+def list_partners() -> Op[list[Partner]]:
+    """All partners, newest first."""
+    return [Partner(*row) for row in (yield _PARTNERS())]
+
+
+def set_partner_status(partner_id: str, status: str) -> Op[Partner | None]:
+    """Changes the status of a partner; None if there is no such partner."""
+    rows = yield _PARTNER_STATUS(partner_id=partner_id, status=status)
+    return Partner(*rows[0]) if rows else None
+
+
 def put_merchant(merchant: Merchant) -> Op[None]:
     """Stores a merchant, or what changed about it."""
     yield _PUT_MERCHANT.of(merchant)
+
+
+def add(merchant: Merchant) -> Op[bool]:
+    """Stores a new merchant; False if its id is taken, by a deleted one too."""
+    return bool((yield _ADD.of(merchant)))
+
+
+def set_status(merchant_id: str, status: str) -> Op[Merchant | None]:
+    """Changes the status of a merchant; None if there is none, or a deleted one."""
+    rows = yield _STATUS(merchant_id=merchant_id, status=status)
+    return Merchant(*rows[0]) if rows else None
 
 
 def merchants(ids: Collection[str]) -> Op[dict[str, Merchant]]:

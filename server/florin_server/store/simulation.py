@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from sqlalchemy import select, text, update
+from sqlalchemy import func, select, text, update
 
 from florin_server.domain.money import Amount
 from florin_server.domain.payment import CancelledReason, Payment, Status
 from florin_server.domain.state import Event, step
 from florin_server.store import payments
+from florin_server.store.columns import U256
 from florin_server.store.query import Op, Statement, param
 from florin_server.store.tables import UNSETTLED, ConfirmState, confirm, payment
 
@@ -30,8 +31,9 @@ _SIMULATE = Statement(
         updated_at_us=param("now_us"),
         status=param("after"),
         tx_id=param("tx"),
-        option_unit=param("paid_unit"),
-        option_value=param("paid"),
+        # what a payment is bound to stays, whatever becomes of it
+        option_unit=func.coalesce(payment.c.option_unit, param("paid_unit")),
+        option_value=func.coalesce(payment.c.option_value, param("paid", U256)),
         failure_detail=param("reason"),
         cancelled_reason=param("cancelled_by"),
     )
@@ -53,9 +55,7 @@ def simulate(payment_id: str, event: Event, requested: Amount, now_us: int) -> O
     left = yield _LEAVE(id_=payment_id)
     if after is seen.status and not left:
         return seen
-    paid = None
-    if after is Status.SUCCEEDED:
-        paid = (yield from _bound(seen)) or requested
+    paid = requested if after is Status.SUCCEEDED else None
     rows = yield _SIMULATE(
         payment_id=payment_id,
         now_us=now_us,
@@ -69,11 +69,3 @@ def simulate(payment_id: str, event: Event, requested: Amount, now_us: int) -> O
     changed = Payment(*rows[0])
     yield from payments.put_events([payments.event_of(changed, event)])
     return changed
-
-
-def _bound(of: Payment) -> Op[Amount | None]:
-    """What the option costs that a payment is bound to."""
-    if of.option_id is None:
-        return None
-    option = yield from payments.option(of.id, of.option_id)
-    return Amount(f"caip19/{option.asset}", option.value) if option else None

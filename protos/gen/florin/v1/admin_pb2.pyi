@@ -59,6 +59,7 @@ class ApiKey(_message.Message):
     SCOPES_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
     REVOKED_AT_FIELD_NUMBER: _builtins.int
+    VERSION_PIN_FIELD_NUMBER: _builtins.int
     key_id: _builtins.str
     """Public id of the key."""
     kind: Global___ApiKeyKind.ValueType
@@ -69,6 +70,10 @@ class ApiKey(_message.Message):
     """Its partner; empty for a wallet key."""
     last4: _builtins.str
     """Last four characters of the secret."""
+    version_pin: _builtins.str
+    """Oldest API version that it may ask for, and the one that it gets without asking; empty for a
+    partner key, whose partner has the pin.
+    """
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[_access_pb2.KeyScope.ValueType]:
         """What it may do."""
@@ -92,10 +97,11 @@ class ApiKey(_message.Message):
         scopes: _abc.Iterable[_access_pb2.KeyScope.ValueType] | None = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
         revoked_at: _timestamp_pb2.Timestamp | None = ...,
+        version_pin: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "revoked_at", b"revoked_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "key_id", b"key_id", "kind", b"kind", "last4", b"last4", "live", b"live", "partner_id", b"partner_id", "revoked_at", b"revoked_at", "scopes", b"scopes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "key_id", b"key_id", "kind", b"kind", "last4", b"last4", "live", b"live", "partner_id", b"partner_id", "revoked_at", b"revoked_at", "scopes", b"scopes", "version_pin", b"version_pin"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -29,7 +29,7 @@ from gateway_options.v1 import json_pb2 as gateway__options_dot_v1_dot_json__pb2
 from google.api import annotations_pb2 as google_dot_api_dot_annotations__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x66lorin/v1/gateway.proto\x12\tflorin.v1\x1a\x16\x66lorin/v1/access.proto\x1a\x15\x66lorin/v1/money.proto\x1a\x17\x66lorin/v1/payment.proto\x1a\x1dgateway_options/v1/json.proto\x1a\x1cgoogle/api/annotations.proto\"\xf1\x01\n\x0bPaymentInfo\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12(\n\x06status\x18\x02 \x01(\x0e\x32\x18.florin.v1.PaymentStatus\x12\x10\n\x08is_final\x18\x03 \x01(\x08\x12\x0c\n\x04live\x18\x04 \x01(\x08\x12!\n\x06\x61mount\x18\x05 \x01(\x0b\x32\x11.florin.v1.Amount\x12\x12\n\nexpires_at\x18\x06 \x01(\x03\x12,\n\x08merchant\x18\x07 \x01(\x0b\x32\x1a.florin.v1.MerchantSummary\x12\x1f\n\x05\x62uyer\x18\x08 \x01(\x0b\x32\x10.florin.v1.Buyer\"\x8c\x01\n\x18GetPaymentOptionsRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x18\n\x08\x61\x63\x63ounts\x18\x02 \x03(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12)\n\x14include_payment_info\x18\x03 \x01(\x08\x42\x06\xaa\xbb\x18\x02`\x01H\x00\x88\x01\x01\x42\x17\n\x15_include_payment_info\"\xf2\x01\n\x19GetPaymentOptionsResponse\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12)\n\x07options\x18\x02 \x03(\x0b\x32\x18.florin.v1.PaymentOption\x12,\n\x0c\x63ollect_data\x18\x03 \x01(\x0b\x32\x16.florin.v1.CollectData\x12,\n\x04info\x18\x04 \x01(\x0b\x32\x16.florin.v1.PaymentInfoB\x06\xaa\xbb\x18\x02@\x01\x12:\n\x0bresult_info\x18\x05 \x01(\x0b\x32\x1d.florin.v1.PaymentInformationB\x06\xaa\xbb\x18\x02@\x01\"\xd8\x01\n\rPaymentOption\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x63\x63ount\x18\x02 \x01(\t\x12!\n\x06\x61mount\x18\x03 \x01(\x0b\x32\x11.florin.v1.Amount\x12\r\n\x05\x65ta_s\x18\x04 \x01(\x05\x12\x17\n\nexpires_at\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\"\n\x07\x61\x63tions\x18\x06 \x03(\x0b\x32\x11.florin.v1.Action\x12,\n\x0c\x63ollect_data\x18\x07 \x01(\x0b\x32\x16.florin.v1.CollectDataB\r\n\x0b_expires_at\"l\n\x0b\x43ollectData\x12\x0b\n\x03url\x18\x01 \x01(\t\x12#\n\x0bschema_json\x18\x02 \x01(\tB\x06\xaa\xbb\x18\x02H\x02R\x06schema\x12+\n\x06\x66ields\x18\x03 \x03(\x0b\x32\x1b.florin.v1.CollectDataField\"m\n\x10\x43ollectDataField\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12-\n\x04type\x18\x03 \x01(\x0e\x32\x1f.florin.v1.CollectDataFieldType\x12\x10\n\x08required\x18\x04 \x01(\x08\"s\n\x06\x41\x63tion\x12\x30\n\nwallet_rpc\x18\x01 \x01(\x0b\x32\x1a.florin.v1.WalletRpcActionH\x00\x12\'\n\x05\x62uild\x18\x02 \x01(\x0b\x32\x16.florin.v1.BuildActionH\x00:\x06\xb2\xbb\x18\x02\x08\x01\x42\x06\n\x04kind\"b\n\x0fWalletRpcAction\x12\x1a\n\x08\x63hain_id\x18\x01 \x01(\tR\x08\x63hain_id\x12\x0e\n\x06method\x18\x02 \x01(\t\x12#\n\x0bparams_json\x18\x03 \x01(\tB\x06\xaa\xbb\x18\x02H\x02R\x06params\"\x1b\n\x0b\x42uildAction\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\t\"_\n\x12\x46\x65tchActionRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x1d\n\toption_id\x18\x02 \x01(\tB\n\xaa\xbb\x18\x06\x08\x01\x18\x80\x80\x04\x12\x16\n\x04\x64\x61ta\x18\x03 \x01(\tB\x08\xaa\xbb\x18\x04\x18\x80\x80\x04\"9\n\x13\x46\x65tchActionResponse\x12\"\n\x07\x61\x63tions\x18\x01 \x03(\x0b\x32\x11.florin.v1.Action\"h\n\x0c\x41\x63tionResult\x12\x31\n\x04type\x18\x01 \x01(\x0e\x32\x1b.florin.v1.ActionResultTypeB\x06\xaa\xbb\x18\x02\x08\x01\x12%\n\x0boutput_json\x18\x02 \x03(\tB\n\xaa\xbb\x18\x06\x08\x01\x38@H\x01R\x04\x64\x61ta\"~\n\x15\x43onfirmPaymentRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x1d\n\toption_id\x18\x02 \x01(\tB\n\xaa\xbb\x18\x06\x08\x01\x18\x80\x80\x04\x12\x32\n\x07results\x18\x03 \x03(\x0b\x32\x17.florin.v1.ActionResultB\x08\xaa\xbb\x18\x04\x08\x01\x38@*\xa9\x01\n\x14\x43ollectDataFieldType\x12\'\n#COLLECT_DATA_FIELD_TYPE_UNSPECIFIED\x10\x00\x12 \n\x1c\x43OLLECT_DATA_FIELD_TYPE_TEXT\x10\x01\x12 \n\x1c\x43OLLECT_DATA_FIELD_TYPE_DATE\x10\x02\x12$\n COLLECT_DATA_FIELD_TYPE_CHECKBOX\x10\x03*h\n\x10\x41\x63tionResultType\x12\"\n\x1e\x41\x43TION_RESULT_TYPE_UNSPECIFIED\x10\x00\x12\x30\n\x1d\x41\x43TION_RESULT_TYPE_WALLET_RPC\x10\x01\x1a\r\xc2\xbb\x18\twalletRpc2\xd5\x08\n\x0eGatewayService\x12z\n\nGetPayment\x12\x1c.florin.v1.GetPaymentRequest\x1a\x16.florin.v1.PaymentInfo\"6\xba\xbb\x18\x02 \x01\xca\xc1\x18\x04\x08\x01\x10\x01\x82\xd3\xe4\x93\x02\"\x12 /v1/gateway/payment/{payment_id}\x12\xa7\x01\n\x11GetPaymentOptions\x12#.florin.v1.GetPaymentOptionsRequest\x1a$.florin.v1.GetPaymentOptionsResponse\"G\xba\xbb\x18\x06\x18\x80\x80\x04 \x01\xca\xc1\x18\x06\x08\x01\x10\x01(\x04\x82\xd3\xe4\x93\x02-\"(/v1/gateway/payment/{payment_id}/options:\x01*\x12\x93\x01\n\x0b\x46\x65tchAction\x12\x1d.florin.v1.FetchActionRequest\x1a\x1e.florin.v1.FetchActionResponse\"E\xba\xbb\x18\x06\x18\x80\x80\x04 \x01\xca\xc1\x18\x06\x08\x01\x10\x01(\x04\x82\xd3\xe4\x93\x02+\"&/v1/gateway/payment/{payment_id}/fetch:\x01*\x12\xae\x01\n\x0e\x43onfirmPayment\x12 .florin.v1.ConfirmPaymentRequest\x1a#.florin.v1.GetPaymentStatusResponse\"U\xba\xbb\x18\x14\x12\x0cWatchPayment\x18\x80\x80\x04 \x01\xca\xc1\x18\x06\x08\x01\x10\x02(\x04\x82\xd3\xe4\x93\x02-\"(/v1/gateway/payment/{payment_id}/confirm:\x01*\x12\xa8\x01\n\x10GetPaymentStatus\x12\".florin.v1.GetPaymentStatusRequest\x1a#.florin.v1.GetPaymentStatusResponse\"K\xba\xbb\x18\x10\x12\x0cWatchPayment \x01\xca\xc1\x18\x04\x08\x01\x10\x01\x82\xd3\xe4\x93\x02)\x12\'/v1/gateway/payment/{payment_id}/status\x12\x97\x01\n\rCancelPayment\x12\x1f.florin.v1.CancelPaymentRequest\x1a .florin.v1.CancelPaymentResponse\"C\xba\xbb\x18\x06\x18\x80\x80\x04 \x01\xca\xc1\x18\x06\x08\x01\x10\x02(\x04\x82\xd3\xe4\x93\x02)\"\'/v1/gateway/payment/{payment_id}/cancel\x12\x90\x01\n\x0cWatchPayment\x12\x1e.florin.v1.WatchPaymentRequest\x1a\x1f.florin.v1.WatchPaymentResponse\"=\xba\xbb\x18\x02 \x01\xca\xc1\x18\x04\x08\x01\x10\x01\x82\xd3\xe4\x93\x02)\x12\'/v1/gateway/payment/{payment_id}/events0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x66lorin/v1/gateway.proto\x12\tflorin.v1\x1a\x16\x66lorin/v1/access.proto\x1a\x15\x66lorin/v1/money.proto\x1a\x17\x66lorin/v1/payment.proto\x1a\x1dgateway_options/v1/json.proto\x1a\x1cgoogle/api/annotations.proto\"\x89\x02\n\x0bPaymentInfo\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x30\n\x06status\x18\x02 \x01(\x0e\x32\x18.florin.v1.PaymentStatusB\x06\xaa\xbb\x18\x02\x08\x01\x12\x10\n\x08is_final\x18\x03 \x01(\x08\x12\x0c\n\x04live\x18\x04 \x01(\x08\x12)\n\x06\x61mount\x18\x05 \x01(\x0b\x32\x11.florin.v1.AmountB\x06\xaa\xbb\x18\x02\x08\x01\x12\x12\n\nexpires_at\x18\x06 \x01(\x03\x12\x34\n\x08merchant\x18\x07 \x01(\x0b\x32\x1a.florin.v1.MerchantSummaryB\x06\xaa\xbb\x18\x02\x08\x01\x12\x1f\n\x05\x62uyer\x18\x08 \x01(\x0b\x32\x10.florin.v1.Buyer\"\x8c\x01\n\x18GetPaymentOptionsRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x18\n\x08\x61\x63\x63ounts\x18\x02 \x03(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12)\n\x14include_payment_info\x18\x03 \x01(\x08\x42\x06\xaa\xbb\x18\x02`\x01H\x00\x88\x01\x01\x42\x17\n\x15_include_payment_info\"\xf2\x01\n\x19GetPaymentOptionsResponse\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12)\n\x07options\x18\x02 \x03(\x0b\x32\x18.florin.v1.PaymentOption\x12,\n\x0c\x63ollect_data\x18\x03 \x01(\x0b\x32\x16.florin.v1.CollectData\x12,\n\x04info\x18\x04 \x01(\x0b\x32\x16.florin.v1.PaymentInfoB\x06\xaa\xbb\x18\x02@\x01\x12:\n\x0bresult_info\x18\x05 \x01(\x0b\x32\x1d.florin.v1.PaymentInformationB\x06\xaa\xbb\x18\x02@\x01\"\xe0\x01\n\rPaymentOption\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x63\x63ount\x18\x02 \x01(\t\x12)\n\x06\x61mount\x18\x03 \x01(\x0b\x32\x11.florin.v1.AmountB\x06\xaa\xbb\x18\x02\x08\x01\x12\r\n\x05\x65ta_s\x18\x04 \x01(\x05\x12\x17\n\nexpires_at\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\"\n\x07\x61\x63tions\x18\x06 \x03(\x0b\x32\x11.florin.v1.Action\x12,\n\x0c\x63ollect_data\x18\x07 \x01(\x0b\x32\x16.florin.v1.CollectDataB\r\n\x0b_expires_at\"l\n\x0b\x43ollectData\x12\x0b\n\x03url\x18\x01 \x01(\t\x12#\n\x0bschema_json\x18\x02 \x01(\tB\x06\xaa\xbb\x18\x02H\x02R\x06schema\x12+\n\x06\x66ields\x18\x03 \x03(\x0b\x32\x1b.florin.v1.CollectDataField\"u\n\x10\x43ollectDataField\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x35\n\x04type\x18\x03 \x01(\x0e\x32\x1f.florin.v1.CollectDataFieldTypeB\x06\xaa\xbb\x18\x02\x08\x01\x12\x10\n\x08required\x18\x04 \x01(\x08\"s\n\x06\x41\x63tion\x12\x30\n\nwallet_rpc\x18\x01 \x01(\x0b\x32\x1a.florin.v1.WalletRpcActionH\x00\x12\'\n\x05\x62uild\x18\x02 \x01(\x0b\x32\x16.florin.v1.BuildActionH\x00:\x06\xb2\xbb\x18\x02\x08\x01\x42\x06\n\x04kind\"b\n\x0fWalletRpcAction\x12\x1a\n\x08\x63hain_id\x18\x01 \x01(\tR\x08\x63hain_id\x12\x0e\n\x06method\x18\x02 \x01(\t\x12#\n\x0bparams_json\x18\x03 \x01(\tB\x06\xaa\xbb\x18\x02H\x02R\x06params\"\x1b\n\x0b\x42uildAction\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\t\"_\n\x12\x46\x65tchActionRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x1d\n\toption_id\x18\x02 \x01(\tB\n\xaa\xbb\x18\x06\x08\x01\x18\x80\x80\x04\x12\x16\n\x04\x64\x61ta\x18\x03 \x01(\tB\x08\xaa\xbb\x18\x04\x18\x80\x80\x04\"9\n\x13\x46\x65tchActionResponse\x12\"\n\x07\x61\x63tions\x18\x01 \x03(\x0b\x32\x11.florin.v1.Action\"h\n\x0c\x41\x63tionResult\x12\x31\n\x04type\x18\x01 \x01(\x0e\x32\x1b.florin.v1.ActionResultTypeB\x06\xaa\xbb\x18\x02\x08\x01\x12%\n\x0boutput_json\x18\x02 \x03(\tB\n\xaa\xbb\x18\x06\x08\x01\x38@H\x01R\x04\x64\x61ta\"~\n\x15\x43onfirmPaymentRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x1d\n\toption_id\x18\x02 \x01(\tB\n\xaa\xbb\x18\x06\x08\x01\x18\x80\x80\x04\x12\x32\n\x07results\x18\x03 \x03(\x0b\x32\x17.florin.v1.ActionResultB\x08\xaa\xbb\x18\x04\x08\x01\x38@*\xa9\x01\n\x14\x43ollectDataFieldType\x12\'\n#COLLECT_DATA_FIELD_TYPE_UNSPECIFIED\x10\x00\x12 \n\x1c\x43OLLECT_DATA_FIELD_TYPE_TEXT\x10\x01\x12 \n\x1c\x43OLLECT_DATA_FIELD_TYPE_DATE\x10\x02\x12$\n COLLECT_DATA_FIELD_TYPE_CHECKBOX\x10\x03*h\n\x10\x41\x63tionResultType\x12\"\n\x1e\x41\x43TION_RESULT_TYPE_UNSPECIFIED\x10\x00\x12\x30\n\x1d\x41\x43TION_RESULT_TYPE_WALLET_RPC\x10\x01\x1a\r\xc2\xbb\x18\twalletRpc2\xd5\x08\n\x0eGatewayService\x12z\n\nGetPayment\x12\x1c.florin.v1.GetPaymentRequest\x1a\x16.florin.v1.PaymentInfo\"6\xba\xbb\x18\x02 \x01\xca\xc1\x18\x04\x08\x01\x10\x01\x82\xd3\xe4\x93\x02\"\x12 /v1/gateway/payment/{payment_id}\x12\xa7\x01\n\x11GetPaymentOptions\x12#.florin.v1.GetPaymentOptionsRequest\x1a$.florin.v1.GetPaymentOptionsResponse\"G\xba\xbb\x18\x06\x18\x80\x80\x04 \x01\xca\xc1\x18\x06\x08\x01\x10\x01(\x04\x82\xd3\xe4\x93\x02-\"(/v1/gateway/payment/{payment_id}/options:\x01*\x12\x93\x01\n\x0b\x46\x65tchAction\x12\x1d.florin.v1.FetchActionRequest\x1a\x1e.florin.v1.FetchActionResponse\"E\xba\xbb\x18\x06\x18\x80\x80\x04 \x01\xca\xc1\x18\x06\x08\x01\x10\x01(\x04\x82\xd3\xe4\x93\x02+\"&/v1/gateway/payment/{payment_id}/fetch:\x01*\x12\xae\x01\n\x0e\x43onfirmPayment\x12 .florin.v1.ConfirmPaymentRequest\x1a#.florin.v1.GetPaymentStatusResponse\"U\xba\xbb\x18\x14\x12\x0cWatchPayment\x18\x80\x80\x04 \x01\xca\xc1\x18\x06\x08\x01\x10\x02(\x04\x82\xd3\xe4\x93\x02-\"(/v1/gateway/payment/{payment_id}/confirm:\x01*\x12\xa8\x01\n\x10GetPaymentStatus\x12\".florin.v1.GetPaymentStatusRequest\x1a#.florin.v1.GetPaymentStatusResponse\"K\xba\xbb\x18\x10\x12\x0cWatchPayment \x01\xca\xc1\x18\x04\x08\x01\x10\x01\x82\xd3\xe4\x93\x02)\x12\'/v1/gateway/payment/{payment_id}/status\x12\x97\x01\n\rCancelPayment\x12\x1f.florin.v1.CancelPaymentRequest\x1a .florin.v1.CancelPaymentResponse\"C\xba\xbb\x18\x06\x18\x80\x80\x04 \x01\xca\xc1\x18\x06\x08\x01\x10\x02(\x04\x82\xd3\xe4\x93\x02)\"\'/v1/gateway/payment/{payment_id}/cancel\x12\x90\x01\n\x0cWatchPayment\x12\x1e.florin.v1.WatchPaymentRequest\x1a\x1f.florin.v1.WatchPaymentResponse\"=\xba\xbb\x18\x02 \x01\xca\xc1\x18\x04\x08\x01\x10\x01\x82\xd3\xe4\x93\x02)\x12\'/v1/gateway/payment/{payment_id}/events0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,6 +38,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ACTIONRESULTTYPE'].values_by_name["ACTION_RESULT_TYPE_WALLET_RPC"]._loaded_options = None
   _globals['_ACTIONRESULTTYPE'].values_by_name["ACTION_RESULT_TYPE_WALLET_RPC"]._serialized_options = b'\302\273\030\twalletRpc'
+  _globals['_PAYMENTINFO'].fields_by_name['status']._loaded_options = None
+  _globals['_PAYMENTINFO'].fields_by_name['status']._serialized_options = b'\252\273\030\002\010\001'
+  _globals['_PAYMENTINFO'].fields_by_name['amount']._loaded_options = None
+  _globals['_PAYMENTINFO'].fields_by_name['amount']._serialized_options = b'\252\273\030\002\010\001'
+  _globals['_PAYMENTINFO'].fields_by_name['merchant']._loaded_options = None
+  _globals['_PAYMENTINFO'].fields_by_name['merchant']._serialized_options = b'\252\273\030\002\010\001'
   _globals['_GETPAYMENTOPTIONSREQUEST'].fields_by_name['accounts']._loaded_options = None
   _globals['_GETPAYMENTOPTIONSREQUEST'].fields_by_name['accounts']._serialized_options = b'\252\273\030\002\010\001'
   _globals['_GETPAYMENTOPTIONSREQUEST'].fields_by_name['include_payment_info']._loaded_options = None
@@ -46,8 +52,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETPAYMENTOPTIONSRESPONSE'].fields_by_name['info']._serialized_options = b'\252\273\030\002@\001'
   _globals['_GETPAYMENTOPTIONSRESPONSE'].fields_by_name['result_info']._loaded_options = None
   _globals['_GETPAYMENTOPTIONSRESPONSE'].fields_by_name['result_info']._serialized_options = b'\252\273\030\002@\001'
+  _globals['_PAYMENTOPTION'].fields_by_name['amount']._loaded_options = None
+  _globals['_PAYMENTOPTION'].fields_by_name['amount']._serialized_options = b'\252\273\030\002\010\001'
   _globals['_COLLECTDATA'].fields_by_name['schema_json']._loaded_options = None
   _globals['_COLLECTDATA'].fields_by_name['schema_json']._serialized_options = b'\252\273\030\002H\002'
+  _globals['_COLLECTDATAFIELD'].fields_by_name['type']._loaded_options = None
+  _globals['_COLLECTDATAFIELD'].fields_by_name['type']._serialized_options = b'\252\273\030\002\010\001'
   _globals['_ACTION']._loaded_options = None
   _globals['_ACTION']._serialized_options = b'\262\273\030\002\010\001'
   _globals['_WALLETRPCACTION'].fields_by_name['params_json']._loaded_options = None
@@ -78,36 +88,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GATEWAYSERVICE'].methods_by_name['CancelPayment']._serialized_options = b'\272\273\030\006\030\200\200\004 \001\312\301\030\006\010\001\020\002(\004\202\323\344\223\002)\"\'/v1/gateway/payment/{payment_id}/cancel'
   _globals['_GATEWAYSERVICE'].methods_by_name['WatchPayment']._loaded_options = None
   _globals['_GATEWAYSERVICE'].methods_by_name['WatchPayment']._serialized_options = b'\272\273\030\002 \001\312\301\030\004\010\001\020\001\202\323\344\223\002)\022\'/v1/gateway/payment/{payment_id}/events'
-  _globals['_COLLECTDATAFIELDTYPE']._serialized_start=1880
-  _globals['_COLLECTDATAFIELDTYPE']._serialized_end=2049
-  _globals['_ACTIONRESULTTYPE']._serialized_start=2051
-  _globals['_ACTIONRESULTTYPE']._serialized_end=2155
+  _globals['_COLLECTDATAFIELDTYPE']._serialized_start=1920
+  _globals['_COLLECTDATAFIELDTYPE']._serialized_end=2089
+  _globals['_ACTIONRESULTTYPE']._serialized_start=2091
+  _globals['_ACTIONRESULTTYPE']._serialized_end=2195
   _globals['_PAYMENTINFO']._serialized_start=172
-  _globals['_PAYMENTINFO']._serialized_end=413
-  _globals['_GETPAYMENTOPTIONSREQUEST']._serialized_start=416
-  _globals['_GETPAYMENTOPTIONSREQUEST']._serialized_end=556
-  _globals['_GETPAYMENTOPTIONSRESPONSE']._serialized_start=559
-  _globals['_GETPAYMENTOPTIONSRESPONSE']._serialized_end=801
-  _globals['_PAYMENTOPTION']._serialized_start=804
-  _globals['_PAYMENTOPTION']._serialized_end=1020
-  _globals['_COLLECTDATA']._serialized_start=1022
-  _globals['_COLLECTDATA']._serialized_end=1130
-  _globals['_COLLECTDATAFIELD']._serialized_start=1132
-  _globals['_COLLECTDATAFIELD']._serialized_end=1241
-  _globals['_ACTION']._serialized_start=1243
-  _globals['_ACTION']._serialized_end=1358
-  _globals['_WALLETRPCACTION']._serialized_start=1360
-  _globals['_WALLETRPCACTION']._serialized_end=1458
-  _globals['_BUILDACTION']._serialized_start=1460
-  _globals['_BUILDACTION']._serialized_end=1487
-  _globals['_FETCHACTIONREQUEST']._serialized_start=1489
-  _globals['_FETCHACTIONREQUEST']._serialized_end=1584
-  _globals['_FETCHACTIONRESPONSE']._serialized_start=1586
-  _globals['_FETCHACTIONRESPONSE']._serialized_end=1643
-  _globals['_ACTIONRESULT']._serialized_start=1645
-  _globals['_ACTIONRESULT']._serialized_end=1749
-  _globals['_CONFIRMPAYMENTREQUEST']._serialized_start=1751
-  _globals['_CONFIRMPAYMENTREQUEST']._serialized_end=1877
-  _globals['_GATEWAYSERVICE']._serialized_start=2158
-  _globals['_GATEWAYSERVICE']._serialized_end=3267
+  _globals['_PAYMENTINFO']._serialized_end=437
+  _globals['_GETPAYMENTOPTIONSREQUEST']._serialized_start=440
+  _globals['_GETPAYMENTOPTIONSREQUEST']._serialized_end=580
+  _globals['_GETPAYMENTOPTIONSRESPONSE']._serialized_start=583
+  _globals['_GETPAYMENTOPTIONSRESPONSE']._serialized_end=825
+  _globals['_PAYMENTOPTION']._serialized_start=828
+  _globals['_PAYMENTOPTION']._serialized_end=1052
+  _globals['_COLLECTDATA']._serialized_start=1054
+  _globals['_COLLECTDATA']._serialized_end=1162
+  _globals['_COLLECTDATAFIELD']._serialized_start=1164
+  _globals['_COLLECTDATAFIELD']._serialized_end=1281
+  _globals['_ACTION']._serialized_start=1283
+  _globals['_ACTION']._serialized_end=1398
+  _globals['_WALLETRPCACTION']._serialized_start=1400
+  _globals['_WALLETRPCACTION']._serialized_end=1498
+  _globals['_BUILDACTION']._serialized_start=1500
+  _globals['_BUILDACTION']._serialized_end=1527
+  _globals['_FETCHACTIONREQUEST']._serialized_start=1529
+  _globals['_FETCHACTIONREQUEST']._serialized_end=1624
+  _globals['_FETCHACTIONRESPONSE']._serialized_start=1626
+  _globals['_FETCHACTIONRESPONSE']._serialized_end=1683
+  _globals['_ACTIONRESULT']._serialized_start=1685
+  _globals['_ACTIONRESULT']._serialized_end=1789
+  _globals['_CONFIRMPAYMENTREQUEST']._serialized_start=1791
+  _globals['_CONFIRMPAYMENTREQUEST']._serialized_end=1917
+  _globals['_GATEWAYSERVICE']._serialized_start=2198
+  _globals['_GATEWAYSERVICE']._serialized_end=3307
 # @@protoc_insertion_point(module_scope)

@@ -25,13 +25,15 @@ _sym_db = _symbol_database.Default()
 from gateway_options.v1 import json_pb2 as gateway__options_dot_v1_dot_json__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x66lorin/v1/money.proto\x12\tflorin.v1\x1a\x1dgateway_options/v1/json.proto\"\xcf\x01\n\rAmountDisplay\x12\x12\n\nasset_name\x18\x01 \x01(\t\x12\x14\n\x0c\x61sset_symbol\x18\x02 \x01(\t\x12\x10\n\x08\x64\x65\x63imals\x18\x03 \x01(\x05\x12\x15\n\x08icon_url\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x1d\n\x10network_icon_url\x18\x05 \x01(\tH\x01\x88\x01\x01\x12\x19\n\x0cnetwork_name\x18\x06 \x01(\tH\x02\x88\x01\x01\x42\x0b\n\t_icon_urlB\x13\n\x11_network_icon_urlB\x0f\n\r_network_name\"P\n\x06\x41mount\x12\x0c\n\x04unit\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12)\n\x07\x64isplay\x18\x03 \x01(\x0b\x32\x18.florin.v1.AmountDisplay\"Q\n\x0b\x41mountValue\x12\x17\n\x04unit\x18\x01 \x01(\tB\t\xaa\xbb\x18\x05\x08\x01\x18\xac\x02\x12)\n\x05value\x18\x02 \x01(\tB\x1a\xaa\xbb\x18\x16\x08\x01\"\x12\x30|[1-9][0-9]{0,77}b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x66lorin/v1/money.proto\x12\tflorin.v1\x1a\x1dgateway_options/v1/json.proto\"\xcf\x01\n\rAmountDisplay\x12\x12\n\nasset_name\x18\x01 \x01(\t\x12\x14\n\x0c\x61sset_symbol\x18\x02 \x01(\t\x12\x10\n\x08\x64\x65\x63imals\x18\x03 \x01(\x05\x12\x15\n\x08icon_url\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x1d\n\x10network_icon_url\x18\x05 \x01(\tH\x01\x88\x01\x01\x12\x19\n\x0cnetwork_name\x18\x06 \x01(\tH\x02\x88\x01\x01\x42\x0b\n\t_icon_urlB\x13\n\x11_network_icon_urlB\x0f\n\r_network_name\"X\n\x06\x41mount\x12\x0c\n\x04unit\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x31\n\x07\x64isplay\x18\x03 \x01(\x0b\x32\x18.florin.v1.AmountDisplayB\x06\xaa\xbb\x18\x02\x08\x01\"Q\n\x0b\x41mountValue\x12\x17\n\x04unit\x18\x01 \x01(\tB\t\xaa\xbb\x18\x05\x08\x01\x18\xac\x02\x12)\n\x05value\x18\x02 \x01(\tB\x1a\xaa\xbb\x18\x16\x08\x01\"\x12\x30|[1-9][0-9]{0,77}b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'florin.v1.money_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_AMOUNT'].fields_by_name['display']._loaded_options = None
+  _globals['_AMOUNT'].fields_by_name['display']._serialized_options = b'\252\273\030\002\010\001'
   _globals['_AMOUNTVALUE'].fields_by_name['unit']._loaded_options = None
   _globals['_AMOUNTVALUE'].fields_by_name['unit']._serialized_options = b'\252\273\030\005\010\001\030\254\002'
   _globals['_AMOUNTVALUE'].fields_by_name['value']._loaded_options = None
@@ -39,7 +41,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_AMOUNTDISPLAY']._serialized_start=68
   _globals['_AMOUNTDISPLAY']._serialized_end=275
   _globals['_AMOUNT']._serialized_start=277
-  _globals['_AMOUNT']._serialized_end=357
-  _globals['_AMOUNTVALUE']._serialized_start=359
-  _globals['_AMOUNTVALUE']._serialized_end=440
+  _globals['_AMOUNT']._serialized_end=365
+  _globals['_AMOUNTVALUE']._serialized_start=367
+  _globals['_AMOUNTVALUE']._serialized_end=448
 # @@protoc_insertion_point(module_scope)

@@ -27,13 +27,17 @@ from gateway_options.v1 import json_pb2 as gateway__options_dot_v1_dot_json__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x66lorin/v1/payment.proto\x12\tflorin.v1\x1a\x15\x66lorin/v1/money.proto\x1a\x1dgateway_options/v1/json.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"M\n\x12PaymentInformation\x12\r\n\x05tx_id\x18\x01 \x01(\t\x12(\n\roption_amount\x18\x02 \x01(\x0b\x32\x11.florin.v1.Amount\"C\n\x0fMerchantSummary\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\x08icon_url\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_icon_url\"O\n\x0fPaymentMerchant\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x15\n\x08icon_url\x18\x03 \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_icon_url\"|\n\x05\x42uyer\x12\x16\n\x0e\x61\x63\x63ount_caip10\x18\x01 \x01(\t\x12\x1d\n\x15\x61\x63\x63ount_provider_name\x18\x02 \x01(\t\x12\"\n\x15\x61\x63\x63ount_provider_icon\x18\x03 \x01(\tH\x00\x88\x01\x01\x42\x18\n\x16_account_provider_icon\"\'\n\x11GetPaymentRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\"-\n\x17GetPaymentStatusRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\"\x86\x02\n\x18GetPaymentStatusResponse\x12(\n\x06status\x18\x01 \x01(\x0e\x32\x18.florin.v1.PaymentStatus\x12\x10\n\x08is_final\x18\x02 \x01(\x08\x12\x1f\n\npoll_in_ms\x18\x03 \x01(\x03\x42\x06\xaa\xbb\x18\x02@\x01H\x00\x88\x01\x01\x12+\n\x04info\x18\x04 \x01(\x0b\x32\x1d.florin.v1.PaymentInformation\x12@\n\x0c\x66\x61ilure_code\x18\x05 \x01(\x0e\x32\x1d.florin.v1.PaymentFailureCodeB\x06\xaa\xbb\x18\x02@\x01H\x01\x88\x01\x01\x42\r\n\x0b_poll_in_msB\x0f\n\r_failure_code\"_\n\x13WatchPaymentRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\"\n\rafter_version\x18\x02 \x01(\x03\x42\x06\xaa\xbb\x18\x02(\x00H\x00\x88\x01\x01\x42\x10\n\x0e_after_version\"e\n\x14WatchPaymentResponse\x12<\n\x07payment\x18\x01 \x01(\x0b\x32#.florin.v1.GetPaymentStatusResponseB\x06\xaa\xbb\x18\x02P\x01\x12\x0f\n\x07version\x18\x02 \x01(\x03\"*\n\x14\x43\x61ncelPaymentRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\"\xbd\x01\n\x15\x43\x61ncelPaymentResponse\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12(\n\x06status\x18\x02 \x01(\x0e\x32\x18.florin.v1.PaymentStatus\x12\x34\n\x10\x63\x61ncelled_reason\x18\x03 \x01(\x0e\x32\x1a.florin.v1.CancelledReason\x12\x30\n\x0c\x63\x61ncelled_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*\xe5\x01\n\rPaymentStatus\x12\x1e\n\x1aPAYMENT_STATUS_UNSPECIFIED\x10\x00\x12\"\n\x1ePAYMENT_STATUS_REQUIRES_ACTION\x10\x01\x12\x1d\n\x19PAYMENT_STATUS_PROCESSING\x10\x02\x12\x1c\n\x18PAYMENT_STATUS_SUCCEEDED\x10\x03\x12\x19\n\x15PAYMENT_STATUS_FAILED\x10\x04\x12\x1a\n\x16PAYMENT_STATUS_EXPIRED\x10\x05\x12\x1c\n\x18PAYMENT_STATUS_CANCELLED\x10\x06*b\n\x12PaymentFailureCode\x12$\n PAYMENT_FAILURE_CODE_UNSPECIFIED\x10\x00\x12&\n\"PAYMENT_FAILURE_CODE_DECLINED_USER\x10\x01*\x87\x01\n\x0f\x43\x61ncelledReason\x12 \n\x1c\x43\x41NCELLED_REASON_UNSPECIFIED\x10\x00\x12&\n\"CANCELLED_REASON_CANCELLED_BY_USER\x10\x01\x12*\n&CANCELLED_REASON_CANCELLED_BY_MERCHANT\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x66lorin/v1/payment.proto\x12\tflorin.v1\x1a\x15\x66lorin/v1/money.proto\x1a\x1dgateway_options/v1/json.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"U\n\x12PaymentInformation\x12\r\n\x05tx_id\x18\x01 \x01(\t\x12\x30\n\roption_amount\x18\x02 \x01(\x0b\x32\x11.florin.v1.AmountB\x06\xaa\xbb\x18\x02\x08\x01\"C\n\x0fMerchantSummary\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\x08icon_url\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_icon_url\"O\n\x0fPaymentMerchant\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x15\n\x08icon_url\x18\x03 \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_icon_url\"|\n\x05\x42uyer\x12\x16\n\x0e\x61\x63\x63ount_caip10\x18\x01 \x01(\t\x12\x1d\n\x15\x61\x63\x63ount_provider_name\x18\x02 \x01(\t\x12\"\n\x15\x61\x63\x63ount_provider_icon\x18\x03 \x01(\tH\x00\x88\x01\x01\x42\x18\n\x16_account_provider_icon\"\'\n\x11GetPaymentRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\"-\n\x17GetPaymentStatusRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\"\x8e\x02\n\x18GetPaymentStatusResponse\x12\x30\n\x06status\x18\x01 \x01(\x0e\x32\x18.florin.v1.PaymentStatusB\x06\xaa\xbb\x18\x02\x08\x01\x12\x10\n\x08is_final\x18\x02 \x01(\x08\x12\x1f\n\npoll_in_ms\x18\x03 \x01(\x03\x42\x06\xaa\xbb\x18\x02@\x01H\x00\x88\x01\x01\x12+\n\x04info\x18\x04 \x01(\x0b\x32\x1d.florin.v1.PaymentInformation\x12@\n\x0c\x66\x61ilure_code\x18\x05 \x01(\x0e\x32\x1d.florin.v1.PaymentFailureCodeB\x06\xaa\xbb\x18\x02@\x01H\x01\x88\x01\x01\x42\r\n\x0b_poll_in_msB\x0f\n\r_failure_code\"_\n\x13WatchPaymentRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\"\n\rafter_version\x18\x02 \x01(\x03\x42\x06\xaa\xbb\x18\x02(\x00H\x00\x88\x01\x01\x42\x10\n\x0e_after_version\"g\n\x14WatchPaymentResponse\x12>\n\x07payment\x18\x01 \x01(\x0b\x32#.florin.v1.GetPaymentStatusResponseB\x08\xaa\xbb\x18\x04\x08\x01P\x01\x12\x0f\n\x07version\x18\x02 \x01(\x03\"*\n\x14\x43\x61ncelPaymentRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\"\xd5\x01\n\x15\x43\x61ncelPaymentResponse\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x30\n\x06status\x18\x02 \x01(\x0e\x32\x18.florin.v1.PaymentStatusB\x06\xaa\xbb\x18\x02\x08\x01\x12<\n\x10\x63\x61ncelled_reason\x18\x03 \x01(\x0e\x32\x1a.florin.v1.CancelledReasonB\x06\xaa\xbb\x18\x02\x08\x01\x12\x38\n\x0c\x63\x61ncelled_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x06\xaa\xbb\x18\x02\x08\x01*\xe5\x01\n\rPaymentStatus\x12\x1e\n\x1aPAYMENT_STATUS_UNSPECIFIED\x10\x00\x12\"\n\x1ePAYMENT_STATUS_REQUIRES_ACTION\x10\x01\x12\x1d\n\x19PAYMENT_STATUS_PROCESSING\x10\x02\x12\x1c\n\x18PAYMENT_STATUS_SUCCEEDED\x10\x03\x12\x19\n\x15PAYMENT_STATUS_FAILED\x10\x04\x12\x1a\n\x16PAYMENT_STATUS_EXPIRED\x10\x05\x12\x1c\n\x18PAYMENT_STATUS_CANCELLED\x10\x06*b\n\x12PaymentFailureCode\x12$\n PAYMENT_FAILURE_CODE_UNSPECIFIED\x10\x00\x12&\n\"PAYMENT_FAILURE_CODE_DECLINED_USER\x10\x01*\x87\x01\n\x0f\x43\x61ncelledReason\x12 \n\x1c\x43\x41NCELLED_REASON_UNSPECIFIED\x10\x00\x12&\n\"CANCELLED_REASON_CANCELLED_BY_USER\x10\x01\x12*\n&CANCELLED_REASON_CANCELLED_BY_MERCHANT\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'florin.v1.payment_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_PAYMENTINFORMATION'].fields_by_name['option_amount']._loaded_options = None
+  _globals['_PAYMENTINFORMATION'].fields_by_name['option_amount']._serialized_options = b'\252\273\030\002\010\001'
+  _globals['_GETPAYMENTSTATUSRESPONSE'].fields_by_name['status']._loaded_options = None
+  _globals['_GETPAYMENTSTATUSRESPONSE'].fields_by_name['status']._serialized_options = b'\252\273\030\002\010\001'
   _globals['_GETPAYMENTSTATUSRESPONSE'].fields_by_name['poll_in_ms']._loaded_options = None
   _globals['_GETPAYMENTSTATUSRESPONSE'].fields_by_name['poll_in_ms']._serialized_options = b'\252\273\030\002@\001'
   _globals['_GETPAYMENTSTATUSRESPONSE'].fields_by_name['failure_code']._loaded_options = None
@@ -41,33 +45,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WATCHPAYMENTREQUEST'].fields_by_name['after_version']._loaded_options = None
   _globals['_WATCHPAYMENTREQUEST'].fields_by_name['after_version']._serialized_options = b'\252\273\030\002(\000'
   _globals['_WATCHPAYMENTRESPONSE'].fields_by_name['payment']._loaded_options = None
-  _globals['_WATCHPAYMENTRESPONSE'].fields_by_name['payment']._serialized_options = b'\252\273\030\002P\001'
-  _globals['_PAYMENTSTATUS']._serialized_start=1270
-  _globals['_PAYMENTSTATUS']._serialized_end=1499
-  _globals['_PAYMENTFAILURECODE']._serialized_start=1501
-  _globals['_PAYMENTFAILURECODE']._serialized_end=1599
-  _globals['_CANCELLEDREASON']._serialized_start=1602
-  _globals['_CANCELLEDREASON']._serialized_end=1737
+  _globals['_WATCHPAYMENTRESPONSE'].fields_by_name['payment']._serialized_options = b'\252\273\030\004\010\001P\001'
+  _globals['_CANCELPAYMENTRESPONSE'].fields_by_name['status']._loaded_options = None
+  _globals['_CANCELPAYMENTRESPONSE'].fields_by_name['status']._serialized_options = b'\252\273\030\002\010\001'
+  _globals['_CANCELPAYMENTRESPONSE'].fields_by_name['cancelled_reason']._loaded_options = None
+  _globals['_CANCELPAYMENTRESPONSE'].fields_by_name['cancelled_reason']._serialized_options = b'\252\273\030\002\010\001'
+  _globals['_CANCELPAYMENTRESPONSE'].fields_by_name['cancelled_at']._loaded_options = None
+  _globals['_CANCELPAYMENTRESPONSE'].fields_by_name['cancelled_at']._serialized_options = b'\252\273\030\002\010\001'
+  _globals['_PAYMENTSTATUS']._serialized_start=1312
+  _globals['_PAYMENTSTATUS']._serialized_end=1541
+  _globals['_PAYMENTFAILURECODE']._serialized_start=1543
+  _globals['_PAYMENTFAILURECODE']._serialized_end=1641
+  _globals['_CANCELLEDREASON']._serialized_start=1644
+  _globals['_CANCELLEDREASON']._serialized_end=1779
   _globals['_PAYMENTINFORMATION']._serialized_start=125
-  _globals['_PAYMENTINFORMATION']._serialized_end=202
-  _globals['_MERCHANTSUMMARY']._serialized_start=204
-  _globals['_MERCHANTSUMMARY']._serialized_end=271
-  _globals['_PAYMENTMERCHANT']._serialized_start=273
-  _globals['_PAYMENTMERCHANT']._serialized_end=352
-  _globals['_BUYER']._serialized_start=354
-  _globals['_BUYER']._serialized_end=478
-  _globals['_GETPAYMENTREQUEST']._serialized_start=480
-  _globals['_GETPAYMENTREQUEST']._serialized_end=519
-  _globals['_GETPAYMENTSTATUSREQUEST']._serialized_start=521
-  _globals['_GETPAYMENTSTATUSREQUEST']._serialized_end=566
-  _globals['_GETPAYMENTSTATUSRESPONSE']._serialized_start=569
-  _globals['_GETPAYMENTSTATUSRESPONSE']._serialized_end=831
-  _globals['_WATCHPAYMENTREQUEST']._serialized_start=833
-  _globals['_WATCHPAYMENTREQUEST']._serialized_end=928
-  _globals['_WATCHPAYMENTRESPONSE']._serialized_start=930
-  _globals['_WATCHPAYMENTRESPONSE']._serialized_end=1031
-  _globals['_CANCELPAYMENTREQUEST']._serialized_start=1033
-  _globals['_CANCELPAYMENTREQUEST']._serialized_end=1075
-  _globals['_CANCELPAYMENTRESPONSE']._serialized_start=1078
-  _globals['_CANCELPAYMENTRESPONSE']._serialized_end=1267
+  _globals['_PAYMENTINFORMATION']._serialized_end=210
+  _globals['_MERCHANTSUMMARY']._serialized_start=212
+  _globals['_MERCHANTSUMMARY']._serialized_end=279
+  _globals['_PAYMENTMERCHANT']._serialized_start=281
+  _globals['_PAYMENTMERCHANT']._serialized_end=360
+  _globals['_BUYER']._serialized_start=362
+  _globals['_BUYER']._serialized_end=486
+  _globals['_GETPAYMENTREQUEST']._serialized_start=488
+  _globals['_GETPAYMENTREQUEST']._serialized_end=527
+  _globals['_GETPAYMENTSTATUSREQUEST']._serialized_start=529
+  _globals['_GETPAYMENTSTATUSREQUEST']._serialized_end=574
+  _globals['_GETPAYMENTSTATUSRESPONSE']._serialized_start=577
+  _globals['_GETPAYMENTSTATUSRESPONSE']._serialized_end=847
+  _globals['_WATCHPAYMENTREQUEST']._serialized_start=849
+  _globals['_WATCHPAYMENTREQUEST']._serialized_end=944
+  _globals['_WATCHPAYMENTRESPONSE']._serialized_start=946
+  _globals['_WATCHPAYMENTRESPONSE']._serialized_end=1049
+  _globals['_CANCELPAYMENTREQUEST']._serialized_start=1051
+  _globals['_CANCELPAYMENTREQUEST']._serialized_end=1093
+  _globals['_CANCELPAYMENTRESPONSE']._serialized_start=1096
+  _globals['_CANCELPAYMENTRESPONSE']._serialized_end=1309
 # @@protoc_insertion_point(module_scope)

@@ -93,7 +93,8 @@ class FieldRule(_message.Message):
     MIN_ITEMS_FIELD_NUMBER: _builtins.int
     required: _builtins.bool
     """The member must be present; in gRPC a message must be set and a text must not be empty. A list
-    may be present and empty, which gRPC cannot tell from absent: see min_items.
+    may be present and empty, which gRPC cannot tell from absent: see min_items. In an answer the
+    member is never null.
     """
     min_chars: _builtins.int
     """Fewest Unicode characters of a text, or of each text of a list; 0 means no bound."""

@@ -28,6 +28,7 @@ from florin_server.flows.app import App, Health
 from florin_server.flows.workers.blocks import BlockFollower
 from florin_server.rails.base import Mined, Paid, Rail, RailUnavailable
 from florin_server.store import journal, leases
+from florin_server.store.query import StoreUnavailable
 
 _log = logging.getLogger(__name__)
 
@@ -100,9 +101,12 @@ class ChainSettler:
                 else:
                     started = False
                     self._problem = "another settler has the lease"
-            except (RailUnavailable, FlorinError, journal.LostLease) as error:
+            except (RailUnavailable, FlorinError, journal.LostLease, StoreUnavailable) as error:
                 if isinstance(error, journal.LostLease):
                     started, self._epoch, self._lease_at_us = False, 0, 0
+                if isinstance(error, StoreUnavailable):
+                    # what was written of the last turn, only the store knows
+                    started = False
                 self._problem = str(error) or type(error).__name__
                 _log.warning("settling on %s waits: %s", self._rail.chain_id, self._problem)
             await self._rest()

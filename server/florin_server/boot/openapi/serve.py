@@ -1,0 +1,123 @@
+"""Serves the published versions, their documents, and the pages that show them."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+from florin_gateway.errors import RefusedError
+from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
+
+from florin_server.boot.openapi import DOCUMENT
+from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.versions import PREVIEW, STABLE, check_published
+
+# browsers of every origin may read these, refusals included
+CORS_PATHS = ("/versions", "/spec/*")
+
+_OWN = Path(__file__).with_name("page")
+# carries the files of Swagger UI; it is not imported, as it would want a web framework
+_CARRIER = "flask_swagger_ui"
+_KINDS = {".css": "text/css", ".js": "text/javascript", ".png": "image/png"}
+_FILES = frozenset(
+    (
+        "favicon-32x32.png",
+        "start.js",
+        "swagger-ui-bundle.js",
+        "swagger-ui-standalone-preset.js",
+        "swagger-ui.css",
+    )
+)
+_POLICY = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = (
+    (b"content-security-policy", _POLICY),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+)
+_HOST = re.compile(rb"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
+
+
+def routes() -> Mapping[str, PlainHandler]:
+    """The handlers by path template."""
+    return {
+        "/versions": _versions,
+        "/spec/{version}/openapi.json": _document,
+        "/docs": _page,
+        "/docs/{file}": _file,
+    }
+
+
+async def _versions(_request: PlainRequest) -> PlainAnswer:
+    return PlainAnswer.json({"stable": STABLE, "preview": PREVIEW})
+
+
+async def _document(request: PlainRequest) -> PlainAnswer:
+    version = request.variables["version"]
+    try:
+        check_published(version)
+    except FlorinError as error:
+        raise RefusedError(error.http, error.code, error.message, details=error.details) from error
+    told = _told()
+    address = {"servers": [{"url": _address(request)}]}
+    return PlainAnswer.json({**told, "info": {**told["info"], "version": version}, **address})
+
+
+@functools.cache
+def _told() -> dict[str, Any]:
+    document: dict[str, Any] = orjson.loads(DOCUMENT.read_bytes())
+    return document
+
+
+def _address(request: PlainRequest) -> str:
+    """Where the caller found this, as far as it says so; else its own place, whatever that is."""
+    sent = dict(request.headers)
+    host = sent.get(b"host", b"")
+    if not _HOST.fullmatch(host):
+        return "/"
+    # a proxy that ends TLS says so
+    scheme = "https" if sent.get(b"x-forwarded-proto") == b"https" else "http"
+    return f"{scheme}://{host.decode('ascii')}"
+
+
+async def _page(_request: PlainRequest) -> PlainAnswer:
+    found = _swagger_ui() is not None
+    body = (_OWN / ("index.html" if found else "missing.html")).read_bytes()
+    return PlainAnswer(200 if found else 404, body, "text/html; charset=utf-8", _HEADERS)
+
+
+async def _file(request: PlainRequest) -> PlainAnswer:
+    name = request.variables["file"]
+    body = _read(name) if name in _FILES else None
+    if body is None:
+        raise RefusedError(404, Code.INVALID_PARAMS, "Path not found")
+    return PlainAnswer(200, body, _KINDS[Path(name).suffix], _HEADERS)
+
+
+@functools.cache
+def _read(name: str) -> bytes | None:
+    found = (folder / name for folder in _folders() if (folder / name).is_file())
+    file = next(found, None)
+    return file.read_bytes() if file else None
+
+
+def _folders() -> Iterator[Path]:
+    yield _OWN
+    if (dist := _swagger_ui()) is not None:
+        yield dist
+
+
+def _swagger_ui() -> Path | None:
+    """The folder with Swagger UI; None if it is not installed."""
+    found = importlib.util.find_spec(_CARRIER)
+    if found is None or not found.submodule_search_locations:
+        return None
+    dist = Path(found.submodule_search_locations[0]) / "dist"
+    return dist if dist.is_dir() else None

@@ -1,0 +1,38 @@
+"""`florin customers`: what is kept about an account that pays."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from florin.v1 import operator_pb2, payment_pb2
+
+from florin_server.cli.console import console
+from florin_server.cli.operation import ask
+
+
+def export(given: dict[str, Any], account: str) -> None:
+    """Prints everything that is kept, as JSON."""
+    kept = ask(given, "ExportCustomer", operator_pb2.ExportCustomerRequest(account=account))
+    told = {"account": kept.account, "payments": [_payment(one) for one in kept.payments]}
+    console.print(json.dumps(told, indent=2, ensure_ascii=False), markup=False)
+
+
+def _payment(one: operator_pb2.CustomerPayment) -> dict[str, Any]:
+    """A payment, in the words of the REST API."""
+    status = payment_pb2.PaymentStatus.Name(one.status)
+    return {
+        "paymentId": one.payment_id,
+        "status": status.removeprefix("PAYMENT_STATUS_").lower(),
+        "createdAt": one.created_at.ToJsonString(),
+        "payer": one.payer,
+        "walletName": one.wallet_name or None,
+        "txId": one.tx_id or None,
+    }
+
+
+def erase(given: dict[str, Any], account: str) -> None:
+    """Deletes what is kept, as far as the books allow, and says what they need."""
+    done = ask(given, "EraseCustomer", operator_pb2.EraseCustomerRequest(account=account))
+    console.print(f"Erased: {done.offers_erased} offers, {done.wallet_names_erased} wallet names.")
+    console.print(f"Kept, because money moved: {done.payments_kept} payments.")

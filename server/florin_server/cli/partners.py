@@ -1,0 +1,58 @@
+"""`florin partners`: businesses that own keys and merchants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from florin.v1 import operator_pb2
+
+from florin_server.cli.console import console, note
+from florin_server.cli.operation import ask, minute, table
+
+_COLUMNS = ("Partner id", "Status", "Version", "Created", "Name")
+_ACTIVE, _SUSPENDED = operator_pb2.PARTNER_STATUS_ACTIVE, operator_pb2.PARTNER_STATUS_SUSPENDED
+
+
+def create(given: dict[str, Any], name: str) -> None:
+    """Makes a partner and prints its id."""
+    made = ask(given, "CreatePartner", operator_pb2.CreatePartnerRequest(name=name))
+    console.print(made.id)
+    note(f"Its keys: florin keys create partner --partner {made.id}")
+
+
+def show(given: dict[str, Any]) -> None:
+    """Prints all partners."""
+    found = ask(given, "ListPartners", operator_pb2.ListPartnersRequest())
+    table(_COLUMNS, map(_row, found.partners))
+
+
+def _row(partner: operator_pb2.Partner) -> tuple[str, ...]:
+    return (
+        partner.id,
+        _word(partner.status),
+        partner.version_pin,
+        minute(partner, "created_at"),
+        partner.name,
+    )
+
+
+def suspend(given: dict[str, Any], partner_id: str) -> None:
+    """Makes all keys of a partner useless."""
+    _set(given, partner_id, _SUSPENDED)
+
+
+def resume(given: dict[str, Any], partner_id: str) -> None:
+    """Lets the keys of a partner work again."""
+    _set(given, partner_id, _ACTIVE)
+
+
+def _set(
+    given: dict[str, Any], partner_id: str, status: operator_pb2.PartnerStatus.ValueType
+) -> None:
+    request = operator_pb2.SetPartnerStatusRequest(partner_id=partner_id, status=status)
+    done = ask(given, "SetPartnerStatus", request)
+    console.print(f"{done.id} is {_word(done.status)}.")
+
+
+def _word(status: operator_pb2.PartnerStatus.ValueType) -> str:
+    return operator_pb2.PartnerStatus.Name(status).removeprefix("PARTNER_STATUS_").lower()

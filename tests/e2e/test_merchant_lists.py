@@ -1,0 +1,159 @@
+"""Lists of a partner's merchants, through REST and through gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import pytest_asyncio
+
+from tests.support.accounts import PROTOCOLS, Account, told
+from tests.support.desk import Tenant
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.parametrize("protocol", PROTOCOLS),
+]
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def tenant(desk) -> Tenant:
+    return await desk.tenant()
+
+
+@pytest.fixture
+def account(tenant, protocol) -> Account:
+    return Account(tenant, protocol)
+
+
+async def walk(account, between=None, **query):
+    """The ids of all pages, and what each page said of the total."""
+    pages, totals, cursor = [], [], {}
+    while True:
+        page = (await account.ask("ListMerchants", {**query, **cursor})).body
+        pages.append([merchant["id"] for merchant in page["merchants"]])
+        totals.append(page["totalCount"])
+        if page["nextCursor"] is None:
+            return pages, totals
+        cursor = {"cursor": page["nextCursor"]}
+        if between is not None:
+            await between()
+
+
+async def test_a_walk_sees_each_merchant_once_whatever_comes_meanwhile(desk, account, tenant):
+    known = [tenant.merchant.id]
+    for number in range(5):
+        desk.clock.advance(0 if number == 3 else 0.001)  # two of one moment
+        known.insert(0, (await account.create(merchantName=f"Shop {number}"))["id"])
+
+    async def another():
+        desk.clock.advance(1)
+        await account.create(merchantName="Late shop")
+
+    pages, totals = await walk(account, limit=2)
+    seen = [merchant for page in pages for merchant in page]
+    assert [len(page) for page in pages] == [2, 2, 2]
+    assert seen[0] == known[0]
+    assert sorted(seen) == sorted(known)
+    assert totals == [6, 6, 6]
+    pages, totals = await walk(account, another, limit=2)
+    assert [merchant for page in pages for merchant in page] == seen
+    assert totals == [6, 7, 8]
+
+
+async def test_a_walk_goes_on_after_its_last_merchant_was_deleted(desk, account):
+    made = []
+    for _ in range(4):
+        desk.clock.advance(1)
+        made.insert(0, (await account.create())["id"])
+    page = (await account.ask("ListMerchants", {"limit": 2})).body
+    await account.ask("DeleteMerchant", merchant=made[1])
+    following = {"limit": 2, "cursor": page["nextCursor"]}
+    page = (await account.ask("ListMerchants", following)).body
+    assert [merchant["id"] for merchant in page["merchants"]] == made[2:]
+    assert page["totalCount"] == 4
+
+
+async def test_twenty_come_if_nobody_says_how_many(account):
+    await asyncio.gather(*(account.create() for _ in range(21)))
+    page = (await account.ask("ListMerchants")).body
+    assert (len(page["merchants"]), page["totalCount"]) == (20, 22)
+    page = (await account.ask("ListMerchants", {"limit": 100})).body
+    assert (len(page["merchants"]), page["nextCursor"]) == (22, None)
+
+
+async def test_a_list_is_filtered_by_status(account, tenant):
+    made = await account.create()
+    await tenant.change_merchant(status="suspended")
+    for status, expected in (
+        ("active", [made["id"]]),
+        ("suspended", [tenant.merchant.id]),
+        ("inactive", []),
+    ):
+        page = (await account.ask("ListMerchants", {"status": status})).body
+        assert [merchant["id"] for merchant in page["merchants"]] == expected
+        assert page["totalCount"] == len(expected)
+        assert all(merchant["status"] == status for merchant in page["merchants"])
+
+
+@pytest.mark.parametrize(
+    ("search", "expected"),
+    [
+        ("café", {"Café Zürich", "CAFÉ 100%"}),
+        ("ZÜRICH", {"Café Zürich"}),
+        ("100%", {"CAFÉ 100%"}),
+        ("%", {"CAFÉ 100%"}),
+        ("é_z", set()),
+        ("A_B", {"a_b"}),
+        ("\\", set()),
+        ("'", set()),
+    ],
+)
+async def test_a_search_knows_accents_and_no_wildcards(account, search, expected):
+    for name in ("Café Zürich", "CAFÉ 100%", "a_b", "axb"):
+        await account.create(merchantName=name)
+    page = (await account.ask("ListMerchants", {"search": search})).body
+    assert {merchant["name"] for merchant in page["merchants"]} == expected
+    assert page["totalCount"] == len(expected)
+
+
+async def test_a_search_finds_parts_of_ids_in_any_case(account):
+    made, _ = await account.create(), await account.create()
+    for part in (made["id"], made["id"][5:].upper(), made["id"][8:].lower()):
+        page = (await account.ask("ListMerchants", {"search": part})).body
+        assert [merchant["id"] for merchant in page["merchants"]] == [made["id"]]
+
+
+async def test_a_cursor_belongs_to_its_filters_and_its_partner(desk, account, protocol):
+    for _ in range(3):
+        await account.create()
+    query = {"search": "zürich", "limit": 1}
+    cursor = (await account.ask("ListMerchants", query)).body["nextCursor"]
+    assert (await account.ask("ListMerchants", {**query, "limit": 2, "cursor": cursor})).body
+    other = Account(await desk.tenant(), protocol)
+    for who, body in (
+        (account, {"limit": 1, "cursor": cursor}),
+        (account, {**query, "search": "Zürich", "cursor": cursor}),
+        (account, {**query, "status": "active", "cursor": cursor}),
+        (account, {**query, "cursor": cursor[:-1] + ("A" if cursor[-1] != "A" else "B")}),
+        (account, {**query, "cursor": "nonsense"}),
+        (other, {**query, "cursor": cursor}),
+    ):
+        assert told(await who.refused("ListMerchants", body)) == (400, "invalid_params")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"limit": 0},
+        {"limit": 101},
+        {"limit": -1},
+        {"search": ""},
+        {"search": "x" * 257},
+        {"cursor": "x" * 513},
+    ],
+)
+async def test_what_a_list_cannot_be_asked(account, query):
+    error = await account.refused("ListMerchants", query)
+    assert told(error) == (400, "invalid_params")
+    assert [issue["field"] for issue in error.issues] == [*query]

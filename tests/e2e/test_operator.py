@@ -1,0 +1,422 @@
+"""What the operator does to accounts, and what those who call with them see of it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from florin.v1 import account_pb2, admin_pb2, operator_pb2
+from florin_server.domain.versions import NEWEST_STABLE
+from florin_server.store import merchants
+
+from tests.support.api import Refused
+from tests.support.desk import CREATE, ORDER
+from tests.support.installation import operator_of
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PREVIEW = "2026-02-19.preview"
+ICON = "https://purse.example/icon.png"
+ACTIVE, SUSPENDED = operator_pb2.PARTNER_STATUS_ACTIVE, operator_pb2.PARTNER_STATUS_SUSPENDED
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def operator(desk):
+    async with operator_of(desk.service) as operator:
+        yield operator
+
+
+@pytest.fixture
+def refusal(desk, operator):
+    """Why the operator is refused, with nothing left behind."""
+
+    async def refusal(method: str, request: Any) -> Refused:
+        before = desk.rows()
+        with pytest.raises(Refused) as caught:
+            await operator.ask(method, request)
+        assert desk.rows() == before
+        return caught.value
+
+    return refusal
+
+
+def partners() -> operator_pb2.ListPartnersRequest:
+    return operator_pb2.ListPartnersRequest()
+
+
+def named(name: str = "Tea & Co") -> operator_pb2.CreatePartnerRequest:
+    return operator_pb2.CreatePartnerRequest(name=name)
+
+
+def wallet(**changes: Any) -> operator_pb2.RegisterWalletRequest:
+    return operator_pb2.RegisterWalletRequest(**{"name": "Purse", **changes})
+
+
+def imported(partner_id: str, merchant_id: str, **changes: Any) -> Any:
+    given = {"name": "Tea House", "email": "tea@house.example", **changes}
+    return operator_pb2.ImportMerchantRequest(
+        partner_id=partner_id, merchant_id=merchant_id, **given
+    )
+
+
+def pin(version: str = PREVIEW, **account: str) -> operator_pb2.SetApiVersionRequest:
+    return operator_pb2.SetApiVersionRequest(version=version, **account)
+
+
+def told(error: Refused) -> tuple[int, str, list[str]]:
+    return error.http, error.code, [issue["field"] for issue in error.issues]
+
+
+async def seen(desk, headers: dict[str, str], method="GET", path="/v1/gateway/payment/pay_none"):
+    """What a caller with these credentials is told about a payment that is not there."""
+    return (await desk.ask(method, path, headers)).told
+
+
+PASSED = (404, "payment_not_found")
+
+
+# partners
+
+
+async def test_a_partner_is_made_active_and_pinned_to_the_newest_stable_version(desk, operator):
+    made = await operator.ask("CreatePartner", named("Tea & Co"))
+    assert re.fullmatch(r"prtn_[0-9A-Za-z]{17}", made.id)
+    assert (made.name, made.status, made.version_pin) == ("Tea & Co", ACTIVE, NEWEST_STABLE)
+    assert made.created_at.ToMicroseconds() == desk.clock.now_us()
+    desk.clock.advance(1)
+    later = await operator.ask("CreatePartner", named("Later"))
+    assert list((await operator.ask("ListPartners", partners())).partners[:2]) == [later, made]
+
+
+@pytest.mark.parametrize("name", ["", "x" * 257, "a\nb", "\u3164"])
+async def test_a_partner_without_a_name_to_read_is_not_made(refusal, name):
+    error = await refusal("CreatePartner", named(name))
+    assert told(error) == (400, "params_validation", ["name"])
+
+
+async def test_a_suspended_partner_is_refused_at_once_until_it_is_resumed(desk, operator):
+    tenant = await desk.tenant()
+    assert await seen(desk, tenant.headers) == PASSED
+    for status, answer in ((SUSPENDED, (403, "forbidden")), (ACTIVE, PASSED)):
+        request = operator_pb2.SetPartnerStatusRequest(partner_id=tenant.partner.id, status=status)
+        for _ in range(2):
+            assert (await operator.ask("SetPartnerStatus", request)).status == status
+        assert await seen(desk, tenant.headers) == answer
+        assert await seen(desk, tenant.headers, "GET", "/v1/payments/pay_none") == answer
+    # nobody else is
+    assert await seen(desk, desk.rest.merchant) == PASSED
+
+
+async def test_the_status_of_a_partner_is_one_that_there_is(desk, refusal):
+    tenant = await desk.tenant()
+    for status in (0, 9):
+        request = operator_pb2.SetPartnerStatusRequest(partner_id=tenant.partner.id, status=status)
+        error = await refusal("SetPartnerStatus", request)
+        assert told(error) == (400, "params_validation", ["status"])
+    request = operator_pb2.SetPartnerStatusRequest(partner_id="prtn_1", status=ACTIVE)
+    assert told(await refusal("SetPartnerStatus", request)) == (404, "partner_not_found", [])
+
+
+# wallets
+
+
+async def test_a_wallet_is_registered_used_and_revoked_for_good(desk, operator):
+    made = await operator.ask("RegisterWallet", wallet(icon_url=ICON))
+    assert re.fullmatch(r"app_[0-9A-Za-z]{17}", made.app_id)
+    assert (made.name, made.icon_url, made.live) == ("Purse", ICON, False)
+    assert (made.version_pin, made.HasField("revoked_at")) == (NEWEST_STABLE, False)
+    headers = {"App-Id": made.app_id, "Client-Id": "phone-1"}
+    assert await seen(desk, headers) == PASSED
+
+    request = operator_pb2.RevokeWalletRequest(app_id=made.app_id)
+    revoked = await operator.ask("RevokeWallet", request)
+    assert revoked.revoked_at.ToMicroseconds() == desk.clock.now_us()
+    assert await seen(desk, headers) == (401, "invalid_app_id")
+    desk.clock.advance(1)
+    assert await operator.ask("RevokeWallet", request) == revoked
+
+    later = await operator.ask("RegisterWallet", wallet(live=True))
+    assert (later.live, later.HasField("icon_url")) == (True, False)
+    listed = await operator.ask("ListWallets", operator_pb2.ListWalletsRequest())
+    assert list(listed.wallets[:2]) == [later, revoked]
+
+
+async def test_a_live_wallet_sees_live_payments_only(desk, operator):
+    made = await operator.ask("RegisterWallet", wallet(live=True))
+    payment_id = (await desk.rest.create(ORDER))["paymentId"]
+    headers = {"App-Id": made.app_id, "Client-Id": "phone-1"}
+    path = f"/v1/gateway/payment/{payment_id}"
+    assert await seen(desk, headers, "GET", path) == PASSED
+    assert (await desk.ask("GET", path, desk.rest.wallet)).status == 200
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"name": ""}, "name"),
+        ({"name": "\u2800"}, "name"),
+        ({"name": "x" * 257}, "name"),
+        ({"icon_url": "http://purse.example/i"}, "iconUrl"),
+        ({"icon_url": "https://me@purse.example/i"}, "iconUrl"),
+        ({"icon_url": "https://purse.example/" + "i" * 2048}, "iconUrl"),
+        ({"icon_url": ""}, "iconUrl"),
+    ],
+)
+async def test_a_wallet_that_cannot_be_shown_is_not_registered(refusal, changes, field):
+    error = await refusal("RegisterWallet", wallet(**changes))
+    assert told(error) == (400, "params_validation", [field])
+
+
+async def test_a_wallet_that_is_not_there_is_not_revoked(refusal):
+    request = operator_pb2.RevokeWalletRequest(app_id="app_1")
+    assert told(await refusal("RevokeWallet", request)) == (404, "wallet_not_found", [])
+
+
+# versions
+
+
+async def accounts(desk) -> dict[str, tuple[str, dict[str, str]]]:
+    """An account of every kind that has a pin: its id and what it calls with."""
+    tenant, app = await desk.tenant(), await desk.wallet_app()
+    key_id, secret = await desk.key(None)
+    return {
+        "partner_id": (tenant.partner.id, tenant.headers),
+        "app_id": (app["App-Id"], app),
+        "key_id": (key_id, {"Api-Key": secret}),
+    }
+
+
+async def test_a_moved_pin_is_what_callers_get_and_the_least_they_may_ask_for(desk, operator):
+    for kind, (id_, headers) in (await accounts(desk)).items():
+        old = {**headers, "Pay-Version": NEWEST_STABLE}
+        assert await seen(desk, old) == PASSED
+        for _ in range(2):
+            answer = await operator.ask("SetApiVersion", pin(**{kind: id_}))
+            assert answer.version_pin == PREVIEW
+        assert await seen(desk, old) == (400, "api_version_downgrade")
+        assert await seen(desk, {**headers, "Pay-Version": PREVIEW}) == PASSED
+        answer = await desk.ask("GET", "/v1/gateway/payment/pay_none", headers)
+        assert answer.headers["Pay-Version"] == PREVIEW
+
+
+async def test_a_pin_never_moves_back(desk, operator, refusal):
+    for kind, (id_, _) in (await accounts(desk)).items():
+        await operator.ask("SetApiVersion", pin(NEWEST_STABLE, **{kind: id_}))
+        await operator.ask("SetApiVersion", pin(**{kind: id_}))
+        error = await refusal("SetApiVersion", pin(NEWEST_STABLE, **{kind: id_}))
+        assert told(error) == (400, "api_version_downgrade", [])
+        assert error.details == {"pinned": PREVIEW}
+
+
+async def test_the_pins_are_told_with_the_accounts(desk, operator):
+    mine = await accounts(desk)
+    for kind, (id_, _) in mine.items():
+        await operator.ask("SetApiVersion", pin(**{kind: id_}))
+    found = (await operator.ask("ListPartners", partners())).partners
+    assert {one.version_pin for one in found if one.id == mine["partner_id"][0]} == {PREVIEW}
+    found = (await operator.ask("ListWallets", operator_pb2.ListWalletsRequest())).wallets
+    assert {one.version_pin for one in found if one.app_id == mine["app_id"][0]} == {PREVIEW}
+    found = (await operator.ask("ListApiKeys", admin_pb2.ListApiKeysRequest())).keys
+    assert {one.version_pin for one in found if one.key_id == mine["key_id"][0]} == {PREVIEW}
+    assert {one.version_pin for one in found if one.partner_id} == {""}
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [
+        ("latest", "invalid_api_version"),
+        ("2026-02-30", "invalid_api_version"),
+        ("2026-02-19", "unknown_api_version"),
+        ("2026-02-17", "unknown_api_version"),
+    ],
+)
+async def test_nobody_is_pinned_to_what_was_never_published(desk, refusal, version, code):
+    for kind, (id_, _) in (await accounts(desk)).items():
+        error = await refusal("SetApiVersion", pin(version, **{kind: id_}))
+        assert told(error) == (400, code, [])
+
+
+@pytest.mark.parametrize(
+    ("account", "answer"),
+    [
+        ({"partner_id": "prtn_1"}, (404, "partner_not_found", [])),
+        ({"app_id": "app_1"}, (404, "wallet_not_found", [])),
+        ({"key_id": "12345678"}, (404, "api_key_not_found", [])),
+        ({}, (400, "params_validation", ["partnerId"])),
+        ({"partner_id": "prtn_1", "app_id": "app_1"}, (400, "params_validation", ["partnerId"])),
+        ({"app_id": "app_1", "key_id": "12345678"}, (400, "params_validation", ["partnerId"])),
+        ({"key_id": "12345678", "version": ""}, (400, "params_validation", ["version"])),
+    ],
+)
+async def test_a_pin_is_that_of_one_account(refusal, account, answer):
+    assert told(await refusal("SetApiVersion", pin(**account))) == answer
+
+
+async def test_a_partner_key_has_the_pin_of_its_partner(desk, refusal):
+    tenant = await desk.tenant()
+    error = await refusal("SetApiVersion", pin(key_id=tenant.key_id))
+    assert told(error) == (400, "params_validation", ["keyId"])
+    assert "its partner has the pin" in error.message
+
+
+# merchants
+
+
+async def test_an_imported_merchant_takes_a_payment_under_its_id(desk, operator):
+    tenant = await desk.tenant()
+    request = imported(tenant.partner.id, "Tea-House_1", icon_url=ICON)
+    made = await operator.ask("ImportMerchant", request)
+    assert (made.partner_id, made.live) == (tenant.partner.id, False)
+    assert made.merchant == account_pb2.MerchantRecord(
+        id="Tea-House_1",
+        name="Tea House",
+        email="tea@house.example",
+        status=account_pb2.MERCHANT_STATUS_ACTIVE,
+        icon_url=ICON,
+        created_at=made.merchant.created_at,
+    )
+    headers = {**tenant.headers, "Merchant-Id": "Tea-House_1"}
+    created = await desk.ask("POST", CREATE, headers, ORDER)
+    assert created.status == 201
+    path = f"/v1/gateway/payment/{created.body['paymentId']}"
+    info = (await desk.ask("GET", path, desk.rest.wallet)).body
+    assert info["merchant"] == {"name": "Tea House", "iconUrl": ICON}
+    own = (await desk.ask("GET", "/v1/merchants/Tea-House_1", tenant.headers)).body["merchant"]
+    assert (own["name"], own["email"]) == ("Tea House", "tea@house.example")
+
+
+async def test_an_id_that_anybody_has_is_not_imported_again(desk, operator, refusal):
+    owner, other = await desk.tenant(), await desk.tenant()
+    live = await operator.ask("ImportMerchant", imported(owner.partner.id, "tea-live", live=True))
+    assert live.live
+    deleted = await desk.merchant(owner, deleted_at_us=desk.clock.now_us())
+    for taken in (owner.merchant.id, "tea-live", deleted.id):
+        for partner_id, mode in ((owner.partner.id, False), (other.partner.id, True)):
+            error = await refusal("ImportMerchant", imported(partner_id, taken, live=mode))
+            assert told(error) == (409, "merchant_exists", [])
+    own = (await desk.ask("GET", f"/v1/merchants/{owner.merchant.id}", owner.headers)).body
+    assert own["merchant"]["name"] == owner.merchant.name
+
+
+@pytest.mark.parametrize(
+    ("merchant_id", "changes", "field"),
+    [
+        ("", {}, "merchantId"),
+        ("a b", {}, "merchantId"),
+        ("x" * 65, {}, "merchantId"),
+        ("new", {"name": ""}, "name"),
+        ("new", {"name": "\u3164"}, "name"),
+        ("new", {"email": ""}, "email"),
+        ("new", {"email": "tea.house.example"}, "email"),
+        ("new", {"icon_url": "ftp://tea.example/i"}, "iconUrl"),
+    ],
+)
+async def test_a_merchant_that_cannot_be_is_not_imported(
+    desk, refusal, merchant_id, changes, field
+):
+    tenant = await desk.tenant()
+    error = await refusal("ImportMerchant", imported(tenant.partner.id, merchant_id, **changes))
+    assert told(error) == (400, "params_validation", [field])
+
+
+async def test_a_merchant_of_nobody_is_not_imported(refusal):
+    error = await refusal("ImportMerchant", imported("prtn_1", "new"))
+    assert told(error) == (404, "partner_not_found", [])
+
+
+def status_of(merchant_id: str, status: int) -> operator_pb2.SetMerchantStatusRequest:
+    return operator_pb2.SetMerchantStatusRequest(merchant_id=merchant_id, status=status)
+
+
+async def test_a_merchant_that_is_stopped_takes_no_new_payments(desk, operator):
+    tenant = await desk.tenant()
+    old = (await desk.ask("POST", CREATE, tenant.headers, ORDER)).body["paymentId"]
+    for name in ("INACTIVE", "SUSPENDED", "ACTIVE"):
+        status = account_pb2.MerchantStatus.Value(f"MERCHANT_STATUS_{name}")
+        changed = await operator.ask("SetMerchantStatus", status_of(tenant.merchant.id, status))
+        assert (changed.merchant.status, changed.partner_id) == (status, tenant.partner.id)
+        path = f"/v1/merchants/{tenant.merchant.id}"
+        shown = (await desk.ask("GET", path, tenant.headers)).body["merchant"]
+        assert shown["status"] == name.lower()
+        answer = await desk.ask("POST", CREATE, tenant.headers, ORDER)
+        assert answer.status == (201 if name == "ACTIVE" else 403)
+        # what it has is still its own
+        assert (await desk.ask("GET", f"/v1/payments/{old}", tenant.headers)).status == 200
+
+
+async def test_only_a_merchant_that_is_there_changes_its_status(desk, refusal):
+    tenant = await desk.tenant()
+    for status in (0, 9):
+        error = await refusal("SetMerchantStatus", status_of(tenant.merchant.id, status))
+        assert told(error) == (400, "params_validation", ["status"])
+    await tenant.change_merchant(deleted_at_us=desk.clock.now_us())
+    for merchant_id in (tenant.merchant.id, "mrch_1"):
+        error = await refusal("SetMerchantStatus", status_of(merchant_id, 1))
+        assert told(error) == (404, "merchant_not_found", [])
+
+
+def bank(merchant_id: str, **changes: str) -> operator_pb2.AddFiatSettlementRequest:
+    given = {"status": "pending", "bank_type": "iban", **changes}
+    return operator_pb2.AddFiatSettlementRequest(merchant_id=merchant_id, **given)
+
+
+async def test_a_bank_account_is_one_of_the_settlements(desk, operator):
+    tenant = await desk.tenant()
+    made = await operator.ask("AddFiatSettlement", bank(tenant.merchant.id))
+    assert re.fullmatch(r"fiat_[0-9A-Za-z]{17}", made.id)
+    assert (made.status, made.bank_type) == ("pending", "iban")
+    path = f"/v1/merchants/{tenant.merchant.id}/settlements"
+    shown = (await desk.ask("GET", path, tenant.headers)).body["fiat"]
+    assert shown == [{"id": made.id, "status": "pending", "bankType": "iban"}]
+
+
+async def test_only_a_merchant_that_is_there_has_a_bank_account(desk, refusal):
+    tenant = await desk.tenant()
+    for changes, field in (({"status": ""}, "status"), ({"bank_type": "x" * 65}, "bankType")):
+        error = await refusal("AddFiatSettlement", bank(tenant.merchant.id, **changes))
+        assert told(error) == (400, "params_validation", [field])
+    await tenant.change_merchant(deleted_at_us=desk.clock.now_us())
+    for merchant_id in (tenant.merchant.id, "mrch_1"):
+        error = await refusal("AddFiatSettlement", bank(merchant_id))
+        assert told(error) == (404, "merchant_not_found", [])
+
+
+# keys
+
+
+async def test_a_key_is_replaced_without_a_gap(desk, operator):
+    tenant = await desk.tenant()
+    request = admin_pb2.CreateApiKeyRequest(
+        kind=admin_pb2.API_KEY_KIND_PARTNER, partner_id=tenant.partner.id
+    )
+    second = await operator.ask("CreateApiKey", request)
+    new = {**tenant.headers, "Api-Key": second.secret}
+    for headers in (tenant.headers, new):
+        assert (await desk.ask("POST", CREATE, headers, ORDER)).status == 201
+    await operator.ask("RevokeApiKey", admin_pb2.RevokeApiKeyRequest(key_id=tenant.key_id))
+    assert (await desk.ask("POST", CREATE, tenant.headers, ORDER)).told == (401, "invalid_api_key")
+    assert (await desk.ask("POST", CREATE, new, ORDER)).status == 201
+
+
+async def test_a_partner_key_is_for_a_partner_that_there_is(refusal):
+    wanted = admin_pb2.CreateApiKeyRequest
+    kind = admin_pb2.API_KEY_KIND_PARTNER
+    error = await refusal("CreateApiKey", wanted(kind=kind, partner_id="prtn_1"))
+    assert told(error) == (404, "partner_not_found", [])
+    error = await refusal("CreateApiKey", wanted(kind=kind))
+    assert told(error) == (400, "params_validation", ["partnerId"])
+    error = await refusal("CreateApiKey", wanted())
+    assert told(error) == (400, "params_validation", ["kind"])
+    request = admin_pb2.RevokeApiKeyRequest(key_id="12345678")
+    assert told(await refusal("RevokeApiKey", request)) == (404, "api_key_not_found", [])
+
+
+async def test_what_another_process_changes_counts_within_five_seconds(desk):
+    """It tells nothing to this one, whose memory of keys has to end by itself."""
+    tenant = await desk.tenant()
+    assert await seen(desk, tenant.headers) == PASSED
+    await desk.service.app.store.write(merchants.set_partner_status(tenant.partner.id, "suspended"))
+    desk.clock.advance(5)
+    assert await seen(desk, tenant.headers) == (403, "forbidden")

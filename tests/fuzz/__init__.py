@@ -1,0 +1,1 @@
+"""Requests made up from the OpenAPI document, and answers held against it."""

@@ -1,0 +1,265 @@
+"""One campaign: every operation of the document, with data that fits it and data that does not.
+
+Each answer must have a documented status, documented headers, media type and members, and be no
+fault of the server's; data that does not fit must be refused.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+from hypothesis import strategies as st
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode
+from schemathesis.core.parameters import ParameterLocation
+
+from tests.fuzz.pool import DOLLAR, ETHER, THERE, Offered, Pool
+from tests.support.shapes import undocumented
+
+# streams and polls wait for changes that may never come
+STREAM = "100m"
+POLL_MS_MAX = 20
+TIMEOUT_S = 20
+VERSIONS: tuple[dict[str, str], ...] = (
+    {},
+    {},
+    {"Pay-Version": "2026-02-18"},
+    {"Pay-Version": "2026-02-19.preview"},
+    {"WCP-Version": "2026-02-18"},
+    {"Pay-Version": "2026-02-18", "WCP-Version": "2026-02-19.preview"},
+)
+# what fits their schema may still be no asset, no sum that is sold, no state for it
+JUDGED = frozenset(
+    (
+        "GatewayService_FetchAction",
+        "GatewayService_ConfirmPayment",
+        "GatewayService_CancelPayment",
+        "MerchantService_CreatePayment",
+        "MerchantService_CreatePayment_2",
+        "MerchantService_CancelPayment",
+        "MerchantService_ListPayments",
+        "MerchantService_ListMerchantPayments",
+        "MerchantService_ListPaymentsLegacy",
+        "MerchantService_CreateRefund",
+        "AdminService_CreateMerchant",
+        "AdminService_ListMerchants",
+        "AdminService_UpdateMerchant",
+        "AdminService_CreateCryptoSettlements",
+        "AdminService_UpdateCryptoSettlement",
+        "AdminService_SimulatePayment",
+    )
+)
+_STATEFUL = ("use_after_free", "ensure_resource_availability", "object_level_authorization")
+_MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
+
+
+@dataclass
+class Findings:
+    """What a campaign found, and how much it asked."""
+
+    cases: int = 0
+    statuses: Counter[tuple[str, int]] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+
+    def never_served(self) -> set[str]:
+        """The operations that refused every request."""
+        served = {name for name, status in self.statuses if status < 300}
+        return {name for name, _ in self.statuses} - served
+
+
+def schema_of(document: dict[str, Any]) -> Any:
+    """The document as schemathesis reads it."""
+    checks: dict[str, Any] = {name: {"enabled": False} for name in _STATEFUL}
+    checks["negative_data_rejection"] = {"expected-statuses": ["4xx"]}
+    # somebody else's, or no longer to be had; whether 400 may be told, JUDGED says
+    fitting = ["2xx", "401", "403", "404", "409", "410", "429", "451"]
+    checks["positive_data_acceptance"] = {"expected-statuses": fitting}
+    # U+0000 cannot be asked for: no text holds it, and no schema says so
+    generation = {"allow-x00": False, "with-security-parameters": False}
+    config = schemathesis.Config.from_dict({"checks": checks, "generation": generation})
+    return schemathesis.openapi.from_dict(document, config=config)
+
+
+def run(document: dict[str, Any], pool: Pool, *, cases: int, number: int) -> Findings:
+    """Ask about `cases` requests, the same ones for the same number; blocks."""
+    findings = Findings()
+    operations = [o.ok() for o in schema_of(document).get_all_operations()]
+    each = max(1, cases // (len(operations) * len(_MODES)))
+    with requests.Session() as session:
+        for operation in operations:
+            for mode in _MODES:
+                _explore(document, operation, mode, each, number, pool, session, findings)
+    return findings
+
+
+def _name(operation: Any) -> str:
+    return str(operation.definition.raw["operationId"])
+
+
+def _explore(
+    document: dict[str, Any],
+    operation: Any,
+    mode: GenerationMode,
+    count: int,
+    number: int,
+    pool: Pool,
+    session: requests.Session,
+    findings: Findings,
+) -> None:
+    @seed(number)
+    @settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+        verbosity=Verbosity.quiet,
+    )
+    @given(case=operation.as_strategy(generation_mode=mode), data=st.data())
+    def ask(case: Any, data: Any) -> None:
+        name = _name(operation)
+        headers = _adjust(case, data.draw, pool, name, mode)
+        findings.cases += 1
+        excluded = _excluded(name)
+        response = case.call(pool.base, session, headers=headers, timeout=TIMEOUT_S)
+        findings.statuses[name, response.status_code] += 1
+        case.validate_response(response, headers=headers, excluded_checks=excluded)
+        _check_members(document, operation, response)
+        if response.status_code < 300 and _is_json(response):
+            pool.learn(name.removesuffix("_2"), response.json())
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ask()
+    except Unsatisfiable:
+        # nothing about it can be wrong
+        assert mode is GenerationMode.NEGATIVE
+    except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001  (each one is a finding)
+        causes = getattr(error, "exceptions", (error,))
+        told = "\n".join(str(cause) for cause in causes)
+        findings.problems.append(f"{_name(operation)} ({mode.value}): {error}\n{told}")
+
+
+def _excluded(name: str) -> list[Any]:
+    return [schemathesis.checks.positive_data_acceptance] if name in JUDGED else []
+
+
+def _is_json(response: Any) -> bool:
+    return "application/json" in response.headers.get("content-type", [])
+
+
+def _check_members(document: dict[str, Any], operation: Any, response: Any) -> None:
+    if not _is_json(response):
+        return
+    answers = operation.definition.raw["responses"]
+    answer = answers[str(response.status_code)]
+    while "$ref" in answer:
+        answer = document["components"]["responses"][answer["$ref"].rpartition("/")[2]]
+    schema = answer["content"]["application/json"]["schema"]
+    extra = undocumented(document, schema, response.json())
+    assert not extra, f"undocumented members {extra} in {response.text}"
+
+
+def _adjust(
+    case: Any, draw: Callable[..., Any], pool: Pool, name: str, mode: GenerationMode
+) -> dict[str, str]:
+    """Put what is real into a case; returns the headers that go with it."""
+    positive = mode is GenerationMode.POSITIVE
+    paths = case.path_parameters or {}
+    offer = _pick(draw, pool.options)
+    for key, value in _real_ids(name, paths, offer, draw, pool):
+        if draw(st.integers(0, 9)) < 9:
+            paths[key] = value
+    if case.query and str(case.query.get("maxPollMs", "")).isdigit():
+        case.query["maxPollMs"] = draw(st.integers(0, POLL_MS_MAX))
+    if positive:
+        if case.query and "cursor" in case.query and draw(st.booleans()):
+            case.query["cursor"] = _pick(draw, pool.cursors or [case.query["cursor"]])
+        _fill_body(case.body, offer, draw, pool)
+    _adjust_headers(case, draw, pool, positive=positive)
+    headers = dict(draw(st.sampled_from(_credentials(case, pool))))
+    if name.endswith("_WatchPayment"):
+        headers["Grpc-Timeout"] = STREAM
+    return headers
+
+
+def _pick(draw: Callable[..., Any], values: Sequence[Any]) -> Any:
+    """One of them; draws the same, however many there are by now."""
+    return values[draw(st.integers(0, 10**6)) % len(values)]
+
+
+def _real_ids(
+    name: str, paths: Any, offer: Offered, draw: Callable[..., Any], pool: Pool
+) -> Iterator[tuple[str, str]]:
+    if "paymentId" in paths:
+        # mostly one whose option is known
+        known = draw(st.integers(0, 3))
+        yield "paymentId", offer[0] if known else _pick(draw, pool.payments)
+    if "id" in paths:
+        merchant, settlement = _pick(draw, pool.settlements)
+        yield "merchantId", merchant
+        yield "id", settlement
+    elif "merchantId" in paths:
+        # the first ones are not deleted, so that there is always somebody to ask about
+        merchants = pool.merchants[2:] if name.endswith("DeleteMerchant") else pool.merchants
+        yield "merchantId", _pick(draw, merchants)
+
+
+def _adjust_headers(case: Any, draw: Callable[..., Any], pool: Pool, *, positive: bool) -> None:
+    headers = case.headers
+    if headers is None:
+        return
+    negative = case.meta is not None and case.meta.is_negative_at(ParameterLocation.HEADER)
+    if not negative and "Merchant-Id" in headers and draw(st.integers(0, 19)) < 19:
+        headers["Merchant-Id"] = pool.merchant_id
+    if positive:
+        for name in ("Pay-Version", "WCP-Version"):
+            headers.pop(name, None)
+        headers.update(draw(st.sampled_from(VERSIONS)))
+        return
+    # each is not read beside the other one
+    if "Pay-Version" in headers:
+        headers.pop("WCP-Version", None)
+    if case.query and "afterVersion" in case.query:
+        headers.pop("Last-Event-ID", None)
+
+
+def _credentials(case: Any, pool: Pool) -> list[dict[str, str]]:
+    wanted = case.operation.definition.raw.get("security", [])
+    if not wanted:
+        return [{}]
+    found = [headers for one in wanted for headers in pool.credentials[next(iter(one))]]
+    if any("AppId" in one for one in wanted):
+        found += pool.credentials["WalletKey"]
+    return found
+
+
+def _fill_body(body: Any, offer: Offered, draw: Callable[..., Any], pool: Pool) -> None:
+    """Replace made-up values by ones that exist, mostly."""
+    if not isinstance(body, dict) or draw(st.integers(0, 9)) < 2:
+        return
+    _payment, option, outputs = offer
+    real: dict[str, Any] = {
+        "accounts": draw(st.lists(st.sampled_from(pool.accounts), max_size=3)),
+        "optionId": option,
+        "data": "",
+        "results": [{"type": "walletRpc", "data": outputs}],
+        "amount": {"unit": "iso4217/USD", "value": str(draw(st.integers(1, 10**6)))},
+        "expiresAt": None,
+        "paymentId": _pick(draw, pool.paid),
+        "merchantName": "Shop",
+        "merchantEmail": "owner@shop.example",
+        "iconUrl": draw(st.sampled_from(["https://shop.example/icon.png", None])),
+        "settlements": [{"asset": ETHER, "destination": f"eip155:1:{THERE}"}],
+        "destination": DOLLAR.partition("/")[0] + f":{THERE}",
+    }
+    for key in body.keys() & real.keys():
+        body[key] = real[key]

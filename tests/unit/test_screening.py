@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+from florin_server.domain.caip import checksum_address
+from florin_server.domain.screening import Blocklist, blocked_account
+
+ADDRESS = checksum_address("0x" + "ab" * 20)
+SOLANA = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
+CLUSTER = "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"
+
+
+@pytest.mark.parametrize("entry", [ADDRESS, ADDRESS.lower(), f"eip155:1:{ADDRESS}"])
+@pytest.mark.parametrize("chain", ["eip155:1", "eip155:8453", "eip155:31337"])
+def test_an_address_is_blocked_on_every_chain_of_its_namespace(entry, chain):
+    blocked = Blocklist([entry])
+    assert blocked.blocks(f"{chain}:{ADDRESS}")
+    assert blocked.blocks(f"{chain}:{ADDRESS.lower()}")
+    assert not blocked.blocks(f"{chain}:0x{'ac' * 20}")
+
+
+def test_addresses_that_know_capitals_compare_as_they_are():
+    blocked = Blocklist([f"{CLUSTER}:{SOLANA}"])
+    assert blocked.blocks(f"solana:devnet:{SOLANA}")
+    assert not blocked.blocks(f"{CLUSTER}:{SOLANA.lower()}")
+    assert not blocked.blocks(f"eip155:1:{SOLANA}")
+
+
+@pytest.mark.parametrize("text", ["", "rubbish", ADDRESS, f"eip155:1:{ADDRESS}:", "eip155:1:0x"])
+def test_text_that_is_no_account_is_not_blocked(text):
+    assert not Blocklist([ADDRESS]).blocks(text)
+    assert not Blocklist().blocks(text)
+
+
+def test_lists_add_up():
+    blocked = Blocklist([ADDRESS])
+    blocked.add([f"{CLUSTER}:{SOLANA}"])
+    assert blocked.blocks(f"eip155:1:{ADDRESS}")
+    assert blocked.blocks(f"{CLUSTER}:{SOLANA}")
+
+
+@pytest.mark.parametrize("entry", ["", "rubbish", SOLANA, "eip155:1:0x12", ADDRESS.swapcase()])
+def test_a_list_with_a_mistake_is_refused_as_a_whole(entry):
+    blocked = Blocklist()
+    with pytest.raises(ValueError, match="address|account"):
+        blocked.add([ADDRESS, entry])
+    assert not blocked.blocks(f"eip155:1:{ADDRESS}")
+    with pytest.raises(ValueError, match="address|account"):
+        blocked_account(entry)

@@ -1,0 +1,239 @@
+"""The OpenAPI document is whole: paths, codes, examples, references."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from florin.v1 import access_pb2
+from florin_gateway.openapi import Comments
+from florin_server.boot import grpc_server
+from florin_server.boot.openapi import DOCUMENT, headers
+from florin_server.boot.openapi.examples import exchanges, operation_of
+from florin_server.boot.openapi.refusals import DEPLOYED_ONLY
+from florin_server.domain.errors import REGISTRY, Code
+from google.api import annotations_pb2
+
+from tests.support.shapes import resolved, undocumented
+
+GOLDEN = Path(__file__).parent / "golden"
+TOLD: dict[str, Any] = json.loads(DOCUMENT.read_text())
+OPERATIONS = {
+    operation["operationId"]: operation
+    for operations in TOLD["paths"].values()
+    for operation in operations.values()
+}
+# what only the operator is told, and what no operation under /v1 is
+ELSEWHERE = {
+    Code.UNAUTHORIZED,
+    Code.MERCHANT_EXISTS,
+    Code.API_KEY_NOT_FOUND,
+    Code.PARTNER_NOT_FOUND,
+    Code.CUSTOMER_NOT_FOUND,
+    Code.WALLET_NOT_FOUND,
+    Code.EXECUTOR_NOT_FOUND,
+}
+ANSWERS = [(p, e) for p in ("spec", "deployed") for e in exchanges(GOLDEN, p)]
+
+
+def validator(schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
+    return jsonschema_rs.Draft202012Validator(
+        {**schema, "components": TOLD["components"]}, validate_formats=True
+    )
+
+
+def parts(value: Any) -> Any:
+    """Every object in the document."""
+    if isinstance(value, dict):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value:
+        if isinstance(inner, dict | list):
+            yield from parts(inner)
+
+
+def contents(operation: dict[str, Any]) -> Any:
+    """The body of the request and of each answer, with a name."""
+    if "requestBody" in operation:
+        yield "request", operation["requestBody"]["content"]["application/json"]
+    for status, answer in operation["responses"].items():
+        for kind, content in resolved(TOLD, answer).get("content", {}).items():
+            if kind == "application/json":
+                yield status, content
+
+
+def codes_of(operation: dict[str, Any], status: str) -> set[str]:
+    answer = resolved(TOLD, operation["responses"][status])
+    schema = answer["content"]["application/json"]["schema"]
+    return set(schema["allOf"][1]["properties"]["code"]["enum"])
+
+
+def test_every_route_of_every_rpc_is_in_it():
+    routes = set()
+    for service in grpc_server.PUBLIC:
+        for method in service.methods:
+            rule = method.GetOptions().Extensions[annotations_pb2.http]
+            for one in (rule, *rule.additional_bindings):
+                if kind := one.WhichOneof("pattern"):
+                    routes.add((kind, re.sub(r"\{.*?\}", "{}", getattr(one, kind))))
+    told = {
+        (verb, re.sub(r"\{.*?\}", "{}", path))
+        for path, operations in TOLD["paths"].items()
+        for verb in operations
+        if path.startswith("/v1/")
+    }
+    assert told == routes
+    assert {"/versions", "/spec/{version}/openapi.json", "/healthz", "/readyz"} <= set(
+        TOLD["paths"]
+    )
+
+
+def test_every_operation_says_what_it_is():
+    tags = {tag["name"] for tag in TOLD["tags"]}
+    assert len(OPERATIONS) == sum(len(o) for o in TOLD["paths"].values())
+    for name, operation in OPERATIONS.items():
+        assert operation["summary"], name
+        assert set(operation["tags"]) <= tags, name
+        assert any(status.startswith("2") for status in operation["responses"]), name
+    assert [n for n, o in OPERATIONS.items() if o.get("deprecated")] == [
+        "MerchantService_ListPaymentsLegacy"
+    ]
+
+
+def test_every_part_that_is_named_exists_and_is_used():
+    named = {p["$ref"] for p in parts(TOLD) if isinstance(p.get("$ref"), str)}
+    for reference in named:
+        assert resolved(TOLD, {"$ref": reference})
+    known = {f"#/components/{kind}/{n}" for kind, some in TOLD["components"].items() for n in some}
+    schemes = {s for o in OPERATIONS.values() for one in o["security"] for s in one}
+    used = named | {f"#/components/securitySchemes/{name}" for name in schemes}
+    # required variants of headers are written out where they stand
+    written = {f"#/components/headers/{name}" for name in headers.HEADERS}
+    assert known - used - written == set()
+
+
+def test_every_variable_of_a_path_is_a_parameter():
+    for path, operations in TOLD["paths"].items():
+        for operation in operations.values():
+            sent = [resolved(TOLD, p) for p in operation.get("parameters", [])]
+            names = [p["name"] for p in sent if p["in"] == "path"]
+            assert sorted(names) == sorted(re.findall(r"\{(.*?)\}", path))
+            assert len({(p["in"], p["name"]) for p in sent}) == len(sent)
+
+
+def test_every_schema_is_one():
+    for name, schema in TOLD["components"]["schemas"].items():
+        jsonschema_rs.meta.validate(schema)
+        assert schema["description"], name
+    for operation in OPERATIONS.values():
+        for parameter in operation.get("parameters", []):
+            schema = resolved(TOLD, parameter)["schema"]
+            jsonschema_rs.meta.validate(schema)
+            if "default" in schema:
+                validator(schema).validate(schema["default"])
+
+
+def test_every_example_fits():
+    count = 0
+    for operation in OPERATIONS.values():
+        for where, content in contents(operation):
+            told = [one["value"] for one in content.get("examples", {}).values()]
+            for example in [*told, *([content["example"]] if "example" in content else [])]:
+                count += 1
+                validator(content["schema"]).validate(example)
+                if where != "request":
+                    assert undocumented(TOLD, content["schema"], example) == []
+                assert "<" not in json.dumps(example)
+    assert count > 50
+
+
+@pytest.mark.parametrize(
+    ("profile", "exchange"),
+    [
+        pytest.param(*one, id=f"{one[0]} {one[1].name} {one[1].method} {number}")
+        for number, one in enumerate(ANSWERS)
+    ],
+)
+def test_every_known_answer_is_documented(profile, exchange):
+    operation = operation_of(TOLD["paths"], exchange)
+    assert operation is not None, exchange.path
+    answer = resolved(TOLD, operation["responses"][str(exchange.status)])
+    schema = answer["content"]["application/json"]["schema"]
+    validator(schema).validate(exchange.body)
+    assert undocumented(TOLD, schema, exchange.body) == []
+    code = exchange.body.get("code")
+    assert profile == "deployed" or code not in DEPLOYED_ONLY
+
+
+def test_every_code_is_told_somewhere():
+    told = set().union(
+        *(
+            codes_of(operation, status)
+            for operation in OPERATIONS.values()
+            for status, answer in operation["responses"].items()
+            if status >= "400" and "allOf" in json.dumps(resolved(TOLD, answer))
+        )
+    )
+    assert told == set(REGISTRY) - ELSEWHERE
+    assert set(TOLD["components"]["schemas"]["Error"]["properties"]["code"]["enum"]) == set(
+        REGISTRY
+    )
+
+
+def test_wallets_never_get_codes_that_they_cannot_read():
+    unreadable = {
+        "customer_not_found",
+        "executor_not_found",
+        "payment_not_succeeded",
+        "already_refunded",
+        *DEPLOYED_ONLY,
+    }
+    for name, operation in OPERATIONS.items():
+        if name.startswith("GatewayService_"):
+            for status in operation["responses"]:
+                if status >= "400":
+                    assert not codes_of(operation, status) & unreadable, (name, status)
+
+
+def test_codes_of_the_deployed_profile_are_marked():
+    marked = 0
+    for operation in OPERATIONS.values():
+        for status, answer in operation["responses"].items():
+            text = resolved(TOLD, answer)["description"]
+            for code in DEPLOYED_ONLY & (
+                codes_of(operation, status) if "Refused" in text else set()
+            ):
+                assert f"- `{code}` (deployed profile only)" in text
+                marked += 1
+    assert marked > 10
+
+
+def test_each_family_has_its_credentials():
+    families = {}
+    for service in grpc_server.PUBLIC:
+        for method in service.methods:
+            rule = method.GetOptions().Extensions[access_pb2.access]
+            families[f"{service.name}_{method.name}"] = rule.family
+    for name, operation in OPERATIONS.items():
+        family = families.get(name.removesuffix("_2"))
+        sent = [resolved(TOLD, p) for p in operation.get("parameters", [])]
+        merchant = [p for p in sent if p["name"] == "Merchant-Id"]
+        assert bool(merchant) is (family == access_pb2.CALLER_FAMILY_PAYMENTS), name
+        assert all(p["required"] for p in merchant)
+        schemes = {scheme for one in operation["security"] for scheme in one}
+        if family is None:
+            assert schemes == set(), name
+        else:
+            wallet = family == access_pb2.CALLER_FAMILY_GATEWAY
+            assert ({"AppId", "ClientId"} <= schemes) is wallet, name
+            assert "ApiKey" in schemes, name
+
+
+def test_comments_are_found_in_an_image():
+    assert TOLD["components"]["schemas"]["PaymentStatus"]["description"].startswith(
+        "Where a payment stands."
+    )
+    assert Comments() == {}

@@ -1,0 +1,155 @@
+"""What is remembered of accounts: changes made here act at once, changes made elsewhere in 5 s."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from florin_server.flows import keys
+from florin_server.rpc import auth
+from florin_server.store import keys as key_store
+from florin_server.store import merchants
+
+from tests.support.desk import ORDER, Answer, Desk, Tenant
+
+CREATE = "/v1/payments"
+WRONG_KEY, FORBIDDEN = (401, "invalid_api_key"), (403, "forbidden")
+NO_MERCHANT = (404, "merchant_not_found")
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def tenant(desk) -> Tenant:
+    return await desk.tenant()
+
+
+async def create(desk: Desk, tenant: Tenant) -> Answer:
+    return await desk.ask("POST", CREATE, tenant.headers, ORDER)
+
+
+@dataclass
+class Change:
+    """A change in the store that this process is not told of."""
+
+    make: Callable[[Desk, Tenant], Any]
+    told: tuple[int, str]
+
+
+CHANGES = {
+    "key revoked": Change(lambda d, t: key_store.revoke_key(t.key_id, d.clock.now_us()), WRONG_KEY),
+    "partner suspended": Change(
+        lambda d, t: merchants.put_partner(replace(t.partner, status="suspended")), FORBIDDEN
+    ),
+    "merchant suspended": Change(
+        lambda d, t: merchants.put_merchant(replace(t.merchant, status="suspended")), FORBIDDEN
+    ),
+    "merchant deleted": Change(
+        lambda d, t: merchants.put_merchant(replace(t.merchant, deleted_at_us=1)), NO_MERCHANT
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+async def test_a_change_made_elsewhere_acts_within_five_seconds(desk, tenant, change):
+    assert (await create(desk, tenant)).status == 201
+    desk.clock.advance(3)
+    # asking does not make it remembered for longer
+    assert (await create(desk, tenant)).status == 201
+    await desk.service.app.store.write(change.make(desk, tenant))
+    desk.clock.advance(2)
+    assert (await create(desk, tenant)).told == change.told
+
+
+async def test_a_wallet_app_revoked_elsewhere_stops_within_five_seconds(desk):
+    headers = await desk.wallet_app()
+    path = "/v1/gateway/payment/pay_0"
+    assert (await desk.ask("GET", path, headers)).status == 404
+    store = desk.service.app.store
+    app = await store.read(key_store.app(headers["App-Id"]))
+    assert app is not None
+    await store.write(key_store.put_app(replace(app, revoked_at_us=1)))
+    desk.clock.advance(5)
+    assert (await desk.ask("GET", path, headers)).told == (401, "invalid_app_id")
+
+
+async def test_a_change_made_here_acts_at_once(desk, tenant):
+    assert (await create(desk, tenant)).status == 201
+    await tenant.change_merchant(status="inactive")
+    assert (await create(desk, tenant)).told == FORBIDDEN
+    await tenant.change_merchant(status="active")
+    assert (await create(desk, tenant)).status == 201
+    await tenant.change_partner(status="suspended")
+    assert (await create(desk, tenant)).told == FORBIDDEN
+    await tenant.change_partner(status="active")
+    assert (await create(desk, tenant)).status == 201
+    await keys.revoke(desk.service.app, tenant.key_id)
+    assert (await create(desk, tenant)).told == WRONG_KEY
+
+
+async def test_a_rotated_key_works_at_once_and_the_old_one_until_it_is_revoked(desk, tenant):
+    assert (await create(desk, tenant)).status == 201
+    old, (_, new) = tenant.secret, await desk.key(tenant.partner.id)
+    tenant.secret = new
+    assert (await create(desk, tenant)).status == 201
+    tenant.secret = old
+    assert (await create(desk, tenant)).status == 201
+    await keys.revoke(desk.service.app, tenant.key_id)
+    assert (await create(desk, tenant)).told == WRONG_KEY
+    tenant.secret = new
+    assert (await create(desk, tenant)).status == 201
+
+
+async def test_what_was_changed_while_it_was_looked_up_is_not_remembered(desk, tenant, monkeypatch):
+    other = await desk.tenant()
+    store = desk.service.app.store
+    read: Callable[[Any], Awaitable[Any]] = store.read
+
+    async def overtaken(op: Any) -> Any:
+        found = await read(op)
+        if op.gi_code.co_name == "merchant":
+            monkeypatch.undo()
+            await tenant.change_merchant(status="inactive")
+            # by now the change is known of
+            assert (await create(desk, other)).status == 201
+        return found
+
+    monkeypatch.setattr(store, "read", overtaken)
+    assert (await create(desk, tenant)).status == 201
+    assert (await create(desk, tenant)).told == FORBIDDEN
+
+
+async def test_a_busy_caller_costs_no_lookup(desk, tenant, monkeypatch):
+    looked_up: list[str] = []
+    of_callers = {"key_by_id", "partner", "merchant"}
+    store = desk.service.app.store
+    read: Callable[[Any], Awaitable[Any]] = store.read
+
+    async def counted(op: Any) -> Any:
+        # workers read too
+        looked_up.extend(of_callers & {op.gi_code.co_name})
+        return await read(op)
+
+    monkeypatch.setattr(store, "read", counted)
+    for _ in range(5):
+        assert (await create(desk, tenant)).status == 201
+    assert sorted(looked_up) == ["key_by_id", "merchant", "partner"]
+    # what is not there is looked for each time: it may be there in a moment
+    tenant.merchant = replace(tenant.merchant, id="mrch_unknown")
+    looked_up.clear()
+    for _ in range(2):
+        assert (await create(desk, tenant)).told == NO_MERCHANT
+    assert looked_up == ["merchant", "merchant"]
+
+
+async def test_what_is_remembered_is_bounded(desk, tenant, monkeypatch):
+    monkeypatch.setattr(auth, "_CACHE_MAX", 3)
+    desk.service.app.accounts.changed()
+    cache = desk.service.grpc.gate._auth._merchants
+    for _ in range(10):
+        tenant.merchant = await desk.merchant(tenant)
+        assert (await create(desk, tenant)).status == 201
+        assert 1 <= len(cache._known) <= 3
