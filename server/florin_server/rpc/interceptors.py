@@ -122,18 +122,17 @@ class Gate(grpc.aio.ServerInterceptor):
         async def answer(request: Message, context: _Context) -> AsyncIterator[Any]:
             entries = context.invocation_metadata()
             call = self._call(entries)
-            said = False
+            call.say = lambda: context.send_initial_metadata(call.trailing())
             try:
                 await self._admit(method, entries, request, call, context)
                 self._hold(request, call, context)
                 CALL.set(call)
-                # a stream may stay silent for long, and whoever passes it on has to say it first
-                await context.send_initial_metadata(call.trailing())
-                said = True
                 async for response in inner(request, context):
+                    await call.take_up()
                     yield response
+                await call.take_up()
             except Exception as error:  # noqa: BLE001  (the boundary: every fault is told)
-                left = () if said else call.trailing()
+                left = () if call.taken else call.trailing()
                 await abort(context, told(error, method, call), left)
 
         return answer

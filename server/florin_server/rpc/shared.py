@@ -11,7 +11,7 @@ from florin_server.flows.app import App
 from florin_server.flows.cancel import cancel
 from florin_server.flows.load import find
 from florin_server.flows.watch import watch
-from florin_server.rpc.call import caller
+from florin_server.rpc.call import CALL, caller
 from florin_server.rpc.codec import Codec
 from florin_server.rpc.replay import answer, stored
 
@@ -41,6 +41,8 @@ class PaymentCalls:
         self, request: payment_pb2.WatchPaymentRequest, context: Any
     ) -> AsyncIterator[payment_pb2.WatchPaymentResponse]:
         """Tells the status and every change of it."""
+        payment = await find(self._app, caller(), request.payment_id)
+        await CALL.get().take_up()
         after = request.after_version if request.HasField("after_version") else None
-        async for payment in watch(self._app, caller(), request.payment_id, after):
-            yield self._codec.update(payment)
+        async for state in watch(self._app, payment, after):
+            yield self._codec.update(state)
