@@ -48,6 +48,8 @@ async def test_every_chain_begins_the_same():
         assert one.chain.contracts() == {
             "settler": DEVNET.settler,
             "token": TOKEN,
+            "euro": DEVNET.euro.address,
+            "permit2": DEVNET.permit2,
             "faucet": FAUCET.address.lower(),
         }
 
