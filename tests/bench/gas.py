@@ -7,7 +7,9 @@ already: what a running shop sees. Gas does not depend on the machine.
 from __future__ import annotations
 
 import asyncio
+import json
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.journal import Accepted
@@ -50,10 +52,34 @@ async def _measure() -> list[Figure]:
             each = await _settled(lab, way, list(range(3, 3 + TOGETHER))) / TOGETHER
             note = f"each of {TOGETHER} payments with a fee in one transaction; {alone:,} alone"
             figures.append(Figure(f"gas_{name}", each, "gas", note, at_most=most))
+        figures.append(await _sent(lab, TOKEN, Means("", TOKEN, (PRICE,), "direct"), 130_000))
     finally:
         await lab.rail.close()
         await lab.chain.close()
     return figures
+
+
+async def _sent(lab: Lab, asset_id: str, means: Means, most: int) -> Figure:
+    """The gas of what a wallet sends by itself."""
+    wallet = buyer(20_000)
+    payer = account_of(wallet)
+    await lab.rail.payable([payer], {asset_id: PRICE})
+    split = Split(account_of(MERCHANT), account_of(FEES), FEE, settled=True)
+    way, token = replace(means, payer=payer), lab.rail.assets[asset_id]
+    option = lab.rail.offer(new_payment(20_000), payer, way, token, PRICE, split, 0)
+    issued = await lab.rail.build(option, (), 0)
+    if issued is None:
+        raise RuntimeError("the build was not resolved")
+    gas = []
+    for action in issued.actions:
+        tx_hash = json.loads(await lab.perform(wallet, action))
+        receipt = await lab.control.call("eth_getTransactionReceipt", tx_hash)
+        gas.append(int(receipt["gasUsed"], 16))
+    if not await lab.rail.paid([lab.rail.reference(option)], 0):
+        raise RuntimeError("the payment did not settle")
+    *before, last = gas
+    note = f"a payment with a fee that a wallet sends by itself; {sum(before):,} for approvals"
+    return Figure(f"gas_{means.method}", last, "gas", note, at_most=most)
 
 
 async def _settled(lab: Lab, asset_id: str, numbers: list[int]) -> int:

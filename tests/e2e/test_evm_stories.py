@@ -20,6 +20,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 EURO = DEVNET.euro.address
 MERCHANT = "0x" + "5a" * 20
 PRICE = 12_500_000  # 12.50 in a token of six decimals
+MISMATCH = "transaction_mismatch"
+USD = {"unit": "iso4217/USD", "value": "1250"}
 EUR = {"unit": "iso4217/EUR", "value": "1250"}
 
 
@@ -45,6 +47,13 @@ class Till:
         accounts = [self.wallet.account]
         (option,) = (await self.desk.rest.options(made["paymentId"], accounts))["options"]
         return made["paymentId"], option
+
+    async def fetch(self, payment_id: str, option: dict[str, Any]) -> list[dict[str, Any]]:
+        """What the option's one build is resolved to."""
+        (build,) = option["actions"]
+        assert build["type"] == "build"
+        data = build["data"]["data"]
+        return (await self.desk.rest.fetch(payment_id, option["id"], data))["actions"]
 
     async def perform(self, option: dict[str, Any]) -> list[str]:
         return await self.wallet.perform(self.desk.chain, option["actions"])
@@ -184,3 +193,84 @@ async def test_a_blocked_payer_is_declined(desk, till):
     answer = await till.confirm(payment_id, option, outputs)
     assert (answer["status"], answer["failureCode"]) == ("failed", "declined_user")
     assert await desk.chain.balance(till.wallet.address, EURO) == before
+
+
+# accounts with code that cannot sign for a token
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def mute(till) -> Till:
+    """A wallet whose account has the code of a contract that knows nothing of signatures."""
+    await till.offer(USD)
+    await till.wallet.delegate(till.desk.chain, DEVNET.settler)
+    return till
+
+
+async def test_an_account_that_cannot_sign_pays_by_itself(desk, mute):
+    before = await desk.chain.balance(MERCHANT)
+    payment_id, option = await mute.offer(USD)
+    held = await desk.chain.balance(mute.wallet.address)
+    actions = await mute.fetch(payment_id, option)
+    assert await mute.fetch(payment_id, option) == actions
+    assert [one["data"]["method"] for one in actions] == ["eth_sendTransaction"] * 2
+    outputs = await mute.wallet.perform(desk.chain, actions)
+    assert await desk.chain.balance(mute.wallet.address) == held - PRICE
+    # it took its time, and the chain went on
+    await desk.chain.ask("evm_mine", {"blocks": 30})
+    await mute.confirm(payment_id, option, outputs)
+    final = await desk.final(payment_id)
+    assert (final["status"], final["info"]["txId"]) == ("succeeded", outputs[-1])
+    assert await desk.chain.balance(MERCHANT) == before + PRICE
+    detail = await desk.rest.call("GET", f"/v1/payments/{payment_id}", mute.tenant.headers)
+    assert detail["settlement"]["successful"]["amount"]["value"] == str(PRICE)
+
+
+async def test_what_it_sends_after_its_confirm_counts_too(desk, mute):
+    payment_id, option = await mute.offer(USD)
+    actions = await mute.fetch(payment_id, option)
+    unknown = ["0x" + "11" * 32] * 2
+    assert (await mute.confirm(payment_id, option, unknown))["status"] == "processing"
+    (_, tx_hash) = await mute.wallet.perform(desk.chain, actions)
+    final = await desk.final(payment_id)
+    assert (final["status"], final["info"]["txId"]) == ("succeeded", tx_hash)
+
+
+async def test_what_it_never_sends_fails_at_its_time(desk, mute):
+    payment_id, option = await mute.offer(USD)
+    await mute.fetch(payment_id, option)
+    await mute.confirm(payment_id, option, ["0x" + "11" * 32] * 2)
+    desk.clock.advance(900 + 300)
+    await desk.chain.ask("evm_mine")
+    final = await desk.final(payment_id)
+    assert (final["status"], final["info"]) == ("failed", None)
+
+
+async def test_results_of_a_direct_payment_that_do_not_fit_are_told_apart(desk, mute):
+    hash_, signature = "0x" + "11" * 32, "0x" + "22" * 65
+    payment_id, option = await mute.offer(USD)
+    with pytest.raises(Refused) as caught:
+        await mute.confirm(payment_id, option, [hash_, hash_])
+    assert (caught.value.http, caught.value.code) == (400, "invalid_params")
+    actions = await mute.fetch(payment_id, option)
+    other_id, other = await mute.offer(USD)
+    for outputs, reason in (
+        ([hash_, "noise"], "unreadable_output"),
+        (await mute.wallet.perform(desk.chain, await mute.fetch(other_id, other)), MISMATCH),
+    ):
+        refused = await mute.refusal(payment_id, option, outputs)
+        assert refused == (400, reason, "requires_action")
+    await mute.confirm(payment_id, option, await mute.wallet.perform(desk.chain, actions))
+    assert (await desk.final(payment_id))["status"] == "succeeded"
+    for outputs in ([hash_], [hash_, signature], [hash_] * 3):
+        payment_id, option = await mute.offer(USD)
+        await mute.fetch(payment_id, option)
+        answer = await mute.confirm(payment_id, option, outputs)
+        assert (answer["status"], answer["failureCode"]) == ("failed", None)
+
+
+async def test_a_blocked_account_that_pays_by_itself_is_declined(desk, mute):
+    payment_id, option = await mute.offer(USD)
+    await mute.fetch(payment_id, option)
+    desk.service.app.blocked.add([mute.wallet.account])
+    answer = await mute.confirm(payment_id, option, ["0x" + "11" * 32] * 2)
+    assert (answer["status"], answer["failureCode"]) == ("failed", "declined_user")

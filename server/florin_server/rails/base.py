@@ -38,12 +38,14 @@ class Asset:
 class Means:
     """An account (CAIP-10) that holds the price of an asset (CAIP-19), and what it must do first.
 
-    `approvals` are the allowances that it has to give, in order, before it can sign.
+    `approvals` are the allowances that it has to give, in order. `method` is how it pays if it
+    cannot pay in the asset's own way.
     """
 
     payer: str
     asset: str
     approvals: tuple[int, ...] = ()
+    method: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

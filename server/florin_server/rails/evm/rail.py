@@ -19,12 +19,12 @@ from florin_server.rails.base import (
     Signed,
     Split,
 )
-from florin_server.rails.evm import discovery
+from florin_server.rails.evm import direct, discovery
 from florin_server.rails.evm.evidence import Evidence
 from florin_server.rails.evm.node import Node
 from florin_server.rails.evm.relay import Relay
 from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.evm.terms import NOBODY, Terms, bare, build_option
+from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, Terms, bare, build_option
 from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.evm.verify import Verifier
 from florin_server.rails.jsonrpc import HttpTransport, JsonRpc, RpcError, Transport
@@ -126,7 +126,7 @@ class EvmRail:
             return []
 
         async def able() -> list[Means]:
-            return await discovery.means(self._node, payers, assets, prices)
+            return await discovery.means(self._node, self.chain, payers, assets, prices)
 
         found, everybody = await able(), len(set(payers)) * len(assets)
         if self.chain.faucet and len(found) < everybody:
@@ -165,23 +165,31 @@ class EvmRail:
     async def build(
         self,
         option: Option,
-        issued: Sequence[Issued],  # noqa: ARG002
-        now_us: int,  # noqa: ARG002
+        issued: Sequence[Issued],
+        now_us: int,
     ) -> Issued | None:
-        """No option of this rail has a build."""
-        raise ValueError(f"the option {option.id} has no build")
+        """Resolves the option's build, once and for all; None if it was."""
+        if issued:
+            return None
+        return direct.issue(option, (await self.head()).number, now_us)
 
-    def submits(self, option: Option) -> bool:  # noqa: ARG002
-        """Every option is a signature that the relayer submits."""
-        return True
+    def submits(self, option: Option) -> bool:
+        """False if the buyer's wallet calls the settlement contract by itself."""
+        return option.method != DIRECT_METHOD
 
     async def verify(
         self,
         option: Option,
-        issued: Sequence[Issued],  # noqa: ARG002
+        issued: Sequence[Issued],
         outputs: Sequence[str],
     ) -> None:
-        """Proves that the outputs (JSON texts) pay the option if submitted now."""
+        """Proves that the outputs (JSON texts) pay the option if submitted now.
+
+        What a wallet sends by itself is proven by the chain alone, later.
+        """
+        if option.method == DIRECT_METHOD:
+            await direct.check(self._node, self.chain, option, issued, outputs)
+            return
         await self._verifier.verify(option, outputs)
 
     def reference(self, option: Option) -> str:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 import orjson
 
-from florin_server.domain.payment import Action, Option, Payment
+from florin_server.domain.payment import Action, Build, Option, Payment
 from florin_server.domain.route import Route, reference
 from florin_server.rails.base import Asset, Means, Paid, Split
-from florin_server.rails.evm import abi
+from florin_server.rails.evm import abi, settler
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.settler import Pay
 from florin_server.rails.evm.signatures import canonical, recover
@@ -26,6 +26,7 @@ from florin_server.rails.evm.typed_data import (
 )
 
 PERMIT2_METHOD = "permit2"
+DIRECT_METHOD = "direct"  # the payer calls the settlement contract
 APPROVE = abi.selector("approve(address,uint256)")
 GRACE_S = 300  # an accepted authorization may be submitted that long after the payment's end
 NOBODY = "0x" + "00" * 20
@@ -53,6 +54,7 @@ class Terms:
     valid_before: int
     domain_name: str
     domain_version: str
+    approvals: tuple[int, ...] = ()  # allowances to give first, if the payer pays by itself
 
     @classmethod
     def of(cls, option: Option) -> Terms:
@@ -73,6 +75,7 @@ class Terms:
             valid_before=int(stored["valid_before"]),
             domain_name=stored["domain_name"],
             domain_version=stored["domain_version"],
+            approvals=tuple(map(int, stored.get("approvals", "").split())),
         )
 
     def stored(self) -> dict[str, object]:
@@ -91,7 +94,18 @@ class Terms:
             "valid_before": self.valid_before,
             "domain_name": self.domain_name,
             "domain_version": self.domain_version,
+            "approvals": " ".join(map(str, self.approvals)),
         }
+
+    def calls(self, payer: str) -> tuple[Action, ...]:
+        """What a payer (an address) sends that pays by itself."""
+        chain = f"eip155:{self.chain_id}"
+        approvals = [
+            _approve(chain, payer, self.token, self.settler, amount) for amount in self.approvals
+        ]
+        data = settler.pay(self.pay(payer, b""))
+        call = {"from": payer, "to": self.settler, "data": abi.data_of(data)}
+        return (*approvals, _transaction(chain, call))
 
     def message(self, payer: str) -> ReceiveWithAuthorization | PermitTransferFrom:
         """What the payer (an address) signs."""
@@ -181,8 +195,11 @@ def build_option(
     split: Split,
     now_us: int,
 ) -> Option:
-    """An option: the approvals that are missing, and the message that pays it."""
-    payer = means.payer
+    """An option: the approvals that are missing, and the message that pays it.
+
+    If the payer pays by itself, what it sends is told by fetch.
+    """
+    payer, method = means.payer, means.method or asset.method
     option_id = _option_id(
         (
             payment.id,
@@ -195,6 +212,7 @@ def build_option(
             str(split.fee),
             str(split.settled),
             *(f"approve {amount}" for amount in means.approvals),
+            *((method,) if means.method else ()),
         )
     )
     ref = reference(payment.salt, option_id)
@@ -211,7 +229,7 @@ def build_option(
         ref=ref,
     )
     terms = Terms(
-        method=asset.method,
+        method=method,
         chain_id=chain.chain_id,
         settler=chain.settler,
         token=asset.address,
@@ -225,11 +243,8 @@ def build_option(
         valid_before=payment.expires_at + GRACE_S,
         domain_name=asset.domain_name,
         domain_version=asset.domain_version,
+        approvals=means.approvals,
     )
-    signer = bare(payer)
-    actions = [_approve(chain, signer, asset, amount) for amount in means.approvals]
-    params = sign_request(signer, terms.message(signer))
-    actions.append(Action(chain.caip2, "eth_signTypedData_v4", params))
     return Option(
         id=option_id,
         payment_id=payment.id,
@@ -240,18 +255,31 @@ def build_option(
         value=value,
         eta_s=chain.eta_s,
         expires_at=None,
-        method=asset.method,
-        actions=tuple(actions),
+        method=method,
+        actions=_actions(terms, bare(payer), option_id),
         terms=terms.stored(),
         created_at_us=now_us,
     )
 
 
-def _approve(chain: EvmChain, payer: str, asset: Asset, amount: int) -> Action:
-    """Lets Permit2 take so much of a token, and nothing beyond that: more outlives the payment."""
-    data = APPROVE + abi.address(PERMIT2) + abi.number(amount)
-    call = {"from": payer, "to": asset.address, "data": abi.data_of(data)}
-    return Action(chain.caip2, "eth_sendTransaction", orjson.dumps([call]).decode())
+def _actions(terms: Terms, payer: str, option_id: str) -> tuple[Action | Build, ...]:
+    if terms.method == DIRECT_METHOD:
+        # fetch notes the block before which nothing can have been sent
+        return (Build(option_id.replace("-", "")),)
+    chain = f"eip155:{terms.chain_id}"
+    approvals = [_approve(chain, payer, terms.token, PERMIT2, one) for one in terms.approvals]
+    params = sign_request(payer, terms.message(payer))
+    return (*approvals, Action(chain, "eth_signTypedData_v4", params))
+
+
+def _approve(chain: str, payer: str, token: str, spender: str, amount: int) -> Action:
+    """Lets a contract take so much of a token, and nothing beyond: more outlives the payment."""
+    data = APPROVE + abi.address(spender) + abi.number(amount)
+    return _transaction(chain, {"from": payer, "to": token, "data": abi.data_of(data)})
+
+
+def _transaction(chain: str, call: Mapping[str, str]) -> Action:
+    return Action(chain, "eth_sendTransaction", orjson.dumps([call]).decode())
 
 
 def _option_id(parts: Sequence[str]) -> str:
