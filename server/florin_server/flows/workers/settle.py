@@ -26,6 +26,7 @@ from florin_server.domain.journal import (
 from florin_server.domain.payment import Status
 from florin_server.flows.app import App, Health
 from florin_server.flows.workers.blocks import BlockFollower
+from florin_server.flows.workers.unconfirmed import WalletWatch
 from florin_server.rails.base import Mined, Paid, Rail, RailUnavailable
 from florin_server.store import journal, leases
 
@@ -62,6 +63,7 @@ class ChainSettler:
         self._blocks = BlockFollower(rail)
         self._open: dict[str, Accepted] = {}  # by reference
         self._txs: dict[str, ChainTx] = {}  # by hash, in nonce order
+        self._wallets = WalletWatch(app, rail, self._blocks.evidence)
         self._problem = "starting"
         self._paused = paused
 
@@ -144,6 +146,7 @@ class ChainSettler:
         """Picks up where the last owner of the lease stopped."""
         await self._blocks.start()
         await self._load()
+        await self._wallets.look_back(self._open)
         self._nonce = await self._next_nonce()
         for tx in self._txs.values():
             await self._broadcast(tx)
@@ -173,6 +176,7 @@ class ChainSettler:
     async def _turn(self) -> None:
         news = await self._blocks.look()
         if news:
+            await self._wallets.adopt(self._open)
             await self._conclude()
         await self._submit()
         if news:
@@ -348,6 +352,7 @@ class ChainSettler:
         for payment in changed:
             await self._app.changed(payment)
         done = {finding.payment_id for finding in findings}
+        self._wallets.over({r for r, i in self._open.items() if i.payment.id in done})
         self._open = {r: i for r, i in self._open.items() if i.payment.id not in done}
         ended = {end.tx_id for end in ends}
         for tx in [tx for tx in self._txs.values() if tx.id in ended]:
