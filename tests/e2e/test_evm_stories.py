@@ -13,7 +13,7 @@ from florin_server.domain.payment import Destination
 from florin_server.store import settlements
 
 from tests.support.api import Refused
-from tests.support.desk import Desk, Tenant, opened
+from tests.support.desk import CREATE, Desk, Tenant, opened
 from tests.support.wallet import Wallet, params_of, typed_data_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -359,6 +359,53 @@ async def test_results_that_do_not_fit_a_payment_in_coin(desk, till):
     assert (answer["status"], answer["failureCode"]) == ("failed", None)
     await till.confirm(other_id, other, theirs)
     assert (await desk.final(other_id))["status"] == "succeeded"
+
+
+# accounts with code that answer for their signatures (ERC-1271)
+
+
+def keeper(owner: str) -> bytes:
+    """The code of an account that accepts what an address signed, given as what pushes it."""
+    recover = "6004355f5260a43560f81c6020526064356040526084356060526020608060805f60015afa50"
+    return bytes.fromhex(recover + f"608051{owner}14631626ba7e60e01b025f5260205ff3")
+
+
+ITSELF = "30"
+
+
+async def test_a_contract_account_pays_with_its_owners_signature(desk, till):
+    await till.offer(USD)  # which also gives the owner coin to deploy with
+    code = keeper("73" + till.wallet.address[2:])
+    account = await till.wallet.deploy(desk.chain, code)
+    before = await desk.chain.balance(MERCHANT)
+    made = await desk.rest.call("POST", CREATE, till.tenant.headers, {"amount": USD})
+    payment_id = made["paymentId"]
+    (option,) = (await desk.rest.options(payment_id, [account]))["options"]
+    typed_data = typed_data_of(option["actions"][0])
+    assert typed_data["message"]["from"] == account.rpartition(":")[2].lower()
+    stranger = Wallet().sign(typed_data)
+    refused = await till.refusal(payment_id, option, [stranger])
+    assert refused == (400, "signature_mismatch", "requires_action")
+    await till.confirm(payment_id, option, [till.wallet.sign(typed_data)])
+    assert (await desk.final(payment_id))["status"] == "succeeded"
+    assert await desk.chain.balance(MERCHANT) == before + PRICE
+    detail = await desk.rest.call("GET", f"/v1/payments/{payment_id}", till.tenant.headers)
+    assert detail["buyer"]["accountCaip10"] == account.lower()
+
+
+@pytest.mark.parametrize("amount", [USD, EUR], ids=["eip3009", "permit2"])
+async def test_a_key_whose_account_has_code_that_signs_pays_as_before(desk, till, amount):
+    await till.offer(USD)
+    contract = await till.wallet.deploy(desk.chain, keeper(ITSELF))
+    await till.wallet.delegate(desk.chain, contract.rpartition(":")[2])
+    payment_id, option = await till.offer(amount)
+    assert option["actions"][-1]["data"]["method"] == "eth_signTypedData_v4"
+    stranger = Wallet().execute(option["actions"][-1])
+    outputs = await till.perform(option)
+    refused = await till.refusal(payment_id, option, [*outputs[:-1], stranger])
+    assert refused == (400, "signature_mismatch", "requires_action")
+    await till.confirm(payment_id, option, outputs)
+    assert (await desk.final(payment_id))["status"] == "succeeded"
 
 
 # wallets that send and say nothing
