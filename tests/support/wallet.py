@@ -8,6 +8,8 @@ from typing import Any
 from eth_account import Account
 from eth_account.messages import encode_typed_data
 
+from tests.support.chain import Chain
+
 
 class Wallet:
     def __init__(self, chain: str = "eip155:31337") -> None:
@@ -28,13 +30,73 @@ class Wallet:
         """The output of one walletRpc action."""
         return self.sign(typed_data_of(action))
 
+    async def delegate(self, chain: Chain, contract: str) -> None:
+        """Gives the account the code of a contract (EIP-7702)."""
+        nonce = int(await chain.ask("eth_getTransactionCount", self.address, "latest"), 16)
+        number = int(self.chain.partition(":")[2])
+        # who sends the transaction itself has used one nonce by then
+        signed = self._account.sign_authorization(
+            {"chainId": number, "address": contract, "nonce": nonce + 1}
+        )
+        nobody = b"\x11" * 20  # called itself, the account would run the code at once
+        await self._send(chain, gas=200_000, to=nobody, value=0, authorizationList=[signed])
+        assert await chain.ask("eth_getCode", self.address, "latest") != "0x"
+
+    async def deploy(self, chain: Chain, runtime: bytes) -> str:
+        """Puts a contract with that code on the chain; its CAIP-10."""
+        creation = b"\x61" + len(runtime).to_bytes(2, "big") + bytes.fromhex("80600a3d393df3")
+        receipt = await self._send(chain, gas=500_000, value=0, data=creation + runtime)
+        return f"{self.chain}:{receipt['contractAddress']}"
+
+    async def send(self, chain: Chain, action: dict[str, Any]) -> str:
+        """The hash of the transaction that an eth_sendTransaction asks for, once it is mined."""
+        (call,) = params_of(action)
+        assert call["from"] == self.address.lower()
+        receipt = await self._send(
+            chain,
+            gas=int(await chain.ask("eth_estimateGas", call), 16),
+            to=bytes.fromhex(call["to"][2:]),
+            value=int(call.get("value", "0x0"), 16),
+            data=call["data"],
+        )
+        return str(receipt["transactionHash"])
+
+    async def _send(self, chain: Chain, **fields: Any) -> dict[str, Any]:
+        """The receipt of a transaction that is mined."""
+        nonce = await chain.ask("eth_getTransactionCount", self.address, "pending")
+        usual = {
+            "chainId": int(self.chain.partition(":")[2]),
+            "nonce": int(nonce, 16),
+            "maxFeePerGas": 10**11,
+            "maxPriorityFeePerGas": 10**9,
+        }
+        raw = bytes(self._account.sign_transaction(usual | fields).raw_transaction).hex()
+        tx_hash = await chain.ask("eth_sendRawTransaction", "0x" + raw)
+        receipt: dict[str, Any] = await chain.ask("eth_getTransactionReceipt", tx_hash)
+        assert receipt["status"] == "0x1"
+        return receipt
+
+    async def perform(self, chain: Chain, actions: list[dict[str, Any]]) -> list[str]:
+        """The outputs of walletRpc actions, executed one after the other."""
+        return [
+            await self.send(chain, action)
+            if action["data"]["method"] == "eth_sendTransaction"
+            else self.execute(action)
+            for action in actions
+        ]
+
     def execute_all(self, option: dict[str, Any]) -> list[str]:
         return [self.execute(action) for action in option["actions"]]
 
 
-def typed_data_of(action: dict[str, Any]) -> dict[str, Any]:
+def params_of(action: dict[str, Any]) -> list[Any]:
+    """In either profile."""
     assert action["type"] == "walletRpc"
-    assert action["data"]["method"] == "eth_signTypedData_v4"
     params = action["data"]["params"]
-    _signer, text = json.loads(params) if isinstance(params, str) else params
+    return json.loads(params) if isinstance(params, str) else params
+
+
+def typed_data_of(action: dict[str, Any]) -> dict[str, Any]:
+    assert action["data"]["method"] == "eth_signTypedData_v4"
+    _signer, text = params_of(action)
     return json.loads(text)

@@ -21,8 +21,8 @@ class TxState(StrEnum):
 class ChainTx:
     """One transaction of ours, signed once; only these bytes are ever broadcast.
 
-    `payment_ids` are the payments it settles, in calldata order. `sent_block` is the head when it
-    was last broadcast.
+    `payment_ids` are the payments it settles; those of one kind are in calldata order.
+    `sent_block` is the head when it was last broadcast.
     """
 
     id: str
@@ -47,6 +47,16 @@ class Accepted:
     option: Option
     confirmation: Confirmation
     from_block: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a wallet was told to send by itself, since the block `head`."""
+
+    payment: Payment
+    option: Option
+    reference: str
+    head: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from florin_server.domain.journal import Accepted
-from florin_server.domain.payment import Option, Payment
+from florin_server.domain.payment import Issued, Option, Payment
+from florin_server.rails.prices import Quote
 
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A token that a rail takes. `peg` is the ISO 4217 currency that it is worth one of."""
+    """A token or coin that a rail takes. `peg` is the ISO 4217 currency that it is worth one of."""
 
     id: str  # CAIP-19
     chain_id: str  # CAIP-2
@@ -25,12 +26,27 @@ class Asset:
     symbol: str
     decimals: int
     peg: str | None
-    method: str  # "eip3009"
-    domain_name: str  # of its EIP-712 domain
-    domain_version: str
+    method: str  # "eip3009", "permit2" or "direct"
+    domain_name: str  # of the EIP-712 domain that payments are signed for
+    domain_version: str  # empty if it has none
     network_name: str
+    approve_from_zero: bool = False  # its allowances change to and from zero only
     icon_url: str | None = None
     network_icon_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """An account (CAIP-10) that holds the price of an asset (CAIP-19), and what it must do first.
+
+    `approvals` are the allowances that it has to give, in order. `method` is how it pays if it
+    cannot pay in the asset's own way.
+    """
+
+    payer: str
+    asset: str
+    approvals: tuple[int, ...] = ()
+    method: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,27 +172,45 @@ class Rail(Protocol):
     def payer(self, account: str) -> str | None:
         """The canonical CAIP-10 of an account on this chain; None for anything else."""
 
-    async def payable(
-        self, payers: Sequence[str], prices: Mapping[str, int]
-    ) -> list[tuple[str, str]]:
-        """The (payer, asset) pairs whose balance covers the price; one batched read."""
+    async def payable(self, payers: Sequence[str], prices: Mapping[str, int]) -> list[Means]:
+        """Who can pay what price: their balance covers it; one batched read."""
 
     def offer(  # noqa: PLR0917  (one of each, none alike)
         self,
         payment: Payment,
         account: str,
-        payer: str,
+        means: Means,
         asset: Asset,
         value: int,
         split: Split,
         now_us: int,
+        quote: Quote | None = None,
     ) -> Option:
-        """Builds an option; equal arguments, but for the time, give equal ids and actions."""
+        """Builds an option; equal arguments, but for `now_us`, give equal ids and actions.
 
-    async def verify(self, option: Option, outputs: Sequence[str]) -> None:
+        It lapses with its quote.
+        """
+
+    async def build(self, option: Option, issued: Sequence[Issued], now_us: int) -> Issued | None:
+        """Resolves the option's build; None if the newest that was issued is still good.
+
+        `issued` is what was issued for the option before, the newest first. Every issue has
+        actions of the same kinds, at least one.
+        """
+
+    def submits(self, option: Option) -> bool:
+        """False if the buyer's wallet sends the transaction: its effect is only looked for.
+
+        Such an option has a build, so that it is known since when there can be an effect.
+        """
+
+    async def verify(
+        self, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
+    ) -> None:
         """Proves that the outputs (JSON texts) pay the option if submitted now.
 
-        Raises FlorinError(invalid_params) with details.reason signature_mismatch,
+        They may answer any of the option's issues, the newest first, that have not lapsed. Raises
+        FlorinError(invalid_params) with details.reason signature_mismatch, transaction_mismatch,
         unreadable_output or insufficient_funds.
         """
 

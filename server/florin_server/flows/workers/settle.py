@@ -26,6 +26,7 @@ from florin_server.domain.journal import (
 from florin_server.domain.payment import Status
 from florin_server.flows.app import App, Health
 from florin_server.flows.workers.blocks import BlockFollower
+from florin_server.flows.workers.unconfirmed import WalletWatch
 from florin_server.rails.base import Mined, Paid, Rail, RailUnavailable
 from florin_server.store import journal, leases
 from florin_server.store.query import StoreUnavailable
@@ -63,6 +64,7 @@ class ChainSettler:
         self._blocks = BlockFollower(rail)
         self._open: dict[str, Accepted] = {}  # by reference
         self._txs: dict[str, ChainTx] = {}  # by hash, in nonce order
+        self._wallets = WalletWatch(app, rail, self._blocks.evidence)
         self._problem = "starting"
         self._paused = paused
 
@@ -148,6 +150,7 @@ class ChainSettler:
         """Picks up where the last owner of the lease stopped."""
         await self._blocks.start()
         await self._load()
+        await self._wallets.look_back(self._open)
         self._nonce = await self._next_nonce()
         for tx in self._txs.values():
             await self._broadcast(tx)
@@ -177,6 +180,7 @@ class ChainSettler:
     async def _turn(self) -> None:
         news = await self._blocks.look()
         if news:
+            await self._wallets.adopt(self._open)
             await self._conclude()
         await self._submit()
         if news:
@@ -190,11 +194,11 @@ class ChainSettler:
         batch = self._app.settings.settle_batch
         while not self._paused:
             now_us = self._app.clock.now_us()
-            waiting = await self._app.store.read(
-                journal.waiting(self._rail.chain_id, batch, now_us)
-            )
-            if not waiting:
+            found = await self._app.store.read(journal.waiting(self._rail.chain_id, batch, now_us))
+            if not found:
                 return
+            if not (waiting := await self._ours(found)):
+                continue
             good = await self._settleable(waiting)
             for item in waiting:
                 self._open[self._rail.reference(item.option)] = item
@@ -203,16 +207,36 @@ class ChainSettler:
             if stuck := [item for item, ok in zip(waiting, good, strict=True) if not ok]:
                 await self._set_aside(stuck)
 
+    async def _ours(self, items: Sequence[Accepted]) -> list[Accepted]:
+        """Leaves the payments to themselves that a wallet sends; gives back the others.
+
+        Their effect may be in a block that was read long before they were confirmed.
+        """
+        theirs = [item for item in items if not self._rail.submits(item.option)]
+        if theirs:
+            await self._find_events(theirs)
+            for item in theirs:
+                self._open[self._rail.reference(item.option)] = item
+            await self._app.store.write(journal.leave([item.payment.id for item in theirs]))
+            await self._conclude()
+        return [item for item in items if item not in theirs]
+
     async def _settleable(self, items: Sequence[Accepted]) -> list[bool]:
         """Which items would settle now.
 
         A payment that was verified alone just now needs no second look. One that is tried again,
-        or whose payer has another payment under way, may have lost its funds to that.
+        or whose payer has another payment under way, may have lost its funds to that; one with
+        more than a signature may wait for what its buyer sent.
         """
         payers = Counter(item.option.payer for item in items)
         payers.update(item.option.payer for item in self._open.values())
         tried = {item.payment.id for item in self._open.values()}
-        if all(payers[i.option.payer] == 1 and i.payment.id not in tried for i in items):
+        if all(
+            payers[i.option.payer] == 1
+            and i.payment.id not in tried
+            and len(i.confirmation.outputs) == 1
+            for i in items
+        ):
             return [True] * len(items)
         return await self._rail.simulate(items)
 
@@ -332,6 +356,7 @@ class ChainSettler:
         for payment in changed:
             await self._app.changed(payment)
         done = {finding.payment_id for finding in findings}
+        self._wallets.over({r for r, i in self._open.items() if i.payment.id in done})
         self._open = {r: i for r, i in self._open.items() if i.payment.id not in done}
         ended = {end.tx_id for end in ends}
         for tx in [tx for tx in self._txs.values() if tx.id in ended]:
