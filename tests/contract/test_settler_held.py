@@ -1,8 +1,9 @@
-"""A payer that is listed after its confirm: nothing is sent for it, and nothing is taken from it."""
+"""A payer that is listed after its confirm: nothing is sent for it, and nothing taken."""
 
 from __future__ import annotations
 
 import pytest
+from florin_server.domain.payment import Payment
 from florin_server.domain.screening import ScreeningList, address_of
 from florin_server.store import screening
 
@@ -31,6 +32,14 @@ def broadcasts(shop: Works) -> int:
     return shop.lab.node.asked.count("eth_sendRawTransaction")
 
 
+async def lapse(shop: Works, payment: Payment) -> Payment:
+    """The end of a payment whose authorization runs out."""
+    shop.lab.clock.advance(900 + 300)
+    await shop.mine(4)
+    shop.lab.clock.advance(10)
+    return await shop.end(payment)
+
+
 async def test_a_payer_that_is_listed_after_its_confirm_is_held_until_it_lapses(shop, caplog):
     payment, other = await shop.accepted(WALLET), await shop.accepted(OTHER)
     await put(shop, WALLET)
@@ -44,8 +53,7 @@ async def test_a_payer_that_is_listed_after_its_confirm_is_held_until_it_lapses(
     told = [r for r in caplog.messages if "is not sent: its payer is blocked" in r]
     assert told == [f"payment {payment.id} is not sent: its payer is blocked"]
 
-    shop.lab.clock.advance(900 + 300)
-    ended = await shop.end(payment)
+    ended = await lapse(shop, payment)
     assert (ended.status, ended.failure_code) == ("failed", "declined_user")
     assert ended.failure_detail
     assert broadcasts(shop) == 1
@@ -61,8 +69,7 @@ async def test_a_held_payment_is_still_held_by_the_next_process(shop):
     await shop.mine(2)
     assert broadcasts(shop) == 0
     assert shop.settler.health().problem == HELD
-    shop.lab.clock.advance(900 + 300)
-    assert (await shop.end(payment)).failure_code == "declined_user"
+    assert (await lapse(shop, payment)).failure_code == "declined_user"
 
 
 async def test_a_payer_that_is_listed_no_more_is_settled(shop):
@@ -89,8 +96,10 @@ async def test_a_payment_that_lapses_unlisted_was_not_declined(shop):
     payment = await shop.accepted(WALLET)
     await put(shop, WALLET)
     await shop.mine()
-    await put(shop)
     shop.lab.clock.advance(900 + 300)
+    await shop.lab.mine(4)
+    await put(shop)
+    shop.lab.clock.advance(10)
     ended = await shop.end(payment)
     assert (ended.status, ended.failure_code) == ("failed", None)
 
