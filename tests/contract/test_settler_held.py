@@ -7,7 +7,7 @@ from florin_server.domain.payment import Payment
 from florin_server.domain.screening import ScreeningList, address_of
 from florin_server.store import screening
 
-from tests.contract.evm_lab import buyer
+from tests.contract.evm_lab import buyer, refuse
 from tests.contract.settler_lab import Works, works
 
 WALLET, OTHER = buyer(81), buyer(82)
@@ -90,6 +90,16 @@ async def test_what_was_signed_before_its_payer_was_listed_goes_its_way(shop):
     await put(shop, WALLET)
     assert (await shop.end(payment)).status == "succeeded"
     assert shop.settler.health().problem == ""
+
+
+async def test_what_was_signed_and_never_mined_was_not_declined(shop):
+    shop.lab.node.changes["eth_sendRawTransaction"] = refuse(-32000, "no")
+    payment = await shop.accepted(WALLET)
+    await shop.turn()
+    assert len(await shop.transactions()) == 1
+    await put(shop, WALLET)
+    ended = await lapse(shop, payment)
+    assert (ended.status, ended.failure_code) == ("failed", None)
 
 
 async def test_a_payment_that_lapses_unlisted_was_not_declined(shop):
