@@ -7,7 +7,7 @@ from florin_server.domain.payment import Payment
 from florin_server.domain.screening import ScreeningList, address_of
 from florin_server.store import screening
 
-from tests.contract.evm_lab import buyer, refuse
+from tests.contract.evm_lab import buyer
 from tests.contract.settler_lab import Works, works
 
 WALLET, OTHER = buyer(81), buyer(82)
@@ -93,7 +93,7 @@ async def test_what_was_signed_before_its_payer_was_listed_goes_its_way(shop):
 
 
 async def test_what_was_signed_and_never_mined_was_not_declined(shop):
-    shop.lab.node.changes["eth_sendRawTransaction"] = refuse(-32000, "no")
+    await shop.fault(kind="answer", method="eth_sendRawTransaction", effect="drop", times=99)
     payment = await shop.accepted(WALLET)
     await shop.turn()
     assert len(await shop.transactions()) == 1
