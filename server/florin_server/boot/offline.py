@@ -17,6 +17,7 @@ from florin_server.config import Settings
 from florin_server.feed import Hub
 from florin_server.flows.app import App, Links
 from florin_server.flows.limits import Limits
+from florin_server.flows.screening import Screening
 from florin_server.rpc.admin import AdminServicer
 from florin_server.rpc.codec import Codec
 from florin_server.rpc.validate import Validator
@@ -64,4 +65,5 @@ def _without_chains(settings: Settings, store: Store) -> App:
         links=Links("", frozenset()),
         rails={},
         limits=Limits(settings.limits, clock),
+        screening=Screening(store, clock),
     )
