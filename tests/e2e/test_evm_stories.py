@@ -148,8 +148,7 @@ async def test_a_confirm_may_come_before_the_approval_is_mined(desk, till):
     desk.clock.advance(6)
     assert (await desk.rest.status(payment_id))["status"] == "processing"
     await till.wallet.send(desk.chain, approve)
-    desk.clock.advance(6)
-    assert (await desk.final(payment_id))["status"] == "succeeded"
+    assert (await desk.ended(payment_id))["status"] == "succeeded"
 
 
 async def test_an_approval_that_never_comes_fails_once_the_permit_lapses(desk, till):
@@ -157,12 +156,7 @@ async def test_an_approval_that_never_comes_fails_once_the_permit_lapses(desk, t
     payment_id, option = await till.offer(EUR)
     outputs = ["0x" + "11" * 32, till.wallet.execute(option["actions"][1])]
     await till.confirm(payment_id, option, outputs)
-    desk.clock.advance(900 + 300)
-    await desk.chain.ask("evm_mine")
-    assert (await desk.rest.status(payment_id))["status"] == "processing"
-    desk.clock.advance(11)
-    await desk.chain.ask("evm_mine")
-    final = await desk.final(payment_id)
+    final = await desk.lapse(payment_id)
     assert (final["status"], final["info"]) == ("failed", None)
     assert await desk.chain.balance(till.wallet.address, EURO) >= before
 
@@ -245,9 +239,7 @@ async def test_what_it_never_sends_fails_at_its_time(desk, mute):
     payment_id, option = await mute.offer(USD)
     await mute.fetch(payment_id, option)
     await mute.confirm(payment_id, option, ["0x" + "11" * 32] * 2)
-    desk.clock.advance(900 + 300)
-    await desk.chain.ask("evm_mine")
-    final = await desk.final(payment_id)
+    final = await desk.lapse(payment_id)
     assert (final["status"], final["info"]) == ("failed", None)
 
 
@@ -434,8 +426,7 @@ async def test_a_quote_that_lapsed_after_the_money_moved_does_not_matter(desk, t
     actions = await till.fetch(payment_id, option)
     desk.clock.advance(299)
     (tx_hash,) = await till.wallet.perform(desk.chain, actions)
-    desk.clock.advance(1)
-    final = await desk.final(payment_id)
+    final = await desk.ended(payment_id)
     assert (final["status"], final["info"]["txId"]) == ("succeeded", tx_hash)
 
 

@@ -136,17 +136,20 @@ class Desk:
         states = [state async for state in self.rest.watch(payment_id)]
         return states[-1]
 
-    async def lapse(self, payment_id: str) -> dict[str, Any]:
-        """The end of a confirmed payment whose money never moves: its authorization lapses."""
-        self.clock.advance(400)
-        await self.chain.ask("evm_mine")
+    async def ended(self, payment_id: str) -> dict[str, Any]:
+        """The last state of a payment while time goes on: workers look again every few seconds."""
         final = asyncio.create_task(self.final(payment_id))
         async with asyncio.timeout(20):
             while not final.done():
-                # the settler compares everything every ten seconds, if it gets a turn in between
                 self.clock.advance(10)
                 await asyncio.wait({final}, timeout=0.05)
         return final.result()
+
+    async def lapse(self, payment_id: str, seconds: float = 1300) -> dict[str, Any]:
+        """The end of a confirmed payment whose money never moves: its authorization lapses."""
+        self.clock.advance(seconds)
+        await self.chain.ask("evm_mine")
+        return await self.ended(payment_id)
 
     # accounts
 

@@ -24,7 +24,7 @@ async def one_in_each_state(desk: Desk) -> dict[str, Offer]:
     lapsed = await desk.offer(expiresAt=desk.now + 1, referenceId=None)
     assert (await desk.confirm(lapsed))["status"] == "processing"
     expired = await desk.offer(expiresAt=desk.now + 1)
-    assert (await desk.lapse(lapsed.payment_id))["status"] == "failed"
+    assert (await desk.lapse(lapsed.payment_id, 400))["status"] == "failed"
     await desk.chain.ask("florin_fault", {"kind": "clear"})
     # how long that took is not the same in every run
     desk.clock.advance(START_S + 1000 - desk.clock.now_us() / 1_000_000)
