@@ -15,6 +15,7 @@ from pydantic_settings import (
 
 from florin_server.domain.screening import blocked_account
 from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.solana.settings import SolanaChain
 
 
 class EmbeddedChain(BaseModel):
@@ -28,6 +29,21 @@ class EmbeddedChain(BaseModel):
         default=0.5, ge=0, description="0 seals a block for each transaction"
     )
     confirmations: int = Field(default=2, ge=1, description="enough to see `processing` happen")
+
+
+class EmbeddedSolana(BaseModel):
+    """The Solana chain that Florin brings along, for the same."""
+
+    model_config = ConfigDict(frozen=True)
+
+    enabled: bool = True
+    rpc_port: int = Field(default=0, ge=0, le=65535, description="0 takes any free port")
+    slot_s: float = Field(
+        default=0.4, ge=0, description="as on Solana; 0 gives each transaction a slot of its own"
+    )
+    finalized_slots: int = Field(
+        default=4, ge=1, description="slots on top of a final one: 32 on Solana, a buyer's patience"
+    )
 
 
 class LimitSettings(BaseModel):
@@ -88,7 +104,9 @@ class Settings(BaseSettings):
     )
 
     embedded: EmbeddedChain = EmbeddedChain()
+    embedded_solana: EmbeddedSolana = EmbeddedSolana()
     chains: tuple[EvmChain, ...] = ()
+    solana_chains: tuple[SolanaChain, ...] = ()
 
     currencies: tuple[str, ...] = ("USD", "EUR", "GBP")
     amount_min: int = Field(default=1, ge=1, description="minor units of the requested currency")

@@ -395,7 +395,9 @@ async def test_faults_befall_the_calls_they_are_planned_for(node):
 async def test_late_answers_wait_for_the_clock(node):
     await node.fault("answer", method="getSlot", effect="delay", delayMs=3000)
     asked = asyncio.create_task(node.ask("getSlot"))
-    while not node.clock._sleepers:
+    for _ in range(5000):
+        if node.clock._sleepers:
+            break
         await asyncio.sleep(0.001)
     assert await node.ask("getHealth") == "ok"
     assert not asked.done()

@@ -24,6 +24,7 @@ PROGRAMS: Final = (TOKEN, TOKEN_2022)
 TX_BYTES_MAX: Final = 1232  # what fits into one packet of the network
 MINT_BYTES: Final = 82
 ACCOUNT_BYTES: Final = 165
+COMPUTE_UNIT_PRICE: Final = b"\x03"  # how its data begins
 LAMPORTS_PER_SOL: Final = 10**9
 
 _KIND_AT = ACCOUNT_BYTES  # where Token-2022 says what an extended account is
@@ -147,6 +148,16 @@ def mint_to(
             AccountMeta(authority, is_signer=True, is_writable=False),
         ],
     )
+
+
+def compute_unit_limit(units: int) -> Instruction:
+    """Bounds what a transaction may compute."""
+    return Instruction(COMPUTE_BUDGET, b"\x02" + units.to_bytes(4, "little"), [])
+
+
+def compute_unit_price(price: int) -> Instruction:
+    """Offers a price above the plain fee, in millionths of a lamport for each unit."""
+    return Instruction(COMPUTE_BUDGET, COMPUTE_UNIT_PRICE + price.to_bytes(8, "little"), [])
 
 
 def memo(text: str) -> Instruction:

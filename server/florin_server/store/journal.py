@@ -13,11 +13,11 @@ from operator import attrgetter
 from sqlalchemy import Select, Update, func, select, text, update
 
 from florin_server.domain.journal import Accepted, ChainTx, Finding, TxEnd, TxState
-from florin_server.domain.payment import Confirmation, Option, Payment, Status
+from florin_server.domain.payment import Confirmation, Issued, Option, Payment, Status
 from florin_server.domain.state import Event
 from florin_server.store import leases, ledger
 from florin_server.store.columns import U256
-from florin_server.store.payments import confirmation_of, event_of, option_of, put_events
+from florin_server.store.payments import confirmation_of, event_of, issued_of, option_of, put_events
 from florin_server.store.query import (
     Op,
     Row,
@@ -40,6 +40,7 @@ from florin_server.store.tables import (
     payment_option,
     relayer,
 )
+from florin_server.store.tables import issued as issue
 
 
 class LostLease(StoreError):  # noqa: N818  (a state of the world, not a mistake)
@@ -81,6 +82,15 @@ _WAITING = Statement(
 _UNSETTLED = Statement(_accepted())
 _UNSETTLED_IDS = Statement(
     select(confirm.c.payment_id).where(text(UNSETTLED), confirm.c.chain_id == param("chain_id"))
+)
+_ISSUED = Statement(
+    select(*columns(issue, Issued))
+    .join(
+        confirm,
+        (confirm.c.payment_id == issue.c.payment_id) & (confirm.c.option_id == issue.c.option_id),
+    )
+    .where(any_of(confirm.c.payment_id, "ids"))
+    .order_by(issue.c.payment_id, issue.c.n.desc())
 )
 _COUNT = Statement(select(func.count()).select_from(confirm).where(text(UNSETTLED)))
 _SUBMIT = Statement(
@@ -173,6 +183,11 @@ def unsettled(chain_id: str) -> Op[list[Accepted]]:
 def unsettled_ids(chain_id: str) -> Op[frozenset[str]]:
     """The same payments, by id."""
     return frozenset([payment_id for (payment_id,) in (yield _UNSETTLED_IDS(chain_id=chain_id))])
+
+
+def issued(payment_ids: Collection[str]) -> Op[list[Issued]]:
+    """What was issued for the options that payments are bound to, the newest of each first."""
+    return [issued_of(row) for row in (yield _ISSUED(ids=payment_ids))]
 
 
 def count_unsettled() -> Op[int]:

@@ -25,7 +25,7 @@ from florin_server.domain.journal import (
 )
 from florin_server.domain.payment import Status
 from florin_server.flows.app import App, Health
-from florin_server.flows.workers.blocks import BlockFollower
+from florin_server.flows.workers.blocks import BlockFollower, HeadFollower
 from florin_server.rails.base import Mined, Paid, Rail, RailUnavailable
 from florin_server.store import journal, leases
 
@@ -59,7 +59,7 @@ class ChainSettler:
         self._reconcile_at_us = 0
         self._nonce = 0
         self._woken = asyncio.Event()
-        self._blocks = BlockFollower(rail)
+        self._blocks = BlockFollower(rail) if rail.by_block else HeadFollower(rail)
         self._open: dict[str, Accepted] = {}  # by reference
         self._txs: dict[str, ChainTx] = {}  # by hash, in nonce order
         self._problem = "starting"
@@ -173,6 +173,8 @@ class ChainSettler:
     async def _turn(self) -> None:
         news = await self._blocks.look()
         if news:
+            if not self._rail.by_block:
+                await self._ask()
             await self._conclude()
         await self._submit()
         if news:
@@ -194,8 +196,9 @@ class ChainSettler:
             good = await self._settleable(waiting)
             for item in waiting:
                 self._open[self._rail.reference(item.option)] = item
-            if ready := [item for item, ok in zip(waiting, good, strict=True) if ok]:
-                await self._send(ready)
+            ready = [item for item, ok in zip(waiting, good, strict=True) if ok]
+            for start in range(0, len(ready), self._rail.batch):
+                await self._send(ready[start : start + self._rail.batch])
             if stuck := [item for item, ok in zip(waiting, good, strict=True) if not ok]:
                 await self._set_aside(stuck)
 
@@ -280,6 +283,14 @@ class ChainSettler:
             await self._app.store.write(journal.release(later, retry_at_us))
 
     # -- concluding
+
+    async def _ask(self) -> None:
+        """What blocks would have told: which of our transactions are final, and what they paid."""
+        found = await self._rail.mined(list(self._txs))
+        self._blocks.evidence.mined.update(found)
+        landed = {i for one in found for i in self._txs[one].payment_ids}
+        new = [item for item in self._open.values() if item.payment.id in landed]
+        await self._find_events([item for item in new if not self._seen(item)])
 
     async def _conclude(self) -> None:
         findings, ends = [], []
@@ -402,18 +413,17 @@ class ChainSettler:
 
     async def _find_events(self, items: Sequence[Accepted]) -> None:
         for start in range(0, len(items), _REFS_A_CALL):
-            part = items[start : start + _REFS_A_CALL]
-            refs = [self._rail.reference(item.option) for item in part]
-            for event in await self._rail.paid(refs, min(item.from_block for item in part)):
+            for event in await self._rail.find(items[start : start + _REFS_A_CALL]):
                 self._blocks.evidence.add_paid(event)
 
     async def _drop_replaced(self) -> None:
-        """Gives up a transaction of ours only when another one with its nonce is final."""
+        """Gives up a transaction of ours only when no block can hold it any more."""
         ends = []
         for tx in list(self._txs.values()):
             if tx.hash in self._blocks.evidence.mined:
                 continue
-            if await self._rail.nonce_used(tx.nonce) and not await self._rail.mined([tx.hash]):
+            issued = await self._app.store.read(journal.issued(tx.payment_ids))
+            if await self._rail.gone(tx, issued) and not await self._rail.mined([tx.hash]):
                 ends.append(TxEnd(tx.id, TxState.REPLACED))
         await self._finish([], ends)
         if ends:
@@ -421,7 +431,8 @@ class ChainSettler:
 
     async def _dead(self, item: Accepted) -> Finding | None:
         """The proof that a payment's authorization can never be used again, if there is one."""
-        reason = await self._rail.spent_or_lapsed(item.option)
+        issued = await self._app.store.read(journal.issued([item.payment.id]))
+        reason = await self._rail.dead(item, issued)
         if reason is None:
             return None
         await self._find_events([item])

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
-from uuid import UUID
 
 from florin_server.domain.payment import Action, Option, Payment
-from florin_server.domain.route import Route, reference
+from florin_server.domain.route import Route, option_id, reference
 from florin_server.rails.base import Asset, Paid, Split
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.settler import Pay
@@ -153,7 +150,7 @@ def build_option(
     now_us: int,
 ) -> Option:
     """An option with the one message that pays it."""
-    option_id = _option_id(
+    chosen = option_id(
         (
             payment.id,
             payer,
@@ -166,7 +163,7 @@ def build_option(
             str(split.settled),
         )
     )
-    ref = reference(payment.salt, option_id)
+    ref = reference(payment.salt, chosen)
     dest = bare(split.dest)
     fee_to = bare(split.fee_to) if split.fee_to is not None else NOBODY
     route = Route(
@@ -197,7 +194,7 @@ def build_option(
     signer = bare(payer)
     params = sign_request(signer, terms.message(signer))
     return Option(
-        id=option_id,
+        id=chosen,
         payment_id=payment.id,
         account=account,
         payer=payer,
@@ -211,13 +208,3 @@ def build_option(
         terms=terms.stored(),
         created_at_us=now_us,
     )
-
-
-def _option_id(parts: Sequence[str]) -> str:
-    """UUID text that stands for the payment, the payer, the price and the route.
-
-    The route is in it because a stored option never changes: money that would go elsewhere is
-    another option.
-    """
-    digest = hashlib.sha256("\n".join(parts).encode()).digest()
-    return str(UUID(bytes=digest[:16], version=5))
