@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from tests.bench import codec, create, fanout, payments, report, startup, status, watchers
+from tests.bench import codec, create, fanout, gas, payments, report, startup, status, watchers
 from tests.bench.florin import Florin, florin
 from tests.bench.load import child
 from tests.bench.report import Figure
@@ -35,6 +35,7 @@ SUBJECTS: dict[str, Subject] = {
     "fanout": _with_florin(fanout.measure),
     "watchers": _with_florin(watchers.measure),
     "startup": startup.measure,
+    "gas": gas.measure,
 }
 
 

@@ -13,6 +13,8 @@ from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm.signatures import ORDER
 
 from tests.contract.evm_lab import (
+    ACCEPTS_ALL,
+    ACCEPTS_NONE,
     PRICE,
     accept,
     buyer,
@@ -240,8 +242,6 @@ async def test_options_of_a_former_settlement_contract_must_be_fetched_again(lab
 
 # accounts with code: each answers for itself whether it signed
 
-ACCEPTS_ALL = "7f1626ba7e" + "00" * 28 + "60005260206000f3"
-ACCEPTS_NONE = "60206000f3"
 REVERTS = "60006000fd"
 BURNS_GAS = "5b600056"
 

@@ -67,10 +67,10 @@ def reference(salt: bytes, option_id: str) -> bytes:
 
 
 def option_id(parts: Sequence[str]) -> str:
-    """UUID text that stands for the payment, the payer, the price and the route.
+    """UUID text that stands for the payment, the payer, the price, the route and the steps.
 
-    The route is in it because a stored option never changes: money that would go elsewhere is
-    another option.
+    All of that is in it because a stored option never changes: money that would go elsewhere, or
+    an allowance that was used up meanwhile, is another option.
     """
     digest = hashlib.sha256("\n".join(parts).encode()).digest()
     return str(UUID(bytes=digest[:16], version=5))

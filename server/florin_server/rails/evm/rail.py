@@ -12,6 +12,7 @@ from florin_server.rails.base import (
     Asset,
     BlockView,
     Head,
+    Means,
     Mined,
     Paid,
     RailUnavailable,
@@ -130,25 +131,24 @@ class EvmRail:
             return None
         return None if bare(payer) == NOBODY else payer
 
-    async def payable(
-        self, payers: Sequence[str], prices: Mapping[str, int]
-    ) -> list[tuple[str, str]]:
-        """The (payer, asset) pairs whose balance covers the price; one batched read."""
+    async def payable(self, payers: Sequence[str], prices: Mapping[str, int]) -> list[Means]:
+        """Who can pay what price: their balance covers it; one batched read."""
         assets = [self._assets[one] for one in prices if one in self._assets]
         if not payers or not assets:
             return []
 
-        async def able() -> list[tuple[str, str]]:
-            held = await discovery.balances(self._node, payers, assets)
-            return [pair for pair, balance in held.items() if balance >= prices[pair[1]]]
+        async def able() -> list[Means]:
+            return await discovery.means(self._node, payers, assets, prices)
 
         found, everybody = await able(), len(set(payers)) * len(assets)
         if self.chain.faucet and len(found) < everybody:
-            await self._fill(payers)
+            tokens = [asset.address for asset in assets]
+            await self._fill(payers, tokens=tokens)
             found = await able()
             if len(found) < everybody:
                 # the usual gift is less than the price
-                await self._fill(payers, tokenUnits=hex(max(prices.values())))
+                dearest = max(prices[asset.id] for asset in assets)
+                await self._fill(payers, tokens=tokens, tokenUnits=hex(dearest))
                 found = await able()
         return found
 
@@ -156,7 +156,7 @@ class EvmRail:
         self,
         payment: Payment,
         account: str,
-        payer: str,
+        means: Means,
         asset: Asset,
         value: int,
         split: Split,
@@ -167,7 +167,7 @@ class EvmRail:
             self.chain,
             payment,
             account=account,
-            payer=payer,
+            means=means,
             asset=asset,
             value=value,
             split=split,
@@ -265,12 +265,12 @@ class EvmRail:
         """Why the option can never be paid again, judged at final depth; None while it can."""
         return await self._evidence.spent_or_lapsed(option)
 
-    async def _fill(self, payers: Sequence[str], **amount: str) -> None:
+    async def _fill(self, payers: Sequence[str], **gift: object) -> None:
         """Asks a test chain's faucet to fill accounts."""
         # without funds there is no option, which is all that a broken faucet may cause
         with contextlib.suppress(RpcError, RailUnavailable):
             accounts = [bare(payer) for payer in payers]
-            await self.rpc.call("florin_faucet", {"accounts": accounts, **amount})
+            await self.rpc.call("florin_faucet", {"accounts": accounts, **gift})
 
     async def _inspect(self) -> discovery.Inspection:
         return await discovery.inspect(self._node, self.chain, self.sender)

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import orjson
+
 from florin_server.domain.payment import Action, Option, Payment
 from florin_server.domain.route import Route, option_id, reference
-from florin_server.rails.base import Asset, Paid, Split
+from florin_server.rails.base import Asset, Means, Paid, Split
+from florin_server.rails.evm import abi
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.settler import Pay
 from florin_server.rails.evm.signatures import canonical, recover
-from florin_server.rails.evm.typed_data import Domain, ReceiveWithAuthorization, sign_request
+from florin_server.rails.evm.typed_data import (
+    PERMIT2,
+    Domain,
+    PermitTransferFrom,
+    ReceiveWithAuthorization,
+    permit2_domain,
+    sign_request,
+)
 
+PERMIT2_METHOD = "permit2"
+APPROVE = abi.selector("approve(address,uint256)")
 GRACE_S = 300  # an accepted authorization may be submitted that long after the payment's end
 NOBODY = "0x" + "00" * 20
 
@@ -20,9 +32,11 @@ NOBODY = "0x" + "00" * 20
 class Terms:
     """One option's route and authorization. `valid_before` is in Unix seconds.
 
-    `settled` tells that `dest` is the merchant's own; the zero address takes no fee.
+    With Permit2 that is the deadline, itself still good; the domain is Permit2's. `settled` tells
+    that `dest` is the merchant's own; the zero address takes no fee.
     """
 
+    method: str
     chain_id: int
     settler: str
     token: str
@@ -42,6 +56,7 @@ class Terms:
         """Reads back what an option stores."""
         stored = {name: str(value) for name, value in option.terms.items()}
         return cls(
+            method=option.method,
             chain_id=int(stored["chain_id"]),
             settler=stored["settler"],
             token=stored["token"],
@@ -75,8 +90,17 @@ class Terms:
             "domain_version": self.domain_version,
         }
 
-    def message(self, payer: str) -> ReceiveWithAuthorization:
+    def message(self, payer: str) -> ReceiveWithAuthorization | PermitTransferFrom:
         """What the payer (an address) signs."""
+        if self.method == PERMIT2_METHOD:
+            return PermitTransferFrom(
+                permit2_domain(self.chain_id),
+                self.token,
+                self.value,
+                self.settler,
+                int.from_bytes(self.nonce, "big"),
+                self.valid_before,
+            )
         domain = Domain(self.domain_name, self.domain_version, self.chain_id, self.token)
         return ReceiveWithAuthorization(
             domain, payer, self.settler, self.value, 0, self.valid_before, self.nonce
@@ -96,6 +120,11 @@ class Terms:
             ref=self.ref,
             signature=signature,
         )
+
+    @property
+    def last_second(self) -> int:
+        """The last block time at which it can be settled, in Unix seconds."""
+        return self.valid_before if self.method == PERMIT2_METHOD else self.valid_before - 1
 
     def split(self) -> Split:
         """Where the money goes, as it was offered."""
@@ -143,13 +172,14 @@ def build_option(
     payment: Payment,
     *,
     account: str,
-    payer: str,
+    means: Means,
     asset: Asset,
     value: int,
     split: Split,
     now_us: int,
 ) -> Option:
-    """An option with the one message that pays it."""
+    """An option: the approvals that are missing, and the message that pays it."""
+    payer = means.payer
     chosen = option_id(
         (
             payment.id,
@@ -161,6 +191,7 @@ def build_option(
             split.fee_to or "",
             str(split.fee),
             str(split.settled),
+            *(f"approve {amount}" for amount in means.approvals),
         )
     )
     ref = reference(payment.salt, chosen)
@@ -177,6 +208,7 @@ def build_option(
         ref=ref,
     )
     terms = Terms(
+        method=asset.method,
         chain_id=chain.chain_id,
         settler=chain.settler,
         token=asset.address,
@@ -192,7 +224,9 @@ def build_option(
         domain_version=asset.domain_version,
     )
     signer = bare(payer)
+    actions = [_approve(chain, signer, asset, amount) for amount in means.approvals]
     params = sign_request(signer, terms.message(signer))
+    actions.append(Action(chain.caip2, "eth_signTypedData_v4", params))
     return Option(
         id=chosen,
         payment_id=payment.id,
@@ -204,7 +238,14 @@ def build_option(
         eta_s=chain.eta_s,
         expires_at=None,
         method=asset.method,
-        actions=(Action(chain.caip2, "eth_signTypedData_v4", params),),
+        actions=tuple(actions),
         terms=terms.stored(),
         created_at_us=now_us,
     )
+
+
+def _approve(chain: EvmChain, payer: str, asset: Asset, amount: int) -> Action:
+    """Lets Permit2 take so much of a token, and nothing beyond that: more outlives the payment."""
+    data = APPROVE + abi.address(PERMIT2) + abi.number(amount)
+    call = {"from": payer, "to": asset.address, "data": abi.data_of(data)}
+    return Action(chain.caip2, "eth_sendTransaction", orjson.dumps([call]).decode())

@@ -21,6 +21,7 @@ from florin_server.rails.base import (
     Asset,
     BlockView,
     Head,
+    Means,
     Mined,
     Paid,
     RailUnavailable,
@@ -36,6 +37,8 @@ from florin_server.rails.solana.node import (
     CONFIRMED,
     FINALIZED,
     Node,
+    account_views,
+    accounts_call,
     number,
     record,
     valued,
@@ -145,34 +148,36 @@ class SolanaRail:
             return None
         return str(found)
 
-    async def payable(
-        self, payers: Sequence[str], prices: Mapping[str, int]
-    ) -> list[tuple[str, str]]:
-        """The (payer, asset) pairs whose balance covers the price; one batched read."""
+    async def payable(self, payers: Sequence[str], prices: Mapping[str, int]) -> list[Means]:
+        """Who can pay what price: their balance covers it; one batched read."""
         found = self._found
         assets = [found.assets[one] for one in prices if one in found.assets]
         if not payers or not assets:
             return []
 
-        async def able() -> list[tuple[str, str]]:
+        async def able() -> list[Means]:
             held = await discovery.balances(self._node, payers, assets, found.programs)
-            return [pair for pair, balance in held.items() if balance >= prices[pair[1]]]
+            return [
+                Means(payer, asset)
+                for (payer, asset), balance in held.items()
+                if balance >= prices[asset]
+            ]
 
-        pairs, everybody = await able(), len(set(payers)) * len(assets)
-        if self.chain.faucet and len(pairs) < everybody:
+        means, everybody = await able(), len(set(payers)) * len(assets)
+        if self.chain.faucet and len(means) < everybody:
             await self._fill(payers)
-            pairs = await able()
-            if len(pairs) < everybody:
+            means = await able()
+            if len(means) < everybody:
                 # the usual gift is less than the price
                 await self._fill(payers, tokenUnits=max(prices.values()))
-                pairs = await able()
-        return pairs
+                means = await able()
+        return means
 
     def offer(  # noqa: PLR0917  (one of each, none alike)
         self,
         payment: Payment,
         account: str,
-        payer: str,
+        means: Means,
         asset: Asset,
         value: int,
         split: Split,
@@ -183,7 +188,7 @@ class SolanaRail:
             self.chain,
             payment,
             account=account,
-            payer=payer,
+            payer=means.payer,
             asset=asset,
             program=self._found.programs[asset.address],
             value=value,
@@ -193,12 +198,19 @@ class SolanaRail:
 
     async def build(self, option: Option, issued: Sequence[Issued], now_us: int) -> Issued | None:
         """A transaction with a fresh blockhash; None if the newest one is good for long enough."""
-        slot, latest = await self._node.batch(
+        terms = Terms.of(option)
+        owners = [owner for owner, _ in terms.shares()]
+        slot, latest, receivers = await self._node.batch(
             [
                 ("getSlot", ({"commitment": FINALIZED},)),
                 ("getLatestBlockhash", ({"commitment": CONFIRMED},)),
+                accounts_call([spl.pubkey(owner) for owner in owners]),
             ]
         )
+        for owner, account in zip(owners, account_views(receivers), strict=True):
+            # what an account of the token program is sent can never be moved again
+            if account is not None and account.owner in spl.PROGRAMS:
+                raise RailUnavailable(f"{self.chain.name}: {owner} is no wallet, and cannot own")
         told = record(valued(latest))
         last_valid = number(told.get("lastValidBlockHeight"))
         height = last_valid - BLOCKHASH_BLOCKS
@@ -208,7 +220,6 @@ class SolanaRail:
             blockhash = Hash.from_string(str(told.get("blockhash")))
         except ValueError as error:
             raise RailUnavailable(f"{self.chain.name}: the node told no blockhash") from error
-        terms = Terms.of(option)
         steps = terms.instructions(self.chain, self._signer.pubkey, bare(option.payer))
         message = compile_message(self._signer.pubkey, steps, blockhash)
         params = orjson.dumps([{"transaction": unsigned(message)}]).decode()
