@@ -12,7 +12,7 @@ from eth_account.signers.local import LocalAccount
 from florin_server.clock import TestClock
 from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
 from florin_server.domain.journal import Accepted
-from florin_server.domain.payment import Confirmation, Option, Payment, Status
+from florin_server.domain.payment import Action, Confirmation, Option, Payment, Status
 from florin_server.rails.base import Means, RailUnavailable, Signed, Split
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.settings import EvmAsset, EvmChain
@@ -262,6 +262,31 @@ class Lab:
         receipt = await self.control.call("eth_getTransactionReceipt", tx_hash)
         assert receipt["status"] == "0x1"
         return receipt
+
+    async def delegate(self, wallet: LocalAccount, runtime: str) -> None:
+        """Gives a wallet's account code (EIP-7702), which answers for it from now on."""
+        nonce = await self.control.call("eth_getTransactionCount", wallet.address, "latest")
+        authorization = wallet.sign_authorization(
+            {
+                "chainId": DEVNET.chain_id,
+                "address": await self.deploy(runtime),
+                "nonce": int(nonce, 16),
+            }
+        )
+        await self.send(to=DEVNET.faucet, authorizationList=[authorization])
+
+    async def perform(self, wallet: LocalAccount, action: Action) -> str:
+        """The output of a wallet that sends what it was asked to send; it is mined."""
+        (call,) = json.loads(action.params_json)
+        assert action.method == "eth_sendTransaction"
+        assert call["from"] == wallet.address.lower()
+        receipt = await self.send(
+            key=bytes(wallet.key),
+            to=call["to"],
+            data=bytes.fromhex(call["data"][2:]),
+            value=int(call.get("value", "0x0"), 16),
+        )
+        return json.dumps(receipt["transactionHash"])
 
     async def send_tokens(self, address: str, value: int) -> None:
         """Mints to an address."""

@@ -53,6 +53,8 @@ def test_a_known_interface_is_all_there_is():
         f"settlePermit2({pay}[])",
         f"onePermit2({pay})",
         f"settle({pay}[],{pay}[])",
+        f"pay({pay})",
+        "isPaid(address,bytes32)",
         "Paid(bytes32,address,address,address,uint256,uint256)",
         "Failed(bytes32,bytes)",
     }

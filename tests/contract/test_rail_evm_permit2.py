@@ -194,15 +194,9 @@ async def test_one_output_for_each_action(lab):
 async def test_an_account_with_code_must_sign_for_itself(lab):
     payment, option = await ready(lab)
     output = signed(WALLET, option)
-    authorization = WALLET.sign_authorization(
-        {"chainId": DEVNET.chain_id, "address": await lab.deploy(ACCEPTS_NONE), "nonce": 2}
-    )
-    await lab.send(to=DEVNET.faucet, authorizationList=[authorization])
+    await lab.delegate(WALLET, ACCEPTS_NONE)
     assert await refusal(lab, option, output) == "signature_mismatch"
-    authorization = WALLET.sign_authorization(
-        {"chainId": DEVNET.chain_id, "address": await lab.deploy(ACCEPTS_ALL), "nonce": 3}
-    )
-    await lab.send(to=DEVNET.faucet, authorizationList=[authorization])
+    await lab.delegate(WALLET, ACCEPTS_ALL)
     await lab.rail.verify(option, (), [output])
     await lab.settle(accept(payment, option, output))
     assert await lab.balance(MERCHANT, DEVNET.euro.address) == PRICE

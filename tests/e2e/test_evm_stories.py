@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,12 +21,18 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 EURO = DEVNET.euro.address
 MERCHANT = "0x" + "5a" * 20
 PRICE = 12_500_000  # 12.50 in a token of six decimals
+ETHER = f"eip155:{DEVNET.chain_id}/slip44:60"
+GBP = {"unit": "iso4217/GBP", "value": "1250"}
+WEI = 5 * 10**15  # 12.50 at 2500.00
+MISMATCH = "transaction_mismatch"
+USD = {"unit": "iso4217/USD", "value": "1250"}
 EUR = {"unit": "iso4217/EUR", "value": "1250"}
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def desk(tmp_path_factory):
-    async with opened(tmp_path_factory.mktemp("stories") / "home") as desk:
+    home = tmp_path_factory.mktemp("stories") / "home"
+    async with opened(home, rates={ETHER: {"GBP": "2500.00"}}) as desk:
         yield desk
 
 
@@ -46,6 +53,13 @@ class Till:
         (option,) = (await self.desk.rest.options(made["paymentId"], accounts))["options"]
         return made["paymentId"], option
 
+    async def fetch(self, payment_id: str, option: dict[str, Any]) -> list[dict[str, Any]]:
+        """What the option's one build is resolved to."""
+        (build,) = option["actions"]
+        assert build["type"] == "build"
+        data = build["data"]["data"]
+        return (await self.desk.rest.fetch(payment_id, option["id"], data))["actions"]
+
     async def perform(self, option: dict[str, Any]) -> list[str]:
         return await self.wallet.perform(self.desk.chain, option["actions"])
 
@@ -63,7 +77,8 @@ class Till:
 async def till(desk) -> Till:
     tenant = await desk.tenant()
     chain = f"eip155:{DEVNET.chain_id}"
-    for number, asset in enumerate((f"erc20:{EURO}", f"erc20:{DEVNET.token.address}")):
+    assets = (f"erc20:{EURO}", f"erc20:{DEVNET.token.address}", "slip44:60")
+    for number, asset in enumerate(assets):
         place = Destination(
             f"crypto_{tenant.merchant.id}{number}",
             tenant.merchant.id,
@@ -184,3 +199,163 @@ async def test_a_blocked_payer_is_declined(desk, till):
     answer = await till.confirm(payment_id, option, outputs)
     assert (answer["status"], answer["failureCode"]) == ("failed", "declined_user")
     assert await desk.chain.balance(till.wallet.address, EURO) == before
+
+
+# accounts with code that cannot sign for a token
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def mute(till) -> Till:
+    """A wallet whose account has the code of a contract that knows nothing of signatures."""
+    await till.offer(USD)
+    await till.wallet.delegate(till.desk.chain, DEVNET.settler)
+    return till
+
+
+async def test_an_account_that_cannot_sign_pays_by_itself(desk, mute):
+    before = await desk.chain.balance(MERCHANT)
+    payment_id, option = await mute.offer(USD)
+    held = await desk.chain.balance(mute.wallet.address)
+    actions = await mute.fetch(payment_id, option)
+    assert await mute.fetch(payment_id, option) == actions
+    assert [one["data"]["method"] for one in actions] == ["eth_sendTransaction"] * 2
+    outputs = await mute.wallet.perform(desk.chain, actions)
+    assert await desk.chain.balance(mute.wallet.address) == held - PRICE
+    # it took its time, and the chain went on
+    await desk.chain.ask("evm_mine", {"blocks": 30})
+    await mute.confirm(payment_id, option, outputs)
+    final = await desk.final(payment_id)
+    assert (final["status"], final["info"]["txId"]) == ("succeeded", outputs[-1])
+    assert await desk.chain.balance(MERCHANT) == before + PRICE
+    detail = await desk.rest.call("GET", f"/v1/payments/{payment_id}", mute.tenant.headers)
+    assert detail["settlement"]["successful"]["amount"]["value"] == str(PRICE)
+
+
+async def test_what_it_sends_after_its_confirm_counts_too(desk, mute):
+    payment_id, option = await mute.offer(USD)
+    actions = await mute.fetch(payment_id, option)
+    unknown = ["0x" + "11" * 32] * 2
+    assert (await mute.confirm(payment_id, option, unknown))["status"] == "processing"
+    (_, tx_hash) = await mute.wallet.perform(desk.chain, actions)
+    final = await desk.final(payment_id)
+    assert (final["status"], final["info"]["txId"]) == ("succeeded", tx_hash)
+
+
+async def test_what_it_never_sends_fails_at_its_time(desk, mute):
+    payment_id, option = await mute.offer(USD)
+    await mute.fetch(payment_id, option)
+    await mute.confirm(payment_id, option, ["0x" + "11" * 32] * 2)
+    desk.clock.advance(900 + 300)
+    await desk.chain.ask("evm_mine")
+    final = await desk.final(payment_id)
+    assert (final["status"], final["info"]) == ("failed", None)
+
+
+async def test_results_of_a_direct_payment_that_do_not_fit_are_told_apart(desk, mute):
+    hash_, signature = "0x" + "11" * 32, "0x" + "22" * 65
+    payment_id, option = await mute.offer(USD)
+    with pytest.raises(Refused) as caught:
+        await mute.confirm(payment_id, option, [hash_, hash_])
+    assert (caught.value.http, caught.value.code) == (400, "invalid_params")
+    actions = await mute.fetch(payment_id, option)
+    other_id, other = await mute.offer(USD)
+    for outputs, reason in (
+        ([hash_, "noise"], "unreadable_output"),
+        (await mute.wallet.perform(desk.chain, await mute.fetch(other_id, other)), MISMATCH),
+    ):
+        refused = await mute.refusal(payment_id, option, outputs)
+        assert refused == (400, reason, "requires_action")
+    await mute.confirm(payment_id, option, await mute.wallet.perform(desk.chain, actions))
+    assert (await desk.final(payment_id))["status"] == "succeeded"
+    for outputs in ([hash_], [hash_, signature], [hash_] * 3):
+        payment_id, option = await mute.offer(USD)
+        await mute.fetch(payment_id, option)
+        answer = await mute.confirm(payment_id, option, outputs)
+        assert (answer["status"], answer["failureCode"]) == ("failed", None)
+
+
+async def test_a_blocked_account_that_pays_by_itself_is_declined(desk, mute):
+    payment_id, option = await mute.offer(USD)
+    await mute.fetch(payment_id, option)
+    desk.service.app.blocked.add([mute.wallet.account])
+    answer = await mute.confirm(payment_id, option, ["0x" + "11" * 32] * 2)
+    assert (answer["status"], answer["failureCode"]) == ("failed", "declined_user")
+
+
+# the chain's own coin, at a rate
+
+
+async def test_a_buyer_pays_with_coin_at_the_rate_that_it_was_quoted(desk, till):
+    before = await desk.chain.coin(MERCHANT)
+    payment_id, option = await till.offer(GBP)
+    assert option["amount"]["unit"] == f"caip19/{ETHER}"
+    assert option["amount"]["value"] == str(WEI)
+    assert option["amount"]["display"]["assetSymbol"] == "tETH"
+    assert option["expiresAt"] == desk.now + 300
+    (action,) = await till.fetch(payment_id, option)
+    (call,) = params_of(action)
+    assert (call["to"], call["value"]) == (DEVNET.settler, hex(WEI))
+    told = json.loads(bytes.fromhex(option["actions"][0]["data"]["data"]))
+    assert told == {**action["data"], "params": params_of(action)}
+
+    (tx_hash,) = await till.wallet.perform(desk.chain, [action])
+    await till.confirm(payment_id, option, [tx_hash])
+    final = await desk.final(payment_id)
+    assert (final["status"], final["info"]["txId"]) == ("succeeded", tx_hash)
+    assert final["info"]["optionAmount"]["value"] == str(WEI)
+    assert await desk.chain.coin(MERCHANT) == before + WEI
+    ((terms,),) = desk.select("SELECT terms FROM payment_option WHERE id = ?", option["id"])
+    quote = json.loads(terms)["quote"]
+    assert quote == {"price": "2500.00", "source": "settings", "at_us": desk.clock.now_us()}
+
+
+async def test_a_quote_keeps_its_id_until_it_lapses(desk, till):
+    payment_id, option = await till.offer(GBP)
+    (action,) = await till.fetch(payment_id, option)
+    desk.clock.advance(299)
+    (again,) = (await desk.rest.options(payment_id, [till.wallet.account]))["options"]
+    assert again == option
+    assert await till.fetch(payment_id, option) == [action]
+    desk.clock.advance(1)
+    for call in (
+        desk.rest.fetch(payment_id, option["id"]),
+        till.confirm(payment_id, option, ["0x" + "11" * 32]),
+    ):
+        with pytest.raises(Refused) as caught:
+            await call
+        assert (caught.value.http, caught.value.code) == (409, "quote_expired")
+    (new,) = (await desk.rest.options(payment_id, [till.wallet.account]))["options"]
+    assert new["id"] != option["id"]
+    assert new["expiresAt"] == desk.now + 300
+    (tx_hash,) = await till.wallet.perform(desk.chain, await till.fetch(payment_id, new))
+    await till.confirm(payment_id, new, [tx_hash])
+    assert (await desk.final(payment_id))["status"] == "succeeded"
+
+
+async def test_a_quote_never_outlives_its_payment(desk, till):
+    body = {"amount": GBP, "expiresAt": desk.now + 60}
+    made = await desk.rest.call("POST", "/v1/payments", till.tenant.headers, body)
+    (option,) = (await desk.rest.options(made["paymentId"], [till.wallet.account]))["options"]
+    assert option["expiresAt"] == made["expiresAt"]
+
+
+async def test_an_amount_of_coin_needs_no_rate(desk, till):
+    payment_id, option = await till.offer({"unit": f"caip19/{ETHER}", "value": "77"})
+    assert (option["amount"]["value"], option["expiresAt"]) == ("77", None)
+    outputs = await till.wallet.perform(desk.chain, await till.fetch(payment_id, option))
+    await till.confirm(payment_id, option, outputs)
+    assert (await desk.final(payment_id))["status"] == "succeeded"
+
+
+async def test_results_that_do_not_fit_a_payment_in_coin(desk, till):
+    payment_id, option = await till.offer(GBP)
+    await till.fetch(payment_id, option)
+    other_id, other = await till.offer(GBP)
+    theirs = await till.wallet.perform(desk.chain, await till.fetch(other_id, other))
+    refused = await till.refusal(payment_id, option, theirs)
+    assert refused == (400, MISMATCH, "requires_action")
+    assert (await till.refusal(payment_id, option, ["0x12"]))[1] == "unreadable_output"
+    answer = await till.confirm(payment_id, option, ["0x" + "22" * 65])
+    assert (answer["status"], answer["failureCode"]) == ("failed", None)
+    await till.confirm(other_id, other, theirs)
+    assert (await desk.final(other_id))["status"] == "succeeded"

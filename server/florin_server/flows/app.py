@@ -15,6 +15,7 @@ from florin_server.feed import Hub
 from florin_server.flows.limits import Limits
 from florin_server.flows.recent import Recent
 from florin_server.rails.base import Asset, Rail
+from florin_server.rails.prices import FixedPrices, PriceSource
 from florin_server.store.engine import Store
 from florin_server.store.listing import Totals
 
@@ -91,6 +92,7 @@ class App:
     accounts: Accounts = field(default_factory=Accounts)
     totals: Recent[Totals] = field(default_factory=_remembered_totals)
     blocked: Blocklist = field(default_factory=Blocklist)
+    prices: PriceSource = field(default_factory=lambda: FixedPrices({}))
 
     def assets(self, *, live: bool) -> dict[str, tuple[Rail, Asset]]:
         """Every asset that can be paid with in one mode, by CAIP-19."""

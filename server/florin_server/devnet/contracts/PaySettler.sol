@@ -44,12 +44,13 @@ interface IPermit2 {
 /// @notice A payment is pulled from the buyer and passed on, to the merchant and to the taker of
 /// the fee, within one call. The nonce that the buyer signs is the hash of the whole route, so
 /// callers need no permission: whoever submits a payment can only carry it out as it was signed.
-/// @dev Nothing stays here: no owner, no storage, no balance between two transactions. Tokens are
-/// not vetted: whoever reads `Paid` must compare token, destination, value and fee with the route
-/// that was offered, since anybody can pay with a token of their own making.
+/// @dev Nothing stays here: no owner, no balance between two transactions, and in storage only
+/// which payments buyers made by themselves. Tokens are not vetted: whoever reads `Paid` must
+/// compare token, destination, value and fee with the route that was offered, since anybody can pay
+/// with a token of their own making.
 contract PaySettler {
     /// @notice One payment: a route and the buyer's authorization for it.
-    /// @param token the token to move
+    /// @param token the token to move; zero is the chain's own coin, which buyers send themselves
     /// @param from the buyer
     /// @param value what the buyer gives, in the token's minor units, fee included
     /// @param validAfter the authorization is good after this time, Unix seconds, exclusive;
@@ -84,6 +85,10 @@ contract PaySettler {
     /// @dev Bytes kept of a failed payment's reason: room for a selector and a long sentence.
     uint256 private constant REASON_BYTES = 256;
 
+    /// @notice True once a buyer made the payment of a route by itself: a wallet that sends it
+    /// again, with more gas or by mistake, does not pay twice.
+    mapping(address from => mapping(bytes32 nonce => bool)) public isPaid;
+
     /// @dev True while one payment moves; forgotten at the end of the transaction.
     bool private transient moving;
 
@@ -113,6 +118,14 @@ contract PaySettler {
     error RouteEndsHere();
     /// @notice The token did not pass the money on.
     error TransferFailed();
+    /// @notice Somebody else than the buyer sent a payment without a signature.
+    error NotTheBuyer();
+    /// @notice A payment came at or after its time.
+    error TooLate();
+    /// @notice The coin sent along is not what the payment asks for.
+    error WrongValue();
+    /// @notice The buyer made this payment before.
+    error AlreadyPaid();
 
     modifier alone() {
         if (moving) revert Reentered();
@@ -185,6 +198,20 @@ contract PaySettler {
         _payOut(p);
     }
 
+    /// @notice A buyer makes its payment by itself: in the chain's own coin, sent along, or in a
+    /// token that it let this contract take. `sig` and `validAfter` are not looked at.
+    function pay(Pay calldata p) external payable alone {
+        if (msg.sender != p.from) revert NotTheBuyer();
+        if (block.timestamp >= p.validBefore) revert TooLate();
+        bytes32 nonce = routeNonce(p);
+        if (isPaid[p.from][nonce]) revert AlreadyPaid();
+        isPaid[p.from][nonce] = true;
+        _checkRoute(p);
+        if (msg.value != (p.token == address(0) ? p.value : 0)) revert WrongValue();
+        if (p.token != address(0)) _take(p);
+        _payOut(p);
+    }
+
     function _each(bytes4 one, Pay[] calldata payments) private returns (uint256 mask) {
         for (uint256 i = 0; i < payments.length; ++i) {
             bytes memory callData = abi.encodeWithSelector(one, payments[i]);
@@ -203,11 +230,33 @@ contract PaySettler {
         emit Paid(p.ref, p.from, p.dest, p.token, p.value, p.fee);
     }
 
-    /// @dev Accepts tokens that return nothing; false, or anything but true, is a failure.
+    /// @dev A token that delivers less fails at the next step.
+    function _take(Pay calldata p) private {
+        if (p.token.code.length == 0) revert TransferFailed();
+        bytes memory callData = abi.encodeWithSignature(
+            "transferFrom(address,address,uint256)", p.from, address(this), p.value
+        );
+        _call(p.token, callData);
+    }
+
     function _transfer(address token, address to, uint256 value) private {
+        if (token == address(0)) return _send(to, value);
+        _call(token, abi.encodeWithSignature("transfer(address,uint256)", to, value));
+    }
+
+    /// @dev In assembly so that nothing of the receiver's answer is copied.
+    function _send(address to, uint256 value) private {
+        bool ok;
+        assembly ("memory-safe") {
+            ok := call(gas(), to, value, 0, 0, 0, 0)
+        }
+        if (!ok) revert TransferFailed();
+    }
+
+    /// @dev Accepts tokens that return nothing; false, or anything but true, is a failure.
+    function _call(address token, bytes memory callData) private {
         // solhint-disable-next-line avoid-low-level-calls
-        (bool ok, bytes memory answer) =
-            token.call(abi.encodeWithSignature("transfer(address,uint256)", to, value));
+        (bool ok, bytes memory answer) = token.call(callData);
         if (!ok || (answer.length > 0 && !_isTrue(answer))) revert TransferFailed();
     }
 

@@ -10,10 +10,10 @@ from florin_server.domain.route import Route
 from florin_server.rails.base import Asset, Means, RailUnavailable
 from florin_server.rails.evm import abi, settler
 from florin_server.rails.evm.node import LATEST, Node, call_to, data, quantity, uint
-from florin_server.rails.evm.settings import EvmAsset, EvmChain
-from florin_server.rails.evm.terms import NOBODY, PERMIT2_METHOD, bare
+from florin_server.rails.evm.settings import EvmAsset, EvmChain, EvmCoin
+from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, PERMIT2_METHOD, bare
 from florin_server.rails.evm.typed_data import PERMIT2, Domain, permit2_domain
-from florin_server.rails.evm.verify import BALANCE_OF, ask_allowance
+from florin_server.rails.evm.verify import BALANCE_OF, ask_allowance, ask_wallet
 from florin_server.rails.jsonrpc import Call, RpcError
 
 DECIMALS = abi.selector("decimals()")
@@ -45,6 +45,9 @@ async def inspect(node: Node, chain: EvmChain, sender: str) -> Inspection:
     ]
     if any(token.method == PERMIT2_METHOD for token in chain.assets):
         calls += [call_to(PERMIT2, DOMAIN_SEPARATOR), call_to(chain.settler, _NOTHING_BY_PERMIT2)]
+    if chain.coin is not None:
+        asked = settler.IS_PAID + abi.address(NOBODY) + bytes(abi.WORD)
+        calls.append(call_to(chain.settler, asked))
     answers = await node.batch(calls)
     number = quantity(answers[0])
     if number != chain.chain_id:
@@ -57,48 +60,106 @@ async def inspect(node: Node, chain: EvmChain, sender: str) -> Inspection:
     if quantity(answers[2]) == 0:
         problems.append(f"{chain.name}: {sender} has no coin to pay for gas")
     assets = {}
+    behind = 4 + len(chain.assets) * len(_TOKEN_CALLS)
     for index, token in enumerate(chain.assets):
         first = 4 + index * len(_TOKEN_CALLS)
         of_token = answers[first : first + len(_TOKEN_CALLS)]
-        if token.method == PERMIT2_METHOD:
-            difference = _plain_token_fault(token, of_token[0]) or _permit2_fault(
-                chain, *answers[-2:]
-            )
-        else:
-            difference = _token_fault(chain, token, of_token)
+        difference = _difference(chain, token, of_token, answers[behind : behind + 2])
         if difference is None:
             asset = asset_of(chain, token)
             assets[asset.id] = asset
         else:
             problems.append(f"{chain.name}: {token.symbol} at {token.address} {difference}")
+    if chain.coin is not None:
+        if _returned(answers[-1]) == abi.number(0):
+            coin = coin_of(chain, chain.coin)
+            assets[coin.id] = coin
+        else:
+            problems.append(
+                f"{chain.name}: the settlement contract at {chain.settler} does not take "
+                f"{chain.coin.symbol}"
+            )
     return Inspection(assets, tuple(problems))
 
 
 async def means(
-    node: Node, payers: Sequence[str], assets: Sequence[Asset], prices: Mapping[str, int]
+    node: Node,
+    chain: EvmChain,
+    payers: Sequence[str],
+    assets: Sequence[Asset],
+    prices: Mapping[str, int],
 ) -> list[Means]:
-    """Which payers (CAIP-10) hold the price of which asset; one batched read."""
+    """Which payers (CAIP-10) hold the price of which asset, and how they can pay it.
+
+    One batched read, and a second one if an account has code.
+    """
     pairs = [(payer, asset) for payer in payers for asset in assets]
     questions = [_ask_holdings(asset, bare(payer)) for payer, asset in pairs]
-    answers = iter(await node.batch([call for calls in questions for call in calls]))
+    codes: list[Call] = [("eth_getCode", (bare(payer), LATEST)) for payer in payers]
+    answers = iter(await node.batch([*codes, *(call for calls in questions for call in calls)]))
+    with_code = [payer for payer in payers if data(next(answers))]
+    tokens = [asset for asset in assets if asset.address != NOBODY]
+    mute = await _mute(node, chain, with_code, tokens) if with_code else {}
     found = []
     for (payer, asset), calls in zip(pairs, questions, strict=True):
         holdings = [next(answers) for _ in calls]
         # a token that reverts on an account's balance will not move it either
         if any(isinstance(one, RpcError) and one.is_revert for one in holdings):
             continue
-        balance, *allowance = [uint(one) for one in holdings]
+        read = quantity if asset.address == NOBODY else uint
+        balance, *allowance = [read(one) for one in holdings]
         price = prices[asset.id]
-        if balance >= price:
+        # whoever pays in coin needs some more of it for gas
+        if balance < price or (asset.address == NOBODY and balance == price):
+            continue
+        if payer in mute and asset.address != NOBODY:
+            missing = _approvals(asset, price, mute[payer][asset.id])
+            found.append(Means(payer, asset.id, missing, DIRECT_METHOD))
+        else:
             missing = _approvals(asset, price, allowance[0]) if allowance else ()
             found.append(Means(payer, asset.id, missing))
     return found
 
 
+async def _mute(
+    node: Node, chain: EvmChain, payers: Sequence[str], assets: Sequence[Asset]
+) -> dict[str, dict[str, int]]:
+    """The accounts with code that cannot sign for a token, with their allowances for the contract.
+
+    Tokens ask an account with code whether it signed (ERC-1271), even if it has a key too
+    (EIP-7702). One that gives no answer to that, not even a refusal, can only send its payment.
+    """
+    calls = [
+        call
+        for payer in payers
+        for call in (
+            ask_wallet(bare(payer), bytes(abi.WORD), bytes(65)),
+            *(ask_allowance(asset.address, bare(payer), chain.settler) for asset in assets),
+        )
+    ]
+    answers = iter(await node.batch(calls))
+    mute = {}
+    for payer in payers:
+        verdict, *allowances = [next(answers) for _ in range(1 + len(assets))]
+        if not _speaks(verdict):
+            held = zip(assets, allowances, strict=True)
+            mute[payer] = {asset.id: uint(answer) for asset, answer in held}
+    return mute
+
+
+def _speaks(verdict: Any) -> bool:
+    """True if an account answered a question for its signature, or refused it with a reason."""
+    if isinstance(verdict, RpcError) and verdict.is_revert:
+        return isinstance(verdict.data, str) and len(verdict.data) > len("0x")
+    return len(data(verdict)) >= abi.WORD
+
+
 def _ask_holdings(asset: Asset, payer: str) -> list[Call]:
+    if asset.address == NOBODY:
+        return [("eth_getBalance", (payer, LATEST))]
     calls = [call_to(asset.address, BALANCE_OF + abi.address(payer))]
     if asset.method == PERMIT2_METHOD:
-        calls.append(ask_allowance(asset.address, payer))
+        calls.append(ask_allowance(asset.address, payer, PERMIT2))
     return calls
 
 
@@ -126,6 +187,25 @@ def asset_of(chain: EvmChain, token: EvmAsset) -> Asset:
         approve_from_zero=token.approve_from_zero,
         network_name=chain.name,
         icon_url=token.icon_url,
+        network_icon_url=chain.icon_url,
+    )
+
+
+def coin_of(chain: EvmChain, coin: EvmCoin) -> Asset:
+    """A chain's own coin as the service knows it."""
+    return Asset(
+        id=f"{chain.caip2}/slip44:{chain.native_slip44}",
+        chain_id=chain.caip2,
+        address=NOBODY,
+        name=coin.name,
+        symbol=coin.symbol,
+        decimals=18,
+        peg=None,
+        method=DIRECT_METHOD,
+        domain_name="",
+        domain_version="",
+        network_name=chain.name,
+        icon_url=coin.icon_url,
         network_icon_url=chain.icon_url,
     )
 
@@ -162,6 +242,16 @@ def _settler_fault(chain: EvmChain, probe: settler.Pay, code: Any, nonce: Any) -
     if _returned(nonce) != route.nonce():
         return f"{chain.name}: the contract at {chain.settler} is not Florin's settlement contract"
     return None
+
+
+def _difference(
+    chain: EvmChain, token: EvmAsset, answers: Sequence[Any], of_permit2: Sequence[Any]
+) -> str | None:
+    """Why a token cannot be taken, as the end of a sentence."""
+    if token.method == PERMIT2_METHOD:
+        plain = _plain_token_fault(token, answers[0])
+        return plain or _permit2_fault(chain, *of_permit2)
+    return _token_fault(chain, token, answers)
 
 
 def _token_fault(chain: EvmChain, token: EvmAsset, answers: Sequence[Any]) -> str | None:

@@ -26,7 +26,7 @@ from florin_server.rails.evm.node import (
     uint,
 )
 from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.evm.terms import PERMIT2_METHOD, Terms, bare
+from florin_server.rails.evm.terms import DIRECT_METHOD, PERMIT2_METHOD, Terms, bare
 from florin_server.rails.evm.typed_data import PERMIT2
 from florin_server.rails.jsonrpc import METHOD_NOT_FOUND, AnswerTooLarge, Call, RpcError
 
@@ -97,7 +97,7 @@ class Evidence:
         return found
 
     async def spent_or_lapsed(self, option: Option) -> str | None:
-        """Why the authorization is dead at the newest final block; None while it is not."""
+        """Why the option is dead at the newest final block; None while it is not."""
         terms = Terms.of(option)
         final = await self._node.final_block(self._chain.confirmations)
         if final is None or terms.settler not in self._chain.settlers:
@@ -195,6 +195,9 @@ def _ask_nonce(terms: Terms, payer: str, block: str) -> Call:
     if terms.method == PERMIT2_METHOD:
         word = abi.number(int.from_bytes(terms.nonce, "big") >> 8)
         return call_to(PERMIT2, NONCE_BITMAP + abi.address(payer) + word, block=block)
+    if terms.method == DIRECT_METHOD:
+        asked = settler.IS_PAID + abi.address(payer) + terms.nonce
+        return call_to(terms.settler, asked, block=block)
     asked = AUTHORIZATION_STATE + abi.address(payer) + terms.nonce
     return call_to(terms.token, asked, block=block)
 

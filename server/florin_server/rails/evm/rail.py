@@ -19,15 +19,16 @@ from florin_server.rails.base import (
     Signed,
     Split,
 )
-from florin_server.rails.evm import discovery
+from florin_server.rails.evm import direct, discovery
 from florin_server.rails.evm.evidence import Evidence
 from florin_server.rails.evm.node import Node
 from florin_server.rails.evm.relay import Relay
 from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.evm.terms import NOBODY, Terms, bare, build_option
+from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, Terms, bare, build_option
 from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.evm.verify import Verifier
 from florin_server.rails.jsonrpc import HttpTransport, JsonRpc, RpcError, Transport
+from florin_server.rails.prices import Quote
 
 BATCH_MAX = 50  # the service's own limit; a transaction of so many stays below every gas limit
 
@@ -138,17 +139,19 @@ class EvmRail:
             return []
 
         async def able() -> list[Means]:
-            return await discovery.means(self._node, payers, assets, prices)
+            return await discovery.means(self._node, self.chain, payers, assets, prices)
 
         found, everybody = await able(), len(set(payers)) * len(assets)
         if self.chain.faucet and len(found) < everybody:
-            tokens = [asset.address for asset in assets]
-            await self._fill(payers, tokens=tokens)
+            tokens = [asset for asset in assets if asset.address != NOBODY]
+            given: dict[str, object] = {"tokens": [token.address for token in tokens]}
+            await self._fill(payers, **given)
             found = await able()
             if len(found) < everybody:
                 # the usual gift is less than the price
-                dearest = max(prices[asset.id] for asset in assets)
-                await self._fill(payers, tokens=tokens, tokenUnits=hex(dearest))
+                dearest = max((prices[token.id] for token in tokens), default=0)
+                coin = 2 * prices.get(self.native_asset, 0)
+                await self._fill(payers, **given, tokenUnits=hex(dearest), nativeWei=hex(coin))
                 found = await able()
         return found
 
@@ -161,8 +164,9 @@ class EvmRail:
         value: int,
         split: Split,
         now_us: int,
+        quote: Quote | None = None,
     ) -> Option:
-        """Builds an option; equal arguments, but for the time, give equal ids and actions."""
+        """Builds an option; equal arguments, but for `now_us`, give equal ids and actions."""
         return build_option(
             self.chain,
             payment,
@@ -172,28 +176,37 @@ class EvmRail:
             value=value,
             split=split,
             now_us=now_us,
+            quote=quote,
         )
 
     async def build(
         self,
         option: Option,
-        issued: Sequence[Issued],  # noqa: ARG002
-        now_us: int,  # noqa: ARG002
+        issued: Sequence[Issued],
+        now_us: int,
     ) -> Issued | None:
-        """No option of this rail has a build."""
-        raise ValueError(f"the option {option.id} has no build")
+        """Resolves the option's build, once and for all; None if it was."""
+        if issued:
+            return None
+        return direct.issue(option, (await self.head()).number, now_us)
 
-    def submits(self, option: Option) -> bool:  # noqa: ARG002
-        """Every option is a signature that the relayer submits."""
-        return True
+    def submits(self, option: Option) -> bool:
+        """False if the buyer's wallet calls the settlement contract by itself."""
+        return option.method != DIRECT_METHOD
 
     async def verify(
         self,
         option: Option,
-        issued: Sequence[Issued],  # noqa: ARG002
+        issued: Sequence[Issued],
         outputs: Sequence[str],
     ) -> None:
-        """Proves that the outputs (JSON texts) pay the option if submitted now."""
+        """Proves that the outputs (JSON texts) pay the option if submitted now.
+
+        What a wallet sends by itself is proven by the chain alone, later.
+        """
+        if option.method == DIRECT_METHOD:
+            await direct.check(self._node, self.chain, option, issued, outputs)
+            return
         await self._verifier.verify(option, outputs)
 
     def reference(self, option: Option) -> str:

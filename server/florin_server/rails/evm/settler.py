@@ -20,6 +20,8 @@ SETTLE_PERMIT2 = abi.selector(f"settlePermit2({_PAY}[])")
 SETTLE = abi.selector(f"settle({_PAY}[],{_PAY}[])")
 ONE_3009 = abi.selector(f"one3009({_PAY})")
 ONE_PERMIT2 = abi.selector(f"onePermit2({_PAY})")
+PAY = abi.selector(f"pay({_PAY})")
+IS_PAID = abi.selector("isPaid(address,bytes32)")
 ROUTE_NONCE = abi.selector(f"routeNonce({_PAY})")
 PAID = abi.topic("Paid(bytes32,address,address,address,uint256,uint256)")
 FAILED = abi.topic("Failed(bytes32,bytes)")
@@ -79,6 +81,11 @@ def one(pay: Pay, method: str) -> bytes:
     """The call that settles one item and reverts with the token's own reason if it cannot."""
     call = ONE_PERMIT2 if method == "permit2" else ONE_3009
     return call + abi.number(abi.WORD) + pay.encoded()
+
+
+def pay(item: Pay) -> bytes:
+    """The call by which the payer itself pays; the signature is not looked at."""
+    return PAY + abi.number(abi.WORD) + item.encoded()
 
 
 def _list(pays: Sequence[Pay]) -> bytes:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import orjson
 
-from florin_server.domain.payment import Action, Option, Payment
+from florin_server.domain.payment import Action, Build, Option, Payment
 from florin_server.domain.route import Route, option_id, reference
 from florin_server.rails.base import Asset, Means, Paid, Split
-from florin_server.rails.evm import abi
+from florin_server.rails.evm import abi, settler
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.settler import Pay
 from florin_server.rails.evm.signatures import canonical, recover
@@ -21,8 +22,10 @@ from florin_server.rails.evm.typed_data import (
     permit2_domain,
     sign_request,
 )
+from florin_server.rails.prices import Quote
 
 PERMIT2_METHOD = "permit2"
+DIRECT_METHOD = "direct"  # the payer calls the settlement contract
 APPROVE = abi.selector("approve(address,uint256)")
 GRACE_S = 300  # an accepted authorization may be submitted that long after the payment's end
 NOBODY = "0x" + "00" * 20
@@ -33,7 +36,8 @@ class Terms:
     """One option's route and authorization. `valid_before` is in Unix seconds.
 
     With Permit2 that is the deadline, itself still good; the domain is Permit2's. `settled` tells
-    that `dest` is the merchant's own; the zero address takes no fee.
+    that `dest` is the merchant's own; the zero address takes no fee, and as a token it is the
+    chain's own coin.
     """
 
     method: str
@@ -50,6 +54,7 @@ class Terms:
     valid_before: int
     domain_name: str
     domain_version: str
+    approvals: tuple[int, ...] = ()  # allowances to give first, if the payer pays by itself
 
     @classmethod
     def of(cls, option: Option) -> Terms:
@@ -70,6 +75,7 @@ class Terms:
             valid_before=int(stored["valid_before"]),
             domain_name=stored["domain_name"],
             domain_version=stored["domain_version"],
+            approvals=tuple(map(int, stored.get("approvals", "").split())),
         )
 
     def stored(self) -> dict[str, object]:
@@ -88,7 +94,19 @@ class Terms:
             "valid_before": self.valid_before,
             "domain_name": self.domain_name,
             "domain_version": self.domain_version,
+            "approvals": " ".join(map(str, self.approvals)),
         }
+
+    def calls(self, payer: str) -> tuple[Action, ...]:
+        """What a payer (an address) sends that pays by itself."""
+        chain = f"eip155:{self.chain_id}"
+        approvals = [
+            _approve(chain, payer, self.token, self.settler, amount) for amount in self.approvals
+        ]
+        data = settler.pay(self.pay(payer, b""))
+        coin = {"value": hex(self.value)} if self.token == NOBODY else {}
+        call = {"from": payer, "to": self.settler, **coin, "data": abi.data_of(data)}
+        return (*approvals, _transaction(chain, call))
 
     def message(self, payer: str) -> ReceiveWithAuthorization | PermitTransferFrom:
         """What the payer (an address) signs."""
@@ -177,9 +195,13 @@ def build_option(
     value: int,
     split: Split,
     now_us: int,
+    quote: Quote | None,
 ) -> Option:
-    """An option: the approvals that are missing, and the message that pays it."""
-    payer = means.payer
+    """An option: the approvals that are missing, and the message that pays it.
+
+    If the payer pays by itself, what it sends is told by fetch.
+    """
+    payer, method = means.payer, means.method or asset.method
     chosen = option_id(
         (
             payment.id,
@@ -192,6 +214,8 @@ def build_option(
             str(split.fee),
             str(split.settled),
             *(f"approve {amount}" for amount in means.approvals),
+            *((method,) if means.method else ()),
+            *((f"until {quote.expires_at}",) if quote else ()),
         )
     )
     ref = reference(payment.salt, chosen)
@@ -208,7 +232,7 @@ def build_option(
         ref=ref,
     )
     terms = Terms(
-        method=asset.method,
+        method=method,
         chain_id=chain.chain_id,
         settler=chain.settler,
         token=asset.address,
@@ -219,14 +243,11 @@ def build_option(
         settled=split.settled,
         ref=ref,
         nonce=route.nonce(),
-        valid_before=payment.expires_at + GRACE_S,
+        valid_before=(quote or payment).expires_at + GRACE_S,
         domain_name=asset.domain_name,
         domain_version=asset.domain_version,
+        approvals=means.approvals,
     )
-    signer = bare(payer)
-    actions = [_approve(chain, signer, asset, amount) for amount in means.approvals]
-    params = sign_request(signer, terms.message(signer))
-    actions.append(Action(chain.caip2, "eth_signTypedData_v4", params))
     return Option(
         id=chosen,
         payment_id=payment.id,
@@ -236,16 +257,42 @@ def build_option(
         asset=asset.id,
         value=value,
         eta_s=chain.eta_s,
-        expires_at=None,
-        method=asset.method,
-        actions=tuple(actions),
-        terms=terms.stored(),
+        expires_at=quote.expires_at if quote else None,
+        method=method,
+        actions=_actions(terms, bare(payer), chosen),
+        terms=terms.stored() | ({"quote": quote.stored()} if quote else {}),
         created_at_us=now_us,
     )
 
 
-def _approve(chain: EvmChain, payer: str, asset: Asset, amount: int) -> Action:
-    """Lets Permit2 take so much of a token, and nothing beyond that: more outlives the payment."""
-    data = APPROVE + abi.address(PERMIT2) + abi.number(amount)
-    call = {"from": payer, "to": asset.address, "data": abi.data_of(data)}
-    return Action(chain.caip2, "eth_sendTransaction", orjson.dumps([call]).decode())
+def _actions(terms: Terms, payer: str, chosen: str) -> tuple[Action | Build, ...]:
+    if terms.method == DIRECT_METHOD:
+        # fetch notes the block before which nothing can have been sent
+        return (Build(_build_data(terms.calls(payer), chosen)),)
+    chain = f"eip155:{terms.chain_id}"
+    approvals = [_approve(chain, payer, terms.token, PERMIT2, one) for one in terms.approvals]
+    params = sign_request(payer, terms.message(payer))
+    return (*approvals, Action(chain, "eth_signTypedData_v4", params))
+
+
+def _build_data(calls: Sequence[Action], chosen: str) -> str:
+    """What a build carries: its one action for wallets that read it, else nothing that says more.
+
+    Both are hex digits without a prefix; the first are those of JSON text.
+    """
+    if len(calls) > 1:
+        return chosen.replace("-", "")
+    (call,) = calls
+    params = orjson.loads(call.params_json)
+    told = {"chain_id": call.chain_id, "method": call.method, "params": params}
+    return orjson.dumps(told).hex()
+
+
+def _approve(chain: str, payer: str, token: str, spender: str, amount: int) -> Action:
+    """Lets a contract take so much of a token, and nothing beyond: more outlives the payment."""
+    data = APPROVE + abi.address(spender) + abi.number(amount)
+    return _transaction(chain, {"from": payer, "to": token, "data": abi.data_of(data)})
+
+
+def _transaction(chain: str, call: Mapping[str, str]) -> Action:
+    return Action(chain, "eth_sendTransaction", orjson.dumps([call]).decode())

@@ -57,7 +57,7 @@ class Verifier:
         answers = await self._ask((code_of, dry_run) if proven.by_key else (code_of,))
         if data(answers[0]):
             verdict, outcome = await self._ask(
-                (self._ask_wallet(payer, digest, proven.signature), dry_run)
+                (ask_wallet(payer, digest, proven.signature), dry_run)
             )
             if not _accepts(verdict):
                 raise refused("signature_mismatch", "The account does not accept the signature")
@@ -81,7 +81,7 @@ class Verifier:
             raise RailUnavailable(f"{self._chain.name}: {outcome}")
         questions = [call_to(terms.token, BALANCE_OF + abi.address(payer))]
         if terms.method == PERMIT2_METHOD:
-            questions.append(ask_allowance(terms.token, payer))
+            questions.append(ask_allowance(terms.token, payer, PERMIT2))
         balance, *allowance = await self._ask(questions)
         if uint(balance) < terms.value:
             raise refused("insufficient_funds", "The account has insufficient funds")
@@ -96,19 +96,20 @@ class Verifier:
         gas = dry_run_gas(call, by_key=proven.by_key)
         return call_to(terms.settler, call, sender=self._sender, gas=gas)
 
-    def _ask_wallet(self, payer: str, digest: bytes, signature: bytes) -> Call:
-        """ERC-1271, asked as the token will ask it."""
-        question = IS_VALID_SIGNATURE + digest + abi.number(2 * abi.WORD) + abi.padded(signature)
-        return call_to(payer, question, gas=dry_run_gas(question, by_key=False))
-
     async def _ask_together(self, questions: Sequence[Sequence[Call]]) -> list[list[Any]]:
         answers = iter(await self._node.batch([call for calls in questions for call in calls]))
         return [[next(answers) for _ in calls] for calls in questions]
 
 
-def ask_allowance(token: str, payer: str) -> Call:
-    """Asks how much of a token Permit2 may move for an account."""
-    return call_to(token, ALLOWANCE + abi.address(payer) + abi.address(PERMIT2))
+def ask_allowance(token: str, payer: str, spender: str) -> Call:
+    """Asks how much of a token a contract may move for an account."""
+    return call_to(token, ALLOWANCE + abi.address(payer) + abi.address(spender))
+
+
+def ask_wallet(payer: str, digest: bytes, signature: bytes) -> Call:
+    """ERC-1271, asked as a token will ask it."""
+    question = IS_VALID_SIGNATURE + digest + abi.number(2 * abi.WORD) + abi.padded(signature)
+    return call_to(payer, question, gas=dry_run_gas(question, by_key=False))
 
 
 def signature_bytes(option: Option, outputs: Sequence[str]) -> bytes:

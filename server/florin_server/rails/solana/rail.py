@@ -29,6 +29,7 @@ from florin_server.rails.base import (
     Split,
 )
 from florin_server.rails.jsonrpc import HttpTransport, JsonRpc, RpcError, Transport
+from florin_server.rails.prices import Quote
 from florin_server.rails.solana import discovery
 from florin_server.rails.solana.check import Submission, submission
 from florin_server.rails.solana.evidence import Evidence, Landing
@@ -182,8 +183,9 @@ class SolanaRail:
         value: int,
         split: Split,
         now_us: int,
+        quote: Quote | None = None,
     ) -> Option:
-        """Builds an option; equal arguments, but for the time, give equal ids and actions."""
+        """Builds an option; equal arguments, but for `now_us`, give equal ids and actions."""
         return build_option(
             self.chain,
             payment,
@@ -194,6 +196,7 @@ class SolanaRail:
             value=value,
             split=split,
             now_us=now_us,
+            quote=quote,
         )
 
     async def build(self, option: Option, issued: Sequence[Issued], now_us: int) -> Issued | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass
 
 from solders.hash import Hash
@@ -14,6 +12,7 @@ from florin_server.domain import spl
 from florin_server.domain.payment import Build, Option, Payment
 from florin_server.domain.route import option_id, reference
 from florin_server.rails.base import Asset, Paid, Split
+from florin_server.rails.prices import Quote
 from florin_server.rails.solana.settings import SolanaChain
 
 METHOD = "solana_signTransaction"
@@ -143,6 +142,7 @@ def build_option(
     value: int,
     split: Split,
     now_us: int,
+    quote: Quote | None = None,
 ) -> Option:
     """An option whose transaction is made when it is fetched: a blockhash is good for a minute."""
     chosen = option_id(
@@ -155,6 +155,7 @@ def build_option(
             split.fee_to or "",
             str(split.fee),
             str(split.settled),
+            *((f"until {quote.expires_at}",) if quote else ()),
         )
     )
     terms = Terms(
@@ -178,14 +179,10 @@ def build_option(
         asset=asset.id,
         value=value,
         eta_s=chain.eta_s,
-        expires_at=None,
+        expires_at=quote.expires_at if quote else None,
         method=asset.method,
-        actions=(Build(_build_data(chosen)),),
-        terms=terms.stored(),
+        # what a wallet sends back to have it resolved; it tells nothing
+        actions=(Build(chosen.replace("-", "")),),
+        terms=terms.stored() | ({"quote": quote.stored()} if quote else {}),
         created_at_us=now_us,
     )
-
-
-def _build_data(option: str) -> str:
-    """An opaque token of 32 digits; it is compared with what the wallet sends back."""
-    return hashlib.sha256(json.dumps(["build", option]).encode()).hexdigest()[:32]
