@@ -359,10 +359,13 @@ class ChainSettler:
         for payment in changed:
             await self._app.changed(payment)
         done = {finding.payment_id for finding in findings}
-        self._open = {r: i for r, i in self._open.items() if i.payment.id not in done}
+        for ref in [ref for ref, item in self._open.items() if item.payment.id in done]:
+            del self._open[ref]
+            self._blocks.evidence.paid.pop(ref, None)
         ended = {end.tx_id for end in ends}
         for tx in [tx for tx in self._txs.values() if tx.id in ended]:
             del self._txs[tx.hash]
+            self._blocks.evidence.mined.pop(tx.hash, None)
             await self._free(tx)
 
     async def _free(self, tx: ChainTx) -> None:
