@@ -80,7 +80,7 @@ class Sending:
 
     def airdrop(self, address: Any, lamports: Any, config: Any = None) -> str:
         """Gives coin away."""
-        params.fields(config, ("commitment",))
+        params.fields(config, ("commitment", "recentBlockhash"))
         amount = params.number(lamports, 1, AIRDROP_MAX)
         return self.give([self.coin(params.pubkey(address), amount)])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -262,7 +263,7 @@ class SolanaRail:
 
     async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
         """Tells for each item whether it would settle if submitted now."""
-        return [await self._would_settle(item) for item in items]
+        return await asyncio.gather(*(self._would_settle(item) for item in items))
 
     async def next_nonce(self) -> int:
         """There are no nonces: what was written down last decides."""
