@@ -1,7 +1,7 @@
 """What a payment costs in gas, by the way it is paid: alone, and as one of many.
 
-Every payment has a fee that is split off, a buyer of its own, and receivers that hold the token
-already: what a running shop sees. Gas does not depend on the machine.
+Every payment has a fee that is split off, a buyer of its own, and receivers that hold the token or
+coin already: what a running shop sees. Gas does not depend on the machine.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ async def _measure() -> list[Figure]:
             each = await _settled(lab, way, list(range(3, 3 + TOGETHER))) / TOGETHER
             note = f"each of {TOGETHER} payments with a fee in one transaction; {alone:,} alone"
             figures.append(Figure(f"gas_{name}", each, "gas", note, at_most=most))
+        for receiver in (MERCHANT, FEES):
+            await lab.send(to=receiver, value=1)
         figures.append(await _sent(lab, COIN, Means("", COIN), 100_000))
         figures.append(await _sent(lab, TOKEN, Means("", TOKEN, (PRICE,), "direct"), 130_000))
     finally:

@@ -172,3 +172,16 @@ async def test_a_payer_with_two_payments_and_money_for_one(desk, node):
     assert await ended(desk, node, first) == "succeeded"
     assert await ended(desk, node, second, slots=20) == "failed"
     assert await node.balance(wallet.address) == PRICE // 2
+
+
+async def test_payments_that_waited_together_are_settled_each_alone(desk, node):
+    settler = desk.service.app.settlers[SOLNET.chain_id]
+    settler.pause()
+    offers = [await offered(desk.rest, SolanaWallet()) for _ in range(3)]
+    for offer in offers:
+        await offer.confirm()
+    settler.resume()
+    assert [await ended(desk, node, offer) for offer in offers] == ["succeeded"] * 3
+    details = [(await offer.status())["info"]["txId"] for offer in offers]
+    assert len(set(details)) == 3
+    assert [await paid(node, offer) for offer in offers] == [PRICE] * 3

@@ -272,6 +272,12 @@ class Rail(Protocol):
     async def mined(self, tx_hashes: Sequence[str]) -> dict[str, Mined]:
         """Which of our transactions are in a block, one batched read; absent ones tell nothing."""
 
+    async def paid(self, references: Sequence[str], from_block: int) -> list[Paid]:
+        """Settlement events of the references from a block on, whoever submitted them.
+
+        None on chains where nobody but Florin can settle.
+        """
+
     async def find(self, items: Sequence[Accepted]) -> list[Paid]:
         """Settlement events of the items, whoever submitted them."""
 

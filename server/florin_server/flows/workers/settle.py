@@ -26,6 +26,7 @@ from florin_server.domain.journal import (
 from florin_server.domain.payment import Status
 from florin_server.flows.app import App, Health
 from florin_server.flows.workers.blocks import BlockFollower, HeadFollower
+from florin_server.flows.workers.unconfirmed import WalletWatch
 from florin_server.rails.base import Mined, Paid, Rail, RailUnavailable
 from florin_server.store import journal, leases
 
@@ -62,6 +63,7 @@ class ChainSettler:
         self._blocks = BlockFollower(rail) if rail.by_block else HeadFollower(rail)
         self._open: dict[str, Accepted] = {}  # by reference
         self._txs: dict[str, ChainTx] = {}  # by hash, in nonce order
+        self._wallets = WalletWatch(app, rail, self._blocks.evidence)
         self._problem = "starting"
         self._paused = paused
 
@@ -144,6 +146,7 @@ class ChainSettler:
         """Picks up where the last owner of the lease stopped."""
         await self._blocks.start()
         await self._load()
+        await self._wallets.look_back(self._open)
         self._nonce = await self._next_nonce()
         for tx in self._txs.values():
             await self._broadcast(tx)
@@ -175,6 +178,7 @@ class ChainSettler:
         if news:
             if not self._rail.by_block:
                 await self._ask()
+            await self._wallets.adopt(self._open)
             await self._conclude()
         await self._submit()
         if news:
@@ -359,7 +363,9 @@ class ChainSettler:
         for payment in changed:
             await self._app.changed(payment)
         done = {finding.payment_id for finding in findings}
-        for ref in [ref for ref, item in self._open.items() if item.payment.id in done]:
+        over = {ref for ref, item in self._open.items() if item.payment.id in done}
+        self._wallets.over(over)
+        for ref in over:
             del self._open[ref]
             self._blocks.evidence.paid.pop(ref, None)
         ended = {end.tx_id for end in ends}

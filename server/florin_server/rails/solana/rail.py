@@ -308,6 +308,14 @@ class SolanaRail:
         """Which of our transactions are final; absent ones tell nothing."""
         return await self._evidence.mined(tx_hashes)
 
+    async def paid(
+        self,
+        references: Sequence[str],  # noqa: ARG002
+        from_block: int,  # noqa: ARG002
+    ) -> list[Paid]:
+        """Nothing: no wallet can send a payment by itself."""
+        return []
+
     async def find(self, items: Sequence[Accepted]) -> list[Paid]:
         """What the items' transactions paid, as far as they are final.
 
