@@ -17,6 +17,7 @@ from florin_server.domain.caip import canonical_asset
 from florin_server.domain.screening import blocked_account
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.prices import parse_decimal
+from florin_server.rails.solana.settings import SolanaChain
 
 
 def _price(text: str) -> str:
@@ -40,6 +41,21 @@ class EmbeddedChain(BaseModel):
         default=0.5, ge=0, description="0 seals a block for each transaction"
     )
     confirmations: int = Field(default=2, ge=1, description="enough to see `processing` happen")
+
+
+class EmbeddedSolana(BaseModel):
+    """The Solana chain that Florin brings along, for the same."""
+
+    model_config = ConfigDict(frozen=True)
+
+    enabled: bool = True
+    rpc_port: int = Field(default=0, ge=0, le=65535, description="0 takes any free port")
+    slot_s: float = Field(
+        default=0.4, ge=0, description="as on Solana; 0 gives each transaction a slot of its own"
+    )
+    finalized_slots: int = Field(
+        default=4, ge=1, description="slots on top of a final one: 32 on Solana, a buyer's patience"
+    )
 
 
 class LimitSettings(BaseModel):
@@ -105,7 +121,9 @@ class Settings(BaseSettings):
     request_body_s: float = Field(default=5.0, gt=0, description="a slower body is answered 408")
 
     embedded: EmbeddedChain = EmbeddedChain()
+    embedded_solana: EmbeddedSolana = EmbeddedSolana()
     chains: tuple[EvmChain, ...] = ()
+    solana_chains: tuple[SolanaChain, ...] = ()
 
     currencies: tuple[str, ...] = ("USD", "EUR", "GBP")
     amount_min: int = Field(default=1, ge=1, description="minor units of the requested currency")

@@ -90,6 +90,20 @@ async def test_released_payments_wait_until_their_time(store):
     assert await unsettled(store) == [of.id]
 
 
+async def test_what_was_issued_for_a_payments_bound_option_is_told(store):
+    one, other, inline = [await accepted(store) for _ in range(3)]
+    kept = []
+    for of, n in ((one, 0), (one, 1), (other, 0)):
+        kept.append(issued(of, n=n))
+        await store.write(payments.put_issued(kept[-1]))
+    # an option that the payment is not bound to
+    await store.write(payments.put_issued(issued(one, option_id="opt_2")))
+    found = await store.read(journal.issued([one.id, inline.id]))
+    assert found == [kept[1], kept[0]]
+    assert await store.read(journal.issued([other.id])) == [kept[2]]
+    assert await store.read(journal.issued([inline.id])) == []
+
+
 async def test_a_written_transaction_takes_its_payments_and_its_nonce(store):
     one, two, other = [await accepted(store) for _ in range(3)]
     assert await store.read(journal.next_nonce(CHAIN, SENDER)) is None

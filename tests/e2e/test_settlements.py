@@ -18,6 +18,7 @@ from tests.support.wallet import Wallet
 USDC = "eip155:8453/erc20:0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 ETHER = "eip155:1/slip44:60"
 SOL = "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp/slip44:501"
+KEY = "7S3P4HxJpyyigGzodYwHtCxZyUQe9JiBMHyRWXArAaKv"
 MIXED = "0x52908400098527886E0F7030069857D2E4169EE7"
 CHECKED = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 SWAPPED = "0x5aaeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
@@ -87,7 +88,7 @@ async def test_settlements_are_listed_as_they_were_written(shop):
         (ETHER, f"eip155:1:{LOWER}"),
         (
             SOL,
-            "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp:7S3P4HxJpyyigGzodYwHtCxZyUQe9JiBMHyRWXArAaKv",
+            f"solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp:{KEY}",
         ),
     ]
     made = await shop.add(*pairs)
@@ -121,6 +122,7 @@ async def test_settlements_are_listed_as_they_were_written(shop):
         (ETHER, f"eip155:1:{LOWER}" + " " * 256, "destination"),
         (SOL, f"eip155:1:{LOWER}", "destination"),
         (ETHER, "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp:7S3P4HxJpyyig", "destination"),
+        (SOL, "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp:7S3P4HxJpyyig", "destination"),
     ],
 )
 async def test_a_place_that_no_money_should_go_to_is_refused(desk, shop, asset, destination, field):
@@ -169,7 +171,7 @@ async def test_an_asset_that_is_taken_lets_nothing_through(desk, tenant, protoco
         [ether, (USDC.lower(), other)],
         [ether, (f"caip19/{USDC}", f"eip155:8453:{LOWER}")],
         [ether, ether],
-        [(SOL, "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp:7S3P4H"), ether, ether],
+        [(SOL, f"solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp:{KEY}"), ether, ether],
     ):
         error = await refused(shop.add(*pairs, key="one"))
         code = "settlement_asset_conflict" if profile is DEPLOYED else "invalid_state"

@@ -108,6 +108,6 @@ async def test_it_is_true_on_a_florin_that_runs(tmp_path, desk, monkeypatch):
             monkeypatch.setenv(name, value)
         notebook = await run(FOLDER / "00_start_here.ipynb")
         transaction = printed(notebook).rpartition("transaction ")[2].strip()
-        chain = service.evm.chain
+        chain = service.evm
         asked = b'{"jsonrpc":"2.0","id":1,"method":"eth_getTransactionReceipt","params":["%s"]}'
         assert b'"status":"0x1"' in await chain.handle(asked % transaction.encode())

@@ -10,7 +10,7 @@ from typing import Any
 
 from florin_server.boot.demo_accounts import ensure_demo
 from florin_server.boot.service import Service
-from florin_server.config import EmbeddedChain, LimitSettings, Settings
+from florin_server.config import EmbeddedChain, EmbeddedSolana, LimitSettings, Settings
 
 # a clock that stands still gives nothing back
 NO_LIMITS = LimitSettings(
@@ -21,6 +21,9 @@ NO_LIMITS = LimitSettings(
     }
 )
 
+# most tests need one chain only
+NO_SOLANA = EmbeddedSolana(enabled=False)
+
 
 def settings(
     home: Path,
@@ -28,6 +31,7 @@ def settings(
     block_interval_s: float = 0,
     confirmations: int = 1,
     limits: LimitSettings = NO_LIMITS,
+    solana: EmbeddedSolana = NO_SOLANA,
     **more: Any,
 ):
     return Settings(
@@ -36,6 +40,7 @@ def settings(
         grpc_port=0,
         limits=limits,
         embedded=EmbeddedChain(block_interval_s=block_interval_s, confirmations=confirmations),
+        embedded_solana=solana,
         **more,
     )
 

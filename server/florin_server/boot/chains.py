@@ -1,4 +1,4 @@
-"""The chains of an installation: the embedded one, and those that the operator named."""
+"""The chains of an installation: the embedded ones, and those that the operator named."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+from florin_server.boot import solana_chain
 from florin_server.boot.addresses import check_free
+from florin_server.boot.embedded import Embedded
 from florin_server.boot.home import Home, Refused, Secrets
 from florin_server.clock import Clock
 from florin_server.config import Settings
@@ -19,6 +21,9 @@ from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.settings import EvmAsset, EvmChain, EvmCoin
 from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.jsonrpc import JsonRpc, LocalTransport
+from florin_server.rails.solana.rail import SolanaRail
+from florin_server.rails.solana.settings import SolanaChain
+from florin_server.rails.solana.signer import SolanaSigner
 
 _log = logging.getLogger(__name__)
 
@@ -27,46 +32,55 @@ _RELAYER_WEI = 10**21
 
 
 @dataclass(frozen=True, slots=True)
-class Embedded:
-    """The running embedded chain."""
+class Chains:
+    """Every chain; an embedded one is None if it is off."""
 
-    chain: EvmDevChain
-    rpc_url: str
+    evm: Embedded | None
+    solana: Embedded | None
+    rails: list[Rail]
 
 
 async def start(
     settings: Settings, home: Home, kept: Secrets, clock: Clock, stack: AsyncExitStack
-) -> tuple[Embedded | None, list[Rail]]:
+) -> Chains:
     """Starts every chain; one that does not answer is watched until it does."""
     embedded: Embedded | None = None
-    rails: list[EvmRail] = []
+    solana: Embedded | None = None
+    rails: list[Rail] = []
     if settings.embedded.enabled:
         embedded = await _start_embedded(settings, home, clock, stack)
-        transport = LocalTransport(embedded.chain.handle)
+        transport = LocalTransport(embedded.handle)
         signer = Signer(kept.relayer_key)
         await JsonRpc(transport).call(
             "florin_faucet",
             {"accounts": [signer.address], "nativeWei": hex(_RELAYER_WEI), "tokenUnits": "0x0"},
         )
         rails.append(EvmRail(_embedded_chain(settings, signer), signer, transport))
+    if settings.embedded_solana.enabled:
+        relayer = SolanaSigner(kept.solana_relayer_seed)
+        solana = await solana_chain.start(settings, home, clock, relayer, stack)
+        rails.append(solana_chain.rail(settings, solana.handle, relayer))
     rails.extend(rail_of(chain, kept) for chain in settings.chains)
+    rails.extend(rail_of(chain, kept) for chain in settings.solana_chains)
     for one, count in Counter(rail.chain_id for rail in rails).items():
         if count > 1:
             raise Refused(f"the settings name the chain {one} more than once")
     await asyncio.gather(*(_start_rail(rail) for rail in rails))
     for rail in rails:
         stack.push_async_callback(rail.close)
-    return embedded, [*rails]
+    return Chains(embedded, solana, rails)
 
 
-def rail_of(chain: EvmChain, kept: Secrets) -> EvmRail:
+def rail_of(chain: EvmChain | SolanaChain, kept: Secrets) -> Rail:
     """The rail of a chain that the operator named; Refused if nobody can reach it."""
     if chain.rpc_url is None:
         raise Refused(f"the chain {chain.name} has no rpc_url")
+    if isinstance(chain, SolanaChain):
+        return SolanaRail(chain, SolanaSigner(kept.solana_relayer_seed))
     return EvmRail(chain, Signer(kept.relayer_key))
 
 
-async def _start_rail(rail: EvmRail) -> None:
+async def _start_rail(rail: Rail) -> None:
     try:
         await rail.start()
     except RailUnavailable as error:
@@ -85,7 +99,7 @@ async def _start_embedded(
     chain = await EvmDevChain.open(home.evm, wanted)
     stack.push_async_callback(chain.close)
     port = await chain.serve_http("127.0.0.1", settings.embedded.rpc_port)
-    return Embedded(chain, f"http://127.0.0.1:{port}")
+    return Embedded(chain.handle, f"http://127.0.0.1:{port}")
 
 
 def _embedded_chain(settings: Settings, signer: Signer) -> EvmChain:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hmac
 import json
 import os
 import secrets
@@ -48,6 +49,16 @@ class Secrets:
     relayer_key: bytes = field(repr=False)
     demo_destination_key: bytes = field(repr=False)
 
+    @property
+    def solana_relayer_seed(self) -> bytes:
+        """The relayer's key on Solana chains; no key serves two kinds of signature."""
+        return _derived(self.relayer_key)
+
+    @property
+    def solana_destination_seed(self) -> bytes:
+        """The demo merchant's key on the embedded Solana chain."""
+        return _derived(self.demo_destination_key)
+
 
 class Home:
     """The state folder, made on first use with mode 700."""
@@ -65,6 +76,11 @@ class Home:
     def evm(self) -> Path:
         """The embedded EVM chain's file."""
         return self.path / "evm.db"
+
+    @property
+    def solana(self) -> Path:
+        """The embedded Solana chain's file."""
+        return self.path / "solana.db"
 
     @property
     def demo_env(self) -> Path:
@@ -130,6 +146,10 @@ class Home:
             return {}
         lines = self.demo_env.read_text().splitlines()
         return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def _derived(key: bytes) -> bytes:
+    return hmac.digest(key, b"florin solana", "sha256")
 
 
 def _private_key() -> str:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from florin_server.boot import chains, gateway
 from florin_server.boot.addresses import check_bind
+from florin_server.boot.embedded import Embedded
 from florin_server.boot.grpc_server import GrpcServers
 from florin_server.boot.home import Home, Refused, Secrets
 from florin_server.clock import Clock, SystemClock
@@ -42,7 +43,8 @@ class Service:
     app: App
     grpc: GrpcServers
     http_url: str
-    evm: chains.Embedded | None
+    evm: Embedded | None
+    solana: Embedded | None
     _stack: AsyncExitStack
     _workers: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -66,7 +68,8 @@ class Service:
             kept = home.secrets()
             listener = gateway.bind(settings.host, settings.http_port)
             stack.callback(listener.close)
-            evm, rails = await chains.start(settings, home, kept, clock, stack)
+            started = await chains.start(settings, home, kept, clock, stack)
+            rails = started.rails
             hub = Hub(store.reader.payment, lambda seen: store.read(payments.newer(seen)), clock)
             app = App(
                 settings=settings,
@@ -87,13 +90,29 @@ class Service:
             await gateway.start(app, grpc, listener, stack, _ready(workers))
             http_url = gateway.url_of(listener)
             stack.callback(hub.close)
-            return cls(settings, home, kept, app, grpc, http_url, evm, stack.pop_all(), workers)
+            return cls(
+                settings=settings,
+                home=home,
+                secrets=kept,
+                app=app,
+                grpc=grpc,
+                http_url=http_url,
+                evm=started.evm,
+                solana=started.solana,
+                _stack=stack.pop_all(),
+                _workers=workers,
+            )
         raise AssertionError
 
     @property
     def evm_rpc_url(self) -> str:
         """The embedded chain's JSON-RPC address; empty if it is off."""
         return self.evm.rpc_url if self.evm else ""
+
+    @property
+    def solana_rpc_url(self) -> str:
+        """The embedded Solana chain's JSON-RPC address; empty if it is off."""
+        return self.solana.rpc_url if self.solana else ""
 
     async def failed(self) -> None:
         """Returns when a worker ends, which none does by itself; raises its error."""

@@ -18,6 +18,7 @@ from florin_server.config import Settings
 from florin_server.flows.screen import lists_problem
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.solana.settings import SolanaChain
 from florin_server.store import ledger
 from florin_server.store.engine import Store
 from florin_server.store.query import StoreError
@@ -77,11 +78,12 @@ async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
         return
     finally:
         await store.close()
-    for chain in settings.chains:
+    chains_named: tuple[EvmChain | SolanaChain, ...] = (*settings.chains, *settings.solana_chains)
+    for chain in chains_named:
         yield f"{chain.caip2} {chain.name}", await _problem(chain, kept)
 
 
-async def _problem(chain: EvmChain, kept: Secrets) -> str:
+async def _problem(chain: EvmChain | SolanaChain, kept: Secrets) -> str:
     """What is wrong with a chain, asked of its node."""
     try:
         rail = chains.rail_of(chain, kept)

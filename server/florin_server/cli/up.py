@@ -14,7 +14,7 @@ from florin_server.boot.service import Service
 from florin_server.cli.console import console, fail, log_to_stderr, settings_of
 from florin_server.cli.signals import run_until_signalled
 from florin_server.config import Settings
-from florin_server.devnet.evm.errors import DevChainError
+from florin_server.devnet.errors import DevChainError
 from florin_server.store.query import StoreError
 
 First = Callable[[dict[str, str]], Awaitable[None]]
@@ -57,6 +57,8 @@ def _show(service: Service, link: str | None) -> None:
     table.add_row("gRPC", service.grpc.target)
     if service.evm_rpc_url:
         table.add_row("Test chain", f"{service.evm_rpc_url}  (JSON-RPC, chain id 31337)")
+    if service.solana_rpc_url:
+        table.add_row("Solana test chain", f"{service.solana_rpc_url}  (JSON-RPC)")
     table.add_row("State", str(service.home.path))
     console.print("[bold green]Florin is up.[/]")
     console.print(table)

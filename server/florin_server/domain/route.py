@@ -1,9 +1,12 @@
-"""Where a buyer's money goes on an EVM chain, bound by the nonce that the buyer signs."""
+"""Where a buyer's money goes, and the names that bind an option to it."""
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from eth_hash.auto import keccak
 
@@ -61,6 +64,16 @@ def reference(salt: bytes, option_id: str) -> bytes:
         raise ValueError(f"a salt has {SALT_BYTES} bytes, not {len(salt)}")
     # the salt's length is fixed, so that no two pairs give the same bytes
     return bytes(keccak(salt + option_id.encode()))
+
+
+def option_id(parts: Sequence[str]) -> str:
+    """UUID text that stands for the payment, the payer, the price, the route and the steps.
+
+    All of that is in it because a stored option never changes: money that would go elsewhere, or
+    an allowance that was used up meanwhile, is another option.
+    """
+    digest = hashlib.sha256("\n".join(parts).encode()).digest()
+    return str(UUID(bytes=digest[:16], version=5))
 
 
 def _uint256(number: int) -> bytes:

@@ -6,6 +6,7 @@ Money that is sent to a mistyped address is lost, so whatever can be told from t
 from __future__ import annotations
 
 from florin_server.domain.caip import AccountId, evm_address, parse_account, parse_asset
+from florin_server.domain.spl import pubkey
 
 _PREFIX = "caip19/"
 
@@ -33,6 +34,8 @@ def read_destination(text: str) -> AccountId:
         raise ValueError("must be a CAIP-10 account") from None
     if account.chain.namespace == "eip155":
         _check_evm_address(account.address)
+    if account.chain.namespace == "solana":
+        _check_solana_address(account.address)
     return account
 
 
@@ -41,6 +44,13 @@ def check_chain(account: AccountId, asset: str) -> None:
     chain = parse_asset(asset).chain
     if account.chain != chain:
         raise ValueError(f"must be an account on {chain}")
+
+
+def _check_solana_address(text: str) -> None:
+    try:
+        pubkey(text)
+    except ValueError:
+        raise ValueError("must hold a Solana address") from None
 
 
 def _check_evm_address(text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from florin_server.domain.account import ApiKey, Partner, WalletApp
@@ -24,7 +25,7 @@ class DemoAccounts:
 
     partner: Partner
     merchant: Merchant
-    destination: Destination
+    destinations: tuple[Destination, ...]
     wallet: WalletApp
     keys: tuple[ApiKey, ...]
     partner_key: str
@@ -36,8 +37,11 @@ async def is_empty(app: App) -> bool:
     return not await app.store.read(merchants.has_partners())
 
 
-def make(app: App, pepper: bytes, destination: str, asset: str) -> DemoAccounts:
-    """A partner, a merchant that is paid to `destination` (CAIP-10), a wallet, and their keys."""
+def make(app: App, pepper: bytes, paid_to: Mapping[str, str]) -> DemoAccounts:
+    """A partner, a merchant, a wallet, and their keys.
+
+    `paid_to` are the merchant's accounts (CAIP-10) by asset (CAIP-19).
+    """
     now_us, rand = app.clock.now_us(), app.randbytes
     partner = Partner(short_id("prtn_", rand), "Demo partner", NEWEST_STABLE, "active", now_us)
     merchant = Merchant(
@@ -50,13 +54,16 @@ def make(app: App, pepper: bytes, destination: str, asset: str) -> DemoAccounts:
         live=False,
         created_at_us=now_us,
     )
-    place = Destination(short_id("crypto_", rand), merchant.id, asset, destination)
+    places = tuple(
+        Destination(short_id("crypto_", rand), merchant.id, asset, account)
+        for asset, account in paid_to.items()
+    )
     wallet = WalletApp(app_id(rand), "Demo wallet", None, False, NEWEST_STABLE, now_us)
     own, partner_key = keys.make(
         app, pepper, kind=KeyKind.PARTNER, live=False, partner_id=partner.id
     )
     other, wallet_key = keys.make(app, pepper, kind=KeyKind.WALLET, live=False, partner_id=None)
-    return DemoAccounts(partner, merchant, place, wallet, (own, other), partner_key, wallet_key)
+    return DemoAccounts(partner, merchant, places, wallet, (own, other), partner_key, wallet_key)
 
 
 async def store(app: App, made: DemoAccounts) -> None:
@@ -77,7 +84,8 @@ async def first_payment(app: App, made: DemoAccounts) -> Payment:
 def _store(made: DemoAccounts) -> Op[None]:
     yield from merchants.put_partner(made.partner)
     yield from merchants.put_merchant(made.merchant)
-    yield from settlements.put_destination(made.destination)
+    for place in made.destinations:
+        yield from settlements.put_destination(place)
     yield from key_store.put_app(made.wallet)
     for key in made.keys:
         yield from key_store.put_key(key)

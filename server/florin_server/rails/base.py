@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from florin_server.domain.journal import Accepted
+from florin_server.domain.journal import Accepted, ChainTx
 from florin_server.domain.payment import Issued, Option, Payment
 from florin_server.rails.prices import Quote
 
@@ -68,8 +68,8 @@ class Head:
     """The newest block."""
 
     number: int
-    hash: str
-    time: int  # Unix seconds
+    hash: str  # empty if the chain tells only final blocks
+    time: int  # Unix seconds; 0 if the chain does not tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +135,18 @@ class Rail(Protocol):
     @property
     def live(self) -> bool:
         """False for test networks."""
+
+    @property
+    def by_block(self) -> bool:
+        """True if the chain is followed block by block.
+
+        Otherwise its head is the newest final block, `mined` and `find` tell final things only,
+        and they are asked whenever the head moved.
+        """
+
+    @property
+    def batch(self) -> int:
+        """Payments that one transaction settles at most."""
 
     @property
     def confirmations(self) -> int:
@@ -231,7 +243,10 @@ class Rail(Protocol):
         """Tells for each item whether it would settle if submitted now, all in one transaction."""
 
     async def next_nonce(self) -> int:
-        """The sender's next nonce as the chain knows it, pending transactions included."""
+        """The sender's next nonce as the chain knows it, pending transactions included.
+
+        0 on chains without nonces, where the numbers only tell our own transactions apart.
+        """
 
     async def sign(self, nonce: int, items: Sequence[Accepted]) -> Signed:
         """Signs the one transaction that settles the items."""
@@ -246,7 +261,7 @@ class Rail(Protocol):
         """True if the chain or its pool has the transaction now."""
 
     async def nonce_used(self, nonce: int) -> bool:
-        """True if a transaction with the sender's nonce is final."""
+        """True if a transaction with the sender's nonce is final, or there are no nonces."""
 
     async def head(self) -> Head:
         """The newest block."""
@@ -258,11 +273,25 @@ class Rail(Protocol):
         """Which of our transactions are in a block, one batched read; absent ones tell nothing."""
 
     async def paid(self, references: Sequence[str], from_block: int) -> list[Paid]:
-        """Settlement events of the references from a block on, whoever submitted them."""
+        """Settlement events of the references from a block on, whoever submitted them.
 
-    async def spent_or_lapsed(self, option: Option) -> str | None:
-        """Why the option can never be paid again, judged at final depth; None while it can.
+        None on chains where nobody but Florin can settle.
+        """
 
-        The caller must look for a settlement event after this answer: a spent authorization is the
-        normal sign of success, and an event looked for before may have been mined since.
+    async def find(self, items: Sequence[Accepted]) -> list[Paid]:
+        """Settlement events of the items, whoever submitted them."""
+
+    async def gone(self, tx: ChainTx, issued: Sequence[Issued]) -> bool:
+        """True if no block can hold the transaction any more, judged at final depth.
+
+        `issued` is what was issued for its payments. The caller must look for the transaction
+        after this answer.
+        """
+
+    async def dead(self, item: Accepted, issued: Sequence[Issued]) -> str | None:
+        """Why the item can never be paid again, judged at final depth; None while it can.
+
+        `issued` is what was issued for its option. The caller must look for a settlement event
+        after this answer: a spent authorization is the normal sign of success, and an event looked
+        for before may have been mined since.
         """

@@ -13,11 +13,11 @@ from operator import attrgetter
 from sqlalchemy import ColumnElement, Select, Update, func, select, text, update
 
 from florin_server.domain.journal import Accepted, ChainTx, Finding, Sent, TxEnd, TxState
-from florin_server.domain.payment import Confirmation, Option, Payment, Status
+from florin_server.domain.payment import Confirmation, Issued, Option, Payment, Status
 from florin_server.domain.state import Event
 from florin_server.store import leases, ledger
 from florin_server.store.columns import U256
-from florin_server.store.payments import confirmation_of, event_of, option_of, put_events
+from florin_server.store.payments import confirmation_of, event_of, issued_of, option_of, put_events
 from florin_server.store.query import (
     Op,
     Row,
@@ -37,11 +37,11 @@ from florin_server.store.tables import (
     chain_tx,
     chain_tx_item,
     confirm,
-    issued,
     payment,
     payment_option,
     relayer,
 )
+from florin_server.store.tables import issued as issue
 
 
 class LostLease(StoreError):  # noqa: N818  (a state of the world, not a mistake)
@@ -77,14 +77,14 @@ def _accepted() -> Select[Row]:
 
 def _sent_with(where: ColumnElement[bool]) -> Select[Row]:
     return (
-        select(*payment.c, *columns(payment_option, Option), issued.c.reference, issued.c.head)
-        .join_from(issued, payment, payment.c.id == issued.c.payment_id)
+        select(*payment.c, *columns(payment_option, Option), issue.c.reference, issue.c.head)
+        .join_from(issue, payment, payment.c.id == issue.c.payment_id)
         .join(
             payment_option,
-            (payment_option.c.payment_id == issued.c.payment_id)
-            & (payment_option.c.id == issued.c.option_id),
+            (payment_option.c.payment_id == issue.c.payment_id)
+            & (payment_option.c.id == issue.c.option_id),
         )
-        .where(where, issued.c.reference.is_not(None))
+        .where(where, issue.c.reference.is_not(None))
     )
 
 
@@ -97,7 +97,16 @@ _UNSETTLED = Statement(_accepted())
 _UNSETTLED_IDS = Statement(
     select(confirm.c.payment_id).where(text(UNSETTLED), confirm.c.chain_id == param("chain_id"))
 )
-_SENT_BY_WALLETS = Statement(_sent_with(any_of(issued.c.reference, "references")))
+_ISSUED = Statement(
+    select(*columns(issue, Issued))
+    .join(
+        confirm,
+        (confirm.c.payment_id == issue.c.payment_id) & (confirm.c.option_id == issue.c.option_id),
+    )
+    .where(any_of(confirm.c.payment_id, "ids"))
+    .order_by(issue.c.payment_id, issue.c.n.desc())
+)
+_SENT_BY_WALLETS = Statement(_sent_with(any_of(issue.c.reference, "references")))
 _UNCONFIRMED = Statement(
     _sent_with(payment_option.c.chain_id == param("chain_id")).where(
         payment.c.status == Status.REQUIRES_ACTION, text(f"payment.{UNCONFIRMED}")
@@ -194,6 +203,11 @@ def unsettled(chain_id: str) -> Op[list[Accepted]]:
 def unsettled_ids(chain_id: str) -> Op[frozenset[str]]:
     """The same payments, by id."""
     return frozenset([payment_id for (payment_id,) in (yield _UNSETTLED_IDS(chain_id=chain_id))])
+
+
+def issued(payment_ids: Collection[str]) -> Op[list[Issued]]:
+    """What was issued for the options that payments are bound to, the newest of each first."""
+    return [issued_of(row) for row in (yield _ISSUED(ids=payment_ids))]
 
 
 def sent_by_wallets(references: Collection[str]) -> Op[list[Sent]]:

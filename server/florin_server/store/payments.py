@@ -215,7 +215,7 @@ def put_issued(new: Issued) -> Op[list[Issued]]:
 def issued(payment_id: str, option_id: str) -> Op[list[Issued]]:
     """All that an option's build was resolved to, the newest first."""
     rows = yield _ISSUED(payment_id=payment_id, option_id=option_id)
-    return [_issued_of(row) for row in rows]
+    return [issued_of(row) for row in rows]
 
 
 def confirmation(payment_id: str) -> Op[Confirmation | None]:
@@ -351,7 +351,8 @@ def option_of(row: Row) -> Option:
     return Option(*(*row[:10], actions, *row[11:]))
 
 
-def _issued_of(row: Row) -> Issued:
+def issued_of(row: Row) -> Issued:
+    """What was issued from its columns, in the order of the dataclass."""
     actions = tuple(Action(*step) for step in row[3])
     return Issued(*(*row[:3], actions, *row[4:]))
 

@@ -3,7 +3,7 @@
 Importing this package is cheap; py-evm is imported when a chain is opened.
 """
 
-from florin_server.devnet.evm.errors import DevChainError
+from florin_server.devnet.errors import DevChainError
 from florin_server.devnet.evm.server import EvmDevChain, EvmDevSettings
 from florin_server.devnet.genesis import DEVNET
 

@@ -17,8 +17,8 @@ from eth.exceptions import (
 from eth.vm.message import Message
 from eth_typing import Address
 
+from florin_server.devnet.errors import RpcFault
 from florin_server.devnet.evm.chain import Chain, Moment, floor_gas
-from florin_server.devnet.evm.errors import RpcFault
 from florin_server.devnet.evm.params import Call
 from florin_server.devnet.evm.state import DevState
 from florin_server.devnet.evm.views import COINBASE, GAS_LIMIT

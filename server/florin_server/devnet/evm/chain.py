@@ -21,7 +21,7 @@ from eth_keys.exceptions import BadSignature
 from eth_typing import Address, BlockNumber, Hash32
 from eth_utils.exceptions import ValidationError
 
-from florin_server.devnet.evm.errors import DevChainError, RpcFault
+from florin_server.devnet.errors import DevChainError, RpcFault
 from florin_server.devnet.evm.history import Block, History, Mined
 from florin_server.devnet.evm.pool import Pool, Waiting
 from florin_server.devnet.evm.state import Cell, DevState, FlatState, Value

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from florin_server.devnet.dispatch import Method
+from florin_server.devnet.errors import RpcFault, bad_params
 from florin_server.devnet.evm import faucet, params
 from florin_server.devnet.evm.chain import KEPT_STATES, Chain
-from florin_server.devnet.evm.errors import RpcFault, bad_params
-from florin_server.devnet.evm.faults import Effect, Fault, Faults
-from florin_server.devnet.evm.methods import Method
 from florin_server.devnet.evm.mining import Mining
 from florin_server.devnet.evm.pool import Pool
 from florin_server.devnet.evm.views import hexed
+from florin_server.devnet.faults import Effect, Fault, Faults
 from florin_server.devnet.genesis import DEVNET
 
 BLOCKS_MAX: Final = 10_000
@@ -118,7 +118,7 @@ class ControlMethods:
         return self._kinds[options["kind"]](rest)
 
     def _plan(self, options: Any) -> bool:
-        allowed = ("method", "effect", "times", "message", "code", "delayMs")
+        allowed = ("method", "effect", "times", "message", "code", "delayMs", "result")
         given = params.fields(options, allowed)
         method = given.get("method")
         if not isinstance(method, str):
@@ -135,6 +135,7 @@ class ControlMethods:
             message=str(given.get("message", "injected fault")),
             code=int(given.get("code", -32000)),
             delay_s=params.count(given.get("delayMs", 1000), DELAY_MAX_MS) / 1000,
+            result=given.get("result"),
         )
         self._faults.plan(method, fault)
         return True

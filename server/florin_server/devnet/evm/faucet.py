@@ -10,9 +10,9 @@ import rlp
 from eth_hash.auto import keccak
 from eth_typing import Address
 
+from florin_server.devnet.errors import RpcFault
 from florin_server.devnet.evm.calls import simulate
 from florin_server.devnet.evm.chain import GWEI, Chain, Moment
-from florin_server.devnet.evm.errors import RpcFault
 from florin_server.devnet.evm.params import Call
 from florin_server.devnet.genesis import DEVNET, DevToken
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from florin_server.devnet.evm.errors import DevChainError
+from florin_server.devnet.errors import DevChainError
 
 Cell = tuple[bytes, int]
 Value = int | bytes

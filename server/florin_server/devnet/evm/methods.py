@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import orjson
 from eth_typing import Address
 
+from florin_server.devnet.dispatch import Method
+from florin_server.devnet.errors import RpcFault, bad_params
 from florin_server.devnet.evm import calls, params
 from florin_server.devnet.evm.chain import GWEI, Chain, Moment
-from florin_server.devnet.evm.errors import RpcFault, bad_params
 from florin_server.devnet.evm.history import Block
 from florin_server.devnet.evm.mining import Mining
 from florin_server.devnet.evm.views import GAS_LIMIT, block_view, hexed, transaction_view
-
-Method = tuple[Callable[..., Any], int, int]  # function, least and most arguments
 
 SAFE_DEPTH: Final = 2  # blocks on top that make a block "safe"
 FINAL_DEPTH: Final = 6  # ... and "finalized"

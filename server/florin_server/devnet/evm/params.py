@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from florin_server.devnet.evm.errors import bad_params
+from florin_server.devnet.errors import bad_params
 
 _QUANTITY: Final = re.compile(r"0x[0-9a-fA-F]{1,64}", re.ASCII)
 _DATA: Final = re.compile(r"0x(?:[0-9a-fA-F]{2})*", re.ASCII)
@@ -26,20 +26,6 @@ class Call:
     gas: int | None
     value: int
     data: bytes
-
-
-def arguments(given: Any, least: int, most: int) -> list[Any]:
-    """Positional arguments, as many as the method takes."""
-    if given is not None and not isinstance(given, list):
-        raise bad_params("non-array args")
-    found: list[Any] = list(given or [])
-    while len(found) > least and found[-1] is None:
-        found.pop()
-    if len(found) < least:
-        raise bad_params(f"missing value for required argument {len(found)}")
-    if len(found) > most:
-        raise bad_params(f"too many arguments, want at most {most}")
-    return found
 
 
 def quantity(value: Any) -> int:

@@ -11,7 +11,7 @@ from typing import Final
 from eth.abc import SignedTransactionAPI
 from eth_typing import Address
 
-from florin_server.devnet.evm.errors import RpcFault
+from florin_server.devnet.errors import RpcFault
 from florin_server.devnet.evm.state import FlatState
 
 CAPACITY: Final = 6144  # geth's executable and queued slots together

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from florin_server.clock import Clock, SystemClock
-from florin_server.devnet.evm.errors import DevChainError
-from florin_server.devnet.evm.worker import Worker
+from florin_server.devnet.errors import DevChainError
 from florin_server.devnet.genesis import DEVNET
+from florin_server.devnet.worker import Worker
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -38,6 +38,32 @@ class Evidence:
         self.mined = {h: m for h, m in self.mined.items() if m.block_number < number}
 
 
+class HeadFollower:
+    """The newest final block of a chain whose blocks are not read; evidence is asked for."""
+
+    def __init__(self, rail: Rail) -> None:
+        self._rail = rail
+        self.head = 0
+        self.evidence = Evidence()
+
+    async def start(self) -> None:
+        """Begins at the head."""
+        self.head = (await self._rail.head()).number
+
+    def is_final(self, number: int) -> bool:
+        """True if a block is final."""
+        return number <= self.head
+
+    async def is_canonical(self, number: int, block_hash: str) -> bool:  # noqa: ARG002
+        """What is final stays."""
+        return True
+
+    async def look(self) -> bool:
+        """True if the head moved."""
+        before, self.head = self.head, max(self.head, (await self._rail.head()).number)
+        return self.head > before
+
+
 class BlockFollower:
     """The newest blocks of one chain, and the evidence in them."""
 

@@ -25,7 +25,7 @@ from florin_server.domain.journal import (
 )
 from florin_server.domain.payment import FailureCode, Status
 from florin_server.flows.app import App, Health
-from florin_server.flows.workers.blocks import BlockFollower
+from florin_server.flows.workers.blocks import BlockFollower, HeadFollower
 from florin_server.flows.workers.hold import Held
 from florin_server.flows.workers.unconfirmed import WalletWatch
 from florin_server.rails.base import Mined, Paid, Rail, RailUnavailable
@@ -62,7 +62,7 @@ class ChainSettler:
         self._reconcile_at_us = 0
         self._nonce = 0
         self._woken = asyncio.Event()
-        self._blocks = BlockFollower(rail)
+        self._blocks = BlockFollower(rail) if rail.by_block else HeadFollower(rail)
         self._open: dict[str, Accepted] = {}  # by reference
         self._txs: dict[str, ChainTx] = {}  # by hash, in nonce order
         self._wallets = WalletWatch(app, rail, self._blocks.evidence)
@@ -183,6 +183,8 @@ class ChainSettler:
     async def _turn(self) -> None:
         news = await self._blocks.look()
         if news:
+            if not self._rail.by_block:
+                await self._ask()
             await self._wallets.adopt(self._open)
             await self._conclude()
         await self._submit()
@@ -206,8 +208,9 @@ class ChainSettler:
             good = await self._settleable(free)
             for item in waiting:
                 self._open[self._rail.reference(item.option)] = item
-            if ready := [item for item, ok in zip(free, good, strict=True) if ok]:
-                await self._send(ready)
+            ready = [item for item, ok in zip(free, good, strict=True) if ok]
+            for start in range(0, len(ready), self._rail.batch):
+                await self._send(ready[start : start + self._rail.batch])
             if stuck := [item for item, ok in zip(free, good, strict=True) if not ok] + held:
                 await self._set_aside(stuck)
 
@@ -299,6 +302,14 @@ class ChainSettler:
 
     # -- concluding
 
+    async def _ask(self) -> None:
+        """What blocks would have told: which of our transactions are final, and what they paid."""
+        found = await self._rail.mined(list(self._txs))
+        self._blocks.evidence.mined.update(found)
+        landed = {i for one in found for i in self._txs[one].payment_ids}
+        new = [item for item in self._open.values() if item.payment.id in landed]
+        await self._find_events([item for item in new if not self._seen(item)])
+
     async def _conclude(self) -> None:
         findings, ends = [], []
         for ref, item in list(self._open.items()):
@@ -360,12 +371,16 @@ class ChainSettler:
         for payment in changed:
             await self._app.changed(payment)
         done = {finding.payment_id for finding in findings}
-        self._wallets.over({r for r, i in self._open.items() if i.payment.id in done})
+        over = {ref for ref, item in self._open.items() if item.payment.id in done}
+        self._wallets.over(over)
         self._held.forget(done)
-        self._open = {r: i for r, i in self._open.items() if i.payment.id not in done}
+        for ref in over:
+            del self._open[ref]
+            self._blocks.evidence.paid.pop(ref, None)
         ended = {end.tx_id for end in ends}
         for tx in [tx for tx in self._txs.values() if tx.id in ended]:
             del self._txs[tx.hash]
+            self._blocks.evidence.mined.pop(tx.hash, None)
             await self._free(tx)
 
     async def _free(self, tx: ChainTx) -> None:
@@ -422,18 +437,17 @@ class ChainSettler:
 
     async def _find_events(self, items: Sequence[Accepted]) -> None:
         for start in range(0, len(items), _REFS_A_CALL):
-            part = items[start : start + _REFS_A_CALL]
-            refs = [self._rail.reference(item.option) for item in part]
-            for event in await self._rail.paid(refs, min(item.from_block for item in part)):
+            for event in await self._rail.find(items[start : start + _REFS_A_CALL]):
                 self._blocks.evidence.add_paid(event)
 
     async def _drop_replaced(self) -> None:
-        """Gives up a transaction of ours only when another one with its nonce is final."""
+        """Gives up a transaction of ours only when no block can hold it any more."""
         ends = []
         for tx in list(self._txs.values()):
             if tx.hash in self._blocks.evidence.mined:
                 continue
-            if await self._rail.nonce_used(tx.nonce) and not await self._rail.mined([tx.hash]):
+            issued = await self._app.store.read(journal.issued(tx.payment_ids))
+            if await self._rail.gone(tx, issued) and not await self._rail.mined([tx.hash]):
                 ends.append(TxEnd(tx.id, TxState.REPLACED))
         await self._finish([], ends)
         if ends:
@@ -441,7 +455,8 @@ class ChainSettler:
 
     async def _dead(self, item: Accepted) -> Finding | None:
         """The proof that a payment's authorization can never be used again, if there is one."""
-        reason = await self._rail.spent_or_lapsed(item.option)
+        issued = await self._app.store.read(journal.issued([item.payment.id]))
+        reason = await self._rail.dead(item, issued)
         if reason is None:
             return None
         await self._find_events([item])

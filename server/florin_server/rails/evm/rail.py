@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 
 from florin_server.domain.caip import canonical_account, parse_account
-from florin_server.domain.journal import Accepted
+from florin_server.domain.journal import Accepted, ChainTx
 from florin_server.domain.payment import Issued, Option, Payment
 from florin_server.rails.base import (
     Asset,
@@ -29,6 +29,8 @@ from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.evm.verify import Verifier
 from florin_server.rails.jsonrpc import HttpTransport, JsonRpc, RpcError, Transport
 from florin_server.rails.prices import Quote
+
+BATCH_MAX = 50  # the service's own limit; a transaction of so many stays below every gas limit
 
 
 class EvmRail:
@@ -61,6 +63,16 @@ class EvmRail:
     def live(self) -> bool:
         """False for test networks."""
         return self.chain.live
+
+    @property
+    def by_block(self) -> bool:
+        """Blocks are read one by one."""
+        return True
+
+    @property
+    def batch(self) -> int:
+        """Payments that one transaction settles at most."""
+        return BATCH_MAX
 
     @property
     def confirmations(self) -> int:
@@ -248,6 +260,19 @@ class EvmRail:
     async def paid(self, references: Sequence[str], from_block: int) -> list[Paid]:
         """Settlement events of the references from a block on, whoever submitted them."""
         return await self._evidence.paid(references, from_block)
+
+    async def find(self, items: Sequence[Accepted]) -> list[Paid]:
+        """Settlement events of the items, whoever submitted them."""
+        references = [self.reference(item.option) for item in items]
+        return await self.paid(references, min(item.from_block for item in items))
+
+    async def gone(self, tx: ChainTx, issued: Sequence[Issued]) -> bool:  # noqa: ARG002
+        """True if another transaction with its nonce is final, or it is itself."""
+        return await self.nonce_used(tx.nonce)
+
+    async def dead(self, item: Accepted, issued: Sequence[Issued]) -> str | None:  # noqa: ARG002
+        """Why the item's authorization can never be used again; None while it can."""
+        return await self.spent_or_lapsed(item.option)
 
     async def spent_or_lapsed(self, option: Option) -> str | None:
         """Why the option can never be paid again, judged at final depth; None while it can."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from uuid import UUID
 
 import orjson
 
 from florin_server.domain.payment import Action, Build, Option, Payment
-from florin_server.domain.route import Route, reference
+from florin_server.domain.route import Route, option_id, reference
 from florin_server.rails.base import Asset, Means, Paid, Split
 from florin_server.rails.evm import abi, settler
 from florin_server.rails.evm.settings import EvmChain
@@ -204,7 +202,7 @@ def build_option(
     If the payer pays by itself, what it sends is told by fetch.
     """
     payer, method = means.payer, means.method or asset.method
-    option_id = _option_id(
+    chosen = option_id(
         (
             payment.id,
             payer,
@@ -220,7 +218,7 @@ def build_option(
             *((f"until {quote.expires_at}",) if quote else ()),
         )
     )
-    ref = reference(payment.salt, option_id)
+    ref = reference(payment.salt, chosen)
     dest = bare(split.dest)
     fee_to = bare(split.fee_to) if split.fee_to is not None else NOBODY
     route = Route(
@@ -251,7 +249,7 @@ def build_option(
         approvals=means.approvals,
     )
     return Option(
-        id=option_id,
+        id=chosen,
         payment_id=payment.id,
         account=account,
         payer=payer,
@@ -261,29 +259,29 @@ def build_option(
         eta_s=chain.eta_s,
         expires_at=quote.expires_at if quote else None,
         method=method,
-        actions=_actions(terms, bare(payer), option_id),
+        actions=_actions(terms, bare(payer), chosen),
         terms=terms.stored() | ({"quote": quote.stored()} if quote else {}),
         created_at_us=now_us,
     )
 
 
-def _actions(terms: Terms, payer: str, option_id: str) -> tuple[Action | Build, ...]:
+def _actions(terms: Terms, payer: str, chosen: str) -> tuple[Action | Build, ...]:
     if terms.method == DIRECT_METHOD:
         # fetch notes the block before which nothing can have been sent
-        return (Build(_build_data(terms.calls(payer), option_id)),)
+        return (Build(_build_data(terms.calls(payer), chosen)),)
     chain = f"eip155:{terms.chain_id}"
     approvals = [_approve(chain, payer, terms.token, PERMIT2, one) for one in terms.approvals]
     params = sign_request(payer, terms.message(payer))
     return (*approvals, Action(chain, "eth_signTypedData_v4", params))
 
 
-def _build_data(calls: Sequence[Action], option_id: str) -> str:
+def _build_data(calls: Sequence[Action], chosen: str) -> str:
     """What a build carries: its one action for wallets that read it, else nothing that says more.
 
     Both are hex digits without a prefix; the first are those of JSON text.
     """
     if len(calls) > 1:
-        return option_id.replace("-", "")
+        return chosen.replace("-", "")
     (call,) = calls
     params = orjson.loads(call.params_json)
     told = {"chain_id": call.chain_id, "method": call.method, "params": params}
@@ -298,13 +296,3 @@ def _approve(chain: str, payer: str, token: str, spender: str, amount: int) -> A
 
 def _transaction(chain: str, call: Mapping[str, str]) -> Action:
     return Action(chain, "eth_sendTransaction", orjson.dumps([call]).decode())
-
-
-def _option_id(parts: Sequence[str]) -> str:
-    """UUID text that stands for the payment, the payer, the price, the route and the steps.
-
-    All of that is in it because a stored option never changes: money that would go elsewhere, or
-    an allowance that was used up meanwhile, is another option.
-    """
-    digest = hashlib.sha256("\n".join(parts).encode()).digest()
-    return str(UUID(bytes=digest[:16], version=5))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from florin_server.devnet.evm.errors import DevChainError
+from florin_server.devnet.errors import DevChainError
 
 T = TypeVar("T")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class Effect(StrEnum):
@@ -14,6 +15,7 @@ class Effect(StrEnum):
     LATE_ERROR = "late_error"  # done, and then answered with an error
     DROP = "drop"  # a transaction's hash is answered, but nobody keeps the transaction
     NULL = "null"  # answered with null; nothing was done
+    LIE = "lie"  # answered with something made up; nothing was done
     DELAY = "delay"  # done, and answered late
 
 
@@ -26,6 +28,7 @@ class Fault:
     message: str
     code: int
     delay_s: float
+    result: Any = None  # what a lie tells
 
 
 class Faults:

@@ -1,0 +1,10 @@
+"""The embedded Solana chain: a JSON-RPC server whose transactions are executed by LiteSVM.
+
+Importing this package is cheap; the machine is imported when a chain is opened.
+"""
+
+from florin_server.devnet.errors import DevChainError
+from florin_server.devnet.solana.genesis import SOLNET
+from florin_server.devnet.solana.server import SolanaDevChain, SolanaDevSettings
+
+__all__ = ["SOLNET", "DevChainError", "SolanaDevChain", "SolanaDevSettings"]

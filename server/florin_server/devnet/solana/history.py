@@ -1,0 +1,174 @@
+"""Accounts and transactions on disk: one SQLite file.
+
+Nothing is replayed on opening: accounts are stored as each transaction left them, beside the
+journal of the transactions themselves.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from florin_server.devnet.errors import DevChainError
+
+_SCHEMA: Final = """
+create table meta (key text primary key, value integer not null) without rowid;
+create table account (
+  address blob primary key, lamports integer not null, owner blob not null,
+  executable integer not null, data blob not null
+) without rowid;
+create table tx (
+  number integer primary key, signature blob not null unique, slot integer not null,
+  time integer not null, raw blob not null, error text, memo text, meta blob not null
+);
+create table mention (
+  address blob not null, number integer not null, primary key (address, number)
+) without rowid;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAccount:
+    """An account. `address` and `owner` are 32 bytes; one without lamports does not exist."""
+
+    address: bytes
+    lamports: int
+    owner: bytes
+    executable: bool
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """A transaction that was executed. `error` and `meta` are JSON; `time` is Unix seconds."""
+
+    signature: bytes
+    slot: int
+    time: int
+    raw: bytes
+    error: str | None
+    memo: str | None
+    meta: bytes
+
+
+class History:
+    """The file of one chain; in memory without a path. Nothing lasts before `commit`."""
+
+    def __init__(self, path: Path | None) -> None:
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        self._db = sqlite3.connect(
+            path if path is not None else ":memory:",
+            timeout=0,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            # exclusive: a second process must not write the same chain
+            self._db.execute("pragma locking_mode = exclusive")
+            self._db.execute("pragma journal_mode = wal")
+            self._db.execute("pragma synchronous = full")
+            self._db.execute("begin immediate")
+            if not self._db.execute("select 1 from sqlite_master").fetchone():
+                for statement in _SCHEMA.split(";"):
+                    self._db.execute(statement)
+        except sqlite3.OperationalError as error:
+            self._db.close()
+            raise DevChainError(f"{path} is in use by another process: {error}") from error
+        except sqlite3.DatabaseError as error:
+            self._db.close()
+            raise DevChainError(f"{path} is not a chain: {error}") from error
+
+    def commit(self) -> None:
+        """Makes everything written so far last."""
+        if self._db.in_transaction:
+            self._db.execute("commit")
+
+    def close(self) -> None:
+        """Leaves what was not committed behind."""
+        self._db.close()
+
+    def _write(self, statement: str, rows: Iterable[Sequence[object]]) -> None:
+        if not self._db.in_transaction:
+            self._db.execute("begin immediate")
+        self._db.executemany(statement, rows)
+
+    def meta(self, key: str) -> int | None:
+        """A number that was set."""
+        row = self._db.execute("select value from meta where key = ?", (key,)).fetchone()
+        return None if row is None else row[0]
+
+    def set_meta(self, key: str, value: int) -> None:
+        """Sets a number."""
+        self._write("insert or replace into meta values (?, ?)", [(key, value)])
+
+    def put_accounts(self, accounts: Sequence[StoredAccount]) -> None:
+        """Stores accounts as they are now; forgets those that do not exist any more."""
+        self._write(
+            "insert or replace into account values (?, ?, ?, ?, ?)",
+            [
+                (one.address, one.lamports, one.owner, one.executable, one.data)
+                for one in accounts
+                if one.lamports
+            ],
+        )
+        self._write(
+            "delete from account where address = ?",
+            [(one.address,) for one in accounts if not one.lamports],
+        )
+
+    def append(self, landed: Landed, mentions: Iterable[bytes]) -> None:
+        """Adds the newest transaction, with the addresses that it names."""
+        (number,) = self._db.execute("select coalesce(max(number), 0) + 1 from tx").fetchone()
+        self._write(
+            "insert into tx values (?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (
+                    number,
+                    landed.signature,
+                    landed.slot,
+                    landed.time,
+                    landed.raw,
+                    landed.error,
+                    landed.memo,
+                    landed.meta,
+                )
+            ],
+        )
+        self._write("insert into mention values (?, ?)", [(one, number) for one in set(mentions)])
+
+    def accounts(self) -> Iterator[StoredAccount]:
+        """Every account."""
+        for row in self._db.execute("select * from account"):
+            address, lamports, owner, executable, data = row
+            yield StoredAccount(address, lamports, owner, bool(executable), data)
+
+    def transaction(self, signature: bytes) -> Landed | None:
+        """A transaction by its first signature."""
+        row = self._db.execute(
+            "select signature, slot, time, raw, error, memo, meta from tx where signature = ?",
+            (signature,),
+        ).fetchone()
+        return None if row is None else Landed(*row)
+
+    def mentioning(
+        self, address: bytes, limit: int, before: bytes | None, until: bytes | None
+    ) -> list[Landed]:
+        """Transactions that name an address, the newest first, between two signatures."""
+        rows = self._db.execute(
+            "select signature, slot, time, raw, error, memo, meta from tx"
+            " join mention using (number) where mention.address = ?"
+            " and number < coalesce((select number from tx where signature = ?), 1 << 60)"
+            " and number > coalesce((select number from tx where signature = ?), 0)"
+            " order by number desc limit ?",
+            (address, before, until, limit),
+        )
+        return [Landed(*row) for row in rows]
+
+    def newest_slot(self) -> int:
+        """The slot of the newest transaction, 0 before the first."""
+        (slot,) = self._db.execute("select coalesce(max(slot), 0) from tx").fetchone()
+        return int(slot)

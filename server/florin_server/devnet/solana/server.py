@@ -1,0 +1,141 @@
+"""The embedded Solana chain as the rest of the program sees it: bytes in, bytes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from florin_server.clock import Clock, SystemClock
+from florin_server.devnet.worker import Worker
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+BODY_MAX: Final = 5 * 2**20
+SHUTDOWN_S: Final = 1.0  # an answer that is late on purpose may never come
+
+
+@dataclass(frozen=True, slots=True)
+class SolanaDevSettings:
+    """How a chain behaves. `slot_s` 0 gives each transaction a slot of its own, at once.
+
+    A transaction is finalized with `finalized_slots` slots on top of its own; 32 on a real cluster.
+    """
+
+    slot_s: float = 0.0
+    confirmed_slots: int = 1
+    finalized_slots: int = 32
+    clock: Clock = field(default_factory=SystemClock)
+
+
+@dataclass(frozen=True, slots=True)
+class _Engine:
+    """What lives in the worker's thread."""
+
+    handle: Callable[[bytes], tuple[bytes, float]]
+    commit: Callable[[], None]
+    close: Callable[[], None]
+
+
+class SolanaDevChain:
+    """A running chain; `open` makes one.
+
+    An answer is given only after what it tells is on disk. Transactions that wait for the end of a
+    pause are kept in memory, and lost with the process.
+    """
+
+    def __init__(self, worker: Worker, engine: _Engine, settings: SolanaDevSettings) -> None:
+        self._worker = worker
+        self._engine = engine
+        self._settings = settings
+        self._runner: web.AppRunner | None = None
+
+    @classmethod
+    async def open(cls, path: Path | None, settings: SolanaDevSettings | None = None) -> Self:
+        """Opens or begins the chain in a file; in memory without one.
+
+        Raises DevChainError if the file is in use or is none of this release.
+        """
+        chosen = settings if settings is not None else SolanaDevSettings()
+        worker = Worker("solana-devnet")
+        try:
+            engine = await worker.run(lambda: _engine(path, chosen))
+            worker.commit = engine.commit
+            await worker.run(lambda: None)
+        except BaseException:
+            await worker.close()
+            raise
+        return cls(worker, engine, chosen)
+
+    async def handle(self, payload: bytes) -> bytes:
+        """Answers a JSON-RPC call or batch; empty if there is nothing to answer."""
+        answer, delay_s = await self._worker.run(lambda: self._engine.handle(payload))
+        if delay_s > 0:
+            await self._settings.clock.sleep(delay_s)
+        return answer
+
+    async def serve_http(self, host: str, port: int) -> int:
+        """Answers POST requests too; returns the port, which port 0 leaves open."""
+        from aiohttp import web  # noqa: PLC0415  (only if asked for)
+
+        async def post(request: web.Request) -> web.Response:
+            answer = await self.handle(await request.read())
+            return web.Response(body=answer, content_type="application/json")
+
+        application = web.Application(client_max_size=BODY_MAX)
+        application.router.add_post("/", post)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_S)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port)
+        await site.start()
+        actual: int = self._runner.addresses[0][1]
+        return actual
+
+    async def close(self) -> None:
+        """Stops; everything that was answered is on disk."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+        await self._worker.close()
+        self._engine.close()
+
+
+def _engine(path: Path | None, settings: SolanaDevSettings) -> _Engine:
+    # a program without this chain need not load its machine
+    from florin_server.devnet.dispatch import Dispatcher  # noqa: PLC0415
+    from florin_server.devnet.faults import Faults  # noqa: PLC0415
+    from florin_server.devnet.solana import params  # noqa: PLC0415
+    from florin_server.devnet.solana.control import ControlMethods  # noqa: PLC0415
+    from florin_server.devnet.solana.history import History  # noqa: PLC0415
+    from florin_server.devnet.solana.machine import Machine  # noqa: PLC0415
+    from florin_server.devnet.solana.methods import SolanaMethods  # noqa: PLC0415
+    from florin_server.devnet.solana.sending import Sending  # noqa: PLC0415
+    from florin_server.devnet.solana.slots import Depths, Slots  # noqa: PLC0415
+
+    history = History(path)
+    try:
+        depths = Depths(settings.confirmed_slots, settings.finalized_slots)
+        slots = Slots(history, settings.clock, settings.slot_s, depths)
+        machine = Machine(history, slots)
+    except BaseException:
+        history.close()
+        raise
+    sending, faults = Sending(history, slots, machine), Faults()
+
+    def dropped(passed: list[Any]) -> str:
+        config = params.fields(passed[1] if len(passed) > 1 else None, Sending.OPTIONS)
+        encoding = params.encoding_of(config, ("base58", "base64"), "base58")
+        return str(params.transaction(passed[0], encoding).signatures[0])
+
+    table = {
+        **SolanaMethods(history, slots, machine, sending).table,
+        **ControlMethods(slots, machine, sending, faults).table,
+    }
+    dispatcher = Dispatcher(table, faults, dropped)
+
+    def handle(payload: bytes) -> tuple[bytes, float]:
+        answer = dispatcher.handle(payload)
+        return answer.payload, answer.delay_s
+
+    return _Engine(handle, history.commit, history.close)

@@ -1,0 +1,129 @@
+"""What a cluster really is, compared with what the operator said; and what accounts hold on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from solders.pubkey import Pubkey
+
+from florin_server.domain import spl
+from florin_server.rails.base import Asset
+from florin_server.rails.solana.node import (
+    CONFIRMED,
+    AccountView,
+    Node,
+    account_views,
+    answered,
+    number,
+    valued,
+)
+from florin_server.rails.solana.settings import SolanaAsset, SolanaChain
+from florin_server.rails.solana.terms import bare
+from florin_server.rails.solana.verify import RELAYER_LAMPORTS_MIN
+
+METHOD = "solana"
+# additions of Token-2022 that tell about a token, and do not change what a transfer moves:
+# pointers to metadata and groups, and these themselves
+_HARMLESS = frozenset({18, 19, 20, 21, 22, 23})
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """The assets that may be offered, by CAIP-19, their programs by mint, and what is wrong."""
+
+    assets: Mapping[str, Asset]
+    programs: Mapping[str, str]
+    problems: tuple[str, ...]
+
+
+async def inspect(node: Node, chain: SolanaChain, relayer: Pubkey) -> Inspection:
+    """Compares cluster and tokens with the settings; one batched read."""
+    mints = [spl.pubkey(token.mint) for token in chain.assets]
+    whole = {"commitment": CONFIRMED, "encoding": "base64"}
+    answers = await node.batch(
+        [
+            ("getGenesisHash", ()),
+            ("getBalance", (str(relayer), {"commitment": CONFIRMED})),
+            ("getMultipleAccounts", ([str(mint) for mint in mints], whole)),
+        ]
+    )
+    genesis = str(answered(answers[0]))
+    if not genesis.startswith(chain.reference):
+        fault = f"{chain.name}: the node serves solana:{genesis[:32]}, not {chain.caip2}"
+        return Inspection({}, {}, (fault,))
+    problems = []
+    if number(valued(answers[1])) < RELAYER_LAMPORTS_MIN:
+        problems.append(f"{chain.name}: {relayer} has too little coin to pay for fees and rent")
+    assets, programs = {}, {}
+    accounts = account_views(answers[2])
+    for token, account in zip(chain.assets, accounts, strict=True):
+        difference = _token_fault(token, account)
+        if difference is not None:
+            problems.append(f"{chain.name}: {token.symbol} at {token.mint} {difference}")
+            continue
+        asset = asset_of(chain, token)
+        assets[asset.id] = asset
+        if account is not None:
+            programs[token.mint] = str(account.owner)
+    return Inspection(assets, programs, tuple(problems))
+
+
+async def balances(
+    node: Node, payers: Sequence[str], assets: Sequence[Asset], programs: Mapping[str, str]
+) -> dict[tuple[str, str], int]:
+    """What each payer (CAIP-10) can spend of each asset; one batched read."""
+    pairs = [(payer, asset) for payer in payers for asset in assets]
+    places = [
+        spl.associated(
+            spl.pubkey(bare(payer)), spl.pubkey(asset.address), spl.pubkey(programs[asset.address])
+        )
+        for payer, asset in pairs
+    ]
+    accounts = await node.accounts(places)
+    return {
+        (payer, asset.id): _spendable(account, bare(payer), asset.address)
+        for (payer, asset), account in zip(pairs, accounts, strict=True)
+    }
+
+
+def asset_of(chain: SolanaChain, token: SolanaAsset) -> Asset:
+    """A token of the settings as the service knows it."""
+    return Asset(
+        id=f"{chain.caip2}/token:{token.mint}",
+        chain_id=chain.caip2,
+        address=token.mint,
+        name=token.name,
+        symbol=token.symbol,
+        decimals=token.decimals,
+        peg=token.peg,
+        method=METHOD,
+        domain_name="",
+        domain_version="",
+        network_name=chain.name,
+        icon_url=token.icon_url,
+        network_icon_url=chain.icon_url,
+    )
+
+
+def _spendable(account: AccountView | None, owner: str, mint: str) -> int:
+    held = account.tokens if account else None
+    # the owner of an associated account can give it away
+    if held is None or held.frozen or str(held.owner) != owner or str(held.mint) != mint:
+        return 0
+    return held.amount
+
+
+def _token_fault(token: SolanaAsset, account: AccountView | None) -> str | None:
+    """What differs between a token and its settings, as the end of a sentence."""
+    if account is None or account.owner not in spl.PROGRAMS:
+        return "is no token"
+    mint = spl.mint_of(account.data)
+    if mint is None:
+        return "is no token"
+    if mint.decimals != token.decimals:
+        return f"has {mint.decimals} decimals, not {token.decimals}"
+    if unsafe := sorted(mint.extensions - _HARMLESS):
+        # fees, hooks, delegates and the like: what arrives may be less, or be taken back
+        return f"has extensions that are not supported: {', '.join(map(str, unsafe))}"
+    return None

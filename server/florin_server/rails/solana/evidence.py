@@ -1,0 +1,196 @@
+"""What the chain proves: final transactions of ours, what they moved, and those that lapsed.
+
+Absence alone is never proof. Only what is finalized counts, and whether a transaction worked is
+looked at before how sure it is.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from solders.message import MessageV0
+from solders.pubkey import Pubkey
+
+from florin_server.domain.payment import Issued, Option
+from florin_server.rails.base import Head, Mined, Paid, RailUnavailable
+from florin_server.rails.solana.check import Submission, issue_of
+from florin_server.rails.solana.node import FINALIZED, Node, answered, number, record
+from florin_server.rails.solana.settings import SolanaChain
+from florin_server.rails.solana.terms import Terms, bare
+
+# final transactions do not change; each is read for its end and for its payment
+_REMEMBERED = 512
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """A finalized transaction, as the node tells it."""
+
+    slot: int
+    error: Any
+    lamports: tuple[tuple[int, int], ...]  # before and after, by account
+    tokens: Mapping[int, int]  # by how much each token account changed
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """A transaction of ours that a payment waits for; `hash` is its first signature."""
+
+    option: Option
+    submission: Submission
+    hash: str
+
+
+class Evidence:
+    """Reads one chain's facts."""
+
+    def __init__(self, node: Node, chain: SolanaChain) -> None:
+        self._node = node
+        self._chain = chain
+        self._records: OrderedDict[str, _Record] = OrderedDict()
+
+    async def head(self) -> Head:
+        """The newest finalized slot."""
+        slot = number(await self._node.ask("getSlot", {"commitment": FINALIZED}))
+        return Head(number=slot, hash="", time=0)
+
+    async def mined(self, hashes: Sequence[str]) -> dict[str, Mined]:
+        """Which transactions are final, whether they worked, and what they cost the relayer."""
+        if not hashes:
+            return {}
+        known = [one for one in hashes if one in self._records]
+        asked = [one for one in hashes if one not in self._records]
+        statuses = await self._node.statuses(asked) if asked else {}
+        final = [one for one, status in statuses.items() if status.final]
+        records = await self._read([*known, *final])
+        return {
+            one: Mined(
+                tx_hash=one,
+                block_number=record.slot,
+                block_hash="",
+                success=record.error is None,
+                gas_cost=max(0, record.lamports[0][0] - record.lamports[0][1]),
+            )
+            for one, record in records.items()
+        }
+
+    async def paid(self, landings: Sequence[Landing]) -> list[Paid]:
+        """What the final ones among the transactions paid."""
+        records = await self._read([one.hash for one in landings])
+        found = []
+        for one in landings:
+            record = records.get(one.hash)
+            if record is not None and _moved(one, record):
+                terms = Terms.of(one.option)
+                found.append(
+                    Paid(
+                        ref=terms.ref,
+                        tx_hash=one.hash,
+                        block_number=record.slot,
+                        block_hash="",
+                        payer=bare(one.option.payer),
+                        dest=terms.dest,
+                        token=terms.mint,
+                        value=terms.value,
+                        fee=terms.fee,
+                    )
+                )
+        return found
+
+    async def end(self, tx_hash: str, message: MessageV0, issued: Sequence[Issued]) -> str | None:
+        """Why a transaction will never pay, judged at final depth; None while it may.
+
+        It failed for good, or its blockhash lapsed and it is nowhere.
+        """
+        slot, height = await self._node.batch(
+            [
+                ("getSlot", ({"commitment": FINALIZED},)),
+                ("getBlockHeight", ({"commitment": FINALIZED},)),
+            ]
+        )
+        # asked for after the height: what landed in time is seen then
+        status = (await self._node.statuses([tx_hash], least=number(slot))).get(tx_hash)
+        if status is not None:
+            failed = status.final and status.error is not None
+            return f"The transaction failed on chain: {status.error}" if failed else None
+        ours = issue_of(message, issued)
+        if ours is None or number(height) <= ours.last_valid:
+            return None
+        return "The transaction lapsed before it landed"
+
+    async def knows(self, tx_hash: str) -> bool:
+        """True if the transaction has landed, however deep."""
+        return tx_hash in await self._node.statuses([tx_hash])
+
+    async def _read(self, hashes: Sequence[str]) -> dict[str, _Record]:
+        """Finalized transactions; one batched read."""
+        missing = [one for one in dict.fromkeys(hashes) if one not in self._records]
+        config = {
+            "commitment": FINALIZED,
+            "encoding": "base64",
+            "maxSupportedTransactionVersion": 0,
+        }
+        answers = await self._node.batch([("getTransaction", (one, config)) for one in missing])
+        for one, answer in zip(missing, answers, strict=True):
+            if answered(answer) is not None:
+                self._records[one] = self._record(answer)
+        found = {one: self._records[one] for one in hashes if one in self._records}
+        while len(self._records) > _REMEMBERED:
+            self._records.popitem(last=False)
+        return found
+
+    def _record(self, answer: Any) -> _Record:
+        told = record(answer)
+        meta = record(told.get("meta"))
+        if "err" not in meta:
+            raise RailUnavailable(f"{self._chain.name}: a transaction came without its error")
+        before, after = _numbers(meta.get("preBalances")), _numbers(meta.get("postBalances"))
+        if not before or len(before) != len(after):
+            raise RailUnavailable(f"{self._chain.name}: a transaction came without its balances")
+        old, new = _tokens(meta.get("preTokenBalances")), _tokens(meta.get("postTokenBalances"))
+        changes = {index: new.get(index, 0) - old.get(index, 0) for index in {*old, *new}}
+        return _Record(
+            slot=number(told.get("slot")),
+            error=meta["err"],
+            lamports=tuple(zip(before, after, strict=True)),
+            tokens=changes,
+        )
+
+
+def _moved(one: Landing, record: _Record) -> bool:
+    """True if every token account changed by exactly what was promised.
+
+    The accounts are those of the message that we signed, whatever the node says it was.
+    """
+    if record.error is not None:
+        return False
+    keys: list[Pubkey] = one.submission.message.account_keys
+    changed = {
+        keys[index]: change
+        for index, change in record.tokens.items()
+        if change and index < len(keys)
+    }
+    promised = Terms.of(one.option).changes(bare(one.option.payer))
+    return changed == {key: change for key, change in promised.items() if change}
+
+
+def _numbers(told: Any) -> list[int]:
+    if not isinstance(told, list):
+        raise RailUnavailable("the node answered something else than balances")
+    return [number(one) for one in told]
+
+
+def _tokens(told: Any) -> dict[int, int]:
+    if not isinstance(told, list):
+        raise RailUnavailable("the node answered something else than token balances")
+    found = {}
+    for one in told:
+        entry = record(one)
+        amount = record(entry.get("uiTokenAmount")).get("amount")
+        if not isinstance(amount, str) or not amount.isdecimal():
+            raise RailUnavailable("the node answered a token balance that is no number")
+        found[number(entry.get("accountIndex"))] = int(amount)
+    return found

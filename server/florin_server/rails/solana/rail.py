@@ -1,0 +1,361 @@
+"""One Solana cluster as the service sees it: signed transactions in, co-signed ones out."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import orjson
+from solders.hash import Hash
+from solders.message import MessageV0
+from solders.transaction import VersionedTransaction
+
+from florin_server.domain import spl
+from florin_server.domain.caip import parse_account
+from florin_server.domain.errors import FlorinError
+from florin_server.domain.journal import Accepted, ChainTx
+from florin_server.domain.payment import Action, Issued, Option, Payment
+from florin_server.rails.base import (
+    Asset,
+    BlockView,
+    Head,
+    Means,
+    Mined,
+    Paid,
+    RailUnavailable,
+    Signed,
+    Split,
+)
+from florin_server.rails.jsonrpc import HttpTransport, JsonRpc, RpcError, Transport
+from florin_server.rails.prices import Quote
+from florin_server.rails.solana import discovery
+from florin_server.rails.solana.check import Submission, submission
+from florin_server.rails.solana.evidence import Evidence, Landing
+from florin_server.rails.solana.message import compile_message, stored, unsigned
+from florin_server.rails.solana.node import (
+    CONFIRMED,
+    FINALIZED,
+    Node,
+    account_views,
+    accounts_call,
+    number,
+    record,
+    valued,
+)
+from florin_server.rails.solana.settings import SolanaChain
+from florin_server.rails.solana.signer import SolanaSigner
+from florin_server.rails.solana.terms import METHOD, Terms, bare, build_option
+from florin_server.rails.solana.verify import Verifier
+
+BLOCKHASH_BLOCKS = 150
+# a wallet that fetches again gets the same transaction while half of its time is left
+_GOOD_BLOCKS = BLOCKHASH_BLOCKS // 2
+_SOL_SLIP44 = 501
+
+
+class SolanaRail:
+    """Implements the Rail protocol over JSON-RPC.
+
+    `signer` is the relayer: it pays fees and rent, and signs what was verified, last. Without a
+    transport the settings' URL is used.
+    """
+
+    by_block = False
+    batch = 1
+    confirmations = 1  # the head is the newest finalized slot
+
+    def __init__(
+        self, chain: SolanaChain, signer: SolanaSigner, transport: Transport | None = None
+    ) -> None:
+        if transport is None:
+            if chain.rpc_url is None:
+                raise ValueError(f"{chain.name}: neither a node's URL nor a transport")
+            transport = HttpTransport(chain.rpc_url)
+        self.chain = chain
+        self.rpc = JsonRpc(transport, batch_max=chain.batch_max)
+        self._signer = signer
+        self._node = Node(self.rpc)
+        self._verifier = Verifier(self._node, chain, signer.pubkey)
+        self._evidence = Evidence(self._node, chain)
+        self._found = discovery.Inspection({}, {}, ())
+        self._landing = lru_cache(maxsize=1024)(self._co_signed)
+
+    @property
+    def chain_id(self) -> str:
+        """CAIP-2."""
+        return self.chain.caip2
+
+    @property
+    def live(self) -> bool:
+        """False for test networks."""
+        return self.chain.live
+
+    @property
+    def poll_s(self) -> float:
+        """Seconds between two looks at the head."""
+        return self.chain.poll_ms / 1000
+
+    @property
+    def sender(self) -> str:
+        """Address that signs our transactions and pays their fee."""
+        return self._signer.address
+
+    @property
+    def treasury(self) -> str:
+        """CAIP-10 account that receives for merchants without a destination, and fees."""
+        return self.chain.treasury_account
+
+    @property
+    def native_asset(self) -> str:
+        """CAIP-19 of the coin that pays fees."""
+        return f"{self.chain.caip2}/slip44:{_SOL_SLIP44}"
+
+    @property
+    def assets(self) -> Mapping[str, Asset]:
+        """The assets that passed the last check, by CAIP-19."""
+        return self._found.assets
+
+    async def start(self) -> None:
+        """Checks the cluster and every token; disables what does not match."""
+        self._found = await self._inspect()
+
+    async def problems(self) -> tuple[str, ...]:
+        """Checks again; a chain that does not answer keeps the assets that it had."""
+        try:
+            found = await self._inspect()
+        except RailUnavailable as fault:
+            return (f"{self.chain.name}: {fault}",)
+        self._found = found
+        return found.problems
+
+    async def close(self) -> None:
+        """Ends connections after the checks under way."""
+        await self._verifier.close()
+        await self.rpc.close()
+
+    # ---- offering
+
+    def payer(self, account: str) -> str | None:
+        """The account if it is one on this chain that can sign, and none of ours."""
+        try:
+            found = parse_account(account)
+            key = spl.pubkey(found.address)
+        except ValueError:
+            return None
+        ours = (self._signer.address, bare(self.treasury))
+        if str(found.chain) != self.chain.caip2 or not key.is_on_curve() or str(key) in ours:
+            return None
+        return str(found)
+
+    async def payable(self, payers: Sequence[str], prices: Mapping[str, int]) -> list[Means]:
+        """Who can pay what price: their balance covers it; one batched read."""
+        found = self._found
+        assets = [found.assets[one] for one in prices if one in found.assets]
+        if not payers or not assets:
+            return []
+
+        async def able() -> list[Means]:
+            held = await discovery.balances(self._node, payers, assets, found.programs)
+            return [
+                Means(payer, asset)
+                for (payer, asset), balance in held.items()
+                if balance >= prices[asset]
+            ]
+
+        means, everybody = await able(), len(set(payers)) * len(assets)
+        if self.chain.faucet and len(means) < everybody:
+            await self._fill(payers)
+            means = await able()
+            if len(means) < everybody:
+                # the usual gift is less than the price
+                await self._fill(payers, tokenUnits=max(prices.values()))
+                means = await able()
+        return means
+
+    def offer(  # noqa: PLR0917  (one of each, none alike)
+        self,
+        payment: Payment,
+        account: str,
+        means: Means,
+        asset: Asset,
+        value: int,
+        split: Split,
+        now_us: int,
+        quote: Quote | None = None,
+    ) -> Option:
+        """Builds an option; equal arguments, but for `now_us`, give equal ids and actions."""
+        return build_option(
+            self.chain,
+            payment,
+            account=account,
+            payer=means.payer,
+            asset=asset,
+            program=self._found.programs[asset.address],
+            value=value,
+            split=split,
+            now_us=now_us,
+            quote=quote,
+        )
+
+    async def build(self, option: Option, issued: Sequence[Issued], now_us: int) -> Issued | None:
+        """A transaction with a fresh blockhash; None if the newest one is good for long enough."""
+        terms = Terms.of(option)
+        owners = [owner for owner, _ in terms.shares()]
+        slot, latest, receivers = await self._node.batch(
+            [
+                ("getSlot", ({"commitment": FINALIZED},)),
+                ("getLatestBlockhash", ({"commitment": CONFIRMED},)),
+                accounts_call([spl.pubkey(owner) for owner in owners]),
+            ]
+        )
+        for owner, account in zip(owners, account_views(receivers), strict=True):
+            # what an account of the token program is sent can never be moved again
+            if account is not None and account.owner in spl.PROGRAMS:
+                raise RailUnavailable(f"{self.chain.name}: {owner} is no wallet, and cannot own")
+        told = record(valued(latest))
+        last_valid = number(told.get("lastValidBlockHeight"))
+        height = last_valid - BLOCKHASH_BLOCKS
+        if issued and int(str(issued[0].terms["last_valid"])) - height >= _GOOD_BLOCKS:
+            return None
+        try:
+            blockhash = Hash.from_string(str(told.get("blockhash")))
+        except ValueError as error:
+            raise RailUnavailable(f"{self.chain.name}: the node told no blockhash") from error
+        steps = terms.instructions(self.chain, self._signer.pubkey, bare(option.payer))
+        message = compile_message(self._signer.pubkey, steps, blockhash)
+        params = orjson.dumps([{"transaction": unsigned(message)}]).decode()
+        return Issued(
+            payment_id=option.payment_id,
+            option_id=option.id,
+            n=len(issued),
+            actions=(Action(self.chain.caip2, METHOD, params),),
+            terms={"message": stored(message), "last_valid": last_valid},
+            head=number(slot),
+            issued_at_us=now_us,
+        )
+
+    def submits(self, option: Option) -> bool:  # noqa: ARG002
+        """Every option is a transaction that the relayer co-signs and sends."""
+        return True
+
+    async def verify(
+        self, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
+    ) -> None:
+        """Proves that the outputs (JSON texts) pay the option if submitted now."""
+        await self._verifier.verify(option, issued, outputs)
+
+    # ---- submitting
+
+    def reference(self, option: Option) -> str:
+        """The text of the memo in the option's transaction."""
+        return Terms.of(option).ref
+
+    def split(self, option: Option) -> Split:
+        """Where the option's money goes, as it was offered."""
+        return Terms.of(option).split()
+
+    def proves(self, option: Option, paid: Paid) -> bool:
+        """True if the transaction moved exactly what the option says."""
+        return Terms.of(option).proven_by(bare(option.payer), paid)
+
+    async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
+        """Tells for each item whether it would settle if submitted now."""
+        return await asyncio.gather(*(self._would_settle(item) for item in items))
+
+    async def next_nonce(self) -> int:
+        """There are no nonces: what was written down last decides."""
+        return 0
+
+    async def nonce_used(self, nonce: int) -> bool:  # noqa: ARG002
+        """There are no nonces: the numbers only tell our own transactions apart."""
+        return True
+
+    async def sign(self, nonce: int, items: Sequence[Accepted]) -> Signed:  # noqa: ARG002
+        """Co-signs the one item's transaction; equal items give equal bytes."""
+        (item,) = items
+        found = submission(item.confirmation.outputs)
+        return self._signer.co_sign(found.message, found.signature)
+
+    async def broadcast(self, raw: bytes) -> None:
+        """Hands a transaction to the chain; one that it already knows is fine."""
+        config = {"encoding": "base64", "skipPreflight": True}
+        try:
+            await self.rpc.call("sendTransaction", base64.b64encode(raw).decode(), config)
+        except RpcError as refusal:
+            # nodes have many words for "I have it": only having it counts
+            signature = VersionedTransaction.from_bytes(raw).signatures[0]
+            if not await self.knows(str(signature)):
+                raise RailUnavailable(f"{self.chain.name}: {refusal}") from refusal
+
+    async def knows(self, tx_hash: str) -> bool:
+        """True if the chain has the transaction now."""
+        return await self._evidence.knows(tx_hash)
+
+    # ---- looking
+
+    async def head(self) -> Head:
+        """The newest finalized slot."""
+        return await self._evidence.head()
+
+    async def block(self, number: int) -> BlockView | None:  # noqa: ARG002
+        """Blocks are not read here: nearly everything in them is other people's."""
+        return None
+
+    async def mined(self, tx_hashes: Sequence[str]) -> dict[str, Mined]:
+        """Which of our transactions are final; absent ones tell nothing."""
+        return await self._evidence.mined(tx_hashes)
+
+    async def paid(
+        self,
+        references: Sequence[str],  # noqa: ARG002
+        from_block: int,  # noqa: ARG002
+    ) -> list[Paid]:
+        """Nothing: no wallet can send a payment by itself."""
+        return []
+
+    async def find(self, items: Sequence[Accepted]) -> list[Paid]:
+        """What the items' transactions paid, as far as they are final.
+
+        Nobody else can have sent them: they need the relayer's signature.
+        """
+        return await self._evidence.paid([self._landing_of(item) for item in items])
+
+    async def gone(self, tx: ChainTx, issued: Sequence[Issued]) -> bool:
+        """True if the transaction lapsed: no block can hold it any more, and none does."""
+        message = VersionedTransaction.from_bytes(tx.raw).message
+        if not isinstance(message, MessageV0):
+            return False
+        return await self._evidence.end(tx.hash, message, issued) is not None
+
+    async def dead(self, item: Accepted, issued: Sequence[Issued]) -> str | None:
+        """Why the item will never be paid, judged at final depth; None while it may."""
+        one = self._landing_of(item)
+        return await self._evidence.end(one.hash, one.submission.message, issued)
+
+    async def _would_settle(self, item: Accepted) -> bool:
+        try:
+            await self._verifier.judge(item.option, submission(item.confirmation.outputs))
+        except FlorinError:
+            return False
+        return True
+
+    def _landing_of(self, item: Accepted) -> Landing:
+        found, tx_hash = self._landing(item.confirmation.outputs)
+        return Landing(item.option, found, tx_hash)
+
+    def _co_signed(self, outputs: tuple[str, ...]) -> tuple[Submission, str]:
+        found = submission(outputs)
+        return found, self._signer.co_sign(found.message, found.signature).hash
+
+    async def _fill(self, payers: Sequence[str], **amount: int) -> None:
+        """Asks a test chain's faucet to fill accounts."""
+        # without funds there is no option, which is all that a broken faucet may cause
+        with contextlib.suppress(RpcError, RailUnavailable):
+            accounts = [bare(payer) for payer in payers]
+            await self.rpc.call("florin_faucet", {"accounts": accounts, **amount})
+
+    async def _inspect(self) -> discovery.Inspection:
+        return await discovery.inspect(self._node, self.chain, self._signer.pubkey)

@@ -1,0 +1,343 @@
+"""Tampers with Solana transactions in every way that a wallet could, and signs what comes out.
+
+    python -m tests.chaos.tamper_solana MUTANTS [SEED] [PLANTED BUG]
+
+Each mutant is a changed transaction: bytes flipped, cut, doubled or moved, or instructions added,
+dropped, reordered and edited, mostly signed anew by the payer. The rail's check either refuses it
+as documented or takes it. What it takes is executed on a copy of the chain, which is the judge: the
+relayer must lose fee and rent only, the buyer pay the price, and merchant and operator get theirs.
+Prints one JSON object; ends with 1 if anything was taken wrongly or broke.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import random
+import struct
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from florin_server.domain import spl
+from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.payment import Issued, Option, Payment
+from florin_server.rails.base import Means
+from florin_server.rails.solana import check as checking
+from florin_server.rails.solana import terms
+from florin_server.rails.solana.discovery import asset_of
+from florin_server.rails.solana.message import compile_message, stored
+from florin_server.rails.solana.verify import highest_fee
+from solders.account import Account
+from solders.hash import Hash
+from solders.instruction import AccountMeta, Instruction
+from solders.keypair import Keypair
+from solders.litesvm import LiteSVM
+from solders.message import MessageV0, to_bytes_versioned
+from solders.pubkey import Pubkey
+from solders.signature import Signature
+from solders.system_program import TransferParams, transfer
+from solders.transaction import VersionedTransaction
+from solders.transaction_metadata import FailedTransactionMetadata
+
+from tests.contract.evm_lab import new_payment
+from tests.contract.solana_lab import MERCHANT, RELAYER, TREASURY, asset, settings, split
+from tests.support.solana import rebuilt, steps
+
+VALUE, FEE = 1_500_000, 40_000
+HELD = 10**9
+FEE_MAX = 10_000 + 200_000 * 5  # two signatures, and all units at the highest price
+BUYER = Keypair.from_seed(hashlib.sha256(b"buyer").digest())
+THIEF = Keypair.from_seed(hashlib.sha256(b"thief").digest())
+REASONS = {"unreadable_output", "transaction_mismatch", "signature_mismatch"}
+BUGS: dict[str, Callable[[], None]] = {
+    "accept-all": lambda: setattr(checking, "acceptable", lambda *_: True),
+}
+
+
+@dataclass
+class World:
+    """One issued transaction, and a chain on which it can be executed."""
+
+    svm: LiteSVM
+    option: Option
+    issued: Issued
+    message: MessageV0
+    places: dict[str, Pubkey]
+
+    @property
+    def pristine(self) -> bytes:
+        return sign(VersionedTransaction.populate(self.message, [Signature.default()] * 2))
+
+    def amounts(self, accounts: dict[Pubkey, Account]) -> dict[str, int]:
+        """Tokens by owner, and the relayer's coin."""
+        found = {}
+        for name, place in self.places.items():
+            account = accounts.get(place) or self.svm.get_account(place)
+            held = spl.token_account(bytes(account.data)) if account else None
+            found[name] = held.amount if held else 0
+        relayer = accounts.get(RELAYER.pubkey) or self.svm.get_account(RELAYER.pubkey)
+        assert relayer is not None
+        return {**found, "coin": relayer.lamports}
+
+
+def world() -> World:
+    token, chain = asset(), settings(faucet=False)
+    mint = spl.pubkey(token.mint)
+    svm = LiteSVM().with_blockhash_check(False).with_sigverify(True).with_transaction_history(0)
+    memo = svm.get_account(spl.MEMO)
+    assert memo is not None
+    # the real one is not at hand: a program that checks and changes nothing stands in for it
+    svm.add_program(spl.LIGHTHOUSE, elf_of(svm, memo))
+    for key, lamports in ((RELAYER.pubkey, 10**10), (BUYER.pubkey(), 10**9)):
+        svm.set_account(key, Account(lamports, b"", spl.SYSTEM))
+    rent = svm.minimum_balance_for_rent_exemption(spl.MINT_BYTES)
+    mint_data = b"\x01\0\0\0" + bytes(THIEF.pubkey()) + HELD.to_bytes(8, "little") + b"\x06\x01"
+    svm.set_account(mint, Account(rent, mint_data + bytes(36), spl.TOKEN))
+    owners = {
+        "buyer": BUYER.pubkey(),
+        "merchant": spl.pubkey(MERCHANT),
+        "treasury": spl.pubkey(TREASURY),
+        "thief": THIEF.pubkey(),
+        "relayer": RELAYER.pubkey,
+    }
+    places = {name: spl.associated(owner, mint, spl.TOKEN) for name, owner in owners.items()}
+    rent = svm.minimum_balance_for_rent_exemption(spl.ACCOUNT_BYTES)
+    for name, amount in (("buyer", HELD), ("thief", 0), ("relayer", HELD)):
+        data = bytes(mint) + bytes(owners[name]) + amount.to_bytes(8, "little")
+        data = (data + bytes(36) + b"\x01").ljust(spl.ACCOUNT_BYTES, b"\0")
+        svm.set_account(places[name], Account(rent, data, spl.TOKEN))
+    option, issued, message = offer(chain, new_payment(), owners["buyer"])
+    return World(svm, option, issued, message, places)
+
+
+def elf_of(svm: LiteSVM, program: Account) -> bytes:
+    """The code of a program, wherever its loader keeps it."""
+    data = bytes(program.data)
+    if data[:4] == b"\x7fELF":
+        return data
+    kept = svm.get_account(Pubkey.from_bytes(data[4:36]))
+    assert kept is not None
+    code = bytes(kept.data)
+    return code[code.index(b"\x7fELF") :]
+
+
+def offer(chain, payment: Payment, buyer: Pubkey) -> tuple[Option, Issued, MessageV0]:
+    taken = asset_of(chain, asset())
+    means = Means(f"{chain.caip2}:{buyer}", taken.id)
+    option = terms.build_option(
+        chain,
+        payment,
+        account=means.payer,
+        payer=means.payer,
+        asset=taken,
+        program=str(spl.TOKEN),
+        value=VALUE,
+        split=split(FEE),
+        now_us=0,
+    )
+    own = terms.Terms.of(option).instructions(chain, RELAYER.pubkey, str(buyer))
+    message = compile_message(RELAYER.pubkey, own, Hash.hash(b"recent"))
+    issued = Issued(
+        payment.id, option.id, 0, (), {"message": stored(message), "last_valid": 150}, 0, 0
+    )
+    return option, issued, message
+
+
+# ---- mutants
+
+
+def sign(transaction: VersionedTransaction) -> bytes:
+    """Signed by the payer and by a thief wherever their keys stand."""
+    message = transaction.message
+    content = to_bytes_versioned(message)
+    signatures = list(transaction.signatures)
+    for key in (BUYER, THIEF):
+        for place, one in enumerate(message.account_keys[: len(signatures)]):
+            if one == key.pubkey():
+                signatures[place] = key.sign_message(content)
+    return bytes(VersionedTransaction.populate(message, signatures))
+
+
+def mutant(world: World, rng: random.Random) -> bytes:
+    if rng.random() < 0.5:
+        return edited(world, rng)
+    raw = spoiled(bytearray(world.pristine), rng)
+    if rng.random() < 0.7:
+        try:
+            raw = sign(VersionedTransaction.from_bytes(raw))
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:  # noqa: BLE001  (what cannot be signed is sent as it is)
+            return raw
+    return raw
+
+
+def spoiled(raw: bytearray, rng: random.Random) -> bytes:
+    for _ in range(rng.choice((1, 1, 1, 2, 5))):
+        at = rng.randrange(len(raw))
+        match rng.randrange(6):
+            case 0:
+                raw[at] ^= 1 << rng.randrange(8)
+            case 1:
+                raw[at] = rng.randrange(256)
+            case 2:
+                del raw[at]
+            case 3:
+                raw.insert(at, rng.randrange(256))
+            case 4:
+                size = rng.randrange(1, 40)
+                raw[at:at] = raw[at : at + size]
+            case _:
+                other = rng.randrange(len(raw))
+                raw[at : at + 32], raw[other : other + 32] = (
+                    raw[other : other + 32],
+                    raw[at : at + 32],
+                )
+        if not raw:
+            break
+    return bytes(raw)
+
+
+def edited(world: World, rng: random.Random) -> bytes:
+    """Instructions changed by somebody who knows what they mean."""
+    own = steps(world.message)
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        at = rng.randrange(len(own) + 1)
+        match rng.randrange(8):
+            case 0:
+                own.insert(at, extra(world, rng))
+            case 1:
+                own.insert(at, guard(world, rng))
+            case 2:
+                own[1] = spl.compute_unit_price(rng.choice((0, 1, 10**6, 5 * 10**6, 10**9, 2**63)))
+            case 3 if len(own) > 1:
+                del own[at % len(own)]
+            case 4:
+                rng.shuffle(own)
+            case 5:
+                own.insert(at, own[at % len(own)])
+            case 6:
+                one = own[at % len(own)]
+                data = spoiled(bytearray(bytes(one.data) or b"\0"), rng)
+                own[at % len(own)] = Instruction(one.program_id, data, one.accounts)
+            case _:
+                own[at % len(own)] = redirected(world, own[at % len(own)], rng)
+    try:
+        return sign(rebuilt(world.message, own))
+    except ValueError:
+        return world.pristine[:-1]
+
+
+def extra(world: World, rng: random.Random) -> Instruction:
+    """Takes what is not the taker's."""
+    mint, places = spl.pubkey(asset().mint), world.places
+    coin = TransferParams(
+        from_pubkey=RELAYER.pubkey, to_pubkey=THIEF.pubkey(), lamports=rng.randrange(1, 10**9)
+    )
+    return rng.choice(
+        (
+            transfer(coin),
+            spl.create_associated(RELAYER.pubkey, Keypair().pubkey(), mint, spl.TOKEN),
+            spl.mint_to(spl.TOKEN, mint, places["thief"], THIEF.pubkey(), 7),
+            spl.transfer_checked(
+                spl.TOKEN,
+                mint,
+                6,
+                owner=RELAYER.pubkey,
+                source=places["relayer"],
+                dest=places["thief"],
+                amount=rng.randrange(1, HELD),
+            ),
+            spl.memo("another note"),
+            spl.compute_unit_limit(1_400_000),
+        )
+    )
+
+
+def guard(world: World, rng: random.Random) -> Instruction:
+    keys = rng.sample(list(world.message.account_keys), rng.randrange(3))
+    accounts = [AccountMeta(key, rng.random() < 0.2, rng.random() < 0.2) for key in keys]
+    return Instruction(spl.LIGHTHOUSE, bytes(rng.randrange(64, 90) for _ in range(8)), accounts)
+
+
+def redirected(world: World, one: Instruction, rng: random.Random) -> Instruction:
+    if not one.accounts:
+        return one
+    accounts = list(one.accounts)
+    at = rng.randrange(len(accounts))
+    key = rng.choice([*world.places.values(), THIEF.pubkey(), BUYER.pubkey(), RELAYER.pubkey])
+    accounts[at] = AccountMeta(key, accounts[at].is_signer, accounts[at].is_writable)
+    return Instruction(one.program_id, bytes(one.data), accounts)
+
+
+# ---- the judge
+
+
+def judged(world: World, found: checking.Submission) -> str:
+    """What executing an accepted transaction leads to; "wrong" if it is not what was promised."""
+    sent = RELAYER.co_sign(found.message, found.signature)
+    outcome = world.svm.simulate_transaction(VersionedTransaction.from_bytes(sent.raw))
+    if isinstance(outcome, FailedTransactionMetadata):
+        # nothing moves but the fee
+        return "fails"
+    before, after = world.amounts({}), world.amounts(dict(outcome.post_accounts()))
+    rent = 2 * world.svm.minimum_balance_for_rent_exemption(spl.ACCOUNT_BYTES)
+    changes = {name: after[name] - before[name] for name in after}
+    cost = -changes.pop("coin")
+    promised = {"buyer": -VALUE, "merchant": VALUE - FEE, "treasury": FEE, "thief": 0, "relayer": 0}
+    try:
+        fee = highest_fee(found)
+    except struct.error:
+        return "wrong: a compute budget that cannot be read"
+    if changes != promised or cost > fee + rent or fee > FEE_MAX:
+        return f"wrong: {changes}, {cost}"
+    return "pays"
+
+
+def campaign(mutants: int, seed: int = 0) -> dict[str, object]:
+    rng, place = random.Random(seed), world()
+    outcomes: Counter[str] = Counter()
+    wrong: list[str] = []
+    assert judged(place, taken(place, place.pristine)) == "pays"
+    for _ in range(mutants):
+        raw = mutant(place, rng)
+        try:
+            found = taken(place, raw)
+        except FlorinError as refusal:
+            reason = refusal.details.get("reason", "")
+            outcomes[reason] += 1
+            if refusal.code is not Code.INVALID_PARAMS or reason not in REASONS:
+                wrong.append(f"{base64.b64encode(raw).decode()}: refused as {refusal}")
+            continue
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as fault:  # noqa: BLE001  (a panic of a library is none of Exception)
+            wrong.append(f"{base64.b64encode(raw).decode()}: {type(fault).__name__} {fault}")
+            continue
+        outcome = judged(place, found)
+        outcomes[outcome.partition(":")[0]] += 1
+        if outcome.startswith("wrong"):
+            wrong.append(f"{base64.b64encode(raw).decode()}: {outcome}")
+    return {"mutants": mutants, "outcomes": dict(sorted(outcomes.items())), "wrong": wrong}
+
+
+def taken(world: World, raw: bytes) -> checking.Submission:
+    output = json.dumps(base64.b64encode(raw).decode())
+    limit = settings().compute_price_max
+    return checking.check(world.option, [world.issued], [output], limit)
+
+
+def main() -> int:
+    given = sys.argv[1:]
+    if len(given) > 2:
+        BUGS[given[2]]()
+    result = campaign(int(given[0]), int(given[1]) if len(given) > 1 else 0)
+    print(json.dumps(result))
+    return 1 if result["wrong"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""What the tests of the Solana rail share: the rail on an embedded chain, and a node that lies."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from florin_server.devnet.solana import SOLNET
+from florin_server.domain.journal import Accepted, ChainTx, TxState
+from florin_server.domain.payment import Confirmation, Issued, Option, Payment
+from florin_server.rails.base import Means, Signed, Split
+from florin_server.rails.jsonrpc import LocalTransport
+from florin_server.rails.solana.rail import SolanaRail
+from florin_server.rails.solana.settings import SolanaAsset, SolanaChain
+from florin_server.rails.solana.signer import SolanaSigner
+from solders.keypair import Keypair
+from solders.message import MessageV0
+from solders.transaction import VersionedTransaction
+
+from tests.contract.evm_lab import Meddler, new_payment
+from tests.contract.solana_kit import START_S, Node, opened, wallet
+from tests.support.solana import ASSETS, SolanaWallet
+
+RELAYER = SolanaSigner(b"\x52" * 32)
+TREASURY = str(wallet(90).pubkey())
+MERCHANT = str(wallet(91).pubkey())
+PRICE = 1_500_000
+FINAL = 4  # slots on top
+
+
+def settings(**changes: Any) -> SolanaChain:
+    """The embedded chain as an operator would write it down."""
+    return SolanaChain(
+        **{
+            "reference": SOLNET.chain_id.removeprefix("solana:"),
+            "name": SOLNET.name,
+            "treasury": TREASURY,
+            "faucet": True,
+            "assets": tuple(asset(number) for number in range(2)),
+        }
+        | changes
+    )
+
+
+def asset(number: int = 0, **changes: Any) -> SolanaAsset:
+    token = SOLNET.tokens[number]
+    return SolanaAsset(
+        **{
+            "mint": token.address,
+            "name": token.name,
+            "symbol": token.symbol,
+            "decimals": token.decimals,
+            "peg": token.peg,
+        }
+        | changes
+    )
+
+
+def split(fee: int = 0, dest: str = MERCHANT) -> Split:
+    chain = SOLNET.chain_id
+    return Split(f"{chain}:{dest}", f"{chain}:{TREASURY}" if fee else None, fee, settled=True)
+
+
+@dataclass
+class Lab:
+    node: Node
+    between: Meddler
+    rail: SolanaRail
+
+    async def offer(
+        self,
+        buyer: SolanaWallet,
+        number: int = 1,
+        token: int = 0,
+        value: int = PRICE,
+        **route: Any,
+    ) -> tuple[Payment, Option]:
+        payment = new_payment(number)
+        payer = self.rail.payer(buyer.account)
+        assert payer is not None
+        await self.rail.payable([payer], {ASSETS[token]: value})
+        option = self.rail.offer(
+            payment,
+            buyer.account,
+            Means(payer, ASSETS[token]),
+            self.rail.assets[ASSETS[token]],
+            value,
+            split(**route),
+            START_S * 1_000_000,
+        )
+        return payment, option
+
+    async def issued(self, option: Option, *before: Issued) -> Issued:
+        found = await self.rail.build(option, before, START_S * 1_000_000)
+        assert found is not None
+        return found
+
+    async def accepted(self, buyer: SolanaWallet, **offer: Any) -> tuple[Accepted, Issued]:
+        """A payment that was verified, as the service remembers it."""
+        payment, option = await self.offer(buyer, **offer)
+        issued = await self.issued(option)
+        output = json.dumps(signed(buyer, issued))
+        await self.rail.verify(option, [issued], [output])
+        content = Confirmation(payment.id, option.id, (output,), b"", START_S * 1_000_000)
+        return Accepted(payment, option, content, issued.head), issued
+
+    async def sent(self, item: Accepted) -> ChainTx:
+        made = await self.rail.sign(0, [item])
+        await self.rail.broadcast(made.raw)
+        return journaled(made, item)
+
+    async def slots(self, count: int) -> None:
+        await self.node.fault("slots", slots=count)
+
+
+def signed(buyer: SolanaWallet, issued: Issued) -> str:
+    return buyer.sign(transaction(issued))
+
+
+def transaction(issued: Issued) -> VersionedTransaction:
+    (action,) = issued.actions
+    assert action.method == "solana_signTransaction"
+    (one,) = json.loads(action.params_json)
+    return VersionedTransaction.from_bytes(base64.b64decode(one["transaction"]))
+
+
+def message(issued: Issued) -> MessageV0:
+    found = transaction(issued).message
+    assert isinstance(found, MessageV0)
+    return found
+
+
+def journaled(made: Signed, item: Accepted) -> ChainTx:
+    return ChainTx(
+        id="tx_1",
+        chain_id=SOLNET.chain_id,
+        sender=RELAYER.address,
+        nonce=0,
+        raw=made.raw,
+        hash=made.hash,
+        payment_ids=(item.payment.id,),
+        state=TxState.SIGNED,
+        created_at_us=START_S * 1_000_000,
+    )
+
+
+@asynccontextmanager
+async def open_lab(**changes: Any) -> AsyncIterator[Lab]:
+    async with opened(finalized_slots=FINAL) as node:
+        await node.fund(Keypair.from_seed(b"\x52" * 32), lamports=10**11, tokens=[])
+        await node.fault("slots", slots=2 * FINAL)
+        between = Meddler(LocalTransport(node.chain.handle))
+        rail = SolanaRail(settings(**changes), RELAYER, between)
+        await rail.start()
+        yield Lab(node, between, rail)
+        await rail.close()
+
+
+def outputs(*values: Any) -> Sequence[str]:
+    return [json.dumps(value) for value in values]

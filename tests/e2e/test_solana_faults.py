@@ -1,0 +1,187 @@
+"""Payments on Solana while the chain, its node or the buyer's balance fails them.
+
+Each ends by asking the chain: the money moved once for what succeeded, never for what failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import pytest_asyncio
+from florin_server.config import EmbeddedSolana
+from florin_server.devnet.solana import SOLNET
+from florin_server.domain import spl
+from florin_server.store import journal, ledger
+from solders.hash import Hash
+from solders.keypair import Keypair
+from solders.message import MessageV0
+from solders.transaction import VersionedTransaction
+
+from tests.e2e.test_solana_stories import PRICE, Offer, offered
+from tests.support.desk import Desk, opened
+from tests.support.solana import SolanaNode, SolanaWallet, wire
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+FINAL = 3
+RECONCILE_S = 11
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def desk(tmp_path_factory):
+    solana = EmbeddedSolana(slot_s=0, finalized_slots=FINAL)
+    async with opened(tmp_path_factory.mktemp("faults") / "home", solana=solana) as desk:
+        yield desk
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def node(desk: Desk):
+    node = SolanaNode(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
+    yield node
+    await node.fault("clear")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def offer(desk: Desk) -> Offer:
+    return await offered(desk.rest, SolanaWallet(), expiresAt=desk.now + 86_400)
+
+
+async def ended(desk: Desk, node: SolanaNode, offer: Offer, slots: int = 1) -> str:
+    """Lets slots and time pass until the payment is final; checks the books and the journal."""
+    for _ in range(200):
+        status = (await offer.status())["status"]
+        open_ones = await desk.service.app.store.read(journal.open_txs(SOLNET.chain_id))
+        if status not in {"requires_action", "processing"} and not open_ones:
+            assert await desk.service.app.store.read(ledger.check()) == []
+            return status
+        await node.fault("slots", slots=slots)
+        desk.clock.advance(RECONCILE_S)
+        await asyncio.sleep(0.03)
+    raise AssertionError(desk.service.app.settlers[SOLNET.chain_id].health())
+
+
+async def paid(node: SolanaNode, offer: Offer) -> int:
+    return 10_000 * 10**6 - await node.balance(offer.wallet.address)
+
+
+async def spend(node: SolanaNode, wallet: SolanaWallet, left: int) -> None:
+    """The buyer sends its tokens elsewhere."""
+    mint = SOLNET.tokens[0]
+    key, to = wallet.key.pubkey(), Keypair().pubkey()
+    moves = [
+        spl.create_associated(key, to, spl.pubkey(mint.address), spl.TOKEN),
+        spl.transfer_checked(
+            spl.TOKEN,
+            spl.pubkey(mint.address),
+            mint.decimals,
+            owner=key,
+            source=spl.associated(key, spl.pubkey(mint.address), spl.TOKEN),
+            dest=spl.associated(to, spl.pubkey(mint.address), spl.TOKEN),
+            amount=await node.balance(wallet.address) - left,
+        ),
+    ]
+    latest = await node.ask("getLatestBlockhash", {"commitment": "processed"})
+    blockhash = Hash.from_string(latest["value"]["blockhash"])
+    message = MessageV0.try_compile(key, moves, [], blockhash)
+    sent = wire(VersionedTransaction(message, [wallet.key]))
+    await node.ask("sendTransaction", sent, {"encoding": "base64"})
+
+
+async def test_a_payment_is_final_at_final_depth_and_not_before(desk, node, offer):
+    await offer.confirm()
+    merchant = desk.env["FLORIN_SOLANA_DESTINATION"].rpartition(":")[2]
+    for _ in range(200):
+        if await node.balance(merchant):
+            break
+        await asyncio.sleep(0.01)
+    assert await node.balance(merchant) == PRICE
+    for _ in range(FINAL - 1):
+        await asyncio.sleep(0.05)
+        assert (await offer.status())["status"] == "processing"
+        await node.fault("slots", slots=1)
+    assert await ended(desk, node, offer) == "succeeded"
+    assert await paid(node, offer) == PRICE
+
+
+async def test_time_alone_ends_nothing(desk, node, offer):
+    await node.fault("landing", paused=True)
+    await offer.confirm()
+    for _ in range(5):
+        desk.clock.advance(86_400)
+        await asyncio.sleep(0.03)
+    assert (await offer.status())["status"] == "processing"
+    await node.fault("clear")
+    assert await ended(desk, node, offer) == "succeeded"
+    assert await paid(node, offer) == PRICE
+
+
+async def test_a_transaction_that_never_lands_fails_the_payment_once_it_lapsed(desk, node, offer):
+    await node.fault("landing", paused=True)
+    await offer.confirm()
+    assert await ended(desk, node, offer, slots=20) == "failed"
+    await node.fault("clear")
+    assert await paid(node, offer) == 0
+    detail = await desk.rest.detail(offer.payment_id)
+    assert (detail["status"], detail["info"]) == ("failed", None)
+
+
+async def test_a_balance_that_is_gone_when_it_lands_fails_the_payment(desk, node, offer):
+    await node.fault("answer", method="sendTransaction", effect="drop")
+    await offer.confirm()
+    for _ in range(200):
+        if await desk.service.app.store.read(journal.open_txs(SOLNET.chain_id)):
+            break
+        await asyncio.sleep(0.01)
+    await spend(node, offer.wallet, PRICE - 1)
+    assert await ended(desk, node, offer, slots=2) == "failed"
+    assert await node.balance(offer.wallet.address) == PRICE - 1
+
+
+@pytest.mark.parametrize("effect", ["drop", "error", "late_error"])
+async def test_whatever_happens_on_send_the_money_moves_once(desk, node, offer, effect):
+    await node.fault("answer", method="sendTransaction", effect=effect, times=2)
+    await offer.confirm()
+    assert await ended(desk, node, offer, slots=2) == "succeeded"
+    assert await paid(node, offer) == PRICE
+
+
+async def test_a_node_that_denies_everything_delays_and_loses_nothing(desk, node, offer):
+    lie = {"context": {"slot": 10**6}, "value": [None]}
+    await node.fault("answer", method="getSignatureStatuses", effect="lie", result=lie, times=8)
+    await node.fault("answer", method="getTransaction", effect="null", times=2)
+    await offer.confirm()
+    assert await ended(desk, node, offer) == "succeeded"
+    assert await paid(node, offer) == PRICE
+
+
+async def test_a_payer_with_two_payments_and_money_for_one(desk, node):
+    wallet = SolanaWallet()
+    first, second = [
+        await offered(desk.rest, wallet, expiresAt=desk.now + 86_400) for _ in range(2)
+    ]
+    await spend(node, wallet, PRICE + PRICE // 2)
+    await first.fetch()
+    await second.fetch()
+    await node.fault("landing", paused=True)
+    await first.confirm()
+    # both would settle, each alone
+    assert (await second.confirm())["status"] == "processing"
+    await asyncio.sleep(0.1)
+    await node.fault("clear")
+    assert await ended(desk, node, first) == "succeeded"
+    assert await ended(desk, node, second, slots=20) == "failed"
+    assert await node.balance(wallet.address) == PRICE // 2
+
+
+async def test_payments_that_waited_together_are_settled_each_alone(desk, node):
+    settler = desk.service.app.settlers[SOLNET.chain_id]
+    settler.pause()
+    offers = [await offered(desk.rest, SolanaWallet()) for _ in range(3)]
+    for offer in offers:
+        await offer.confirm()
+    settler.resume()
+    assert [await ended(desk, node, offer) for offer in offers] == ["succeeded"] * 3
+    details = [(await offer.status())["info"]["txId"] for offer in offers]
+    assert len(set(details)) == 3
+    assert [await paid(node, offer) for offer in offers] == [PRICE] * 3

@@ -1,0 +1,476 @@
+"""Payments on Solana from the first call to the money on chain, through REST.
+
+The chain gives each transaction a slot of its own and calls it final with the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from florin_server.config import EmbeddedSolana
+from florin_server.devnet.solana import SOLNET
+from florin_server.domain import spl
+from florin_server.store import ledger
+from solders.hash import Hash
+from solders.instruction import AccountMeta
+from solders.keypair import Keypair
+from solders.message import MessageV0
+from solders.signature import Signature
+from solders.system_program import TransferParams, transfer
+from solders.transaction import VersionedTransaction
+
+from tests.support.api import Refused, RestApi
+from tests.support.desk import Desk, opened
+from tests.support.service import running
+from tests.support.solana import (
+    ASSETS,
+    AT_ONCE,
+    SolanaNode,
+    SolanaWallet,
+    rebuilt,
+    steps,
+    transaction_of,
+    wire,
+)
+from tests.support.wallet import Wallet
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PRICE = 12_500_000
+ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}}
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def desk(tmp_path_factory):
+    async with opened(tmp_path_factory.mktemp("solana") / "home", solana=AT_ONCE) as desk:
+        yield desk
+
+
+@pytest.fixture
+def node(desk: Desk) -> SolanaNode:
+    return SolanaNode(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
+
+
+@pytest.fixture
+def wallet() -> SolanaWallet:
+    return SolanaWallet()
+
+
+class Offer:
+    """A payment, one of its options, and the transaction that was issued for it."""
+
+    def __init__(self, api: RestApi, wallet: SolanaWallet, token: int) -> None:
+        self.api, self.wallet, self.token = api, wallet, token
+        self.payment_id = ""
+        self.option: dict[str, Any] = {}
+        self.action: dict[str, Any] = {}
+
+    async def fetch(self) -> dict[str, Any]:
+        (build,) = self.option["actions"]
+        data = build["data"]["data"]
+        fetched = await self.api.fetch(self.payment_id, self.option["id"], data)
+        (self.action,) = fetched["actions"]
+        return self.action
+
+    @property
+    def output(self) -> str:
+        return self.wallet.execute(self.action)
+
+    async def confirm(self, output: Any = None) -> dict[str, Any]:
+        output = self.output if output is None else output
+        return await self.api.confirm(self.payment_id, self.option["id"], [output])
+
+    async def status(self) -> dict[str, Any]:
+        return await self.api.status(self.payment_id)
+
+    async def final(self) -> dict[str, Any]:
+        async with asyncio.timeout(20):
+            return [state async for state in self.api.watch(self.payment_id)][-1]
+
+
+async def offered(
+    api: RestApi, wallet: SolanaWallet, token: int = 0, headers: Any = None, **order: Any
+) -> Offer:
+    offer = Offer(api, wallet, token)
+    made = await api.call("POST", "/v1/payments", headers or api.merchant, {**ORDER, **order})
+    offer.payment_id = made["paymentId"]
+    found = (await api.options(offer.payment_id, [wallet.account]))["options"]
+    (offer.option,) = [one for one in found if one["amount"]["unit"] == f"caip19/{ASSETS[token]}"]
+    await offer.fetch()
+    return offer
+
+
+async def refusal(call: Any) -> Refused:
+    with pytest.raises(Refused) as caught:
+        await call
+    return caught.value
+
+
+async def books(desk: Desk) -> None:
+    assert await desk.service.app.store.read(ledger.check()) == []
+
+
+# ---- money arrives
+
+
+@pytest.mark.parametrize("token", [0, 1])
+async def test_a_wallet_that_signs_has_paid_the_merchant(desk, node, wallet, token):
+    merchant = desk.env["FLORIN_SOLANA_DESTINATION"].rpartition(":")[2]
+    before = await node.balance(merchant, token)
+    offer = await offered(desk.rest, wallet, token)
+    assert offer.option["amount"]["value"] == str(PRICE)
+    coin, tokens = await node.coin(wallet.address), await node.balance(wallet.address, token)
+    confirmed = await offer.confirm()
+    assert confirmed["status"] == "processing"
+    ended = await offer.final()
+    assert ended["status"] == "succeeded"
+    signature = ended["info"]["txId"]
+    status = (await node.ask("getSignatureStatuses", [signature]))["value"][0]
+    assert (status["err"], status["confirmationStatus"]) == (None, "finalized")
+    assert await node.balance(merchant, token) == before + PRICE
+    assert await node.balance(wallet.address, token) == tokens - PRICE
+    # the buyer paid no fee
+    assert await node.coin(wallet.address) == coin
+    detail = await desk.rest.detail(offer.payment_id)
+    assert detail["settlement"]["successful"]["txId"] == signature
+    await books(desk)
+
+
+async def test_the_relayers_cost_is_booked_to_the_lamport(desk, node, wallet):
+    rail = desk.service.app.rails[SOLNET.chain_id]
+    before = await node.coin(rail.sender)
+    read = desk.service.app.store.read
+    booked = await read(ledger.balance("expense:gas", rail.native_asset))
+    offer = await offered(desk.rest, wallet)
+    await offer.confirm()
+    assert (await offer.final())["status"] == "succeeded"
+    spent = before - await node.coin(rail.sender)
+    assert spent > 0
+    assert await read(ledger.balance("expense:gas", rail.native_asset)) - booked == spent
+
+
+async def test_a_merchant_without_a_destination_is_paid_to_the_treasury(desk, node, wallet):
+    tenant = await desk.tenant()
+    treasury = desk.service.app.rails[SOLNET.chain_id].treasury.rpartition(":")[2]
+    before = await node.balance(treasury, 1)
+    offer = await offered(desk.rest, wallet, 1, tenant.headers)
+    await offer.confirm()
+    assert (await offer.final())["status"] == "succeeded"
+    assert await node.balance(treasury, 1) == before + PRICE
+    owed = await desk.service.app.store.read(
+        ledger.balance(f"merchant:{tenant.merchant.id}", ASSETS[1])
+    )
+    assert owed == -PRICE
+    await books(desk)
+
+
+@pytest.mark.parametrize("token", [0, 1])
+async def test_a_fee_goes_to_the_operator_in_the_same_transaction(tmp_path, wallet, token):
+    fees = {"fee_fixed": 7, "fee_basis_points": 100}
+    async with opened(tmp_path / "home", solana=AT_ONCE, **fees) as desk:
+        node = SolanaNode(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
+        merchant = desk.env["FLORIN_SOLANA_DESTINATION"].rpartition(":")[2]
+        treasury = desk.service.app.rails[SOLNET.chain_id].treasury.rpartition(":")[2]
+        offer = await offered(desk.rest, wallet, token)
+        await offer.confirm()
+        assert (await offer.final())["status"] == "succeeded"
+        fee = 7 + PRICE // 100
+        assert await node.balance(merchant, token) == PRICE - fee
+        assert await node.balance(treasury, token) == fee
+        income = await desk.service.app.store.read(ledger.balance("income:fee", ASSETS[token]))
+        assert income == -fee
+        await books(desk)
+
+
+async def test_one_wallet_with_accounts_on_both_chains_may_choose(desk, wallet):
+    made = await desk.rest.create(ORDER)
+    accounts = [Wallet().account, wallet.account]
+    found = (await desk.rest.options(made["paymentId"], accounts))["options"]
+    assert [one["account"] for one in found] == [accounts[0], accounts[1], accounts[1]]
+    kinds = [[action["type"] for action in one["actions"]] for one in found]
+    assert kinds == [["walletRpc"], ["build"], ["build"]]
+
+
+async def test_accounts_that_cannot_pay_get_no_option(desk):
+    made = await desk.rest.create(ORDER)
+    rail = desk.service.app.rails[SOLNET.chain_id]
+    mint = SOLNET.tokens[0].address
+    off_curve = spl.associated(Keypair().pubkey(), spl.pubkey(mint), spl.TOKEN)
+    accounts = [
+        f"{SOLNET.chain_id}:{rail.sender}",
+        f"{SOLNET.chain_id}:{off_curve}",
+        f"{SOLNET.chain_id}:nonsense",
+        f"{SOLNET.chain_id}:0x1234",
+        "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp:" + str(Keypair().pubkey()),
+    ]
+    assert (await desk.rest.options(made["paymentId"], accounts))["options"] == []
+
+
+# ---- fetching and confirming again
+
+
+async def test_fetching_again_gives_the_same_transaction_until_it_grows_old(desk, node, wallet):
+    offer = await offered(desk.rest, wallet)
+    first = offer.action
+    assert await offer.fetch() == first
+    await node.fault("slots", slots=80)
+    second = await offer.fetch()
+    assert second != first
+    blockhashes = {transaction_of(one).message.recent_blockhash for one in (first, second)}
+    assert len(blockhashes) == 2
+    # the older one is as good as long as the chain takes it
+    confirmed = await offer.confirm(wallet.execute(first))
+    assert confirmed["status"] == "processing"
+    assert (await offer.final())["status"] == "succeeded"
+
+
+async def test_a_transaction_that_lapsed_is_fetched_anew(desk, node, wallet):
+    offer = await offered(desk.rest, wallet)
+    late = offer.output
+    await node.fault("slots", slots=151)
+    error = await refusal(offer.confirm(late))
+    assert (error.http, error.code) == (409, "quote_expired")
+    assert (await offer.status())["status"] == "requires_action"
+    await offer.fetch()
+    await offer.confirm()
+    assert (await offer.final())["status"] == "succeeded"
+
+
+async def test_confirming_again_is_a_poll(desk, node, wallet):
+    offer = await offered(desk.rest, wallet)
+    output = offer.output
+    await offer.confirm(output)
+    ended = await offer.final()
+    again = await offer.confirm(output)
+    assert (again["status"], again["info"]) == ("succeeded", ended["info"])
+    other = await refusal(offer.confirm(wire_of(bytes(100))))
+    assert (other.http, other.code) == (409, "idempotency_conflict")
+
+
+async def test_a_transaction_in_an_object_is_taken_too(desk, wallet):
+    offer = await offered(desk.rest, wallet)
+    await offer.confirm({"transaction": offer.output})
+    assert (await offer.final())["status"] == "succeeded"
+
+
+async def test_a_wallet_may_raise_the_compute_price(desk, wallet):
+    offer = await offered(desk.rest, wallet)
+    message = transaction_of(offer.action).message
+    own = steps(message)
+    own[1] = spl.compute_unit_price(2_000_000)
+    await offer.confirm(wallet.sign(rebuilt(message, own)))
+    assert (await offer.final())["status"] == "succeeded"
+
+
+# ---- what does not pay
+
+
+async def test_a_build_that_was_never_fetched_is_not_confirmed(desk, wallet):
+    made = await desk.rest.create(ORDER)
+    option = (await desk.rest.options(made["paymentId"], [wallet.account]))["options"][0]
+    error = await refusal(desk.rest.confirm(made["paymentId"], option["id"], ["AA" * 60]))
+    assert (error.http, error.code) == (400, "invalid_params")
+
+
+async def test_another_number_or_kind_of_results_fails_the_payment(desk, wallet):
+    for outputs in (["0x" + "ab" * 65], ["0x" + "ab" * 32], []):
+        offer = await offered(desk.rest, wallet)
+        body = {
+            "optionId": offer.option["id"],
+            "results": [{"type": "walletRpc", "data": outputs}],
+        }
+        path = f"/v1/gateway/payment/{offer.payment_id}/confirm"
+        told = await desk.rest.call("POST", path, desk.rest.wallet, body)
+        assert (told["status"], told["isFinal"]) == ("failed", True)
+
+
+async def test_a_blocked_payer_is_declined(tmp_path, wallet):
+    home = tmp_path / "home"
+    async with opened(home, solana=AT_ONCE) as desk:
+        offer = await offered(desk.rest, wallet)
+    async with opened(home, solana=AT_ONCE, blocked_accounts=(wallet.account,)) as desk:
+        offer.api = desk.rest
+        told = await offer.confirm()
+        assert (told["status"], told["failureCode"]) == ("failed", "declined_user")
+
+
+@pytest.mark.parametrize(
+    ("reason", "tamper"),
+    [
+        ("unreadable_output", lambda o: "!" * 100),
+        ("unreadable_output", lambda o: base64.b64encode(bytes(80)).decode()),
+        ("unreadable_output", lambda o: base64.b64encode(bytes(1300)).decode()),
+        ("unreadable_output", lambda o: {"signed": o.output}),
+        ("unreadable_output", lambda o: wire_of(raw(o.output) + b"\0")),
+        ("signature_mismatch", lambda o: wire_of(flipped(raw(o.output), 1 + 64 + 9))),
+        ("signature_mismatch", lambda o: wire(transaction_of(o.action))),
+        ("transaction_mismatch", lambda o: stranger_signs(o, SolanaWallet())),
+        ("transaction_mismatch", lambda o: o.wallet.sign(changed(o, -2, amount=1))),
+        ("transaction_mismatch", lambda o: o.wallet.sign(without_memo(o))),
+        ("transaction_mismatch", lambda o: o.wallet.sign(with_price(o, 5_000_001))),
+        ("transaction_mismatch", lambda o: o.wallet.sign(with_coin_for_buyer(o))),
+        ("transaction_mismatch", lambda o: o.wallet.sign(with_other_hash(o))),
+    ],
+)
+async def test_what_was_not_issued_is_refused_and_nothing_lost(desk, node, wallet, reason, tamper):
+    offer = await offered(desk.rest, wallet)
+    tokens = await node.balance(wallet.address)
+    error = await refusal(offer.confirm(tamper(offer)))
+    assert (error.http, error.code, error.details["reason"]) == (400, "invalid_params", reason)
+    assert (await offer.status())["status"] == "requires_action"
+    assert await node.balance(wallet.address) == tokens
+    await offer.confirm()
+    assert (await offer.final())["status"] == "succeeded"
+
+
+async def test_a_signature_by_the_relayers_place_is_not_the_payers(desk, wallet):
+    offer = await offered(desk.rest, wallet)
+    message = transaction_of(offer.action).message
+    own = wallet.key.sign_message(bytes(message))
+    swapped = VersionedTransaction.populate(message, [own, Signature.default()])
+    error = await refusal(offer.confirm(wire(swapped)))
+    assert error.details["reason"] == "signature_mismatch"
+
+
+async def test_money_spent_meanwhile_is_missed(desk, node, wallet):
+    offer = await offered(desk.rest, wallet)
+    output = offer.output
+    mint = SOLNET.tokens[0]
+    held = await node.balance(wallet.address)
+    source = spl.associated(wallet.key.pubkey(), spl.pubkey(mint.address), spl.TOKEN)
+    elsewhere = Keypair().pubkey()
+    moves = [
+        spl.create_associated(wallet.key.pubkey(), elsewhere, spl.pubkey(mint.address), spl.TOKEN),
+        spl.transfer_checked(
+            spl.TOKEN,
+            spl.pubkey(mint.address),
+            mint.decimals,
+            owner=wallet.key.pubkey(),
+            source=source,
+            dest=spl.associated(elsewhere, spl.pubkey(mint.address), spl.TOKEN),
+            amount=held - PRICE + 1,
+        ),
+    ]
+    latest = await node.ask("getLatestBlockhash", {"commitment": "processed"})
+    message = MessageV0.try_compile(
+        wallet.key.pubkey(), moves, [], Hash.from_string(latest["value"]["blockhash"])
+    )
+    sent = wire(VersionedTransaction(message, [wallet.key]))
+    await node.ask("sendTransaction", sent, {"encoding": "base64"})
+    error = await refusal(offer.confirm(output))
+    assert (error.http, error.details["reason"]) == (400, "insufficient_funds")
+    assert (await offer.status())["status"] == "requires_action"
+
+
+def raw(output: str) -> bytes:
+    return base64.b64decode(output)
+
+
+def wire_of(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+def flipped(content: bytes, place: int) -> bytes:
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+def own_steps(offer: Offer):
+    message = transaction_of(offer.action).message
+    return message, steps(message)
+
+
+def changed(offer: Offer, index: int, *, amount: int) -> VersionedTransaction:
+    message, own = own_steps(offer)
+    one = own[index]
+    data = bytes(one.data)[:1] + amount.to_bytes(8, "little") + bytes(one.data)[9:]
+    own[index] = type(one)(one.program_id, data, one.accounts)
+    return rebuilt(message, own)
+
+
+def without_memo(offer: Offer) -> VersionedTransaction:
+    message, own = own_steps(offer)
+    return rebuilt(message, own[:-1])
+
+
+def with_price(offer: Offer, price: int) -> VersionedTransaction:
+    message, own = own_steps(offer)
+    own[1] = spl.compute_unit_price(price)
+    return rebuilt(message, own)
+
+
+def with_coin_for_buyer(offer: Offer) -> VersionedTransaction:
+    message, own = own_steps(offer)
+    gift = TransferParams(
+        from_pubkey=message.account_keys[0], to_pubkey=offer.wallet.key.pubkey(), lamports=1
+    )
+    return rebuilt(message, [*own, transfer(gift)])
+
+
+def with_other_hash(offer: Offer) -> VersionedTransaction:
+    message, own = own_steps(offer)
+    made = MessageV0.try_compile(message.account_keys[0], own, [], Hash.new_unique())
+    return VersionedTransaction.populate(made, [Signature.default()] * 2)
+
+
+def stranger_signs(offer: Offer, stranger: SolanaWallet) -> str:
+    """The same transfer by a stranger, who is put in the payer's place."""
+    message, own = own_steps(offer)
+    payer = offer.wallet.key.pubkey()
+    for place, one in enumerate(own):
+        accounts = [
+            AccountMeta(stranger.key.pubkey(), meta.is_signer, meta.is_writable)
+            if meta.pubkey == payer
+            else meta
+            for meta in one.accounts
+        ]
+        own[place] = type(one)(one.program_id, bytes(one.data), accounts)
+    return stranger.sign(rebuilt(message, own))
+
+
+# ---- faults
+
+
+async def test_a_broadcast_that_was_dropped_is_repeated(desk, node, wallet):
+    offer = await offered(desk.rest, wallet)
+    await node.fault("answer", method="sendTransaction", effect="drop", times=2)
+    await offer.confirm()
+    watching = asyncio.create_task(offer.final())
+    for _ in range(40):
+        await node.fault("slots", slots=2)
+        await asyncio.sleep(0.02)
+        if watching.done():
+            break
+    assert (await watching)["status"] == "succeeded"
+
+
+async def test_a_service_that_restarts_in_the_middle_settles_once(tmp_path, wallet):
+    solana = EmbeddedSolana(slot_s=0, finalized_slots=20)
+    home = tmp_path / "home"
+    async with running(home, solana=solana) as service, aiohttp.ClientSession() as session:
+        env = service.home.read_demo_env()
+        node = SolanaNode(session, env["FLORIN_SOLANA_RPC_URL"])
+        offer = await offered(RestApi(session, env["FLORIN_BASE_URL"], env), wallet)
+        await node.fault("landing", paused=True)
+        assert (await offer.confirm())["status"] == "processing"
+    async with running(home, solana=solana) as service, aiohttp.ClientSession() as session:
+        env = service.home.read_demo_env()
+        node = SolanaNode(session, env["FLORIN_SOLANA_RPC_URL"])
+        offer.api = RestApi(session, env["FLORIN_BASE_URL"], env)
+        assert (await offer.status())["status"] == "processing"
+        watching = asyncio.create_task(offer.final())
+        for _ in range(100):
+            await node.fault("slots", slots=1)
+            await asyncio.sleep(0.02)
+            if watching.done():
+                break
+        assert (await watching)["status"] == "succeeded"
+        merchant = env["FLORIN_SOLANA_DESTINATION"].rpartition(":")[2]
+        assert await node.balance(merchant) == PRICE
+        signatures = await node.ask("getSignaturesForAddress", wallet.address)
+        assert sum("faucet" not in (one["memo"] or "") for one in signatures) == 1
+        assert await service.app.store.read(ledger.check()) == []

@@ -1,0 +1,134 @@
+"""A Solana wallet, made on the spot, and the embedded chain that it pays on."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import aiohttp
+from florin_server.config import EmbeddedSolana
+from florin_server.devnet.solana import SOLNET
+from florin_server.domain import spl
+from solders.instruction import AccountMeta, Instruction
+from solders.keypair import Keypair
+from solders.message import MessageV0, to_bytes_versioned
+from solders.signature import Signature
+from solders.transaction import VersionedTransaction
+
+# each transaction is final at once, whatever the clock says
+AT_ONCE = EmbeddedSolana(slot_s=0, finalized_slots=1)
+ASSETS = tuple(f"{SOLNET.chain_id}/token:{token.address}" for token in SOLNET.tokens)
+
+
+class SolanaWallet:
+    def __init__(self) -> None:
+        self.key = Keypair()
+        self.address = str(self.key.pubkey())
+
+    @property
+    def account(self) -> str:
+        """CAIP-10."""
+        return f"{SOLNET.chain_id}:{self.address}"
+
+    def execute(self, action: dict[str, Any]) -> str:
+        """The output of a solana_signTransaction action: the transaction, signed and not sent."""
+        return self.sign(transaction_of(action))
+
+    def execute_all(self, option: dict[str, Any]) -> list[str]:
+        return [self.execute(action) for action in option["actions"]]
+
+    def sign(self, transaction: VersionedTransaction) -> str:
+        message = transaction.message
+        signatures = list(transaction.signatures)
+        place = message.account_keys.index(self.key.pubkey())
+        signatures[place] = self.key.sign_message(to_bytes_versioned(message))
+        return wire(VersionedTransaction.populate(message, signatures))
+
+
+def transaction_of(action: dict[str, Any]) -> VersionedTransaction:
+    assert action["type"] == "walletRpc"
+    assert action["data"]["method"] == "solana_signTransaction"
+    params = action["data"]["params"]
+    (one,) = json.loads(params) if isinstance(params, str) else params
+    return VersionedTransaction.from_bytes(base64.b64decode(one["transaction"], validate=True))
+
+
+def wire(transaction: VersionedTransaction) -> str:
+    return base64.b64encode(bytes(transaction)).decode()
+
+
+def steps(message: MessageV0) -> list[Instruction]:
+    """The instructions of a message, as a wallet takes them apart to add its own."""
+    keys = message.account_keys
+    signers = message.header.num_required_signatures
+    return [
+        Instruction(
+            keys[one.program_id_index],
+            bytes(one.data),
+            [
+                AccountMeta(
+                    keys[index],
+                    is_signer=index < signers,
+                    is_writable=message.is_maybe_writable(index),
+                )
+                for index in bytes(one.accounts)
+            ],
+        )
+        for one in message.instructions
+    ]
+
+
+def rebuilt(message: MessageV0, instructions: list[Instruction]) -> VersionedTransaction:
+    """An unsigned transaction with other instructions, all else as in a message."""
+    made = MessageV0.try_compile(
+        message.account_keys[0], instructions, [], message.recent_blockhash
+    )
+    empty = [Signature.default()] * made.header.num_required_signatures
+    return VersionedTransaction.populate(made, empty)
+
+
+class SolanaNode:
+    """The embedded chain, asked like any node."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+        self._session = session
+        self._url = url
+
+    async def ask(self, method: str, *params: Any) -> Any:
+        question = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
+        async with self._session.post(self._url, json=question) as answer:
+            content = await answer.json()
+        assert "error" not in content, content["error"]
+        return content["result"]
+
+    async def fault(self, kind: str, **options: Any) -> Any:
+        return await self.ask("florin_fault", {"kind": kind, **options})
+
+    async def balance(self, owner: str, token: int = 0) -> int:
+        """What an owner holds of a token; 0 without an account."""
+        mint = SOLNET.tokens[token]
+        place = spl.associated(
+            spl.pubkey(owner), spl.pubkey(mint.address), spl.pubkey(mint.program)
+        )
+        found = (await self.ask("getAccountInfo", str(place)))["value"]
+        if found is None:
+            return 0
+        held = spl.token_account(base64.b64decode(found["data"][0]))
+        assert held is not None
+        return held.amount
+
+    async def coin(self, owner: str) -> int:
+        return (await self.ask("getBalance", owner))["value"]
+
+
+__all__ = [
+    "ASSETS",
+    "AT_ONCE",
+    "SolanaNode",
+    "SolanaWallet",
+    "rebuilt",
+    "steps",
+    "transaction_of",
+    "wire",
+]
