@@ -190,7 +190,7 @@ class Lab:
         await self.fund(wallet)
         option = self.offer(wallet, payment, fee=fee)
         item = accept(payment, option, signed(wallet, option))
-        await self.rail.verify(option, item.confirmation.outputs)
+        await self.rail.verify(option, (), item.confirmation.outputs)
         return item
 
     async def settle(self, *items: Accepted) -> Signed:

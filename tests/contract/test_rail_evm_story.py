@@ -65,7 +65,7 @@ async def pay_once(lab):
     before = await lab.balance(wallet.address)
     option = lab.offer(wallet, payment, fee=15_000)
     output = signed(wallet, option)
-    await lab.rail.verify(option, [output])
+    await lab.rail.verify(option, (), [output])
     head = await lab.rail.head()
     item = accept(payment, option, output, head.number)
     assert await lab.rail.simulate([item]) == [True]
@@ -260,7 +260,7 @@ async def test_two_payments_from_one_balance_are_seen_together(lab):
         payment = new_payment(number)
         option = lab.offer(wallet, payment)
         items.append(accept(payment, option, signed(wallet, option)))
-        await lab.rail.verify(option, items[-1].confirmation.outputs)
+        await lab.rail.verify(option, (), items[-1].confirmation.outputs)
     assert await lab.rail.simulate(items) == [True, False]
     assert await lab.rail.simulate([]) == []
 

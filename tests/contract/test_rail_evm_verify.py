@@ -38,7 +38,7 @@ async def lab():
 async def refusal(lab, option, *outputs):
     """The reason for which outputs are refused."""
     with pytest.raises(FlorinError) as caught:
-        await lab.rail.verify(option, outputs)
+        await lab.rail.verify(option, (), outputs)
     assert caught.value.code is Code.INVALID_PARAMS
     assert caught.value.http == 400
     return caught.value.details["reason"]
@@ -70,7 +70,7 @@ async def test_every_spelling_of_the_signature_is_accepted_and_settles(lab):
     ]
     for number, spelling in enumerate(spellings):
         output = json.dumps("0x" + spelling.hex())
-        await lab.rail.verify(option, [output])
+        await lab.rail.verify(option, (), [output])
         item = accept(new_payment(), option, output)
         assert await lab.rail.simulate([item]) == [True], number
 
@@ -118,7 +118,7 @@ async def test_a_lapsed_authorization_is_refused(lab):
     option = lab.offer(WALLET, payment)
     output = signed(WALLET, option)
     lab.clock.advance(359)
-    await lab.rail.verify(option, [output])
+    await lab.rail.verify(option, (), [output])
     lab.clock.advance(1)
     assert await refusal(lab, option, output) == "signature_mismatch"
 
@@ -189,7 +189,7 @@ async def test_verifying_takes_one_question(lab):
     option = lab.offer(WALLET)
     output = signed(WALLET, option)
     before = lab.rail.rpc.requests
-    await lab.rail.verify(option, [output])
+    await lab.rail.verify(option, (), [output])
     assert lab.rail.rpc.requests - before == 1
 
 
@@ -202,7 +202,7 @@ async def test_payments_of_one_moment_are_verified_together(lab):
     before = lab.rail.rpc.requests
     done = await asyncio.gather(
         *(
-            lab.rail.verify(option, [output])
+            lab.rail.verify(option, (), [output])
             for option, output in zip(options, outputs, strict=True)
         ),
         return_exceptions=True,
@@ -227,14 +227,14 @@ async def test_a_node_that_cannot_tell_is_no_answer(lab, method, change):
     output = signed(WALLET, option)
     lab.node.changes[method] = change
     with pytest.raises(RailUnavailable):
-        await lab.rail.verify(option, [output])
+        await lab.rail.verify(option, (), [output])
 
 
 async def test_options_of_a_former_settlement_contract_must_be_fetched_again(lab):
     option = lab.offer(WALLET)
     former = replace(option, terms={**option.terms, "settler": "0x" + "12" * 20})
     with pytest.raises(FlorinError) as caught:
-        await lab.rail.verify(former, [signed(WALLET, option)])
+        await lab.rail.verify(former, (), [signed(WALLET, option)])
     assert caught.value.code is Code.QUOTE_EXPIRED
 
 
@@ -257,7 +257,7 @@ async def test_a_contract_account_may_sign_in_its_own_way(lab, size):
     address = await wallet_contract(lab, ACCEPTS_ALL)
     option = lab.offer(address)
     output = json.dumps("0x" + "5a" * size)
-    await lab.rail.verify(option, [output])
+    await lab.rail.verify(option, (), [output])
     item = accept(new_payment(), option, output)
     assert await lab.rail.simulate([item]) == [True]
     await lab.settle(item)
@@ -289,7 +289,7 @@ async def delegated(lab, runtime):
 async def test_a_key_whose_account_has_code_must_convince_the_code(lab):
     option = lab.offer(WALLET)
     output = signed(WALLET, option)
-    await lab.rail.verify(option, [output])
+    await lab.rail.verify(option, (), [output])
     await delegated(lab, ACCEPTS_NONE)
     assert await refusal(lab, option, output) == "signature_mismatch"
 
@@ -298,7 +298,7 @@ async def test_a_key_whose_account_has_willing_code_pays(lab):
     option = lab.offer(WALLET)
     output = signed(WALLET, option)
     await delegated(lab, ACCEPTS_ALL)
-    await lab.rail.verify(option, [output])
+    await lab.rail.verify(option, (), [output])
     item = accept(new_payment(), option, output)
     assert await lab.rail.simulate([item]) == [True]
 

@@ -53,6 +53,18 @@ async def test_accepted_payments_wait_the_oldest_first(store):
     assert item.from_block == 7
 
 
+async def test_what_is_left_to_the_buyer_waits_no_more_and_is_still_to_be_settled(store):
+    left, other = await accepted(store), await accepted(store)
+    await store.write(journal.leave([left.id]))
+    assert await waiting(store) == [other.id]
+    assert await unsettled(store) == [left.id, other.id]
+    with pytest.raises(NotWaiting):
+        await submitted(store, left)
+    await store.write(journal.conclude([success(left)], [], LATER_US))
+    await store.write(journal.leave([left.id]))
+    assert await unsettled(store) == [other.id]
+
+
 async def test_released_payments_wait_until_their_time(store):
     of = await accepted(store)
     await store.write(journal.release([of.id], LATER_US + 5))

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from florin_server.domain.journal import ChainTx, Finding, Posting, TxState
-from florin_server.domain.payment import Action, Build, Confirmation, Option, Payment, Status
+from florin_server.domain.payment import (
+    Action,
+    Build,
+    Confirmation,
+    Issued,
+    Option,
+    Payment,
+    Status,
+)
 from florin_server.store import journal, leases, payments
 from florin_server.store.engine import Store
 from florin_server.store.idempotency import Claim, once
@@ -80,6 +88,20 @@ def option(of: Payment, **changes: Any) -> Option:
         actions=(Action(CHAIN, "eth_signTypedData_v4", '["0xbb",{"a":1}]'), Build("more")),
         terms={"nonce": "0x12", "value": U256_MAX, "parts": [1, None, {"x": True}]},
         created_at_us=NOW_US,
+    )
+    return replace(made, **changes)
+
+
+def issued(of: Payment, **changes: Any) -> Issued:
+    made = Issued(
+        payment_id=of.id,
+        option_id="opt_1",
+        n=0,
+        actions=(Action(CHAIN, "eth_sendTransaction", '[{"value":"0x1"}]'),),
+        terms={"hash": "a", "value": U256_MAX},
+        head=8,
+        issued_at_us=NOW_US,
+        expires_at=EXPIRES,
     )
     return replace(made, **changes)
 

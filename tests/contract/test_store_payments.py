@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from florin_server.domain.payment import CancelledReason, FailureCode, Status
 from florin_server.domain.state import Event
-from florin_server.store import journal, payments
+from florin_server.store import customers, journal, payments
 
 from tests.contract.test_store_kit import (
     AFTER_US,
@@ -20,6 +20,7 @@ from tests.contract.test_store_kit import (
     accepted,
     confirmation,
     created,
+    issued,
     option,
     payment,
 )
@@ -69,6 +70,28 @@ async def test_options_come_back_in_order_and_never_change(store):
     assert await store.read(payments.option(of.id, "opt_2")) is None
     assert await store.read(payments.option("pay_none", "opt_1")) is None
     await store.write(payments.put_options([]))
+
+
+async def test_what_a_build_was_resolved_to_comes_back_newest_first_and_never_changes(store):
+    of = await created(store)
+    first = issued(of)
+    second = issued(of, n=1, terms={"hash": "b"}, expires_at=None)
+    assert await store.write(payments.put_issued(first)) == [first]
+    assert await store.write(payments.put_issued(second)) == [second, first]
+    other = replace(second, actions=(), head=9)
+    assert await store.write(payments.put_issued(other)) == [second, first]
+    assert await store.read(payments.issued(of.id, "opt_1")) == [second, first]
+    assert await store.read(payments.issued(of.id, "opt_2")) == []
+
+
+async def test_what_was_issued_is_erased_with_its_option(store):
+    of, kept = await created(store), await accepted(store)
+    for one in (of, kept):
+        await store.write(payments.put_issued(issued(one)))
+    await store.write(customers.erase(PAYER, [of.id, kept.id]))
+    assert await store.read(payments.option(of.id, "opt_1")) is None
+    assert await store.read(payments.issued(of.id, "opt_1")) == []
+    assert await store.read(payments.issued(kept.id, "opt_1")) == [issued(kept)]
 
 
 async def test_an_accepted_payment_is_bound_to_its_confirmation(store):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -98,7 +98,7 @@ class Build:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to pay a payment.
+    """One way to pay a payment; at most one of its actions is a build.
 
     `account` is what the wallet wrote, `payer` the same account in canonical form (CAIP-10, EVM
     addresses lower-case). `asset` is CAIP-19. `eta_s` is in seconds. `expires_at` (Unix seconds)
@@ -123,6 +123,45 @@ class Option:
     fee: int = 0
     fee_fixed: int = 0
     fee_basis_points: int = 0
+
+    @property
+    def build(self) -> Build | None:
+        """The action that fetch resolves; None if all of them are told with the option."""
+        return next((step for step in self.actions if isinstance(step, Build)), None)
+
+    def resolved(self, issued: Sequence[Issued]) -> tuple[Action, ...] | None:
+        """What the wallet executes, in order; None if the build was never resolved.
+
+        `issued` are the option's own; whichever is taken, its actions are of the same kinds.
+        """
+        steps: list[Action] = []
+        for step in self.actions:
+            if isinstance(step, Action):
+                steps.append(step)
+            elif issued:
+                steps += issued[0].actions
+            else:
+                return None
+        return tuple(steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """What an option's build was resolved to, once; `n` counts from 0.
+
+    Every one that was issued stays good until `expires_at` (Unix seconds), or as long as its
+    option if that is None. `head` was the newest block then: the actions have no effect in any
+    block before it. `terms` are the rail's own, JSON values only.
+    """
+
+    payment_id: str
+    option_id: str
+    n: int
+    actions: tuple[Action, ...]
+    terms: Mapping[str, object]
+    head: int
+    issued_at_us: int
+    expires_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from florin_server.domain import results
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payment import (
-    Action,
     Confirmation,
     FailureCode,
+    Issued,
     Option,
     Payment,
     Status,
 )
 from florin_server.domain.state import Event, step
 from florin_server.flows.app import App, Caller
-from florin_server.flows.fetch import open_option
+from florin_server.flows.fetch import open_option, silent
 from florin_server.flows.load import current, find
 from florin_server.rails.base import Rail, RailUnavailable
 from florin_server.store import payments
@@ -40,8 +40,9 @@ async def confirm(
     app.limits.confirm(payment.id)
     step(payment.status, Event.CONFIRM_ACCEPTED)
     option = await open_option(app, payment, option_id)
+    issued = await _issued(app, option)
     content = Confirmation(payment.id, option.id, tuple(flat), digest, arrived_us)
-    form = results.match(_expected(option), flat)
+    form = results.match(_expected(option, issued), flat)
     if form.verdict is results.Verdict.MISMATCH:
         return await _refuse(app, content, "results do not match the actions")
     if app.blocked.blocks(option.payer):
@@ -50,8 +51,8 @@ async def confirm(
         raise _unreadable(form.index)
     rail = app.rails[option.chain_id]
     # looked up before the proof that the authorization is unused: its effect can only be later
-    from_block = await _first_block(app, rail)
-    await _verify(rail, option, flat)
+    from_block = await _first_block(app, rail, option, issued)
+    await _verify(rail, option, issued, flat)
     return await _accept(app, caller, option, content, from_block)
 
 
@@ -63,8 +64,17 @@ async def _repeated(app: App, payment: Payment, digest: bytes) -> Payment | None
     return payment if bound is not None and bound.digest == digest else None
 
 
-def _expected(option: Option) -> list[results.Kind]:
-    return [results.expected_kind(a.method) for a in option.actions if isinstance(a, Action)]
+async def _issued(app: App, option: Option) -> Sequence[Issued]:
+    if option.build is None:
+        return ()
+    return await app.store.read(payments.issued(option.payment_id, option.id))
+
+
+def _expected(option: Option, issued: Sequence[Issued]) -> list[results.Kind]:
+    actions = option.resolved(issued)
+    if actions is None:
+        raise FlorinError(Code.INVALID_PARAMS, "The option has a build that was never fetched")
+    return [results.expected_kind(action.method) for action in actions]
 
 
 def _unreadable(index: int | None) -> FlorinError:
@@ -75,14 +85,14 @@ def _unreadable(index: int | None) -> FlorinError:
     )
 
 
-async def _verify(rail: Rail, option: Option, outputs: Sequence[str]) -> None:
+async def _verify(
+    rail: Rail, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
+) -> None:
     try:
-        await rail.verify(option, outputs)
+        await rail.verify(option, issued, outputs)
     except RailUnavailable as error:
         # nothing was submitted: the wallet may send the same results again
-        raise FlorinError(
-            Code.INTERNAL_ERROR, "The chain does not answer", unavailable=True, retry_after_s=1
-        ) from error
+        raise silent() from error
 
 
 async def _refuse(
@@ -108,14 +118,17 @@ async def _accept(
     return await app.changed(accepted)
 
 
-async def _first_block(app: App, rail: Rail) -> int:
+async def _first_block(app: App, rail: Rail, option: Option, issued: Sequence[Issued]) -> int:
     """From which block on the payment's effect is looked for.
 
     A reorganisation may put it below today's head, as far down as blocks are not final. The head
-    that the settler has seen is no newer than the chain's, and costs no question.
+    that the settler has seen is no newer than the chain's, and costs no question. What the buyer
+    sends may be in a block already, since the first time that it was issued.
     """
     head = app.settlers[rail.chain_id].health().head
-    if not head:
+    if not rail.submits(option):
+        head = min(one.head for one in issued)
+    elif not head:
         try:
             head = (await rail.head()).number
         except RailUnavailable:

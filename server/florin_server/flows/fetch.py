@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payment import Action, Option, Payment, Status
+from florin_server.domain.payment import Action, Issued, Option, Payment, Status
 from florin_server.flows.app import App, Caller
 from florin_server.flows.load import find, not_payable
+from florin_server.rails.base import RailUnavailable
 from florin_server.store import payments
 
 
 async def fetch(
     app: App, caller: Caller, text: str, option_id: str, data: str
 ) -> tuple[Action, ...]:
-    """The executable actions of an option; repeating it gives the same ones."""
+    """The executable actions of an option, or of its build; repeating it gives the same ones.
+
+    `data` is that of the option's build, or empty.
+    """
     payment = await find(app, caller, text)
     if payment.status is not Status.REQUIRES_ACTION:
         raise not_payable(payment)
     option = await open_option(app, payment, option_id)
-    actions = tuple(action for action in option.actions if isinstance(action, Action))
-    if data:
-        # every action of this option is inline: no build could have carried this text
+    build = option.build
+    if data and (build is None or data != build.data):
         raise FlorinError(Code.INVALID_PARAMS, "Unknown build data")
-    return actions
+    if build is None:
+        return option.resolved(()) or ()
+    return (await _resolve(app, option))[0].actions
 
 
 async def open_option(app: App, payment: Payment, option_id: str) -> Option:
@@ -32,3 +39,22 @@ async def open_option(app: App, payment: Payment, option_id: str) -> Option:
     if option.expires_at is not None and app.clock.now_us() >= option.expires_at * 1_000_000:
         raise FlorinError(Code.QUOTE_EXPIRED)
     return option
+
+
+async def _resolve(app: App, option: Option) -> Sequence[Issued]:
+    """All that was issued for the option, the newest first; one more if that is needed now."""
+    known = await app.store.read(payments.issued(option.payment_id, option.id))
+    rail = app.rails[option.chain_id]
+    try:
+        fresh = await rail.build(option, known, app.clock.now_us())
+    except RailUnavailable as error:
+        raise silent() from error
+    # two calls at a time may both resolve it: what was stored first is told to both
+    return known if fresh is None else await app.store.write(payments.put_issued(fresh))
+
+
+def silent() -> FlorinError:
+    """The refusal while a chain does not answer: nothing was done, and it may be tried again."""
+    return FlorinError(
+        Code.INTERNAL_ERROR, "The chain does not answer", unavailable=True, retry_after_s=1
+    )

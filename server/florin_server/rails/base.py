@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from florin_server.domain.journal import Accepted
-from florin_server.domain.payment import Option, Payment
+from florin_server.domain.payment import Issued, Option, Payment
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +173,26 @@ class Rail(Protocol):
     ) -> Option:
         """Builds an option; equal arguments, but for the time, give equal ids and actions."""
 
-    async def verify(self, option: Option, outputs: Sequence[str]) -> None:
+    async def build(self, option: Option, issued: Sequence[Issued], now_us: int) -> Issued | None:
+        """Resolves the option's build; None if the newest that was issued is still good.
+
+        `issued` is what was issued for the option before, the newest first. Every issue has
+        actions of the same kinds, at least one.
+        """
+
+    def submits(self, option: Option) -> bool:
+        """False if the buyer's wallet sends the transaction: its effect is only looked for.
+
+        Such an option has a build, so that it is known since when there can be an effect.
+        """
+
+    async def verify(
+        self, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
+    ) -> None:
         """Proves that the outputs (JSON texts) pay the option if submitted now.
 
-        Raises FlorinError(invalid_params) with details.reason signature_mismatch,
+        They may answer any of the option's issues, the newest first, that have not lapsed. Raises
+        FlorinError(invalid_params) with details.reason signature_mismatch, transaction_mismatch,
         unreadable_output or insufficient_funds.
         """
 

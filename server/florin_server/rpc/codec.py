@@ -11,6 +11,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from florin_server.domain.money import CURRENCIES
 from florin_server.domain.payment import (
     Action,
+    Build,
     CancelledReason,
     FailureCode,
     Merchant,
@@ -130,7 +131,7 @@ class Codec:
             amount=self.amount(f"caip19/{option.asset}", option.value),
             eta_s=option.eta_s,
             expires_at=option.expires_at,
-            actions=[action(a) for a in option.actions if isinstance(a, Action)],
+            actions=[action(step) for step in option.actions],
         )
 
     def created(self, payment: Payment) -> merchant_pb2.CreatePaymentResponse:
@@ -243,8 +244,10 @@ def settlement(payment: Payment) -> merchant_pb2.SettlementInfo | None:
     )
 
 
-def action(value: Action) -> gateway_pb2.Action:
-    """A call that a wallet executes."""
+def action(value: Action | Build) -> gateway_pb2.Action:
+    """A call that a wallet executes, or what fetch resolves into such calls."""
+    if isinstance(value, Build):
+        return gateway_pb2.Action(build=gateway_pb2.BuildAction(data=value.data))
     return gateway_pb2.Action(
         wallet_rpc=gateway_pb2.WalletRpcAction(
             chain_id=value.chain_id, method=value.method, params_json=value.params_json

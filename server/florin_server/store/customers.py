@@ -13,7 +13,7 @@ from sqlalchemy import delete, exists, or_, select, update
 
 from florin_server.domain.payment import Payment, Status
 from florin_server.store.query import Op, Statement, any_of, param
-from florin_server.store.tables import payment, payment_option
+from florin_server.store.tables import issued, payment, payment_option
 
 # what a payment says whose wallet did not name itself
 _NAMELESS = "unknown"
@@ -43,6 +43,18 @@ _ERASE_OFFERS = Statement(
         .correlate(payment_option),
     )
     .returning(payment_option.c.id)
+)
+# what was issued names the account too
+_ERASE_ISSUED = Statement(
+    delete(issued).where(
+        any_of(issued.c.payment_id, "ids"),
+        ~exists()
+        .where(
+            payment_option.c.payment_id == issued.c.payment_id,
+            payment_option.c.id == issued.c.option_id,
+        )
+        .correlate(issued),
+    )
 )
 _ERASE_WALLETS = Statement(
     update(payment)
@@ -97,6 +109,7 @@ def erase(account: str, payment_ids: Collection[str]) -> Op[Erased]:
     asked = {"account_": account, "ids": payment_ids}
     yield _LOCK(ids=payment_ids)
     offers = yield _ERASE_OFFERS(**asked)
+    yield _ERASE_ISSUED(ids=payment_ids)
     wallets = yield _ERASE_WALLETS(**asked)
     yield _ERASE_PAYERS(**asked)
     kept = yield _KEPT(**asked)

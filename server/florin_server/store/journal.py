@@ -89,6 +89,11 @@ _SUBMIT = Statement(
     .values(state=ConfirmState.SUBMITTED)
     .returning(confirm.c.payment_id)
 )
+_LEAVE = Statement(
+    update(confirm)
+    .where(any_of(confirm.c.payment_id, "ids"), confirm.c.state == ConfirmState.WAITING)
+    .values(state=ConfirmState.SUBMITTED)
+)
 _RELEASE = Statement(
     update(confirm)
     .where(any_of(confirm.c.payment_id, "ids"), text(UNSETTLED))
@@ -214,6 +219,11 @@ def open_txs(chain_id: str) -> Op[list[ChainTx]]:
     for tx_id, payment_id in (yield _ITEMS(ids=[row[0] for row in rows])):
         items[tx_id].append(payment_id)
     return [_tx_of(row, items[row[0]]) for row in rows]
+
+
+def leave(payment_ids: Collection[str]) -> Op[None]:
+    """Takes payments out of the line whose transaction is the buyer's own to send."""
+    yield _LEAVE(ids=payment_ids)
 
 
 def release(payment_ids: Collection[str], retry_at_us: int) -> Op[None]:

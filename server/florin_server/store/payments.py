@@ -18,6 +18,7 @@ from florin_server.domain.payment import (
     CancelledReason,
     Confirmation,
     FailureCode,
+    Issued,
     Option,
     Payment,
     Status,
@@ -42,6 +43,7 @@ from florin_server.store.tables import (
     payment_option,
 )
 from florin_server.store.tables import confirm as bound
+from florin_server.store.tables import issued as issue
 
 CREATED = "created"
 
@@ -144,6 +146,15 @@ _OPTION = Statement(
         payment_option.c.id == param("option_id"),
     )
 )
+_ISSUE = Statement(insert(issue).on_conflict_do_nothing())
+_ISSUED = Statement(
+    select(*columns(issue, Issued))
+    .where(
+        issue.c.payment_id == param("payment_id"),
+        issue.c.option_id == param("option_id"),
+    )
+    .order_by(issue.c.n.desc())
+)
 
 
 def create(new: Payment) -> Op[Payment]:
@@ -190,6 +201,21 @@ def option(payment_id: str, option_id: str) -> Op[Option | None]:
 def options(payment_id: str) -> Op[list[Option]]:
     """All options that a payment was ever offered, in order."""
     return [option_of(row) for row in (yield _OPTIONS(payment_id=payment_id))]
+
+
+def put_issued(new: Issued) -> Op[list[Issued]]:
+    """Stores what a build was resolved to, and answers like `issued`.
+
+    Of two with one number the first stays.
+    """
+    yield _ISSUE(**{**record(new), "actions": _plain(new.actions)})
+    return (yield from issued(new.payment_id, new.option_id))
+
+
+def issued(payment_id: str, option_id: str) -> Op[list[Issued]]:
+    """All that an option's build was resolved to, the newest first."""
+    rows = yield _ISSUED(payment_id=payment_id, option_id=option_id)
+    return [_issued_of(row) for row in rows]
 
 
 def confirmation(payment_id: str) -> Op[Confirmation | None]:
@@ -321,6 +347,11 @@ def option_of(row: Row) -> Option:
     """An option from its columns, in the order of the dataclass."""
     actions = tuple(Action(*step) if len(step) == 3 else Build(*step) for step in row[10])
     return Option(*(*row[:10], actions, *row[11:]))
+
+
+def _issued_of(row: Row) -> Issued:
+    actions = tuple(Action(*step) for step in row[3])
+    return Issued(*(*row[:3], actions, *row[4:]))
 
 
 def confirmation_of(row: Row) -> Confirmation:

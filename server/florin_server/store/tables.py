@@ -36,7 +36,7 @@ class ConfirmState(StrEnum):
     """Where the settlement of a confirmed payment stands."""
 
     WAITING = "waiting"
-    SUBMITTED = "submitted"
+    SUBMITTED = "submitted"  # in a transaction of ours, or left to the buyer's own
     DONE = "done"
 
 
@@ -261,6 +261,22 @@ class OptionRow(_Base, table=True):
     fee_basis_points: int = _number()
 
 
+class IssuedRow(_Base, table=True):
+    """What an option's build was resolved to; never changes."""
+
+    __tablename__ = "issued"
+    __table_args__ = (_BY_KEY,)
+
+    payment_id: str = _text(key=True)
+    option_id: str = _text(key=True)
+    n: int = _number(key=True)
+    actions: list[Any] = _json()
+    terms: dict[str, Any] = _json()
+    head: int = _number()
+    issued_at_us: int = _number()
+    expires_at: int | None = _number()
+
+
 class ConfirmRow(_Base, table=True):
     """The content bound to a payment; chain and block are missing if it was refused."""
 
@@ -431,6 +447,7 @@ bank_account = _table(BankAccountRow)
 payment = _table(PaymentRow)
 payment_event = _table(PaymentEventRow)
 payment_option = _table(OptionRow)
+issued = _table(IssuedRow)
 confirm = _table(ConfirmRow)
 refund = _table(RefundRow)
 executor_pause = _table(ExecutorPauseRow)

@@ -190,11 +190,11 @@ class ChainSettler:
         batch = self._app.settings.settle_batch
         while not self._paused:
             now_us = self._app.clock.now_us()
-            waiting = await self._app.store.read(
-                journal.waiting(self._rail.chain_id, batch, now_us)
-            )
-            if not waiting:
+            found = await self._app.store.read(journal.waiting(self._rail.chain_id, batch, now_us))
+            if not found:
                 return
+            if not (waiting := await self._ours(found)):
+                continue
             good = await self._settleable(waiting)
             for item in waiting:
                 self._open[self._rail.reference(item.option)] = item
@@ -202,6 +202,20 @@ class ChainSettler:
                 await self._send(ready)
             if stuck := [item for item, ok in zip(waiting, good, strict=True) if not ok]:
                 await self._set_aside(stuck)
+
+    async def _ours(self, items: Sequence[Accepted]) -> list[Accepted]:
+        """Leaves the payments to themselves that a wallet sends; gives back the others.
+
+        Their effect may be in a block that was read long before they were confirmed.
+        """
+        theirs = [item for item in items if not self._rail.submits(item.option)]
+        if theirs:
+            await self._find_events(theirs)
+            for item in theirs:
+                self._open[self._rail.reference(item.option)] = item
+            await self._app.store.write(journal.leave([item.payment.id for item in theirs]))
+            await self._conclude()
+        return [item for item in items if item not in theirs]
 
     async def _settleable(self, items: Sequence[Accepted]) -> list[bool]:
         """Which items would settle now.

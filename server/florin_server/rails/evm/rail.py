@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from florin_server.domain.caip import canonical_account, parse_account
 from florin_server.domain.journal import Accepted
-from florin_server.domain.payment import Option, Payment
+from florin_server.domain.payment import Issued, Option, Payment
 from florin_server.rails.base import (
     Asset,
     BlockView,
@@ -162,7 +162,25 @@ class EvmRail:
             now_us=now_us,
         )
 
-    async def verify(self, option: Option, outputs: Sequence[str]) -> None:
+    async def build(
+        self,
+        option: Option,
+        issued: Sequence[Issued],  # noqa: ARG002
+        now_us: int,  # noqa: ARG002
+    ) -> Issued | None:
+        """No option of this rail has a build."""
+        raise ValueError(f"the option {option.id} has no build")
+
+    def submits(self, option: Option) -> bool:  # noqa: ARG002
+        """Every option is a signature that the relayer submits."""
+        return True
+
+    async def verify(
+        self,
+        option: Option,
+        issued: Sequence[Issued],  # noqa: ARG002
+        outputs: Sequence[str],
+    ) -> None:
         """Proves that the outputs (JSON texts) pay the option if submitted now."""
         await self._verifier.verify(option, outputs)
 

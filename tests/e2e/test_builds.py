@@ -1,0 +1,241 @@
+"""Options whose actions are told by fetch, and payments that a wallet sends by itself.
+
+No asset needs either here, so the embedded chain's rail is made to: its signature comes in two
+steps, and what the wallet signed is submitted by somebody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from florin_server.domain.journal import Accepted
+from florin_server.domain.payment import Build, Confirmation, Issued, Option, Payment
+from florin_server.rails.base import RailUnavailable
+from florin_server.rails.evm.relay import Relay
+from florin_server.rails.evm.transactions import Signer
+from florin_server.store import payments
+
+from tests.support.api import Refused
+from tests.support.desk import ORDER, Desk, opened
+from tests.support.wallet import Wallet
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+TOKEN = "5a" * 16
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def desk(tmp_path_factory):
+    async with opened(tmp_path_factory.mktemp("builds") / "home") as desk:
+        yield desk
+
+
+class Building:
+    """A rail whose options have a build, and whose issues last a minute."""
+
+    def __init__(self, rail: Any, patch: pytest.MonkeyPatch) -> None:
+        self._offer, self._verify = rail.offer, rail.verify
+        self._inline: dict[str, Option] = {}
+        self.rail = rail
+        self.submitted = True
+        self.silent = False
+        self.verified: list[Any] = []
+        for name in ("offer", "build", "submits", "verify"):
+            patch.setattr(rail, name, getattr(self, name))
+
+    def offer(self, *args: Any) -> Option:
+        option = self._offer(*args)
+        self._inline[option.id] = option
+        return replace(option, actions=(Build(TOKEN),))
+
+    async def build(self, option: Option, issued: Any, now_us: int) -> Issued | None:
+        head = await self.rail.head()
+        if self.silent:
+            raise RailUnavailable("no answer")
+        now = now_us // 1_000_000
+        if issued and issued[0].expires_at > now:
+            return None
+        return Issued(
+            payment_id=option.payment_id,
+            option_id=option.id,
+            n=len(issued),
+            actions=self._inline[option.id].actions,
+            terms={"turn": len(issued)},
+            head=head.number,
+            issued_at_us=now_us,
+            expires_at=now + 60,
+        )
+
+    def submits(self, option: Option) -> bool:
+        return self.submitted
+
+    async def verify(self, option: Option, issued: Any, outputs: Any) -> None:
+        self.verified.append(issued)
+        await self._verify(option, issued, outputs)
+
+
+@pytest.fixture
+def building(desk, monkeypatch) -> Building:
+    (rail,) = desk.service.app.rails.values()
+    return Building(rail, monkeypatch)
+
+
+class Till:
+    """One payment and its one option."""
+
+    def __init__(self, desk: Desk, payment_id: str, option: dict[str, Any], wallet: Wallet) -> None:
+        self.desk, self.payment_id, self.option, self.wallet = desk, payment_id, option, wallet
+
+    async def fetch(self, data: str = "") -> list[dict[str, Any]]:
+        return (await self.desk.rest.fetch(self.payment_id, self.option["id"], data))["actions"]
+
+    async def confirm(self, outputs: list[Any]) -> dict[str, Any]:
+        return await self.desk.rest.confirm(self.payment_id, self.option["id"], outputs)
+
+    async def signed(self) -> list[str]:
+        return [self.wallet.execute(action) for action in await self.fetch()]
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def till(desk, building) -> Till:
+    wallet = Wallet()
+    payment_id = (await desk.rest.create(ORDER))["paymentId"]
+    (option,) = (await desk.rest.options(payment_id, [wallet.account]))["options"]
+    return Till(desk, payment_id, option, wallet)
+
+
+async def refusal(call: Any) -> tuple[int, str]:
+    with pytest.raises(Refused) as caught:
+        await call
+    return caught.value.http, caught.value.code
+
+
+async def test_a_build_is_told_fetched_and_paid_through_both_protocols(desk, till, building):
+    assert till.option["actions"] == [{"type": "build", "data": {"data": TOKEN}}]
+    (same,) = (await desk.grpc.options(till.payment_id, [till.wallet.account]))["options"]
+    assert same["actions"] == till.option["actions"]
+    outputs = await till.signed()
+    fetched = await desk.grpc.fetch(till.payment_id, till.option["id"], TOKEN)
+    assert fetched["actions"] == await till.fetch(TOKEN) == await till.fetch()
+    await till.confirm(outputs)
+    assert (await desk.final(till.payment_id))["status"] == "succeeded"
+    (issued,) = building.verified[-1]
+    assert issued.terms == {"turn": 0}
+
+
+async def test_data_of_another_build_is_refused(till):
+    assert await refusal(till.fetch("5b" * 16)) == (400, "invalid_params")
+    assert await refusal(till.confirm(["0x" + "11" * 65])) == (400, "invalid_params")
+
+
+async def test_data_for_an_option_without_a_build_is_refused(desk):
+    offer = await desk.offer()
+    for data in (TOKEN, "00"):
+        call = desk.rest.fetch(offer.payment_id, offer.option_id, data)
+        assert await refusal(call) == (400, "invalid_params")
+    fetched = await desk.rest.fetch(offer.payment_id, offer.option_id)
+    assert fetched["actions"] == offer.option["actions"]
+
+
+async def test_a_build_must_be_fetched_before_it_is_confirmed(desk, till):
+    too_many = ["0x" + "11" * 65] * 2
+    assert await refusal(till.confirm(too_many)) == (400, "invalid_params")
+    assert (await desk.rest.status(till.payment_id))["status"] == "requires_action"
+    await till.fetch()
+    assert (await till.confirm(too_many))["status"] == "failed"
+
+
+async def test_what_lapsed_is_issued_anew_and_all_of_it_is_verified_against(desk, till, building):
+    before = await till.fetch()
+    desk.clock.advance(59)
+    assert await till.fetch() == before
+    desk.clock.advance(1)
+    await till.fetch()
+    await till.fetch()
+    await till.confirm(await till.signed())
+    assert [one.terms["turn"] for one in building.verified[-1]] == [1, 0]
+    assert (await desk.final(till.payment_id))["status"] == "succeeded"
+
+
+async def test_two_that_fetch_at_once_are_told_the_same(desk, till, building):
+    turns = itertools.count()
+    build = building.rail.build
+
+    async def slow(*args: Any) -> Issued | None:
+        made = await build(*args)
+        return made and replace(made, terms={"turn": next(turns)})
+
+    building.rail.build = slow
+    await asyncio.gather(*(till.fetch() for _ in range(5)))
+    stored = await desk.service.app.store.read(payments.issued(till.payment_id, till.option["id"]))
+    assert [one.n for one in stored] == [0]
+
+
+async def test_a_chain_that_does_not_answer_resolves_nothing(till, building):
+    building.silent = True
+    assert await refusal(till.fetch()) == (503, "internal_error")
+    building.silent = False
+    assert await till.fetch()
+
+
+async def submitted(desk: Desk, till: Till, outputs: list[str]) -> str:
+    """Submits what a wallet signed as somebody else would; the hash of the transaction."""
+    app = desk.service.app
+    (rail,) = app.rails.values()
+    signer = Signer(b"\x77" * 32)
+    await rail.rpc.call("florin_faucet", {"accounts": [signer.address], "nativeWei": hex(10**18)})
+    found = await app.store.read(payments.get([till.payment_id]))
+    payment: Payment = found[till.payment_id]
+    option = await app.store.read(payments.option(payment.id, till.option["id"]))
+    content = Confirmation(payment.id, option.id, (json.dumps(outputs[0]),), b"", 0)
+    relay = Relay(rail._node, rail.chain, signer)
+    item = Accepted(payment, option, content, 0)
+    transaction = await relay.sign(await relay.next_nonce(), [item])
+    await relay.broadcast(transaction.raw)
+    return transaction.hash
+
+
+async def test_what_a_wallet_sends_after_its_confirm_is_found(desk, till, building):
+    building.submitted = False
+    outputs = await till.signed()
+    answer = await till.confirm(outputs)
+    assert answer["status"] == "processing"
+    desk.clock.advance(600)
+    assert (await desk.rest.status(till.payment_id))["status"] == "processing"
+    tx_hash = await submitted(desk, till, outputs)
+    final = await asyncio.wait_for(desk.final(till.payment_id), 20)
+    assert (final["status"], final["info"]["txId"]) == ("succeeded", tx_hash)
+    assert desk.select("SELECT count(*) FROM chain_tx_item WHERE payment_id = ?", till.payment_id)[
+        0
+    ] == (0,)
+
+
+async def test_what_a_wallet_sent_long_before_its_confirm_is_found(
+    desk, till, building, monkeypatch
+):
+    building.submitted = False
+    outputs = await till.signed()
+    tx_hash = await submitted(desk, till, outputs)
+    for _ in range(5):
+        await desk.chain.ask("evm_mine")
+    # the authorization is used, which is all that the rail would refuse here
+    monkeypatch.setattr(building.rail, "verify", lambda *_: asyncio.sleep(0))
+    await till.confirm(outputs)
+    final = await asyncio.wait_for(desk.final(till.payment_id), 20)
+    assert (final["status"], final["info"]["txId"]) == ("succeeded", tx_hash)
+
+
+async def test_what_a_wallet_never_sends_fails_once_it_cannot_come(desk, till, building):
+    building.submitted = False
+    created = (await desk.rest.info(till.payment_id))["expiresAt"]
+    await till.confirm(await till.signed())
+    desk.clock.advance(created + 300 - desk.now)
+    await desk.chain.ask("evm_mine")
+    final = await asyncio.wait_for(desk.final(till.payment_id), 20)
+    assert final["status"] == "failed"
