@@ -401,6 +401,49 @@ class IdempotencyRow(_Base, table=True):
     expires_at_us: int | None = _number()
 
 
+class CaptureTokenRow(_Base, table=True):
+    """The right to hand in data about some accounts once; only the hash of the token is kept.
+
+    `used` is what was handed in, as a hash that needs the token.
+    """
+
+    __tablename__ = "capture_token"
+    __table_args__ = (
+        Index("ix_capture_token_payment_id", "payment_id"),
+        Index("ix_capture_token_expires_at", "expires_at"),
+        _BY_KEY,
+    )
+
+    hash: str = _text(key=True)
+    payment_id: str = _text()
+    accounts: list[str] = _json()
+    expires_at: int = _number()
+    used: bytes | None = _bytes()
+
+
+class CollectedRow(_Base, table=True):
+    """What a buyer told about itself for one payment, encrypted.
+
+    `proven` tells that a signature of the account was accepted for the payment.
+    """
+
+    __tablename__ = "collected_data"
+    __table_args__ = (
+        Index("ix_collected_data_account", "account"),
+        Index("ix_collected_data_kept_until_us", "kept_until_us"),
+        _BY_KEY,
+    )
+
+    payment_id: str = _text(key=True)
+    account: str = _text(key=True)
+    key_id: str = _text()
+    nonce: bytes = _bytes()
+    ciphertext: bytes = _bytes()
+    created_at_us: int = _number()
+    kept_until_us: int = _number()
+    proven: bool
+
+
 class JournalRow(_Base, table=True):
     """One entry of the ledger; its key makes sure that it is booked once."""
 
@@ -456,6 +499,8 @@ relayer = _table(RelayerRow)
 chain_tx = _table(ChainTxRow)
 chain_tx_item = _table(ChainTxItemRow)
 idempotency = _table(IdempotencyRow)
+capture_token = _table(CaptureTokenRow)
+collected_data = _table(CollectedRow)
 ledger_journal = _table(JournalRow)
 ledger_transfer = _table(TransferRow)
 
