@@ -25,6 +25,7 @@ from florin_server.store import (
     pins,
     refunds,
     schema,
+    screening,
     settlements,
     simulation,
 )
@@ -49,6 +50,7 @@ OPERATIONS = (
     payments,
     pins,
     refunds,
+    screening,
     settlements,
     simulation,
 )
@@ -65,10 +67,12 @@ READS_ALL = {
     "executors_PAUSES",
     "keys_APPS",
     "keys_KEYS",
+    "keys_LIVE",
     "ledger_JOURNALS",
     "ledger_TRANSFERS",
     "merchants_ANY_PARTNER",
     "merchants_PARTNERS",
+    "screening_LISTS",
 }
 
 

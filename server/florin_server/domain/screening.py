@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from florin_server.domain.caip import canonical_account, evm_address, parse_account
 
 # CAIP-2 namespace, and the address as it compares
 _Key: TypeAlias = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ScreeningList:
+    """A list of accounts that was imported from a file; `digest` is the file's SHA-256, in hex.
+
+    `published_at_us` is None if the file does not say. `count` is the number of its addresses.
+    """
+
+    name: str
+    digest: str
+    published_at_us: int | None
+    imported_at_us: int
+    count: int
 
 
 class Blocklist:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import func, or_, select, true, update
 from sqlalchemy.types import Text
 
 from florin_server.domain.account import ApiKey, WalletApp
@@ -15,6 +15,11 @@ _KEYS = Statement(
     select(api_key)
     .where(or_(param("owner", Text).is_(None), api_key.c.partner_id == param("owner", Text)))
     .order_by(api_key.c.created_at_us.desc(), api_key.c.key_id)
+)
+_LIVE = Statement(
+    select(api_key.c.key_id)
+    .where(api_key.c.live == true(), api_key.c.revoked_at_us.is_(None))
+    .limit(1)
 )
 _REVOKE = Statement(
     update(api_key)
@@ -49,6 +54,11 @@ def key_by_id(key_id: str) -> Op[ApiKey | None]:
 def list_keys(partner_id: str | None) -> Op[list[ApiKey]]:
     """All keys, or one partner's, newest first."""
     return [ApiKey(*row) for row in (yield _KEYS(owner=partner_id))]
+
+
+def any_live() -> Op[bool]:
+    """True if some key for live data is valid."""
+    return bool((yield _LIVE()))
 
 
 def revoke_key(key_id: str, now_us: int) -> Op[ApiKey | None]:

@@ -329,6 +329,33 @@ class ExecutorPauseRow(_Base, table=True):
     paused_at_us: int = _number()
 
 
+class ScreeningListRow(_Base, table=True):
+    """A list of accounts that are not served, as it was imported last."""
+
+    __tablename__ = "screening_list"
+    __table_args__ = (_BY_KEY,)
+
+    name: str = _text(key=True)
+    digest: str = _text()
+    published_at_us: int | None = _number()
+    imported_at_us: int = _number()
+    count: int = _number()
+
+
+class ScreenedAddressRow(_Base, table=True):
+    """An address of a list, on every chain of its CAIP-2 namespace, in the form that compares."""
+
+    __tablename__ = "screened_address"
+    __table_args__ = (
+        Index("ix_screened_address_namespace_address", "namespace", "address"),
+        _BY_KEY,
+    )
+
+    list_name: str = _text(key=True)
+    namespace: str = _text(key=True)
+    address: str = _text(key=True)
+
+
 class LeaseRow(_Base, table=True):
     """Who does a job alone. `epoch` rises with every new owner and fences off the old one."""
 
@@ -494,6 +521,8 @@ issued = _table(IssuedRow)
 confirm = _table(ConfirmRow)
 refund = _table(RefundRow)
 executor_pause = _table(ExecutorPauseRow)
+screening_list = _table(ScreeningListRow)
+screened_address = _table(ScreenedAddressRow)
 lease = _table(LeaseRow)
 relayer = _table(RelayerRow)
 chain_tx = _table(ChainTxRow)
