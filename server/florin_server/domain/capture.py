@@ -76,6 +76,8 @@ def read(value: Any) -> tuple[Data, list[Issue]]:
     `fields` is such a list. A text that is empty stands for a value that is not given.
     """
     given, issues = _flat(value)
+    if not given and issues:
+        return {}, issues
     data: Data = {}
     for name, one in given.items():
         field = _BY_ID.get(name)
@@ -100,7 +102,7 @@ def read(value: Any) -> tuple[Data, list[Issue]]:
 
 def is_empty(value: Any) -> bool:
     """True if no form of data holds anything."""
-    return not _flat(value)[0] if isinstance(value, dict | list) else value is None
+    return value is None or _flat(value) == ({}, [])
 
 
 def prefill(text: str) -> dict[str, str]:
