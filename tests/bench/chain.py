@@ -134,5 +134,5 @@ def _transaction(relayer: Signer, nonce: int, key: PrivateKey, buyer: str) -> by
         fees=Fees(max_fee=100 * _GWEI, tip=_GWEI),
         gas=GAS_BASE + GAS_ITEM,
         to=DEVNET.settler,
-        data=settler.one_3009(pay),
+        data=settler.one(pay, "eip3009"),
     ).raw

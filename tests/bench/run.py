@@ -7,7 +7,18 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from tests.bench import codec, create, fanout, pages, payments, report, startup, status, watchers
+from tests.bench import (
+    codec,
+    create,
+    fanout,
+    gas,
+    pages,
+    payments,
+    report,
+    startup,
+    status,
+    watchers,
+)
 from tests.bench.florin import Florin, florin
 from tests.bench.load import child
 from tests.bench.report import Figure
@@ -36,6 +47,7 @@ SUBJECTS: dict[str, Subject] = {
     "watchers": _with_florin(watchers.measure),
     "startup": startup.measure,
     "pages": pages.measure,
+    "gas": gas.measure,
 }
 
 

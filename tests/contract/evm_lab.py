@@ -12,8 +12,8 @@ from eth_account.signers.local import LocalAccount
 from florin_server.clock import TestClock
 from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
 from florin_server.domain.journal import Accepted
-from florin_server.domain.payment import Confirmation, Option, Payment, Status
-from florin_server.rails.base import RailUnavailable, Signed, Split
+from florin_server.domain.payment import Action, Confirmation, Option, Payment, Status
+from florin_server.rails.base import Means, RailUnavailable, Signed, Split
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.settings import EvmAsset, EvmChain
 from florin_server.rails.evm.transactions import Signer
@@ -23,10 +23,14 @@ START_S = 1_800_000_000
 PRICE = 1_500_000
 CHAIN = f"eip155:{DEVNET.chain_id}"
 TOKEN = f"{CHAIN}/erc20:{DEVNET.token.address}"
+EURO = f"{CHAIN}/erc20:{DEVNET.euro.address}"
 MERCHANT = "0x" + "ca" * 20
 FEES = "0x" + "fe" * 20
 RELAYER = Signer(b"\x52" * 32)
 ETHER = 10**18
+# accounts with code: each answers for itself whether it signed
+ACCEPTS_ALL = "7f1626ba7e" + "00" * 28 + "60005260206000f3"
+ACCEPTS_NONE = "60206000f3"
 
 
 @dataclass
@@ -104,6 +108,23 @@ def asset(address: str = DEVNET.token.address, **changes: Any) -> EvmAsset:
     )
 
 
+def euro(**changes: Any) -> EvmAsset:
+    """The embedded chain's token without signatures of its own."""
+    token = DEVNET.euro
+    return EvmAsset(
+        **{
+            "address": token.address,
+            "name": token.name,
+            "symbol": token.symbol,
+            "decimals": token.decimals,
+            "peg": token.peg,
+            "method": "permit2",
+            "approve_from_zero": True,
+        }
+        | changes
+    )
+
+
 def buyer(number: int) -> LocalAccount:
     """A wallet; the same for each number."""
     return Account.from_key(number.to_bytes(32, "big"))
@@ -137,8 +158,8 @@ def new_payment(number: int = 1, ttl_s: int = 900) -> Payment:
 
 
 def signed(wallet: LocalAccount, option: Option) -> str:
-    """The output of a wallet that signs what it was asked to sign."""
-    (action,) = option.actions
+    """The output of a wallet that signs what it was asked to sign, the last of the actions."""
+    action = option.actions[-1]
     signer, document = json.loads(action.params_json)
     assert action.method == "eth_signTypedData_v4"
     assert signer == option.payer.rpartition(":")[2]
@@ -146,9 +167,9 @@ def signed(wallet: LocalAccount, option: Option) -> str:
     return json.dumps("0x" + bytes(message.signature).hex())
 
 
-def accept(payment: Payment, option: Option, output: str, from_block: int = 0) -> Accepted:
+def accept(payment: Payment, option: Option, *outputs: str, from_block: int = 0) -> Accepted:
     """What the service remembers of a confirmed payment."""
-    confirmation = Confirmation(payment.id, option.id, (output,), b"digest", payment.created_at_us)
+    confirmation = Confirmation(payment.id, option.id, outputs, b"digest", payment.created_at_us)
     return Accepted(payment, option, confirmation, from_block)
 
 
@@ -174,8 +195,9 @@ class Lab:
         payment = payment or new_payment()
         account = account_of(payer)
         split = Split(account_of(MERCHANT), account_of(FEES) if fee else None, fee, settled=True)
+        means = Means(account, TOKEN)
         return self.rail.offer(
-            payment, account, account, self.rail.assets[TOKEN], value, split, self.clock.now_us()
+            payment, account, means, self.rail.assets[TOKEN], value, split, self.clock.now_us()
         )
 
     async def fund(self, *payers: LocalAccount | str) -> None:
@@ -214,15 +236,16 @@ class Lab:
         """Lets transactions wait until blocks are sealed by hand."""
         await self.control.call("florin_fault", {"kind": "mining", "paused": True})
 
-    async def balance(self, address: str) -> int:
-        """What an address holds of the token."""
+    async def balance(self, address: str, token: str = DEVNET.token.address) -> int:
+        """What an address holds of a token."""
         data = "0x70a08231" + address[2:].lower().rjust(64, "0")
-        call = {"to": DEVNET.token.address, "data": data}
+        call = {"to": token, "data": data}
         return int(await self.control.call("eth_call", call, "latest"), 16)
 
-    async def send(self, **fields: Any) -> str:
-        """Mines a transaction of the faucet; returns its receipt."""
-        nonce = await self.control.call("eth_getTransactionCount", DEVNET.faucet, "pending")
+    async def send(self, key: bytes = DEVNET.faucet_key, **fields: Any) -> Any:
+        """Mines a transaction of the faucet, or of another key; returns its receipt."""
+        sender = Account.from_key(key).address
+        nonce = await self.control.call("eth_getTransactionCount", sender, "pending")
         transaction = {
             "chainId": DEVNET.chain_id,
             "nonce": int(nonce, 16),
@@ -234,11 +257,36 @@ class Lab:
         }
         if isinstance(transaction.get("to"), str):
             transaction["to"] = bytes.fromhex(transaction["to"][2:])
-        raw = Account.sign_transaction(transaction, DEVNET.faucet_key).raw_transaction
+        raw = Account.sign_transaction(transaction, key).raw_transaction
         tx_hash = await self.control.call("eth_sendRawTransaction", "0x" + bytes(raw).hex())
         receipt = await self.control.call("eth_getTransactionReceipt", tx_hash)
         assert receipt["status"] == "0x1"
         return receipt
+
+    async def delegate(self, wallet: LocalAccount, runtime: str) -> None:
+        """Gives a wallet's account code (EIP-7702), which answers for it from now on."""
+        nonce = await self.control.call("eth_getTransactionCount", wallet.address, "latest")
+        authorization = wallet.sign_authorization(
+            {
+                "chainId": DEVNET.chain_id,
+                "address": await self.deploy(runtime),
+                "nonce": int(nonce, 16),
+            }
+        )
+        await self.send(to=DEVNET.faucet, authorizationList=[authorization])
+
+    async def perform(self, wallet: LocalAccount, action: Action) -> str:
+        """The output of a wallet that sends what it was asked to send; it is mined."""
+        (call,) = json.loads(action.params_json)
+        assert action.method == "eth_sendTransaction"
+        assert call["from"] == wallet.address.lower()
+        receipt = await self.send(
+            key=bytes(wallet.key),
+            to=call["to"],
+            data=bytes.fromhex(call["data"][2:]),
+            value=int(call.get("value", "0x0"), 16),
+        )
+        return json.dumps(receipt["transactionHash"])
 
     async def send_tokens(self, address: str, value: int) -> None:
         """Mints to an address."""

@@ -46,15 +46,23 @@ def test_a_known_interface_is_all_there_is():
     pay = "(address,address,uint256,uint256,uint256,address,address,uint256,bytes32,bytes)"
     assert settler == {
         "ITEM_GAS()",
+        "PERMIT2()",
         f"routeNonce({pay})",
         f"settle3009({pay}[])",
         f"one3009({pay})",
+        f"settlePermit2({pay}[])",
+        f"onePermit2({pay})",
+        f"settle({pay}[],{pay}[])",
+        f"pay({pay})",
+        "isPaid(address,bytes32)",
         "Paid(bytes32,address,address,address,uint256,uint256)",
         "Failed(bytes32,bytes)",
     }
     names = {one.get("name") for one in artifact("TestDollar").abi}
     assert {"receiveWithAuthorization", "transferWithAuthorization", "permit"} <= names
     assert DEVNET.token.name.encode() in artifact("TestDollar").runtime
+    assert DEVNET.euro.name.encode() in artifact("TestEuro").runtime
+    assert bytes.fromhex(DEVNET.permit2[2:].lstrip("0")) in artifact("PaySettler").runtime
 
 
 def kind(field: dict) -> str:

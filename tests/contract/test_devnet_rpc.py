@@ -48,6 +48,8 @@ async def test_every_chain_begins_the_same():
         assert one.chain.contracts() == {
             "settler": DEVNET.settler,
             "token": TOKEN,
+            "euro": DEVNET.euro.address,
+            "permit2": DEVNET.permit2,
             "faucet": FAUCET.address.lower(),
         }
 
@@ -264,7 +266,7 @@ async def test_fee_history_tells_each_blocks_base_fee(node):
 
 
 async def test_a_legacy_transaction_with_a_chain_id_is_taken(node):
-    fields = {"nonce": 2, "gasPrice": 2 * GWEI, "gas": 21_000, "to": BUYER.address, "value": 1}
+    fields = {"nonce": 3, "gasPrice": 2 * GWEI, "gas": 21_000, "to": BUYER.address, "value": 1}
     raw = FAUCET.sign_transaction(fields | {"chainId": DEVNET.chain_id}).raw_transaction
     sent = await node.ask("eth_sendRawTransaction", "0x" + bytes(raw).hex())
     assert (await node.receipt(sent))["status"] == "0x1"

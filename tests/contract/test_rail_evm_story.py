@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from florin_server.devnet.evm import DEVNET
-from florin_server.rails.base import RailUnavailable, Split
+from florin_server.rails.base import Means, RailUnavailable, Split
 from florin_server.rails.evm.transactions import transaction_hash
 from florin_server.rails.jsonrpc import HttpTransport
 
@@ -61,13 +61,15 @@ async def lab():
 async def pay_once(lab):
     wallet, payment = buyer(7), new_payment()
     prices = {TOKEN: PRICE}
-    assert await lab.rail.payable([account_of(wallet)], prices) == [(account_of(wallet), TOKEN)]
+    assert await lab.rail.payable([account_of(wallet)], prices) == [
+        Means(account_of(wallet), TOKEN)
+    ]
     before = await lab.balance(wallet.address)
     option = lab.offer(wallet, payment, fee=15_000)
     output = signed(wallet, option)
     await lab.rail.verify(option, (), [output])
     head = await lab.rail.head()
-    item = accept(payment, option, output, head.number)
+    item = accept(payment, option, output, from_block=head.number)
     assert await lab.rail.simulate([item]) == [True]
 
     transaction = await lab.settle(item)
@@ -117,7 +119,7 @@ async def test_another_payer_price_payment_or_route_is_another_option(lab):
     elsewhere = lab.rail.offer(
         new_payment(),
         account_of(buyer(7)),
-        account_of(buyer(7)),
+        Means(account_of(buyer(7)), TOKEN),
         lab.rail.assets[TOKEN],
         PRICE,
         Split(account_of("0x" + "cb" * 20), None, 0, settled=True),
@@ -186,7 +188,7 @@ async def test_only_what_an_account_can_pay_is_offered(dry_lab):
     lab = dry_lab
     rich, poor = account_of(buyer(7)), account_of(buyer(8))
     await lab.send_tokens(buyer(7).address, PRICE)
-    assert await lab.rail.payable([rich, poor], {TOKEN: PRICE}) == [(rich, TOKEN)]
+    assert await lab.rail.payable([rich, poor], {TOKEN: PRICE}) == [Means(rich, TOKEN)]
     assert await lab.rail.payable([rich, poor], {TOKEN: PRICE + 1}) == []
     assert await lab.rail.payable([rich], {}) == []
     assert await lab.rail.payable([], {TOKEN: PRICE}) == []
@@ -195,7 +197,7 @@ async def test_only_what_an_account_can_pay_is_offered(dry_lab):
 
 async def test_the_faucet_reaches_the_price_whatever_it_is(lab):
     payer, dear = account_of(buyer(7)), {TOKEN: 10**15}
-    assert await lab.rail.payable([payer], dear) == [(payer, TOKEN)]
+    assert await lab.rail.payable([payer], dear) == [Means(payer, TOKEN)]
 
 
 async def test_a_broken_faucet_only_means_no_funds(lab):

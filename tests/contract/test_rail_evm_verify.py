@@ -13,6 +13,8 @@ from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm.signatures import ORDER
 
 from tests.contract.evm_lab import (
+    ACCEPTS_ALL,
+    ACCEPTS_NONE,
     PRICE,
     accept,
     buyer,
@@ -240,8 +242,6 @@ async def test_options_of_a_former_settlement_contract_must_be_fetched_again(lab
 
 # accounts with code: each answers for itself whether it signed
 
-ACCEPTS_ALL = "7f1626ba7e" + "00" * 28 + "60005260206000f3"
-ACCEPTS_NONE = "60206000f3"
 REVERTS = "60006000fd"
 BURNS_GAS = "5b600056"
 
@@ -278,26 +278,18 @@ async def test_a_poor_contract_account_is_told_so(lab):
     assert await refusal(lab, lab.offer(address), output) == "insufficient_funds"
 
 
-async def delegated(lab, runtime):
-    """The wallet with its account delegated to code (EIP-7702)."""
-    authorization = WALLET.sign_authorization(
-        {"chainId": DEVNET.chain_id, "address": await lab.deploy(runtime), "nonce": 0}
-    )
-    await lab.send(to=DEVNET.faucet, authorizationList=[authorization])
-
-
 async def test_a_key_whose_account_has_code_must_convince_the_code(lab):
     option = lab.offer(WALLET)
     output = signed(WALLET, option)
     await lab.rail.verify(option, (), [output])
-    await delegated(lab, ACCEPTS_NONE)
+    await lab.delegate(WALLET, ACCEPTS_NONE)
     assert await refusal(lab, option, output) == "signature_mismatch"
 
 
 async def test_a_key_whose_account_has_willing_code_pays(lab):
     option = lab.offer(WALLET)
     output = signed(WALLET, option)
-    await delegated(lab, ACCEPTS_ALL)
+    await lab.delegate(WALLET, ACCEPTS_ALL)
     await lab.rail.verify(option, (), [output])
     item = accept(new_payment(), option, output)
     assert await lab.rail.simulate([item]) == [True]
@@ -308,6 +300,6 @@ async def test_an_account_that_burns_gas_harms_only_itself(lab):
     bad_payment = new_payment(2)
     option = lab.offer(WALLET, bad_payment)
     bad = accept(bad_payment, option, signed(WALLET, option))
-    await delegated(lab, BURNS_GAS)
+    await lab.delegate(WALLET, BURNS_GAS)
     assert await lab.rail.simulate([bad, good]) == [False, True]
     assert await lab.rail.simulate([bad]) == [False]

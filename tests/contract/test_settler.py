@@ -41,7 +41,7 @@ async def settlement_of(shop: Works, payment) -> bytes:
     item = await shop.item(payment)
     terms, payer = Terms.of(item.option), bare(item.option.payer)
     signature = bytes.fromhex(item.confirmation.outputs[0].strip('"')[2:])
-    return contract.settle_3009([terms.pay(payer, signature)])
+    return contract.settle([terms.pay(payer, signature)])
 
 
 async def front_run(shop: Works, payment) -> str:

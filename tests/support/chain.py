@@ -20,6 +20,12 @@ class Chain:
         assert "error" not in content, content["error"]
         return content["result"]
 
-    async def balance(self, address: str) -> int:
+    async def coin(self, address: str) -> int:
+        """In wei."""
+        return int(await self.ask("eth_getBalance", address, "latest"), 16)
+
+    async def balance(self, address: str, token: str | None = None) -> int:
         data = "0x70a08231" + address[2:].lower().rjust(64, "0")
-        return int(await self.ask("eth_call", {"to": self._token, "data": data}, "latest"), 16)
+        return int(
+            await self.ask("eth_call", {"to": token or self._token, "data": data}, "latest"), 16
+        )

@@ -8,6 +8,8 @@ from typing import Any
 from eth_account import Account
 from eth_account.messages import encode_typed_data
 
+from tests.support.chain import Chain
+
 
 class Wallet:
     def __init__(self, chain: str = "eip155:31337") -> None:
@@ -28,13 +30,69 @@ class Wallet:
         """The output of one walletRpc action."""
         return self.sign(typed_data_of(action))
 
+    async def delegate(self, chain: Chain, contract: str) -> None:
+        """Gives the account the code of a contract (EIP-7702)."""
+        nonce = int(await chain.ask("eth_getTransactionCount", self.address, "latest"), 16)
+        number = int(self.chain.partition(":")[2])
+        # who sends the transaction itself has used one nonce by then
+        signed = self._account.sign_authorization(
+            {"chainId": number, "address": contract, "nonce": nonce + 1}
+        )
+        fields = {
+            "chainId": number,
+            "nonce": nonce,
+            "gas": 200_000,
+            "maxFeePerGas": 10**11,
+            "maxPriorityFeePerGas": 10**9,
+            "to": bytes.fromhex(self.address[2:]),
+            "value": 0,
+            "authorizationList": [signed],
+        }
+        raw = bytes(self._account.sign_transaction(fields).raw_transaction).hex()
+        await chain.ask("eth_sendRawTransaction", "0x" + raw)
+        assert await chain.ask("eth_getCode", self.address, "latest") != "0x"
+
+    async def send(self, chain: Chain, action: dict[str, Any]) -> str:
+        """The hash of the transaction that an eth_sendTransaction asks for, once it is mined."""
+        (call,) = params_of(action)
+        assert call["from"] == self.address.lower()
+        fields = {
+            "chainId": int(self.chain.partition(":")[2]),
+            "nonce": int(await chain.ask("eth_getTransactionCount", self.address, "pending"), 16),
+            "gas": int(await chain.ask("eth_estimateGas", call), 16),
+            "maxFeePerGas": 10**11,
+            "maxPriorityFeePerGas": 10**9,
+            "to": bytes.fromhex(call["to"][2:]),
+            "value": int(call.get("value", "0x0"), 16),
+            "data": call["data"],
+        }
+        raw = bytes(self._account.sign_transaction(fields).raw_transaction).hex()
+        tx_hash: str = await chain.ask("eth_sendRawTransaction", "0x" + raw)
+        receipt = await chain.ask("eth_getTransactionReceipt", tx_hash)
+        assert receipt["status"] == "0x1"
+        return tx_hash
+
+    async def perform(self, chain: Chain, actions: list[dict[str, Any]]) -> list[str]:
+        """The outputs of walletRpc actions, executed one after the other."""
+        return [
+            await self.send(chain, action)
+            if action["data"]["method"] == "eth_sendTransaction"
+            else self.execute(action)
+            for action in actions
+        ]
+
     def execute_all(self, option: dict[str, Any]) -> list[str]:
         return [self.execute(action) for action in option["actions"]]
 
 
-def typed_data_of(action: dict[str, Any]) -> dict[str, Any]:
+def params_of(action: dict[str, Any]) -> list[Any]:
+    """In either profile."""
     assert action["type"] == "walletRpc"
-    assert action["data"]["method"] == "eth_signTypedData_v4"
     params = action["data"]["params"]
-    _signer, text = json.loads(params) if isinstance(params, str) else params
+    return json.loads(params) if isinstance(params, str) else params
+
+
+def typed_data_of(action: dict[str, Any]) -> dict[str, Any]:
+    assert action["data"]["method"] == "eth_signTypedData_v4"
+    _signer, text = params_of(action)
     return json.loads(text)

@@ -50,14 +50,14 @@ def values(pay):
 def test_settlement_calldata_is_that_of_a_general_encoder(items):
     expected = keccak(f"settle3009({PAY}[])".encode())[:4]
     expected += encode([PAY + "[]"], [[values(pay) for pay in items]])
-    assert settler.settle_3009(items) == expected
+    assert settler.settle(items) == expected
 
 
 @settings(max_examples=40, deadline=None)
 @given(pays)
 def test_single_calldata_is_that_of_a_general_encoder(pay):
     arguments = encode([PAY], [values(pay)])
-    assert settler.one_3009(pay) == keccak(f"one3009({PAY})".encode())[:4] + arguments
+    assert settler.one(pay, "eip3009") == keccak(f"one3009({PAY})".encode())[:4] + arguments
     assert settler.route_nonce(pay) == keccak(f"routeNonce({PAY})".encode())[:4] + arguments
 
 

@@ -13,7 +13,7 @@ from florin_server.boot.home import Home, Refused, Secrets
 from florin_server.clock import Clock
 from florin_server.config import Settings
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
-from florin_server.devnet.genesis import DEVNET
+from florin_server.devnet.genesis import DEVNET, DevToken
 from florin_server.rails.base import Rail, RailUnavailable
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.settings import EvmAsset, EvmChain
@@ -89,7 +89,6 @@ async def _start_embedded(
 
 
 def _embedded_chain(settings: Settings, signer: Signer) -> EvmChain:
-    token = DEVNET.token
     return EvmChain(
         chain_id=DEVNET.chain_id,
         name=DEVNET.name,
@@ -99,14 +98,18 @@ def _embedded_chain(settings: Settings, signer: Signer) -> EvmChain:
         treasury=signer.address,
         eta_s=max(1, round(settings.embedded.block_interval_s * settings.embedded.confirmations)),
         faucet=True,
-        assets=(
-            EvmAsset(
-                address=token.address,
-                name=token.name,
-                symbol=token.symbol,
-                decimals=token.decimals,
-                peg=token.peg,
-                domain_version=token.version,
-            ),
-        ),
+        assets=tuple(_embedded_asset(token) for token in DEVNET.tokens),
     )
+
+
+def _embedded_asset(token: DevToken) -> EvmAsset:
+    common = EvmAsset(
+        address=token.address,
+        name=token.name,
+        symbol=token.symbol,
+        decimals=token.decimals,
+        peg=token.peg,
+    )
+    if token.version is None:
+        return common.model_copy(update={"method": "permit2", "approve_from_zero": True})
+    return common.model_copy(update={"domain_version": token.version})

@@ -13,13 +13,16 @@ _ARTIFACTS = Path(__file__).parent / "contracts" / "artifacts.json"
 
 @dataclass(frozen=True, slots=True)
 class DevToken:
-    """A token of the embedded chain. `name` and `version` are those of its EIP-712 domain too."""
+    """A token of the embedded chain. `name` and `version` are those of its EIP-712 domain too.
+
+    One without signed transfers has no version, and is paid with through Permit2.
+    """
 
     address: str  # lower-case
     name: str
     symbol: str
     decimals: int
-    version: str
+    version: str | None
     peg: str  # the ISO 4217 currency that it plays
 
 
@@ -27,7 +30,7 @@ class DevToken:
 class Devnet:
     """Where things are on an embedded chain; the same on each, whatever its chain id.
 
-    `faucet` owns the token and more native coin than anybody needs. Its key is published here:
+    `faucet` owns the tokens and more native coin than anybody needs. Its key is published here:
     never use it on another chain.
     """
 
@@ -35,8 +38,15 @@ class Devnet:
     name: str
     settler: str
     token: DevToken
+    euro: DevToken
+    permit2: str
     faucet: str
     faucet_key: bytes
+
+    @property
+    def tokens(self) -> tuple[DevToken, ...]:
+        """All that the faucet gives away."""
+        return (self.token, self.euro)
 
 
 DEVNET: Final = Devnet(
@@ -51,6 +61,15 @@ DEVNET: Final = Devnet(
         version="2",
         peg="USD",
     ),
+    euro=DevToken(
+        address="0xfabcc94c1facab78fb2c635cabd1084a9a9aa051",
+        name="Test Euro",
+        symbol="tEUR",
+        decimals=6,
+        version=None,
+        peg="EUR",
+    ),
+    permit2="0x000000000022d473030f116ddee9f6b43ac78ba3",
     faucet="0xa3be5770fc10f230c806a80d5ba227738204adf2",
     # the Keccak hash of "florin devnet faucet"
     faucet_key=bytes.fromhex("a9fc3c17c2e8d3e8d89194d687f275196f6eaf206b4bdfe6eae990ef0038a4d7"),

@@ -21,8 +21,8 @@ class TxState(StrEnum):
 class ChainTx:
     """One transaction of ours, signed once; only these bytes are ever broadcast.
 
-    `payment_ids` are the payments it settles, in calldata order. `sent_block` is the head when it
-    was last broadcast.
+    `payment_ids` are the payments it settles; those of one kind are in calldata order.
+    `sent_block` is the head when it was last broadcast.
     """
 
     id: str

@@ -119,18 +119,18 @@ async def _search(
         replace(
             rail.offer(
                 payment,
-                written[payer],
-                payer,
-                assets[asset],
-                prices[asset],
-                split := _split(app, rail, asset, prices[asset], destinations),
+                written[means.payer],
+                means,
+                assets[means.asset],
+                prices[means.asset],
+                split := _split(app, rail, means.asset, prices[means.asset], destinations),
                 now_us,
             ),
             fee=split.fee,
             fee_fixed=min(app.settings.fee_fixed, split.fee),
             fee_basis_points=app.settings.fee_basis_points,
         )
-        for payer, asset in payable
+        for means in payable
     ]
 
 

@@ -25,12 +25,27 @@ class Asset:
     symbol: str
     decimals: int
     peg: str | None
-    method: str  # "eip3009"
-    domain_name: str  # of its EIP-712 domain
-    domain_version: str
+    method: str  # "eip3009" or "permit2"
+    domain_name: str  # of the EIP-712 domain that payments are signed for
+    domain_version: str  # empty if it has none
     network_name: str
+    approve_from_zero: bool = False  # its allowances change to and from zero only
     icon_url: str | None = None
     network_icon_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """An account (CAIP-10) that holds the price of an asset (CAIP-19), and what it must do first.
+
+    `approvals` are the allowances that it has to give, in order. `method` is how it pays if it
+    cannot pay in the asset's own way.
+    """
+
+    payer: str
+    asset: str
+    approvals: tuple[int, ...] = ()
+    method: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,16 +171,14 @@ class Rail(Protocol):
     def payer(self, account: str) -> str | None:
         """The canonical CAIP-10 of an account on this chain; None for anything else."""
 
-    async def payable(
-        self, payers: Sequence[str], prices: Mapping[str, int]
-    ) -> list[tuple[str, str]]:
-        """The (payer, asset) pairs whose balance covers the price; one batched read."""
+    async def payable(self, payers: Sequence[str], prices: Mapping[str, int]) -> list[Means]:
+        """Who can pay what price: their balance covers it; one batched read."""
 
     def offer(  # noqa: PLR0917  (one of each, none alike)
         self,
         payment: Payment,
         account: str,
-        payer: str,
+        means: Means,
         asset: Asset,
         value: int,
         split: Split,

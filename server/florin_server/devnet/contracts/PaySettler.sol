@@ -14,20 +14,49 @@ interface IReceiveWithAuthorization {
     ) external;
 }
 
+/// @notice The one function of Permit2 that settlement calls.
+interface IPermit2 {
+    struct TokenPermissions {
+        address token;
+        uint256 amount;
+    }
+
+    struct PermitTransferFrom {
+        TokenPermissions permitted;
+        uint256 nonce;
+        uint256 deadline;
+    }
+
+    struct SignatureTransferDetails {
+        address to;
+        uint256 requestedAmount;
+    }
+
+    function permitTransferFrom(
+        PermitTransferFrom calldata permit,
+        SignatureTransferDetails calldata transferDetails,
+        address owner,
+        bytes calldata signature
+    ) external;
+}
+
 /// @title PaySettler: takes signed payments to where the buyer's signature says they go
 /// @notice A payment is pulled from the buyer and passed on, to the merchant and to the taker of
 /// the fee, within one call. The nonce that the buyer signs is the hash of the whole route, so
 /// callers need no permission: whoever submits a payment can only carry it out as it was signed.
-/// @dev Nothing stays here: no owner, no storage, no balance between two transactions. Tokens are
-/// not vetted: whoever reads `Paid` must compare token, destination, value and fee with the route
-/// that was offered, since anybody can pay with a token of their own making.
+/// @dev Nothing stays here: no owner, no balance between two transactions, and in storage only
+/// which payments buyers made by themselves. Tokens are not vetted: whoever reads `Paid` must
+/// compare token, destination, value and fee with the route that was offered, since anybody can pay
+/// with a token of their own making.
 contract PaySettler {
     /// @notice One payment: a route and the buyer's authorization for it.
     /// @param token the token to move
     /// @param from the buyer
     /// @param value what the buyer gives, in the token's minor units, fee included
-    /// @param validAfter the authorization is good after this time, Unix seconds, exclusive
-    /// @param validBefore the authorization is good before this time, Unix seconds, exclusive
+    /// @param validAfter the authorization is good after this time, Unix seconds, exclusive;
+    /// Permit2 knows no such time
+    /// @param validBefore the authorization is good before this time, Unix seconds, exclusive;
+    /// with Permit2 it is the deadline, inclusive
     /// @param dest receives value - fee
     /// @param feeTo receives fee; not looked at if the fee is zero
     /// @param fee at most value
@@ -50,8 +79,15 @@ contract PaySettler {
     /// gas of the others. A plain account's payment needs about a quarter of it.
     uint256 public constant ITEM_GAS = 300_000;
 
+    /// @notice Where Permit2 stands on every chain.
+    address public constant PERMIT2 = 0x000000000022D473030F116dDEE9F6B43aC78BA3;
+
     /// @dev Bytes kept of a failed payment's reason: room for a selector and a long sentence.
     uint256 private constant REASON_BYTES = 256;
+
+    /// @notice True once a buyer made the payment of a route by itself: a wallet that sends it
+    /// again, with more gas or by mistake, does not pay twice.
+    mapping(address from => mapping(bytes32 nonce => bool)) public isPaid;
 
     /// @dev True while one payment moves; forgotten at the end of the transaction.
     bool private transient moving;
@@ -82,30 +118,56 @@ contract PaySettler {
     error RouteEndsHere();
     /// @notice The token did not pass the money on.
     error TransferFailed();
+    /// @notice Somebody else than the buyer sent a payment without a signature.
+    error NotTheBuyer();
+    /// @notice A payment came at or after its time.
+    error TooLate();
+    /// @notice The buyer made this payment before.
+    error AlreadyPaid();
 
-    /// @notice The authorization nonce that a buyer signs for a route.
+    modifier alone() {
+        if (moving) revert Reentered();
+        moving = true;
+        _;
+        moving = false;
+    }
+
+    /// @notice The nonce that a buyer signs for a route: in an EIP-3009 authorization, or as a
+    /// number in a Permit2 permit for this contract.
     function routeNonce(Pay calldata p) public view returns (bytes32) {
         return keccak256(
             abi.encode(block.chainid, address(this), p.token, p.value, p.dest, p.feeTo, p.fee, p.ref)
         );
     }
 
-    /// @notice Settles up to 256 payments; one that fails leaves the others alone.
+    /// @notice Settles up to 256 payments by EIP-3009; one that fails leaves the others alone.
     /// @return mask bit i is set if payment i moved
     /// @dev A payment starved by the caller's gas limit reverts the whole call: it is not the
     /// payment's fault, and a gas estimate must not find a limit at which payments fail.
     function settle3009(Pay[] calldata payments) external returns (uint256 mask) {
         if (payments.length > 256) revert TooMany();
-        for (uint256 i = 0; i < payments.length; ++i) {
-            bytes memory callData = abi.encodeCall(this.one3009, (payments[i]));
-            if (_isolated(callData, payments[i].ref)) mask |= 1 << i;
-        }
+        return _each(this.one3009.selector, payments);
     }
 
-    /// @notice Settles one payment; reverts with the token's own reason.
-    function one3009(Pay calldata p) external {
-        if (moving) revert Reentered();
-        moving = true;
+    /// @notice The same by Permit2, for tokens that know no signed transfers.
+    function settlePermit2(Pay[] calldata payments) external returns (uint256 mask) {
+        if (payments.length > 256) revert TooMany();
+        return _each(this.onePermit2.selector, payments);
+    }
+
+    /// @notice Settles payments of both kinds, 256 in all.
+    /// @return mask the bits of those by EIP-3009, from bit 0 on, and above them those by Permit2
+    function settle(Pay[] calldata by3009, Pay[] calldata byPermit2)
+        external
+        returns (uint256 mask)
+    {
+        if (by3009.length + byPermit2.length > 256) revert TooMany();
+        mask = _each(this.one3009.selector, by3009);
+        mask |= _each(this.onePermit2.selector, byPermit2) << by3009.length;
+    }
+
+    /// @notice Settles one payment by EIP-3009; reverts with the token's own reason.
+    function one3009(Pay calldata p) external alone {
         _checkRoute(p);
         // reverts if the token has no code; one that did not deliver fails at the next step,
         // because this contract owns nothing
@@ -113,7 +175,52 @@ contract PaySettler {
             p.from, address(this), p.value, p.validAfter, p.validBefore, routeNonce(p), p.sig
         );
         _payOut(p);
-        moving = false;
+    }
+
+    /// @notice Settles one payment by Permit2; reverts with Permit2's or the token's own reason.
+    function onePermit2(Pay calldata p) external alone {
+        _checkRoute(p);
+        if (p.token.code.length == 0) revert TransferFailed();
+        // Permit2 binds a permit to its caller; one that did not deliver fails at the next step
+        IPermit2(PERMIT2)
+            .permitTransferFrom(
+                IPermit2.PermitTransferFrom(
+                    IPermit2.TokenPermissions(p.token, p.value),
+                    uint256(routeNonce(p)),
+                    p.validBefore
+                ),
+                IPermit2.SignatureTransferDetails(address(this), p.value),
+                p.from,
+                p.sig
+            );
+        _payOut(p);
+    }
+
+    /// @notice A buyer that cannot sign for the token makes its payment by itself, after it let
+    /// this contract take the value. `sig` and `validAfter` are not looked at.
+    function pay(Pay calldata p) external alone {
+        if (msg.sender != p.from) revert NotTheBuyer();
+        if (block.timestamp >= p.validBefore) revert TooLate();
+        bytes32 nonce = routeNonce(p);
+        if (isPaid[p.from][nonce]) revert AlreadyPaid();
+        isPaid[p.from][nonce] = true;
+        _checkRoute(p);
+        if (p.token.code.length == 0) revert TransferFailed();
+        // a token that delivers less fails at the next step
+        _call(
+            p.token,
+            abi.encodeWithSignature(
+                "transferFrom(address,address,uint256)", p.from, address(this), p.value
+            )
+        );
+        _payOut(p);
+    }
+
+    function _each(bytes4 one, Pay[] calldata payments) private returns (uint256 mask) {
+        for (uint256 i = 0; i < payments.length; ++i) {
+            bytes memory callData = abi.encodeWithSelector(one, payments[i]);
+            if (_isolated(callData, payments[i].ref)) mask |= 1 << i;
+        }
     }
 
     function _checkRoute(Pay calldata p) private view {
@@ -127,11 +234,14 @@ contract PaySettler {
         emit Paid(p.ref, p.from, p.dest, p.token, p.value, p.fee);
     }
 
-    /// @dev Accepts tokens that return nothing; false, or anything but true, is a failure.
     function _transfer(address token, address to, uint256 value) private {
+        _call(token, abi.encodeWithSignature("transfer(address,uint256)", to, value));
+    }
+
+    /// @dev Accepts tokens that return nothing; false, or anything but true, is a failure.
+    function _call(address token, bytes memory callData) private {
         // solhint-disable-next-line avoid-low-level-calls
-        (bool ok, bytes memory answer) =
-            token.call(abi.encodeWithSignature("transfer(address,uint256)", to, value));
+        (bool ok, bytes memory answer) = token.call(callData);
         if (!ok || (answer.length > 0 && !_isTrue(answer))) revert TransferFailed();
     }
 

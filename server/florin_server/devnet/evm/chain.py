@@ -41,6 +41,7 @@ GWEI: Final = 10**9
 
 _ANCESTORS: Final = 256  # what BLOCKHASH may ask for
 _FORMAT: Final = b"1"
+_CONTRACTS: Final = ("PaySettler", "TestDollar", "TestEuro", "DevPermit2")
 _UNDECODABLE: Final = (
     PyEVMError,
     ValidationError,
@@ -100,7 +101,7 @@ class Chain:
 
     def _check_origin(self, seed: int) -> None:
         """A file goes on only with what it began with."""
-        codes = [artifact(name).bytecode for name in ("PaySettler", "TestDollar")]
+        codes = [artifact(name).bytecode for name in _CONTRACTS]
         origin = _FORMAT + keccak(rlp.encode([self.chain_id, seed, *codes]))
         found = self.history.meta("origin")
         if found is None:
@@ -119,6 +120,9 @@ class Chain:
         self._create(faucet, artifact("PaySettler").bytecode, DEVNET.settler)
         owner = faucet.rjust(32, b"\0")
         self._create(faucet, artifact("TestDollar").bytecode + owner, DEVNET.token.address)
+        self._create(faucet, artifact("TestEuro").bytecode + owner, DEVNET.euro.address)
+        permit2 = bytes.fromhex(DEVNET.permit2[2:])
+        self.state.set_code(Address(permit2), artifact("DevPermit2").runtime)
         self.state.seal_transaction()
         self._seal([], time, parent=bytes(32), number=0, salt=seed.to_bytes(8, "big"))
 

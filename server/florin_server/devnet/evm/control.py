@@ -96,15 +96,14 @@ class ControlMethods:
     def _faucet(self, options: Any) -> dict[str, Any]:
         given = params.fields(options, ("accounts", "tokens", "nativeWei", "tokenUnits"))
         accounts = _addresses(given.get("accounts"))
-        tokens = given.get("tokens")
+        asked = _addresses(given.get("tokens", [DEVNET.token.address]))
         units = params.quantity(given["tokenUnits"]) if "tokenUnits" in given else None
-        if tokens is not None:
-            known = bytes.fromhex(DEVNET.token.address[2:])
-            if any(token != known for token in _addresses(tokens)):
-                raise bad_params("the faucet has no such token")
-            units = units if tokens else 0
+        known = {bytes.fromhex(token.address[2:]): token for token in DEVNET.tokens}
+        if not known.keys() >= set(asked):
+            raise bad_params("the faucet has no such token")
+        tokens = [known[one] for one in dict.fromkeys(asked)]
         wei = params.quantity(given["nativeWei"]) if "nativeWei" in given else None
-        sent = faucet.top_up(self._chain, accounts, wei, units)
+        sent = faucet.top_up(self._chain, accounts, tokens, wei, units)
         return {
             "transactions": [hexed(one) for one in sent],
             "blockNumber": hex(self._chain.head.number) if sent else None,

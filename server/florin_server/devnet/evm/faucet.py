@@ -14,34 +14,40 @@ from florin_server.devnet.evm.calls import simulate
 from florin_server.devnet.evm.chain import GWEI, Chain, Moment
 from florin_server.devnet.evm.errors import RpcFault
 from florin_server.devnet.evm.params import Call
-from florin_server.devnet.genesis import DEVNET
+from florin_server.devnet.genesis import DEVNET, DevToken
 
 GIFT_WEI: Final = 10**18
-GIFT_UNITS: Final = 10_000 * 10**DEVNET.token.decimals
+GIFT_TOKENS: Final = 10_000
 
 _BALANCE_OF: Final = keccak(b"balanceOf(address)")[:4]
 _MINT: Final = keccak(b"mint(address,uint256)")[:4]
-_TOKEN: Final = bytes.fromhex(DEVNET.token.address[2:])
 _FAUCET: Final = bytes.fromhex(DEVNET.faucet[2:])
 _GAS: Final = 150_000  # enough for a mint, and for a contract account to receive coin
 
 
 def top_up(
-    chain: Chain, accounts: Sequence[bytes], wei: int | None, units: int | None
+    chain: Chain,
+    accounts: Sequence[bytes],
+    tokens: Sequence[DevToken],
+    wei: int | None,
+    units: int | None,
 ) -> list[bytes]:
     """Sees to it that each account has that much; returns the transactions, mined.
 
-    Without an amount an account gets the usual gift once it has less than half of it.
+    `wei` is of the coin, `units` of each token. Without an amount an account gets
+    the usual gift once it has less than half of it.
     """
     queue: list[tuple[bytes, int, bytes]] = []
     for account in dict.fromkeys(accounts):
         coin = _missing(chain.state.get_balance(Address(account)), wei, GIFT_WEI)
         if coin:
             queue.append((account, coin, b""))
-        tokens = _missing(_tokens(chain, account), units, GIFT_UNITS)
-        if tokens:
-            arguments = account.rjust(32, b"\0") + tokens.to_bytes(32, "big")
-            queue.append((_TOKEN, 0, _MINT + arguments))
+        for token in tokens:
+            place, gift = bytes.fromhex(token.address[2:]), GIFT_TOKENS * 10**token.decimals
+            lacking = _missing(_held(chain, place, account), units, gift)
+            if lacking:
+                arguments = account.rjust(32, b"\0") + lacking.to_bytes(32, "big")
+                queue.append((place, 0, _MINT + arguments))
     if not queue:
         return []
     sent = [_send(chain, to, value, data) for to, value, data in queue]
@@ -62,9 +68,9 @@ def _missing(has: int, asked: int | None, gift: int) -> int:
     return max(0, asked - has)
 
 
-def _tokens(chain: Chain, account: bytes) -> int:
+def _held(chain: Chain, token: bytes, account: bytes) -> int:
     call = Call(
-        sender=bytes(20), to=_TOKEN, gas=None, value=0, data=_BALANCE_OF + account.rjust(32, b"\0")
+        sender=bytes(20), to=token, gas=None, value=0, data=_BALANCE_OF + account.rjust(32, b"\0")
     )
     at = Moment(chain.head, chain.head.number, chain.head.time)
     return int.from_bytes(simulate(chain, call, at), "big")

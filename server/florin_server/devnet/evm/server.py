@@ -87,6 +87,8 @@ class EvmDevChain:
         return {
             "settler": DEVNET.settler,
             "token": DEVNET.token.address,
+            "euro": DEVNET.euro.address,
+            "permit2": DEVNET.permit2,
             "faucet": DEVNET.faucet,
         }
 

@@ -221,12 +221,18 @@ class ChainSettler:
         """Which items would settle now.
 
         A payment that was verified alone just now needs no second look. One that is tried again,
-        or whose payer has another payment under way, may have lost its funds to that.
+        or whose payer has another payment under way, may have lost its funds to that; one with
+        more than a signature may wait for what its buyer sent.
         """
         payers = Counter(item.option.payer for item in items)
         payers.update(item.option.payer for item in self._open.values())
         tried = {item.payment.id for item in self._open.values()}
-        if all(payers[i.option.payer] == 1 and i.payment.id not in tried for i in items):
+        if all(
+            payers[i.option.payer] == 1
+            and i.payment.id not in tried
+            and len(i.confirmation.outputs) == 1
+            for i in items
+        ):
             return [True] * len(items)
         return await self._rail.simulate(items)
 

@@ -7,19 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from florin_server.domain.route import Route
-from florin_server.rails.base import Asset, RailUnavailable
+from florin_server.rails.base import Asset, Means, RailUnavailable
 from florin_server.rails.evm import abi, settler
 from florin_server.rails.evm.node import LATEST, Node, call_to, data, quantity, uint
 from florin_server.rails.evm.settings import EvmAsset, EvmChain
-from florin_server.rails.evm.terms import NOBODY, bare
-from florin_server.rails.evm.typed_data import Domain
-from florin_server.rails.evm.verify import BALANCE_OF
+from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, PERMIT2_METHOD, bare
+from florin_server.rails.evm.typed_data import PERMIT2, Domain, permit2_domain
+from florin_server.rails.evm.verify import BALANCE_OF, ask_allowance, ask_wallet
 from florin_server.rails.jsonrpc import Call, RpcError
 
 DECIMALS = abi.selector("decimals()")
 NAME = abi.selector("name()")
 VERSION = abi.selector("version()")
 DOMAIN_SEPARATOR = abi.selector("DOMAIN_SEPARATOR()")
+# a settlement of no payments, which only a contract that knows Permit2 answers
+_NOTHING_BY_PERMIT2 = settler.SETTLE_PERMIT2 + abi.number(abi.WORD) + abi.number(0)
 _TOKEN_CALLS = (DECIMALS, NAME, VERSION, DOMAIN_SEPARATOR)
 
 
@@ -41,6 +43,8 @@ async def inspect(node: Node, chain: EvmChain, sender: str) -> Inspection:
         call_to(chain.settler, settler.route_nonce(probe)),
         *(call_to(token.address, ask) for token in chain.assets for ask in _TOKEN_CALLS),
     ]
+    if any(token.method == PERMIT2_METHOD for token in chain.assets):
+        calls += [call_to(PERMIT2, DOMAIN_SEPARATOR), call_to(chain.settler, _NOTHING_BY_PERMIT2)]
     answers = await node.batch(calls)
     number = quantity(answers[0])
     if number != chain.chain_id:
@@ -55,7 +59,13 @@ async def inspect(node: Node, chain: EvmChain, sender: str) -> Inspection:
     assets = {}
     for index, token in enumerate(chain.assets):
         first = 4 + index * len(_TOKEN_CALLS)
-        difference = _token_fault(chain, token, answers[first : first + len(_TOKEN_CALLS)])
+        of_token = answers[first : first + len(_TOKEN_CALLS)]
+        if token.method == PERMIT2_METHOD:
+            difference = _plain_token_fault(token, of_token[0]) or _permit2_fault(
+                chain, *answers[-2:]
+            )
+        else:
+            difference = _token_fault(chain, token, of_token)
         if difference is None:
             asset = asset_of(chain, token)
             assets[asset.id] = asset
@@ -64,24 +74,92 @@ async def inspect(node: Node, chain: EvmChain, sender: str) -> Inspection:
     return Inspection(assets, tuple(problems))
 
 
-async def balances(
-    node: Node, payers: Sequence[str], assets: Sequence[Asset]
-) -> dict[tuple[str, str], int]:
-    """What each payer (CAIP-10) holds of each asset; one batched read."""
+async def means(
+    node: Node,
+    chain: EvmChain,
+    payers: Sequence[str],
+    assets: Sequence[Asset],
+    prices: Mapping[str, int],
+) -> list[Means]:
+    """Which payers (CAIP-10) hold the price of which asset, and how they can pay it.
+
+    One batched read, and a second one if an account has code.
+    """
     pairs = [(payer, asset) for payer in payers for asset in assets]
-    answers = await node.batch(
-        [call_to(asset.address, BALANCE_OF + abi.address(bare(payer))) for payer, asset in pairs]
-    )
-    return {
-        (payer, asset.id): uint(answer)
-        for (payer, asset), answer in zip(pairs, answers, strict=True)
+    questions = [_ask_holdings(asset, bare(payer)) for payer, asset in pairs]
+    codes: list[Call] = [("eth_getCode", (bare(payer), LATEST)) for payer in payers]
+    answers = iter(await node.batch([*codes, *(call for calls in questions for call in calls)]))
+    with_code = [payer for payer in payers if data(next(answers))]
+    mute = await _mute(node, chain, with_code, assets) if with_code else {}
+    found = []
+    for (payer, asset), calls in zip(pairs, questions, strict=True):
+        holdings = [next(answers) for _ in calls]
         # a token that reverts on an account's balance will not move it either
-        if not (isinstance(answer, RpcError) and answer.is_revert)
-    }
+        if any(isinstance(one, RpcError) and one.is_revert for one in holdings):
+            continue
+        balance, *allowance = [uint(one) for one in holdings]
+        price = prices[asset.id]
+        if balance < price:
+            continue
+        if payer in mute:
+            missing = _approvals(asset, price, mute[payer][asset.id])
+            found.append(Means(payer, asset.id, missing, DIRECT_METHOD))
+        else:
+            missing = _approvals(asset, price, allowance[0]) if allowance else ()
+            found.append(Means(payer, asset.id, missing))
+    return found
+
+
+async def _mute(
+    node: Node, chain: EvmChain, payers: Sequence[str], assets: Sequence[Asset]
+) -> dict[str, dict[str, int]]:
+    """The accounts with code that cannot sign for a token, with their allowances for the contract.
+
+    Tokens ask an account with code whether it signed (ERC-1271), even if it has a key too
+    (EIP-7702). One that gives no answer to that, not even a refusal, can only send its payment.
+    """
+    calls = [
+        call
+        for payer in payers
+        for call in (
+            ask_wallet(bare(payer), bytes(abi.WORD), bytes(65)),
+            *(ask_allowance(asset.address, bare(payer), chain.settler) for asset in assets),
+        )
+    ]
+    answers = iter(await node.batch(calls))
+    mute = {}
+    for payer in payers:
+        verdict, *allowances = [next(answers) for _ in range(1 + len(assets))]
+        if not _speaks(verdict):
+            held = zip(assets, allowances, strict=True)
+            mute[payer] = {asset.id: uint(answer) for asset, answer in held}
+    return mute
+
+
+def _speaks(verdict: Any) -> bool:
+    """True if an account answered a question for its signature, or refused it with a reason."""
+    if isinstance(verdict, RpcError) and verdict.is_revert:
+        return isinstance(verdict.data, str) and len(verdict.data) > len("0x")
+    return len(data(verdict)) >= abi.WORD
+
+
+def _ask_holdings(asset: Asset, payer: str) -> list[Call]:
+    calls = [call_to(asset.address, BALANCE_OF + abi.address(payer))]
+    if asset.method == PERMIT2_METHOD:
+        calls.append(ask_allowance(asset.address, payer, PERMIT2))
+    return calls
+
+
+def _approvals(asset: Asset, price: int, allowance: int) -> tuple[int, ...]:
+    """The allowances to give, in order, until one covers exactly the price."""
+    if allowance >= price:
+        return ()
+    return (0, price) if allowance and asset.approve_from_zero else (price,)
 
 
 def asset_of(chain: EvmChain, token: EvmAsset) -> Asset:
     """A token of the settings as the service knows it."""
+    domain = _domain(chain, token)
     return Asset(
         id=f"{chain.caip2}/erc20:{token.address}",
         chain_id=chain.caip2,
@@ -90,9 +168,10 @@ def asset_of(chain: EvmChain, token: EvmAsset) -> Asset:
         symbol=token.symbol,
         decimals=token.decimals,
         peg=token.peg,
-        method="eip3009",
-        domain_name=token.signing_name,
-        domain_version=token.domain_version,
+        method=token.method,
+        domain_name=domain.name,
+        domain_version=domain.version or "",
+        approve_from_zero=token.approve_from_zero,
         network_name=chain.name,
         icon_url=token.icon_url,
         network_icon_url=chain.icon_url,
@@ -135,20 +214,43 @@ def _settler_fault(chain: EvmChain, probe: settler.Pay, code: Any, nonce: Any) -
 
 def _token_fault(chain: EvmChain, token: EvmAsset, answers: Sequence[Any]) -> str | None:
     """What differs between a token and its settings, as the end of a sentence."""
-    decimals, name, version, separator = (_returned(answer) for answer in answers)
-    if decimals is None or len(decimals) != abi.WORD:
-        return "is no token"
-    if int.from_bytes(decimals, "big") != token.decimals:
-        return f"has {int.from_bytes(decimals, 'big')} decimals, not {token.decimals}"
+    if (difference := _plain_token_fault(token, answers[0])) is not None:
+        return difference
+    name, version, separator = (_returned(answer) for answer in answers[1:])
     if _text(name) != token.signing_name:
         return f"is named {_text(name)!r}, not {token.signing_name!r}"
     # some tokens keep their version to themselves; the separator proves it anyway
     if version is not None and _text(version) != token.domain_version:
         return f"has version {_text(version)!r}, not {token.domain_version!r}"
-    domain = Domain(token.signing_name, token.domain_version, chain.chain_id, token.address)
-    if separator != domain.separator():
+    if separator != _domain(chain, token).separator():
         return "signs for another domain than its name, version and chain give"
     return None
+
+
+def _plain_token_fault(token: EvmAsset, answer: Any) -> str | None:
+    """The same for a token that is only moved: its name is a matter of taste."""
+    decimals = _returned(answer)
+    if decimals is None or len(decimals) != abi.WORD:
+        return "is no token"
+    if int.from_bytes(decimals, "big") != token.decimals:
+        return f"has {int.from_bytes(decimals, 'big')} decimals, not {token.decimals}"
+    return None
+
+
+def _permit2_fault(chain: EvmChain, separator: Any, settled: Any) -> str | None:
+    """Why a token cannot be paid with through Permit2, as the end of a sentence."""
+    if _returned(separator) != permit2_domain(chain.chain_id).separator():
+        return f"needs Permit2, which is not at {PERMIT2} on this chain"
+    if _returned(settled) != abi.number(0):
+        return f"needs Permit2, which the settlement contract at {chain.settler} does not know"
+    return None
+
+
+def _domain(chain: EvmChain, token: EvmAsset) -> Domain:
+    """What the signatures that pay with a token are for."""
+    if token.method == PERMIT2_METHOD:
+        return permit2_domain(chain.chain_id)
+    return Domain(token.signing_name, token.domain_version, chain.chain_id, token.address)
 
 
 def _returned(answer: Any) -> bytes | None:

@@ -26,9 +26,11 @@ from florin_server.rails.evm.node import (
     uint,
 )
 from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.evm.terms import Terms, bare
+from florin_server.rails.evm.terms import DIRECT_METHOD, PERMIT2_METHOD, Terms, bare
+from florin_server.rails.evm.typed_data import PERMIT2
 from florin_server.rails.jsonrpc import METHOD_NOT_FOUND, AnswerTooLarge, Call, RpcError
 
+NONCE_BITMAP = abi.selector("nonceBitmap(address,uint256)")
 AUTHORIZATION_STATE = abi.selector("authorizationState(address,bytes32)")
 REFERENCES_MAX = 100  # in one log filter
 
@@ -95,24 +97,23 @@ class Evidence:
         return found
 
     async def spent_or_lapsed(self, option: Option) -> str | None:
-        """Why the authorization is dead at the newest final block; None while it is not."""
+        """Why the option is dead at the newest final block; None while it is not."""
         terms = Terms.of(option)
         final = await self._node.final_block(self._chain.confirmations)
         if final is None or terms.settler not in self._chain.settlers:
             return None  # without its contract's events nothing is known of the payment
-        asked = AUTHORIZATION_STATE + abi.address(bare(option.payer)) + terms.nonce
         state, newest_final = await self._node.batch(
             [
-                call_to(terms.token, asked, block=hex(final)),
+                _ask_nonce(terms, bare(option.payer), hex(final)),
                 ("eth_getBlockByNumber", (hex(final), False)),
             ]
         )
         block = _numbered(header(newest_final), final)
         if block is None:
             raise RailUnavailable(f"{self._chain.name}: a final block is missing")
-        if uint(state):
+        if _is_used(terms, uint(state)):
             return "The authorization was used or cancelled elsewhere"
-        if block.time >= terms.valid_before:
+        if block.time > terms.last_second:
             return "The authorization lapsed before it was settled"
         return None
 
@@ -187,6 +188,24 @@ class Evidence:
     def _paid_in(self, logs: Sequence[Mapping[str, Any]]) -> list[Paid]:
         settlers = self._chain.settlers
         return [settler.paid(one) for one in logs if settler.is_event(one, settlers, settler.PAID)]
+
+
+def _ask_nonce(terms: Terms, payer: str, block: str) -> Call:
+    """Asks for the state of a nonce; Permit2 keeps those of 256 nonces in one word."""
+    if terms.method == PERMIT2_METHOD:
+        word = abi.number(int.from_bytes(terms.nonce, "big") >> 8)
+        return call_to(PERMIT2, NONCE_BITMAP + abi.address(payer) + word, block=block)
+    if terms.method == DIRECT_METHOD:
+        asked = settler.IS_PAID + abi.address(payer) + terms.nonce
+        return call_to(terms.settler, asked, block=block)
+    asked = AUTHORIZATION_STATE + abi.address(payer) + terms.nonce
+    return call_to(terms.token, asked, block=block)
+
+
+def _is_used(terms: Terms, state: int) -> bool:
+    if terms.method == PERMIT2_METHOD:
+        return bool(state >> terms.nonce[-1] & 1)
+    return bool(state)
 
 
 def _numbered(block: Header | None, number: int) -> Header | None:

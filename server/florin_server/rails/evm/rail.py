@@ -12,18 +12,19 @@ from florin_server.rails.base import (
     Asset,
     BlockView,
     Head,
+    Means,
     Mined,
     Paid,
     RailUnavailable,
     Signed,
     Split,
 )
-from florin_server.rails.evm import discovery
+from florin_server.rails.evm import direct, discovery
 from florin_server.rails.evm.evidence import Evidence
 from florin_server.rails.evm.node import Node
 from florin_server.rails.evm.relay import Relay
 from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.evm.terms import NOBODY, Terms, bare, build_option
+from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, Terms, bare, build_option
 from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.evm.verify import Verifier
 from florin_server.rails.jsonrpc import HttpTransport, JsonRpc, RpcError, Transport
@@ -118,25 +119,24 @@ class EvmRail:
             return None
         return None if bare(payer) == NOBODY else payer
 
-    async def payable(
-        self, payers: Sequence[str], prices: Mapping[str, int]
-    ) -> list[tuple[str, str]]:
-        """The (payer, asset) pairs whose balance covers the price; one batched read."""
+    async def payable(self, payers: Sequence[str], prices: Mapping[str, int]) -> list[Means]:
+        """Who can pay what price: their balance covers it; one batched read."""
         assets = [self._assets[one] for one in prices if one in self._assets]
         if not payers or not assets:
             return []
 
-        async def able() -> list[tuple[str, str]]:
-            held = await discovery.balances(self._node, payers, assets)
-            return [pair for pair, balance in held.items() if balance >= prices[pair[1]]]
+        async def able() -> list[Means]:
+            return await discovery.means(self._node, self.chain, payers, assets, prices)
 
         found, everybody = await able(), len(set(payers)) * len(assets)
         if self.chain.faucet and len(found) < everybody:
-            await self._fill(payers)
+            tokens = [asset.address for asset in assets]
+            await self._fill(payers, tokens=tokens)
             found = await able()
             if len(found) < everybody:
                 # the usual gift is less than the price
-                await self._fill(payers, tokenUnits=hex(max(prices.values())))
+                dearest = max(prices[asset.id] for asset in assets)
+                await self._fill(payers, tokens=tokens, tokenUnits=hex(dearest))
                 found = await able()
         return found
 
@@ -144,7 +144,7 @@ class EvmRail:
         self,
         payment: Payment,
         account: str,
-        payer: str,
+        means: Means,
         asset: Asset,
         value: int,
         split: Split,
@@ -155,7 +155,7 @@ class EvmRail:
             self.chain,
             payment,
             account=account,
-            payer=payer,
+            means=means,
             asset=asset,
             value=value,
             split=split,
@@ -165,23 +165,31 @@ class EvmRail:
     async def build(
         self,
         option: Option,
-        issued: Sequence[Issued],  # noqa: ARG002
-        now_us: int,  # noqa: ARG002
+        issued: Sequence[Issued],
+        now_us: int,
     ) -> Issued | None:
-        """No option of this rail has a build."""
-        raise ValueError(f"the option {option.id} has no build")
+        """Resolves the option's build, once and for all; None if it was."""
+        if issued:
+            return None
+        return direct.issue(option, (await self.head()).number, now_us)
 
-    def submits(self, option: Option) -> bool:  # noqa: ARG002
-        """Every option is a signature that the relayer submits."""
-        return True
+    def submits(self, option: Option) -> bool:
+        """False if the buyer's wallet calls the settlement contract by itself."""
+        return option.method != DIRECT_METHOD
 
     async def verify(
         self,
         option: Option,
-        issued: Sequence[Issued],  # noqa: ARG002
+        issued: Sequence[Issued],
         outputs: Sequence[str],
     ) -> None:
-        """Proves that the outputs (JSON texts) pay the option if submitted now."""
+        """Proves that the outputs (JSON texts) pay the option if submitted now.
+
+        What a wallet sends by itself is proven by the chain alone, later.
+        """
+        if option.method == DIRECT_METHOD:
+            await direct.check(self._node, self.chain, option, issued, outputs)
+            return
         await self._verifier.verify(option, outputs)
 
     def reference(self, option: Option) -> str:
@@ -240,12 +248,12 @@ class EvmRail:
         """Why the option can never be paid again, judged at final depth; None while it can."""
         return await self._evidence.spent_or_lapsed(option)
 
-    async def _fill(self, payers: Sequence[str], **amount: str) -> None:
+    async def _fill(self, payers: Sequence[str], **gift: object) -> None:
         """Asks a test chain's faucet to fill accounts."""
         # without funds there is no option, which is all that a broken faucet may cause
         with contextlib.suppress(RpcError, RailUnavailable):
             accounts = [bare(payer) for payer in payers]
-            await self.rpc.call("florin_faucet", {"accounts": accounts, **amount})
+            await self.rpc.call("florin_faucet", {"accounts": accounts, **gift})
 
     async def _inspect(self) -> discovery.Inspection:
         return await discovery.inspect(self._node, self.chain, self.sender)

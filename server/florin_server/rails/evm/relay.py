@@ -10,7 +10,7 @@ from florin_server.rails.evm import settler
 from florin_server.rails.evm.fees import current_fees, gas_limit
 from florin_server.rails.evm.node import Node, call_to, quantity, record, uint
 from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.evm.terms import Terms, bare, proof
+from florin_server.rails.evm.terms import PERMIT2_METHOD, Terms, bare, proof
 from florin_server.rails.evm.transactions import Signer, transaction_hash
 from florin_server.rails.evm.verify import signature_bytes
 from florin_server.rails.jsonrpc import RpcError
@@ -30,7 +30,9 @@ class Relay:
             return []
         mask = await self._tried(items)
         if mask is not None:
-            return [bool(mask >> index & 1) for index in range(len(items))]
+            # bits stand in the order of the calldata: first all of one kind, then the others
+            order = sorted(range(len(items)), key=lambda at: _by_permit2(items[at]))
+            return [bool(mask >> order.index(index) & 1) for index in range(len(items))]
         # one of them takes the gas of the others: it is found by leaving out half of them
         if len(items) == 1:
             return [False]
@@ -79,14 +81,18 @@ class Relay:
 
     def _settlement(self, items: Sequence[Accepted]) -> tuple[bytes, int]:
         """The calldata that settles the items, and the gas for it."""
-        pays = []
+        pays: dict[bool, list[settler.Pay]] = {False: [], True: []}
         by_wallet = 0
         for item in items:
             terms = Terms.of(item.option)
             payer = bare(item.option.payer)
-            given = signature_bytes(item.confirmation.outputs)
+            given = signature_bytes(item.option, item.confirmation.outputs)
             proven = proof(terms.message(payer).digest(), payer, given)
             by_wallet += not proven.by_key
-            pays.append(terms.pay(payer, proven.signature))
-        gas = gas_limit(len(pays) - by_wallet, by_wallet, self._chain.gas_max)
-        return settler.settle_3009(pays), gas
+            pays[_by_permit2(item)].append(terms.pay(payer, proven.signature))
+        gas = gas_limit(len(items) - by_wallet, by_wallet, self._chain.gas_max)
+        return settler.settle(pays[False], pays[True]), gas
+
+
+def _by_permit2(item: Accepted) -> bool:
+    return item.option.method == PERMIT2_METHOD

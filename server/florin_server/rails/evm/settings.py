@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -28,7 +28,11 @@ _Text = Annotated[str, Field(min_length=1, max_length=100)]
 
 
 class EvmAsset(BaseModel):
-    """A token with EIP-3009. The domain is that of its signatures, named as the token if unset."""
+    """A token. The domain is that of its EIP-3009 signatures, named as the token if unset.
+
+    With `permit2` the token needs no signatures of its own, and `approve_from_zero` tells that it
+    refuses to change an allowance unless it is, or becomes, zero.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,6 +41,8 @@ class EvmAsset(BaseModel):
     symbol: _Text
     decimals: int = Field(ge=0, le=36)
     peg: str | None = Field(default=None, pattern=r"^[A-Z]{3}$")
+    method: Literal["eip3009", "permit2"] = "eip3009"
+    approve_from_zero: bool = False
     domain_name: _Text | None = None
     domain_version: _Text = "2"
     icon_url: str | None = None

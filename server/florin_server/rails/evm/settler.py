@@ -16,7 +16,12 @@ from florin_server.rails.evm.node import address_text, data, hash_text, quantity
 
 _PAY = "(address,address,uint256,uint256,uint256,address,address,uint256,bytes32,bytes)"
 SETTLE_3009 = abi.selector(f"settle3009({_PAY}[])")
+SETTLE_PERMIT2 = abi.selector(f"settlePermit2({_PAY}[])")
+SETTLE = abi.selector(f"settle({_PAY}[],{_PAY}[])")
 ONE_3009 = abi.selector(f"one3009({_PAY})")
+ONE_PERMIT2 = abi.selector(f"onePermit2({_PAY})")
+PAY = abi.selector(f"pay({_PAY})")
+IS_PAID = abi.selector("isPaid(address,bytes32)")
 ROUTE_NONCE = abi.selector(f"routeNonce({_PAY})")
 PAID = abi.topic("Paid(bytes32,address,address,address,uint256,uint256)")
 FAILED = abi.topic("Failed(bytes32,bytes)")
@@ -58,21 +63,39 @@ class Pay:
         )
 
 
-def settle_3009(pays: Sequence[Pay]) -> bytes:
-    """The call that settles items; it returns a bit for each that did, bit 0 for the first."""
+def settle(by_3009: Sequence[Pay], by_permit2: Sequence[Pay] = ()) -> bytes:
+    """The call that settles items; it returns a bit for each that did.
+
+    Bit 0 stands for the first item by EIP-3009; those by Permit2 follow.
+    """
+    if not by_permit2:
+        return SETTLE_3009 + abi.number(abi.WORD) + _list(by_3009)
+    if not by_3009:
+        return SETTLE_PERMIT2 + abi.number(abi.WORD) + _list(by_permit2)
+    first, second = _list(by_3009), _list(by_permit2)
+    head = abi.number(2 * abi.WORD) + abi.number(2 * abi.WORD + len(first))
+    return SETTLE + head + first + second
+
+
+def one(pay: Pay, method: str) -> bytes:
+    """The call that settles one item and reverts with the token's own reason if it cannot."""
+    call = ONE_PERMIT2 if method == "permit2" else ONE_3009
+    return call + abi.number(abi.WORD) + pay.encoded()
+
+
+def pay(item: Pay) -> bytes:
+    """The call by which the payer itself pays; the signature is not looked at."""
+    return PAY + abi.number(abi.WORD) + item.encoded()
+
+
+def _list(pays: Sequence[Pay]) -> bytes:
     items = [pay.encoded() for pay in pays]
     offset = len(items) * abi.WORD
     offsets = []
     for item in items:
         offsets.append(abi.number(offset))
         offset += len(item)
-    head = SETTLE_3009 + abi.number(abi.WORD) + abi.number(len(items))
-    return b"".join((head, *offsets, *items))
-
-
-def one_3009(pay: Pay) -> bytes:
-    """The call that settles one item and reverts with the token's own reason if it cannot."""
-    return ONE_3009 + abi.number(abi.WORD) + pay.encoded()
+    return b"".join((abi.number(len(items)), *offsets, *items))
 
 
 def route_nonce(pay: Pay) -> bytes:

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from florin_server.domain.payment import Action, Option, Payment
+import orjson
+
+from florin_server.domain.payment import Action, Build, Option, Payment
 from florin_server.domain.route import Route, reference
-from florin_server.rails.base import Asset, Paid, Split
+from florin_server.rails.base import Asset, Means, Paid, Split
+from florin_server.rails.evm import abi, settler
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.settler import Pay
 from florin_server.rails.evm.signatures import canonical, recover
-from florin_server.rails.evm.typed_data import Domain, ReceiveWithAuthorization, sign_request
+from florin_server.rails.evm.typed_data import (
+    PERMIT2,
+    Domain,
+    PermitTransferFrom,
+    ReceiveWithAuthorization,
+    permit2_domain,
+    sign_request,
+)
 
+PERMIT2_METHOD = "permit2"
+DIRECT_METHOD = "direct"  # the payer calls the settlement contract
+APPROVE = abi.selector("approve(address,uint256)")
 GRACE_S = 300  # an accepted authorization may be submitted that long after the payment's end
 NOBODY = "0x" + "00" * 20
 
@@ -23,9 +36,11 @@ NOBODY = "0x" + "00" * 20
 class Terms:
     """One option's route and authorization. `valid_before` is in Unix seconds.
 
-    `settled` tells that `dest` is the merchant's own; the zero address takes no fee.
+    With Permit2 that is the deadline, itself still good; the domain is Permit2's. `settled` tells
+    that `dest` is the merchant's own; the zero address takes no fee.
     """
 
+    method: str
     chain_id: int
     settler: str
     token: str
@@ -39,12 +54,14 @@ class Terms:
     valid_before: int
     domain_name: str
     domain_version: str
+    approvals: tuple[int, ...] = ()  # allowances to give first, if the payer pays by itself
 
     @classmethod
     def of(cls, option: Option) -> Terms:
         """Reads back what an option stores."""
         stored = {name: str(value) for name, value in option.terms.items()}
         return cls(
+            method=option.method,
             chain_id=int(stored["chain_id"]),
             settler=stored["settler"],
             token=stored["token"],
@@ -58,6 +75,7 @@ class Terms:
             valid_before=int(stored["valid_before"]),
             domain_name=stored["domain_name"],
             domain_version=stored["domain_version"],
+            approvals=tuple(map(int, stored.get("approvals", "").split())),
         )
 
     def stored(self) -> dict[str, object]:
@@ -76,10 +94,30 @@ class Terms:
             "valid_before": self.valid_before,
             "domain_name": self.domain_name,
             "domain_version": self.domain_version,
+            "approvals": " ".join(map(str, self.approvals)),
         }
 
-    def message(self, payer: str) -> ReceiveWithAuthorization:
+    def calls(self, payer: str) -> tuple[Action, ...]:
+        """What a payer (an address) sends that pays by itself."""
+        chain = f"eip155:{self.chain_id}"
+        approvals = [
+            _approve(chain, payer, self.token, self.settler, amount) for amount in self.approvals
+        ]
+        data = settler.pay(self.pay(payer, b""))
+        call = {"from": payer, "to": self.settler, "data": abi.data_of(data)}
+        return (*approvals, _transaction(chain, call))
+
+    def message(self, payer: str) -> ReceiveWithAuthorization | PermitTransferFrom:
         """What the payer (an address) signs."""
+        if self.method == PERMIT2_METHOD:
+            return PermitTransferFrom(
+                permit2_domain(self.chain_id),
+                self.token,
+                self.value,
+                self.settler,
+                int.from_bytes(self.nonce, "big"),
+                self.valid_before,
+            )
         domain = Domain(self.domain_name, self.domain_version, self.chain_id, self.token)
         return ReceiveWithAuthorization(
             domain, payer, self.settler, self.value, 0, self.valid_before, self.nonce
@@ -99,6 +137,11 @@ class Terms:
             ref=self.ref,
             signature=signature,
         )
+
+    @property
+    def last_second(self) -> int:
+        """The last block time at which it can be settled, in Unix seconds."""
+        return self.valid_before if self.method == PERMIT2_METHOD else self.valid_before - 1
 
     def split(self) -> Split:
         """Where the money goes, as it was offered."""
@@ -146,13 +189,17 @@ def build_option(
     payment: Payment,
     *,
     account: str,
-    payer: str,
+    means: Means,
     asset: Asset,
     value: int,
     split: Split,
     now_us: int,
 ) -> Option:
-    """An option with the one message that pays it."""
+    """An option: the approvals that are missing, and the message that pays it.
+
+    If the payer pays by itself, what it sends is told by fetch.
+    """
+    payer, method = means.payer, means.method or asset.method
     option_id = _option_id(
         (
             payment.id,
@@ -164,6 +211,8 @@ def build_option(
             split.fee_to or "",
             str(split.fee),
             str(split.settled),
+            *(f"approve {amount}" for amount in means.approvals),
+            *((method,) if means.method else ()),
         )
     )
     ref = reference(payment.salt, option_id)
@@ -180,6 +229,7 @@ def build_option(
         ref=ref,
     )
     terms = Terms(
+        method=method,
         chain_id=chain.chain_id,
         settler=chain.settler,
         token=asset.address,
@@ -193,9 +243,8 @@ def build_option(
         valid_before=payment.expires_at + GRACE_S,
         domain_name=asset.domain_name,
         domain_version=asset.domain_version,
+        approvals=means.approvals,
     )
-    signer = bare(payer)
-    params = sign_request(signer, terms.message(signer))
     return Option(
         id=option_id,
         payment_id=payment.id,
@@ -206,18 +255,38 @@ def build_option(
         value=value,
         eta_s=chain.eta_s,
         expires_at=None,
-        method=asset.method,
-        actions=(Action(chain.caip2, "eth_signTypedData_v4", params),),
+        method=method,
+        actions=_actions(terms, bare(payer), option_id),
         terms=terms.stored(),
         created_at_us=now_us,
     )
 
 
-def _option_id(parts: Sequence[str]) -> str:
-    """UUID text that stands for the payment, the payer, the price and the route.
+def _actions(terms: Terms, payer: str, option_id: str) -> tuple[Action | Build, ...]:
+    if terms.method == DIRECT_METHOD:
+        # fetch notes the block before which nothing can have been sent
+        return (Build(option_id.replace("-", "")),)
+    chain = f"eip155:{terms.chain_id}"
+    approvals = [_approve(chain, payer, terms.token, PERMIT2, one) for one in terms.approvals]
+    params = sign_request(payer, terms.message(payer))
+    return (*approvals, Action(chain, "eth_signTypedData_v4", params))
 
-    The route is in it because a stored option never changes: money that would go elsewhere is
-    another option.
+
+def _approve(chain: str, payer: str, token: str, spender: str, amount: int) -> Action:
+    """Lets a contract take so much of a token, and nothing beyond: more outlives the payment."""
+    data = APPROVE + abi.address(spender) + abi.number(amount)
+    return _transaction(chain, {"from": payer, "to": token, "data": abi.data_of(data)})
+
+
+def _transaction(chain: str, call: Mapping[str, str]) -> Action:
+    return Action(chain, "eth_sendTransaction", orjson.dumps([call]).decode())
+
+
+def _option_id(parts: Sequence[str]) -> str:
+    """UUID text that stands for the payment, the payer, the price, the route and the approvals.
+
+    All of that is in it because a stored option never changes: money that would go elsewhere, or
+    an allowance that was used up meanwhile, is another option.
     """
     digest = hashlib.sha256("\n".join(parts).encode()).digest()
     return str(UUID(bytes=digest[:16], version=5))

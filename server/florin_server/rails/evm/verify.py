@@ -21,11 +21,13 @@ from florin_server.rails.evm.fees import dry_run_gas
 from florin_server.rails.evm.node import LATEST, Node, answered, call_to, data, uint
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.signatures import read_hex
-from florin_server.rails.evm.terms import Proof, Terms, bare, proof
+from florin_server.rails.evm.terms import PERMIT2_METHOD, Proof, Terms, bare, proof
+from florin_server.rails.evm.typed_data import PERMIT2
 from florin_server.rails.jsonrpc import Call, RpcError
 
 SIGNATURE_BYTES_MIN = 64
 SIGNATURE_BYTES_MAX = 4096  # a wallet with a dozen passkey owners stays below
+ALLOWANCE = abi.selector("allowance(address,address)")
 BALANCE_OF = abi.selector("balanceOf(address)")
 IS_VALID_SIGNATURE = abi.selector("isValidSignature(bytes32,bytes)")
 
@@ -46,7 +48,7 @@ class Verifier:
         if terms.settler != self._chain.settler:
             # the operator changed contracts; the buyer gets new options with the new one
             raise FlorinError(Code.QUOTE_EXPIRED)
-        given = signature_bytes(outputs)
+        given = signature_bytes(option, outputs)
         digest = terms.message(payer).digest()
         proven = proof(digest, payer, given)
         dry_run = self._dry_run(terms, payer, proven)
@@ -55,7 +57,7 @@ class Verifier:
         answers = await self._ask((code_of, dry_run) if proven.by_key else (code_of,))
         if data(answers[0]):
             verdict, outcome = await self._ask(
-                (self._ask_wallet(payer, digest, proven.signature), dry_run)
+                (ask_wallet(payer, digest, proven.signature), dry_run)
             )
             if not _accepts(verdict):
                 raise refused("signature_mismatch", "The account does not accept the signature")
@@ -63,47 +65,62 @@ class Verifier:
             outcome = answers[1]
         else:
             raise refused("signature_mismatch", "The signature is not the account's")
-        await self._judge(terms, payer, outcome)
+        # what the buyer sent before is in no block yet, maybe; only the chain tells, later
+        await self._judge(terms, payer, outcome, approves=len(outputs) > 1)
 
     async def close(self) -> None:
         """Waits for the batches under way."""
         await self._ask.close()
 
-    async def _judge(self, terms: Terms, payer: str, outcome: Any) -> None:
+    async def _judge(self, terms: Terms, payer: str, outcome: Any, *, approves: bool) -> None:
         """Tells from a dry run's outcome why the payment would fail, if it would."""
         if not isinstance(outcome, RpcError):
             data(outcome)
             return
         if not outcome.is_revert:
             raise RailUnavailable(f"{self._chain.name}: {outcome}")
-        (balance,) = await self._ask(
-            (call_to(terms.token, BALANCE_OF + abi.address(payer)),),
-        )
+        questions = [call_to(terms.token, BALANCE_OF + abi.address(payer))]
+        if terms.method == PERMIT2_METHOD:
+            questions.append(ask_allowance(terms.token, payer, PERMIT2))
+        balance, *allowance = await self._ask(questions)
         if uint(balance) < terms.value:
             raise refused("insufficient_funds", "The account has insufficient funds")
+        if allowance and uint(allowance[0]) < terms.value:
+            if approves:
+                return
+            raise refused("insufficient_funds", "The account has insufficient allowance")
         raise refused("signature_mismatch", "The token does not accept the signature")
 
     def _dry_run(self, terms: Terms, payer: str, proven: Proof) -> Call:
-        call = settler.one_3009(terms.pay(payer, proven.signature))
+        call = settler.one(terms.pay(payer, proven.signature), terms.method)
         gas = dry_run_gas(call, by_key=proven.by_key)
         return call_to(terms.settler, call, sender=self._sender, gas=gas)
-
-    def _ask_wallet(self, payer: str, digest: bytes, signature: bytes) -> Call:
-        """ERC-1271, asked as the token will ask it."""
-        question = IS_VALID_SIGNATURE + digest + abi.number(2 * abi.WORD) + abi.padded(signature)
-        return call_to(payer, question, gas=dry_run_gas(question, by_key=False))
 
     async def _ask_together(self, questions: Sequence[Sequence[Call]]) -> list[list[Any]]:
         answers = iter(await self._node.batch([call for calls in questions for call in calls]))
         return [[next(answers) for _ in calls] for calls in questions]
 
 
-def signature_bytes(outputs: Sequence[str]) -> bytes:
-    """The one signature in a wallet's outputs."""
-    if len(outputs) != 1:
-        raise refused("unreadable_output", "One signature was expected")
+def ask_allowance(token: str, payer: str, spender: str) -> Call:
+    """Asks how much of a token a contract may move for an account."""
+    return call_to(token, ALLOWANCE + abi.address(payer) + abi.address(spender))
+
+
+def ask_wallet(payer: str, digest: bytes, signature: bytes) -> Call:
+    """ERC-1271, asked as a token will ask it."""
+    question = IS_VALID_SIGNATURE + digest + abi.number(2 * abi.WORD) + abi.padded(signature)
+    return call_to(payer, question, gas=dry_run_gas(question, by_key=False))
+
+
+def signature_bytes(option: Option, outputs: Sequence[str]) -> bytes:
+    """The signature in a wallet's outputs, the last of them.
+
+    What stands before it are hashes of approvals, which prove nothing and are not looked at.
+    """
+    if len(outputs) != len(option.actions):
+        raise refused("unreadable_output", "One output for each action was expected")
     try:
-        signature = read_hex(orjson.loads(outputs[0]), SIGNATURE_BYTES_MAX)
+        signature = read_hex(orjson.loads(outputs[-1]), SIGNATURE_BYTES_MAX)
     except ValueError:
         raise refused("unreadable_output", "The output is not a signature") from None
     if len(signature) < SIGNATURE_BYTES_MIN:

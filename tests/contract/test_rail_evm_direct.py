@@ -1,0 +1,216 @@
+"""Accounts that cannot sign for a token send their payment themselves; the chain proves it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from florin_server.devnet.evm import DEVNET
+from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.payment import Build
+from florin_server.rails.base import Means, RailUnavailable, Split
+from florin_server.rails.evm.terms import Terms
+
+from tests.contract.evm_lab import (
+    ACCEPTS_ALL,
+    ACCEPTS_NONE,
+    EURO,
+    FEES,
+    MERCHANT,
+    PRICE,
+    TOKEN,
+    Lab,
+    account_of,
+    asset,
+    buyer,
+    euro,
+    new_payment,
+    open_lab,
+    reply,
+)
+
+WALLET = buyer(7)
+PAYER = account_of(WALLET)
+MUTE = "00"  # takes every call, and says nothing
+SILENT_REFUSAL = "60006000fd"
+REFUSES_WITH_A_REASON = "60206000fd"
+UNKNOWN = "0x" + "77" * 32
+
+
+@pytest.fixture
+async def lab():
+    lab = await open_lab(assets=(asset(), euro()))
+    await lab.fund(WALLET)
+    yield lab
+    await lab.rail.close()
+    await lab.chain.close()
+
+
+async def way(lab: Lab, asset_id: str = TOKEN) -> Means:
+    (found,) = await lab.rail.payable([PAYER], {asset_id: PRICE})
+    return found
+
+
+def offer(lab: Lab, means: Means, number: int = 1, ttl_s: int = 900) -> Any:
+    split = Split(account_of(MERCHANT), account_of(FEES), 15_000, settled=True)
+    token, now_us = lab.rail.assets[means.asset], lab.clock.now_us()
+    payment = new_payment(number, ttl_s)
+    return lab.rail.offer(payment, PAYER, means, token, PRICE, split, now_us)
+
+
+async def mute(lab: Lab, asset_id: str = TOKEN, **how: Any) -> Any:
+    """The option of a wallet whose account has code that does not sign, and its issue."""
+    await lab.delegate(WALLET, MUTE)
+    option = offer(lab, await way(lab, asset_id), **how)
+    issued = await lab.rail.build(option, (), lab.clock.now_us())
+    assert issued is not None
+    return option, issued
+
+
+async def refusal(lab: Lab, option: Any, issued: Any, *outputs: str) -> str:
+    with pytest.raises(FlorinError) as caught:
+        await lab.rail.verify(option, (issued,), outputs)
+    assert caught.value.code is Code.INVALID_PARAMS
+    return caught.value.details["reason"]
+
+
+@pytest.mark.parametrize(
+    ("code", "method"),
+    [
+        (MUTE, "direct"),
+        (SILENT_REFUSAL, "direct"),
+        (REFUSES_WITH_A_REASON, None),
+        (ACCEPTS_ALL, None),
+        (ACCEPTS_NONE, None),
+    ],
+)
+async def test_who_cannot_sign_is_found_by_asking_for_a_signature(lab, code, method):
+    assert await way(lab) == Means(PAYER, TOKEN)
+    await lab.delegate(WALLET, code)
+    assert await way(lab) == Means(PAYER, TOKEN, (PRICE,) if method else (), method)
+
+
+async def test_asking_costs_a_second_question_and_only_then(lab):
+    others = [account_of(buyer(n)) for n in range(1, 11)]
+    await lab.fund(*map(buyer, range(1, 11)))
+    before = lab.rail.rpc.requests
+    await lab.rail.payable([PAYER, *others], {TOKEN: PRICE})
+    assert lab.rail.rpc.requests - before == 1
+    await lab.delegate(WALLET, MUTE)
+    before = lab.rail.rpc.requests
+    assert len(await lab.rail.payable([PAYER, *others], {TOKEN: PRICE})) == 11
+    assert lab.rail.rpc.requests - before == 2
+
+
+async def test_a_node_that_does_not_answer_is_no_verdict(lab):
+    await lab.delegate(WALLET, MUTE)
+    lab.node.changes["eth_getCode"] = reply(None)
+    with pytest.raises(RailUnavailable):
+        await way(lab)
+
+
+async def test_the_option_is_one_build_that_is_resolved_once(lab):
+    option, issued = await mute(lab)
+    (build,) = option.actions
+    assert isinstance(build, Build)
+    assert len(build.data) == 32
+    assert int(build.data, 16)
+    assert option.method == "direct"
+    assert not lab.rail.submits(option)
+    assert lab.rail.submits(offer(lab, Means(PAYER, TOKEN)))
+    assert (issued.n, issued.expires_at) == (0, None)
+    assert issued.head == (await lab.rail.head()).number
+    assert await lab.rail.build(option, (issued,), lab.clock.now_us()) is None
+    again = offer(lab, await way(lab))
+    assert (again.id, again.actions) == (option.id, option.actions)
+
+
+@pytest.mark.parametrize(("asset_id", "token"), [(TOKEN, DEVNET.token), (EURO, DEVNET.euro)])
+async def test_what_it_sends_moves_the_money_and_is_proof(lab, asset_id, token):
+    await lab.rail.payable([PAYER], {asset_id: PRICE})
+    option, issued = await mute(lab, asset_id)
+    assert [action.method for action in issued.actions] == ["eth_sendTransaction"] * 2
+    assert await lab.rail.spent_or_lapsed(option) is None
+    outputs = [await lab.perform(WALLET, action) for action in issued.actions]
+    await lab.rail.verify(option, (issued,), outputs)
+    (paid,) = await lab.rail.paid([lab.rail.reference(option)], issued.head)
+    assert lab.rail.proves(option, paid)
+    assert paid.tx_hash == json.loads(outputs[-1])
+    assert await lab.balance(MERCHANT, token.address) == PRICE - 15_000
+    assert await lab.balance(FEES, token.address) == 15_000
+    assert await lab.rail.spent_or_lapsed(option) is None
+    await lab.mine(3)
+    assert "used" in (await lab.rail.spent_or_lapsed(option) or "")
+
+
+async def test_a_short_allowance_goes_through_zero_where_the_token_wants_it(lab):
+    await lab.rail.payable([PAYER], {EURO: PRICE})
+    option, issued = await mute(lab, EURO)
+    await lab.perform(WALLET, issued.actions[0])
+    dear = await lab.rail.payable([PAYER], {EURO: PRICE + 1})
+    assert dear == [Means(PAYER, EURO, (0, PRICE + 1), "direct")]
+    assert await way(lab, EURO) == Means(PAYER, EURO, (), "direct")
+    assert option.id != offer(lab, await way(lab, EURO)).id
+
+
+async def test_a_hash_that_nobody_knows_may_be_on_its_way(lab):
+    option, issued = await mute(lab)
+    await lab.rail.verify(option, (issued,), [json.dumps(UNKNOWN)] * 2)
+
+
+async def test_another_transaction_to_the_contract_is_refused(lab):
+    option, issued = await mute(lab)
+    other = offer(lab, await way(lab), 2)
+    second = await lab.rail.build(other, (), 0)
+    assert second is not None
+    await lab.perform(WALLET, second.actions[0])
+    wrong = await lab.perform(WALLET, second.actions[1])
+    assert await refusal(lab, option, issued, wrong, wrong) == "transaction_mismatch"
+    await lab.rail.verify(other, (second,), [wrong, wrong])
+
+
+async def test_a_transaction_that_failed_is_refused(lab):
+    option, issued = await mute(lab)
+    (call,) = json.loads(issued.actions[1].params_json)
+    nonce = await lab.control.call("eth_getTransactionCount", WALLET.address, "latest")
+    raw = WALLET.sign_transaction(
+        {
+            "chainId": DEVNET.chain_id,
+            "nonce": int(nonce, 16),
+            "gas": 400_000,
+            "maxFeePerGas": 10**11,
+            "maxPriorityFeePerGas": 10**9,
+            "value": 0,
+            "to": bytes.fromhex(call["to"][2:]),
+            "data": bytes.fromhex(call["data"][2:]),
+        }
+    ).raw_transaction
+    sent = await lab.control.call("eth_sendRawTransaction", "0x" + bytes(raw).hex())
+    # nothing was approved
+    assert await refusal(lab, option, issued, json.dumps(UNKNOWN), json.dumps(sent)) == (
+        "transaction_mismatch"
+    )
+
+
+async def test_what_a_wallet_wraps_its_call_into_is_not_judged(lab):
+    option, issued = await mute(lab)
+    receipt = await lab.send(key=bytes(WALLET.key), to=WALLET.address, data=b"a batch")
+    sent = json.dumps(receipt["transactionHash"])
+    await lab.rail.verify(option, (issued,), [sent, sent])
+
+
+async def test_one_output_for_each_action(lab):
+    option, issued = await mute(lab)
+    assert await refusal(lab, option, issued, json.dumps(UNKNOWN)) == "unreadable_output"
+
+
+async def test_it_lapses_at_its_time_and_not_before(lab):
+    option, _ = await mute(lab, ttl_s=60)
+    assert Terms.of(option).last_second == 1_800_000_000 + 359
+    lab.clock.advance(359)
+    await lab.mine(3)
+    assert await lab.rail.spent_or_lapsed(option) is None
+    lab.clock.advance(1)
+    await lab.mine(3)
+    assert "lapsed" in (await lab.rail.spent_or_lapsed(option) or "")

@@ -1,0 +1,276 @@
+"""The other ways to pay on an EVM chain, each told through REST and ended in balances."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from florin_server.devnet.evm import DEVNET
+from florin_server.domain.payment import Destination
+from florin_server.store import settlements
+
+from tests.support.api import Refused
+from tests.support.desk import Desk, Tenant, opened
+from tests.support.wallet import Wallet, params_of, typed_data_of
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+EURO = DEVNET.euro.address
+MERCHANT = "0x" + "5a" * 20
+PRICE = 12_500_000  # 12.50 in a token of six decimals
+MISMATCH = "transaction_mismatch"
+USD = {"unit": "iso4217/USD", "value": "1250"}
+EUR = {"unit": "iso4217/EUR", "value": "1250"}
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def desk(tmp_path_factory):
+    async with opened(tmp_path_factory.mktemp("stories") / "home") as desk:
+        yield desk
+
+
+@dataclass
+class Till:
+    """Payments of one merchant, whose money goes to an address of its own."""
+
+    desk: Desk
+    tenant: Tenant
+    wallet: Wallet = field(default_factory=Wallet)
+
+    async def offer(self, amount: dict[str, str]) -> tuple[str, dict[str, Any]]:
+        """A payment and the wallet's one option for it."""
+        made = await self.desk.rest.call(
+            "POST", "/v1/payments", self.tenant.headers, {"amount": amount}
+        )
+        accounts = [self.wallet.account]
+        (option,) = (await self.desk.rest.options(made["paymentId"], accounts))["options"]
+        return made["paymentId"], option
+
+    async def fetch(self, payment_id: str, option: dict[str, Any]) -> list[dict[str, Any]]:
+        """What the option's one build is resolved to."""
+        (build,) = option["actions"]
+        assert build["type"] == "build"
+        data = build["data"]["data"]
+        return (await self.desk.rest.fetch(payment_id, option["id"], data))["actions"]
+
+    async def perform(self, option: dict[str, Any]) -> list[str]:
+        return await self.wallet.perform(self.desk.chain, option["actions"])
+
+    async def confirm(self, payment_id: str, option: dict[str, Any], outputs: Any) -> Any:
+        return await self.desk.rest.confirm(payment_id, option["id"], outputs)
+
+    async def refusal(self, payment_id: str, option: dict[str, Any], outputs: Any) -> Any:
+        with pytest.raises(Refused) as caught:
+            await self.confirm(payment_id, option, outputs)
+        status = await self.desk.rest.status(payment_id)
+        return caught.value.http, caught.value.details["reason"], status["status"]
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def till(desk) -> Till:
+    tenant = await desk.tenant()
+    chain = f"eip155:{DEVNET.chain_id}"
+    for number, asset in enumerate((f"erc20:{EURO}", f"erc20:{DEVNET.token.address}")):
+        place = Destination(
+            f"crypto_{tenant.merchant.id}{number}",
+            tenant.merchant.id,
+            f"{chain}/{asset}",
+            f"{chain}:{MERCHANT}",
+        )
+        await desk.service.app.store.write(settlements.put_destination(place))
+    return Till(desk, tenant)
+
+
+# Permit2
+
+
+async def test_a_buyer_approves_once_and_pays_by_permit2(desk, till):
+    before = await desk.chain.balance(MERCHANT, EURO)
+    payment_id, option = await till.offer(EUR)
+    held = await desk.chain.balance(till.wallet.address, EURO)
+    approve, permit = option["actions"]
+    assert approve["data"]["method"] == "eth_sendTransaction"
+    assert permit["data"]["method"] == "eth_signTypedData_v4"
+    assert option["amount"]["value"] == str(PRICE)
+    assert option["amount"]["display"]["assetSymbol"] == "tEUR"
+
+    answer = await till.confirm(payment_id, option, await till.perform(option))
+    assert answer["status"] in {"processing", "succeeded"}
+    final = await desk.final(payment_id)
+    assert final["status"] == "succeeded"
+    assert final["info"]["optionAmount"]["value"] == str(PRICE)
+    assert await desk.chain.balance(MERCHANT, EURO) == before + PRICE
+    assert await desk.chain.balance(till.wallet.address, EURO) == held - PRICE
+    receipt = await desk.chain.ask("eth_getTransactionReceipt", final["info"]["txId"])
+    assert receipt["from"] != till.wallet.address.lower()
+
+    # the approval was exact, so nothing of it is left for the next payment
+    _, again = await till.offer(EUR)
+    assert len(again["actions"]) == 2
+
+
+async def test_an_allowance_that_is_short_goes_through_zero(desk, till):
+    payment_id, option = await till.offer(EUR)
+    await till.wallet.send(desk.chain, option["actions"][0])
+    dear_id, dear = await till.offer({"unit": "iso4217/EUR", "value": "2000"})
+    amounts = [int(params_of(one)[0]["data"][-64:], 16) for one in dear["actions"][:-1]]
+    assert amounts == [0, 20_000_000]
+    await till.confirm(dear_id, dear, await till.perform(dear))
+    assert (await desk.final(dear_id))["status"] == "succeeded"
+    assert await desk.chain.balance(MERCHANT, EURO) >= 20_000_000
+    assert (await desk.rest.status(payment_id))["status"] == "requires_action"
+
+
+async def test_an_allowance_that_is_there_asks_for_a_signature_only(desk, till):
+    _, option = await till.offer({"unit": "iso4217/EUR", "value": "9000"})
+    await till.wallet.send(desk.chain, option["actions"][0])
+    payment_id, small = await till.offer(EUR)
+    (action,) = small["actions"]
+    assert typed_data_of(action)["primaryType"] == "PermitTransferFrom"
+    await till.confirm(payment_id, small, await till.perform(small))
+    assert (await desk.final(payment_id))["status"] == "succeeded"
+
+
+async def test_a_confirm_may_come_before_the_approval_is_mined(desk, till):
+    payment_id, option = await till.offer(EUR)
+    approve, permit = option["actions"]
+    # the hash proves nothing: only the allowance counts
+    outputs = ["0x" + "11" * 32, till.wallet.execute(permit)]
+    assert (await till.confirm(payment_id, option, outputs))["status"] == "processing"
+    desk.clock.advance(6)
+    assert (await desk.rest.status(payment_id))["status"] == "processing"
+    await till.wallet.send(desk.chain, approve)
+    desk.clock.advance(6)
+    assert (await desk.final(payment_id))["status"] == "succeeded"
+
+
+async def test_an_approval_that_never_comes_fails_once_the_permit_lapses(desk, till):
+    before = await desk.chain.balance(till.wallet.address, EURO)
+    payment_id, option = await till.offer(EUR)
+    outputs = ["0x" + "11" * 32, till.wallet.execute(option["actions"][1])]
+    await till.confirm(payment_id, option, outputs)
+    desk.clock.advance(900 + 300)
+    await desk.chain.ask("evm_mine")
+    assert (await desk.rest.status(payment_id))["status"] == "processing"
+    desk.clock.advance(11)
+    await desk.chain.ask("evm_mine")
+    final = await desk.final(payment_id)
+    assert (final["status"], final["info"]) == ("failed", None)
+    assert await desk.chain.balance(till.wallet.address, EURO) >= before
+
+
+async def test_results_of_other_kinds_or_number_fail_the_payment(desk, till):
+    hash_, signature = "0x" + "11" * 32, "0x" + "22" * 65
+    for outputs in ([signature], [hash_, hash_], [signature, hash_], [hash_, hash_, signature]):
+        payment_id, option = await till.offer(EUR)
+        answer = await till.confirm(payment_id, option, outputs)
+        assert (answer["status"], answer["failureCode"]) == ("failed", None)
+
+
+async def test_a_bad_permit_leaves_the_payment_payable(desk, till):
+    payment_id, option = await till.offer(EUR)
+    hash_ = "0x" + "11" * 32
+    theirs = Wallet().sign(typed_data_of(option["actions"][1]))
+    for outputs, reason in (
+        ([hash_, theirs], "signature_mismatch"),
+        ([hash_, "0x" + "22" * 65], "signature_mismatch"),
+        ([hash_, "noise"], "unreadable_output"),
+        (["noise", theirs], "unreadable_output"),
+    ):
+        refused = await till.refusal(payment_id, option, outputs)
+        assert refused == (400, reason, "requires_action")
+    await till.confirm(payment_id, option, await till.perform(option))
+    assert (await desk.final(payment_id))["status"] == "succeeded"
+
+
+async def test_a_blocked_payer_is_declined(desk, till):
+    payment_id, option = await till.offer(EUR)
+    outputs = await till.perform(option)
+    before = await desk.chain.balance(till.wallet.address, EURO)
+    desk.service.app.blocked.add([till.wallet.account])
+    answer = await till.confirm(payment_id, option, outputs)
+    assert (answer["status"], answer["failureCode"]) == ("failed", "declined_user")
+    assert await desk.chain.balance(till.wallet.address, EURO) == before
+
+
+# accounts with code that cannot sign for a token
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def mute(till) -> Till:
+    """A wallet whose account has the code of a contract that knows nothing of signatures."""
+    await till.offer(USD)
+    await till.wallet.delegate(till.desk.chain, DEVNET.settler)
+    return till
+
+
+async def test_an_account_that_cannot_sign_pays_by_itself(desk, mute):
+    before = await desk.chain.balance(MERCHANT)
+    payment_id, option = await mute.offer(USD)
+    held = await desk.chain.balance(mute.wallet.address)
+    actions = await mute.fetch(payment_id, option)
+    assert await mute.fetch(payment_id, option) == actions
+    assert [one["data"]["method"] for one in actions] == ["eth_sendTransaction"] * 2
+    outputs = await mute.wallet.perform(desk.chain, actions)
+    assert await desk.chain.balance(mute.wallet.address) == held - PRICE
+    # it took its time, and the chain went on
+    await desk.chain.ask("evm_mine", {"blocks": 30})
+    await mute.confirm(payment_id, option, outputs)
+    final = await desk.final(payment_id)
+    assert (final["status"], final["info"]["txId"]) == ("succeeded", outputs[-1])
+    assert await desk.chain.balance(MERCHANT) == before + PRICE
+    detail = await desk.rest.call("GET", f"/v1/payments/{payment_id}", mute.tenant.headers)
+    assert detail["settlement"]["successful"]["amount"]["value"] == str(PRICE)
+
+
+async def test_what_it_sends_after_its_confirm_counts_too(desk, mute):
+    payment_id, option = await mute.offer(USD)
+    actions = await mute.fetch(payment_id, option)
+    unknown = ["0x" + "11" * 32] * 2
+    assert (await mute.confirm(payment_id, option, unknown))["status"] == "processing"
+    (_, tx_hash) = await mute.wallet.perform(desk.chain, actions)
+    final = await desk.final(payment_id)
+    assert (final["status"], final["info"]["txId"]) == ("succeeded", tx_hash)
+
+
+async def test_what_it_never_sends_fails_at_its_time(desk, mute):
+    payment_id, option = await mute.offer(USD)
+    await mute.fetch(payment_id, option)
+    await mute.confirm(payment_id, option, ["0x" + "11" * 32] * 2)
+    desk.clock.advance(900 + 300)
+    await desk.chain.ask("evm_mine")
+    final = await desk.final(payment_id)
+    assert (final["status"], final["info"]) == ("failed", None)
+
+
+async def test_results_of_a_direct_payment_that_do_not_fit_are_told_apart(desk, mute):
+    hash_, signature = "0x" + "11" * 32, "0x" + "22" * 65
+    payment_id, option = await mute.offer(USD)
+    with pytest.raises(Refused) as caught:
+        await mute.confirm(payment_id, option, [hash_, hash_])
+    assert (caught.value.http, caught.value.code) == (400, "invalid_params")
+    actions = await mute.fetch(payment_id, option)
+    other_id, other = await mute.offer(USD)
+    for outputs, reason in (
+        ([hash_, "noise"], "unreadable_output"),
+        (await mute.wallet.perform(desk.chain, await mute.fetch(other_id, other)), MISMATCH),
+    ):
+        refused = await mute.refusal(payment_id, option, outputs)
+        assert refused == (400, reason, "requires_action")
+    await mute.confirm(payment_id, option, await mute.wallet.perform(desk.chain, actions))
+    assert (await desk.final(payment_id))["status"] == "succeeded"
+    for outputs in ([hash_], [hash_, signature], [hash_] * 3):
+        payment_id, option = await mute.offer(USD)
+        await mute.fetch(payment_id, option)
+        answer = await mute.confirm(payment_id, option, outputs)
+        assert (answer["status"], answer["failureCode"]) == ("failed", None)
+
+
+async def test_a_blocked_account_that_pays_by_itself_is_declined(desk, mute):
+    payment_id, option = await mute.offer(USD)
+    await mute.fetch(payment_id, option)
+    desk.service.app.blocked.add([mute.wallet.account])
+    answer = await mute.confirm(payment_id, option, ["0x" + "11" * 32] * 2)
+    assert (answer["status"], answer["failureCode"]) == ("failed", "declined_user")
