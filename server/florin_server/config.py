@@ -132,6 +132,13 @@ class Settings(BaseSettings):
     blocked_accounts: tuple[Annotated[str, AfterValidator(blocked_account)], ...] = Field(
         default=(), description="accounts that are not served: CAIP-10, or bare EVM addresses"
     )
+    screening_age_max_days: int = Field(
+        default=30, ge=1, description="older screening lists are told: public ones change weekly"
+    )
+    screening_required: bool = Field(
+        default=False,
+        description="live payments are offered and confirmed only while every list is young enough",
+    )
     accounts_max: int = Field(default=256, description="accounts that one options call reads")
     options_max: int = Field(default=100, description="options that one answer holds")
     discovery_s: float = Field(default=3.0, description="a slower chain is left out")

@@ -20,6 +20,7 @@ from florin_server.flows.create import NewPayment, create
 from florin_server.flows.executors import executor_id
 from florin_server.flows.limits import Limits
 from florin_server.flows.options import options
+from florin_server.flows.screening import Screening
 from florin_server.flows.workers.settle import ChainSettler
 from florin_server.store import executors, journal, ledger, merchants, payments, settlements
 from florin_server.store.engine import Store
@@ -187,6 +188,7 @@ async def _start(
         links=Links("https://pay.example", frozenset({"pay.example"})),
         rails={CHAIN: lab.rail},
         limits=Limits(chosen.limits, lab.clock),
+        screening=Screening(store, lab.clock),
     )
     paused = executor_id(lab.rail) in await store.read(executors.pauses())
     settler = Stepped(app, lab.rail, os.urandom(4).hex(), paused=paused)

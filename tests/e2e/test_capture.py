@@ -2,75 +2,42 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import logging
-from typing import Any
 
 import pytest
 import pytest_asyncio
 from florin.v1 import operator_pb2
-from florin_server.config import LimitSettings
 from florin_server.domain.sealed import Seal
-from florin_server.store import captures
 
 from tests.e2e.test_builds import TOKEN, Building
-from tests.support.api import Refused
-from tests.support.capture import DATA, hand_in, items, path_of, query_of
-from tests.support.desk import ORDER, Desk, opened
+from tests.support.capture import (
+    ASKED,
+    DATA,
+    DAY_S,
+    Till,
+    emptied,
+    export,
+    hand_in,
+    items,
+    new_till,
+    path_of,
+    query_of,
+    refusal,
+    stored,
+)
+from tests.support.desk import opened
 from tests.support.installation import operator_of
-from tests.support.service import NO_LIMITS
 from tests.support.wallet import Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-ASKED = {"enabled": True, "from_amount": {"USD": 1250}, "retention_days": 30}
-DAY_S = 86_400
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def desk(tmp_path_factory):
     async with opened(tmp_path_factory.mktemp("capture"), capture=ASKED) as desk:
         yield desk
-
-
-class Till:
-    """A payment, a wallet, and what it may call through either protocol."""
-
-    def __init__(self, desk: Desk, payment_id: str, wallet: Wallet, api: Any = None) -> None:
-        self.desk, self.payment_id, self.wallet = desk, payment_id, wallet
-        self.api = api or desk.rest
-
-    async def answer(self, *more: Wallet) -> dict[str, Any]:
-        accounts = [one.account for one in (self.wallet, *more)]
-        return await self.api.options(self.payment_id, accounts)
-
-    async def option(self) -> dict[str, Any]:
-        (option,) = (await self.answer())["options"]
-        return option
-
-    async def url(self) -> str:
-        return (await self.option())["collectData"]["url"]
-
-    async def fetch(self, data: str = "", collected: Any = None) -> list[dict[str, Any]]:
-        option = await self.option()
-        fetched = await self.api.fetch(self.payment_id, option["id"], data, collected)
-        return fetched["actions"]
-
-    async def confirm(self, outputs: list[str], collected: Any = None) -> dict[str, Any]:
-        option = await self.option()
-        return await self.api.confirm(self.payment_id, option["id"], outputs, collected)
-
-    async def pay(self) -> str:
-        """Signs, confirms and waits; nothing may be missing any more."""
-        await self.confirm([self.wallet.execute(one) for one in await self.fetch()])
-        return (await self.desk.final(self.payment_id))["status"]
-
-
-async def new_till(desk: Desk, wallet: Wallet | None = None, api: Any = None, **order: Any) -> Till:
-    created = await desk.rest.create({**ORDER, **order})
-    return Till(desk, created["paymentId"], wallet or Wallet(), api)
 
 
 @pytest_asyncio.fixture(loop_scope="module", params=["rest", "grpc"])
@@ -80,17 +47,6 @@ async def till(request, desk) -> Till:
 
 def worth(value: str, unit: str = "iso4217/USD") -> dict[str, str]:
     return {"unit": unit, "value": value}
-
-
-async def refusal(call: Any) -> Refused:
-    with pytest.raises(Refused) as caught:
-        await call
-    return caught.value
-
-
-def stored(desk: Desk, till: Till) -> int:
-    query = "SELECT count(*) FROM collected_data WHERE payment_id = ?"
-    return desk.select(query, till.payment_id)[0][0]
 
 
 # what is asked for
@@ -204,185 +160,6 @@ async def test_an_asset_is_meant_however_it_is_written(desk, monkeypatch):
     changed = desk.service.settings.model_copy(update={"capture": chosen})
     monkeypatch.setattr(type(desk.service.app), "settings", changed)
     assert await (await new_till(desk)).url()
-
-
-# the form
-
-
-async def test_a_payment_with_a_form(desk, till):
-    option = await till.option()
-    refused = await refusal(till.fetch(option["actions"][0]["data"]["data"]))
-    assert (refused.http, refused.code) == (400, "params_validation")
-    assert refused.message == "IC data required but not found"
-    url = option["collectData"]["url"]
-    assert refused.details == {"reason": "ic_required", "url": url}
-    answer = await hand_in(desk, url)
-    assert (answer.status, answer.body) == (200, {"status": "success"})
-    actions = await till.fetch(option["actions"][0]["data"]["data"])
-    assert [one["type"] for one in actions] == ["walletRpc"]
-    now = await till.option()
-    assert (now["id"], now["collectData"], now["actions"]) == (option["id"], None, actions)
-    assert await till.pay() == "succeeded"
-    # after that it is only read
-    repeated = await till.api.confirm(
-        till.payment_id, option["id"], [till.wallet.execute(*actions)]
-    )
-    assert repeated["status"] == "succeeded"
-
-
-async def test_without_data_nothing_is_confirmed(desk, till):
-    option = await till.option()
-    guessed = ["0x" + "11" * 65]
-    for outputs in (guessed, guessed * 2):
-        refused = await refusal(till.api.confirm(till.payment_id, option["id"], outputs))
-        assert (refused.http, refused.code) == (400, "params_validation")
-        assert refused.details["reason"] == "ic_required"
-    assert (await desk.rest.status(till.payment_id))["status"] == "requires_action"
-    # the address of the form is in the refusal too
-    assert (await hand_in(desk, refused.details["url"])).status == 200
-    assert await till.pay() == "succeeded"
-
-
-async def test_foreign_build_data_is_still_foreign(till):
-    other = await new_till(till.desk)
-    (foreign,) = (await other.option())["actions"]
-    for data in ("00" * 16, foreign["data"]["data"]):
-        assert (await refusal(till.fetch(data, DATA))).code == "invalid_params"
-    assert stored(till.desk, till) == 0
-
-
-async def test_the_same_data_again_is_a_success_and_other_data_is_not(desk):
-    till = await new_till(desk)
-    url = await till.url()
-    assert (await hand_in(desk, url)).status == 200
-    before = desk.rows()
-    assert (await hand_in(desk, url, items(DATA))).status == 200
-    for other in ({**DATA, "fullName": "Eve"}, {**DATA, "porCountry": "FR", "porAddress": "x"}):
-        assert (await hand_in(desk, url, other)).told == (401, "unauthorized")
-    assert (await hand_in(desk, url, {})).told == (400, "params_validation")
-    assert desk.rows() == before
-    # also when it is all over: the first answer may have been lost
-    await desk.rest.cancel(till.payment_id)
-    assert (await hand_in(desk, url)).status == 200
-
-
-async def test_ten_at_once_are_one(desk):
-    till = await new_till(desk)
-    url = await till.url()
-    names = [f"Ada {n % 2}" for n in range(10)]
-    answers = await asyncio.gather(
-        *(hand_in(desk, url, {**DATA, "fullName": name}) for name in names)
-    )
-    told = sorted(answer.status for answer in answers)
-    assert told == [200] * 5 + [401] * 5
-    assert stored(desk, till) == 1
-
-
-@pytest.mark.parametrize("token", ["", "x", "00" * 32, "ä" * 64, "0" * 30_000])
-async def test_a_token_that_was_never_given_out_is_refused(desk, token):
-    answer = await desk.ask("POST", "/collect/", body={"token": token, "data": DATA})
-    assert answer.told == (401, "unauthorized")
-    assert "requestId" in answer.body
-
-
-async def test_a_form_dies_with_its_payment(desk):
-    late, cancelled = await new_till(desk, expiresAt=desk.now + 100), await new_till(desk)
-    urls = [await late.url(), await cancelled.url()]
-    await desk.rest.cancel(cancelled.payment_id)
-    desk.clock.advance(99)
-    assert (await hand_in(desk, urls[1])).told == (401, "unauthorized")
-    desk.clock.advance(1)
-    assert (await hand_in(desk, urls[0])).told == (410, "payment_expired")
-    assert (stored(desk, late), stored(desk, cancelled)) == (0, 0)
-    # tokens are forgotten a day later
-    assert desk.select("SELECT count(*) FROM capture_token WHERE payment_id = ?", late.payment_id)[
-        0
-    ] == (1,)
-    desk.clock.advance(DAY_S + 3600)
-    await emptied(desk, "capture_token", late.payment_id)
-    assert (await hand_in(desk, urls[0])).told == (401, "unauthorized")
-
-
-async def emptied(desk: Desk, table: str, payment_id: str) -> None:
-    """Returns once a worker has deleted what a table holds of a payment."""
-    async with asyncio.timeout(10):
-        while desk.select(f"SELECT 1 FROM {table} WHERE payment_id = ?", payment_id):
-            # the worker's write is in the queue by the time that this one is answered
-            await desk.service.app.store.write(captures.put_tokens([]))
-
-
-@pytest.mark.parametrize(
-    ("body", "fields"),
-    [
-        ({"data": DATA}, ["token"]),
-        ({"token": 5, "data": DATA}, ["token"]),
-        ({"token": "TOKEN"}, ["data"]),
-        ({"token": "TOKEN", "data": None}, ["data"]),
-        ({"token": "TOKEN", "data": 5}, ["data"]),
-        ({"token": "TOKEN", "data": {**DATA, "dob": "Marker"}}, ["data.dob"]),
-        ({"token": "TOKEN", "data": {**DATA, "Marker": "Marker"}}, ["data"]),
-        (
-            {"token": "TOKEN", "data": {"pobCountry": "DE"}},
-            ["data.fullName", "data.dob", "data.tosConfirmed", "data.pobAddress"],
-        ),
-        ({"token": "TOKEN", "data": [{"id": "dob", "value": 1}, 5]}, None),
-    ],
-)
-async def test_what_is_wrong_with_a_form_is_named(desk, body, fields):
-    till = await new_till(desk)
-    token = query_of(await till.url())["t"]
-    sent = {name: token if value == "TOKEN" else value for name, value in body.items()}
-    answer = await desk.ask("POST", "/collect/", body=sent)
-    assert answer.told == (400, "params_validation")
-    named = [issue["field"] for issue in answer.body["issues"]]
-    if fields is None:
-        assert {"data[1]", "data.dob"} < set(named)
-    else:
-        assert set(named) >= set(fields)
-        assert len(named) == len(fields) or "data" in fields
-    assert "Marker" not in answer.text
-    assert stored(desk, till) == 0
-    # the token is as good as before
-    assert (await desk.ask("POST", "/collect/", body={"token": token, "data": DATA})).status == 200
-
-
-@pytest.mark.parametrize(
-    ("data", "kind", "told"),
-    [
-        ("{", "application/json", (400, "params_validation")),
-        ("[]", "application/json", (400, "params_validation")),
-        ('{"token":"a","token":"b","data":{}}', "application/json", (400, "params_validation")),
-        ("token=%ff", "application/x-www-form-urlencoded", (400, "params_validation")),
-        ("token=a&data=%7B", "application/x-www-form-urlencoded", (400, "params_validation")),
-        ("token=a", "text/plain", (415, "invalid_params")),
-        ("--x", "multipart/form-data; boundary=x", (415, "invalid_params")),
-        (" " * 65_537, "application/json", (413, "invalid_params")),
-    ],
-)
-async def test_what_is_no_form_is_refused(desk, data, kind, told):
-    answer = await desk.ask("POST", "/collect/", {"Content-Type": kind}, data=data)
-    assert answer.told == told
-
-
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({"Sec-Fetch-Site": "same-origin"}, 200),
-        ({"Sec-Fetch-Site": "none"}, 200),
-        ({"Sec-Fetch-Site": "same-origin", "Origin": "null"}, 200),
-        ({"Origin": "https://pay.florin.example"}, 200),
-        ({"Sec-Fetch-Site": "cross-site"}, 401),
-        ({"Sec-Fetch-Site": "same-site"}, 401),
-        ({"Sec-Fetch-Site": "cross-site", "Origin": "null"}, 401),
-        ({"Origin": "https://evil.example"}, 401),
-        ({"Origin": "https://pay.florin.example.evil.example"}, 401),
-        ({"Sec-Fetch-Site": "same-origin", "Origin": "https://evil.example"}, 401),
-    ],
-)
-async def test_a_form_from_another_site_is_refused(desk, headers, status):
-    till = await new_till(desk)
-    assert (await hand_in(desk, await till.url(), **headers)).status == status
-    assert stored(desk, till) == (1 if status == 200 else 0)
 
 
 # data that the wallet brings along
@@ -552,12 +329,6 @@ async def test_an_option_with_a_build_of_its_own_shows_it_when_the_data_is_there
 # how it ends
 
 
-async def export(desk: Desk, wallet: Wallet) -> operator_pb2.ExportCustomerResponse:
-    async with operator_of(desk.service) as operator:
-        request = operator_pb2.ExportCustomerRequest(account=wallet.account)
-        return await operator.ask("ExportCustomer", request)
-
-
 async def test_a_customer_is_told_what_it_told_and_forgotten(desk, till):
     wallet = till.wallet
     await hand_in(desk, await till.url())
@@ -643,41 +414,3 @@ async def test_nothing_of_it_is_anywhere_in_clear(tmp_path, caplog, monkeypatch)
             assert "Marker" in told.data_json
     assert "there is no key to seal with" in caplog.text
     assert not [mark for mark in marks if mark in caplog.text]
-
-
-async def test_forms_are_limited(tmp_path):
-    limits = LimitSettings(
-        **{
-            **NO_LIMITS.model_dump(),
-            "payment_per_minute": 60,
-            "payment_burst": 3,
-            "failure_per_minute": 60,
-            "failure_burst": 4,
-        }
-    )
-    async with opened(tmp_path, capture=ASKED, limits=limits) as desk:
-        till, other = await new_till(desk), await new_till(desk)
-        url = await till.url()
-        for _ in range(3):
-            assert (await hand_in(desk, url)).status == 200
-        over = await hand_in(desk, url)
-        assert over.told == (429, "rate_limited")
-        assert over.headers["Retry-After"] == "1"
-        assert (await hand_in(desk, await other.url())).status == 200
-        # guesses are refused failures like any other
-        guess = {"token": "00" * 32, "data": DATA}
-        told = [(await desk.ask("POST", "/collect/", body=guess)).status for _ in range(5)]
-        assert told == [401] * 4 + [429]
-
-
-async def test_forms_and_pages_share_the_limit_of_an_address(tmp_path):
-    limits = LimitSettings(**{**NO_LIMITS.model_dump(), "page_per_minute": 60, "page_burst": 3})
-    async with opened(tmp_path, capture=ASKED, limits=limits) as desk:
-        till = await new_till(desk)
-        url = await till.url()
-        for _ in range(3):
-            assert (await desk.ask("GET", path_of(url))).status == 200
-        assert (await desk.ask("GET", path_of(url))).status == 429
-        over = await hand_in(desk, url)
-        assert over.told == (429, "rate_limited")
-        assert over.headers["Retry-After"] == "1"

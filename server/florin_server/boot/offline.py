@@ -18,6 +18,7 @@ from florin_server.domain.sealed import Seal
 from florin_server.feed import Hub
 from florin_server.flows.app import App, Links
 from florin_server.flows.limits import Limits
+from florin_server.flows.screening import Screening
 from florin_server.rpc.admin import AdminServicer
 from florin_server.rpc.codec import Codec
 from florin_server.rpc.validate import Validator
@@ -67,4 +68,5 @@ def _without_chains(settings: Settings, store: Store, kept: Secrets) -> App:
         rails={},
         limits=Limits(settings.limits, clock),
         seal=Seal(kept.capture_keys),
+        screening=Screening(store, clock),
     )

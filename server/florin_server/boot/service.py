@@ -23,6 +23,7 @@ from florin_server.feed import Hub
 from florin_server.flows.app import App, Links
 from florin_server.flows.executors import executor_id
 from florin_server.flows.limits import Limits
+from florin_server.flows.screening import Screening
 from florin_server.flows.workers.expire import expire, forget_data, forget_keys
 from florin_server.flows.workers.outlive import outliving
 from florin_server.flows.workers.settle import ChainSettler
@@ -76,6 +77,7 @@ class Service:
                 links=_links(settings, gateway.url_of(listener)),
                 rails={rail.chain_id: rail for rail in rails},
                 limits=Limits(settings.limits, clock),
+                screening=Screening(store, clock),
                 blocked=Blocklist(settings.blocked_accounts),
                 seal=Seal(kept.capture_keys),
             )

@@ -13,7 +13,9 @@ from florin_server.boot import chains
 from florin_server.boot.home import Home, Refused, Secrets
 from florin_server.boot.operator import OperatorError, operator
 from florin_server.cli.console import console, settings_of
+from florin_server.clock import SystemClock
 from florin_server.config import Settings
+from florin_server.flows.screen import lists_problem
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.store import ledger
@@ -53,6 +55,8 @@ async def _checks(settings: Settings) -> AsyncIterator[_Finding]:
     yield f"service {status.software_version} is running", ""
     for chain in status.chains:
         yield f"{chain.chain_id} at block {chain.head}, relayer {chain.relayer}", chain.problem
+    if status.screening_problem:
+        yield "screening", status.screening_problem
 
 
 async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
@@ -65,6 +69,8 @@ async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
     try:
         yield "store opens", ""
         yield "ledger balances", "; ".join(await store.read(ledger.check()))
+        if problem := await store.read(lists_problem(settings, SystemClock().now_us())):
+            yield "screening", problem
         kept = home.secrets()
     except Refused as error:
         yield "secrets", str(error)

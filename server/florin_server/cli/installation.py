@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,11 +12,28 @@ from florin_server.cli.options import HomeOption, given, group
 
 executors = group("List, pause and resume what settles payments on the chains.")
 customers = group("Export or erase what is kept about an account that pays.")
+sanctions = group("Import public lists of accounts that are not served, and look accounts up.")
 
-GROUPS = {"executors": executors, "customers": customers}
+GROUPS = {"executors": executors, "customers": customers, "sanctions": sanctions}
 
 ExecutorId = Annotated[str, typer.Argument(help="The id that `florin executors list` shows.")]
 Account = Annotated[str, typer.Argument(help="CAIP-10 account, e.g. eip155:1:0x….")]
+AnyAddress = Annotated[str, typer.Argument(help="CAIP-10 account, or an address alone.")]
+ListFile = Annotated[
+    Path, typer.Argument(help="The SDN list as advanced XML, or text with an address a line.")
+]
+ListName = Annotated[
+    str | None, typer.Option("--name", help="What the list is called.  [default: the file's name]")
+]
+Published = Annotated[
+    datetime | None,
+    typer.Option(
+        "--published", formats=["%Y-%m-%d"], help="Date of the list, if the file has none."
+    ),
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Even if it is empty, much shorter, or an older one.")
+]
 
 
 @executors.command("list")
@@ -55,3 +74,41 @@ def customers_erase(account: Account, home: HomeOption = None) -> None:
     from florin_server.cli import customers as command
 
     command.erase(given(home=home), account)
+
+
+@sanctions.command("import")
+def sanctions_import(
+    file: ListFile,
+    name: ListName = None,
+    published: Published = None,
+    force: Force = False,
+    home: HomeOption = None,
+) -> None:
+    """Put a list in force, in place of the one that has its name."""
+    from florin_server.cli import sanctions as command
+
+    command.put(given(home=home), file, name, published, force=force)
+
+
+@sanctions.command("list")
+def sanctions_list(home: HomeOption = None) -> None:
+    """List what is in force, and how old it is."""
+    from florin_server.cli import sanctions as command
+
+    command.show(given(home=home))
+
+
+@sanctions.command("check")
+def sanctions_check(account: AnyAddress, home: HomeOption = None) -> None:
+    """Tell whether an account is served, and which lists it is on."""
+    from florin_server.cli import sanctions as command
+
+    command.check(given(home=home), account)
+
+
+@sanctions.command("remove")
+def sanctions_remove(name: str, home: HomeOption = None) -> None:
+    """Take a list out of force."""
+    from florin_server.cli import sanctions as command
+
+    command.remove(given(home=home), name)

@@ -15,6 +15,7 @@ from florin_server.domain.sealed import Seal
 from florin_server.feed import Hub
 from florin_server.flows.limits import Limits
 from florin_server.flows.recent import Recent
+from florin_server.flows.screening import Screening
 from florin_server.rails.base import Asset, Rail
 from florin_server.store.engine import Store
 from florin_server.store.listing import Totals
@@ -88,6 +89,7 @@ class App:
     links: Links
     rails: Mapping[str, Rail]
     limits: Limits
+    screening: Screening
     settlers: dict[str, Settler] = field(default_factory=dict)
     accounts: Accounts = field(default_factory=Accounts)
     totals: Recent[Totals] = field(default_factory=_remembered_totals)

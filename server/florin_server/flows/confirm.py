@@ -23,6 +23,7 @@ from florin_server.flows import capture
 from florin_server.flows.app import App, Caller
 from florin_server.flows.fetch import open_option, silent
 from florin_server.flows.load import current, find
+from florin_server.flows.screen import check_lists, is_blocked
 from florin_server.rails.base import Rail, RailUnavailable
 from florin_server.store import captures, payments
 
@@ -56,8 +57,9 @@ async def confirm(
     form = results.match(_expected(option, issued), flat)
     if form.verdict is results.Verdict.MISMATCH:
         return await _refuse(app, content, "results do not match the actions")
-    if app.blocked.blocks(option.payer):
+    if await is_blocked(app, option.payer):
         return await _refuse(app, content, "payer is blocked", FailureCode.DECLINED_USER)
+    await check_lists(app, live=payment.live)
     if form.verdict is results.Verdict.UNREADABLE:
         raise _unreadable(form.index)
     rail = app.rails[option.chain_id]

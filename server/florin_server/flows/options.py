@@ -15,6 +15,7 @@ from florin_server.flows.app import App, Caller
 from florin_server.flows.capture import Asked
 from florin_server.flows.load import find, payment_id_of
 from florin_server.flows.price import price
+from florin_server.flows.screen import check_lists, is_blocked
 from florin_server.rails.base import Rail, RailUnavailable, Split
 from florin_server.store import payments, settlements
 
@@ -50,8 +51,10 @@ async def options(app: App, caller: Caller, text: str, accounts: Sequence[str]) 
         raise FlorinError(Code.PAYMENT_EXPIRED)
     if payment.status is not Status.REQUIRES_ACTION:
         return Options(payment, ())
-    if any(app.blocked.blocks(account) for account in accounts[: app.settings.accounts_max]):
-        raise FlorinError(Code.SANCTIONED_USER)
+    for account in accounts[: app.settings.accounts_max]:
+        if await is_blocked(app, account):
+            raise FlorinError(Code.SANCTIONED_USER)
+    await check_lists(app, live=payment.live)
     destinations = {
         d.asset_key: canonical_account(d.account)
         for d in await app.store.read(settlements.destinations(payment.merchant_id))

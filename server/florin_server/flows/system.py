@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from florin_server.flows.app import App
+from florin_server.flows.screen import lists_problem
 from florin_server.store import journal
 
 
@@ -33,3 +34,8 @@ async def chains(app: App) -> list[Chain]:
 async def processing(app: App) -> int:
     """How many payments wait for evidence."""
     return await app.store.read(journal.count_unsettled())
+
+
+async def screening(app: App) -> str:
+    """What is wrong with the screening lists; empty if nothing."""
+    return await app.store.read(lists_problem(app.settings, app.clock.now_us()))

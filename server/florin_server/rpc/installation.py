@@ -38,6 +38,7 @@ class InstallationCalls:
             software_version=florin_server.__version__,
             chains=chains,
             processing_payments=await system.processing(self._app),
+            screening_problem=await system.screening(self._app),
         )
 
     async def ListExecutors(

@@ -7,6 +7,7 @@ from florin.v1 import account_pb2 as florin_dot_v1_dot_account__pb2
 from florin.v1 import admin_pb2 as florin_dot_v1_dot_admin__pb2
 from florin.v1 import operator_pb2 as florin_dot_v1_dot_operator__pb2
 from florin.v1 import payment_pb2 as florin_dot_v1_dot_payment__pb2
+from florin.v1 import screening_pb2 as florin_dot_v1_dot_screening__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -163,6 +164,26 @@ class AdminServiceStub:
                 '/florin.v1.AdminService/EraseCustomer',
                 request_serializer=florin_dot_v1_dot_operator__pb2.EraseCustomerRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_operator__pb2.EraseCustomerResponse.FromString,
+                _registered_method=True)
+        self.ImportScreeningList = channel.unary_unary(
+                '/florin.v1.AdminService/ImportScreeningList',
+                request_serializer=florin_dot_v1_dot_screening__pb2.ImportScreeningListRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_screening__pb2.ImportScreeningListResponse.FromString,
+                _registered_method=True)
+        self.ListScreeningLists = channel.unary_unary(
+                '/florin.v1.AdminService/ListScreeningLists',
+                request_serializer=florin_dot_v1_dot_screening__pb2.ListScreeningListsRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_screening__pb2.ListScreeningListsResponse.FromString,
+                _registered_method=True)
+        self.RemoveScreeningList = channel.unary_unary(
+                '/florin.v1.AdminService/RemoveScreeningList',
+                request_serializer=florin_dot_v1_dot_screening__pb2.RemoveScreeningListRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_screening__pb2.RemoveScreeningListResponse.FromString,
+                _registered_method=True)
+        self.CheckAccount = channel.unary_unary(
+                '/florin.v1.AdminService/CheckAccount',
+                request_serializer=florin_dot_v1_dot_screening__pb2.CheckAccountRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_screening__pb2.CheckAccountResponse.FromString,
                 _registered_method=True)
         self.CreateApiKey = channel.unary_unary(
                 '/florin.v1.AdminService/CreateApiKey',
@@ -366,6 +387,34 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ImportScreeningList(self, request, context):
+        """Takes one part of a screening list; the last one puts the list in the place of the former.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListScreeningLists(self, request, context):
+        """Lists the screening lists that are in force.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveScreeningList(self, request, context):
+        """Takes a screening list out of force.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CheckAccount(self, request, context):
+        """Tells whether an account is served, and which lists it is on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateApiKey(self, request, context):
         """Makes an API key; its secret is told once, here.
         """
@@ -521,6 +570,26 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.EraseCustomer,
                     request_deserializer=florin_dot_v1_dot_operator__pb2.EraseCustomerRequest.FromString,
                     response_serializer=florin_dot_v1_dot_operator__pb2.EraseCustomerResponse.SerializeToString,
+            ),
+            'ImportScreeningList': grpc.unary_unary_rpc_method_handler(
+                    servicer.ImportScreeningList,
+                    request_deserializer=florin_dot_v1_dot_screening__pb2.ImportScreeningListRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_screening__pb2.ImportScreeningListResponse.SerializeToString,
+            ),
+            'ListScreeningLists': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListScreeningLists,
+                    request_deserializer=florin_dot_v1_dot_screening__pb2.ListScreeningListsRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_screening__pb2.ListScreeningListsResponse.SerializeToString,
+            ),
+            'RemoveScreeningList': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveScreeningList,
+                    request_deserializer=florin_dot_v1_dot_screening__pb2.RemoveScreeningListRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_screening__pb2.RemoveScreeningListResponse.SerializeToString,
+            ),
+            'CheckAccount': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckAccount,
+                    request_deserializer=florin_dot_v1_dot_screening__pb2.CheckAccountRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_screening__pb2.CheckAccountResponse.SerializeToString,
             ),
             'CreateApiKey': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateApiKey,
@@ -1220,6 +1289,114 @@ class AdminService:
             '/florin.v1.AdminService/EraseCustomer',
             florin_dot_v1_dot_operator__pb2.EraseCustomerRequest.SerializeToString,
             florin_dot_v1_dot_operator__pb2.EraseCustomerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ImportScreeningList(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/ImportScreeningList',
+            florin_dot_v1_dot_screening__pb2.ImportScreeningListRequest.SerializeToString,
+            florin_dot_v1_dot_screening__pb2.ImportScreeningListResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListScreeningLists(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/ListScreeningLists',
+            florin_dot_v1_dot_screening__pb2.ListScreeningListsRequest.SerializeToString,
+            florin_dot_v1_dot_screening__pb2.ListScreeningListsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveScreeningList(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/RemoveScreeningList',
+            florin_dot_v1_dot_screening__pb2.RemoveScreeningListRequest.SerializeToString,
+            florin_dot_v1_dot_screening__pb2.RemoveScreeningListResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckAccount(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/CheckAccount',
+            florin_dot_v1_dot_screening__pb2.CheckAccountRequest.SerializeToString,
+            florin_dot_v1_dot_screening__pb2.CheckAccountResponse.FromString,
             options,
             channel_credentials,
             insecure,

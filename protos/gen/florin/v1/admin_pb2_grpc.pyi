@@ -8,6 +8,7 @@ from florin.v1 import account_pb2 as _account_pb2
 from florin.v1 import admin_pb2 as _admin_pb2
 from florin.v1 import operator_pb2 as _operator_pb2
 from florin.v1 import payment_pb2 as _payment_pb2
+from florin.v1 import screening_pb2 as _screening_pb2
 from grpc import aio as _aio
 import abc as _abc_1
 import grpc as _grpc
@@ -88,6 +89,14 @@ class AdminServiceStub:
     """Tells everything that is kept about one account that pays."""
     EraseCustomer: _grpc.UnaryUnaryMultiCallable[_operator_pb2.EraseCustomerRequest, _operator_pb2.EraseCustomerResponse]
     """Deletes what is kept about one account, as far as the books allow."""
+    ImportScreeningList: _grpc.UnaryUnaryMultiCallable[_screening_pb2.ImportScreeningListRequest, _screening_pb2.ImportScreeningListResponse]
+    """Takes one part of a screening list; the last one puts the list in the place of the former."""
+    ListScreeningLists: _grpc.UnaryUnaryMultiCallable[_screening_pb2.ListScreeningListsRequest, _screening_pb2.ListScreeningListsResponse]
+    """Lists the screening lists that are in force."""
+    RemoveScreeningList: _grpc.UnaryUnaryMultiCallable[_screening_pb2.RemoveScreeningListRequest, _screening_pb2.RemoveScreeningListResponse]
+    """Takes a screening list out of force."""
+    CheckAccount: _grpc.UnaryUnaryMultiCallable[_screening_pb2.CheckAccountRequest, _screening_pb2.CheckAccountResponse]
+    """Tells whether an account is served, and which lists it is on."""
     CreateApiKey: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CreateApiKeyRequest, _admin_pb2.CreateApiKeyResponse]
     """Makes an API key; its secret is told once, here."""
     ListApiKeys: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListApiKeysRequest, _admin_pb2.ListApiKeysResponse]
@@ -154,6 +163,14 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Tells everything that is kept about one account that pays."""
     EraseCustomer: _aio.UnaryUnaryMultiCallable[_operator_pb2.EraseCustomerRequest, _operator_pb2.EraseCustomerResponse]  # type: ignore[assignment]
     """Deletes what is kept about one account, as far as the books allow."""
+    ImportScreeningList: _aio.UnaryUnaryMultiCallable[_screening_pb2.ImportScreeningListRequest, _screening_pb2.ImportScreeningListResponse]  # type: ignore[assignment]
+    """Takes one part of a screening list; the last one puts the list in the place of the former."""
+    ListScreeningLists: _aio.UnaryUnaryMultiCallable[_screening_pb2.ListScreeningListsRequest, _screening_pb2.ListScreeningListsResponse]  # type: ignore[assignment]
+    """Lists the screening lists that are in force."""
+    RemoveScreeningList: _aio.UnaryUnaryMultiCallable[_screening_pb2.RemoveScreeningListRequest, _screening_pb2.RemoveScreeningListResponse]  # type: ignore[assignment]
+    """Takes a screening list out of force."""
+    CheckAccount: _aio.UnaryUnaryMultiCallable[_screening_pb2.CheckAccountRequest, _screening_pb2.CheckAccountResponse]  # type: ignore[assignment]
+    """Tells whether an account is served, and which lists it is on."""
     CreateApiKey: _aio.UnaryUnaryMultiCallable[_admin_pb2.CreateApiKeyRequest, _admin_pb2.CreateApiKeyResponse]  # type: ignore[assignment]
     """Makes an API key; its secret is told once, here."""
     ListApiKeys: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListApiKeysRequest, _admin_pb2.ListApiKeysResponse]  # type: ignore[assignment]
@@ -367,6 +384,38 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_operator_pb2.EraseCustomerResponse, _abc.Awaitable[_operator_pb2.EraseCustomerResponse]]:
         """Deletes what is kept about one account, as far as the books allow."""
+
+    @_abc_1.abstractmethod
+    def ImportScreeningList(
+        self,
+        request: _screening_pb2.ImportScreeningListRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_screening_pb2.ImportScreeningListResponse, _abc.Awaitable[_screening_pb2.ImportScreeningListResponse]]:
+        """Takes one part of a screening list; the last one puts the list in the place of the former."""
+
+    @_abc_1.abstractmethod
+    def ListScreeningLists(
+        self,
+        request: _screening_pb2.ListScreeningListsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_screening_pb2.ListScreeningListsResponse, _abc.Awaitable[_screening_pb2.ListScreeningListsResponse]]:
+        """Lists the screening lists that are in force."""
+
+    @_abc_1.abstractmethod
+    def RemoveScreeningList(
+        self,
+        request: _screening_pb2.RemoveScreeningListRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_screening_pb2.RemoveScreeningListResponse, _abc.Awaitable[_screening_pb2.RemoveScreeningListResponse]]:
+        """Takes a screening list out of force."""
+
+    @_abc_1.abstractmethod
+    def CheckAccount(
+        self,
+        request: _screening_pb2.CheckAccountRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_screening_pb2.CheckAccountResponse, _abc.Awaitable[_screening_pb2.CheckAccountResponse]]:
+        """Tells whether an account is served, and which lists it is on."""
 
     @_abc_1.abstractmethod
     def CreateApiKey(

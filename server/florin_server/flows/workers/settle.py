@@ -23,9 +23,10 @@ from florin_server.domain.journal import (
     TxEnd,
     TxState,
 )
-from florin_server.domain.payment import Status
+from florin_server.domain.payment import FailureCode, Status
 from florin_server.flows.app import App, Health
 from florin_server.flows.workers.blocks import BlockFollower
+from florin_server.flows.workers.hold import Held
 from florin_server.rails.base import Mined, Paid, Rail, RailUnavailable
 from florin_server.store import journal, leases
 from florin_server.store.query import StoreUnavailable
@@ -63,6 +64,7 @@ class ChainSettler:
         self._blocks = BlockFollower(rail)
         self._open: dict[str, Accepted] = {}  # by reference
         self._txs: dict[str, ChainTx] = {}  # by hash, in nonce order
+        self._held = Held(app)
         self._problem = "starting"
         self._paused = paused
 
@@ -72,7 +74,8 @@ class ChainSettler:
 
     def health(self) -> Health:
         """How the chain looks now."""
-        problems = ("paused by the operator" if self._paused else "", self._problem)
+        paused = "paused by the operator" if self._paused else ""
+        problems = (paused, self._problem, self._held.problem(self._open.values()))
         problem = "; ".join(text for text in problems if text)
         return Health(self._blocks.head, len(self._txs), problem)
 
@@ -195,12 +198,13 @@ class ChainSettler:
                 return
             if not (waiting := await self._ours(found)):
                 continue
-            good = await self._settleable(waiting)
+            free, held = await self._held.sort(waiting)
+            good = await self._settleable(free)
             for item in waiting:
                 self._open[self._rail.reference(item.option)] = item
-            if ready := [item for item, ok in zip(waiting, good, strict=True) if ok]:
+            if ready := [item for item, ok in zip(free, good, strict=True) if ok]:
                 await self._send(ready)
-            if stuck := [item for item, ok in zip(waiting, good, strict=True) if not ok]:
+            if stuck := [item for item, ok in zip(free, good, strict=True) if not ok] + held:
                 await self._set_aside(stuck)
 
     async def _ours(self, items: Sequence[Accepted]) -> list[Accepted]:
@@ -352,6 +356,7 @@ class ChainSettler:
         for payment in changed:
             await self._app.changed(payment)
         done = {finding.payment_id for finding in findings}
+        self._held.forget(done)
         self._open = {r: i for r, i in self._open.items() if i.payment.id not in done}
         ended = {end.tx_id for end in ends}
         for tx in [tx for tx in self._txs.values() if tx.id in ended]:
@@ -438,4 +443,11 @@ class ChainSettler:
         if self._seen(item):
             return None
         _log.warning("payment %s failed: %s", item.payment.id, reason)
-        return Finding(item.payment.id, Status.FAILED, failure_detail=reason)
+        code = FailureCode.DECLINED_USER if await self._was_held(item) else None
+        return Finding(item.payment.id, Status.FAILED, failure_code=code, failure_detail=reason)
+
+    async def _was_held(self, item: Accepted) -> bool:
+        """True if it was ours to send a payment, and it was not sent because of its payer."""
+        ours = self._rail.submits(item.option)
+        sent = any(item.payment.id in tx.payment_ids for tx in self._txs.values())
+        return ours and not sent and await self._held.blocks(item)

@@ -1,0 +1,40 @@
+"""Whether somebody is served: asked for options, at confirm, and before money is moved."""
+
+from __future__ import annotations
+
+import logging
+
+from florin_server.config import Settings
+from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.screening import problem_of
+from florin_server.flows.app import App
+from florin_server.store import keys, screening
+from florin_server.store.query import Op
+
+_log = logging.getLogger(__name__)
+
+
+async def is_blocked(app: App, account: str) -> bool:
+    """True if the operator's settings or a screening list name a CAIP-10 account's address."""
+    return app.blocked.blocks(account) or await app.screening.lists_account(account)
+
+
+def lists_problem(settings: Settings, now_us: int) -> Op[str]:
+    """What the operator is told about the lists; empty if nothing. Keys for live data need one."""
+    lists = yield from screening.lists()
+    needed = settings.screening_required or (yield from keys.any_live())
+    return problem_of(lists, now_us, settings.screening_age_max_days, needed=needed)
+
+
+async def check_lists(app: App, *, live: bool) -> None:
+    """Refuses to serve live data by lists that are missing or too old, if the operator wants so.
+
+    FlorinError(internal_error) as 503 then; the log says why.
+    """
+    if not live or not app.settings.screening_required:
+        return
+    days_max = app.settings.screening_age_max_days
+    lists = await app.screening.lists()
+    if problem := problem_of(lists, app.clock.now_us(), days_max, needed=True):
+        _log.error("live payments are refused: %s", problem)
+        raise FlorinError(Code.INTERNAL_ERROR, unavailable=True)

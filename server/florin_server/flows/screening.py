@@ -1,0 +1,60 @@
+"""Everybody on a screening list, remembered, so that a call costs no query."""
+
+from __future__ import annotations
+
+import asyncio
+
+from florin_server.clock import Clock
+from florin_server.domain.screening import Address, Blocklist, ScreeningList
+from florin_server.store import screening
+from florin_server.store.engine import Store
+from florin_server.store.query import Op
+
+# how late a list that another process imported may be noticed
+_REFRESH_US = 60_000_000
+
+
+class Screening:
+    """The imported lists as they were at most a minute ago; in this process, as they are."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._lists: list[ScreeningList] = []
+        self._listed = Blocklist()
+        self._due_us = 0
+        self._loading = asyncio.Lock()
+
+    async def lists(self) -> list[ScreeningList]:
+        """All lists by name."""
+        await self._look()
+        return self._lists
+
+    async def lists_account(self, account: str) -> bool:
+        """True if a list has a CAIP-10 account's address; False for text that is no account."""
+        await self._look()
+        return self._listed.blocks(account)
+
+    async def changed(self) -> None:
+        """A list was changed in this process; what is asked from now on knows it."""
+        async with self._loading:
+            await self._load()
+
+    async def _look(self) -> None:
+        if self._clock.now_us() < self._due_us:
+            return
+        async with self._loading:
+            if self._clock.now_us() >= self._due_us:
+                await self._load()
+
+    async def _load(self) -> None:
+        now_us = self._clock.now_us()
+        if await self._store.read(screening.lists()) != self._lists:
+            self._lists, self._listed = await self._store.survey(_everything())
+        self._due_us = now_us + _REFRESH_US
+
+
+def _everything() -> Op[tuple[list[ScreeningList], Blocklist]]:
+    lists = yield from screening.lists()
+    found: list[Address] = yield from screening.accounts()
+    return lists, Blocklist.of(found)

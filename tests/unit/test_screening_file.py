@@ -1,0 +1,203 @@
+"""Public files of blocked accounts: what is read, what is refused, and at what cost."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tracemalloc
+from datetime import date
+
+import pytest
+from florin_server.domain import screening_file
+from florin_server.domain.screening import ScreeningList, address_of, problem_of
+
+from tests.support.screening import sdn
+
+A, B = "0x" + "aB" * 20, "0x" + "c1" * 20
+SOLANA = "4" + "z" * 42
+BITCOIN, TRON, MONERO = "1" + "B" * 33, "T" + "n" * 33, "4" + "9" * 94
+DAY_US = 86_400_000_000
+
+
+def read(content: str | bytes) -> screening_file.Listed:
+    return screening_file.read(
+        io.BytesIO(content.encode() if isinstance(content, str) else content)
+    )
+
+
+def test_addresses_of_the_sdn_list_are_told_by_their_form_and_not_by_their_ticker():
+    content = sdn(
+        ("ETH", A),
+        ("XBT", f"  {B}  "),
+        ("XBT", BITCOIN),
+        ("ETH", TRON),
+        ("ETH", A.lower()),
+        ("SOL", SOLANA),
+        ("SOL", MONERO),
+    )
+    listed = read(content)
+    assert listed.addresses == {A.lower(), B, SOLANA}
+    assert listed.left_out == 3
+    assert listed.published == date(2027, 1, 14)
+    assert listed.published_at_us == 1_799_884_800_000_000
+    assert listed.digest == hashlib.sha256(content.encode()).hexdigest()
+
+
+def test_the_tags_of_the_sdn_list_may_have_a_prefix():
+    content = sdn(("ETH", A)).replace("xmlns=", "xmlns:sdn=")
+    for name in ("Sanctions", "Feature", "VersionDetail", "FeatureType", "DateOfIssue", "Year"):
+        for end in (" ", ">"):
+            content = content.replace(f"<{name}{end}", f"<sdn:{name}{end}")
+        content = content.replace(f"</{name}>", f"</sdn:{name}>")
+    listed = read(content)
+    assert (listed.addresses, listed.published) == ({A.lower()}, date(2027, 1, 14))
+
+
+def test_a_plain_list_has_an_address_a_line_and_comments():
+    listed = read(f"\ufeff# snapshot\n\n{A}\r\n  {B} # theirs\n{BITCOIN}\n#{SOLANA}\n{SOLANA}")
+    assert listed.addresses == {A.lower(), B, SOLANA}
+    assert (listed.left_out, listed.published, listed.published_at_us) == (1, None, None)
+
+
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_where_a_file_is_cut_into_pieces_means_nothing(monkeypatch, size):
+    monkeypatch.setattr(screening_file, "_CHUNK", size)
+    assert read(sdn(("ETH", A), ("SOL", SOLANA))).addresses == {A.lower(), SOLANA}
+    assert read(f"# é\n{A}\n{B}").addresses == {A.lower(), B}
+
+
+BOMB = """<?xml version="1.0"?><!DOCTYPE Sanctions [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]>
+<Sanctions>&b;</Sanctions>"""
+OUTSIDE = """<?xml version="1.0"?><!DOCTYPE Sanctions [<!ENTITY a SYSTEM "file:///etc/passwd">]>
+<Sanctions>&a;</Sanctions>"""
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (BOMB, "document type"),
+        (OUTSIDE, "document type"),
+        ("<!DOCTYPE html><html></html>", "document type"),
+        ("<html></html>", "not the SDN list"),
+        ("<Sanctions>&a;</Sanctions>", "undefined entity"),
+        ("<Sanctions></Sanctions>", "no digital currency"),
+        (sdn(("ETH", A))[:-20], "damaged XML"),
+        (sdn(("ETH", A)).replace("</Profile>", ""), "damaged XML: mismatched tag"),
+        (sdn(("ETH", A)).encode("utf-16"), "neither XML nor text"),
+        (sdn(("ETH", A)).encode().replace(b"0x99", b"\xff\xfe"), "damaged XML: not well-formed"),
+        (sdn(("ETH", A * 20)), "text is too long"),
+        (sdn(("ETH", A)).replace("<Month>1<", "<Month>13<", 1), "no date"),
+        (sdn(("ETH", A)).replace("<Year>2027</Year>", ""), "no date"),
+        ("<Sanctions>" + "<a>" * 100, "in each other"),
+        (b"\x89PNG\r\n\x1a\n", "neither XML nor text"),
+        (f"{A} {B}", "more than an address"),
+        ('["0x00", "0x01"]', "more than an address"),
+        (f"{A}\n\0", "more than an address"),
+    ],
+)
+def test_what_is_no_list_is_refused_with_a_reason(content, why):
+    with pytest.raises(ValueError, match=why):
+        read(content)
+
+
+class Long(io.RawIOBase):
+    """A file that repeats itself, for ever or nearly so."""
+
+    def __init__(self, head: bytes, body: bytes, tail: bytes = b"", times: int = 2**40) -> None:
+        self._rest, self._body, self._tail, self._times = head, body, tail, times
+        self.given = 0
+
+    def read(self, size: int = -1) -> bytes:
+        while len(self._rest) < size and self._times:
+            self._rest += self._body
+            self._times -= 1
+        if len(self._rest) < size:
+            self._rest, self._tail = self._rest + self._tail, b""
+        piece, self._rest = self._rest[:size], self._rest[size:]
+        self.given += len(piece)
+        return piece
+
+
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        (b"<Sanctions><!-- ", b"a"),
+        (b'<Sanctions a="', b"a"),
+        (b"<Sanctions><", b"a"),
+        (b"", b"0"),
+    ],
+)
+def test_a_piece_without_end_is_not_kept(head, body):
+    file = Long(head, body * 10_000)
+    with pytest.raises(ValueError, match="without end|too long"):
+        screening_file.read(file)
+    assert file.given < 4 * 2**20
+
+
+def test_a_file_without_end_is_not_read_for_ever(monkeypatch):
+    monkeypatch.setattr(screening_file, "_FILE_MAX", 2**20)
+    file = Long(b"<Sanctions>", b"<a></a>" * 10_000)
+    with pytest.raises(ValueError, match="more than 1048576 bytes"):
+        screening_file.read(file)
+    assert file.given < 2**21
+
+
+def test_a_large_list_takes_little_memory():
+    head, party, tail = sdn(("ETH", A)).encode().partition(b"<DistinctParty FixedRef")
+    other = b'<DistinctParty FixedRef="1"><Profile ID="1">some text</Profile></DistinctParty>\n'
+    file = Long(head, other * 1000, party + tail, times=100)
+    tracemalloc.start()
+    try:
+        listed = screening_file.read(file)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert file.given > 8_000_000
+    assert listed.addresses == {A.lower()}
+    assert peak < 2**20
+
+
+@pytest.mark.parametrize(
+    ("text", "namespace"),
+    [
+        (A, "eip155"),
+        (A.upper(), "eip155"),
+        (SOLANA, "solana"),
+        ("1" * 32, "solana"),
+        ("1" * 33, None),
+        (A[2:], None),
+        (A + "0", None),
+        (A[:-1], None),
+        (SOLANA + "zz", None),
+        ("z" * 44, None),
+        ("0" + SOLANA[1:], None),
+        (BITCOIN, None),
+        (TRON, None),
+        (MONERO, None),
+        ("bc1q" + "a" * 38, None),
+        ("", None),
+        ("é" * 43, None),
+    ],
+)
+def test_the_form_of_an_address_tells_where_it_can_be(text, namespace):
+    address = address_of(text)
+    assert (address[0] if address else None) == namespace
+
+
+def of_age(days: float, published: bool, now_us: int = 100 * DAY_US) -> ScreeningList:
+    at_us = now_us - int(days * DAY_US)
+    return ScreeningList("sdn", "", at_us if published else None, 0 if published else at_us, 1)
+
+
+@pytest.mark.parametrize("published", [True, False])
+def test_a_list_is_too_old_after_its_last_day(published):
+    now_us = 100 * DAY_US
+    for days, told in ((0, ""), (30.99, ""), (31, "screening list sdn is 31 days old")):
+        for needed in (True, False):
+            lists = [of_age(1, published), of_age(days, published)]
+            assert problem_of(lists, now_us, 30, needed=needed) == told
+
+
+def test_no_list_is_a_problem_only_where_one_is_needed():
+    assert problem_of([], 0, 30, needed=False) == ""
+    assert "no screening list" in problem_of([], 0, 30, needed=True)
