@@ -5,11 +5,16 @@ from __future__ import annotations
 import base64
 import json
 import logging
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import pytest_asyncio
 from florin.v1 import operator_pb2
+from florin_server.domain.payment import Option
 from florin_server.domain.sealed import Seal
+from florin_server.flows import capture
+from florin_server.store import captures
 
 from tests.e2e.test_builds import TOKEN, Building
 from tests.support.capture import (
@@ -282,6 +287,21 @@ async def test_data_counts_later_only_after_its_account_signed(desk, till):
     assert stored(desk, later) == 0
 
 
+async def test_a_signature_that_was_accepted_is_enough(desk):
+    till = await new_till(desk)
+    later = await new_till(desk, till.wallet)
+    await hand_in(desk, await till.url())
+    (settler,) = desk.service.app.settlers.values()
+    settler.pause()
+    try:
+        answer = await till.confirm([till.wallet.execute(one) for one in await till.fetch()])
+        assert answer["status"] == "processing"
+        assert (await later.option())["collectData"] is None
+    finally:
+        settler.resume()
+    assert (await desk.final(till.payment_id))["status"] == "succeeded"
+
+
 async def test_a_build_that_stood_for_missing_data_stays_good(desk):
     wallet = Wallet()
     first, second = await new_till(desk, wallet), await new_till(desk, wallet)
@@ -326,6 +346,40 @@ async def test_an_option_with_a_build_of_its_own_shows_it_when_the_data_is_there
     assert await till.pay() == "succeeded"
 
 
+async def test_an_option_in_two_parts_is_fetched_as_a_whole_for_who_saw_no_part(desk, monkeypatch):
+    (rail,) = desk.service.app.rails.values()
+    building = Building(rail, monkeypatch)
+
+    def in_two_parts(*args: Any) -> Option:
+        option = Building.offer(building, *args)
+        inline = building._inline[option.id].actions
+        return replace(option, actions=(*inline, *option.actions))
+
+    monkeypatch.setattr(rail, "offer", in_two_parts)
+    till = await new_till(desk)
+    (hidden,) = (await till.option())["actions"]
+    await hand_in(desk, await till.url())
+    inline, build = (await till.option())["actions"]
+    (built,) = await till.fetch(build["data"]["data"])
+    assert await till.fetch(hidden["data"]["data"]) == [inline, built]
+    # who hands back nothing saw what stood there before the data was given
+    assert await till.fetch() == [inline, built]
+
+
+async def test_a_gate_that_is_new_opens_a_form(desk, monkeypatch):
+    till = await new_till(desk)
+    with monkeypatch.context() as before:
+        off = desk.service.settings.capture.model_copy(update={"enabled": False})
+        settings = desk.service.settings.model_copy(update={"capture": off})
+        before.setattr(type(desk.service.app), "settings", settings)
+        option = await till.option()
+        assert option["collectData"] is None
+    refused = await refusal(desk.rest.fetch(till.payment_id, option["id"]))
+    assert (await hand_in(desk, refused.details["url"])).status == 200
+    fetched = await desk.rest.fetch(till.payment_id, option["id"])
+    assert fetched["actions"] == option["actions"]
+
+
 # how it ends
 
 
@@ -363,6 +417,15 @@ async def test_data_whose_key_is_lost_is_told_as_lost(desk, monkeypatch):
     assert (told.payment_id, told.data_json) == (till.payment_id, "")
     # it counts as before: nobody reads it for that
     assert (await till.option())["collectData"] is None
+
+
+async def test_data_that_was_put_elsewhere_is_not_taken_for_somebody_elses(desk):
+    app, till = desk.service.app, await new_till(desk)
+    await hand_in(desk, await till.url())
+    (kept,) = await app.store.read(captures.of_account(till.wallet.account.lower()))
+    assert json.loads(capture.opened(app, kept)) == DATA
+    assert capture.opened(app, replace(kept, payment_id="pay_other")) is None
+    assert capture.opened(app, replace(kept, account=Wallet().account.lower())) is None
 
 
 async def test_data_is_deleted_when_its_time_is_over(desk):
