@@ -1,7 +1,7 @@
 """What a payment costs in gas, by the way it is paid: alone, and as one of many.
 
-Every payment has a fee that is split off, a buyer of its own, and receivers that hold the token
-already: what a running shop sees. Gas does not depend on the machine.
+Every payment has a fee that is split off, a buyer of its own, and receivers that hold the token or
+coin already: what a running shop sees. Gas does not depend on the machine.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from dataclasses import replace
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.journal import Accepted
 from florin_server.rails.base import Asset, Means, Split
+from florin_server.rails.evm.settings import EvmCoin
 from florin_server.rails.evm.typed_data import PERMIT2
 
 from tests.bench.report import Figure
 from tests.contract.evm_lab import (
+    CHAIN,
     EURO,
     FEES,
     MERCHANT,
@@ -34,6 +36,7 @@ from tests.contract.evm_lab import (
     signed,
 )
 
+COIN = f"{CHAIN}/slip44:60"
 TOGETHER, FEE = 50, 15_000
 _APPROVE = bytes.fromhex("095ea7b3" + PERMIT2[2:].rjust(64, "0"))
 
@@ -44,7 +47,8 @@ def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
 
 async def _measure() -> list[Figure]:
     figures = []
-    lab = await open_lab(assets=(asset(), euro()))
+    coin = EvmCoin(name="Test Ether", symbol="tETH")
+    lab = await open_lab(assets=(asset(), euro()), coin=coin)
     try:
         for name, way, most in (("eip3009", TOKEN, 75_000), ("permit2", EURO, 75_000)):
             await _settled(lab, way, [1])  # the receivers' first
@@ -52,6 +56,9 @@ async def _measure() -> list[Figure]:
             each = await _settled(lab, way, list(range(3, 3 + TOGETHER))) / TOGETHER
             note = f"each of {TOGETHER} payments with a fee in one transaction; {alone:,} alone"
             figures.append(Figure(f"gas_{name}", each, "gas", note, at_most=most))
+        for receiver in (MERCHANT, FEES):
+            await lab.send(to=receiver, value=1)
+        figures.append(await _sent(lab, COIN, Means("", COIN), 100_000))
         figures.append(await _sent(lab, TOKEN, Means("", TOKEN, (PRICE,), "direct"), 130_000))
     finally:
         await lab.rail.close()
@@ -66,7 +73,8 @@ async def _sent(lab: Lab, asset_id: str, means: Means, most: int) -> Figure:
     await lab.rail.payable([payer], {asset_id: PRICE})
     split = Split(account_of(MERCHANT), account_of(FEES), FEE, settled=True)
     way, token = replace(means, payer=payer), lab.rail.assets[asset_id]
-    option = lab.rail.offer(new_payment(20_000), payer, way, token, PRICE, split, 0)
+    number = 20_000 + len(means.approvals)
+    option = lab.rail.offer(new_payment(number), payer, way, token, PRICE, split, 0)
     issued = await lab.rail.build(option, (), 0)
     if issued is None:
         raise RuntimeError("the build was not resolved")
@@ -78,8 +86,9 @@ async def _sent(lab: Lab, asset_id: str, means: Means, most: int) -> Figure:
     if not await lab.rail.paid([lab.rail.reference(option)], 0):
         raise RuntimeError("the payment did not settle")
     *before, last = gas
+    kind = "direct" if before else "coin"
     note = f"a payment with a fee that a wallet sends by itself; {sum(before):,} for approvals"
-    return Figure(f"gas_{means.method}", last, "gas", note, at_most=most)
+    return Figure(f"gas_{kind}", last, "gas", note, at_most=most)
 
 
 async def _settled(lab: Lab, asset_id: str, numbers: list[int]) -> int:

@@ -11,6 +11,7 @@ from florin_server.devnet.evm import DEVNET
 from tests.contract.test_devnet_kit import (
     FEES,
     MERCHANT,
+    ONE,
     PAID,
     PAY_TYPE,
     START_S,
@@ -20,6 +21,7 @@ from tests.contract.test_devnet_kit import (
     call_data,
     events,
     opened,
+    payment,
     reference,
     route_nonce,
 )
@@ -139,3 +141,70 @@ async def test_coin_sent_along_with_tokens_is_refused(node):
     await approve(node, DEVNET.token.address)
     receipt = await node.run(BUYER, DEVNET.settler, call_data(PAY, item()), value=1, gas=400_000)
     assert receipt["status"] == "0x0"
+
+
+# the chain's own coin
+
+COIN = "0x" + "00" * 20
+
+
+async def coin(node: Node, address: str) -> int:
+    return int(await node.ask("eth_getBalance", address), 16)
+
+
+async def send(node: Node, what: tuple[Any, ...], value: int = VALUE) -> dict[str, Any]:
+    return await node.run(BUYER, DEVNET.settler, call_data(PAY, what), value=value, gas=400_000)
+
+
+async def test_coin_goes_to_the_merchant_and_the_taker_of_the_fee(node):
+    receipt = await send(node, item(token=COIN))
+    (log,) = events(receipt, PAID)
+    assert log["topics"][2].endswith(BUYER.address[2:].lower())
+    words = [int(log["data"][2:][at : at + 64], 16) for at in range(0, 192, 64)]
+    assert words == [0, VALUE, FEE]
+    held = [await coin(node, one) for one in (MERCHANT, FEES, DEVNET.settler)]
+    assert held == [VALUE - FEE, FEE, 0]
+
+
+@pytest.mark.parametrize("value", [0, VALUE - 1, VALUE + 1])
+async def test_any_other_amount_of_coin_is_refused(node, value):
+    call = {"from": BUYER.address, "to": DEVNET.settler, "value": hex(value)}
+    with pytest.raises(NodeError) as refused:
+        await node.ask("eth_call", call | {"data": call_data(PAY, item(token=COIN))})
+    assert refused.value.data == call_data("WrongValue()")
+
+
+async def test_coin_is_paid_once_and_in_time(node):
+    assert (await send(node, item(token=COIN)))["status"] == "0x1"
+    assert (await send(node, item(token=COIN)))["status"] == "0x0"
+    node.clock.advance(900)
+    assert (await send(node, item(2, token=COIN)))["status"] == "0x0"
+    assert await coin(node, MERCHANT) == VALUE - FEE
+
+
+async def test_a_receiver_that_takes_no_coin_gets_none(node):
+    refusing = await node.deploy(bytes.fromhex("5f5ffd"))
+    before = await coin(node, BUYER.address)
+    receipt = await send(node, item(token=COIN, dest=refusing))
+    gas = int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
+    assert receipt["status"] == "0x0"
+    assert await coin(node, BUYER.address) == before - gas
+
+
+async def test_a_receiver_cannot_settle_another_payment_while_coin_moves(node):
+    """Whenever it is called it settles a good payment of somebody."""
+    nested = bytes.fromhex(call_data(ONE, payment(BUYER, 2))[2:])
+    size = len(nested).to_bytes(2, "big").hex()
+    code = bytes.fromhex(f"61{size}60315f395f5f61{size}5f5f73{DEVNET.settler[2:]}5af1")
+    code += bytes.fromhex("602f573d5f5f3e3d5ffd5b00")
+    assert len(code) == 0x31
+    dest = await node.deploy(code + nested)
+    receipt = await send(node, item(token=COIN, dest=dest))
+    assert (receipt["status"], receipt["logs"]) == ("0x0", [])
+    assert events(await node.run(STRANGER, dest, "0x"), PAID)
+
+
+async def test_coin_that_nobody_asked_for_is_not_taken(node):
+    for data in ("0x", call_data(f"settle3009({PAY_TYPE}[])", [])):
+        receipt = await node.run(BUYER, DEVNET.settler, data, value=1, gas=100_000)
+        assert receipt["status"] == "0x0"

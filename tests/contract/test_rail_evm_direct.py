@@ -10,15 +10,21 @@ from florin_server.devnet.evm import DEVNET
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payment import Build
 from florin_server.rails.base import Means, RailUnavailable, Split
+from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.evm.settings import EvmCoin
+from florin_server.rails.evm.settler import IS_PAID
 from florin_server.rails.evm.terms import Terms
+from florin_server.rails.prices import Quote, Rate
 
 from tests.contract.evm_lab import (
     ACCEPTS_ALL,
     ACCEPTS_NONE,
+    CHAIN,
     EURO,
     FEES,
     MERCHANT,
     PRICE,
+    RELAYER,
     TOKEN,
     Lab,
     account_of,
@@ -28,10 +34,13 @@ from tests.contract.evm_lab import (
     new_payment,
     open_lab,
     reply,
+    settings,
 )
 
 WALLET = buyer(7)
 PAYER = account_of(WALLET)
+COIN = EvmCoin(name="Test Ether", symbol="tETH")
+ETHER = f"{CHAIN}/slip44:60"
 MUTE = "00"  # takes every call, and says nothing
 SILENT_REFUSAL = "60006000fd"
 REFUSES_WITH_A_REASON = "60206000fd"
@@ -40,7 +49,7 @@ UNKNOWN = "0x" + "77" * 32
 
 @pytest.fixture
 async def lab():
-    lab = await open_lab(assets=(asset(), euro()))
+    lab = await open_lab(assets=(asset(), euro()), coin=COIN)
     await lab.fund(WALLET)
     yield lab
     await lab.rail.close()
@@ -214,3 +223,117 @@ async def test_it_lapses_at_its_time_and_not_before(lab):
     lab.clock.advance(1)
     await lab.mine(3)
     assert "lapsed" in (await lab.rail.spent_or_lapsed(option) or "")
+
+
+# the chain's own coin
+
+QUOTE = Quote(Rate("2500", "settings", 5), 1_800_000_300)
+
+
+def coin_offer(lab: Lab, means: Means, quote: Quote = QUOTE, number: int = 1) -> Any:
+    split = Split(account_of(MERCHANT), account_of(FEES), 15_000, settled=True)
+    coin, now_us = lab.rail.assets[ETHER], lab.clock.now_us()
+    payment = new_payment(number)
+    return lab.rail.offer(payment, PAYER, means, coin, PRICE, split, now_us, quote)
+
+
+async def coin_held(lab: Lab, address: str) -> int:
+    return int(await lab.control.call("eth_getBalance", address, "latest"), 16)
+
+
+async def test_the_coin_is_an_asset_of_its_chain(lab):
+    assert await lab.rail.problems() == ()
+    coin = lab.rail.assets[ETHER]
+    assert (coin.symbol, coin.decimals, coin.peg, coin.method) == ("tETH", 18, None, "direct")
+    assert lab.rail.native_asset == ETHER
+    plain = EvmRail(settings(), RELAYER, lab.node)
+    await plain.start()
+    assert ETHER not in plain.assets
+
+
+async def test_a_settlement_contract_that_takes_no_coin_is_told_of(lab):
+    def older(params, answer):
+        if params[0]["data"].startswith("0x" + IS_PAID.hex()):
+            return {"id": answer["id"], "error": {"code": 3, "message": "execution reverted"}}
+        return answer
+
+    lab.node.changes["eth_call"] = older
+    (problem,) = await lab.rail.problems()
+    assert problem.endswith("does not take tETH")
+    assert set(lab.rail.assets) == {TOKEN, EURO}
+
+
+async def test_whoever_has_more_than_the_price_can_pay(lab):
+    held = await coin_held(lab, WALLET.address)
+    lab.node.lost = frozenset({"florin_faucet"})
+    assert await lab.rail.payable([PAYER], {ETHER: held - 1}) == [Means(PAYER, ETHER)]
+    assert await lab.rail.payable([PAYER], {ETHER: held}) == []
+    await lab.delegate(WALLET, MUTE)
+    assert await lab.rail.payable([PAYER], {ETHER: PRICE}) == [Means(PAYER, ETHER)]
+
+
+async def test_the_faucet_gives_coin_up_to_the_price(lab):
+    dear = {ETHER: 30 * 10**18, TOKEN: 10**15}
+    found = await lab.rail.payable([PAYER], dear)
+    assert {means.asset for means in found} == {TOKEN, ETHER}
+
+
+async def test_the_one_call_is_told_with_the_option_for_those_who_read_it(lab):
+    option = coin_offer(lab, Means(PAYER, ETHER))
+    (build,) = option.actions
+    issued = await lab.rail.build(option, (), lab.clock.now_us())
+    assert issued is not None
+    (action,) = issued.actions
+    told = json.loads(bytes.fromhex(build.data))
+    assert told == {
+        "chain_id": CHAIN,
+        "method": "eth_sendTransaction",
+        "params": json.loads(action.params_json),
+    }
+    (call,) = told["params"]
+    assert set(call) == {"from", "to", "value", "data"}
+    assert (call["to"], call["value"]) == (DEVNET.settler, hex(PRICE))
+    terms = Terms.of(option)
+    assert terms.ref.hex() in call["data"]
+    assert f"{terms.valid_before:064x}" in call["data"]
+
+
+async def test_a_quote_is_part_of_its_option(lab):
+    option = coin_offer(lab, Means(PAYER, ETHER))
+    assert option.expires_at == QUOTE.expires_at
+    assert option.terms["quote"] == {"price": "2500", "source": "settings", "at_us": 5}
+    assert Terms.of(option).valid_before == QUOTE.expires_at + 300
+    same = coin_offer(lab, Means(PAYER, ETHER), Quote(QUOTE.rate, QUOTE.expires_at))
+    later = coin_offer(lab, Means(PAYER, ETHER), Quote(QUOTE.rate, QUOTE.expires_at + 1))
+    assert (same.id, later.id == option.id) == (option.id, False)
+
+
+async def test_coin_that_is_sent_moves_and_is_proof(lab):
+    option = coin_offer(lab, Means(PAYER, ETHER))
+    issued = await lab.rail.build(option, (), lab.clock.now_us())
+    assert issued is not None
+    before = await coin_held(lab, FEES)
+    output = await lab.perform(WALLET, issued.actions[0])
+    await lab.rail.verify(option, (issued,), [output])
+    (paid,) = await lab.rail.paid([lab.rail.reference(option)], issued.head)
+    assert lab.rail.proves(option, paid)
+    assert await coin_held(lab, MERCHANT) == PRICE - 15_000
+    assert await coin_held(lab, FEES) == before + 15_000
+
+
+@pytest.mark.parametrize("field", ["value", "to", "data", "from"])
+async def test_another_transaction_is_refused(lab, field):
+    option = coin_offer(lab, Means(PAYER, ETHER))
+    issued = await lab.rail.build(option, (), lab.clock.now_us())
+    assert issued is not None
+    output = await lab.perform(WALLET, issued.actions[0])
+
+    def other(params, answer):
+        sent = dict(answer["result"])
+        name = "input" if field == "data" else field
+        sent[name] = {"value": "0x1", "data": "0x12"}.get(field, MERCHANT)
+        return answer | {"result": sent}
+
+    await lab.rail.verify(option, (issued,), [output])
+    lab.node.changes["eth_getTransactionByHash"] = other
+    assert await refusal(lab, option, issued, output) == "transaction_mismatch"

@@ -102,6 +102,7 @@ def issued(of: Payment, **changes: Any) -> Issued:
         head=8,
         issued_at_us=NOW_US,
         expires_at=EXPIRES,
+        reference=f"0x{of.id}",
     )
     return replace(made, **changes)
 

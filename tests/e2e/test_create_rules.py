@@ -66,7 +66,7 @@ async def test_the_smallest_and_the_largest_value(desk):
     [
         *("USD", "iso4217/", "iso4217/usd", "iso4217/XXX", "iso4217/JPY", "iso4217/USDC"),
         *("iso4217/USD ", "ISO4217/USD", "iso4217/USD/x", "crypto/x", "/", "☃", "x" * 400),
-        *("caip19/", "caip19/eip155:1", "caip19/eip155:31337/slip44:60"),
+        *("caip19/", "caip19/eip155:1", "caip19/eip155:31337/slip44:61"),
         "caip19/eip155:31337/erc20:0x" + "11" * 20,
         "caip19/eip155:1/erc20:0x1955e4e690c31eb02b611e8ff9a162f4e3b4c9e9",
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ from florin_server.domain.payment import Destination
 from florin_server.store import settlements
 
 from tests.support.api import Refused
-from tests.support.desk import Desk, Tenant, opened
+from tests.support.desk import CREATE, Desk, Tenant, opened
 from tests.support.wallet import Wallet, params_of, typed_data_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -20,6 +21,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 EURO = DEVNET.euro.address
 MERCHANT = "0x" + "5a" * 20
 PRICE = 12_500_000  # 12.50 in a token of six decimals
+ETHER = f"eip155:{DEVNET.chain_id}/slip44:60"
+GBP = {"unit": "iso4217/GBP", "value": "1250"}
+WEI = 5 * 10**15  # 12.50 at 2500.00
 MISMATCH = "transaction_mismatch"
 USD = {"unit": "iso4217/USD", "value": "1250"}
 EUR = {"unit": "iso4217/EUR", "value": "1250"}
@@ -27,7 +31,8 @@ EUR = {"unit": "iso4217/EUR", "value": "1250"}
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def desk(tmp_path_factory):
-    async with opened(tmp_path_factory.mktemp("stories") / "home") as desk:
+    home = tmp_path_factory.mktemp("stories") / "home"
+    async with opened(home, rates={ETHER: {"GBP": "2500.00"}}) as desk:
         yield desk
 
 
@@ -72,7 +77,8 @@ class Till:
 async def till(desk) -> Till:
     tenant = await desk.tenant()
     chain = f"eip155:{DEVNET.chain_id}"
-    for number, asset in enumerate((f"erc20:{EURO}", f"erc20:{DEVNET.token.address}")):
+    assets = (f"erc20:{EURO}", f"erc20:{DEVNET.token.address}", "slip44:60")
+    for number, asset in enumerate(assets):
         place = Destination(
             f"crypto_{tenant.merchant.id}{number}",
             tenant.merchant.id,
@@ -274,3 +280,197 @@ async def test_a_blocked_account_that_pays_by_itself_is_declined(desk, mute):
     desk.service.app.blocked.add([mute.wallet.account])
     answer = await mute.confirm(payment_id, option, ["0x" + "11" * 32] * 2)
     assert (answer["status"], answer["failureCode"]) == ("failed", "declined_user")
+
+
+# the chain's own coin, at a rate
+
+
+async def test_a_buyer_pays_with_coin_at_the_rate_that_it_was_quoted(desk, till):
+    before = await desk.chain.coin(MERCHANT)
+    payment_id, option = await till.offer(GBP)
+    assert option["amount"]["unit"] == f"caip19/{ETHER}"
+    assert option["amount"]["value"] == str(WEI)
+    assert option["amount"]["display"]["assetSymbol"] == "tETH"
+    assert option["expiresAt"] == desk.now + 300
+    (action,) = await till.fetch(payment_id, option)
+    (call,) = params_of(action)
+    assert (call["to"], call["value"]) == (DEVNET.settler, hex(WEI))
+    told = json.loads(bytes.fromhex(option["actions"][0]["data"]["data"]))
+    assert told == {**action["data"], "params": params_of(action)}
+
+    (tx_hash,) = await till.wallet.perform(desk.chain, [action])
+    await till.confirm(payment_id, option, [tx_hash])
+    final = await desk.final(payment_id)
+    assert (final["status"], final["info"]["txId"]) == ("succeeded", tx_hash)
+    assert final["info"]["optionAmount"]["value"] == str(WEI)
+    assert await desk.chain.coin(MERCHANT) == before + WEI
+    ((terms,),) = desk.select("SELECT terms FROM payment_option WHERE id = ?", option["id"])
+    quote = json.loads(terms)["quote"]
+    assert quote == {"price": "2500.00", "source": "settings", "at_us": desk.clock.now_us()}
+
+
+async def test_a_quote_keeps_its_id_until_it_lapses(desk, till):
+    payment_id, option = await till.offer(GBP)
+    (action,) = await till.fetch(payment_id, option)
+    desk.clock.advance(299)
+    (again,) = (await desk.rest.options(payment_id, [till.wallet.account]))["options"]
+    assert again == option
+    assert await till.fetch(payment_id, option) == [action]
+    desk.clock.advance(1)
+    for call in (
+        desk.rest.fetch(payment_id, option["id"]),
+        till.confirm(payment_id, option, ["0x" + "11" * 32]),
+    ):
+        with pytest.raises(Refused) as caught:
+            await call
+        assert (caught.value.http, caught.value.code) == (409, "quote_expired")
+    (new,) = (await desk.rest.options(payment_id, [till.wallet.account]))["options"]
+    assert new["id"] != option["id"]
+    assert new["expiresAt"] == desk.now + 300
+    (tx_hash,) = await till.wallet.perform(desk.chain, await till.fetch(payment_id, new))
+    await till.confirm(payment_id, new, [tx_hash])
+    assert (await desk.final(payment_id))["status"] == "succeeded"
+
+
+async def test_a_quote_never_outlives_its_payment(desk, till):
+    body = {"amount": GBP, "expiresAt": desk.now + 60}
+    made = await desk.rest.call("POST", "/v1/payments", till.tenant.headers, body)
+    (option,) = (await desk.rest.options(made["paymentId"], [till.wallet.account]))["options"]
+    assert option["expiresAt"] == made["expiresAt"]
+
+
+async def test_an_amount_of_coin_needs_no_rate(desk, till):
+    payment_id, option = await till.offer({"unit": f"caip19/{ETHER}", "value": "77"})
+    assert (option["amount"]["value"], option["expiresAt"]) == ("77", None)
+    outputs = await till.wallet.perform(desk.chain, await till.fetch(payment_id, option))
+    await till.confirm(payment_id, option, outputs)
+    assert (await desk.final(payment_id))["status"] == "succeeded"
+
+
+async def test_results_that_do_not_fit_a_payment_in_coin(desk, till):
+    payment_id, option = await till.offer(GBP)
+    await till.fetch(payment_id, option)
+    other_id, other = await till.offer(GBP)
+    theirs = await till.wallet.perform(desk.chain, await till.fetch(other_id, other))
+    refused = await till.refusal(payment_id, option, theirs)
+    assert refused == (400, MISMATCH, "requires_action")
+    assert (await till.refusal(payment_id, option, ["0x12"]))[1] == "unreadable_output"
+    answer = await till.confirm(payment_id, option, ["0x" + "22" * 65])
+    assert (answer["status"], answer["failureCode"]) == ("failed", None)
+    await till.confirm(other_id, other, theirs)
+    assert (await desk.final(other_id))["status"] == "succeeded"
+
+
+# accounts with code that answer for their signatures (ERC-1271)
+
+
+def keeper(owner: str) -> bytes:
+    """The code of an account that accepts what an address signed, given as what pushes it."""
+    recover = "6004355f5260a43560f81c6020526064356040526084356060526020608060805f60015afa50"
+    return bytes.fromhex(recover + f"608051{owner}14631626ba7e60e01b025f5260205ff3")
+
+
+ITSELF = "30"
+
+
+async def test_a_contract_account_pays_with_its_owners_signature(desk, till):
+    await till.offer(USD)  # which also gives the owner coin to deploy with
+    code = keeper("73" + till.wallet.address[2:])
+    account = await till.wallet.deploy(desk.chain, code)
+    before = await desk.chain.balance(MERCHANT)
+    made = await desk.rest.call("POST", CREATE, till.tenant.headers, {"amount": USD})
+    payment_id = made["paymentId"]
+    (option,) = (await desk.rest.options(payment_id, [account]))["options"]
+    typed_data = typed_data_of(option["actions"][0])
+    assert typed_data["message"]["from"] == account.rpartition(":")[2].lower()
+    stranger = Wallet().sign(typed_data)
+    refused = await till.refusal(payment_id, option, [stranger])
+    assert refused == (400, "signature_mismatch", "requires_action")
+    await till.confirm(payment_id, option, [till.wallet.sign(typed_data)])
+    assert (await desk.final(payment_id))["status"] == "succeeded"
+    assert await desk.chain.balance(MERCHANT) == before + PRICE
+    detail = await desk.rest.call("GET", f"/v1/payments/{payment_id}", till.tenant.headers)
+    assert detail["buyer"]["accountCaip10"] == account.lower()
+
+
+@pytest.mark.parametrize("amount", [USD, EUR], ids=["eip3009", "permit2"])
+async def test_a_key_whose_account_has_code_that_signs_pays_as_before(desk, till, amount):
+    await till.offer(USD)
+    contract = await till.wallet.deploy(desk.chain, keeper(ITSELF))
+    await till.wallet.delegate(desk.chain, contract.rpartition(":")[2])
+    payment_id, option = await till.offer(amount)
+    assert option["actions"][-1]["data"]["method"] == "eth_signTypedData_v4"
+    stranger = Wallet().execute(option["actions"][-1])
+    outputs = await till.perform(option)
+    refused = await till.refusal(payment_id, option, [*outputs[:-1], stranger])
+    assert refused == (400, "signature_mismatch", "requires_action")
+    await till.confirm(payment_id, option, outputs)
+    assert (await desk.final(payment_id))["status"] == "succeeded"
+
+
+# wallets that send and say nothing
+
+
+async def test_what_a_wallet_sent_and_never_confirmed_is_paid(desk, till):
+    payment_id, option = await till.offer(GBP)
+    (tx_hash,) = await till.wallet.perform(desk.chain, await till.fetch(payment_id, option))
+    states = [state async for state in desk.rest.watch(payment_id)]
+    assert [one["status"] for one in states][-2:] == ["processing", "succeeded"]
+    assert states[-1]["info"]["txId"] == tx_hash
+    detail = await desk.rest.call("GET", f"/v1/payments/{payment_id}", till.tenant.headers)
+    assert detail["buyer"]["accountCaip10"] == till.wallet.account.lower()
+    # a wallet that comes back is told how it ended, whatever became of its quote
+    desk.clock.advance(301)
+    for outputs in ([tx_hash], ["0x" + "11" * 32, tx_hash]):
+        answer = await till.confirm(payment_id, option, outputs)
+        assert (answer["status"], answer["info"]["txId"]) == ("succeeded", tx_hash)
+    with pytest.raises(Refused) as caught:
+        await till.confirm(payment_id, option, ["0x" + "11" * 32])
+    assert (caught.value.http, caught.value.code) == (409, "idempotency_conflict")
+
+
+async def test_a_quote_that_lapsed_after_the_money_moved_does_not_matter(desk, till):
+    payment_id, option = await till.offer(GBP)
+    actions = await till.fetch(payment_id, option)
+    desk.clock.advance(299)
+    (tx_hash,) = await till.wallet.perform(desk.chain, actions)
+    desk.clock.advance(1)
+    final = await desk.final(payment_id)
+    assert (final["status"], final["info"]["txId"]) == ("succeeded", tx_hash)
+
+
+async def test_money_that_comes_late_changes_nothing_and_is_told_of(desk, till, caplog):
+    payment_id, option = await till.offer(GBP)
+    actions = await till.fetch(payment_id, option)
+    await desk.rest.cancel(payment_id)
+    (tx_hash,) = await till.wallet.perform(desk.chain, actions)
+    # a later payment shows that the settler has come past it
+    next_id, other = await till.offer(GBP)
+    await till.wallet.perform(desk.chain, await till.fetch(next_id, other))
+    assert (await desk.final(next_id))["status"] == "succeeded"
+    assert (await desk.rest.status(payment_id))["status"] == "cancelled"
+    assert f"payment {payment_id} was paid late, by {tx_hash}" in caplog.text
+
+
+async def test_what_was_sent_while_florin_was_down_is_found(desk, till, monkeypatch):
+    (settler,) = desk.service.app.settlers.values()
+    payment_id, option = await till.offer(GBP)
+    actions = await till.fetch(payment_id, option)
+    # nobody reads the blocks
+    with monkeypatch.context() as patch:
+        patch.setattr(settler._wallets, "adopt", nothing)
+        (tx_hash,) = await till.wallet.perform(desk.chain, actions)
+        await desk.chain.ask("evm_mine", {"blocks": 40})
+        paid_id, paid = await till.offer(USD)
+        await till.confirm(paid_id, paid, await till.perform(paid))
+        await desk.final(paid_id)
+    settler._blocks.evidence.paid.clear()
+    assert (await desk.rest.status(payment_id))["status"] == "requires_action"
+    await settler._wallets.look_back(())
+    settler.wake()
+    final = await desk.final(payment_id)
+    assert (final["status"], final["info"]["txId"]) == ("succeeded", tx_hash)
+
+
+async def nothing(_: Any) -> None:
+    """Does it."""

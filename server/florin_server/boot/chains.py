@@ -16,7 +16,7 @@ from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.devnet.genesis import DEVNET, DevToken
 from florin_server.rails.base import Rail, RailUnavailable
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.evm.settings import EvmAsset, EvmChain
+from florin_server.rails.evm.settings import EvmAsset, EvmChain, EvmCoin
 from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.jsonrpc import JsonRpc, LocalTransport
 
@@ -98,6 +98,7 @@ def _embedded_chain(settings: Settings, signer: Signer) -> EvmChain:
         treasury=signer.address,
         eta_s=max(1, round(settings.embedded.block_interval_s * settings.embedded.confirmations)),
         faucet=True,
+        coin=EvmCoin(name="Test Ether", symbol="tETH"),
         assets=tuple(_embedded_asset(token) for token in DEVNET.tokens),
     )
 

@@ -28,6 +28,7 @@ from florin_server.flows.workers.expire import expire, forget_data, forget_keys
 from florin_server.flows.workers.outlive import outliving
 from florin_server.flows.workers.settle import ChainSettler
 from florin_server.rails.base import Rail
+from florin_server.rails.prices import FixedPrices
 from florin_server.store import executors, payments
 from florin_server.store.engine import Store
 
@@ -74,6 +75,7 @@ class Service:
                 randbytes=randbytes,
                 store=store,
                 hub=hub,
+                prices=FixedPrices(settings.rates),
                 links=_links(settings, gateway.url_of(listener)),
                 rails={rail.chain_id: rail for rail in rails},
                 limits=Limits(settings.limits, clock),

@@ -50,6 +50,16 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
+class Sent:
+    """What a wallet was told to send by itself, since the block `head`."""
+
+    payment: Payment
+    option: Option
+    reference: str
+    head: int
+
+
+@dataclass(frozen=True, slots=True)
 class Posting:
     """One transfer of a journal entry, in minor units of `asset` (CAIP-19), always above zero.
 

@@ -151,7 +151,8 @@ class Issued:
 
     Every one that was issued stays good until `expires_at` (Unix seconds), or as long as its
     option if that is None. `head` was the newest block then: the actions have no effect in any
-    block before it. `terms` are the rail's own, JSON values only.
+    block before it. `terms` are the rail's own, JSON values only. `reference` is what the event
+    carries by which a wallet's own transaction is known; None if nobody but Florin sends one.
     """
 
     payment_id: str
@@ -162,6 +163,7 @@ class Issued:
     head: int
     issued_at_us: int
     expires_at: int | None = None
+    reference: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from florin_server.flows.limits import Limits
 from florin_server.flows.recent import Recent
 from florin_server.flows.screening import Screening
 from florin_server.rails.base import Asset, Rail
+from florin_server.rails.prices import FixedPrices, PriceSource
 from florin_server.store.engine import Store
 from florin_server.store.listing import Totals
 
@@ -95,6 +96,7 @@ class App:
     totals: Recent[Totals] = field(default_factory=_remembered_totals)
     blocked: Blocklist = field(default_factory=Blocklist)
     seal: Seal = field(default_factory=Seal)
+    prices: PriceSource = field(default_factory=lambda: FixedPrices({}))
 
     def assets(self, *, live: bool) -> dict[str, tuple[Rail, Asset]]:
         """Every asset that can be paid with in one mode, by CAIP-19."""

@@ -6,7 +6,7 @@ runs at the same time, at most one submission is ever bound to a payment.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from florin_server.domain import results
 from florin_server.domain.errors import Code, FlorinError
@@ -46,7 +46,9 @@ async def confirm(
     payment = await find(app, caller, text)
     flat = results.flatten(outputs)
     digest = results.digest(option_id, flat)
-    if (known := await _repeated(app, payment, digest)) is not None:
+    # what the chain told first is bound to the transaction alone
+    digests = {digest, results.digest(option_id, flat[-1:])}
+    if (known := await _repeated(app, payment, digests)) is not None:
         return known
     app.limits.confirm(payment.id)
     step(payment.status, Event.CONFIRM_ACCEPTED)
@@ -69,12 +71,12 @@ async def confirm(
     return await _accept(app, caller, option, content, from_block)
 
 
-async def _repeated(app: App, payment: Payment, digest: bytes) -> Payment | None:
+async def _repeated(app: App, payment: Payment, digests: Collection[bytes]) -> Payment | None:
     """The payment if exactly this submission is bound to it: a repeated confirm is a poll."""
     if payment.status is Status.REQUIRES_ACTION:
         return None
     bound = await app.store.read(payments.confirmation(payment.id))
-    return payment if bound is not None and bound.digest == digest else None
+    return payment if bound is not None and bound.digest in digests else None
 
 
 async def _issued(app: App, option: Option) -> Sequence[Issued]:
@@ -157,7 +159,8 @@ async def _lost(app: App, content: Confirmation) -> Payment:
     if stored is None:
         raise FlorinError(Code.PAYMENT_NOT_FOUND)
     payment = await current(app, stored)
-    if (known := await _repeated(app, payment, content.digest)) is not None:
+    digests = {content.digest, results.digest(content.option_id, content.outputs[-1:])}
+    if (known := await _repeated(app, payment, digests)) is not None:
         return known
     step(payment.status, Event.CONFIRM_ACCEPTED)
     raise FlorinError(Code.INTERNAL_ERROR, unavailable=True, retry_after_s=1)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from florin_server.domain.caip import canonical_account, canonical_asset
 from florin_server.domain.errors import Code, FlorinError
@@ -16,8 +17,12 @@ from florin_server.flows.capture import Asked
 from florin_server.flows.load import find, payment_id_of
 from florin_server.flows.price import price
 from florin_server.flows.screen import check_lists, is_blocked
-from florin_server.rails.base import Rail, RailUnavailable, Split
+from florin_server.rails.base import Means, Rail, RailUnavailable, Split
+from florin_server.rails.prices import Quote
 from florin_server.store import payments, settlements
+
+# payer, asset, value
+_Quoted: TypeAlias = tuple[str, str, int]
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +40,14 @@ class Options:
     payment: Payment | None
     options: tuple[Option, ...]
     asked: Asked = _NOTHING_ASKED
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Where the merchant wants assets to go, and until when quotes hold that were told before."""
+
+    destinations: Mapping[str, str]
+    quoted: Mapping[_Quoted, int]
 
 
 async def options(app: App, caller: Caller, text: str, accounts: Sequence[str]) -> Options:
@@ -59,14 +72,15 @@ async def options(app: App, caller: Caller, text: str, accounts: Sequence[str]) 
         d.asset_key: canonical_account(d.account)
         for d in await app.store.read(settlements.destinations(payment.merchant_id))
     }
+    known = await app.store.read(payments.options(payment.id))
     searches = [
-        _search(app, payment, rail, written, destinations)
+        _search(app, payment, rail, written, _Known(destinations, _quoted(app, known)))
         for rail, written in _by_rail(app, payment, accounts)
     ]
     found = [option for part in await asyncio.gather(*searches) for option in part]
     found.sort(key=lambda option: (_key(option.asset) not in destinations, option.eta_s))
     found = found[: app.settings.options_max]
-    stored = await _keep(app, payment, found)
+    stored = await _keep(app, payment, known, found)
     told = [replace(stored[option.id], account=option.account) for option in found]
     asked = await capture.ask(app, payment, told)
     for at, option in enumerate(told):
@@ -75,9 +89,11 @@ async def options(app: App, caller: Caller, text: str, accounts: Sequence[str]) 
     return Options(payment, tuple(told), asked)
 
 
-async def _keep(app: App, payment: Payment, found: Sequence[Option]) -> dict[str, Option]:
+async def _keep(
+    app: App, payment: Payment, known: Sequence[Option], found: Sequence[Option]
+) -> dict[str, Option]:
     """Stores new options; one that was told before keeps its terms, whatever changed since."""
-    stored = {option.id: option for option in await app.store.read(payments.options(payment.id))}
+    stored = {option.id: option for option in known}
     new = [option for option in found if option.id not in stored]
     if not new:
         return stored
@@ -104,11 +120,12 @@ async def _search(
     payment: Payment,
     rail: Rail,
     written: Mapping[str, str],
-    destinations: Mapping[str, str],
+    known: _Known,
 ) -> list[Option]:
     # one look at the registry: a check may take an asset out while the chain is asked
     assets = rail.assets
-    prices = {one.id: cost for one in assets.values() if (cost := price(payment, one))}
+    costs = {one.id: cost for one in assets.values() if (cost := price(app, payment, one))}
+    prices = {asset: cost.value for asset, cost in costs.items()}
     if not prices:
         return []
     try:
@@ -118,6 +135,16 @@ async def _search(
         _log.warning("chain %s is left out of options: %s", rail.chain_id, error)
         return []
     now_us = app.clock.now_us()
+    lapses_at = min(now_us // 1_000_000 + app.settings.quote_s, payment.expires_at)
+
+    def quote(means: Means) -> Quote | None:
+        cost = costs[means.asset]
+        if cost.rate is None:
+            return None
+        # what was quoted keeps its time, and with it its id
+        told = known.quoted.get((means.payer, means.asset, cost.value), lapses_at)
+        return Quote(cost.rate, told)
+
     return [
         replace(
             rail.offer(
@@ -126,8 +153,9 @@ async def _search(
                 means,
                 assets[means.asset],
                 prices[means.asset],
-                split := _split(app, rail, means.asset, prices[means.asset], destinations),
+                split := _split(app, rail, means.asset, prices[means.asset], known.destinations),
                 now_us,
+                quote(means),
             ),
             fee=split.fee,
             fee_fixed=min(app.settings.fee_fixed, split.fee),
@@ -135,6 +163,16 @@ async def _search(
         )
         for means in payable
     ]
+
+
+def _quoted(app: App, known: Sequence[Option]) -> dict[_Quoted, int]:
+    """Until when the quotes hold that were told before, of those that do."""
+    now_us = app.clock.now_us()
+    return {
+        (option.payer, option.asset, option.value): option.expires_at
+        for option in known
+        if option.expires_at is not None and now_us < option.expires_at * 1_000_000
+    }
 
 
 def _key(asset: str) -> str:

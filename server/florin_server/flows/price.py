@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from florin_server.domain.money import CURRENCIES, convert_up
 from florin_server.domain.payment import Payment
+from florin_server.flows.app import App
 from florin_server.rails.base import Asset
+from florin_server.rails.prices import Rate
 
 
-def price(payment: Payment, asset: Asset) -> int | None:
-    """The payment's amount in minor units of the asset, rounded up; None if it cannot pay it."""
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Minor units of an asset; `rate` is set if they follow from one that changes."""
+
+    value: int
+    rate: Rate | None = None
+
+
+def price(app: App, payment: Payment, asset: Asset) -> Price | None:
+    """The payment's amount in an asset, rounded up; None if it cannot pay it."""
     if payment.unit == f"caip19/{asset.id}":
-        return payment.value
+        return Price(payment.value)
     kind, _, code = payment.unit.partition("/")
-    if kind != "iso4217" or asset.peg != code:
+    if kind != "iso4217":
         return None
-    return convert_up(payment.value, CURRENCIES[code].decimals, asset.decimals)
+    decimals = CURRENCIES[code].decimals
+    if asset.peg is not None:
+        worth = convert_up(payment.value, decimals, asset.decimals)
+        return Price(worth) if asset.peg == code else None
+    rate = app.prices.rate(asset.id, code, app.clock.now_us())
+    if rate is None:
+        return None
+    return Price(rate.cost(payment.value, decimals, asset.decimals), rate)

@@ -37,6 +37,6 @@ async def simulate(
 def _requested(app: App, payment: Payment) -> Amount:
     """The payment's price in the first asset that can pay it, else in its own unit."""
     for _, asset in app.assets(live=payment.live).values():
-        if (value := price(payment, asset)) is not None:
-            return Amount(f"caip19/{asset.id}", value)
+        if (cost := price(app, payment, asset)) is not None:
+            return Amount(f"caip19/{asset.id}", cost.value)
     return Amount(payment.unit, payment.value)

@@ -12,11 +12,12 @@ from typing import Protocol
 
 from florin_server.domain.journal import Accepted
 from florin_server.domain.payment import Issued, Option, Payment
+from florin_server.rails.prices import Quote
 
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A token that a rail takes. `peg` is the ISO 4217 currency that it is worth one of."""
+    """A token or coin that a rail takes. `peg` is the ISO 4217 currency that it is worth one of."""
 
     id: str  # CAIP-19
     chain_id: str  # CAIP-2
@@ -25,7 +26,7 @@ class Asset:
     symbol: str
     decimals: int
     peg: str | None
-    method: str  # "eip3009" or "permit2"
+    method: str  # "eip3009", "permit2" or "direct"
     domain_name: str  # of the EIP-712 domain that payments are signed for
     domain_version: str  # empty if it has none
     network_name: str
@@ -183,8 +184,12 @@ class Rail(Protocol):
         value: int,
         split: Split,
         now_us: int,
+        quote: Quote | None = None,
     ) -> Option:
-        """Builds an option; equal arguments, but for the time, give equal ids and actions."""
+        """Builds an option; equal arguments, but for `now_us`, give equal ids and actions.
+
+        It lapses with its quote.
+        """
 
     async def build(self, option: Option, issued: Sequence[Issued], now_us: int) -> Issued | None:
         """Resolves the option's build; None if the newest that was issued is still good.

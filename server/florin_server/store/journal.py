@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from operator import attrgetter
 
-from sqlalchemy import Select, Update, func, select, text, update
+from sqlalchemy import ColumnElement, Select, Update, func, select, text, update
 
-from florin_server.domain.journal import Accepted, ChainTx, Finding, TxEnd, TxState
+from florin_server.domain.journal import Accepted, ChainTx, Finding, Sent, TxEnd, TxState
 from florin_server.domain.payment import Confirmation, Option, Payment, Status
 from florin_server.domain.state import Event
 from florin_server.store import leases, ledger
@@ -31,11 +31,13 @@ from florin_server.store.query import (
 )
 from florin_server.store.tables import (
     OPEN,
+    UNCONFIRMED,
     UNSETTLED,
     ConfirmState,
     chain_tx,
     chain_tx_item,
     confirm,
+    issued,
     payment,
     payment_option,
     relayer,
@@ -73,6 +75,19 @@ def _accepted() -> Select[Row]:
     )
 
 
+def _sent_with(where: ColumnElement[bool]) -> Select[Row]:
+    return (
+        select(*payment.c, *columns(payment_option, Option), issued.c.reference, issued.c.head)
+        .join_from(issued, payment, payment.c.id == issued.c.payment_id)
+        .join(
+            payment_option,
+            (payment_option.c.payment_id == issued.c.payment_id)
+            & (payment_option.c.id == issued.c.option_id),
+        )
+        .where(where, issued.c.reference.is_not(None))
+    )
+
+
 _WAITING = Statement(
     _accepted()
     .where(confirm.c.state == ConfirmState.WAITING, confirm.c.retry_at_us <= param("now_us"))
@@ -81,6 +96,12 @@ _WAITING = Statement(
 _UNSETTLED = Statement(_accepted())
 _UNSETTLED_IDS = Statement(
     select(confirm.c.payment_id).where(text(UNSETTLED), confirm.c.chain_id == param("chain_id"))
+)
+_SENT_BY_WALLETS = Statement(_sent_with(any_of(issued.c.reference, "references")))
+_UNCONFIRMED = Statement(
+    _sent_with(payment_option.c.chain_id == param("chain_id")).where(
+        payment.c.status == Status.REQUIRES_ACTION, text(f"payment.{UNCONFIRMED}")
+    )
 )
 _COUNT = Statement(select(func.count()).select_from(confirm).where(text(UNSETTLED)))
 _SUBMIT = Statement(
@@ -173,6 +194,20 @@ def unsettled(chain_id: str) -> Op[list[Accepted]]:
 def unsettled_ids(chain_id: str) -> Op[frozenset[str]]:
     """The same payments, by id."""
     return frozenset([payment_id for (payment_id,) in (yield _UNSETTLED_IDS(chain_id=chain_id))])
+
+
+def sent_by_wallets(references: Collection[str]) -> Op[list[Sent]]:
+    """What wallets were told to send that carries one of the references."""
+    return [_sent_of(row) for row in (yield _SENT_BY_WALLETS(references=references))]
+
+
+def unconfirmed(chain_id: str) -> Op[list[Sent]]:
+    """What wallets were told to send on a chain for payments that can still be confirmed."""
+    return [_sent_of(row) for row in (yield _UNCONFIRMED(chain_id=chain_id))]
+
+
+def _sent_of(row: Row) -> Sent:
+    return Sent(Payment(*row[:_OPTION_AT]), option_of(row[_OPTION_AT:-2]), row[-2], row[-1])
 
 
 def count_unsettled() -> Op[int]:

@@ -230,11 +230,13 @@ def accept(
     from_block: int,
     provider: tuple[str | None, str | None],
     now_us: int,
+    *,
+    cause: Event = Event.CONFIRM_ACCEPTED,
 ) -> Op[Payment | None]:
     """Binds a verified confirmation; it waits to be settled on the option's chain.
 
     None if the payment is past its time or no longer needs action. `provider` is the wallet's
-    name and icon.
+    name and icon. With SEEN_ON_CHAIN the chain said what no wallet did.
     """
     rows = yield _ACCEPT(
         payment_id=c.payment_id,
@@ -259,7 +261,7 @@ def accept(
         state=ConfirmState.WAITING,
         retry_at_us=now_us,
     )
-    yield _EVENT(**event_of(changed, Event.CONFIRM_ACCEPTED, {"optionId": c.option_id}))
+    yield _EVENT(**event_of(changed, cause, {"optionId": c.option_id}))
     return changed
 
 

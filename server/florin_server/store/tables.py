@@ -34,6 +34,7 @@ UNCONFIRMED = "status = 'requires_action'"
 UNSETTLED = "state <> 'done'"
 OPEN = "state IN ('signed', 'sent')"
 LAPSES = "expires_at_us IS NOT NULL"
+SENT_BY_WALLETS = "reference IS NOT NULL"
 UNPAID = "status IN ('pending', 'processing')"
 
 
@@ -228,7 +229,7 @@ class IssuedRow(_Base, table=True):
     """What an option's build was resolved to; never changes."""
 
     __tablename__ = "issued"
-    __table_args__ = (_BY_KEY,)
+    __table_args__ = (_partial("ix_issued_reference", SENT_BY_WALLETS, "reference"), _BY_KEY)
 
     payment_id: str = _text(key=True)
     option_id: str = _text(key=True)
@@ -238,6 +239,7 @@ class IssuedRow(_Base, table=True):
     head: int = _number()
     issued_at_us: int = _number()
     expires_at: int | None = _number()
+    reference: str | None = _text()
 
 
 class ConfirmRow(_Base, table=True):

@@ -50,7 +50,7 @@ interface IPermit2 {
 /// with a token of their own making.
 contract PaySettler {
     /// @notice One payment: a route and the buyer's authorization for it.
-    /// @param token the token to move
+    /// @param token the token to move; zero is the chain's own coin, which buyers send themselves
     /// @param from the buyer
     /// @param value what the buyer gives, in the token's minor units, fee included
     /// @param validAfter the authorization is good after this time, Unix seconds, exclusive;
@@ -122,6 +122,8 @@ contract PaySettler {
     error NotTheBuyer();
     /// @notice A payment came at or after its time.
     error TooLate();
+    /// @notice The coin sent along is not what the payment asks for.
+    error WrongValue();
     /// @notice The buyer made this payment before.
     error AlreadyPaid();
 
@@ -196,23 +198,17 @@ contract PaySettler {
         _payOut(p);
     }
 
-    /// @notice A buyer that cannot sign for the token makes its payment by itself, after it let
-    /// this contract take the value. `sig` and `validAfter` are not looked at.
-    function pay(Pay calldata p) external alone {
+    /// @notice A buyer makes its payment by itself: in the chain's own coin, sent along, or in a
+    /// token that it let this contract take. `sig` and `validAfter` are not looked at.
+    function pay(Pay calldata p) external payable alone {
         if (msg.sender != p.from) revert NotTheBuyer();
         if (block.timestamp >= p.validBefore) revert TooLate();
         bytes32 nonce = routeNonce(p);
         if (isPaid[p.from][nonce]) revert AlreadyPaid();
         isPaid[p.from][nonce] = true;
         _checkRoute(p);
-        if (p.token.code.length == 0) revert TransferFailed();
-        // a token that delivers less fails at the next step
-        _call(
-            p.token,
-            abi.encodeWithSignature(
-                "transferFrom(address,address,uint256)", p.from, address(this), p.value
-            )
-        );
+        if (msg.value != (p.token == address(0) ? p.value : 0)) revert WrongValue();
+        if (p.token != address(0)) _take(p);
         _payOut(p);
     }
 
@@ -234,8 +230,27 @@ contract PaySettler {
         emit Paid(p.ref, p.from, p.dest, p.token, p.value, p.fee);
     }
 
+    /// @dev A token that delivers less fails at the next step.
+    function _take(Pay calldata p) private {
+        if (p.token.code.length == 0) revert TransferFailed();
+        bytes memory callData = abi.encodeWithSignature(
+            "transferFrom(address,address,uint256)", p.from, address(this), p.value
+        );
+        _call(p.token, callData);
+    }
+
     function _transfer(address token, address to, uint256 value) private {
+        if (token == address(0)) return _send(to, value);
         _call(token, abi.encodeWithSignature("transfer(address,uint256)", to, value));
+    }
+
+    /// @dev In assembly so that nothing of the receiver's answer is copied.
+    function _send(address to, uint256 value) private {
+        bool ok;
+        assembly ("memory-safe") {
+            ok := call(gas(), to, value, 0, 0, 0, 0)
+        }
+        if (!ok) revert TransferFailed();
     }
 
     /// @dev Accepts tokens that return nothing; false, or anything but true, is a failure.

@@ -27,6 +27,7 @@ from florin_server.domain.payment import FailureCode, Status
 from florin_server.flows.app import App, Health
 from florin_server.flows.workers.blocks import BlockFollower
 from florin_server.flows.workers.hold import Held
+from florin_server.flows.workers.unconfirmed import WalletWatch
 from florin_server.rails.base import Mined, Paid, Rail, RailUnavailable
 from florin_server.store import journal, leases
 from florin_server.store.query import StoreUnavailable
@@ -65,6 +66,7 @@ class ChainSettler:
         self._open: dict[str, Accepted] = {}  # by reference
         self._txs: dict[str, ChainTx] = {}  # by hash, in nonce order
         self._held = Held(app)
+        self._wallets = WalletWatch(app, rail, self._blocks.evidence)
         self._problem = "starting"
         self._paused = paused
 
@@ -151,6 +153,7 @@ class ChainSettler:
         """Picks up where the last owner of the lease stopped."""
         await self._blocks.start()
         await self._load()
+        await self._wallets.look_back(self._open)
         self._nonce = await self._next_nonce()
         for tx in self._txs.values():
             await self._broadcast(tx)
@@ -180,6 +183,7 @@ class ChainSettler:
     async def _turn(self) -> None:
         news = await self._blocks.look()
         if news:
+            await self._wallets.adopt(self._open)
             await self._conclude()
         await self._submit()
         if news:
@@ -357,6 +361,7 @@ class ChainSettler:
             await self._app.changed(payment)
         done = {finding.payment_id for finding in findings}
         self._held.forget(done)
+        self._wallets.over({r for r, i in self._open.items() if i.payment.id in done})
         self._open = {r: i for r, i in self._open.items() if i.payment.id not in done}
         ended = {end.tx_id for end in ends}
         for tx in [tx for tx in self._txs.values() if tx.id in ended]:

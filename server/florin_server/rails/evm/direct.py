@@ -36,6 +36,7 @@ def issue(option: Option, head: int, now_us: int) -> Issued:
         terms={},
         head=head,
         issued_at_us=now_us,
+        reference="0x" + Terms.of(option).ref.hex(),
     )
 
 

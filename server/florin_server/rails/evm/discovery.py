@@ -10,7 +10,7 @@ from florin_server.domain.route import Route
 from florin_server.rails.base import Asset, Means, RailUnavailable
 from florin_server.rails.evm import abi, settler
 from florin_server.rails.evm.node import LATEST, Node, call_to, data, quantity, uint
-from florin_server.rails.evm.settings import EvmAsset, EvmChain
+from florin_server.rails.evm.settings import EvmAsset, EvmChain, EvmCoin
 from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, PERMIT2_METHOD, bare
 from florin_server.rails.evm.typed_data import PERMIT2, Domain, permit2_domain
 from florin_server.rails.evm.verify import BALANCE_OF, ask_allowance, ask_wallet
@@ -45,6 +45,9 @@ async def inspect(node: Node, chain: EvmChain, sender: str) -> Inspection:
     ]
     if any(token.method == PERMIT2_METHOD for token in chain.assets):
         calls += [call_to(PERMIT2, DOMAIN_SEPARATOR), call_to(chain.settler, _NOTHING_BY_PERMIT2)]
+    if chain.coin is not None:
+        asked = settler.IS_PAID + abi.address(NOBODY) + bytes(abi.WORD)
+        calls.append(call_to(chain.settler, asked))
     answers = await node.batch(calls)
     number = quantity(answers[0])
     if number != chain.chain_id:
@@ -57,20 +60,25 @@ async def inspect(node: Node, chain: EvmChain, sender: str) -> Inspection:
     if quantity(answers[2]) == 0:
         problems.append(f"{chain.name}: {sender} has no coin to pay for gas")
     assets = {}
+    behind = 4 + len(chain.assets) * len(_TOKEN_CALLS)
     for index, token in enumerate(chain.assets):
         first = 4 + index * len(_TOKEN_CALLS)
         of_token = answers[first : first + len(_TOKEN_CALLS)]
-        if token.method == PERMIT2_METHOD:
-            difference = _plain_token_fault(token, of_token[0]) or _permit2_fault(
-                chain, *answers[-2:]
-            )
-        else:
-            difference = _token_fault(chain, token, of_token)
+        difference = _difference(chain, token, of_token, answers[behind : behind + 2])
         if difference is None:
             asset = asset_of(chain, token)
             assets[asset.id] = asset
         else:
             problems.append(f"{chain.name}: {token.symbol} at {token.address} {difference}")
+    if chain.coin is not None:
+        if _returned(answers[-1]) == abi.number(0):
+            coin = coin_of(chain, chain.coin)
+            assets[coin.id] = coin
+        else:
+            problems.append(
+                f"{chain.name}: the settlement contract at {chain.settler} does not take "
+                f"{chain.coin.symbol}"
+            )
     return Inspection(assets, tuple(problems))
 
 
@@ -90,18 +98,21 @@ async def means(
     codes: list[Call] = [("eth_getCode", (bare(payer), LATEST)) for payer in payers]
     answers = iter(await node.batch([*codes, *(call for calls in questions for call in calls)]))
     with_code = [payer for payer in payers if data(next(answers))]
-    mute = await _mute(node, chain, with_code, assets) if with_code else {}
+    tokens = [asset for asset in assets if asset.address != NOBODY]
+    mute = await _mute(node, chain, with_code, tokens) if with_code else {}
     found = []
     for (payer, asset), calls in zip(pairs, questions, strict=True):
         holdings = [next(answers) for _ in calls]
         # a token that reverts on an account's balance will not move it either
         if any(isinstance(one, RpcError) and one.is_revert for one in holdings):
             continue
-        balance, *allowance = [uint(one) for one in holdings]
+        read = quantity if asset.address == NOBODY else uint
+        balance, *allowance = [read(one) for one in holdings]
         price = prices[asset.id]
-        if balance < price:
+        # whoever pays in coin needs some more of it for gas
+        if balance < price or (asset.address == NOBODY and balance == price):
             continue
-        if payer in mute:
+        if payer in mute and asset.address != NOBODY:
             missing = _approvals(asset, price, mute[payer][asset.id])
             found.append(Means(payer, asset.id, missing, DIRECT_METHOD))
         else:
@@ -144,6 +155,8 @@ def _speaks(verdict: Any) -> bool:
 
 
 def _ask_holdings(asset: Asset, payer: str) -> list[Call]:
+    if asset.address == NOBODY:
+        return [("eth_getBalance", (payer, LATEST))]
     calls = [call_to(asset.address, BALANCE_OF + abi.address(payer))]
     if asset.method == PERMIT2_METHOD:
         calls.append(ask_allowance(asset.address, payer, PERMIT2))
@@ -174,6 +187,25 @@ def asset_of(chain: EvmChain, token: EvmAsset) -> Asset:
         approve_from_zero=token.approve_from_zero,
         network_name=chain.name,
         icon_url=token.icon_url,
+        network_icon_url=chain.icon_url,
+    )
+
+
+def coin_of(chain: EvmChain, coin: EvmCoin) -> Asset:
+    """A chain's own coin as the service knows it."""
+    return Asset(
+        id=f"{chain.caip2}/slip44:{chain.native_slip44}",
+        chain_id=chain.caip2,
+        address=NOBODY,
+        name=coin.name,
+        symbol=coin.symbol,
+        decimals=18,
+        peg=None,
+        method=DIRECT_METHOD,
+        domain_name="",
+        domain_version="",
+        network_name=chain.name,
+        icon_url=coin.icon_url,
         network_icon_url=chain.icon_url,
     )
 
@@ -210,6 +242,16 @@ def _settler_fault(chain: EvmChain, probe: settler.Pay, code: Any, nonce: Any) -
     if _returned(nonce) != route.nonce():
         return f"{chain.name}: the contract at {chain.settler} is not Florin's settlement contract"
     return None
+
+
+def _difference(
+    chain: EvmChain, token: EvmAsset, answers: Sequence[Any], of_permit2: Sequence[Any]
+) -> str | None:
+    """Why a token cannot be taken, as the end of a sentence."""
+    if token.method == PERMIT2_METHOD:
+        plain = _plain_token_fault(token, answers[0])
+        return plain or _permit2_fault(chain, *of_permit2)
+    return _token_fault(chain, token, answers)
 
 
 def _token_fault(chain: EvmChain, token: EvmAsset, answers: Sequence[Any]) -> str | None:

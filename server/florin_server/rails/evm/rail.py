@@ -28,6 +28,7 @@ from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, Terms, bare, bu
 from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.evm.verify import Verifier
 from florin_server.rails.jsonrpc import HttpTransport, JsonRpc, RpcError, Transport
+from florin_server.rails.prices import Quote
 
 
 class EvmRail:
@@ -130,13 +131,15 @@ class EvmRail:
 
         found, everybody = await able(), len(set(payers)) * len(assets)
         if self.chain.faucet and len(found) < everybody:
-            tokens = [asset.address for asset in assets]
-            await self._fill(payers, tokens=tokens)
+            tokens = [asset for asset in assets if asset.address != NOBODY]
+            given: dict[str, object] = {"tokens": [token.address for token in tokens]}
+            await self._fill(payers, **given)
             found = await able()
             if len(found) < everybody:
                 # the usual gift is less than the price
-                dearest = max(prices[asset.id] for asset in assets)
-                await self._fill(payers, tokens=tokens, tokenUnits=hex(dearest))
+                dearest = max((prices[token.id] for token in tokens), default=0)
+                coin = 2 * prices.get(self.native_asset, 0)
+                await self._fill(payers, **given, tokenUnits=hex(dearest), nativeWei=hex(coin))
                 found = await able()
         return found
 
@@ -149,8 +152,9 @@ class EvmRail:
         value: int,
         split: Split,
         now_us: int,
+        quote: Quote | None = None,
     ) -> Option:
-        """Builds an option; equal arguments, but for the time, give equal ids and actions."""
+        """Builds an option; equal arguments, but for `now_us`, give equal ids and actions."""
         return build_option(
             self.chain,
             payment,
@@ -160,6 +164,7 @@ class EvmRail:
             value=value,
             split=split,
             now_us=now_us,
+            quote=quote,
         )
 
     async def build(

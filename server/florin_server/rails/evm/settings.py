@@ -53,6 +53,16 @@ class EvmAsset(BaseModel):
         return self.domain_name or self.name
 
 
+class EvmCoin(BaseModel):
+    """A chain's own coin. It is offered if there is a rate for it; it has 18 decimals anywhere."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: _Text
+    symbol: _Text
+    icon_url: str | None = None
+
+
 class EvmChain(BaseModel):
     """One chain. Money limits are in wei, times in seconds or as their name tells.
 
@@ -76,6 +86,7 @@ class EvmChain(BaseModel):
     eta_s: int = Field(default=5, ge=0)
     faucet: bool = False
     native_slip44: int = Field(default=60, ge=0)
+    coin: EvmCoin | None = None
     icon_url: str | None = None
     batch_max: int = Field(default=BATCH_MAX, ge=1, le=1000)
     gas_max: int = Field(default=15_000_000, ge=200_000)  # the protocol stops at 2^24

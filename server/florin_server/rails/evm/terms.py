@@ -24,6 +24,7 @@ from florin_server.rails.evm.typed_data import (
     permit2_domain,
     sign_request,
 )
+from florin_server.rails.prices import Quote
 
 PERMIT2_METHOD = "permit2"
 DIRECT_METHOD = "direct"  # the payer calls the settlement contract
@@ -37,7 +38,8 @@ class Terms:
     """One option's route and authorization. `valid_before` is in Unix seconds.
 
     With Permit2 that is the deadline, itself still good; the domain is Permit2's. `settled` tells
-    that `dest` is the merchant's own; the zero address takes no fee.
+    that `dest` is the merchant's own; the zero address takes no fee, and as a token it is the
+    chain's own coin.
     """
 
     method: str
@@ -104,7 +106,8 @@ class Terms:
             _approve(chain, payer, self.token, self.settler, amount) for amount in self.approvals
         ]
         data = settler.pay(self.pay(payer, b""))
-        call = {"from": payer, "to": self.settler, "data": abi.data_of(data)}
+        coin = {"value": hex(self.value)} if self.token == NOBODY else {}
+        call = {"from": payer, "to": self.settler, **coin, "data": abi.data_of(data)}
         return (*approvals, _transaction(chain, call))
 
     def message(self, payer: str) -> ReceiveWithAuthorization | PermitTransferFrom:
@@ -194,6 +197,7 @@ def build_option(
     value: int,
     split: Split,
     now_us: int,
+    quote: Quote | None,
 ) -> Option:
     """An option: the approvals that are missing, and the message that pays it.
 
@@ -213,6 +217,7 @@ def build_option(
             str(split.settled),
             *(f"approve {amount}" for amount in means.approvals),
             *((method,) if means.method else ()),
+            *((f"until {quote.expires_at}",) if quote else ()),
         )
     )
     ref = reference(payment.salt, option_id)
@@ -240,7 +245,7 @@ def build_option(
         settled=split.settled,
         ref=ref,
         nonce=route.nonce(),
-        valid_before=payment.expires_at + GRACE_S,
+        valid_before=(quote or payment).expires_at + GRACE_S,
         domain_name=asset.domain_name,
         domain_version=asset.domain_version,
         approvals=means.approvals,
@@ -254,10 +259,10 @@ def build_option(
         asset=asset.id,
         value=value,
         eta_s=chain.eta_s,
-        expires_at=None,
+        expires_at=quote.expires_at if quote else None,
         method=method,
         actions=_actions(terms, bare(payer), option_id),
-        terms=terms.stored(),
+        terms=terms.stored() | ({"quote": quote.stored()} if quote else {}),
         created_at_us=now_us,
     )
 
@@ -265,11 +270,24 @@ def build_option(
 def _actions(terms: Terms, payer: str, option_id: str) -> tuple[Action | Build, ...]:
     if terms.method == DIRECT_METHOD:
         # fetch notes the block before which nothing can have been sent
-        return (Build(option_id.replace("-", "")),)
+        return (Build(_build_data(terms.calls(payer), option_id)),)
     chain = f"eip155:{terms.chain_id}"
     approvals = [_approve(chain, payer, terms.token, PERMIT2, one) for one in terms.approvals]
     params = sign_request(payer, terms.message(payer))
     return (*approvals, Action(chain, "eth_signTypedData_v4", params))
+
+
+def _build_data(calls: Sequence[Action], option_id: str) -> str:
+    """What a build carries: its one action for wallets that read it, else nothing that says more.
+
+    Both are hex digits without a prefix; the first are those of JSON text.
+    """
+    if len(calls) > 1:
+        return option_id.replace("-", "")
+    (call,) = calls
+    params = orjson.loads(call.params_json)
+    told = {"chain_id": call.chain_id, "method": call.method, "params": params}
+    return orjson.dumps(told).hex()
 
 
 def _approve(chain: str, payer: str, token: str, spender: str, amount: int) -> Action:
@@ -283,7 +301,7 @@ def _transaction(chain: str, call: Mapping[str, str]) -> Action:
 
 
 def _option_id(parts: Sequence[str]) -> str:
-    """UUID text that stands for the payment, the payer, the price, the route and the approvals.
+    """UUID text that stands for the payment, the payer, the price, the route and the steps.
 
     All of that is in it because a stored option never changes: money that would go elsewhere, or
     an allowance that was used up meanwhile, is another option.

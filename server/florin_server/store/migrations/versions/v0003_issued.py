@@ -23,8 +23,17 @@ def upgrade() -> None:
         sa.Column("head", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("issued_at_us", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("expires_at", sa.BigInteger(), autoincrement=False, nullable=True),
+        sa.Column("reference", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("payment_id", "option_id", "n", name=op.f("pk_issued")),
         sqlite_with_rowid=False,
+    )
+    known = sa.text("reference IS NOT NULL")
+    op.create_index(
+        "ix_issued_reference",
+        "issued",
+        ["reference"],
+        sqlite_where=known,
+        postgresql_where=known,
     )
 
 
