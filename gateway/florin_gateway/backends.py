@@ -156,8 +156,8 @@ class LocalMessages:
         return await self._messages.__anext__()
 
     async def metadata(self) -> Metadata:
-        """What the servicer or an interceptor noted so far."""
-        return self._context.answered
+        """What the servicer or an interceptor sent ahead so far."""
+        return self._context.ahead
 
     async def close(self) -> None:
         """Throw GeneratorExit into the servicer, so that its cleanup runs now."""
@@ -256,12 +256,8 @@ class RemoteMessages:
             raise _failure(error) from error
 
     async def metadata(self) -> Metadata:
-        """What the server sent ahead, and at the end, if that is reached."""
-        if self._call is None:
-            return ()
-        ahead = await self._call.initial_metadata()
-        after = await self._call.trailing_metadata() if self._call.done() else ()
-        return (*ahead, *after)
+        """What the server sent ahead; waits for it."""
+        return tuple(await self._call.initial_metadata()) if self._call is not None else ()
 
     async def close(self) -> None:
         """Cancel the call."""

@@ -138,6 +138,11 @@ class LocalContext(grpc.aio.ServicerContext[Any, Any]):
 
     # what the back end does with it
     @property
+    def ahead(self) -> Metadata:
+        """The metadata that was sent before the first message."""
+        return self._initial
+
+    @property
     def answered(self) -> Metadata:
         """All metadata that goes with the answer."""
         return (*self._initial, *self._trailing) if self._initial else self._trailing

@@ -84,16 +84,27 @@ class EventStream:
             await self._write(self._event_of(message))
 
     async def _start_silent(self, pump: asyncio.Future[None]) -> None:
-        asked = asyncio.ensure_future(self._messages.metadata())
+        """Send the head of a stream that has nothing to tell yet, once the server took it up.
+
+        Until then a refusal may be on its way. A server that sends nothing ahead is given the time
+        of a heartbeat.
+        """
+        ahead = asyncio.ensure_future(self._ahead())
         try:
             timeout_s = self._settings.stream_heartbeat_s
-            both: set[asyncio.Future[Any]] = {asked, pump}
+            both: set[asyncio.Future[Any]] = {ahead, pump}
             await asyncio.wait(both, timeout=timeout_s, return_when=FIRST_COMPLETED)
             if not pump.done():
-                known = asked.done() and asked.exception() is None
-                await self._start(asked.result() if known else ())
+                known = ahead.done() and ahead.exception() is None
+                await self._start(ahead.result() if known else ())
         finally:
-            asked.cancel()
+            ahead.cancel()
+
+    async def _ahead(self) -> Metadata:
+        # a back end in this process has no event for it
+        while not (metadata := await self._messages.metadata()):  # noqa: ASYNC110
+            await asyncio.sleep(self._settings.stream_head_s)
+        return metadata
 
     async def _start(self, metadata: Metadata, status: int = 200) -> None:
         if self.started:

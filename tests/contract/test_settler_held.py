@@ -92,6 +92,16 @@ async def test_what_was_signed_before_its_payer_was_listed_goes_its_way(shop):
     assert shop.settler.health().problem == ""
 
 
+async def test_what_was_signed_and_never_mined_was_not_declined(shop):
+    await shop.fault(kind="answer", method="eth_sendRawTransaction", effect="drop", times=99)
+    payment = await shop.accepted(WALLET)
+    await shop.turn()
+    assert len(await shop.transactions()) == 1
+    await put(shop, WALLET)
+    ended = await lapse(shop, payment)
+    assert (ended.status, ended.failure_code) == ("failed", None)
+
+
 async def test_a_payment_that_lapses_unlisted_was_not_declined(shop):
     payment = await shop.accepted(WALLET)
     await put(shop, WALLET)

@@ -67,6 +67,9 @@ def asked(op: Any, rows: list[Any]) -> list[Query]:
     return found
 
 
+LANES = ("partner", "merchant", "partner_payer", "merchant_payer")
+
+
 def queries_of(filters: Filters, order: Order) -> list[Query]:
     found = []
     for after in (None, (5, "pay_5")):
@@ -117,11 +120,33 @@ def test_a_page_by_amount_begins_at_its_first_row_however_many_cost_the_same(pla
     assert "<expr><?" in beyond[0]
 
 
+def totals_of(filters: Filters) -> list[Query]:
+    """What is asked for totals; each statement answers one row."""
+    found: list[Query] = []
+
+    def execute(query: Query) -> list[Any]:
+        found.append(query)
+        return [(0,) * len(query.statement.clause.exported_columns)]
+
+    run(listing.totals(filters, NOW_US), execute)
+    return found
+
+
 def test_totals_walk_in_the_order_of_the_rows(plans):
     for filters in every_filter():
-        for query in asked(listing.totals(filters, NOW_US), [(0, 0)]):
+        for query in totals_of(filters):
             (search,) = [step for step in plans(query) if " payment " in step]
-            assert "ix_payment_partner (" in search or "ix_payment_merchant (" in search
+            assert search.startswith("SEARCH payment USING")
+            assert any(f"ix_payment_{name} (" in search for name in LANES), search
+
+
+@pytest.mark.parametrize("merchants", [None, ("m",)])
+def test_who_pays_at_all_is_counted_without_a_look_at_payments(plans, merchants):
+    filters = replace(ALL, merchants=merchants)
+    _, payers, _ = totals_of(filters)
+    steps = plans(payers)
+    assert any("USING COVERING INDEX ix_payment_" in s and "_payer" in s for s in steps), steps
+    assert not [step for step in steps if "TEMP B-TREE" in step], steps
 
 
 def test_what_belongs_to_a_page_is_found_by_keys(plans):
@@ -136,12 +161,13 @@ def test_every_list_is_postgresql_too():
     dialect = postgresql()
     texts = set()
     for filters in every_filter():
-        queries = asked(listing.totals(filters, NOW_US), [(0, 0)])
+        queries = totals_of(filters)
         for query in itertools.chain(queries, *(queries_of(filters, order) for order in ORDERS)):
             texts.add(str(query.statement.clause.compile(dialect=dialect)))
     for name in ("_FEES", "_NONCES", "_ON_THEIR_WAY", "_REFUNDS"):
         texts.add(str(getattr(listed, name).clause.compile(dialect=dialect)))
-    assert len(texts) == 2 * 23 * (2 + 2 + 2 * 3 + 2 * 2) + 4
+    # who pays at all is asked in a statement of its own
+    assert len(texts) == 2 * 23 * (2 + 2 + 2 * 3 + 2 * 2) + 4 + 1
     for text in texts:
         assert not any(word in text for word in ("json_each", "instr", "exact_sum", "?")), text
 

@@ -203,6 +203,33 @@ async def test_the_key_of_a_read_is_ignored(desk, tenant):
             assert "Idempotent-Replayed" not in answer.headers
 
 
+async def test_a_key_stands_for_the_cancel_of_one_payment(desk, tenant):
+    payments = [(await create(desk, tenant, None)).body["paymentId"] for _ in range(2)]
+    headers = {**tenant.headers, "Idempotency-Key": "cancel"}
+    paths = [f"{CREATE}/{payment_id}/cancel" for payment_id in payments]
+    first = await desk.ask("POST", paths[0], headers)
+    assert (first.status, "Idempotent-Replayed" in first.headers) == (200, False)
+    desk.clock.advance(1)
+    again = await desk.ask("POST", paths[0], headers)
+    assert (again.status, again.text) == (200, first.text)
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert (await desk.ask("POST", paths[1], headers)).told == CONFLICT
+    status = await desk.ask("GET", f"{CREATE}/{payments[1]}/status", tenant.headers)
+    assert status.body["status"] == "requires_action"
+
+
+async def test_a_refused_cancel_leaves_its_key_unused(desk, tenant):
+    over, open_one = [(await create(desk, tenant, None)).body["paymentId"] for _ in range(2)]
+    simulated = {"outcome": "failed"}
+    path = f"/v1/sandbox/payments/{over}/simulate"
+    assert (await desk.ask("POST", path, tenant.headers, simulated)).status == 200
+    headers = {**tenant.headers, "Idempotency-Key": "cancel"}
+    refused = await desk.ask("POST", f"{CREATE}/{over}/cancel", headers)
+    assert refused.told == (400, "invalid_state")
+    cancelled = await desk.ask("POST", f"{CREATE}/{open_one}/cancel", headers)
+    assert (cancelled.status, "Idempotent-Replayed" in cancelled.headers) == (200, False)
+
+
 async def test_wallets_get_current_answers_under_any_key(desk):
     offer = await desk.offer()
     side = f"/v1/gateway/payment/{offer.payment_id}"

@@ -183,6 +183,17 @@ async def test_a_list_that_looks_broken_is_refused_unless_forced(desk, operator)
     assert await check(operator, wallets[0]) == (False, [])
 
 
+async def test_a_list_has_a_most_that_it_may_hold(operator):
+    for number in range(5):
+        many = [f"0x{number:08x}{index:032x}" for index in range(10_000)]
+        await put(operator, *many, part=number, last=False)
+    error = await refusal(put(operator, Wallet().address, part=5))
+    assert "a list has at most 50000 addresses" in error.message
+    error = await refusal(put(operator, Wallet().address, part=6))
+    assert "begin again" in error.message
+    assert await listed(operator) == []
+
+
 @pytest.mark.parametrize("text", ["rubbish", "eip155:1:0x12", f"solana:any:0x{'11' * 20}", "0x12"])
 async def test_what_is_no_account_cannot_be_checked(operator, text):
     error = await refusal(check(operator, text))

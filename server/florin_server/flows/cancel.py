@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
+from florin_server.domain.errors import FlorinError
 from florin_server.domain.payment import CancelledReason, Payment, Status
 from florin_server.domain.state import Event, step
 from florin_server.flows.app import App, Caller
+from florin_server.flows.idempotent import failing, once
 from florin_server.flows.load import find
 from florin_server.store import payments
+from florin_server.store.idempotency import Replay
+from florin_server.store.query import Op
 
 
-async def cancel(app: App, caller: Caller, text: str) -> Payment:
-    """Calls a payment off while it requires action; repeating it repeats the answer."""
-    payment = await find(app, caller, text)
-    if payment.status is not Status.CANCELLED:
-        app.limits.cancel(payment.id)
-    return await _cancel(app, caller, payment)
+async def cancel(
+    app: App, caller: Caller, text: str, receipt: Callable[[Payment], bytes]
+) -> Payment | Replay:
+    """Calls a payment off while it requires action; repeating it repeats the answer.
+
+    `receipt` gives the bytes that are stored under a merchant's key; a wallet's key stores nothing.
+    """
+    reason = CancelledReason.BY_MERCHANT
+    if caller.merchant is None:
+        caller, reason = replace(caller, idempotency=None), CancelledReason.BY_USER
+    try:
+        payment = await find(app, caller, text)
+        if payment.status is not Status.CANCELLED:
+            app.limits.cancel(payment.id)
+    except FlorinError as fault:
+        return await once(app, caller, failing(fault), receipt)
+    work = _cancel(payment.id, reason, app.clock.now_us())
+    outcome = await once(app, caller, work, receipt)
+    return outcome if isinstance(outcome, Replay) else await app.changed(outcome)
 
 
-async def _cancel(app: App, caller: Caller, payment: Payment) -> Payment:
-    step(payment.status, Event.CANCEL)
-    if payment.status is Status.CANCELLED:
-        return payment
-    reason = CancelledReason.BY_MERCHANT if caller.merchant else CancelledReason.BY_USER
-    changed = await app.store.write(payments.cancel(payment.id, reason, app.clock.now_us()))
+def _cancel(payment_id: str, reason: CancelledReason, now_us: int) -> Op[Payment]:
+    changed = yield from payments.cancel(payment_id, reason, now_us)
     if changed is not None:
-        return await app.changed(changed)
-    # another change came first; a payment leaves requires_action for good, so this ends
-    return await _cancel(app, caller, await find(app, caller, payment.id))
+        return changed
+    # it is over, or bound to a confirm: payments never leave the store
+    payment = (yield from payments.get((payment_id,)))[payment_id].at(now_us)
+    step(payment.status, Event.CANCEL)
+    return payment

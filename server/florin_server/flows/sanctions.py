@@ -13,8 +13,9 @@ from florin_server.flows.screen import is_blocked
 from florin_server.store import screening
 from florin_server.store.query import Op
 
-# public lists have some hundreds; the one transaction that writes them holds others up meanwhile
-ADDRESSES_MAX = 100_000
+# public lists have some hundreds; the one transaction that writes so many may hold payments up for
+# a second
+ADDRESSES_MAX = 50_000
 _DAY_US = 86_400_000_000
 
 

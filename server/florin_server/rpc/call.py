@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -14,13 +15,22 @@ class Call:
     """One call.
 
     `quota` is what its credential has left, where that is limited. `replayed` is set by a servicer
-    whose answer repeats a stored one.
+    whose answer repeats a stored one. A stream is `taken` up by its servicer, which may then stay
+    silent for long: whoever passes the stream on must know that no refusal is to come.
     """
 
     caller: Caller
     request_id: str
     quota: Quota | None = None
     replayed: bool = False
+    say: Callable[[], Awaitable[None]] | None = None
+    taken: bool = False
+
+    async def take_up(self) -> None:
+        """Sends ahead what would else come with the first message of a stream."""
+        if self.say is not None and not self.taken:
+            self.taken = True
+            await self.say()
 
     def trailing(self) -> tuple[tuple[str, str], ...]:
         """The metadata that goes with the answer."""

@@ -8,6 +8,7 @@ way.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -29,6 +30,8 @@ from florin_server.rpc.idempotency import Guards, key_of
 from florin_server.rpc.methods import Method, methods_of
 
 # generic in the stubs only
+_log = logging.getLogger(__name__)
+
 _Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -119,18 +122,17 @@ class Gate(grpc.aio.ServerInterceptor):
         async def answer(request: Message, context: _Context) -> AsyncIterator[Any]:
             entries = context.invocation_metadata()
             call = self._call(entries)
-            said = False
+            call.say = lambda: context.send_initial_metadata(call.trailing())
             try:
                 await self._admit(method, entries, request, call, context)
                 self._hold(request, call, context)
                 CALL.set(call)
-                # a stream may stay silent for long, and whoever passes it on has to say it first
-                await context.send_initial_metadata(call.trailing())
-                said = True
                 async for response in inner(request, context):
+                    await call.take_up()
                     yield response
+                await call.take_up()
             except Exception as error:  # noqa: BLE001  (the boundary: every fault is told)
-                left = () if said else call.trailing()
+                left = () if call.taken else call.trailing()
                 await abort(context, told(error, method, call), left)
 
         return answer
@@ -171,7 +173,11 @@ class Gate(grpc.aio.ServerInterceptor):
         task = asyncio.ensure_future(work)
         self._mutations.add(task)
         task.add_done_callback(self._mutations.discard)
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(_unheard)
+            raise
 
     async def drain(self) -> None:
         """Returns when every mutation under way has ended."""
@@ -215,3 +221,10 @@ class Gate(grpc.aio.ServerInterceptor):
         call.quota = quota = self._app.limits.call(caller.credential, app=caller.app is not None)
         if quota is not None and not quota.admitted:
             raise FlorinError(Code.RATE_LIMITED, retry_after_s=quota.wait_s)
+
+
+def _unheard(task: asyncio.Future[Any]) -> None:
+    """A call ended that nobody waits for any more: its refusal is nothing to complain of."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, FlorinError | TooLate):
+        _log.error("a call failed after its caller had left", exc_info=error)

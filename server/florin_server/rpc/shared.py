@@ -11,8 +11,9 @@ from florin_server.flows.app import App
 from florin_server.flows.cancel import cancel
 from florin_server.flows.load import find
 from florin_server.flows.watch import watch
-from florin_server.rpc.call import caller
+from florin_server.rpc.call import CALL, caller
 from florin_server.rpc.codec import Codec
+from florin_server.rpc.replay import answer, stored
 
 
 class PaymentCalls:
@@ -32,12 +33,16 @@ class PaymentCalls:
         self, request: payment_pb2.CancelPaymentRequest, context: Any
     ) -> payment_pb2.CancelPaymentResponse:
         """Calls the payment off."""
-        return self._codec.cancelled(await cancel(self._app, caller(), request.payment_id))
+        build = self._codec.cancelled
+        outcome = await cancel(self._app, caller(), request.payment_id, stored(build))
+        return answer(outcome, build, payment_pb2.CancelPaymentResponse)
 
     async def WatchPayment(
         self, request: payment_pb2.WatchPaymentRequest, context: Any
     ) -> AsyncIterator[payment_pb2.WatchPaymentResponse]:
         """Tells the status and every change of it."""
+        payment = await find(self._app, caller(), request.payment_id)
+        await CALL.get().take_up()
         after = request.after_version if request.HasField("after_version") else None
-        async for payment in watch(self._app, caller(), request.payment_id, after):
-            yield self._codec.update(payment)
+        async for state in watch(self._app, payment, after):
+            yield self._codec.update(state)

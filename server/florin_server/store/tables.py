@@ -35,6 +35,7 @@ UNSETTLED = "state <> 'done'"
 OPEN = "state IN ('signed', 'sent')"
 LAPSES = "expires_at_us IS NOT NULL"
 SENT_BY_WALLETS = "reference IS NOT NULL"
+PAYS = "payer IS NOT NULL"
 UNPAID = "status IN ('pending', 'processing')"
 
 
@@ -156,6 +157,9 @@ class PaymentRow(_Base, table=True):
         # lists: ids are in the order of creation
         Index("ix_payment_merchant", "merchant_id", "id"),
         Index("ix_payment_partner", "partner_id", "live", "id"),
+        # how many pay: equal ones are neighbours
+        _partial("ix_payment_merchant_payer", PAYS, "merchant_id", "payer"),
+        _partial("ix_payment_partner_payer", PAYS, "partner_id", "live", "payer"),
         _BY_KEY,
     )
 

@@ -54,6 +54,8 @@ def downgrade() -> None:
         "ix_payment_partner",
         "ix_payment_merchant_value",
         "ix_payment_partner_value",
+        "ix_payment_merchant_payer",
+        "ix_payment_partner_payer",
     ):
         op.drop_index(name, "payment")
     op.drop_index("ix_merchant_list", "merchant")
@@ -94,6 +96,12 @@ def _make_indexes() -> None:
     op.create_index("ix_payment_partner", "payment", ["partner_id", "live", "id"])
     op.create_index("ix_payment_merchant_value", "payment", ["merchant_id", size, "id"])
     op.create_index("ix_payment_partner_value", "payment", ["partner_id", "live", size, "id"])
+    for name, columns in (
+        ("ix_payment_merchant_payer", ["merchant_id", "payer"]),
+        ("ix_payment_partner_payer", ["partner_id", "live", "payer"]),
+    ):
+        pays = sa.text("payer IS NOT NULL")
+        op.create_index(name, "payment", columns, sqlite_where=pays, postgresql_where=pays)
     op.create_index("ix_merchant_list", "merchant", ["partner_id", "live", "created_at_us", "id"])
 
 

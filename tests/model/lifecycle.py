@@ -1,0 +1,200 @@
+"""What a payment may do, said once more and much shorter: the model that the service is held to.
+
+It knows no code of the service. Every deed tells what the API must answer (None for success) and
+changes the model as the service must change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+SECOND_US = 1_000_000
+# how long after its expiry a signed authorization still holds
+GRACE_S = 300
+KEY_TTL_US = 7 * 86_400 * SECOND_US
+
+Refusal = tuple[int, str]
+
+EXPIRED: Refusal = (410, "payment_expired")
+WRONG_STATE: Refusal = (400, "invalid_state")
+UNKNOWN: Refusal = (400, "invalid_params")
+CONFLICT: Refusal = (409, "idempotency_conflict")
+INVALID: Refusal = (400, "params_validation")
+UNPAID: Refusal = (400, "payment_not_succeeded")
+REFUNDED: Refusal = (409, "already_refunded")
+FINAL = frozenset({"succeeded", "failed", "expired", "cancelled"})
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What a wallet hands in, and what is wrong with it.
+
+    `fault`: "" for a good one, "mismatch" for outputs that answer other actions, "bad" for outputs
+    that are unreadable or not valid.
+    """
+
+    option_id: str
+    outputs: tuple[str, ...]
+    fault: str = ""
+    payer: str | None = None
+
+
+@dataclass
+class Life:
+    """One payment. `bound` is the submission that it is bound to, whatever became of it."""
+
+    id: str
+    value: str
+    reference: str | None
+    expires_at: int
+    now_us: int
+    status: str = "requires_action"
+    version: int = 0
+    bound: tuple[str, tuple[str, ...]] | None = None
+    buyer: str | None = None
+    cancelled_by: str | None = None
+    cancelled_at_us: int = 0
+    stalled: bool = False
+    simulated: bool = False
+    refund_id: str | None = None
+    # learned from the first answer that has them; no later one may differ
+    info: dict[str, Any] | None = None
+    offers: dict[str, str] = field(default_factory=dict)
+    # the version that all readers have told
+    told_version: int = -1
+    story: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"<{self.id[-4:]}>"
+
+    @property
+    def is_open(self) -> bool:
+        return self.status == "requires_action"
+
+    @property
+    def is_final(self) -> bool:
+        return self.status in FINAL
+
+    def _become(self, status: str) -> None:
+        assert not self.is_final
+        self.status = status
+        self.version += 1
+
+    def clock(self, now_us: int) -> None:
+        """Whoever looks from `expires_at` on sees an unconfirmed payment expired."""
+        self.now_us = now_us
+        if self.is_open and now_us >= self.expires_at * SECOND_US:
+            self._become("expired")
+
+    def unpayable(self) -> Refusal | None:
+        """Why nothing can be fetched."""
+        if self.status == "expired":
+            return EXPIRED
+        return None if self.is_open else WRONG_STATE
+
+    def confirm(self, sent: Submission) -> Refusal | None:
+        if not self.is_open and self.bound == (sent.option_id, sent.outputs):
+            return None
+        if self.status == "expired":
+            return EXPIRED
+        if self.status in {"cancelled", "failed"}:
+            return WRONG_STATE
+        if self.status in {"processing", "succeeded"}:
+            return CONFLICT
+        if sent.option_id not in self.offers.values() or sent.fault == "bad":
+            return UNKNOWN
+        self.bound = (sent.option_id, sent.outputs)
+        if sent.fault == "mismatch":
+            self._become("failed")
+        else:
+            self.buyer = sent.payer
+            self._become("processing")
+        return None
+
+    def cancel(self, by: str) -> Refusal | None:
+        if self.status == "cancelled":
+            return None
+        if not self.is_open:
+            return WRONG_STATE
+        self.cancelled_by, self.cancelled_at_us = f"cancelled_by_{by}", self.now_us
+        self._become("cancelled")
+        return None
+
+    def simulate(self, outcome: str) -> Refusal | None:
+        """A partner's word ends a test payment, or keeps it from ever ending by itself."""
+        after = "processing" if outcome == "stall" else outcome
+        if self.is_final or (outcome == "cancelled" and not self.is_open):
+            return None if self.status == after else WRONG_STATE
+        if outcome == "cancelled":
+            self.cancelled_by, self.cancelled_at_us = "cancelled_by_merchant", self.now_us
+        if self.stalled and outcome == "stall":
+            return None
+        self.stalled, self.simulated = outcome == "stall", True
+        self._become(after)
+        return None
+
+    def refund(self) -> Refusal | None:
+        """Only what was paid can be paid back, and only once."""
+        if self.status != "succeeded":
+            return UNPAID
+        return REFUNDED if self.refund_id else None
+
+    def settle(self, chain_s: int) -> None:
+        """The chain seals what was submitted; a lapsed authorization moves no money."""
+        if self.status == "processing" and not self.stalled:
+            self._become("succeeded" if chain_s < self.expires_at + GRACE_S else "failed")
+
+    # what the API tells
+
+    def told(self) -> dict[str, Any]:
+        """Status, but for `info`."""
+        answer: dict[str, Any] = {"status": self.status, "isFinal": self.is_final}
+        if not self.is_final:
+            answer["pollInMs"] = 1000 if self.is_open else 2000
+        if self.status == "failed":
+            answer["failureCode"] = None
+        return answer
+
+    def cancelled(self) -> dict[str, Any]:
+        return {
+            "paymentId": self.id,
+            "status": "cancelled",
+            "cancelledReason": self.cancelled_by,
+            "cancelledAt": stamp(self.cancelled_at_us),
+        }
+
+    def detailed(self) -> dict[str, Any]:
+        """The members of Detail that a life changes, and those that it must not."""
+        over = self.status == "cancelled"
+        return {
+            "status": self.status,
+            "isFinal": self.is_final,
+            "version": self.version,
+            "paymentId": self.id,
+            "referenceId": self.reference,
+            "expiresAt": self.expires_at,
+            "info": self.info,
+            "cancelledReason": self.cancelled_by if over else None,
+            "cancelledAt": stamp(self.cancelled_at_us) if over else None,
+        }
+
+
+def stamp(at_us: int) -> str:
+    """A time as answers tell it: to the millisecond."""
+    moment = datetime.fromtimestamp(at_us // 1000 / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@dataclass
+class Key:
+    """What an idempotency key stands for."""
+
+    body: dict[str, Any]
+    answer: dict[str, Any]
+    at_us: int
+    life: Life
+
+    def lapsed(self, now_us: int) -> bool:
+        return now_us >= self.at_us + KEY_TTL_US

@@ -1,0 +1,281 @@
+"""Does one thing at a time to the service and to the model, and compares what both say."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from tests.model.lifecycle import (
+    CONFLICT,
+    EXPIRED,
+    INVALID,
+    SECOND_US,
+    UNKNOWN,
+    Key,
+    Life,
+    Submission,
+)
+from tests.model.readers import Outcome, Readers
+from tests.model.stage import Buyer, Stage
+from tests.support.api import Json
+
+
+@dataclass
+class _Stream:
+    """A stream that stays open; `heard` is the last version that it told."""
+
+    events: AsyncIterator[Json]
+    heard: int = -1
+
+
+class Player(Readers):
+    """The payments of one run, on a stage that other runs have used before.
+
+    Each deed looks at its payment in every way afterwards; what moves the clock or the chain
+    looks at all payments.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        stage.runs += 1
+        self.run = stage.runs
+        # a run must not depend on what part of a second the one before it ended in
+        stage.clock.move(-stage.now_us % SECOND_US, wake=True)
+        self.lives: list[Life] = []
+        self.keys: dict[str, Key] = {}
+        self.told: dict[str, Json] = {}  # options by id
+        self._streams: dict[str, _Stream] = {}
+        self._numbers = itertools.count()
+        self._waiting: set[str] = set()
+
+    def _step(self, kind: str, life: Life | None = None) -> None:
+        self.stage.steps += 1
+        self.stage.kinds[kind] += 1
+        if life is not None:
+            life.clock(self.stage.now_us)
+
+    async def look(self, api: str, life: Life) -> None:
+        """Every reader tells what the model says, and so does who follows the payment."""
+        await self.check(api, life)
+        stream = self._streams.get(life.id)
+        if stream is not None and stream.heard != life.version:
+            await self.event(life, stream.events)
+            stream.heard = life.version
+
+    # the merchant's deeds
+
+    def order(self, value: int, ttl_s: int | None) -> Json:
+        """A body that no other order has."""
+        body: Json = {
+            "amount": {"unit": "iso4217/USD", "value": str(value)},
+            "referenceId": f"order-{self.run}-{next(self._numbers)}",
+        }
+        if ttl_s is not None:
+            body["expiresAt"] = self.stage.now_us // SECOND_US + ttl_s
+        return body
+
+    async def create(self, api: str, body: Json, key: str | None = None) -> Life | None:
+        """Creates, repeats or fails to; gives the payment if it is a new one."""
+        self._step("create")
+        now_us = self.stage.now_us
+        name = None if key is None else f"{self.run}-{key}"
+        told = await self.ask(self.stage.apis[api].create(body, name))
+        known = self.keys.get(key) if key is not None else None
+        if known is not None and not known.lapsed(now_us):
+            expected: Outcome = known.answer if body == known.body else CONFLICT
+            self.note(known.life, f"{api} create again under {key} {body}")
+            self.same(known.life, "a used key", told, expected)
+            return None
+        if body.get("expiresAt", now_us) * SECOND_US <= now_us:
+            self.same(None, f"create {body}", told, INVALID)
+            return None
+        if isinstance(told, tuple):
+            self.differ(None, f"create {body}", told, 201)
+        expires_at = body.get("expiresAt", now_us // SECOND_US + 900)
+        value, reference = body["amount"]["value"], body["referenceId"]
+        life = Life(told["paymentId"], value, reference, expires_at, now_us)
+        self.note(life, f"{api} create {body} key {key}")
+        members = {"expiresAt": life.expires_at, "paymentId": life.id, **life.told()}
+        self.same(life, "created", {name: told.get(name) for name in members}, members)
+        self.lives.append(life)
+        if key is not None:
+            self.keys[key] = Key(body, told, now_us, life)
+        await self.look(api, life)
+        return life
+
+    async def cancel(self, api: str, life: Life, by: str) -> None:
+        """`by` is user or merchant."""
+        self._step("cancel", life)
+        calls = self.stage.apis[api]
+        call = calls.cancel if by == "user" else calls.merchant_cancel
+        self.note(life, f"{api} cancel by {by}")
+        told = await self.ask(call(life.id))
+        expected: Outcome = life.cancel(by) or life.cancelled()
+        self.same(life, f"cancel by {by}", told, expected)
+        await self.look(api, life)
+
+    async def simulate(self, api: str, life: Life, outcome: str) -> None:
+        self._step("simulate", life)
+        self.note(life, f"{api} simulate {outcome}")
+        told = await self.ask(self.stage.apis[api].simulate(life.id, outcome))
+        expected = life.simulate(outcome)
+        # what was not with the chain yet may stay behind
+        self._waiting.discard(life.id)
+        if expected is None:
+            self.status(life, "simulate", told)
+        else:
+            self.same(life, f"simulate {outcome}", told, expected)
+        await self.look(api, life)
+
+    async def refund(self, api: str, life: Life) -> None:
+        self._step("refund", life)
+        self.note(life, f"{api} refund")
+        told = await self.ask(self.stage.apis[api].refund(life.id))
+        expected = life.refund()
+        if expected is not None:
+            self.same(life, "refund", told, expected)
+        elif isinstance(told, tuple):
+            self.differ(life, "refund", told, 200)
+        else:
+            self.same(life, "the payment of the refund", told["paymentId"], life.id)
+            life.refund_id = told["refundId"]
+        await self.look(api, life)
+
+    # the wallet's deeds
+
+    async def options(self, api: str, life: Life, buyer: Buyer) -> None:
+        """A wallet asks what it can pay with; an option is told once and for all."""
+        self._step("options", life)
+        self.note(life, f"{api} options for {buyer.account}")
+        told = await self.ask(self.stage.apis[api].options(life.id, [buyer.account, "nonsense"]))
+        if life.status == "expired":
+            self.same(life, "options", told, EXPIRED)
+        elif isinstance(told, tuple):
+            self.differ(life, "options", told, 200)
+        elif life.is_open:
+            self.same(life, "the number of options", len(told["options"]), 1)
+            (option,) = told["options"]
+            self.same(life, "the option's account", option["account"], buyer.account)
+            known = life.offers.setdefault(buyer.account, option["id"])
+            self.same(life, "the option", option, self.told.setdefault(known, option))
+        else:
+            self.same(life, "options", told["options"], [])
+        await self.look(api, life)
+
+    async def fetch(self, api: str, life: Life, option_id: str, data: str) -> None:
+        self._step("fetch", life)
+        self.note(life, f"{api} fetch {option_id} {data!r}")
+        told = await self.ask(self.stage.apis[api].fetch(life.id, option_id, data))
+        expected: Outcome | None = life.unpayable()
+        if expected is None and (data or option_id not in life.offers.values()):
+            expected = UNKNOWN
+        if expected is None:
+            expected = {"actions": self.told[option_id]["actions"]}
+        self.same(life, "fetch", told, expected)
+        await self.look(api, life)
+
+    async def confirm(self, api: str, life: Life, sent: Submission) -> None:
+        self._step("confirm", life)
+        self.note(life, f"{api} confirm {sent}")
+        was_open = life.is_open
+        expected = life.confirm(sent)
+        outputs = list(sent.outputs)
+        told = await self.ask(self.stage.apis[api].confirm(life.id, sent.option_id, outputs))
+        if expected is None:
+            self.status(life, "confirm", told)
+        else:
+            self.same(life, "confirm", told, expected)
+        if was_open and life.status == "processing":
+            self._waiting.add(life.id)
+        await self.look(api, life)
+
+    async def follow(self, api: str, life: Life) -> None:
+        """Opens a stream that must tell every change from now on."""
+        self._step("follow", life)
+        self.note(life, f"{api} follows")
+        if life.id not in self._streams:
+            self._streams[life.id] = _Stream(self.stage.apis[api].watch(life.id))
+        await self.look(api, life)
+
+    async def poll(self, life: Life) -> None:
+        """A long poll of a payment that is over is answered at once."""
+        self._step("poll", life)
+        path = f"/v1/gateway/payment/{life.id}/status?maxPollMs=25000"
+        if life.is_final:
+            rest = self.stage.rest
+            self.status(life, "a long poll", await self.ask(rest.call("GET", path, rest.wallet)))
+
+    # what happens to everybody
+
+    async def advance(self, api: str, by_us: int, *, wake: bool) -> None:
+        """Lets time pass; who sleeps on the clock may or may not notice."""
+        self._step("advance")
+        # a settler that is late would meet a chain of another time
+        await self.submitted()
+        self.stage.clock.move(by_us, wake=wake)
+        for life in self.lives:
+            if not life.is_final:
+                self.note(life, f"{by_us} µs pass, {'' if wake else 'un'}noticed")
+        await self._look_around(api)
+
+    async def settle(self, api: str) -> None:
+        """The chain seals a block, and the service learns of it."""
+        self._step("settle")
+        await self.submitted()
+        busy = [life for life in self.lives if life.status == "processing" and not life.stalled]
+        ends = [asyncio.ensure_future(self._end(api, life)) for life in busy]
+        await self.stage.mine()
+        self.stage.wake_settler()
+        now_s = self.stage.now_us // SECOND_US
+        for life, end in zip(busy, ends, strict=True):
+            self.note(life, "the chain seals a block")
+            life.settle(now_s)
+            self.status(life, "the last event", await end)
+        await self._look_around(api)
+
+    async def _look_around(self, api: str) -> None:
+        """Looks at all that can still change, and at those that are over: all, or one in turn."""
+        over = [life for life in self.lives if life.is_final and life.told_version == life.version]
+        if over and not self.stage.thorough:
+            over = [over[self._turn % len(over)]]
+        going_on = [life for life in self.lives if not life.is_final]
+        changed = [
+            life for life in self.lives if life.is_final and life.told_version < life.version
+        ]
+        for life in (*going_on, *changed, *over):
+            await self.look(api, life)
+
+    async def submitted(self) -> None:
+        """Waits until everything that was accepted is with the chain."""
+        waiting, self._waiting = self._waiting, set()
+        missing = await self.stage.outbox.all_of(waiting, self.stage.patience_s)
+        for life in self.lives:
+            if life.id in missing:
+                self.differ(life, "the settler", "nothing", "a transaction")
+
+    async def _end(self, api: str, life: Life) -> Json:
+        """The last state that a stream tells."""
+        state: Json = {}
+        try:
+            async with asyncio.timeout(self.stage.patience_s):
+                async for told in self.stage.apis[api].watch(life.id):
+                    state = told
+        except TimeoutError:
+            self.differ(life, "a stream does not end", state, "a final state")
+        state.pop("version")
+        return state
+
+    async def close(self) -> None:
+        """Ends what the run has open, after a last look at everything."""
+        try:
+            await self.submitted()
+            # what differs once will do so again
+            for life in [] if self.failed else self.lives:
+                await self.look("rest", life)
+                self.stage.ends[life.status] += 1
+        finally:
+            for stream in self._streams.values():
+                await stream.events.aclose()  # type: ignore[attr-defined]
+            self._streams.clear()

@@ -1,0 +1,215 @@
+"""A rail whose chain is the test: what a wallet must return and when a block comes is said here.
+
+Everything above it (flows, store, settler, protocols) is the service's own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+from florin_server.clock import Clock
+from florin_server.domain.caip import canonical_account
+from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.journal import Accepted
+from florin_server.domain.payment import Action, Option, Payment
+from florin_server.rails.base import Asset, BlockView, Head, Mined, Paid, Signed, Split
+
+CHAIN = "eip155:31337"
+TOKEN = "0x" + "70" * 20
+ASSET = f"{CHAIN}/erc20:{TOKEN}"
+SENDER = "0x" + "5e" * 20
+GRACE_S = 300
+
+
+def _hash(*parts: object) -> str:
+    return "0x" + hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def signature(option_id: str) -> str:
+    """The one output that pays an option."""
+    half = _hash("signature", option_id)[2:]
+    return f"0x{half}{half}1b"
+
+
+class FakeRail:
+    """One chain in memory. A block is sealed by `mine` only, at the clock's time."""
+
+    live = False
+    confirmations = 1
+    # the test tells when there is something to look at; this is for turns that came to nothing
+    poll_s = 0.05
+    chain_id = CHAIN
+    sender = SENDER
+    treasury = f"{CHAIN}:{SENDER}"
+    native_asset = f"{CHAIN}/slip44:60"
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.assets: Mapping[str, Asset] = {
+            ASSET: Asset(
+                id=ASSET,
+                chain_id=CHAIN,
+                address=TOKEN,
+                name="Test dollar",
+                symbol="TUSD",
+                decimals=6,
+                peg="USD",
+                method="eip3009",
+                domain_name="Test dollar",
+                domain_version="1",
+                network_name="Test chain",
+            )
+        }
+        self._signed: dict[bytes, tuple[int, tuple[Accepted, ...], str]] = {}
+        self._pool: dict[bytes, None] = {}
+        self._mined: dict[str, Mined] = {}
+        self._paid: dict[str, Paid] = {}
+        self._sealed = 0
+        self.blocks = [BlockView(0, _hash("block", 0), _hash("none"), self._now(), (), ())]
+
+    def _now(self) -> int:
+        return self._clock.now_us() // 1_000_000
+
+    def mine(self) -> None:
+        """Seals a block of all that was broadcast; what has lapsed moves no money in it."""
+        number = len(self.blocks)
+        block_hash = _hash("block", number)
+        paid: list[Paid] = []
+        mined: list[Mined] = []
+        for raw in self._pool:
+            _, items, tx_hash = self._signed[raw]
+            mined.append(Mined(tx_hash, number, block_hash, success=True, gas_cost=0))
+            options = [item.option for item in items if self._now() < _until(item.option)]
+            paid += [self._event(option, tx_hash, number, block_hash) for option in options]
+        self._sealed += len(self._pool)
+        self._pool.clear()
+        self._mined.update((one.tx_hash, one) for one in mined)
+        self._paid.update((one.ref, one) for one in paid)
+        parent = self.blocks[-1].hash
+        view = BlockView(number, block_hash, parent, self._now(), tuple(paid), tuple(mined))
+        self.blocks.append(view)
+
+    def _event(self, option: Option, tx_hash: str, number: int, block_hash: str) -> Paid:
+        split = self.split(option)
+        return Paid(
+            ref=self.reference(option),
+            tx_hash=tx_hash,
+            block_number=number,
+            block_hash=block_hash,
+            payer=option.payer,
+            dest=split.dest,
+            token=TOKEN,
+            value=option.value,
+            fee=split.fee,
+        )
+
+    async def start(self) -> None:
+        pass
+
+    async def problems(self) -> tuple[str, ...]:
+        return ()
+
+    async def close(self) -> None:
+        pass
+
+    def payer(self, account: str) -> str | None:
+        return canonical_account(account) if account.startswith(CHAIN + ":0x") else None
+
+    async def payable(
+        self, payers: Sequence[str], prices: Mapping[str, int]
+    ) -> list[tuple[str, str]]:
+        return [(payer, asset) for payer in payers for asset in prices]
+
+    def offer(
+        self,
+        payment: Payment,
+        account: str,
+        payer: str,
+        asset: Asset,
+        value: int,
+        split: Split,
+        now_us: int,
+    ) -> Option:
+        option_id = "opt_" + _hash(payment.id, payer, asset.id, value)[2:34]
+        params = json.dumps([payer.rpartition(":")[2], json.dumps({"option": option_id})])
+        return Option(
+            id=option_id,
+            payment_id=payment.id,
+            account=account,
+            payer=payer,
+            chain_id=CHAIN,
+            asset=asset.id,
+            value=value,
+            eta_s=1,
+            expires_at=None,
+            method="eip3009",
+            actions=(Action(CHAIN, "eth_signTypedData_v4", params),),
+            terms={
+                "ref": _hash("reference", option_id),
+                "until": payment.expires_at + GRACE_S,
+                "dest": split.dest,
+                "settled": split.settled,
+            },
+            created_at_us=now_us,
+        )
+
+    async def verify(self, option: Option, outputs: Sequence[str]) -> None:
+        if [json.loads(one) for one in outputs] != [signature(option.id)]:
+            reason = {"reason": "signature_mismatch"}
+            raise FlorinError(Code.INVALID_PARAMS, "The signature is not good", details=reason)
+
+    def reference(self, option: Option) -> str:
+        return str(option.terms["ref"])
+
+    def split(self, option: Option) -> Split:
+        return Split(str(option.terms["dest"]), None, 0, bool(option.terms["settled"]))
+
+    def proves(self, option: Option, paid: Paid) -> bool:
+        return paid.ref == self.reference(option) and paid.value == option.value
+
+    async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
+        return [self._now() < _until(item.option) for item in items]
+
+    async def next_nonce(self) -> int:
+        return self._sealed + len(self._pool)
+
+    async def sign(self, nonce: int, items: Sequence[Accepted]) -> Signed:
+        tx_hash = _hash("transaction", nonce, [item.payment.id for item in items])
+        raw = tx_hash.encode()
+        self._signed[raw] = (nonce, tuple(items), tx_hash)
+        return Signed(raw, tx_hash)
+
+    async def broadcast(self, raw: bytes) -> None:
+        if self._signed[raw][2] not in self._mined:
+            self._pool[raw] = None
+
+    async def knows(self, tx_hash: str) -> bool:
+        return tx_hash in self._mined or tx_hash.encode() in self._pool
+
+    async def nonce_used(self, nonce: int) -> bool:
+        return nonce < self._sealed
+
+    async def head(self) -> Head:
+        newest = self.blocks[-1]
+        return Head(newest.number, newest.hash, newest.time)
+
+    async def block(self, number: int) -> BlockView | None:
+        return self.blocks[number] if number < len(self.blocks) else None
+
+    async def mined(self, tx_hashes: Sequence[str]) -> dict[str, Mined]:
+        return {one: self._mined[one] for one in tx_hashes if one in self._mined}
+
+    async def paid(self, references: Sequence[str], from_block: int) -> list[Paid]:
+        found = [self._paid[one] for one in references if one in self._paid]
+        return [one for one in found if one.block_number >= from_block]
+
+    async def spent_or_lapsed(self, option: Option) -> str | None:
+        if self.reference(option) in self._paid:
+            return "used"
+        return "lapsed" if self.blocks[-1].time >= _until(option) else None
+
+
+def _until(option: Option) -> int:
+    return int(str(option.terms["until"]))

@@ -1,0 +1,189 @@
+"""Everybody who can look at a payment; all of them must see what the model says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, NoReturn
+
+from tests.model.lifecycle import EXPIRED, SECOND_US, Life, Refusal
+from tests.model.stage import START_US, Stage
+from tests.support.api import Json, Refused
+
+Outcome = Json | Refusal
+STORY_LINES_MAX = 60
+# an asset has four digits more than a currency
+MINOR_UNITS = 10_000
+
+
+class Readers:
+    """Compares what a stage's service tells with a model, and tells the story if they differ."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.failed = False
+        self._turn = 0
+
+    # telling
+
+    def note(self, life: Life, what: str) -> None:
+        after_s = (self.stage.now_us - START_US) / SECOND_US
+        life.story.append(f"{after_s:16.6f} s  {what}")
+
+    def differ(self, life: Life | None, what: str, told: object, expected: object) -> NoReturn:
+        self.failed = True
+        lines = [what, f"  told     {told}", f"  expected {expected}"]
+        if life is not None:
+            now_s = (life.expires_at * SECOND_US - START_US) / SECOND_US
+            lines.append(f"  of {life.id}, {life.status}, version {life.version}")
+            lines.append(f"  which expires at {now_s} s")
+            lines += [f"  {line}" for line in life.story[-STORY_LINES_MAX:]]
+        raise AssertionError("\n".join(lines))
+
+    def same(self, life: Life | None, what: str, told: object, expected: object) -> None:
+        if told != expected:
+            self.differ(life, what, told, expected)
+
+    async def ask(self, call: Awaitable[Json]) -> Outcome:
+        self.stage.calls += 1
+        try:
+            return await call
+        except Refused as refused:
+            return refused.http, refused.code
+
+    # looking
+
+    async def check(self, api: str, life: Life) -> None:
+        """Looks at a payment, each time in another order.
+
+        In every way if the stage is thorough or the payment has changed, else in two ways.
+        """
+        life.clock(self.stage.now_us)
+        calls = self.stage.apis[api]
+        looks: list[Callable[[], Awaitable[None]]] = [
+            lambda: self._status(life, "the wallet's status", calls.status(life.id)),
+            lambda: self._status(life, "the merchant's status", calls.merchant_status(life.id)),
+            lambda: self._detail(life, calls.detail(life.id)),
+            lambda: self._info(life, calls.info(life.id)),
+            lambda: self._options(life, calls.options(life.id, [])),
+            lambda: self._snapshot(api, life),
+        ]
+        if api == "rest":
+            rest = self.stage.rest
+            path = f"/v1/merchant/payment/{life.id}/status"
+            looks.append(
+                lambda: self._status(life, "the older path", rest.call("GET", path, rest.merchant))
+            )
+        self._turn += 1
+        first = self._turn % len(looks)
+        looks = looks[first:] + looks[:first]
+        if life.version == life.told_version and not self.stage.thorough:
+            looks = looks[:2]
+        if api == "rest":
+            # answered in this process: waiting for one after the other costs nothing
+            for look in looks:
+                await look()
+        else:
+            await asyncio.gather(*(look() for look in looks))
+        life.told_version = life.version
+
+    async def _status(self, life: Life, what: str, call: Awaitable[Json]) -> None:
+        self.status(life, what, await self.ask(call))
+
+    def status(self, life: Life, what: str, told: Any) -> None:
+        """Compares a Status; learns the effect from the first that has it."""
+        if isinstance(told, tuple):
+            self.differ(life, what, told, life.told())
+        if life.status == "succeeded" and life.info is None:
+            life.info = self._effect(life, told["info"])
+        self.same(life, what, told, {**life.told(), "info": life.info})
+
+    def _effect(self, life: Life, info: Any) -> Json:
+        if not info or not info["txId"]:
+            self.differ(life, "the effect", info, "a transaction")
+        if life.simulated:
+            self.same(life, "the transaction", info["txId"], f"test:{life.id}")
+        value = info["optionAmount"]["value"]
+        self.same(life, "the amount paid", value, str(int(life.value) * MINOR_UNITS))
+        effect: Json = info
+        return effect
+
+    async def _detail(self, life: Life, call: Awaitable[Json]) -> None:
+        told = await self.ask(call)
+        if isinstance(told, tuple):
+            self.differ(life, "detail", told, 200)
+        if life.status == "succeeded" and life.info is None:
+            life.info = self._effect(life, told["info"])
+        expected = life.detailed()
+        self.same(life, "detail", {name: told.get(name) for name in expected}, expected)
+        self.same(life, "amount", told["amount"]["value"], life.value)
+        refund = told["refund"] and told["refund"]["refundId"]
+        self.same(life, "the refund", refund, life.refund_id)
+        self._buyer(life, told)
+
+    async def _info(self, life: Life, call: Awaitable[Json]) -> None:
+        told = await self.ask(call)
+        if isinstance(told, tuple):
+            self.differ(life, "info", told, 200)
+        self._info_is(life, told)
+
+    def _info_is(self, life: Life, told: Json) -> None:
+        expected = {
+            "paymentId": life.id,
+            "status": life.status,
+            "isFinal": life.is_final,
+            "expiresAt": life.expires_at,
+        }
+        self.same(life, "info", {name: told.get(name) for name in expected}, expected)
+        self._buyer(life, told)
+
+    def _buyer(self, life: Life, told: Json) -> None:
+        buyer = told["buyer"] and told["buyer"]["accountCaip10"]
+        self.same(life, "the buyer", buyer, life.buyer)
+
+    async def _options(self, life: Life, call: Awaitable[Json]) -> None:
+        """Options for no account at all: what is left is what they tell of the payment."""
+        told = await self.ask(call)
+        if life.status == "expired":
+            self.same(life, "options", told, EXPIRED)
+            return
+        if isinstance(told, tuple):
+            self.differ(life, "options", told, 200)
+        self.same(life, "options", told["options"], [])
+        if not life.is_open:
+            self._info_is(life, told["info"])
+        if life.status == "succeeded" and life.info is None:
+            life.info = self._effect(life, told["resultInfo"])
+        self.same(life, "the result with the options", told.get("resultInfo"), life.info)
+
+    async def _snapshot(self, api: str, life: Life) -> None:
+        """What a new stream tells at once; with `after_version` only what is newer."""
+        after = (None, life.version - 1, life.version)[self._turn % 3]
+        if after is not None and (after < 0 or (after == life.version and not life.is_final)):
+            after = None
+        stream = self.stage.apis[api].watch(life.id, after)
+        self.stage.calls += 1
+        try:
+            if after == life.version:
+                self.same(life, "events after the last", await self._next(life, stream), None)
+                return
+            await self.event(life, stream)
+            if life.is_final:
+                self.same(life, "events after the last", await self._next(life, stream), None)
+        finally:
+            await stream.aclose()  # type: ignore[attr-defined]
+
+    async def event(self, life: Life, stream: AsyncIterator[Json]) -> None:
+        """The next event of a stream tells the present state."""
+        told = await self._next(life, stream)
+        if told is None:
+            self.differ(life, "a stream", "its end", life.told())
+        self.same(life, "the version of an event", told.pop("version"), life.version)
+        self.status(life, "an event", told)
+
+    async def _next(self, life: Life, stream: AsyncIterator[Json]) -> Json | None:
+        try:
+            async with asyncio.timeout(self.stage.patience_s):
+                return await anext(stream, None)
+        except TimeoutError:
+            self.differ(life, "a stream", "nothing", life.told())

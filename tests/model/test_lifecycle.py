@@ -1,0 +1,102 @@
+"""The service does what the model says, whatever is done to a payment and in whatever order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from florin_server.domain import results
+from florin_server.domain.payment import Payment, Status
+from florin_server.domain.state import TABLE, Event
+from florin_server.flows import create
+from florin_server.flows.idempotent import once
+from florin_server.rpc import codec
+from florin_server.store import payments
+from florin_server.store.query import Statement, param
+from florin_server.store.tables import payment
+from sqlalchemy import update
+
+from tests.model.campaign import play
+from tests.model.lifecycle import FINAL
+from tests.model.stage import staged
+
+DEEDS = {
+    "advance",
+    "cancel",
+    "confirm",
+    "create",
+    "fetch",
+    "follow",
+    "options",
+    "poll",
+    "refund",
+    "settle",
+    "simulate",
+}
+
+
+@pytest.mark.parametrize(("chain", "runs"), [(False, 12), (True, 5)], ids=["fake rail", "chain"])
+def test_every_reader_tells_what_the_model_says(tmp_path, chain, runs):
+    with staged(tmp_path / "home", chain=chain) as stage:
+        play(stage, 1, runs)
+    # a machine that never gets anywhere would find nothing
+    assert set(stage.kinds) == DEEDS
+    assert set(stage.ends) >= (FINAL if not chain else {"succeeded", "expired", "cancelled"})
+
+
+def cancels_too_late(patch: pytest.MonkeyPatch) -> None:
+    anything = Statement(
+        update(payment)
+        .where(payment.c.id == param("payment_id"))
+        .values(
+            status=Status.CANCELLED,
+            version=payment.c.version + 1,
+            updated_at_us=param("now_us"),
+            cancelled_reason=param("cancelled_reason"),
+        )
+        .returning(*payment.c)
+    )
+    patch.setitem(TABLE, (Status.PROCESSING, Event.CANCEL), Status.CANCELLED)
+    patch.setattr(payments, "_CANCEL", lambda now_s, **values: anything(**values))
+
+
+def expires_a_second_late(patch: pytest.MonkeyPatch) -> None:
+    punctual = Payment.at
+    patch.setattr(Payment, "at", lambda self, now_us: punctual(self, now_us - 1_000_000))
+
+
+def takes_every_confirm_for_the_bound_one(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(results, "digest", lambda option_id, outputs: b"the same")
+
+
+def forgets_keys(patch: pytest.MonkeyPatch) -> None:
+    def forgetful(app, caller, work, answer):
+        return app.store.write(work)
+
+    assert create.once is once
+    patch.setattr(create, "once", forgetful)
+
+
+def tells_payments_that_are_over_to_poll(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(codec._POLL_MS, Status.CANCELLED, 1000)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        cancels_too_late,
+        expires_a_second_late,
+        takes_every_confirm_for_the_bound_one,
+        forgets_keys,
+        tells_payments_that_are_over_to_poll,
+    ],
+)
+def test_the_machine_finds_a_planted_bug(
+    tmp_path, monkeypatch, plant: Callable[[pytest.MonkeyPatch], None]
+):
+    with staged(tmp_path / "home", thorough=False) as stage:
+        plant(monkeypatch)
+        # one of them keeps a stream from telling what it should
+        stage.patience_s = 0.5
+        with pytest.raises(AssertionError, match="told .*\n.*expected"):
+            play(stage, 1, 100, shrink=False)
