@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_settings import (
@@ -77,8 +77,8 @@ class LimitSettings(BaseModel):
     payment_per_minute: int = Field(
         default=20,
         ge=0,
-        description="new confirms, and cancels, of one payment: each may ask a chain; no buyer "
-        "needs more",
+        description="new confirms, cancels, and forms, of one payment: each may ask a chain; no "
+        "buyer needs more",
     )
     payment_burst: int = Field(default=20, ge=1, description="a wallet that tries them in a row")
     failure_per_minute: int = Field(
@@ -94,6 +94,29 @@ class LimitSettings(BaseModel):
     )
     held_per_payment: int = Field(
         default=50, ge=0, description="the same for one payment: nobody shows it on more screens"
+    )
+
+
+class CaptureSettings(BaseModel):
+    """Whose data is asked for before a payment, and how long it is kept.
+
+    `from_amount` tells for a currency (ISO 4217), or an asset (CAIP-19) in which a payment may be
+    asked for, the number of minor units from which on data is needed; for others it always is.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    enabled: bool = Field(default=False, description="most merchants need no data about buyers")
+    from_amount: dict[str, Annotated[int, Field(ge=0)]] = {}
+    modes: tuple[Literal["live", "test"], ...] = ("live", "test")
+    assets: tuple[Annotated[str, AfterValidator(canonical_asset)], ...] = Field(
+        default=(), description="CAIP-19 of what is paid with; empty: all"
+    )
+    retention_days: int = Field(
+        default=5 * 365, ge=1, description="what anti-money-laundering rules commonly ask for"
+    )
+    frame_origins: tuple[Annotated[str, Field(pattern=r"^https?://[^\s;,'\"/]+$")], ...] = Field(
+        default=(), description="sites of web wallets that may show the form in a frame"
     )
 
 
@@ -139,6 +162,7 @@ class Settings(BaseSettings):
     fee_basis_points: int = Field(default=0, ge=0, le=10_000)
 
     limits: LimitSettings = LimitSettings()
+    capture: CaptureSettings = CaptureSettings()
     blocked_accounts: tuple[Annotated[str, AfterValidator(blocked_account)], ...] = Field(
         default=(), description="accounts that are not served: CAIP-10, or bare EVM addresses"
     )

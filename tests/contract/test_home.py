@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from dataclasses import replace
 
 import pytest
 from florin_server.boot.home import Home, Refused
@@ -85,9 +86,45 @@ def test_secrets_do_not_show_in_messages(tmp_path):
     kept = home.secrets()
     stored = json.loads((home.path / "secrets.json").read_text())
     shown = repr(kept)
-    for secret in stored.values():
-        assert secret not in shown
+    for secret in (*stored.values(), *stored.pop("capture_keys")):
+        assert str(secret) not in shown
     assert repr(kept.pepper) not in shown
+    assert repr(kept.capture_keys[0]) not in shown
+
+
+def test_a_home_from_before_there_were_capture_keys_gets_one_and_keeps_the_rest(tmp_path):
+    home = Home(tmp_path)
+    before = home.secrets()
+    path = tmp_path / "secrets.json"
+    stored = json.loads(path.read_text())
+    del stored["capture_keys"]
+    path.write_text(json.dumps(stored))
+    after = home.secrets()
+    assert replace(after, capture_keys=()) == replace(before, capture_keys=())
+    assert after.capture_keys != before.capture_keys
+    assert [len(key) for key in after.capture_keys] == [32]
+    assert home.secrets() == after
+    assert mode(path) == 0o600
+
+
+def test_capture_keys_are_rotated_by_adding_one(tmp_path):
+    home = Home(tmp_path)
+    (first,) = home.secrets().capture_keys
+    path = tmp_path / "secrets.json"
+    stored = json.loads(path.read_text())
+    stored["capture_keys"].append("ab" * 32)
+    path.write_text(json.dumps(stored))
+    assert home.secrets().capture_keys == (first, b"\xab" * 32)
+
+
+@pytest.mark.parametrize("keys", [["zz"], ["ab"], "ab", [1], 1, [None]])
+def test_damaged_capture_keys_stop_the_start(tmp_path, keys):
+    home = Home(tmp_path)
+    home.secrets()
+    path = tmp_path / "secrets.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "capture_keys": keys}))
+    with pytest.raises(Refused, match="damaged"):
+        home.secrets()
 
 
 def test_demo_credentials_come_back_as_written(tmp_path):

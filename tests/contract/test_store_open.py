@@ -13,6 +13,7 @@ import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
 from florin_server.store import (
+    captures,
     customers,
     executors,
     idempotency,
@@ -39,6 +40,7 @@ from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
 from tests.contract.test_store_kit import created, opened
 
 OPERATIONS = (
+    captures,
     customers,
     executors,
     idempotency,

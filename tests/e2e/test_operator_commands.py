@@ -214,7 +214,7 @@ def test_what_is_kept_about_a_customer_is_shown_and_erased(forks, customer):
         "txId": None,
     }
     assert ask("customers", "erase", account) == [
-        "Erased: 1 offers, 0 wallet names.",
+        "Erased: 1 offers, 0 wallet names, 0 sets of data about the buyer.",
         "Kept, because money moved: 0 payments.",
     ]
     for command in ("export", "erase"):

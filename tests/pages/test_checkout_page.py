@@ -23,7 +23,7 @@ def headers_of(answer) -> dict[str, str]:
 
 def text_of(page: str) -> str:
     """What a reader sees."""
-    body = page[page.index("<body>") :]
+    body = page[page.index("<body") :]
     return " ".join(re.sub(r"<[^>]*>", " ", body).split())
 
 

@@ -47,11 +47,19 @@ class Api(Protocol):
     async def simulate(self, payment_id: str, outcome: str, key: str | None = None) -> Json: ...
     async def info(self, payment_id: str) -> Json: ...
     async def options(self, payment_id: str, accounts: list[str]) -> Json: ...
-    async def fetch(self, payment_id: str, option_id: str, data: str = "") -> Json: ...
-    async def confirm(self, payment_id: str, option_id: str, outputs: list[Any]) -> Json: ...
+    async def fetch(
+        self, payment_id: str, option_id: str, data: str = "", collected: Any = None
+    ) -> Json: ...
+    async def confirm(
+        self, payment_id: str, option_id: str, outputs: list[Any], collected: Any = None
+    ) -> Json: ...
     async def status(self, payment_id: str) -> Json: ...
     async def cancel(self, payment_id: str) -> Json: ...
     def watch(self, payment_id: str, after: int | None = None) -> AsyncIterator[Json]: ...
+
+
+def _collected(data: Any) -> Json:
+    return {} if data is None else {"collectedData": data}
 
 
 class RestApi:
@@ -103,17 +111,20 @@ class RestApi:
         path = f"/v1/gateway/payment/{payment_id}/options"
         return await self.call("POST", path, self.wallet, {"accounts": accounts})
 
-    async def fetch(self, payment_id: str, option_id: str, data: str = "") -> Json:
+    async def fetch(
+        self, payment_id: str, option_id: str, data: str = "", collected: Any = None
+    ) -> Json:
         path = f"/v1/gateway/payment/{payment_id}/fetch"
-        body = {"optionId": option_id, "data": data}
+        body = {"optionId": option_id, "data": data, **_collected(collected)}
         return await self.call("POST", path, self.wallet, body)
 
-    async def confirm(self, payment_id: str, option_id: str, outputs: list[Any]) -> Json:
+    async def confirm(
+        self, payment_id: str, option_id: str, outputs: list[Any], collected: Any = None
+    ) -> Json:
         results = [{"type": "walletRpc", "data": [output]} for output in outputs]
         path = f"/v1/gateway/payment/{payment_id}/confirm"
-        return await self.call(
-            "POST", path, self.wallet, {"optionId": option_id, "results": results}
-        )
+        body = {"optionId": option_id, "results": results, **_collected(collected)}
+        return await self.call("POST", path, self.wallet, body)
 
     async def status(self, payment_id: str) -> Json:
         return await self.call("GET", f"/v1/gateway/payment/{payment_id}/status", self.wallet)
@@ -199,13 +210,20 @@ class GrpcApi:
         request = gateway_pb2.GetPaymentOptionsRequest(payment_id=payment_id, accounts=accounts)
         return await self._ask(self._gateway.GetPaymentOptions, request, self.wallet)
 
-    async def fetch(self, payment_id: str, option_id: str, data: str = "") -> Json:
+    async def fetch(
+        self, payment_id: str, option_id: str, data: str = "", collected: Any = None
+    ) -> Json:
         request = gateway_pb2.FetchActionRequest(
-            payment_id=payment_id, option_id=option_id, data=data
+            payment_id=payment_id,
+            option_id=option_id,
+            data=data,
+            collected_data_json=None if collected is None else json.dumps(collected),
         )
         return await self._ask(self._gateway.FetchAction, request, self.wallet)
 
-    async def confirm(self, payment_id: str, option_id: str, outputs: list[Any]) -> Json:
+    async def confirm(
+        self, payment_id: str, option_id: str, outputs: list[Any], collected: Any = None
+    ) -> Json:
         results = [
             gateway_pb2.ActionResult(
                 type=gateway_pb2.ACTION_RESULT_TYPE_WALLET_RPC, output_json=[json.dumps(output)]
@@ -213,7 +231,10 @@ class GrpcApi:
             for output in outputs
         ]
         request = gateway_pb2.ConfirmPaymentRequest(
-            payment_id=payment_id, option_id=option_id, results=results
+            payment_id=payment_id,
+            option_id=option_id,
+            results=results,
+            collected_data_json=None if collected is None else json.dumps(collected),
         )
         return await self._ask(self._gateway.ConfirmPayment, request, self.wallet)
 

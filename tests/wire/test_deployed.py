@@ -36,7 +36,6 @@ OPTIONAL = {
 # what is sent and read by nobody
 IGNORED = {
     ("POST /v1/gateway/payment/{}/options", "refresh"): "answers are always fresh",
-    ("POST /v1/gateway/payment/{}/confirm", "collectedData"): "buyer data is not asked for yet",
     ("GET /v1/payments/{}", "Idempotency-Key"): "ignored on GET",
     ("GET /v1/payments/{}/status", "Idempotency-Key"): "ignored on GET",
 }

@@ -6,15 +6,17 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from decimal import Decimal
+from types import MappingProxyType
 
 from florin_gateway.app import Gateway
 from florin_gateway.backends import Local, Remote
-from florin_gateway.pages import checkout as pages
+from florin_gateway.pages import checkout as checkout_page
 from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
 from florin_gateway.rpc import Backend
 from florin_gateway.server import HttpServer
 from florin_gateway.settings import GatewaySettings, GuardSettings, ServerSettings
 
+from florin_server.boot import collect
 from florin_server.boot.addresses import listen, spelled
 from florin_server.boot.grpc_server import PUBLIC, GrpcServers
 from florin_server.boot.openapi import serve as published
@@ -63,7 +65,10 @@ async def start(
     local = Local([grpc.gate])
     grpc.register(local)
     server = server_settings(app.settings)
-    await _start(local, listener, server, stack, problems, page=_checkout_page(app))
+    pages = {(method, "/{payment_id}"): _checkout_page(app) for method in ("GET", "HEAD")} | {
+        (method, collect.PATH): handler for method, handler in collect.routes(app).items()
+    }
+    await _start(local, listener, server, stack, problems, pages=pages)
 
 
 def _checkout_page(app: App) -> PlainHandler:
@@ -71,15 +76,15 @@ def _checkout_page(app: App) -> PlainHandler:
 
     async def handle(request: PlainRequest) -> PlainAnswer:
         if wait_s := app.limits.page(request.peer):
-            return pages.too_many(wait_s)
+            return checkout_page.too_many(wait_s)
         found = await checkout(app, request.variables["payment_id"])
         if found is None:
-            return pages.unknown()
+            return checkout_page.unknown()
         payment, merchant = found
         amount = answers.amount(payment.unit, payment.value)
         whole = Decimal(amount.value).scaleb(-amount.display.decimals)
-        return pages.page(
-            pages.Checkout(
+        return checkout_page.page(
+            checkout_page.Checkout(
                 merchant=merchant.name,
                 amount=f"{whole:f} {amount.display.asset_symbol}",
                 status=payment.status,
@@ -115,7 +120,7 @@ async def _start(
     stack: AsyncExitStack,
     problems: Problems,
     *,
-    page: PlainHandler | None = None,
+    pages: Mapping[tuple[str, str], PlainHandler] = MappingProxyType({}),
 ) -> None:
     gateway = Gateway(backend, PUBLIC, GatewaySettings(cors_paths=_CORS_PATHS))
     gateway.reserve(*_RESERVED)
@@ -133,11 +138,9 @@ async def _start(
         "/readyz": readyz,
         **published.routes(),
     }
-    if page is not None:
-        plain["/{payment_id}"] = page
-    for path, handler in plain.items():
-        for method in ("GET", "HEAD"):
-            gateway.add_route(method, path, handler)
+    read = {(method, path): plain[path] for path in plain for method in ("GET", "HEAD")}
+    for (method, path), handler in (read | dict(pages)).items():
+        gateway.add_route(method, path, handler)
     server = HttpServer(gateway, settings, sock=listener)
     await server.start()
     stack.push_async_callback(server.stop)

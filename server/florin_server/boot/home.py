@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from florin_server.domain.sealed import KEY_BYTES
+
 
 class Refused(Exception):  # noqa: N818  (a decision, told to the operator as it is)
     """The service does not start; the text says what to change."""
@@ -42,12 +44,16 @@ def _lock(file: TextIO) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """What must not leave the machine. Losing `pepper` makes every API key worthless."""
+    """What must not leave the machine. Losing `pepper` makes every API key worthless.
+
+    Data about buyers is encrypted with the last of `capture_keys`, and read with any of them.
+    """
 
     pepper: bytes = field(repr=False)
     operator_token: str = field(repr=False)
     relayer_key: bytes = field(repr=False)
     demo_destination_key: bytes = field(repr=False)
+    capture_keys: tuple[bytes, ...] = field(repr=False)
 
     @property
     def solana_relayer_seed(self) -> bytes:
@@ -122,18 +128,25 @@ class Home:
                 "operator_token": secrets.token_urlsafe(32),
                 "relayer_key": _private_key(),
                 "demo_destination_key": _private_key(),
+                "capture_keys": [_capture_key()],
             }
-            _private(path, json.dumps(made, indent=1) + "\n").close()
+            _write(path, made)
         try:
             stored = json.loads(path.read_text())
-            return Secrets(
+            found = Secrets(
                 pepper=bytes.fromhex(stored["pepper"]),
                 operator_token=stored["operator_token"],
                 relayer_key=bytes.fromhex(stored["relayer_key"]),
                 demo_destination_key=bytes.fromhex(stored["demo_destination_key"]),
+                capture_keys=tuple(_key_of(text) for text in stored.get("capture_keys", ())),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise Refused(f"{path} is damaged and keys depend on it; restore a copy") from error
+        if found.capture_keys:
+            return found
+        # made by a Florin that did not ask for data yet
+        _write(path, {**stored, "capture_keys": [_capture_key()]})
+        return self.secrets()
 
     def write_demo_env(self, values: Mapping[str, str]) -> None:
         """Writes the demo credentials in the form that shells and tools read."""
@@ -150,6 +163,21 @@ class Home:
 
 def _derived(key: bytes) -> bytes:
     return hmac.digest(key, b"florin solana", "sha256")
+
+
+def _write(path: Path, made: Mapping[str, Any]) -> None:
+    _private(path, json.dumps(made, indent=1) + "\n").close()
+
+
+def _capture_key() -> str:
+    return secrets.token_hex(KEY_BYTES)
+
+
+def _key_of(text: str) -> bytes:
+    key = bytes.fromhex(text)
+    if len(key) != KEY_BYTES:
+        raise ValueError("a key has another length")
+    return key
 
 
 def _private_key() -> str:

@@ -10,10 +10,11 @@ from typing import Any
 from florin.v1 import admin_pb2
 from google.protobuf.message import Message
 
-from florin_server.boot.home import Home
+from florin_server.boot.home import Home, Secrets
 from florin_server.boot.operator import OperatorError
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
+from florin_server.domain.sealed import Seal
 from florin_server.feed import Hub
 from florin_server.flows.app import App, Links
 from florin_server.flows.limits import Limits
@@ -36,8 +37,9 @@ async def offline(settings: Settings) -> AsyncIterator[Callable[[str, Message], 
     except StoreError as error:
         raise OperatorError(str(error)) from error
     try:
-        app = _without_chains(settings, store)
-        servicer = AdminServicer(app, Codec(app), home.secrets().pepper)
+        kept = home.secrets()
+        app = _without_chains(settings, store, kept)
+        servicer = AdminServicer(app, Codec(app), kept.pepper)
 
         async def call(method: str, request: Message) -> Any:
             # nothing stands before the servicer here
@@ -49,7 +51,7 @@ async def offline(settings: Settings) -> AsyncIterator[Callable[[str, Message], 
         await store.close()
 
 
-def _without_chains(settings: Settings, store: Store) -> App:
+def _without_chains(settings: Settings, store: Store, kept: Secrets) -> App:
     """A service without chains and callers: enough for accounts and keys."""
     clock = SystemClock()
 
@@ -65,5 +67,6 @@ def _without_chains(settings: Settings, store: Store) -> App:
         links=Links("", frozenset()),
         rails={},
         limits=Limits(settings.limits, clock),
+        seal=Seal(kept.capture_keys),
         screening=Screening(store, clock),
     )

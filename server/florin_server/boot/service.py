@@ -19,12 +19,13 @@ from florin_server.boot.home import Home, Refused, Secrets
 from florin_server.clock import Clock, SystemClock
 from florin_server.config import Settings
 from florin_server.domain.screening import Blocklist
+from florin_server.domain.sealed import Seal
 from florin_server.feed import Hub
 from florin_server.flows.app import App, Links
 from florin_server.flows.executors import executor_id
 from florin_server.flows.limits import Limits
 from florin_server.flows.screening import Screening
-from florin_server.flows.workers.expire import expire, forget_keys
+from florin_server.flows.workers.expire import expire, forget_data, forget_keys
 from florin_server.flows.workers.outlive import outliving
 from florin_server.flows.workers.settle import ChainSettler
 from florin_server.rails.base import Rail
@@ -83,6 +84,7 @@ class Service:
                 limits=Limits(settings.limits, clock),
                 screening=Screening(store, clock),
                 blocked=Blocklist(settings.blocked_accounts),
+                seal=Seal(kept.capture_keys),
             )
             pauses = await store.read(executors.pauses())
             grpc = await GrpcServers.start(app, kept, stack)
@@ -136,7 +138,10 @@ def _links(settings: Settings, http_url: str) -> Links:
 def _start_workers(
     app: App, rails: list[Rail], pauses: Container[str], stack: AsyncExitStack
 ) -> list[asyncio.Task[None]]:
-    steady = (partial(expire, app), partial(forget_keys, app), app.hub.sweep)
+    steady: list[Callable[[], Awaitable[None]]] = [
+        *(partial(work, app) for work in (expire, forget_keys, forget_data)),
+        app.hub.sweep,
+    ]
     jobs: list[Coroutine[Any, Any, None]] = [outliving(app.clock, work) for work in steady]
     owner = app.randbytes(8).hex()
     for rail in rails:

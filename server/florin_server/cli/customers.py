@@ -14,7 +14,11 @@ from florin_server.cli.operation import ask
 def export(given: dict[str, Any], account: str) -> None:
     """Prints everything that is kept, as JSON."""
     kept = ask(given, "ExportCustomer", operator_pb2.ExportCustomerRequest(account=account))
-    told = {"account": kept.account, "payments": [_payment(one) for one in kept.payments]}
+    told = {
+        "account": kept.account,
+        "payments": [_payment(one) for one in kept.payments],
+        "collectedData": [_data(one) for one in kept.collected_data],
+    }
     console.print(json.dumps(told, indent=2, ensure_ascii=False), markup=False)
 
 
@@ -31,8 +35,21 @@ def _payment(one: operator_pb2.CustomerPayment) -> dict[str, Any]:
     }
 
 
+def _data(one: operator_pb2.CustomerData) -> dict[str, Any]:
+    """What the customer told; null where the key to read it with is lost."""
+    return {
+        "paymentId": one.payment_id,
+        "collectedAt": one.collected_at.ToJsonString(),
+        "keptUntil": one.kept_until.ToJsonString(),
+        "data": json.loads(one.data_json) if one.data_json else None,
+    }
+
+
 def erase(given: dict[str, Any], account: str) -> None:
     """Deletes what is kept, as far as the books allow, and says what they need."""
     done = ask(given, "EraseCustomer", operator_pb2.EraseCustomerRequest(account=account))
-    console.print(f"Erased: {done.offers_erased} offers, {done.wallet_names_erased} wallet names.")
+    console.print(
+        f"Erased: {done.offers_erased} offers, {done.wallet_names_erased} wallet names, "
+        f"{done.collected_data_erased} sets of data about the buyer."
+    )
     console.print(f"Kept, because money moved: {done.payments_kept} payments.")

@@ -11,6 +11,7 @@ from florin_server.config import Settings
 from florin_server.domain.account import WalletApp
 from florin_server.domain.payment import Merchant, Payment
 from florin_server.domain.screening import Blocklist
+from florin_server.domain.sealed import Seal
 from florin_server.feed import Hub
 from florin_server.flows.limits import Limits
 from florin_server.flows.recent import Recent
@@ -94,6 +95,7 @@ class App:
     accounts: Accounts = field(default_factory=Accounts)
     totals: Recent[Totals] = field(default_factory=_remembered_totals)
     blocked: Blocklist = field(default_factory=Blocklist)
+    seal: Seal = field(default_factory=Seal)
     prices: PriceSource = field(default_factory=lambda: FixedPrices({}))
 
     def assets(self, *, live: bool) -> dict[str, tuple[Rail, Asset]]:

@@ -19,18 +19,28 @@ from florin_server.domain.payment import (
     Status,
 )
 from florin_server.domain.state import Event, step
+from florin_server.flows import capture
 from florin_server.flows.app import App, Caller
 from florin_server.flows.fetch import open_option, silent
 from florin_server.flows.load import current, find
 from florin_server.flows.screen import check_lists, is_blocked
 from florin_server.rails.base import Rail, RailUnavailable
-from florin_server.store import payments
+from florin_server.store import captures, payments
 
 
 async def confirm(
-    app: App, caller: Caller, text: str, option_id: str, outputs: Sequence[Sequence[str]]
+    app: App,
+    caller: Caller,
+    text: str,
+    option_id: str,
+    outputs: Sequence[Sequence[str]],
+    *,
+    collected: str | None = None,
 ) -> Payment:
-    """Accepts, refuses or repeats a submission; `outputs` are JSON texts, one list a result."""
+    """Accepts, refuses or repeats a submission; `outputs` are JSON texts, one list a result.
+
+    `collected` is the JSON of data about the buyer that the wallet brings along.
+    """
     # the server's clock decides whether a confirm came in time, however long the checks take
     arrived_us = app.clock.now_us()
     payment = await find(app, caller, text)
@@ -43,6 +53,7 @@ async def confirm(
     app.limits.confirm(payment.id)
     step(payment.status, Event.CONFIRM_ACCEPTED)
     option = await open_option(app, payment, option_id)
+    await capture.require(app, payment, option, collected)
     issued = await _issued(app, option)
     content = Confirmation(payment.id, option.id, tuple(flat), digest, arrived_us)
     form = results.match(_expected(option, issued), flat)
@@ -113,9 +124,11 @@ async def _accept(
     app: App, caller: Caller, option: Option, content: Confirmation, from_block: int
 ) -> Payment:
     provider = (caller.app.name, caller.app.icon_url) if caller.app else ("unknown", None)
-    accepted = await app.store.write(
-        payments.accept(content, option, from_block, provider, content.at_us)
-    )
+    accept = payments.accept(content, option, from_block, provider, content.at_us)
+    if app.settings.capture.enabled and app.rails[option.chain_id].submits(option):
+        # what is submitted here was signed by the account
+        accept = captures.proven(accept, option.payer)
+    accepted = await app.store.write(accept)
     if accepted is None:
         return await _lost(app, content)
     app.settlers[option.chain_id].wake()

@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from florin_server.domain.caip import canonical_account
 from florin_server.domain.errors import Code, FlorinError, invalid
 from florin_server.domain.payment import Payment
+from florin_server.flows import capture
 from florin_server.flows.app import App
-from florin_server.store import customers
+from florin_server.store import captures, customers
+from florin_server.store.captures import Collected
 from florin_server.store.customers import Erased
 
 # payments that are changed at once, so that others get their turn in between
 _A_BATCH = 100
 
 
-async def export(app: App, text: str) -> tuple[str, list[Payment]]:
-    """The account in canonical form and its payments as they read now, the newest first."""
+@dataclass(frozen=True, slots=True)
+class Customer:
+    """What is kept about an account (canonical CAIP-10), the newest first.
+
+    `data` is what was told about it, with its JSON; None where that cannot be read any more.
+    """
+
+    account: str
+    payments: Sequence[Payment]
+    data: Sequence[tuple[Collected, str | None]]
+
+
+async def export(app: App, text: str) -> Customer:
+    """Everything that is kept about an account, its payments as they read now."""
     account = _account(text)
     found = await app.store.survey(customers.payments_of(account))
     if not found:
         raise FlorinError(Code.CUSTOMER_NOT_FOUND)
     now_us = app.clock.now_us()
-    return account, [payment.at(now_us) for payment in found]
+    told = await app.store.survey(captures.of_account(account))
+    return Customer(
+        account,
+        [payment.at(now_us) for payment in found],
+        [(one, capture.opened(app, one)) for one in told],
+    )
 
 
 async def erase(app: App, text: str) -> Erased:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payment import Action, Issued, Option, Payment, Status
+from florin_server.flows import capture
 from florin_server.flows.app import App, Caller
 from florin_server.flows.load import find, not_payable
 from florin_server.rails.base import RailUnavailable
@@ -13,22 +14,29 @@ from florin_server.store import payments
 
 
 async def fetch(
-    app: App, caller: Caller, text: str, option_id: str, data: str
+    app: App, caller: Caller, text: str, option_id: str, data: str, *, collected: str | None = None
 ) -> tuple[Action, ...]:
     """The executable actions of an option, or of its build; repeating it gives the same ones.
 
-    `data` is that of the option's build, or empty.
+    `data` is that of the option's build, or empty. `collected` is the JSON of data about the buyer
+    that the wallet brings along.
     """
     payment = await find(app, caller, text)
     if payment.status is not Status.REQUIRES_ACTION:
         raise not_payable(payment)
     option = await open_option(app, payment, option_id)
     build = option.build
-    if data and (build is None or data != build.data):
+    # it stood for the whole option, as long as nothing was known about the buyer
+    whole = data == capture.build_of(payment, option).data
+    if data and not whole and (build is None or data != build.data):
         raise FlorinError(Code.INVALID_PARAMS, "Unknown build data")
+    told = await capture.require(app, payment, option, collected)
     if build is None:
         return option.resolved(()) or ()
-    return (await _resolve(app, option))[0].actions
+    issued = await _resolve(app, option)
+    if whole or (told and not data):
+        return option.resolved(issued) or ()
+    return issued[0].actions
 
 
 async def open_option(app: App, payment: Payment, option_id: str) -> Option:

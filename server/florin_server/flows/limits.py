@@ -61,6 +61,7 @@ class Limits:
         self._apps = _Limit(s.app_per_minute, s.app_burst, clock)
         self._confirms = _Limit(s.payment_per_minute, s.payment_burst, clock)
         self._cancels = _Limit(s.payment_per_minute, s.payment_burst, clock)
+        self._forms = _Limit(s.payment_per_minute, s.payment_burst, clock)
         self._failures = _Limit(s.failure_per_minute, s.failure_burst, clock)
         self._pages = _Limit(s.page_per_minute, s.page_burst, clock)
         self._held_by_credential = _Held(s.held_per_credential)
@@ -82,6 +83,10 @@ class Limits:
     def cancel(self, payment_id: str) -> None:
         """Counts an attempt to call a payment off; FlorinError(rate_limited)."""
         self._cancels.check(payment_id)
+
+    def form(self, payment_id: str) -> None:
+        """Counts a form with data about a buyer; FlorinError(rate_limited)."""
+        self._forms.check(payment_id)
 
     def failed(self, peer: str) -> None:
         """Counts a credential that proved nothing; FlorinError(rate_limited)."""

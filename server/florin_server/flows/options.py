@@ -11,7 +11,9 @@ from typing import TypeAlias
 from florin_server.domain.caip import canonical_account, canonical_asset
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payment import Option, Payment, Status
+from florin_server.flows import capture
 from florin_server.flows.app import App, Caller
+from florin_server.flows.capture import Asked
 from florin_server.flows.load import find, payment_id_of
 from florin_server.flows.price import price
 from florin_server.flows.screen import check_lists, is_blocked
@@ -25,12 +27,19 @@ _Quoted: TypeAlias = tuple[str, str, int]
 _log = logging.getLogger(__name__)
 
 
+_NOTHING_ASKED = Asked({})
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the accounts can pay with; `payment` is None for text that names no payment."""
+    """What the accounts can pay with; `payment` is None for text that names no payment.
+
+    `asked` tells which of the options wait for data about the buyer.
+    """
 
     payment: Payment | None
     options: tuple[Option, ...]
+    asked: Asked = _NOTHING_ASKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +81,12 @@ async def options(app: App, caller: Caller, text: str, accounts: Sequence[str]) 
     found.sort(key=lambda option: (_key(option.asset) not in destinations, option.eta_s))
     found = found[: app.settings.options_max]
     stored = await _keep(app, payment, known, found)
-    return Options(payment, tuple(replace(stored[o.id], account=o.account) for o in found))
+    told = [replace(stored[option.id], account=option.account) for option in found]
+    asked = await capture.ask(app, payment, told)
+    for at, option in enumerate(told):
+        if option.id in asked.urls:
+            told[at] = replace(option, actions=(capture.build_of(payment, option),))
+    return Options(payment, tuple(told), asked)
 
 
 async def _keep(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from florin.v1 import gateway_pb2, merchant_pb2, money_pb2, payment_pb2, refund_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from florin_server.domain.capture import FIELDS, SCHEMA_JSON
 from florin_server.domain.money import CURRENCIES
 from florin_server.domain.payment import (
     Action,
@@ -36,6 +37,18 @@ _REASON = {
     r: payment_pb2.CancelledReason.Value(f"CANCELLED_REASON_{r.upper()}") for r in CancelledReason
 }
 _REFUND = {s: refund_pb2.RefundStatus.Value(f"REFUND_STATUS_{s.upper()}") for s in RefundStatus}
+
+_COLLECTED_FIELDS = [
+    gateway_pb2.CollectDataField(
+        id=field.id,
+        name=field.name,
+        type=gateway_pb2.CollectDataFieldType.Value(
+            f"COLLECT_DATA_FIELD_TYPE_{field.kind.upper()}"
+        ),
+        required=field.required,
+    )
+    for field in FIELDS
+]
 
 
 def timestamp(at_us: int) -> Timestamp:
@@ -123,8 +136,8 @@ class Codec:
             buyer=buyer(payment),
         )
 
-    def option(self, option: Option) -> gateway_pb2.PaymentOption:
-        """One way to pay."""
+    def option(self, option: Option, form_url: str | None = None) -> gateway_pb2.PaymentOption:
+        """One way to pay; with the form that has to be filled in before."""
         return gateway_pb2.PaymentOption(
             id=option.id,
             account=option.account,
@@ -132,6 +145,7 @@ class Codec:
             eta_s=option.eta_s,
             expires_at=option.expires_at,
             actions=[action(step) for step in option.actions],
+            collect_data=collect_data(form_url),
         )
 
     def created(self, payment: Payment) -> merchant_pb2.CreatePaymentResponse:
@@ -253,6 +267,13 @@ def action(value: Action | Build) -> gateway_pb2.Action:
             chain_id=value.chain_id, method=value.method, params_json=value.params_json
         )
     )
+
+
+def collect_data(url: str | None) -> gateway_pb2.CollectData | None:
+    """The form behind a link, and what it asks for."""
+    if url is None:
+        return None
+    return gateway_pb2.CollectData(url=url, schema_json=SCHEMA_JSON, fields=_COLLECTED_FIELDS)
 
 
 def new_payment(request: merchant_pb2.CreatePaymentRequest) -> NewPayment:

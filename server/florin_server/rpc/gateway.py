@@ -40,7 +40,11 @@ class GatewayServicer(PaymentCalls, gateway_pb2_grpc.GatewayServiceServicer):
             info = self._codec.info(payment, await merchant_of(self._app, payment))
         return gateway_pb2.GetPaymentOptionsResponse(
             payment_id=payment.id,
-            options=[self._codec.option(option) for option in found.options],
+            options=[
+                self._codec.option(option, found.asked.urls.get(option.id))
+                for option in found.options
+            ],
+            collect_data=codec.collect_data(found.asked.url),
             info=info,
             result_info=self._codec.information(payment),
         )
@@ -50,7 +54,12 @@ class GatewayServicer(PaymentCalls, gateway_pb2_grpc.GatewayServiceServicer):
     ) -> gateway_pb2.FetchActionResponse:
         """Resolves an option into executable actions."""
         actions = await fetch(
-            self._app, caller(), request.payment_id, request.option_id, request.data
+            self._app,
+            caller(),
+            request.payment_id,
+            request.option_id,
+            request.data,
+            collected=_collected(request),
         )
         return gateway_pb2.FetchActionResponse(actions=[codec.action(a) for a in actions])
 
@@ -59,5 +68,18 @@ class GatewayServicer(PaymentCalls, gateway_pb2_grpc.GatewayServiceServicer):
     ) -> payment_pb2.GetPaymentStatusResponse:
         """Binds the results to the payment and submits it."""
         outputs = [list(result.output_json) for result in request.results]
-        payment = await confirm(self._app, caller(), request.payment_id, request.option_id, outputs)
+        payment = await confirm(
+            self._app,
+            caller(),
+            request.payment_id,
+            request.option_id,
+            outputs,
+            collected=_collected(request),
+        )
         return self._codec.status(payment)
+
+
+def _collected(
+    request: gateway_pb2.FetchActionRequest | gateway_pb2.ConfirmPaymentRequest,
+) -> str | None:
+    return request.collected_data_json if request.HasField("collected_data_json") else None

@@ -11,6 +11,7 @@ from florin_server.domain.payment import Payment
 from florin_server.flows import customers, executors, system
 from florin_server.flows.app import App
 from florin_server.rpc.codec import payment_status, timestamp
+from florin_server.store.captures import Collected
 
 
 class InstallationCalls:
@@ -63,9 +64,11 @@ class InstallationCalls:
         self, request: operator_pb2.ExportCustomerRequest, context: Any
     ) -> operator_pb2.ExportCustomerResponse:
         """Tells everything that is kept about an account."""
-        account, payments = await customers.export(self._app, request.account)
+        known = await customers.export(self._app, request.account)
         return operator_pb2.ExportCustomerResponse(
-            account=account, payments=[_payment(payment, account) for payment in payments]
+            account=known.account,
+            payments=[_payment(payment, known.account) for payment in known.payments],
+            collected_data=[_told(one, data) for one, data in known.data],
         )
 
     async def EraseCustomer(
@@ -77,6 +80,7 @@ class InstallationCalls:
             offers_erased=erased.offers,
             wallet_names_erased=erased.wallets,
             payments_kept=erased.kept,
+            collected_data_erased=erased.data,
         )
 
 
@@ -87,6 +91,15 @@ def _executor(executor: executors.Executor) -> operator_pb2.Executor:
         paused=paused_at_us is not None,
         paused_at=None if paused_at_us is None else timestamp(paused_at_us),
         open_transactions=executor.open_transactions,
+    )
+
+
+def _told(one: Collected, data: str | None) -> operator_pb2.CustomerData:
+    return operator_pb2.CustomerData(
+        payment_id=one.payment_id,
+        collected_at=timestamp(one.created_at_us),
+        kept_until=timestamp(one.kept_until_us),
+        data_json=data or "",
     )
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from sqlalchemy import delete, exists, or_, select, update
 
 from florin_server.domain.payment import Payment, Status
+from florin_server.store import captures
 from florin_server.store.query import Op, Statement, any_of, param
-from florin_server.store.tables import issued, payment, payment_option
+from florin_server.store.tables import collected_data, issued, payment, payment_option
 
 # what a payment says whose wallet did not name itself
 _NAMELESS = "unknown"
@@ -23,6 +24,9 @@ _KEEPS = or_(payment.c.status == Status.PROCESSING, payment.c.status == Status.S
 _PAID = Statement(select(payment.c.id).where(payment.c.payer == param("account_")))
 _OFFERED = Statement(
     select(payment_option.c.payment_id).where(payment_option.c.payer == param("account_"))
+)
+_TOLD = Statement(
+    select(collected_data.c.payment_id).where(collected_data.c.account == param("account_"))
 )
 _GET = Statement(select(payment).where(any_of(payment.c.id, "ids")))
 # whoever accepts a confirm locks the payment too, so that no option goes that is just being taken
@@ -78,23 +82,31 @@ _KEPT = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """How many offers and names of wallets were deleted, and how many payments name the account."""
+    """How much was deleted: offers, names of wallets, data that the customer told about itself.
+
+    `kept` is how many payments still name the account.
+    """
 
     offers: int = 0
     wallets: int = 0
     kept: int = 0
+    data: int = 0
 
     def __add__(self, other: Erased) -> Erased:
         return Erased(
-            self.offers + other.offers, self.wallets + other.wallets, self.kept + other.kept
+            self.offers + other.offers,
+            self.wallets + other.wallets,
+            self.kept + other.kept,
+            self.data + other.data,
         )
 
 
 def named(account: str) -> Op[set[str]]:
-    """The payments that an account pays, or was offered to pay; looks at every row."""
+    """The payments that an account pays, was offered, or was asked about; looks at every row."""
     paid = yield _PAID(account_=account)
     offered = yield _OFFERED(account_=account)
-    return {payment_id for (payment_id,) in (*paid, *offered)}
+    told = yield _TOLD(account_=account)
+    return {payment_id for (payment_id,) in (*paid, *offered, *told)}
 
 
 def payments_of(account: str) -> Op[list[Payment]]:
@@ -110,7 +122,8 @@ def erase(account: str, payment_ids: Collection[str]) -> Op[Erased]:
     yield _LOCK(ids=payment_ids)
     offers = yield _ERASE_OFFERS(**asked)
     yield _ERASE_ISSUED(ids=payment_ids)
+    data = yield from captures.erase(account, payment_ids)
     wallets = yield _ERASE_WALLETS(**asked)
     yield _ERASE_PAYERS(**asked)
     kept = yield _KEPT(**asked)
-    return Erased(len(offers), len(wallets), len(kept))
+    return Erased(len(offers), len(wallets), len(kept), data)

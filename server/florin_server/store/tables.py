@@ -5,15 +5,29 @@ Columns stand in the order of the dataclasses in `domain`, so that a row is its 
 """
 
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any
 
-from sqlalchemy import BigInteger, CheckConstraint, Index, LargeBinary, MetaData, Table, Text, text
+from sqlalchemy import CheckConstraint, Index, Table
 from sqlmodel import Field, SQLModel
 
 from florin_server.domain.credentials import KeyKind
 from florin_server.domain.journal import TxState
 from florin_server.domain.payment import CancelledReason, FailureCode, RefundStatus, Status
-from florin_server.store.columns import U256, Json, OneOf, Words, by_size
+from florin_server.store.capture_tables import CaptureTokenRow, CollectedRow
+from florin_server.store.columns import Words, by_size
+from florin_server.store.fields import BY_KEY as _BY_KEY
+from florin_server.store.fields import Base as _Base
+from florin_server.store.fields import amount as _amount
+from florin_server.store.fields import bytes_ as _bytes
+from florin_server.store.fields import json_ as _json
+from florin_server.store.fields import number as _number
+from florin_server.store.fields import one_of as _one_of
+from florin_server.store.fields import only as _only
+from florin_server.store.fields import partial as _partial
+from florin_server.store.fields import text_ as _text
+
+# all tables are in it once this module is there
+METADATA = _Base.metadata
 
 # predicates of partial indexes; a query uses the index only if it repeats the very same words
 UNCONFIRMED = "status = 'requires_action'"
@@ -24,15 +38,6 @@ PAYS = "payer IS NOT NULL"
 SENT_BY_WALLETS = "reference IS NOT NULL"
 UNPAID = "status IN ('pending', 'processing')"
 
-METADATA = MetaData(
-    naming_convention={
-        "pk": "pk_%(table_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-        "ck": "ck_%(table_name)s_%(constraint_name)s",
-    }
-)
-
 
 class ConfirmState(StrEnum):
     """Where the settlement of a confirmed payment stands."""
@@ -40,48 +45,6 @@ class ConfirmState(StrEnum):
     WAITING = "waiting"
     SUBMITTED = "submitted"  # in a transaction of ours, or left to the buyer's own
     DONE = "done"
-
-
-def _text(*, key: bool = False) -> Any:
-    return Field(sa_type=Text, primary_key=key)
-
-
-def _number(*, key: bool = False) -> Any:
-    return Field(sa_type=BigInteger, primary_key=key, sa_column_kwargs={"autoincrement": False})
-
-
-def _bytes() -> Any:
-    return Field(sa_type=LargeBinary)
-
-
-def _amount() -> Any:
-    return Field(sa_type=U256)
-
-
-def _json() -> Any:
-    return Field(sa_type=Json)
-
-
-def _one_of(kind: type[StrEnum]) -> Any:
-    return Field(sa_type=OneOf(kind))
-
-
-def _only(column: str, kind: type[StrEnum]) -> CheckConstraint:
-    values = ", ".join(f"'{member.value}'" for member in kind)
-    return CheckConstraint(f"{column} IN ({values})", name=column)
-
-
-def _partial(name: str, predicate: str, *columns: str, unique: bool = False) -> Index:
-    where = text(predicate)
-    return Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
-
-
-# a table that is always reached by its key needs no second tree for rowids
-_BY_KEY = {"sqlite_with_rowid": False}
-
-
-class _Base(SQLModel):
-    metadata: ClassVar[MetaData] = METADATA
 
 
 class PartnerRow(_Base, table=True):
@@ -491,6 +454,8 @@ relayer = _table(RelayerRow)
 chain_tx = _table(ChainTxRow)
 chain_tx_item = _table(ChainTxItemRow)
 idempotency = _table(IdempotencyRow)
+capture_token = _table(CaptureTokenRow)
+collected_data = _table(CollectedRow)
 ledger_journal = _table(JournalRow)
 ledger_transfer = _table(TransferRow)
 

@@ -418,24 +418,33 @@ class FetchActionRequest(_message.Message):
     PAYMENT_ID_FIELD_NUMBER: _builtins.int
     OPTION_ID_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
+    COLLECTED_DATA_JSON_FIELD_NUMBER: _builtins.int
     payment_id: _builtins.str
     """Payment id, or a link that holds one."""
     option_id: _builtins.str
     """The option."""
     data: _builtins.str
     """The data of the build action; empty stands for the option's only one."""
+    collected_data_json: _builtins.str
+    """JSON of the data about the buyer, if the wallet collected it itself: an object by the keys of
+    the schema, or the values as a list of {"id", "value"}, also as the member "fields" of an
+    object.
+    """
     def __init__(
         self,
         *,
         payment_id: _builtins.str = ...,
         option_id: _builtins.str = ...,
         data: _builtins.str = ...,
+        collected_data_json: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_collected_data_json", b"_collected_data_json", "collected_data_json", b"collected_data_json"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "option_id", b"option_id", "payment_id", b"payment_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_collected_data_json", b"_collected_data_json", "collected_data_json", b"collected_data_json", "data", b"data", "option_id", b"option_id", "payment_id", b"payment_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__collected_data_json: _TypeAlias = _typing.Literal["collected_data_json"]  # noqa: Y015
+    _WhichOneofArgType__collected_data_json: _TypeAlias = _typing.Literal["_collected_data_json", b"_collected_data_json"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__collected_data_json) -> _WhichOneofReturnType__collected_data_json | None: ...
 
 Global___FetchActionRequest: _TypeAlias = FetchActionRequest  # noqa: Y015
 
@@ -500,10 +509,13 @@ class ConfirmPaymentRequest(_message.Message):
     PAYMENT_ID_FIELD_NUMBER: _builtins.int
     OPTION_ID_FIELD_NUMBER: _builtins.int
     RESULTS_FIELD_NUMBER: _builtins.int
+    COLLECTED_DATA_JSON_FIELD_NUMBER: _builtins.int
     payment_id: _builtins.str
     """Payment id, or a link that holds one."""
     option_id: _builtins.str
     """The option."""
+    collected_data_json: _builtins.str
+    """JSON of the data about the buyer, as for FetchAction; not needed if it was given before."""
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___ActionResult]:
         """All outputs, in the order of the actions: one result each, or one result with all."""
@@ -514,11 +526,14 @@ class ConfirmPaymentRequest(_message.Message):
         payment_id: _builtins.str = ...,
         option_id: _builtins.str = ...,
         results: _abc.Iterable[Global___ActionResult] | None = ...,
+        collected_data_json: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_collected_data_json", b"_collected_data_json", "collected_data_json", b"collected_data_json"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["option_id", b"option_id", "payment_id", b"payment_id", "results", b"results"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_collected_data_json", b"_collected_data_json", "collected_data_json", b"collected_data_json", "option_id", b"option_id", "payment_id", b"payment_id", "results", b"results"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__collected_data_json: _TypeAlias = _typing.Literal["collected_data_json"]  # noqa: Y015
+    _WhichOneofArgType__collected_data_json: _TypeAlias = _typing.Literal["_collected_data_json", b"_collected_data_json"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__collected_data_json) -> _WhichOneofReturnType__collected_data_json | None: ...
 
 Global___ConfirmPaymentRequest: _TypeAlias = ConfirmPaymentRequest  # noqa: Y015

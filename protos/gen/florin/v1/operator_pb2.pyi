@@ -698,6 +698,44 @@ class CustomerPayment(_message.Message):
 Global___CustomerPayment: _TypeAlias = CustomerPayment  # noqa: Y015
 
 @_typing.final
+class CustomerData(_message.Message):
+    """What a customer told about itself for a payment."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAYMENT_ID_FIELD_NUMBER: _builtins.int
+    COLLECTED_AT_FIELD_NUMBER: _builtins.int
+    KEPT_UNTIL_FIELD_NUMBER: _builtins.int
+    DATA_JSON_FIELD_NUMBER: _builtins.int
+    payment_id: _builtins.str
+    """Payment id."""
+    data_json: _builtins.str
+    """JSON object by the keys of the form; empty if the key to read it with is lost."""
+    @_builtins.property
+    def collected_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was told."""
+
+    @_builtins.property
+    def kept_until(self) -> _timestamp_pb2.Timestamp:
+        """When it will be deleted."""
+
+    def __init__(
+        self,
+        *,
+        payment_id: _builtins.str = ...,
+        collected_at: _timestamp_pb2.Timestamp | None = ...,
+        kept_until: _timestamp_pb2.Timestamp | None = ...,
+        data_json: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["collected_at", b"collected_at", "kept_until", b"kept_until"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["collected_at", b"collected_at", "data_json", b"data_json", "kept_until", b"kept_until", "payment_id", b"payment_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CustomerData: _TypeAlias = CustomerData  # noqa: Y015
+
+@_typing.final
 class ExportCustomerResponse(_message.Message):
     """Everything that is kept about a customer."""
 
@@ -705,10 +743,15 @@ class ExportCustomerResponse(_message.Message):
 
     ACCOUNT_FIELD_NUMBER: _builtins.int
     PAYMENTS_FIELD_NUMBER: _builtins.int
+    COLLECTED_DATA_FIELD_NUMBER: _builtins.int
     account: _builtins.str
     """CAIP-10 account in canonical form."""
     @_builtins.property
     def payments(self) -> _containers.RepeatedCompositeFieldContainer[Global___CustomerPayment]:
+        """Newest first."""
+
+    @_builtins.property
+    def collected_data(self) -> _containers.RepeatedCompositeFieldContainer[Global___CustomerData]:
         """Newest first."""
 
     def __init__(
@@ -716,10 +759,11 @@ class ExportCustomerResponse(_message.Message):
         *,
         account: _builtins.str = ...,
         payments: _abc.Iterable[Global___CustomerPayment] | None = ...,
+        collected_data: _abc.Iterable[Global___CustomerData] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "payments", b"payments"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "collected_data", b"collected_data", "payments", b"payments"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -756,22 +800,26 @@ class EraseCustomerResponse(_message.Message):
     OFFERS_ERASED_FIELD_NUMBER: _builtins.int
     WALLET_NAMES_ERASED_FIELD_NUMBER: _builtins.int
     PAYMENTS_KEPT_FIELD_NUMBER: _builtins.int
+    COLLECTED_DATA_ERASED_FIELD_NUMBER: _builtins.int
     offers_erased: _builtins.int
     """Offers that were deleted."""
     wallet_names_erased: _builtins.int
     """Payments that do not name the wallet any more."""
     payments_kept: _builtins.int
     """Payments that still name the account, because its money moved."""
+    collected_data_erased: _builtins.int
+    """What the customer told about itself that was deleted, one for each payment."""
     def __init__(
         self,
         *,
         offers_erased: _builtins.int = ...,
         wallet_names_erased: _builtins.int = ...,
         payments_kept: _builtins.int = ...,
+        collected_data_erased: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["offers_erased", b"offers_erased", "payments_kept", b"payments_kept", "wallet_names_erased", b"wallet_names_erased"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["collected_data_erased", b"collected_data_erased", "offers_erased", b"offers_erased", "payments_kept", b"payments_kept", "wallet_names_erased", b"wallet_names_erased"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,9 +1,9 @@
-"""Ends what has a time: payments that nobody confirmed, idempotency keys that have lapsed."""
+"""Ends what has a time: unconfirmed payments, lapsed idempotency keys, data about buyers."""
 
 from __future__ import annotations
 
 from florin_server.flows.app import App
-from florin_server.store import idempotency, payments
+from florin_server.store import captures, idempotency, payments
 
 _A_BATCH = 500
 # how long a payment that was created meanwhile may wait to be noticed; it lives longer than this,
@@ -11,6 +11,8 @@ _A_BATCH = 500
 _LOOK_S = 1.0
 # keys live for days: nothing depends on the hour in which they go
 _FORGET_S = 3600.0
+# how long somebody who still has the form open is told why it is of no use any more
+_DEAD_TOKEN_S = 86_400
 
 
 async def expire(app: App) -> None:
@@ -31,4 +33,13 @@ async def forget_keys(app: App) -> None:
     while True:
         forgotten = await app.store.write(idempotency.forget_lapsed(app.clock.now_us(), _A_BATCH))
         if forgotten < _A_BATCH:
+            await app.clock.sleep(_FORGET_S)
+
+
+async def forget_data(app: App) -> None:
+    """Deletes data about buyers that is due, and dead tokens, in small batches until cancelled."""
+    while True:
+        now_us = app.clock.now_us()
+        dead = now_us // 1_000_000 - _DEAD_TOKEN_S
+        if await app.store.write(captures.forget(now_us, dead, _A_BATCH)) < _A_BATCH:
             await app.clock.sleep(_FORGET_S)

@@ -1,0 +1,217 @@
+"""The form for data about a buyer as routes of the gateway: the page, and what is handed in.
+
+Programs hand in JSON and are answered with it; the page hands in a form and is answered with a
+page, so that it works without its script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
+
+from florin_gateway import jsonscan
+from florin_gateway.errors import Issue, RefusedError
+from florin_gateway.pages import checkout as pages
+from florin_gateway.pages import collect as page
+from florin_gateway.parameters import parse_query
+from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
+
+from florin_server.domain.capture import FIELDS, prefill
+from florin_server.domain.errors import Code, FlorinError, invalid
+from florin_server.flows import capture
+from florin_server.flows.app import App
+
+PATH = "/collect"
+# a name and two places fit hundreds of times; what a wallet may send to the gateway calls
+_BODY_BYTES_MAX = 64 * 1024
+_JSON = "application/json"
+_FORM = "application/x-www-form-urlencoded"
+# a browser says from where a form was sent; what it calls `none` the user began
+_OWN_SITES = frozenset({"same-origin", "none"})
+
+_INPUTS = {one.id: page.Input(*one) for one in FIELDS}
+_GROUPS = (
+    page.Group("", (_INPUTS["fullName"], _INPUTS["dob"])),
+    page.Group(
+        "Your place of birth, or your address below: one of them is needed",
+        (_INPUTS["pobCountry"], _INPUTS["pobAddress"]),
+    ),
+    page.Group("Your address", (_INPUTS["porCountry"], _INPUTS["porAddress"])),
+    page.Group("", (_INPUTS["tosConfirmed"],)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What was handed in; `browser` wants a page as an answer."""
+
+    token: str
+    data: Any
+    browser: bool
+
+
+def routes(app: App) -> Mapping[str, PlainHandler]:
+    """The handlers by method."""
+    look = page.Look(frames=app.settings.capture.frame_origins)
+
+    async def show(request: PlainRequest) -> PlainAnswer:
+        if wait_s := app.limits.page(request.peer):
+            return pages.too_many(wait_s)
+        asked = dict(request.query)
+        shown = page.Look(asked.get("theme", ""), look.frames)
+        token = asked.get("t", "")
+        try:
+            form = await capture.form(app, asked.get("pid", ""), token)
+        except FlorinError as refused:
+            return _closed(app, request, refused, shown)
+        if form.done:
+            return page.done(shown)
+        known = prefill(asked.get("prefill", ""))
+        return page.form(_filled(form, token, known), shown)
+
+    async def take(request: PlainRequest) -> PlainAnswer:
+        if wait_s := app.limits.page(request.peer):
+            _refuse(FlorinError(Code.RATE_LIMITED, retry_after_s=wait_s))
+        browser = False
+        try:
+            _check_site(app, request)
+            sent = _read(request)
+            browser = sent.browser
+            await capture.hand_in(app, sent.token, sent.data)
+        except FlorinError as refused:
+            if browser:
+                return await _again(app, request, sent, refused, look)
+            _count(app, request, refused)
+            _refuse(refused)
+        return page.done(look) if browser else PlainAnswer.json({"status": "success"})
+
+    return {"GET": show, "HEAD": show, "POST": take}
+
+
+async def _again(
+    app: App, request: PlainRequest, sent: _Sent, refused: FlorinError, look: page.Look
+) -> PlainAnswer:
+    """The form once more with its faults, or why it is of no use."""
+    if refused.code is not Code.PARAMS_VALIDATION:
+        return _closed(app, request, refused, look)
+    try:
+        form = await capture.form(app, None, sent.token)
+    except FlorinError as closed:
+        return _closed(app, request, closed, look)
+    errors: dict[str, str] = {}
+    for issue in refused.issues:
+        errors.setdefault(issue.field.removeprefix("data."), issue.message)
+    filled = _filled(form, sent.token, sent.data, errors)
+    return page.form(filled, look, refused.http)
+
+
+def _filled(
+    form: capture.Form, token: str, values: Any, errors: Mapping[str, str] | None = None
+) -> page.Form:
+    known = values if isinstance(values, dict) else {}
+    return page.Form(
+        merchant=form.merchant.name,
+        token=token,
+        live=form.payment.live,
+        groups=_GROUPS,
+        values={name: known[name] for name in _INPUTS if isinstance(known.get(name), str)},
+        errors=errors or {},
+    )
+
+
+def _closed(app: App, request: PlainRequest, refused: FlorinError, look: page.Look) -> PlainAnswer:
+    _count(app, request, refused)
+    return page.failed(refused.message, look, refused.http)
+
+
+def _count(app: App, request: PlainRequest, refused: FlorinError) -> None:
+    """Guessing tokens is a failed authentication like any other."""
+    if refused.code is Code.UNAUTHORIZED:
+        try:
+            app.limits.failed(request.peer)
+        except FlorinError as over:
+            _refuse(over)
+
+
+def _refuse(refused: FlorinError) -> NoReturn:
+    """Answers a refusal as JSON."""
+    wait_s = refused.retry_after_s
+    raise RefusedError(
+        refused.http,
+        refused.code,
+        refused.message,
+        issues=[Issue(issue.field, issue.message) for issue in refused.issues],
+        details=refused.details,
+        headers=[] if wait_s is None else [(b"retry-after", b"%d" % wait_s)],
+    )
+
+
+def _header(request: PlainRequest, name: bytes) -> str:
+    return next((value.decode("latin-1") for key, value in request.headers if key == name), "")
+
+
+def _check_site(app: App, request: PlainRequest) -> None:
+    """Refuses what another site sent; FlorinError(unauthorized).
+
+    The page keeps its address to itself, so that some browsers say `null` for its origin.
+    """
+    site, origin = _header(request, b"sec-fetch-site"), _header(request, b"origin")
+    foreign = site not in {"", *_OWN_SITES}
+    if origin not in {"", "null"}:
+        found = urlsplit(origin)
+        own = found.netloc == _header(request, b"host") or found.hostname in app.links.hosts
+        foreign = foreign or not own
+    if foreign:
+        raise FlorinError(Code.UNAUTHORIZED, "This form was sent by another site")
+
+
+def _read(request: PlainRequest) -> _Sent:
+    """What was sent, in either form; RefusedError or FlorinError(params_validation)."""
+    if len(request.body) > _BODY_BYTES_MAX:
+        raise RefusedError(413, Code.INVALID_PARAMS, "The body is too large")
+    kind = _header(request, b"content-type").partition(";")[0].strip().lower() or _JSON
+    if kind == _FORM:
+        return _read_form(request)
+    if kind != _JSON:
+        raise RefusedError(415, Code.INVALID_PARAMS, "Content-Type is neither JSON nor a form")
+    try:
+        body = jsonscan.parse(request.body)
+    except jsonscan.JsonError as error:
+        raise FlorinError(Code.PARAMS_VALIDATION, f"Validation error: the body {error}") from None
+    if not isinstance(body, dict):
+        raise FlorinError(Code.PARAMS_VALIDATION, "Validation error: the body must be an object")
+    token = body.get("token")
+    if not isinstance(token, str):
+        raise invalid("token", "must be a string")
+    if body.get("data") is None:
+        raise invalid("data", "is required")
+    return _Sent(token, body["data"], browser=False)
+
+
+def _read_form(request: PlainRequest) -> _Sent:
+    given = dict(_pairs(request.body))
+    token = given.pop("token", "")
+    data: Any = {name: _tidied(name, text) for name, text in given.items() if name != "data"}
+    if "data" in given:
+        try:
+            data = jsonscan.parse(given["data"].encode())
+        except jsonscan.JsonError as error:
+            raise invalid("data", str(error)) from None
+    return _Sent(token, data, browser="text/html" in _header(request, b"accept"))
+
+
+def _pairs(body: bytes) -> Sequence[tuple[str, str]]:
+    try:
+        return parse_query(body)
+    except RefusedError:
+        raise FlorinError(
+            Code.PARAMS_VALIDATION, "Validation error: the body is not percent-encoded UTF-8"
+        ) from None
+
+
+def _tidied(name: str, text: str) -> str:
+    """What people write by hand, without the blanks around it; countries in capitals."""
+    text = text.strip()
+    return text.upper() if name.endswith("Country") else text

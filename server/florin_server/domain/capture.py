@@ -1,0 +1,185 @@
+"""Data about a buyer that has to be known before a payment: its schema, and the forms it comes in.
+
+No message about data holds a value of it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from datetime import date
+from typing import Any, NamedTuple, TypeAlias
+
+import orjson
+
+from florin_server.domain.errors import Issue
+
+Data: TypeAlias = dict[str, str | bool]
+
+# a name, two places and a date of birth fit several times
+PREFILL_BYTES_MAX = 8 * 1024
+ADDRESS_CHARS_MAX = 200
+_COUNTRY = "^[A-Z]{2}$"
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_PLACES = (("pobCountry", "pobAddress"), ("porCountry", "porAddress"))
+_BOOLEANS = {"true": True, "false": False}
+
+
+class Field(NamedTuple):
+    """One value of the form; `kind` is text, date or checkbox."""
+
+    id: str
+    name: str
+    kind: str
+    required: bool
+
+
+FIELDS = (
+    Field("fullName", "Full name", "text", True),
+    Field("dob", "Date of birth", "date", True),
+    Field("pobCountry", "Country of birth", "text", False),
+    Field("pobAddress", "Place of birth", "text", False),
+    Field("porCountry", "Country of residence", "text", False),
+    Field("porAddress", "Address of residence", "text", False),
+    Field("tosConfirmed", "I accept the terms of service", "checkbox", True),
+)
+_BY_ID = {field.id: field for field in FIELDS}
+_REQUIRED = tuple(field.id for field in FIELDS if field.required)
+
+_COUNTRY_SCHEMA = {"type": "string", "pattern": _COUNTRY}
+_ADDRESS_SCHEMA = {"type": "string", "maxLength": ADDRESS_CHARS_MAX}
+SCHEMA: Mapping[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "fullName": {"type": "string", "minLength": 1},
+        "dob": {"type": "string", "format": "date"},
+        "pobCountry": _COUNTRY_SCHEMA,
+        "pobAddress": _ADDRESS_SCHEMA,
+        "porCountry": _COUNTRY_SCHEMA,
+        "porAddress": _ADDRESS_SCHEMA,
+        "tosConfirmed": {"type": "boolean", "const": True},
+    },
+    "required": list(_REQUIRED),
+    "anyOf": [{"required": list(pair)} for pair in _PLACES],
+}
+SCHEMA_JSON = orjson.dumps(SCHEMA).decode()
+
+
+def read(value: Any) -> tuple[Data, list[Issue]]:
+    """The data in any of the forms in which it may come, and what is wrong with it.
+
+    The forms are an object by the schema's keys, a list of {"id", "value"}, and an object whose
+    `fields` is such a list. A text that is empty stands for a value that is not given.
+    """
+    given, issues = _flat(value)
+    if not given and issues:
+        return {}, issues
+    data: Data = {}
+    for name, one in given.items():
+        field = _BY_ID.get(name)
+        if field is None:
+            # the name comes from a stranger and may hold anything
+            issues.append(Issue("", "has a member that is not asked for"))
+            continue
+        if field.kind == "checkbox" and isinstance(one, str):
+            one = _BOOLEANS.get(one, one)  # noqa: PLW2901
+        if one is None or one == "":
+            continue
+        if (fault := _fault(field, one)) is not None:
+            issues.append(Issue(name, fault))
+        else:
+            data[name] = one
+    faulty = {issue.field for issue in issues}
+    issues += [
+        Issue(name, "is required") for name in _REQUIRED if name not in data and name not in faulty
+    ]
+    return data, issues + _place_issues(data, faulty)
+
+
+def is_empty(value: Any) -> bool:
+    """True if no form of data holds anything."""
+    return value is None or _flat(value) == ({}, [])
+
+
+def prefill(text: str) -> dict[str, str]:
+    """What a wallet knows already, to begin the form with; empty if it cannot be read.
+
+    Base64 in either alphabet, padded or not, of a JSON object by the schema's keys; a blank stands
+    for a plus sign that was not escaped. Nobody confirms terms in advance.
+    """
+    if len(text) > PREFILL_BYTES_MAX:
+        return {}
+    plain = text.replace(" ", "+").replace("-", "+").replace("_", "/").rstrip("=")
+    try:
+        decoded = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+        known = orjson.loads(decoded)
+    except (binascii.Error, ValueError):
+        return {}
+    if not isinstance(known, dict):
+        return {}
+    return {
+        field.id: known[field.id]
+        for field in FIELDS
+        if field.kind != "checkbox" and isinstance(known.get(field.id), str)
+    }
+
+
+def _flat(value: Any) -> tuple[dict[str, Any], list[Issue]]:
+    """The values by key, whatever the form."""
+    if isinstance(value, dict):
+        if not isinstance(value.get("fields"), list):
+            return dict(value), []
+        value = value["fields"]
+    if not isinstance(value, list):
+        return {}, [Issue("", "must be an object or an array")]
+    given: dict[str, Any] = {}
+    issues: list[Issue] = []
+    for at, item in enumerate(value):
+        if not isinstance(item, dict) or not isinstance(item.get("id"), str):
+            issues.append(Issue(f"[{at}]", "must have an id and a value"))
+        elif item["id"] in given:
+            issues.append(Issue(f"[{at}].id", "is given twice"))
+        else:
+            given[item["id"]] = item.get("value")
+    return given, issues
+
+
+def _fault(field: Field, value: Any) -> str | None:
+    if field.kind == "checkbox":
+        return None if value is True else "must be confirmed"
+    if not isinstance(value, str):
+        return "must be a string"
+    if field.kind == "date":
+        return None if _is_date(value) else "must be a date like 1990-12-31"
+    if field.id.endswith("Country"):
+        return None if re.fullmatch(_COUNTRY, value) else "must be two capital letters, like DE"
+    if field.id.endswith("Address") and len(value) > ADDRESS_CHARS_MAX:
+        return f"must have at most {ADDRESS_CHARS_MAX} characters"
+    return None
+
+
+def _is_date(text: str) -> bool:
+    if not _DATE.fullmatch(text):
+        return False
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _place_issues(data: Data, faulty: set[str]) -> list[Issue]:
+    """One of the two places has to be complete."""
+    if any(all(name in data for name in pair) for pair in _PLACES):
+        return []
+    # whichever was begun, else the first
+    pair = next((p for p in _PLACES if any(n in data or n in faulty for n in p)), _PLACES[0])
+    return [
+        Issue(name, "is required: a place of birth, or of residence, with its country")
+        for name in pair
+        if name not in data and name not in faulty
+    ]

@@ -1,0 +1,276 @@
+"""The form for data about a buyer, as the web view of a wallet gets it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html import unescape
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+import pytest_asyncio
+
+from tests.pages.test_checkout_page import NASTY, headers_of, text_of
+from tests.support.capture import DATA, FORM, hand_in, path_of, query_of
+from tests.support.desk import ORDER, Answer, Desk, opened
+from tests.support.wallet import Wallet
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+COMPLETE = {"type": "IC_COMPLETE", "success": True}
+BROWSER = {
+    "Content-Type": "application/x-www-form-urlencoded",
+    "Accept": "text/html,application/xhtml+xml,*/*;q=0.8",
+    "Sec-Fetch-Site": "same-origin",
+    "Origin": "null",
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def desk(tmp_path_factory):
+    async with opened(tmp_path_factory.mktemp("collect"), capture={"enabled": True}) as desk:
+        yield desk
+
+
+async def form_of(desk: Desk, **order: Any) -> str:
+    """The path and query of a new form."""
+    payment_id = (await desk.rest.create({**ORDER, **order}))["paymentId"]
+    answer = await desk.rest.options(payment_id, [Wallet().account])
+    return path_of(answer["collectData"]["url"])
+
+
+async def submit(desk: Desk, page: str, **values: str) -> Answer:
+    """Sends a page's form as a browser does: to its own address, without a query."""
+    (token,) = re.findall(r'<input type="hidden" name="token" value="([^"]+)">', page)
+    assert '<form method="post" action="?" novalidate>' in page
+    return await desk.ask("POST", "/collect/?", BROWSER, data=urlencode({"token": token, **values}))
+
+
+def inputs_of(page: str) -> dict[str, dict[str, str]]:
+    """The attributes of the inputs that people see, by their names."""
+    found = [
+        dict(re.findall(r'([\w-]+)="([^"]*)"', tag))
+        | dict.fromkeys(re.findall(r" (\w+)(?=[ >])", tag), "")
+        for tag in re.findall(r"<input[^>]*>", page)
+    ]
+    return {one["name"]: one for one in found if one.get("type") != "hidden"}
+
+
+def message_of(page: str) -> Any:
+    """What the page tells the wallet; None if nothing."""
+    found = re.search(r'<body data-message="([^"]*)">', page)
+    return json.loads(unescape(found[1])) if found else None
+
+
+def policy_of(answer: Answer) -> dict[str, str]:
+    return dict(
+        rule.strip().split(" ", 1)
+        for rule in headers_of(answer)["content-security-policy"].split(";")
+    )
+
+
+async def test_it_asks_for_everything_by_its_name(desk):
+    answer = await desk.ask("GET", await form_of(desk))
+    assert answer.status == 200
+    inputs = inputs_of(answer.text)
+    assert set(inputs) == {
+        *("fullName", "dob", "pobCountry", "pobAddress", "porCountry", "porAddress"),
+        "tosConfirmed",
+    }
+    for name, one in inputs.items():
+        assert one["id"] == name
+        assert f'<label for="{name}">' in answer.text
+        assert ("required" in one) is (name in {"fullName", "dob", "tosConfirmed"})
+    assert inputs["dob"]["type"] == "date"
+    assert (inputs["tosConfirmed"]["type"], inputs["tosConfirmed"]["value"]) == ("checkbox", "true")
+    assert "checked" not in inputs["tosConfirmed"]
+    assert "Corner Café has to know who pays." in text_of(answer.text)
+    assert "Test payment" in text_of(answer.text)
+    assert message_of(answer.text) is None
+
+
+async def test_a_browser_hands_it_in_and_the_wallet_is_told(desk):
+    path = await form_of(desk)
+    page = (await desk.ask("GET", path)).text
+    filled = {**FORM, "pobCountry": " de "}
+    answer = await submit(desk, page, **filled)
+    assert answer.status == 200
+    assert headers_of(answer)["content-type"] == "text/html; charset=utf-8"
+    assert message_of(answer.text) == COMPLETE
+    assert "Thank you." in text_of(answer.text)
+    assert "Marker" not in answer.text
+    # sent twice, or opened again
+    assert message_of((await submit(desk, page, **filled)).text) == COMPLETE
+    again = await desk.ask("GET", path)
+    assert message_of(again.text) == COMPLETE
+    assert inputs_of(again.text) == {}
+    # what was told is what the schema says
+    assert (await hand_in(desk, "?" + path.partition("?")[2], DATA)).status == 200
+
+
+async def test_what_is_wrong_is_said_and_what_was_written_stays(desk):
+    page = (await desk.ask("GET", await form_of(desk))).text
+    answer = await submit(desk, page, fullName="Ada", dob="soon", porCountry="fr")
+    assert answer.status == 400
+    assert message_of(answer.text) is None
+    inputs = inputs_of(answer.text)
+    assert inputs["fullName"]["value"] == "Ada"
+    assert inputs["dob"]["value"] == "soon"
+    assert inputs["porCountry"]["value"] == "FR"
+    wrong = {name for name, one in inputs.items() if one.get("aria-invalid") == "true"}
+    assert wrong == {"dob", "porAddress", "tosConfirmed"}
+    for name in wrong:
+        assert inputs[name]["aria-describedby"] == f"{name}-error"
+        assert f'id="{name}-error"' in answer.text
+        assert f'<a href="#{name}">' in answer.text
+    assert 'role="alert"' in answer.text
+    assert "Must be a date like 1990-12-31." in text_of(answer.text)
+    # corrected, it is taken
+    assert message_of((await submit(desk, answer.text, **FORM)).text) == COMPLETE
+
+
+async def test_terms_that_were_accepted_stay_accepted(desk):
+    page = (await desk.ask("GET", await form_of(desk))).text
+    answer = await submit(desk, page, tosConfirmed="true")
+    assert "checked" in inputs_of(answer.text)["tosConfirmed"]
+
+
+async def test_a_wallet_fills_in_what_it_knows(desk):
+    known = {**DATA, "fullName": NASTY, "other": "x"}
+    text = base64.urlsafe_b64encode(json.dumps(known).encode()).decode().rstrip("=")
+    path = await form_of(desk)
+    page = (await desk.ask("GET", f"{path}&prefill={text}")).text
+    inputs = inputs_of(page)
+    assert unescape(inputs["fullName"]["value"]) == NASTY
+    assert inputs["dob"]["value"] == DATA["dob"]
+    assert inputs["pobAddress"]["value"] == DATA["pobAddress"]
+    assert "checked" not in inputs["tosConfirmed"]
+    assert "<img" not in page
+    unreadable = await desk.ask("GET", f"{path}&prefill=nonsense")
+    assert unreadable.status == 200
+    assert inputs_of(unreadable.text)["fullName"]["value"] == ""
+
+
+@pytest.mark.parametrize(
+    ("theme", "shown"),
+    [("light", ' data-theme="light"'), ("dark", ' data-theme="dark"'), ("x", ""), ('"><b>', "")],
+)
+async def test_a_wallet_chooses_light_or_dark(desk, theme, shown):
+    page = (await desk.ask("GET", f"{await form_of(desk)}&{urlencode({'theme': theme})}")).text
+    assert f'<html lang="en"{shown}>' in page
+
+
+async def test_a_form_that_cannot_be_used_tells_the_wallet(desk):
+    over = await form_of(desk, expiresAt=desk.now + 10)
+    page = (await desk.ask("GET", over)).text
+    desk.clock.advance(10)
+    cancelled = await form_of(desk)
+    await desk.rest.cancel(query_of(cancelled)["pid"])
+    expired = {"type": "IC_ERROR", "success": False, "error": "Payment expired"}
+    unusable = {"type": "IC_ERROR", "success": False, "error": "This form cannot be used"}
+    other = query_of(await form_of(desk))["t"]
+    for answer, status, message in (
+        (await desk.ask("GET", over), 410, expired),
+        (await submit(desk, page, **FORM), 410, expired),
+        (await submit(desk, page, fullName="x"), 410, expired),
+        (await desk.ask("GET", cancelled), 401, unusable),
+        (await desk.ask("GET", "/collect/"), 401, unusable),
+        (await desk.ask("GET", "/collect"), 401, unusable),
+        (await desk.ask("GET", f"/collect/?pid=pay_x&t={other}"), 401, unusable),
+        (await desk.ask("GET", cancelled[:-2] + "00"), 401, unusable),
+    ):
+        assert answer.status == status
+        assert message_of(answer.text) == message
+        assert headers_of(answer)["content-type"] == "text/html; charset=utf-8"
+        assert inputs_of(answer.text) == {}
+
+
+async def test_other_data_than_was_handed_in_is_not_taken(desk):
+    page = (await desk.ask("GET", await form_of(desk))).text
+    await submit(desk, page, **FORM)
+    answer = await submit(desk, page, **{**FORM, "fullName": "Eve"})
+    assert answer.status == 401
+    assert message_of(answer.text)["type"] == "IC_ERROR"
+
+
+async def test_programs_are_answered_in_json_whatever_they_send(desk):
+    path = await form_of(desk)
+    kind = {"Content-Type": "application/x-www-form-urlencoded"}
+    for more in (FORM, {"data": json.dumps(DATA)}):
+        body = urlencode({"token": query_of(path)["t"], **more})
+        answer = await desk.ask("POST", "/collect/", kind, data=body)
+        assert (answer.status, answer.body) == (200, {"status": "success"})
+        assert headers_of(answer)["content-type"] == "application/json"
+
+
+async def test_only_its_own_style_and_script_may_run(desk):
+    path = await form_of(desk)
+    page = await desk.ask("GET", path)
+    wrong = await submit(desk, page.text, dob="x")
+    done = await submit(desk, page.text, **FORM)
+    dead = await desk.ask("GET", "/collect/")
+    for answer in (page, wrong, done, dead):
+        allowed = {}
+        for tag in ("style", "script"):
+            (text,) = re.findall(f"<{tag}>(.*?)</{tag}>", answer.text, re.DOTALL)
+            digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+            allowed[f"{tag}-src"] = f"'sha256-{digest}'"
+        assert policy_of(answer) == {
+            "default-src": "'none'",
+            **allowed,
+            "base-uri": "'none'",
+            "form-action": "'self'",
+            "frame-ancestors": "'none'",
+        }
+        markup = re.sub(r"<(style|script)>.*?</\1>", "", answer.text, flags=re.DOTALL)
+        assert not re.search(r"javascript:|\son\w+=|\sstyle=|\ssrc=|http-equiv", markup)
+        headers = headers_of(answer)
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+        assert "access-control-allow-origin" not in headers
+
+
+async def test_its_script_speaks_to_every_wallet_and_clears_the_address(desk):
+    page = (await desk.ask("GET", "/collect/")).text
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    for call in (
+        "window.ReactNativeWebView.postMessage(text)",
+        "window.AndroidWallet.onDataCollectionComplete(text)",
+        "window.webkit.messageHandlers.payDataCollectionComplete.postMessage(text)",
+        'window.opener.postMessage(text, "*")',
+        'window.parent.postMessage(text, "*")',
+        'history.replaceState(null, "", location.pathname)',
+    ):
+        assert call in script
+
+
+async def test_sites_that_the_operator_lists_may_frame_it(tmp_path):
+    sites = ["https://wallet.example", "https://other.example:8443"]
+    chosen = {"enabled": True, "frame_origins": sites}
+    async with opened(tmp_path, capture=chosen) as desk:
+        page = await desk.ask("GET", await form_of(desk))
+        done = await submit(desk, page.text, **FORM)
+        for answer in (page, done):
+            assert policy_of(answer)["frame-ancestors"] == " ".join(sites)
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
+async def test_it_is_read_or_handed_in(desk, method):
+    answer = await desk.ask(method, "/collect/")
+    assert answer.told == (405, "invalid_params")
+    assert headers_of(answer)["allow"] == "GET, HEAD, POST"
+
+
+async def test_a_merchants_name_is_text_and_nothing_else(desk):
+    tenant = await desk.tenant()
+    await tenant.change_merchant(name=NASTY)
+    created = await desk.rest.call("POST", "/v1/payments", tenant.headers, ORDER)
+    answer = await desk.rest.options(created["paymentId"], [Wallet().account])
+    page = (await desk.ask("GET", path_of(answer["collectData"]["url"]))).text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;Söhne&quot;" in page
+    assert "<img" not in page
+    assert page.count("<script") == 1

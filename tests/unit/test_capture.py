@@ -1,0 +1,234 @@
+"""Data about buyers: its schema, the forms it comes in, what a wallet fills in before."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+
+import pytest
+from florin_server.domain import capture
+from florin_server.domain.errors import Issue
+from florin_server.domain.sealed import Lost, Seal, Sealed
+from jsonschema_rs import Draft202012Validator
+
+BIRTH = {"pobCountry": "DE", "pobAddress": "Köln"}
+RESIDENCE = {"porCountry": "FR", "porAddress": "1 rue de la Paix, Paris"}
+WHO = {"fullName": "Ada Example", "dob": "1990-12-31", "tosConfirmed": True}
+DATA = {**WHO, **BIRTH}
+
+
+def items(data):
+    return [{"id": name, "value": value} for name, value in data.items()]
+
+
+def faults(value) -> set[str]:
+    return {issue.field for issue in capture.read(value)[1]}
+
+
+# the schema
+
+
+def test_the_schema_is_a_schema_and_says_what_is_read():
+    schema = json.loads(capture.SCHEMA_JSON)
+    Draft202012Validator(schema)
+    assert schema["additionalProperties"] is False
+    assert schema["required"] == ["fullName", "dob", "tosConfirmed"]
+    assert schema["anyOf"] == [{"required": [*BIRTH]}, {"required": [*RESIDENCE]}]
+    assert [one.id for one in capture.FIELDS] == list(schema["properties"])
+    assert [one.id for one in capture.FIELDS if one.required] == schema["required"]
+    kinds = {one.id: one.kind for one in capture.FIELDS}
+    assert kinds.pop("dob") == "date"
+    assert kinds.pop("tosConfirmed") == "checkbox"
+    assert set(kinds.values()) == {"text"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        DATA,
+        {**WHO, **RESIDENCE},
+        {**DATA, **RESIDENCE},
+        {**DATA, "porCountry": "FR"},
+        {**DATA, "pobAddress": "x" * 200},
+        {},
+        WHO,
+        {**WHO, "pobCountry": "DE"},
+        {**WHO, "pobAddress": "Köln"},
+        {**WHO, "pobCountry": "DE", "porAddress": "Paris"},
+        {**BIRTH, **RESIDENCE},
+        *({k: v for k, v in DATA.items() if k != gone} for gone in DATA),
+        {**DATA, "fullName": 1},
+        {**DATA, "fullName": ["Ada"]},
+        {**DATA, "tosConfirmed": False},
+        {**DATA, "tosConfirmed": 1},
+        {**DATA, "tosConfirmed": "yes"},
+        {**DATA, "dob": "1990-02-30"},
+        {**DATA, "dob": "31.12.1990"},
+        {**DATA, "dob": "19901231"},
+        {**DATA, "dob": "1990-W52-1"},
+        {**DATA, "dob": 1990},
+        {**DATA, "pobCountry": "de"},
+        {**DATA, "pobCountry": "DEU"},
+        {**DATA, "pobAddress": "x" * 201},
+        {**DATA, "pobAddress": True},
+        {**DATA, "passport": "C01X00T47"},
+        "Ada",
+        5,
+    ],
+)
+def test_what_is_taken_is_what_the_schema_allows(data):
+    checker = Draft202012Validator(dict(capture.SCHEMA), validate_formats=True)
+    read, issues = capture.read(data)
+    assert (issues == []) is checker.is_valid(data)
+    if not issues:
+        assert read == data
+
+
+def test_every_fault_is_named_and_no_value_is_repeated():
+    data = {"fullName": "MARKER", "dob": "MARKER", "pobCountry": "MARKER", "x MARKER": 1}
+    assert capture.read(data)[1] == [
+        Issue("dob", "must be a date like 1990-12-31"),
+        Issue("pobCountry", "must be two capital letters, like DE"),
+        Issue("", "has a member that is not asked for"),
+        Issue("tosConfirmed", "is required"),
+        Issue("pobAddress", "is required: a place of birth, or of residence, with its country"),
+    ]
+
+
+def test_the_place_that_was_begun_is_the_one_to_complete():
+    assert faults({**WHO, "porCountry": "FR"}) == {"porAddress"}
+    assert faults({**WHO, "pobAddress": "Köln"}) == {"pobCountry"}
+    assert faults(WHO) == {"pobCountry", "pobAddress"}
+    assert faults({**WHO, "porCountry": "fr", "porAddress": "Paris"}) == {"porCountry"}
+
+
+def test_a_country_ends_where_its_line_does():
+    assert faults({**DATA, "pobCountry": "DE\n"}) == {"pobCountry"}
+
+
+# the forms
+
+
+@pytest.mark.parametrize("form", [dict, items, lambda data: {"fields": items(data)}])
+def test_three_forms_are_one(form):
+    assert capture.read(form(DATA)) == (DATA, [])
+    assert capture.read(form({**DATA, "tosConfirmed": "true"})) == (DATA, [])
+    assert [i.field for i in capture.read(form({**DATA, "tosConfirmed": "false"}))[1]] == [
+        "tosConfirmed"
+    ]
+    # a person may be called so
+    assert capture.read(form({**DATA, "fullName": "true"}))[0]["fullName"] == "true"
+    # what was left empty was not given
+    assert capture.read(form({**DATA, "porCountry": "", "porAddress": None})) == (DATA, [])
+    assert [i.field for i in capture.read(form({**DATA, "fullName": ""}))[1]] == ["fullName"]
+
+
+def test_items_of_no_form_are_named():
+    value = [1, {"id": 2}, {"value": 3}, {"id": "dob", "value": "1990-12-31"}, {"id": "dob"}]
+    assert [issue.field for issue in capture.read(value)[1]][:4] == ["[0]", "[1]", "[2]", "[4].id"]
+
+
+@pytest.mark.parametrize("value", [None, {}, [], {"fields": []}])
+def test_nothing_is_told_from_something_wrong(value):
+    assert capture.is_empty(value)
+
+
+@pytest.mark.parametrize("value", [0, "", "x", False, {"fields": 1}, [None], {"x": 1}])
+def test_something_wrong_is_not_nothing(value):
+    assert capture.read(value)[1]
+    assert not capture.is_empty(value)
+
+
+# prefill
+
+
+KNOWN = {"fullName": "Ø>?ÿ Ada", "dob": "1990-12-31", "pobAddress": "a~b?c>>"}
+
+
+@pytest.mark.parametrize("pad", [True, False])
+@pytest.mark.parametrize("encode", [base64.urlsafe_b64encode, base64.b64encode])
+@pytest.mark.parametrize("escaped", [True, False])
+def test_prefill_is_read_in_every_alphabet(encode, pad, escaped):
+    text = encode(json.dumps(KNOWN, ensure_ascii=False).encode()).decode()
+    if not pad:
+        text = text.rstrip("=")
+    if not escaped:
+        text = text.replace("+", " ")
+    assert capture.prefill(text) == KNOWN
+
+
+def test_prefill_begins_the_form_and_never_confirms_terms():
+    told = {**DATA, "fullName": 7, "passport": "x", "porAddress": None}
+    text = base64.b64encode(json.dumps(told).encode()).decode()
+    assert capture.prefill(text) == {"dob": "1990-12-31", **BIRTH}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "%", "x", "ä", "====", "a b c"),
+        base64.b64encode(b"{").decode(),
+        base64.b64encode(b"[1]").decode(),
+        base64.b64encode(b"\xff").decode(),
+        base64.b64encode(b"[" * 5000).decode(),
+        base64.b64encode(json.dumps({"fullName": "x" * 8192}).encode()).decode(),
+    ],
+)
+def test_prefill_that_cannot_be_read_is_no_prefill(text):
+    assert capture.prefill(text) == {}
+
+
+# the envelope
+
+
+OLD, NEW = b"\x01" * 32, b"\x02" * 32
+
+
+def test_an_envelope_opens_with_its_key_where_it_belongs():
+    sealed = Seal([OLD]).close(b"Ada", "pay_1|account", os.urandom)
+    assert b"Ada" not in sealed.ciphertext
+    assert Seal([OLD]).open(sealed, "pay_1|account") == b"Ada"
+    # another key was added
+    assert Seal([OLD, NEW]).open(sealed, "pay_1|account") == b"Ada"
+    renewed = Seal([OLD, NEW]).close(b"Ada", "pay_1|account", os.urandom)
+    assert renewed.key_id != sealed.key_id
+    assert Seal([NEW]).open(renewed, "pay_1|account") == b"Ada"
+
+
+@pytest.mark.parametrize("keys", [[], [NEW]])
+def test_an_envelope_whose_key_is_gone_is_lost(keys):
+    sealed = Seal([OLD]).close(b"Ada", "place", os.urandom)
+    with pytest.raises(Lost):
+        Seal(keys).open(sealed, "place")
+
+
+def test_an_envelope_elsewhere_or_changed_is_lost():
+    seal = Seal([OLD])
+    sealed = seal.close(b"Ada", "pay_1|account", os.urandom)
+    with pytest.raises(Lost):
+        seal.open(sealed, "pay_2|account")
+    changed = bytes([sealed.ciphertext[0] ^ 1]) + sealed.ciphertext[1:]
+    with pytest.raises(Lost):
+        seal.open(Sealed(sealed.key_id, sealed.nonce, changed), "pay_1|account")
+
+
+def test_equal_texts_are_sealed_differently():
+    seal = Seal([OLD])
+    made = {seal.close(b"Ada", "place", os.urandom).ciphertext for _ in range(5)}
+    assert len(made) == 5
+
+
+def test_what_is_derived_needs_the_key_and_all_parts():
+    told = {
+        Seal(keys).derive(*parts)
+        for keys in ([OLD], [NEW], [NEW, OLD])
+        for parts in (("a", "b", "c"), ("a", "bc"), ("ab", "c"), ("a", "b"))
+    }
+    assert len(told) == 8
+    assert {len(one) for one in told} == {32}
+    assert Seal([NEW, OLD]).derive("a", "b") == Seal([OLD]).derive("a", "b")
+
+
+def test_keys_do_not_show_in_messages():
+    assert "1" not in repr(Seal([OLD]))
