@@ -128,9 +128,9 @@ async def test_a_bound_payment_succeeds_with_what_it_was_bound_to(desk, side):
     assert detail["buyer"]["accountCaip10"].startswith("eip155:31337:0x")
 
 
-@pytest.mark.parametrize("unit", ["iso4217/EUR", "caip19"])
+@pytest.mark.parametrize("unit", ["iso4217/GBP", "caip19"])
 async def test_a_price_in_the_unit_that_was_asked_for(desk, side, unit):
-    """No asset pays euros here; a token asked for by name is that token."""
+    """No asset pays pounds here; a token asked for by name is that token."""
     if unit == "caip19":
         unit = f"caip19/{desk.env['FLORIN_EVM_ASSET']}"
     order = {"amount": {"unit": unit, "value": "777"}}

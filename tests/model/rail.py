@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from florin_server.clock import Clock
 from florin_server.domain.caip import canonical_account
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.journal import Accepted
-from florin_server.domain.payment import Action, Option, Payment
-from florin_server.rails.base import Asset, BlockView, Head, Mined, Paid, Signed, Split
+from florin_server.domain.journal import Accepted, ChainTx
+from florin_server.domain.payment import Action, Issued, Option, Payment
+from florin_server.rails.base import Asset, BlockView, Head, Means, Mined, Paid, Signed, Split
+from florin_server.rails.prices import Quote
 
 CHAIN = "eip155:31337"
 TOKEN = "0x" + "70" * 20
@@ -37,6 +38,8 @@ class FakeRail:
     """One chain in memory. A block is sealed by `mine` only, at the clock's time."""
 
     live = False
+    by_block = True
+    batch = 50
     confirmations = 1
     # the test tells when there is something to look at; this is for turns that came to nothing
     poll_s = 0.05
@@ -117,21 +120,21 @@ class FakeRail:
     def payer(self, account: str) -> str | None:
         return canonical_account(account) if account.startswith(CHAIN + ":0x") else None
 
-    async def payable(
-        self, payers: Sequence[str], prices: Mapping[str, int]
-    ) -> list[tuple[str, str]]:
-        return [(payer, asset) for payer in payers for asset in prices]
+    async def payable(self, payers: Sequence[str], prices: Mapping[str, int]) -> list[Means]:
+        return [Means(payer, asset) for payer in payers for asset in prices]
 
     def offer(
         self,
         payment: Payment,
         account: str,
-        payer: str,
+        means: Means,
         asset: Asset,
         value: int,
         split: Split,
         now_us: int,
+        quote: Quote | None = None,
     ) -> Option:
+        payer = means.payer
         option_id = "opt_" + _hash(payment.id, payer, asset.id, value)[2:34]
         params = json.dumps([payer.rpartition(":")[2], json.dumps({"option": option_id})])
         return Option(
@@ -155,7 +158,15 @@ class FakeRail:
             created_at_us=now_us,
         )
 
-    async def verify(self, option: Option, outputs: Sequence[str]) -> None:
+    async def build(self, option: Option, issued: Sequence[Issued], now_us: int) -> Issued | None:
+        raise AssertionError("every action is inline")
+
+    def submits(self, option: Option) -> bool:
+        return True
+
+    async def verify(
+        self, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
+    ) -> None:
         if [json.loads(one) for one in outputs] != [signature(option.id)]:
             reason = {"reason": "signature_mismatch"}
             raise FlorinError(Code.INVALID_PARAMS, "The signature is not good", details=reason)
@@ -205,10 +216,16 @@ class FakeRail:
         found = [self._paid[one] for one in references if one in self._paid]
         return [one for one in found if one.block_number >= from_block]
 
-    async def spent_or_lapsed(self, option: Option) -> str | None:
-        if self.reference(option) in self._paid:
+    async def find(self, items: Sequence[Accepted]) -> list[Paid]:
+        return await self.paid([self.reference(item.option) for item in items], 0)
+
+    async def gone(self, tx: ChainTx, issued: Sequence[Issued]) -> bool:
+        return await self.nonce_used(tx.nonce)
+
+    async def dead(self, item: Accepted, issued: Sequence[Issued]) -> str | None:
+        if self.reference(item.option) in self._paid:
             return "used"
-        return "lapsed" if self.blocks[-1].time >= _until(option) else None
+        return "lapsed" if self.blocks[-1].time >= _until(item.option) else None
 
 
 def _until(option: Option) -> int:

@@ -174,8 +174,8 @@ async def _staged(
 async def _fake(home: Path, clock: SlowClock, chance: random.Random) -> AsyncIterator[Any]:
     rail: Rail = FakeRail(clock)
 
-    async def rails(*_: object) -> tuple[None, list[Rail]]:
-        return None, [rail]
+    async def rails(*_: object) -> chains.Chains:
+        return chains.Chains(None, None, [rail])
 
     with mock.patch.object(chains, "start", rails):
         service = await Service.start(settings(home), clock=clock, randbytes=chance.randbytes)
@@ -195,7 +195,7 @@ async def _embedded(home: Path, clock: SlowClock, chance: random.Random) -> Asyn
     service = await Service.start(settings(home), clock=clock, randbytes=chance.randbytes)
     try:
         assert service.evm is not None
-        chain = JsonRpc(LocalTransport(service.evm.chain.handle))
+        chain = JsonRpc(LocalTransport(service.evm.handle))
         wallets = [Wallet() for _ in range(WALLETS)]
         # who is rich needs no faucet, whose blocks would come unasked
         gift = {"accounts": [one.address for one in wallets], "tokenUnits": hex(WEALTH)}
@@ -225,7 +225,7 @@ def _signer(wallet: Wallet) -> Buyer:
 
 async def _accounts(service: Service) -> dict[str, str]:
     """A partner with a merchant, and a wallet; what they call with."""
-    made = demo.make(service.app, service.secrets.pepper, MERCHANT, _asset(service))
+    made = demo.make(service.app, service.secrets.pepper, {_asset(service): MERCHANT})
     await demo.store(service.app, made)
     return {
         "FLORIN_PARTNER_KEY": made.partner_key,

@@ -58,9 +58,8 @@ PARAMETERS: Json = {
     "LastEventId": {
         "name": "Last-Event-ID",
         "in": "header",
-        "description": "Version that was seen last; only newer ones are told. Read in place of "
-        "`afterVersion`.",
-        "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
+        "description": "Version that was seen last; only newer ones are told. A blank one is none.",
+        "schema": {"type": "string", "pattern": "^[0-9]{0,18}$"},
     },
     "IdempotencyKey": {
         "name": "Idempotency-Key",
