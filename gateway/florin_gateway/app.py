@@ -302,6 +302,7 @@ class Gateway:
         incoming, stream = exchange.incoming, binding.stream
         if stream is None:
             raise RuntimeError("one answer was asked for as a stream")
+        exchange.check_unread_body(binding.body_bytes_max or self.settings.body_bytes_max)
         try:
             request, _ = binding.read_request(
                 b"", exchange.scope["query_string"], texts, incoming.profile

@@ -338,6 +338,10 @@ async def test_how_large_a_body_may_be(desk, payment_id):
         assert answer.told == (413, PARAMS), call
         chunked = await desk.ask("POST", f"{side}/{call}", desk.rest.wallet, data=pieces(fits))
         assert chunked.told == (413, PARAMS), call
+    # nobody reads them, and they may be no longer
+    for path in (side, f"{side}/status", f"{side}/events"):
+        answer = await desk.ask("GET", path, desk.rest.wallet, data=fits + b" ")
+        assert answer.told == (413, PARAMS), path
     order = b'{"amount": {"unit": "iso4217/USD", "value": "1250"}}'.ljust(1 << 20)
     assert (await desk.ask("POST", "/v1/payments", key, data=io.BytesIO(order))).status == 201
     more = io.BytesIO(order + b" ")
