@@ -61,6 +61,15 @@ async def ended(desk: Desk, node: SolanaNode, offer: Offer, slots: int = 1) -> s
     raise AssertionError(desk.service.app.settlers[SOLNET.chain_id].health())
 
 
+async def journaled(desk: Desk, count: int) -> None:
+    """Returns once so many transactions are written down, of which nothing tells from outside."""
+    for _ in range(1000):
+        if len(await desk.service.app.store.read(journal.open_txs(SOLNET.chain_id))) == count:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(desk.service.app.settlers[SOLNET.chain_id].health())
+
+
 async def paid(node: SolanaNode, offer: Offer) -> int:
     return 10_000 * 10**6 - await node.balance(offer.wallet.address)
 
@@ -129,10 +138,7 @@ async def test_a_transaction_that_never_lands_fails_the_payment_once_it_lapsed(d
 async def test_a_balance_that_is_gone_when_it_lands_fails_the_payment(desk, node, offer):
     await node.fault("answer", method="sendTransaction", effect="drop")
     await offer.confirm()
-    for _ in range(200):
-        if await desk.service.app.store.read(journal.open_txs(SOLNET.chain_id)):
-            break
-        await asyncio.sleep(0.01)
+    await journaled(desk, 1)
     await spend(node, offer.wallet, PRICE - 1)
     assert await ended(desk, node, offer, slots=2) == "failed"
     assert await node.balance(offer.wallet.address) == PRICE - 1
@@ -167,7 +173,7 @@ async def test_a_payer_with_two_payments_and_money_for_one(desk, node):
     await first.confirm()
     # both would settle, each alone
     assert (await second.confirm())["status"] == "processing"
-    await asyncio.sleep(0.1)
+    await journaled(desk, 2)
     await node.fault("clear")
     assert await ended(desk, node, first) == "succeeded"
     assert await ended(desk, node, second, slots=20) == "failed"

@@ -26,7 +26,9 @@ _PATIENCE_S = 30.0
 _MARGIN_S = 0.2
 
 
-def key_of(method: Method, caller: Caller, text: str | None, request: Message) -> Any:
+def key_of(
+    method: Method, caller: Caller, text: str | None, request: Message
+) -> IdempotencyKey | None:
     """The key of a call with its scope and what it stands for; None if the call has none.
 
     FlorinError if it is missing where it is demanded, or too long. The fingerprint is that of the

@@ -29,9 +29,9 @@ from florin_server.rpc.errors import GATEWAY_FAULT, GatewayFault, TooLate, abort
 from florin_server.rpc.idempotency import Guards, key_of
 from florin_server.rpc.methods import Method, methods_of
 
-# generic in the stubs only
 _log = logging.getLogger(__name__)
 
+# generic in the stubs only
 _Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 

@@ -11,7 +11,7 @@ from google.api import annotations_pb2
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 from google.protobuf.message import Message
 
-from florin_server.domain.errors import Code, FlorinError, Issue
+from florin_server.domain.errors import Code, FlorinError, Issue, invalid_members
 
 _Check = Callable[[Any, str], Iterator[Issue]]
 _ValueCheck = Callable[[Any], str | None]
@@ -41,9 +41,7 @@ class Validator:
         FlorinError(invalid_params) with those of the parameters otherwise.
         """
         if issues := tuple(issue for check in self._body for issue in check(message, "")):
-            first = issues[0]
-            text = f"Validation error: {first.field}: {first.message}"
-            raise FlorinError(Code.PARAMS_VALIDATION, text, issues=issues)
+            raise invalid_members(issues)
         if issues := tuple(issue for check in self._parameters for issue in check(message, "")):
             first = issues[0]
             text = f"{first.field} {first.message}"
