@@ -37,6 +37,7 @@ class ChainTx:
     sent_block: int | None = None
     block_number: int | None = None
     block_hash: str | None = None
+    final_hash: str | None = None  # the variant that was mined, if it was not the first
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from florin_server.store.fields import one_of as _one_of
 from florin_server.store.fields import only as _only
 from florin_server.store.fields import partial as _partial
 from florin_server.store.fields import text_ as _text
+from florin_server.store.payout_tables import InstallationRow, NonceAccountRow, PayoutRow
 
 # all tables are in it once this module is there
 METADATA = _Base.metadata
@@ -369,10 +370,24 @@ class ChainTxRow(_Base, table=True):
     sent_block: int | None = _number()
     block_number: int | None = _number()
     block_hash: str | None = _text()
+    final_hash: str | None = _text()
+
+
+class ChainTxBumpRow(_Base, table=True):
+    """The same transaction with the same nonce, signed again for a higher fee."""
+
+    __tablename__ = "chain_tx_bump"
+    __table_args__ = (_BY_KEY,)
+
+    tx_id: str = _text(key=True)
+    n: int = _number(key=True)
+    raw: bytes = _bytes()
+    hash: str = _text()
+    created_at_us: int = _number()
 
 
 class ChainTxItemRow(_Base, table=True):
-    """A payment that a transaction settles, in calldata order."""
+    """A payment that a transaction settles, in calldata order, or a payout that it makes."""
 
     __tablename__ = "chain_tx_item"
     __table_args__ = (_BY_KEY,)
@@ -452,7 +467,11 @@ screened_address = _table(ScreenedAddressRow)
 lease = _table(LeaseRow)
 relayer = _table(RelayerRow)
 chain_tx = _table(ChainTxRow)
+chain_tx_bump = _table(ChainTxBumpRow)
 chain_tx_item = _table(ChainTxItemRow)
+payout = _table(PayoutRow)
+nonce_account = _table(NonceAccountRow)
+installation = _table(InstallationRow)
 idempotency = _table(IdempotencyRow)
 capture_token = _table(CaptureTokenRow)
 collected_data = _table(CollectedRow)

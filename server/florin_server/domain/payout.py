@@ -1,0 +1,48 @@
+"""Money that leaves a treasury: refunds, what merchants are owed, and what came too late."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class PayoutKind(StrEnum):
+    """Why money leaves."""
+
+    REFUND = "refund"  # of a payment, to the account that paid it
+    BALANCE = "balance"  # what a merchant is owed, to its destination
+    RETURN = "return"  # money that came when its payment had ended, to the account that sent it
+
+
+class PayoutStatus(StrEnum):
+    """Where a payout stands."""
+
+    WAITING = "waiting"
+    SUBMITTED = "submitted"  # in a transaction of ours
+    DONE = "done"
+    REFUSED = "refused"  # by the operator, for good
+
+
+@dataclass(frozen=True, slots=True)
+class Payout:
+    """One payment out of the treasury of one chain; `value` is in minor units of `asset`.
+
+    `account` (CAIP-10) receives. A refund's payout has the id of the refund. `problem` tells why a
+    waiting one was not sent when it was tried last; `tx_id` is set once it is done.
+    """
+
+    id: str
+    kind: PayoutKind
+    merchant_id: str
+    payment_id: str | None
+    live: bool
+    chain_id: str
+    asset: str
+    value: int
+    account: str
+    created_at_us: int
+    status: PayoutStatus = PayoutStatus.WAITING
+    retry_at_us: int = 0
+    problem: str | None = None
+    tx_id: str | None = None
+    completed_at_us: int | None = None
