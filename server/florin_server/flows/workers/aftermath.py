@@ -84,7 +84,7 @@ class Aftermath:
 
     async def forget(self) -> None:
         """Lets go of what is so deep by now that it stays."""
-        below = self._blocks.head - (1 + _LONGER) * self._rail.confirmations
+        below = self._blocks.head + 1 - (1 + _LONGER) * self._rail.confirmations
         if any(one.block_number < below for one in self._watched.values()):
             await self._app.store.write(undo.forget(self._rail.chain_id, below))
             self._watched = {h: w for h, w in self._watched.items() if w.block_number >= below}

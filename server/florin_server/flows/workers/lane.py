@@ -72,6 +72,7 @@ class Lane:
         self._nonce = 0
         self._txs: dict[str, ChainTx] = {}  # by id, in nonce order
         self._resumed = False
+        self._stuck = ""  # the transaction that `problem` is about
         self.sender = sender
         self.paused = paused
         self.problem = ""  # what keeps the oldest transaction from being mined
@@ -196,14 +197,17 @@ class Lane:
             state=TxState.SIGNED,
             created_at_us=self._app.clock.now_us(),
         )
-        try:
-            await self._app.store.write(journal.append(tx, self.epoch, self._lease, claim))
-        except journal.LostLease:
-            self.epoch = self._lease_at_us = 0
-            raise
+        await self._commit(journal.append(tx, self.epoch, self._lease, claim))
         self._nonce = max(self._nonce, nonce + 1)
         self._txs[tx.id] = tx
         await self._broadcast(tx)
+
+    async def _commit(self, op: Op[None]) -> None:
+        try:
+            await self._app.store.write(op)
+        except journal.LostLease:
+            self.epoch = self._lease_at_us = 0
+            raise
 
     async def _broadcast(self, tx: ChainTx) -> None:
         """Hands the newest variant to the chain, or an older one if it does not take that."""
@@ -240,20 +244,21 @@ class Lane:
         What waits behind the first of its kind is not raised: it could not be mined before it,
         whatever it offers.
         """
-        self.problem = ""
+        waiting = [tx for tx in self._txs.values() if self._mined(tx) is None]
+        waiting.sort(key=lambda tx: tx.nonce)
+        if not waiting or waiting[0].id != self._stuck:
+            self.problem = ""
         if self.paused:
             return
-        waiting = [tx for tx in self._txs.values() if self._mined(tx) is None]
-        for n, tx in enumerate(sorted(waiting, key=lambda tx: tx.nonce)):
+        for n, tx in enumerate(waiting):
             if tx.sent_block is not None and self._blocks.head - tx.sent_block < _STALE_BLOCKS:
                 continue
-            if n == 0:
-                await self._close_gap(tx)
+            gap = n == 0 and await self._close_gap(tx)
             if not await self._rail.knows(tx.variants[-1].hash):
                 await self._broadcast(tx)
             elif tx.sent_block is None:
                 await self._note_sent(tx)
-            elif n == 0:
+            elif n == 0 and not gap:
                 await self._raise(tx)
 
     async def _raise(self, tx: ChainTx) -> None:
@@ -261,22 +266,21 @@ class Lane:
         try:
             signed = await self._rail.bump(tx)
         except RailUnavailable as error:
-            self.problem = f"{tx.hash} waits: {error}"
+            self.problem, self._stuck = f"{tx.hash} waits: {error}", tx.id
             await self._broadcast(tx)
             return
         if signed is None:
             return
         variant = Variant(signed.raw, signed.hash)
-        await self._app.store.write(
-            journal.bump(tx, variant, self.epoch, self._lease, self._app.clock.now_us())
-        )
+        now_us = self._app.clock.now_us()
+        await self._commit(journal.bump(tx, variant, self.epoch, self._lease, now_us))
         _log.warning("%s waits in block %d: it offers more", tx.hash, self._blocks.head)
         raised = replace(tx, bumps=(*tx.bumps, variant))
         self._txs[tx.id] = raised
         await self._broadcast(raised)
 
-    async def _close_gap(self, first: ChainTx) -> None:
-        """Uses the nonces that the chain waits for before it takes the first of ours that waits.
+    async def _close_gap(self, first: ChainTx) -> bool:
+        """Uses the nonces that the chain waits for before the first of ours; True if any.
 
         What was final may be gone with its block, and others may have used the key.
         """
@@ -292,6 +296,7 @@ class Lane:
             else:
                 _log.warning("%s: nonce %d is filled", self.account, missing)
                 await self._append(missing, (), self._fill, _nothing())
+        return nonce < first.nonce
 
     async def _fill(self, nonce: int) -> Signed:
         return await self._rail.sign(self.sender, nonce, ())

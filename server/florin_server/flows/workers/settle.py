@@ -419,7 +419,11 @@ class ChainSettler:
         await self._find_events([item])
         if self._seen(item):
             return None
-        _log.warning("payment %s failed: %s", item.payment.id, reason)
+        if item.payment.status is Status.SUCCEEDED:
+            text = "payment %s, which a reorganisation undid, can never be paid again: %s"
+            _log.error(text, item.payment.id, reason)
+        else:
+            _log.warning("payment %s failed: %s", item.payment.id, reason)
         code = FailureCode.DECLINED_USER if await self._was_held(item) else None
         return Finding(item.payment.id, Status.FAILED, failure_code=code, failure_detail=reason)
 
