@@ -380,6 +380,7 @@ async def test_a_key_whose_lease_another_has_is_left_out(wide):
     payment = await wide.accepted(WALLET)
     await wide.turn(2)
     assert await senders(wide) == [0, 1]
+    assert f"the lease of {RELAYER.address}" in wide.settler.health().problem
     assert (await wide.end(payment)).status == "succeeded"
 
 

@@ -92,6 +92,10 @@ class ChainSettler:
             return "paused by the operator"
         return f"paused by the operator: {', '.join(paused)}" if paused else ""
 
+    def _leaseless(self) -> str:
+        keys = [lane.sender for lane in self._lanes if not lane.leads]
+        return f"another settler has the lease of {', '.join(keys)}" if keys else ""
+
     def _undone(self) -> str:
         """What a reorganisation took back, until it is final again."""
         statuses = [item.payment.status for item in self._open.values()]
@@ -112,7 +116,7 @@ class ChainSettler:
                         await self._start()
                         self._started = True
                     await self._turn()
-                    self._problem = ""
+                    self._problem = self._leaseless()
                 else:
                     self._problem = "another settler has the lease"
             except (RailUnavailable, FlorinError, journal.LostLease, StoreUnavailable) as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import rlp
 from coincurve import PrivateKey
 from eth_hash.auto import keccak
@@ -11,6 +13,7 @@ from florin_server.rails.evm.fees import Fees
 from florin_server.rails.evm.signatures import address_of_key
 
 _TYPE = b"\x02"
+_SIGNED = 9  # fields in front of the signature
 
 
 class Signer:
@@ -42,6 +45,9 @@ class Signer:
             data,
             [],
         ]
+        return self._sealed(fields)
+
+    def _sealed(self, fields: Sequence[object]) -> Signed:
         digest = keccak(_TYPE + rlp.encode(fields))
         signature = self._key.sign_recoverable(digest, hasher=None)
         r, s = signature[:32], signature[32:64]
@@ -50,16 +56,9 @@ class Signer:
         return Signed(raw=raw, hash=transaction_hash(raw))
 
     def sign_again(self, raw: bytes, fees: Fees) -> Signed:
-        """Signs a call of its own again with other fees; nothing else changes."""
-        chain_id, nonce, _, _, gas, to, _, data, *_ = rlp.decode(raw[1:])
-        return self.sign_call(
-            chain_id=_number(chain_id),
-            nonce=_number(nonce),
-            fees=fees,
-            gas=_number(gas),
-            to="0x" + to.hex(),
-            data=data,
-        )
+        """Signs a transaction of its own again with other fees; nothing else changes."""
+        chain_id, nonce, _, _, *rest = rlp.decode(raw[1:])[:_SIGNED]
+        return self._sealed([chain_id, nonce, fees.tip, fees.max_fee, *rest])
 
 
 def fees_of(raw: bytes) -> Fees:
