@@ -242,7 +242,7 @@ class Audit:
             gifts = chain.moved[treasury.lower()] if spent else 0
             self._expect(f"the treasury's {asset} in the books", booked, kept - gifts)
             self._expect(f"the thief's {asset}", await held(self._till, THIEF, asset), 0)
-        moved = {self._payer(one).rpartition(":")[2]: one.moved for one in stories if one.moved}
+        moved = {one.payer: one.moved for one in stories if one.moved}
         for key, had in before.items():
             asset, _, payer = key.partition(" ")
             if not asset.startswith(EVM):
@@ -253,9 +253,6 @@ class Audit:
             if asset == USD:
                 left -= moved.get(payer, 0)
             self._expect(f"{payer}'s {asset}", await held(self._till, payer, asset), left)
-
-    def _payer(self, story: Story) -> str:
-        return next((row.payer for row in self.rows if row.id == story.payment_id), "") or ""
 
     def _received(self, asset: str, account: str) -> int:
         """What an account got of an asset by payments that succeeded."""

@@ -23,7 +23,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +74,28 @@ class Run:
         self._service = 0
         self.deaths = 0
 
+    @property
+    def name(self) -> str:
+        return f"{self.plan.seed}{' embedded' if self._stage.embedded else ''}"
+
+    def fork(self) -> int:
+        """Runs in a process of its own."""
+        child = os.fork()
+        if not child:
+            try:
+                (self._root / "result.json").write_text(json.dumps(self.run()))
+            finally:
+                os._exit(0)
+        return child
+
+    def result(self) -> dict[str, Any]:
+        """What `run` told in another process; `bad` is empty if all is well."""
+        path = self._root / "result.json"
+        if not path.exists():
+            return {"bad": ["the run itself failed"], "deaths": 0, "seconds": 0}
+        return json.loads(path.read_text())
+
     def run(self) -> dict[str, Any]:
-        """The verdict; `bad` is empty if all is well."""
         began = time.monotonic()
         QuickClock.begin(self._stage.clock)
         self._stage.home.secrets()
@@ -186,26 +206,40 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--embedded", action="store_true", help="chains inside of the service")
     parser.add_argument("--folder", type=Path, default=Path("build/chaos"))
+    parser.add_argument("--jobs", type=int, default=1, help="seeds at a time")
     wanted = parser.parse_args()
     seeds = [wanted.seed] if wanted.seed is not None else list(range(1, wanted.seeds + 1))
-    results = {}
-    for seed in seeds:
-        one = Run(wanted.folder / f"seed-{seed}", seed, wanted.payments, embedded=wanted.embedded)
-        print(one.plan.told(), flush=True)
-        results[seed] = one.run()
-        print(f"  {json.dumps(results[seed])}", flush=True)
+    runs = [
+        Run(wanted.folder / f"seed-{seed}", seed, wanted.payments, embedded=wanted.embedded)
+        for seed in seeds
+    ]
+    results = campaign(runs, wanted.jobs)
     show(results)
     return 1 if any(result["bad"] for result in results.values()) else 0
 
 
-def show(results: dict[int, dict[str, Any]]) -> None:
+def campaign(runs: Sequence[Run], jobs: int = 1) -> dict[str, dict[str, Any]]:
+    """The verdicts by name, so many at a time, each told as it comes."""
+    waiting, running, results = list(runs), dict[int, Run](), {}
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            one = waiting.pop(0)
+            running[one.fork()] = one
+        child, _ = os.waitpid(-1, 0)
+        one = running.pop(child)
+        results[one.name] = one.result()
+        print(f"{one.plan.told()}\n  {json.dumps(results[one.name])}", flush=True)
+    return results
+
+
+def show(results: dict[str, dict[str, Any]]) -> None:
     """Prints a table, a line for each seed."""
     table = Table(title="Chaos", title_justify="left")
     for name in ("seed", "ended", "honest paid", "effects", "deaths", "seconds", "bad"):
         table.add_column(name)
-    for seed, result in results.items():
+    for name, result in sorted(results.items()):
         table.add_row(
-            str(seed),
+            name,
             ", ".join(f"{name} {n}" for name, n in sorted(result.get("ended", {}).items())),
             result.get("honest", ""),
             str(sum(result.get("effects", {}).values())),

@@ -25,6 +25,8 @@ _NULLABLE = {
     "eth_getBlockReceipts",
     "getTransaction",
 }
+# one of a node that has forgotten what it knew says it for each transaction
+_STATUSES = "getSignatureStatuses"
 # nothing that could be an answer
 _NOISE = ({}, "garbage", {"error": 7}, [[]])
 _REFUSALS = (
@@ -88,7 +90,7 @@ class Node:
 
     async def _answers(self, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
         given: dict[int, dict[str, Any]] = {}
-        late = set()
+        late, blank = set(), set()
         for at, call in enumerate(calls):
             if call["method"] in _SENDS:
                 answer = await self._sent(call)
@@ -97,6 +99,8 @@ class Node:
                     continue
             else:
                 answer = self._spoiled(call)
+                if answer is None and call["method"] == _STATUSES and self._hits("null"):
+                    blank.add(call["id"])
             if answer is not None:
                 given[at] = {"jsonrpc": "2.0", "id": call["id"], **answer}
         left = [call for at, call in enumerate(calls) if at not in given]
@@ -111,6 +115,9 @@ class Node:
                 "id": calls[at]["id"],
                 **refusal(-32000, "it got lost on the way back"),
             }
+        for number in blank & true.keys():
+            told = true[number].get("result", {"value": []})
+            told["value"] = [None] * len(told["value"])
         return [given.get(at) or true[call["id"]] for at, call in enumerate(calls)]
 
     async def _sent(self, call: dict[str, Any]) -> Any:

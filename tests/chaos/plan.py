@@ -14,8 +14,8 @@ from enum import StrEnum
 CONFIRMATIONS = 4
 REORG_MAX = CONFIRMATIONS - 1
 # seconds between two payments, and the least that the storm lasts
-PACE_S, LEAST_S = 0.12, 4.0
-KILL_EVERY_S = 5.0
+PACE_S, LEAST_S = 0.12, 3.0
+KILL_EVERY_S = 4.0
 # durable steps that a payment takes, about
 STEPS_A_PAYMENT = 8
 
@@ -69,6 +69,8 @@ _WEATHER = {
     "silence": {"silent": 1.0},
     "strangers": {"stranger": 0.6},
 }
+# what a node is like while nothing else befalls it
+USUAL = {"evm": {"stranger": 0.15}, "solana": {}}
 
 
 @dataclass(frozen=True)

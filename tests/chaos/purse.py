@@ -29,27 +29,34 @@ class Purse(Wallet):
         self._account = Account.from_key(secret)
         self.address = self._account.address
         self.busy = asyncio.Lock()
+        self._sent: dict[int, str] = {}  # by nonce
 
     async def _send(self, chain: Chain, **fields: Any) -> dict[str, Any]:
+        nonce = int(await chain.ask("eth_getTransactionCount", self.address, "pending"), 16)
         usual = {
             "chainId": DEVNET.chain_id,
-            "nonce": int(await chain.ask("eth_getTransactionCount", self.address, "pending"), 16),
+            "nonce": nonce,
             "maxFeePerGas": 10**11,
             "maxPriorityFeePerGas": 10**9,
         }
         signed = self._account.sign_transaction(usual | fields)
-        tx_hash = "0x" + bytes(signed.hash).hex()
+        self._sent[nonce] = "0x" + signed.raw_transaction.hex()
         while True:
-            try:
-                await chain.ask("eth_sendRawTransaction", "0x" + signed.raw_transaction.hex())
-            except ChainRefused as refusal:
-                if "already known" not in str(refusal) and "nonce too low" not in str(refusal):
-                    raise
+            # one before it may have vanished with its block
+            for raw in (self._sent[one] for one in sorted(self._sent) if one <= nonce):
+                await self._push(chain, raw)
             for _ in range(_LOOKS):
-                receipt = await chain.ask("eth_getTransactionReceipt", tx_hash)
+                receipt = await chain.ask("eth_getTransactionReceipt", "0x" + signed.hash.hex())
                 if receipt is not None:
                     return receipt
                 await asyncio.sleep(LOOK_S)
+
+    async def _push(self, chain: Chain, raw: str) -> None:
+        try:
+            await chain.ask("eth_sendRawTransaction", raw)
+        except ChainRefused as refusal:
+            if not any(text in str(refusal) for text in ("already known", "nonce too low")):
+                raise
 
 
 class SolanaPurse(SolanaWallet):

@@ -41,7 +41,8 @@ class Story:
     refused: str = ""
     confirmed_at: float = 0.0
     ended_at: float = 0.0
-    moved: int = 0  # units of the token that went elsewhere
+    payer: str = ""
+    moved: int = 0  # units of the payer's token that went elsewhere
     outputs: list[str] = field(default_factory=list)
 
 
@@ -153,4 +154,5 @@ class Teller:
             receipt = await purse._send(
                 till.evm, gas=100_000, to=bytes.fromhex(DEVNET.token.address[2:]), data=data
             )
+            story.payer = purse.address.lower()
             story.moved = held if receipt["status"] == "0x1" else 0
