@@ -17,7 +17,7 @@ from typing import Any
 
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.solana import SOLNET
-from florin_server.rails.evm import settler
+from florin_server.rails.evm import abi, settler
 from florin_server.store import ledger
 from florin_server.store.query import run
 from florin_server.store.sqlite import Connection
@@ -32,7 +32,7 @@ from tests.chaos.stage import (
     USD,
     Stage,
 )
-from tests.chaos.story import Story
+from tests.chaos.story import SAVINGS, Story
 from tests.chaos.stranger import THIEF
 from tests.chaos.till import Till
 from tests.support.solana import ASSETS
@@ -40,7 +40,7 @@ from tests.support.solana import ASSETS
 FINAL = {"succeeded", "failed", "expired", "cancelled"}
 TOKENS = {USD: DEVNET.token.address, EUR: DEVNET.euro.address}
 _PAGE = 100
-_NOBODY = "0x" + "00" * 20
+_TRANSFER = abi.topic("Transfer(address,address,uint256)")
 _ROWS = """
     SELECT p.id, p.status, p.tx_id, p.settled_value, o.payer, o.chain_id, o.asset, o.value, o.fee,
            o.terms
@@ -90,6 +90,7 @@ class Chain:
     gas: Counter[str] = field(default_factory=Counter)
     gas_since: Counter[str] = field(default_factory=Counter)  # since buyers' balances were read
     moved: Counter[str] = field(default_factory=Counter)  # coin, by transactions themselves
+    saved: Counter[str] = field(default_factory=Counter)  # what buyers took away, by buyer
     sent: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
 
@@ -114,7 +115,7 @@ class Audit:
         self._events(chain)
         self._journal(chain)
         await self._nonces()
-        await self._evm_balances(chain, stories, before)
+        await self._evm_balances(chain, before)
         await self._solana(before)
 
     def _expect(self, what: str, found: Any, wanted: Any) -> None:
@@ -220,9 +221,7 @@ class Audit:
         query = f"SELECT next_nonce FROM relayer WHERE chain_id = '{EVM}'"
         self._expect("the next nonce", select(self._path, query), [(mined,)])
 
-    async def _evm_balances(
-        self, chain: Chain, stories: Sequence[Story], before: dict[str, int]
-    ) -> None:
+    async def _evm_balances(self, chain: Chain, before: dict[str, int]) -> None:
         treasury = self._treasuries[0]
         for asset in (USD, EUR, ETHER):
             got = self._received(asset, MERCHANT)
@@ -242,7 +241,6 @@ class Audit:
             gifts = chain.moved[treasury.lower()] if spent else 0
             self._expect(f"the treasury's {asset} in the books", booked, kept - gifts)
             self._expect(f"the thief's {asset}", await held(self._till, THIEF, asset), 0)
-        moved = {one.payer: one.moved for one in stories if one.moved}
         for key, had in before.items():
             asset, _, payer = key.partition(" ")
             if not asset.startswith(EVM):
@@ -251,7 +249,7 @@ class Audit:
             if asset == ETHER:
                 left -= chain.gas_since[payer]
             if asset == USD:
-                left -= moved.get(payer, 0)
+                left -= chain.saved[payer]
             self._expect(f"{payer}'s {asset}", await held(self._till, payer, asset), left)
 
     def _received(self, asset: str, account: str) -> int:
@@ -356,6 +354,9 @@ def _take(chain: Chain, sent: dict[str, Any], receipt: dict[str, Any]) -> None:
     if receipt["status"] == "0x1" and sent["to"]:
         chain.moved[sent["to"].lower()] += value
         chain.moved[sender] -= value
+    for log in receipt["logs"]:
+        if log["topics"][0] == _TRANSFER and log["topics"][2][-40:] == SAVINGS[2:]:
+            chain.saved["0x" + log["topics"][1][-40:]] += int(log["data"], 16)
     for event in _paid(receipt):
         chain.paid[event["ref"]].append(event)
 

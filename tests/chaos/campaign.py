@@ -38,6 +38,7 @@ from tests.chaos.quick import QuickClock
 from tests.chaos.stage import Stage
 
 PAYMENTS, SEEDS = 300, 20
+SHOWN = 5  # things that were wrong; all of them are in the run's folder
 # what a service may log when nodes fail and leases are taken over; all else is a fault of its own
 _ALARMS = (" ERROR ", " CRITICAL ", "Traceback", "Exception", "never retrieved", "never awaited")
 
@@ -228,7 +229,8 @@ def campaign(runs: Sequence[Run], jobs: int = 1) -> dict[str, dict[str, Any]]:
         child, _ = os.waitpid(-1, 0)
         one = running.pop(child)
         results[one.name] = one.result()
-        print(f"{one.plan.told()}\n  {json.dumps(results[one.name])}", flush=True)
+        shown = {**results[one.name], "bad": results[one.name]["bad"][:SHOWN]}
+        print(f"{one.plan.told()}\n  {json.dumps(shown)}", flush=True)
     return results
 
 

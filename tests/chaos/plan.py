@@ -14,8 +14,8 @@ from enum import StrEnum
 CONFIRMATIONS = 4
 REORG_MAX = CONFIRMATIONS - 1
 # seconds between two payments, and the least that the storm lasts
-PACE_S, LEAST_S = 0.12, 3.0
-KILL_EVERY_S = 4.0
+PACE_S, LEAST_S = 0.15, 3.0
+KILL_EVERY_S = 6.0
 # durable steps that a payment takes, about
 STEPS_A_PAYMENT = 8
 
@@ -179,7 +179,7 @@ def _chain_gusts(chance: random.Random, lasts_s: float) -> list[Gust]:
             gusts.append(Gust(at_s, "evm", what, depth=depth, drops=drops, delay=delay))
         else:
             gusts.append(Gust(at_s, "evm", what, for_s=chance.uniform(0.3, 1.5)))
-        at_s += gusts[-1].for_s + chance.uniform(0.1, 1.0)
+        at_s += gusts[-1].for_s + chance.uniform(0.2, 1.6)
     return gusts
 
 

@@ -47,7 +47,8 @@ SOLANA_MERCHANT = SolanaSigner(b"\x5a" * 32).address
 SOLANA_TREASURY = SolanaSigner(b"\xfe" * 32).address
 # the merchant that has no destinations is paid through the treasury
 KEPT_MERCHANT = "mrch_without_destinations"
-BLOCK_S, SLOT_S, FINALIZED_SLOTS, POLL_MS = 1.0, 0.4, 4, 50
+# slots are longer than the real ones: a busy machine needs time before a blockhash lapses
+BLOCK_S, SLOT_S, FINALIZED_SLOTS, POLL_MS = 1.0, 1.0, 4, 50
 FEES = {"fee_fixed": 7, "fee_basis_points": 100}
 
 

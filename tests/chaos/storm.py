@@ -25,6 +25,12 @@ GWEI = 10**9
 FEES_TIMES = 40
 # without any payment that ends, all that is left are those whose authorization has to lapse
 QUIET_S = 2.5
+# of the service: how far behind it may be with what is due
+GRACE_S = 5
+_BUSY = """
+    SELECT (SELECT count(*) FROM chain_tx WHERE state IN ('signed', 'sent'))
+         + (SELECT count(*) FROM confirm WHERE state = 'waiting' AND retry_at_us < {})
+"""
 # until every authorization has lapsed, with what the chains need to notice
 LAPSE_S = 1400
 # a run that takes longer has got stuck
@@ -138,7 +144,7 @@ class Storm:
         self._ended_at, put_on = time.monotonic(), False
         while not all(task.done() for task in tasks):
             await asyncio.wait(tasks, timeout=LOOK_S, return_when=asyncio.FIRST_EXCEPTION)
-            if time.monotonic() - self._ended_at > QUIET_S and not put_on:
+            if time.monotonic() - self._ended_at > QUIET_S and not put_on and not self._busy():
                 self._clock.put_on(LAPSE_S)
                 put_on = True
             if put_on:
@@ -146,9 +152,13 @@ class Storm:
                 await self._till.evm.ask("evm_mine")
         return [task.result() for task in tasks]
 
+    def _busy(self) -> bool:
+        """True while the service has something to do that it could do now."""
+        due_us = self._clock.now_us() - GRACE_S * 1_000_000
+        return select(self._stage.home.database, _BUSY.format(due_us)) != [(0,)]
+
     async def _closed(self) -> None:
-        query = "SELECT count(*) FROM chain_tx WHERE state IN ('signed', 'sent')"
-        while select(self._stage.home.database, query) != [(0,)]:
+        while self._busy():
             await self._till.evm.ask("evm_mine")
             await asyncio.sleep(LOOK_S)
 

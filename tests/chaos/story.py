@@ -41,8 +41,7 @@ class Story:
     refused: str = ""
     confirmed_at: float = 0.0
     ended_at: float = 0.0
-    payer: str = ""
-    moved: int = 0  # units of the payer's token that went elsewhere
+    moved: bool = False
     outputs: list[str] = field(default_factory=list)
 
 
@@ -151,8 +150,6 @@ class Teller:
         async with purse.busy:
             held = await till.evm.balance(purse.address, DEVNET.token.address)
             data = bytes.fromhex(_MOVE + SAVINGS[2:].rjust(64, "0") + f"{held:064x}")
-            receipt = await purse._send(
-                till.evm, gas=100_000, to=bytes.fromhex(DEVNET.token.address[2:]), data=data
-            )
-            story.payer = purse.address.lower()
-            story.moved = held if receipt["status"] == "0x1" else 0
+            token = bytes.fromhex(DEVNET.token.address[2:])
+            await purse._send(till.evm, gas=100_000, to=token, data=data)
+            story.moved = True
