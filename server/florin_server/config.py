@@ -143,6 +143,11 @@ class Settings(BaseSettings):
     )
     request_body_s: float = Field(default=5.0, gt=0, description="a slower body is answered 408")
 
+    sandbox_clock: bool = Field(
+        default=True,
+        description="test keys may move the time on, if every chain is embedded; it is everybody's",
+    )
+
     embedded: EmbeddedChain = EmbeddedChain()
     embedded_solana: EmbeddedSolana = EmbeddedSolana()
     chains: tuple[EvmChain, ...] = ()

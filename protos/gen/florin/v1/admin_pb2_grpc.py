@@ -90,6 +90,16 @@ class AdminServiceStub:
                 request_serializer=florin_dot_v1_dot_account__pb2.SimulatePaymentRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_payment__pb2.GetPaymentStatusResponse.FromString,
                 _registered_method=True)
+        self.GetTestClock = channel.unary_unary(
+                '/florin.v1.AdminService/GetTestClock',
+                request_serializer=florin_dot_v1_dot_account__pb2.GetTestClockRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_account__pb2.TestClock.FromString,
+                _registered_method=True)
+        self.AdvanceTestClock = channel.unary_unary(
+                '/florin.v1.AdminService/AdvanceTestClock',
+                request_serializer=florin_dot_v1_dot_account__pb2.AdvanceTestClockRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_account__pb2.TestClock.FromString,
+                _registered_method=True)
         self.CreatePartner = channel.unary_unary(
                 '/florin.v1.AdminService/CreatePartner',
                 request_serializer=florin_dot_v1_dot_operator__pb2.CreatePartnerRequest.SerializeToString,
@@ -277,6 +287,20 @@ class AdminServiceServicer:
 
     def SimulatePayment(self, request, context):
         """Gives a test payment its outcome, without a wallet and without a chain.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetTestClock(self, request, context):
+        """Tells the time of the installation.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AdvanceTestClock(self, request, context):
+        """Moves the time of the installation on, for everybody, and that of its chains.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -495,6 +519,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.SimulatePayment,
                     request_deserializer=florin_dot_v1_dot_account__pb2.SimulatePaymentRequest.FromString,
                     response_serializer=florin_dot_v1_dot_payment__pb2.GetPaymentStatusResponse.SerializeToString,
+            ),
+            'GetTestClock': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTestClock,
+                    request_deserializer=florin_dot_v1_dot_account__pb2.GetTestClockRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_account__pb2.TestClock.SerializeToString,
+            ),
+            'AdvanceTestClock': grpc.unary_unary_rpc_method_handler(
+                    servicer.AdvanceTestClock,
+                    request_deserializer=florin_dot_v1_dot_account__pb2.AdvanceTestClockRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_account__pb2.TestClock.SerializeToString,
             ),
             'CreatePartner': grpc.unary_unary_rpc_method_handler(
                     servicer.CreatePartner,
@@ -884,6 +918,60 @@ class AdminService:
             '/florin.v1.AdminService/SimulatePayment',
             florin_dot_v1_dot_account__pb2.SimulatePaymentRequest.SerializeToString,
             florin_dot_v1_dot_payment__pb2.GetPaymentStatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTestClock(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/GetTestClock',
+            florin_dot_v1_dot_account__pb2.GetTestClockRequest.SerializeToString,
+            florin_dot_v1_dot_account__pb2.TestClock.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AdvanceTestClock(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/AdvanceTestClock',
+            florin_dot_v1_dot_account__pb2.AdvanceTestClockRequest.SerializeToString,
+            florin_dot_v1_dot_account__pb2.TestClock.FromString,
             options,
             channel_credentials,
             insecure,

@@ -59,6 +59,10 @@ class AdminServiceStub:
     """Deletes a settlement on a chain."""
     SimulatePayment: _grpc.UnaryUnaryMultiCallable[_account_pb2.SimulatePaymentRequest, _payment_pb2.GetPaymentStatusResponse]
     """Gives a test payment its outcome, without a wallet and without a chain."""
+    GetTestClock: _grpc.UnaryUnaryMultiCallable[_account_pb2.GetTestClockRequest, _account_pb2.TestClock]
+    """Tells the time of the installation."""
+    AdvanceTestClock: _grpc.UnaryUnaryMultiCallable[_account_pb2.AdvanceTestClockRequest, _account_pb2.TestClock]
+    """Moves the time of the installation on, for everybody, and that of its chains."""
     CreatePartner: _grpc.UnaryUnaryMultiCallable[_operator_pb2.CreatePartnerRequest, _operator_pb2.Partner]
     """Makes a partner."""
     ListPartners: _grpc.UnaryUnaryMultiCallable[_operator_pb2.ListPartnersRequest, _operator_pb2.ListPartnersResponse]
@@ -133,6 +137,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Deletes a settlement on a chain."""
     SimulatePayment: _aio.UnaryUnaryMultiCallable[_account_pb2.SimulatePaymentRequest, _payment_pb2.GetPaymentStatusResponse]  # type: ignore[assignment]
     """Gives a test payment its outcome, without a wallet and without a chain."""
+    GetTestClock: _aio.UnaryUnaryMultiCallable[_account_pb2.GetTestClockRequest, _account_pb2.TestClock]  # type: ignore[assignment]
+    """Tells the time of the installation."""
+    AdvanceTestClock: _aio.UnaryUnaryMultiCallable[_account_pb2.AdvanceTestClockRequest, _account_pb2.TestClock]  # type: ignore[assignment]
+    """Moves the time of the installation on, for everybody, and that of its chains."""
     CreatePartner: _aio.UnaryUnaryMultiCallable[_operator_pb2.CreatePartnerRequest, _operator_pb2.Partner]  # type: ignore[assignment]
     """Makes a partner."""
     ListPartners: _aio.UnaryUnaryMultiCallable[_operator_pb2.ListPartnersRequest, _operator_pb2.ListPartnersResponse]  # type: ignore[assignment]
@@ -264,6 +272,22 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_payment_pb2.GetPaymentStatusResponse, _abc.Awaitable[_payment_pb2.GetPaymentStatusResponse]]:
         """Gives a test payment its outcome, without a wallet and without a chain."""
+
+    @_abc_1.abstractmethod
+    def GetTestClock(
+        self,
+        request: _account_pb2.GetTestClockRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_account_pb2.TestClock, _abc.Awaitable[_account_pb2.TestClock]]:
+        """Tells the time of the installation."""
+
+    @_abc_1.abstractmethod
+    def AdvanceTestClock(
+        self,
+        request: _account_pb2.AdvanceTestClockRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_account_pb2.TestClock, _abc.Awaitable[_account_pb2.TestClock]]:
+        """Moves the time of the installation on, for everybody, and that of its chains."""
 
     @_abc_1.abstractmethod
     def CreatePartner(
