@@ -20,7 +20,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import aiohttp
 from aiohttp import web
@@ -53,7 +53,7 @@ class FaultyProxy:
     _is_down: bool = False
     _waiting: list[tuple[str, asyncio.Future[None]]] = field(default_factory=list)
 
-    async def __aenter__(self) -> FaultyProxy:
+    async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession()
         application = web.Application(client_max_size=8 * 2**20)
         application.router.add_route("*", "/{rest:.*}", self._answer)

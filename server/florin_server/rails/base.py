@@ -121,6 +121,22 @@ class Signed:
     hash: str
 
 
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """How one node of a chain looks. `name` is its host, and nothing else of its address.
+
+    `lag` is in blocks, `error_rate` the share of recent questions that it left unanswered;
+    `problem` is empty while it is used.
+    """
+
+    name: str
+    head: int
+    lag: int
+    latency_ms: float
+    error_rate: float
+    problem: str
+
+
 class RailUnavailable(Exception):  # noqa: N818  (a state of the world, not a mistake)
     """The chain did not answer, or answered nonsense; nothing is known about what was asked."""
 

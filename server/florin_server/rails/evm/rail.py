@@ -21,13 +21,15 @@ from florin_server.rails.base import (
 )
 from florin_server.rails.evm import direct, discovery
 from florin_server.rails.evm.evidence import Evidence
+from florin_server.rails.evm.family import EvmFamily
 from florin_server.rails.evm.node import Node
 from florin_server.rails.evm.relay import Relay
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, Terms, bare, build_option
 from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.evm.verify import Verifier
-from florin_server.rails.jsonrpc import HttpTransport, JsonRpc, RpcError, Transport
+from florin_server.rails.jsonrpc import RpcError, Transport
+from florin_server.rails.nodes import connect
 from florin_server.rails.prices import Quote
 
 BATCH_MAX = 50  # the service's own limit; a transaction of so many stays below every gas limit
@@ -37,16 +39,13 @@ class EvmRail:
     """Implements the Rail protocol over JSON-RPC.
 
     `signer` is the relayer: it pays for gas and can neither redirect nor keep a buyer's money.
-    Without a transport the settings' URL is used.
+    A transport leads to a node of this process; without one the settings' URLs are used.
     """
 
     def __init__(self, chain: EvmChain, signer: Signer, transport: Transport | None = None) -> None:
-        if transport is None:
-            if chain.rpc_url is None:
-                raise ValueError(f"{chain.name}: neither a node's URL nor a transport")
-            transport = HttpTransport(chain.rpc_url)
         self.chain = chain
-        self.rpc = JsonRpc(transport, batch_max=chain.batch_max)
+        family = EvmFamily(chain.name, chain.chain_id, chain.lag_max, chain.genesis)
+        self.rpc = connect(chain, family, transport)
         self._sender = signer.address
         self._node = Node(self.rpc)
         self._relay = Relay(self._node, chain, signer)

@@ -29,11 +29,13 @@ from florin_server.rails.base import (
     Signed,
     Split,
 )
-from florin_server.rails.jsonrpc import HttpTransport, JsonRpc, RpcError, Transport
+from florin_server.rails.jsonrpc import RpcError, Transport
+from florin_server.rails.nodes import connect
 from florin_server.rails.prices import Quote
 from florin_server.rails.solana import discovery
 from florin_server.rails.solana.check import Submission, submission
 from florin_server.rails.solana.evidence import Evidence, Landing
+from florin_server.rails.solana.family import SolanaFamily
 from florin_server.rails.solana.message import compile_message, stored, unsigned
 from florin_server.rails.solana.node import (
     CONFIRMED,
@@ -59,8 +61,8 @@ _SOL_SLIP44 = 501
 class SolanaRail:
     """Implements the Rail protocol over JSON-RPC.
 
-    `signer` is the relayer: it pays fees and rent, and signs what was verified, last. Without a
-    transport the settings' URL is used.
+    `signer` is the relayer: it pays fees and rent, and signs what was verified, last. A transport
+    leads to a node of this process; without one the settings' URLs are used.
     """
 
     by_block = False
@@ -70,12 +72,10 @@ class SolanaRail:
     def __init__(
         self, chain: SolanaChain, signer: SolanaSigner, transport: Transport | None = None
     ) -> None:
-        if transport is None:
-            if chain.rpc_url is None:
-                raise ValueError(f"{chain.name}: neither a node's URL nor a transport")
-            transport = HttpTransport(chain.rpc_url)
         self.chain = chain
-        self.rpc = JsonRpc(transport, batch_max=chain.batch_max)
+        self.rpc = connect(
+            chain, SolanaFamily(chain.name, chain.reference, chain.lag_max), transport
+        )
         self._signer = signer
         self._node = Node(self.rpc)
         self._verifier = Verifier(self._node, chain, signer.pubkey)
