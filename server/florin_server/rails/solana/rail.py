@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
 import orjson
@@ -21,15 +21,18 @@ from florin_server.domain.payment import Action, Issued, Option, Payment
 from florin_server.rails.base import (
     Asset,
     BlockView,
+    Fact,
     Head,
     Means,
     Mined,
+    NodeState,
     Paid,
     RailUnavailable,
     Signed,
     Split,
 )
-from florin_server.rails.jsonrpc import RpcError, Transport
+from florin_server.rails.jsonrpc import Rpc, RpcError, Transport
+from florin_server.rails.news import News
 from florin_server.rails.nodes import connect
 from florin_server.rails.prices import Quote
 from florin_server.rails.solana import discovery
@@ -51,6 +54,7 @@ from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.signer import SolanaSigner
 from florin_server.rails.solana.terms import METHOD, Terms, bare, build_option
 from florin_server.rails.solana.verify import Verifier
+from florin_server.rails.witness import Witnesses
 
 BLOCKHASH_BLOCKS = 150
 # a wallet that fetches again gets the same transaction while half of its time is left
@@ -80,6 +84,8 @@ class SolanaRail:
         self._node = Node(self.rpc)
         self._verifier = Verifier(self._node, chain, signer.pubkey)
         self._evidence = Evidence(self._node, chain)
+        self._witnesses = Witnesses(self.rpc)
+        self._news = News(self.poll_s)
         self._found = discovery.Inspection({}, {}, ())
         self._landing = lru_cache(maxsize=1024)(self._co_signed)
 
@@ -135,6 +141,24 @@ class SolanaRail:
         """Ends connections after the checks under way."""
         await self._verifier.close()
         await self.rpc.close()
+
+    def nodes(self) -> Sequence[NodeState]:
+        """How each node looks, in the order of preference."""
+        return self.rpc.states()
+
+    @property
+    def agreement(self) -> int:
+        """How many nodes must tell what ends a payment."""
+        return self.rpc.agreement
+
+    @property
+    def doubt(self) -> str:
+        """What keeps nodes from agreeing on what ends payments; empty if they agree."""
+        return self._witnesses.doubt
+
+    async def news(self) -> None:
+        """Returns when there may be a new block, and after a while in any case."""
+        await self._news.wait()
 
     # ---- offering
 
@@ -298,7 +322,9 @@ class SolanaRail:
 
     async def head(self) -> Head:
         """The newest finalized slot."""
-        return await self._evidence.head()
+        head = await self._evidence.head()
+        self._news.saw(head.number)
+        return head
 
     async def block(self, number: int) -> BlockView | None:  # noqa: ARG002
         """Blocks are not read here: nearly everything in them is other people's."""
@@ -328,12 +354,27 @@ class SolanaRail:
         message = VersionedTransaction.from_bytes(tx.raw).message
         if not isinstance(message, MessageV0):
             return False
-        return await self._evidence.end(tx.hash, message, issued) is not None
+        return await self._end(tx.hash, message, issued) is not None
 
     async def dead(self, item: Accepted, issued: Sequence[Issued]) -> str | None:
         """Why the item will never be paid, judged at final depth; None while it may."""
         one = self._landing_of(item)
-        return await self._evidence.end(one.hash, one.submission.message, issued)
+        return await self._end(one.hash, one.submission.message, issued)
+
+    async def agreed(self, facts: Collection[Fact]) -> frozenset[Fact]:
+        """The facts that as many nodes tell as have to agree."""
+        wanted = frozenset(facts)
+        return await self._witnesses.agreed(
+            wanted, lambda rpc: self._evidence_of(rpc).testify(wanted, self._evidence)
+        )
+
+    async def _end(self, tx_hash: str, message: MessageV0, issued: Sequence[Issued]) -> str | None:
+        return await self._witnesses.unanimous(
+            lambda rpc: self._evidence_of(rpc).end(tx_hash, message, issued)
+        )
+
+    def _evidence_of(self, rpc: Rpc) -> Evidence:
+        return Evidence(Node(rpc), self.chain)
 
     async def _would_settle(self, item: Accepted) -> bool:
         try:
