@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Annotated, Self
 from urllib.parse import urlsplit
 
@@ -51,7 +53,12 @@ class NodeSettings(BaseModel):
         return (self.rpc_url,) if isinstance(self.rpc_url, str) else self.rpc_url
 
 
-def connect(settings: NodeSettings, family: Family, transport: Transport | None) -> Endpoints:
+def connect(
+    settings: NodeSettings,
+    family: Family,
+    transport: Transport | None,
+    now: Callable[[], float] = time.monotonic,
+) -> Endpoints:
     """The endpoints of a chain; a transport leads to a node of this process, which is trusted."""
     if transport is not None:
         rpc = JsonRpc(transport, batch_max=settings.batch_max)
@@ -62,7 +69,8 @@ def connect(settings: NodeSettings, family: Family, transport: Transport | None)
         name: JsonRpc(HttpTransport(url), batch_max=settings.batch_max)
         for name, url in zip(_names(settings.rpc_urls), settings.rpc_urls, strict=True)
     }
-    return Endpoints(rpcs, family, agreement=settings.agreement or min(_WITNESSES, len(rpcs)))
+    agreement = settings.agreement or min(_WITNESSES, len(rpcs))
+    return Endpoints(rpcs, family, agreement=agreement, now=now)
 
 
 def _names(urls: tuple[str, ...]) -> list[str]:

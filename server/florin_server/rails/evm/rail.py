@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from florin_server.domain.caip import canonical_account, parse_account
 from florin_server.domain.journal import Accepted, ChainTx
@@ -46,10 +47,17 @@ class EvmRail:
     A transport leads to a node of this process; without one the settings' URLs are used.
     """
 
-    def __init__(self, chain: EvmChain, signer: Signer, transport: Transport | None = None) -> None:
+    def __init__(
+        self,
+        chain: EvmChain,
+        signer: Signer,
+        transport: Transport | None = None,
+        *,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.chain = chain
         family = EvmFamily(chain.name, chain.chain_id, chain.lag_max, chain.genesis)
-        self.rpc = connect(chain, family, transport)
+        self.rpc = connect(chain, family, transport, now)
         self._sender = signer.address
         self._node = Node(self.rpc)
         self._relay = Relay(self._node, chain, signer)

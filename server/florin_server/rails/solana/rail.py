@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 
 import orjson
@@ -74,12 +75,16 @@ class SolanaRail:
     confirmations = 1  # the head is the newest finalized slot
 
     def __init__(
-        self, chain: SolanaChain, signer: SolanaSigner, transport: Transport | None = None
+        self,
+        chain: SolanaChain,
+        signer: SolanaSigner,
+        transport: Transport | None = None,
+        *,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.chain = chain
-        self.rpc = connect(
-            chain, SolanaFamily(chain.name, chain.reference, chain.lag_max), transport
-        )
+        family = SolanaFamily(chain.name, chain.reference, chain.lag_max)
+        self.rpc = connect(chain, family, transport, now)
         self._signer = signer
         self._node = Node(self.rpc)
         self._verifier = Verifier(self._node, chain, signer.pubkey)
