@@ -93,9 +93,9 @@ class HeadFollower:
         """True if a block is final."""
         return number <= self.head
 
-    async def is_canonical(self, number: int, block_hash: str) -> bool:
-        """True if enough nodes tell it; what is final stays."""
-        return await self._agreement.covers(number, block_hash)
+    async def is_settled(self, number: int, block_hash: str) -> bool:
+        """True if a block is final, and enough nodes tell what it proves; what is final stays."""
+        return self.is_final(number) and await self._agreement.covers(number, block_hash)
 
     async def look(self) -> bool:
         """True if the head moved."""
@@ -125,13 +125,21 @@ class BlockFollower:
         """True if a block is as deep as the chain's settings ask."""
         return self.head - number + 1 >= self._rail.confirmations
 
+    async def is_settled(self, number: int, block_hash: str) -> bool:
+        """True if a block is final and part of the chain, and enough nodes tell what it proves."""
+        return (
+            self.is_final(number)
+            and await self.is_canonical(number, block_hash)
+            and await self._agreement.covers(number, block_hash)
+        )
+
     async def is_canonical(self, number: int, block_hash: str) -> bool:
-        """True if the block is part of the chain now, and enough nodes tell what it proves."""
+        """True if the block is part of the chain now."""
         known = self._hashes.get(number)
         if known is None:
             view = await self._rail.block(number)
             known = view.hash if view else None
-        return known == block_hash and await self._agreement.covers(number, block_hash)
+        return known == block_hash
 
     async def look(self) -> bool:
         """Reads new blocks; True if there were any."""
@@ -181,3 +189,11 @@ class BlockFollower:
         if number < self.head:
             self.evidence.forget_from(number + 1)
         self.head = number
+
+
+Follower = BlockFollower | HeadFollower
+
+
+def follow(rail: Rail) -> Follower:
+    """Follows a chain in the way that it is followed."""
+    return BlockFollower(rail) if rail.by_block else HeadFollower(rail)

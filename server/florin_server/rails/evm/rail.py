@@ -43,8 +43,9 @@ BATCH_MAX = 50  # the service's own limit; a transaction of so many stays below 
 class EvmRail:
     """Implements the Rail protocol over JSON-RPC.
 
-    `signer` is the relayer: it pays for gas and can neither redirect nor keep a buyer's money.
-    A transport leads to a node of this process; without one the settings' URLs are used.
+    `signer` is the relayer, `more` are others of its kind: they pay for gas and can neither
+    redirect nor keep a buyer's money. A transport leads to a node of this process; without one the
+    settings' URLs are used.
     """
 
     def __init__(
@@ -52,17 +53,18 @@ class EvmRail:
         chain: EvmChain,
         signer: Signer,
         transport: Transport | None = None,
+        more: Sequence[Signer] = (),
         *,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.chain = chain
         family = EvmFamily(chain.name, chain.chain_id, chain.lag_max, chain.genesis)
         self.rpc = connect(chain, family, transport, now)
-        self._sender = signer.address
+        self._senders = tuple(one.address for one in (signer, *more))
         self._node = Node(self.rpc)
-        self._relay = Relay(self._node, chain, signer)
+        self._relay = Relay(self._node, chain, (signer, *more))
         self._verifier = Verifier(self._node, chain, signer.address)
-        self._evidence = Evidence(self._node, chain, signer.address)
+        self._evidence = Evidence(self._node, chain, self._senders)
         self._witnesses = Witnesses(self.rpc)
         self._news = News(self.poll_s)
         self._assets: Mapping[str, Asset] = {}
@@ -98,9 +100,9 @@ class EvmRail:
         return self.chain.poll_ms / 1000
 
     @property
-    def sender(self) -> str:
-        """Address that signs our transactions and pays their gas, lower-case."""
-        return self._sender
+    def senders(self) -> Sequence[str]:
+        """Addresses that sign our settlements and pay their gas, lower-case."""
+        return self._senders
 
     @property
     def treasury(self) -> str:
@@ -256,13 +258,13 @@ class EvmRail:
         """Tells for each item whether it would settle if submitted now, all in one transaction."""
         return await self._relay.simulate(items)
 
-    async def next_nonce(self) -> int:
-        """The sender's next nonce as the chain knows it, pending transactions included."""
-        return await self._relay.next_nonce()
+    async def next_nonce(self, sender: str) -> int:
+        """A sender's next nonce as the chain knows it, pending transactions included."""
+        return await self._relay.next_nonce(sender)
 
-    async def sign(self, nonce: int, items: Sequence[Accepted]) -> Signed:
-        """Signs the one transaction that settles the items."""
-        return await self._relay.sign(nonce, items)
+    async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
+        """Signs, with a sender's key, the one transaction that settles the items."""
+        return await self._relay.sign(sender, nonce, items)
 
     async def broadcast(self, raw: bytes) -> None:
         """Hands a transaction to the chain; one that it already knows is fine."""
@@ -272,9 +274,9 @@ class EvmRail:
         """True if the chain or its pool has the transaction now."""
         return await self._relay.knows(tx_hash)
 
-    async def nonce_used(self, nonce: int) -> bool:
-        """True if a transaction with the sender's nonce is final."""
-        return await self._evidence.nonce_used(nonce)
+    async def nonce_used(self, sender: str, nonce: int) -> bool:
+        """True if a transaction with a sender's nonce is final."""
+        return await self._evidence.nonce_used(sender, nonce)
 
     async def head(self) -> Head:
         """The newest block."""
@@ -304,7 +306,7 @@ class EvmRail:
 
         async def is_gone(rpc: Rpc) -> bool | None:
             evidence = self._evidence_of(rpc)
-            used = await evidence.nonce_used(tx.nonce)
+            used = await evidence.nonce_used(tx.sender, tx.nonce)
             if used and self.agreement > 1:
                 # the caller looks for it too, but one node may hide it
                 used = not await evidence.mined([tx.hash])
@@ -345,7 +347,7 @@ class EvmRail:
             await self.rpc.call("florin_faucet", {"accounts": accounts, **gift})
 
     def _evidence_of(self, rpc: Rpc) -> Evidence:
-        return Evidence(Node(rpc), self.chain, self.sender)
+        return Evidence(Node(rpc), self.chain, self._senders)
 
     async def _inspect(self) -> discovery.Inspection:
-        return await discovery.inspect(self._node, self.chain, self.sender)
+        return await discovery.inspect(self._node, self.chain, self._senders[0])
