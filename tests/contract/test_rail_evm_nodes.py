@@ -348,7 +348,7 @@ async def test_a_transaction_is_not_gone_because_one_node_says_so():
             nonce=nonce,
             raw=made.raw,
             hash=made.hash,
-            payment_ids=(item.payment.id,),
+            item_ids=(item.payment.id,),
             state=TxState.SIGNED,
             created_at_us=START_S * 1_000_000,
         )

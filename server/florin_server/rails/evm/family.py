@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from florin_server.rails.family import HEAD, Foreign
 from florin_server.rails.jsonrpc import Call, RpcError
 
 _OF_STATE = frozenset({"eth_call", "eth_getBalance", "eth_getCode", "eth_getTransactionCount"})
+NEW_BLOCKS: Call = ("eth_subscribe", ("newHeads",))
 _HEAD: Call = ("eth_blockNumber", ())
 _OWN_FAULTS = frozenset({-32603, -32005, -32002, -32001, 429})  # internal, limits, not there
 _OWN_WORDS = (
@@ -95,6 +96,11 @@ class EvmFamily:
     def has_it(self, refusal: RpcError) -> bool:
         """True if a transaction was refused because the node knows it."""
         return any(word in refusal.message.lower() for word in _HAS_IT)
+
+
+def block_mark(told: Any) -> Hashable:
+    """What tells a new head from the one before; None if it is no head."""
+    return str(told["hash"]) if isinstance(told, dict) and "hash" in told else None
 
 
 def _head(call: Call, answer: Any) -> int | None:

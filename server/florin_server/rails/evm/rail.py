@@ -24,7 +24,7 @@ from florin_server.rails.base import (
 )
 from florin_server.rails.evm import direct, discovery
 from florin_server.rails.evm.evidence import Evidence
-from florin_server.rails.evm.family import EvmFamily
+from florin_server.rails.evm.family import NEW_BLOCKS, EvmFamily, block_mark
 from florin_server.rails.evm.node import Node
 from florin_server.rails.evm.relay import Relay
 from florin_server.rails.evm.settings import EvmChain
@@ -35,6 +35,7 @@ from florin_server.rails.jsonrpc import Rpc, RpcError, Transport
 from florin_server.rails.news import News
 from florin_server.rails.nodes import connect
 from florin_server.rails.prices import Quote
+from florin_server.rails.subscription import Subscription
 from florin_server.rails.witness import Witnesses
 
 BATCH_MAX = 50  # the service's own limit; a transaction of so many stays below every gas limit
@@ -67,6 +68,9 @@ class EvmRail:
         self._evidence = Evidence(self._node, chain, self._senders)
         self._witnesses = Witnesses(self.rpc)
         self._news = News(self.poll_s)
+        self._subscription = (
+            Subscription(chain.ws_url, NEW_BLOCKS, block_mark, self._news) if chain.ws_url else None
+        )
         self._assets: Mapping[str, Asset] = {}
 
     @property
@@ -134,6 +138,8 @@ class EvmRail:
 
     async def close(self) -> None:
         """Ends connections after the checks under way."""
+        if self._subscription is not None:
+            await self._subscription.close()
         await self._verifier.close()
         await self.rpc.close()
 
@@ -153,7 +159,14 @@ class EvmRail:
 
     async def news(self) -> None:
         """Returns when there may be a new block, and after a while in any case."""
+        if self._subscription is not None:
+            self._subscription.start()
         await self._news.wait()
+
+    def announced_by(self, listen: Callable[[Callable[[], None]], object]) -> None:
+        """Hears of new blocks from a chain of this process."""
+        self._news.announced = True
+        listen(self._news.announce)
 
     def payer(self, account: str) -> str | None:
         """The canonical CAIP-10 of an account on this chain; None for anything else."""

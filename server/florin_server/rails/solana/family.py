@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from florin_server.rails.family import HEAD, Foreign
 from florin_server.rails.jsonrpc import Call, RpcError
 from florin_server.rails.solana.node import CONFIRMED, FINALIZED, answered, number
 
+NEW_BLOCKS: Call = ("slotSubscribe", ())
 _HEAD: Call = ("getSlot", ({"commitment": FINALIZED},))
 _OWN_FAULTS = frozenset({-32603, -32004, -32005, -32007, -32014, -32016, 429})
 _OWN_WORDS = ("rate limit", "too many requests", "behind", "unhealthy", "timed out", "try again")
@@ -68,6 +69,12 @@ class SolanaFamily:
     def has_it(self, refusal: RpcError) -> bool:
         """True if a transaction was refused because the node knows it."""
         return "already been processed" in refusal.message.lower()
+
+
+def slot_mark(told: Any) -> Hashable:
+    """The newest final slot, which is what payments wait for; None if it is not told."""
+    root = told.get("root") if isinstance(told, dict) else None
+    return root if isinstance(root, int) else None
 
 
 def _kind(params: Sequence[Any]) -> str | None:

@@ -39,7 +39,7 @@ from florin_server.rails.prices import Quote
 from florin_server.rails.solana import discovery
 from florin_server.rails.solana.check import Submission, submission
 from florin_server.rails.solana.evidence import Evidence, Landing
-from florin_server.rails.solana.family import SolanaFamily
+from florin_server.rails.solana.family import NEW_BLOCKS, SolanaFamily, slot_mark
 from florin_server.rails.solana.message import compile_message, stored, unsigned
 from florin_server.rails.solana.node import (
     CONFIRMED,
@@ -55,6 +55,7 @@ from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.signer import SolanaSigner
 from florin_server.rails.solana.terms import METHOD, Terms, bare, build_option
 from florin_server.rails.solana.verify import Verifier
+from florin_server.rails.subscription import Subscription
 from florin_server.rails.witness import Witnesses
 
 BLOCKHASH_BLOCKS = 150
@@ -91,6 +92,9 @@ class SolanaRail:
         self._evidence = Evidence(self._node, chain)
         self._witnesses = Witnesses(self.rpc)
         self._news = News(self.poll_s)
+        self._subscription = (
+            Subscription(chain.ws_url, NEW_BLOCKS, slot_mark, self._news) if chain.ws_url else None
+        )
         self._found = discovery.Inspection({}, {}, ())
         self._landing = lru_cache(maxsize=1024)(self._co_signed)
 
@@ -147,6 +151,8 @@ class SolanaRail:
 
     async def close(self) -> None:
         """Ends connections after the checks under way."""
+        if self._subscription is not None:
+            await self._subscription.close()
         await self._verifier.close()
         await self.rpc.close()
 
@@ -166,7 +172,14 @@ class SolanaRail:
 
     async def news(self) -> None:
         """Returns when there may be a new block, and after a while in any case."""
+        if self._subscription is not None:
+            self._subscription.start()
         await self._news.wait()
+
+    def announced_by(self, listen: Callable[[Callable[[], None]], object]) -> None:
+        """Hears of new blocks from a chain of this process."""
+        self._news.announced = True
+        listen(self._news.announce)
 
     # ---- offering
 
