@@ -27,7 +27,8 @@ async def chains(app: App) -> list[Chain]:
         health = app.settlers[chain_id].health()
         problems = [health.problem, *await rail.problems()]
         problem = "; ".join(text for text in problems if text)
-        found.append(Chain(chain_id, health.head, health.open_transactions, rail.sender, problem))
+        relayer = ", ".join(rail.senders)
+        found.append(Chain(chain_id, health.head, health.open_transactions, relayer, problem))
     return found
 
 
