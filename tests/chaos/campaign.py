@@ -119,7 +119,7 @@ class Run:
         return {**verdict, "deaths": self.deaths, "seconds": round(time.monotonic() - began, 1)}
 
     def _chains_work(self, ready: Callable[[], None]) -> Coroutine[Any, Any, None]:
-        return stages.chains(self._stage, self.plan.seed, ready)
+        return stages.chains(self._stage, self.plan.seed, self.plan.nodes, ready)
 
     def _service_work(
         self, kill: Kill | None

@@ -52,7 +52,8 @@ class Node:
         self._weather: dict[str, float] = {}
         self.counts: Counter[str] = Counter()
 
-    async def serve(self) -> tuple[int, web.AppRunner]:
+    async def serve(self) -> str:
+        """Begins to answer; its address."""
         application = web.Application(client_max_size=2**23)
         application.router.add_post("/", self._post)
         application.router.add_put("/weather", self._change)
@@ -60,7 +61,8 @@ class Node:
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        return runner.addresses[0][1], runner
+        self._runner = runner
+        return f"http://127.0.0.1:{runner.addresses[0][1]}"
 
     async def _change(self, request: web.Request) -> web.Response:
         self._weather = await request.json()

@@ -13,6 +13,7 @@ from enum import StrEnum
 # blocks that make an event final; reorganisations go as far as is safe to rely on, never further
 CONFIRMATIONS = 4
 REORG_MAX = CONFIRMATIONS - 1
+NODES_MAX = 2
 # seconds between two payments, and the least that the storm lasts
 PACE_S, LEAST_S = 0.15, 3.0
 KILL_EVERY_S = 6.0
@@ -95,6 +96,7 @@ class Gust:
     chain: str
     what: str
     for_s: float = 0.0
+    nodes: tuple[int, ...] = ()  # which of the chain's nodes
     weather: dict[str, float] = field(default_factory=dict)
     depth: int = 0
     drops: float = 0.0
@@ -116,6 +118,7 @@ class Plan:
     gusts: tuple[Gust, ...]
     kills: tuple[Kill, ...]
     lasts_s: float
+    nodes: int = 1  # of each chain
 
     def told(self) -> str:
         """One line of each kind."""
@@ -124,7 +127,8 @@ class Plan:
         gusts = Counter(f"{gust.chain} {gust.what}" for gust in self.gusts)
         kills = ", ".join(f"{one.steps}+{one.after_s:.2f}s" for one in self.kills)
         return (
-            f"seed {self.seed}: {len(self.orders)} payments in {self.lasts_s:.0f} s\n"
+            f"seed {self.seed}: {len(self.orders)} payments in {self.lasts_s:.0f} s, "
+            f"nodes of each chain: {self.nodes}\n"
             f"  ways  {_counted(ways)}\n  moods {_counted(moods)}\n"
             f"  gusts {_counted(gusts)}\n  kills after steps {kills}"
         )
@@ -134,15 +138,18 @@ def plan(seed: int, payments: int, *, embedded: bool = False) -> Plan:
     """Embedded chains have no node in front of them, and a faucet where nobody can go broke."""
     chance = random.Random(f"chaos {seed} {embedded}")
     lasts_s = max(LEAST_S, payments * PACE_S)
+    nodes = 1 if embedded else chance.randint(1, NODES_MAX)
     orders = tuple(_order(chance, n, payments, lasts_s, embedded) for n in range(payments))
     gusts = [
         *_chain_gusts(chance, lasts_s),
-        *_node_gusts(chance, lasts_s, "evm", list(_WEATHER)),
-        *_node_gusts(chance, lasts_s, "solana", [one for one in _WEATHER if one != "strangers"]),
+        *_node_gusts(chance, lasts_s, "evm", nodes, list(_WEATHER)),
+        *_node_gusts(
+            chance, lasts_s, "solana", nodes, [one for one in _WEATHER if one != "strangers"]
+        ),
         *_pauses(chance, lasts_s),
     ]
     gusts.sort(key=lambda gust: gust.at_s)
-    return Plan(seed, orders, tuple(gusts), _kills(chance, payments, lasts_s), lasts_s)
+    return Plan(seed, orders, tuple(gusts), _kills(chance, payments, lasts_s), lasts_s, nodes)
 
 
 def _order(chance: random.Random, n: int, payments: int, lasts_s: float, embedded: bool) -> Order:
@@ -183,13 +190,16 @@ def _chain_gusts(chance: random.Random, lasts_s: float) -> list[Gust]:
     return gusts
 
 
-def _node_gusts(chance: random.Random, lasts_s: float, chain: str, kinds: list[str]) -> list[Gust]:
+def _node_gusts(
+    chance: random.Random, lasts_s: float, chain: str, nodes: int, kinds: list[str]
+) -> list[Gust]:
     gusts, at_s = [], chance.uniform(0, 0.4)
     while at_s < lasts_s:
         chosen = chance.sample(kinds, chance.choice((1, 1, 2)))
         weather = {name: p for kind in chosen for name, p in _WEATHER[kind].items()}
         for_s = chance.uniform(0.2, 0.8 if "silence" in chosen else 1.5)
-        gusts.append(Gust(at_s, chain, "+".join(sorted(chosen)), for_s, weather))
+        befallen = tuple(chance.sample(range(nodes), chance.randint(1, nodes)))
+        gusts.append(Gust(at_s, chain, "+".join(sorted(chosen)), for_s, befallen, weather))
         at_s += for_s + chance.uniform(0.1, 0.6)
     return gusts
 

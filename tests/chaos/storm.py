@@ -165,8 +165,7 @@ class Storm:
     async def _counts(self) -> Counter[str]:
         counts = Counter(self._effects)
         if not self._stage.embedded:
-            for chain in ("evm", "solana"):
-                counts.update(await self._till.counts(chain))
+            counts.update(await self._till.counts())
         return counts
 
     # ---- weather
@@ -216,9 +215,11 @@ class Storm:
             await self._plan_answers(gust)
             return
         usual = USUAL[gust.chain]
-        await self._till.weather(gust.chain, {**usual, **gust.weather})
+        for n in gust.nodes:
+            await self._till.weather(gust.chain, n, {**usual, **gust.weather})
         await asyncio.sleep(gust.for_s)
-        await self._till.weather(gust.chain, usual)
+        for n in gust.nodes:
+            await self._till.weather(gust.chain, n, usual)
 
     async def _plan_answers(self, gust: Gust) -> None:
         """The same for an embedded chain, which lets the next calls of some methods fail."""
@@ -262,7 +263,8 @@ class Storm:
     async def _calm(self) -> None:
         for chain in ("evm", "solana"):
             if not self._stage.embedded:
-                await self._till.weather(chain, {})
+                for n in range(self._plan.nodes):
+                    await self._till.weather(chain, n, {})
             await self._fault(chain, "clear")
         await self._fault("evm", "baseFee", wei=hex(GWEI))
 

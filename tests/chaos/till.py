@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -72,17 +73,19 @@ class Till:
     def solana(self) -> SolanaNode:
         return PatientSolana(self._session, self._stage)
 
-    async def weather(self, chain: str, weather: dict[str, float]) -> None:
-        """Changes what becomes of the calls to a chain's node."""
-        url = self._stage.told("chains")[f"{chain}_node"]
+    async def weather(self, chain: str, n: int, weather: dict[str, float]) -> None:
+        """Changes what becomes of the calls to one of a chain's nodes."""
+        url = self._stage.told("chains")[f"{chain}_nodes"][n]
         async with self._session.put(f"{url}/weather", json=weather) as answer:
             answer.raise_for_status()
 
-    async def counts(self, chain: str) -> dict[str, int]:
-        """What went wrong at a chain's node so far."""
-        url = self._stage.told("chains")[f"{chain}_node"]
-        async with self._session.get(f"{url}/counts") as answer:
-            return await answer.json()
+    async def counts(self) -> Counter[str]:
+        """What went wrong at nodes so far."""
+        told, counts = self._stage.told("chains"), Counter[str]()
+        for url in (*told["evm_nodes"], *told["solana_nodes"]):
+            async with self._session.get(f"{url}/counts") as answer:
+                counts.update(await answer.json())
+        return counts
 
 
 class PatientChain(Chain):
