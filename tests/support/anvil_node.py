@@ -155,18 +155,21 @@ class AnvilNode:
     async def _reorg(self, depth: int, drop: Sequence[str] = (), delay: int = 0) -> None:
         """As on the embedded chain: one block more, transactions in the first after the delay."""
         head = int(await self.ask("eth_blockNumber"), 16)
-        gone: list[str] = []
+        back = []
         for number in range(head - depth + 1, head + 1):
             block = await self.ask("eth_getBlockByNumber", hex(number), False)
-            gone += block["transactions"]
-        raw = [
-            await self.ask("eth_getRawTransactionByHash", one) for one in gone if one not in drop
-        ]
+            back += block["transactions"]
+        # what waited for the blocks that go would be thrown away with a nonce too high
+        for waiting in (await self.ask("txpool_content"))["pending"].values():
+            back += [waiting[nonce]["hash"] for nonce in sorted(waiting, key=int)]
+        raw = [await self.ask("eth_getRawTransactionByHash", one) for one in back]
+        await self.ask("anvil_dropAllTransactions")
         await self.ask("anvil_rollback", depth)
         for index in range(depth + 1):
             if index == delay:
-                for one in raw:
-                    await self.ask("eth_sendRawTransaction", one)
+                for tx_hash, one in zip(back, raw, strict=True):
+                    if tx_hash not in drop:
+                        await self.ask("eth_sendRawTransaction", one)
             await self.ask("evm_mine")
 
     # test money

@@ -22,26 +22,17 @@ ANSWER_BYTES_MAX = 4 * 1024 * 1024
 BATCH_MAX = 100  # calls in one payload; what most hosted nodes take
 METHOD_NOT_FOUND = -32601
 _READ_BYTES = 64 * 1024
-# without spaces: some clients give the names of their own constants
 _EXECUTION_FAILURES = (
     "revert",
-    "executionfailed",
-    "outofgas",
-    "memorylimitoog",
-    "memoryoog",
-    "invalidoperandoog",
-    "precompileoog",
-    "invalidopcode",
-    "opcodenotfound",
-    "invalidfeopcode",
-    "invalidjump",
-    "stackunderflow",
-    "stackoverflow",
-    "stacklimit",
-    "writeprotection",
-    "statechangeduringstaticcall",
-    "returndataoutofbounds",
-    "outofoffset",
+    "execution failed",
+    "out of gas",
+    "invalid opcode",
+    "invalid jump",
+    "stack underflow",
+    "stack limit",
+    "write protection",
+    "return data out of bounds",
+    "evm error",
 )
 
 Call: TypeAlias = tuple[str, Sequence[Any]]
@@ -67,7 +58,9 @@ class RpcError(Exception):
 
         Code 3 is the convention; clients that answer otherwise name it in the text.
         """
-        text = self.message.lower().replace(" ", "")
+        text = self.message.lower()
+        if "fatalexternalerror" in text:
+            return False  # the machine itself broke: nothing was executed to its end
         return self.code in {3, -32015} or any(word in text for word in _EXECUTION_FAILURES)
 
 
