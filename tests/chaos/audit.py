@@ -101,7 +101,7 @@ class Audit:
         self.bad: list[str] = []
         self._stage = stage
         self._till = till
-        self._relayers = tuple(one.lower() if one[:2] == "0x" else one for one in stage.relayers())
+        self._senders = tuple(one.lower() for one in stage.relayers())
         self._treasuries = stage.treasuries()
         self._path = stage.home.database
         self.rows = [_row(values) for values in select(self._path, _ROWS)]
@@ -206,20 +206,24 @@ class Audit:
                 self._path, "SELECT hash FROM chain_tx UNION SELECT hash FROM chain_tx_bump"
             )
         }
-        sender = self._relayers[0]
-        unknown = [one for one in chain.sent[sender] if one not in written]
+        unknown = [tx for one in self._senders for tx in chain.sent[one] if tx not in written]
         if unknown:
             self.bad.append(f"sent and never written down: {unknown[:3]}")
-        self._expect("booked gas", self._balance("expense:gas", ETHER), chain.gas[sender])
+        spent = sum(chain.gas[one] for one in self._senders)
+        self._expect("booked gas", self._balance("expense:gas", ETHER), spent)
 
     async def _nonces(self) -> None:
-        sender = self._relayers[0]
         ask = self._till.evm.ask
+        query = f"SELECT sender, next_nonce FROM relayer WHERE chain_id = '{EVM}'"
+        stored = dict(select(self._path, query))
+        for sender in self._senders:
+            await self._nonce(ask, sender, stored.get(sender, 0))
+
+    async def _nonce(self, ask: Any, sender: str, stored: int) -> None:
         mined = int(await ask("eth_getTransactionCount", sender, "latest"), 16)
         pending = int(await ask("eth_getTransactionCount", sender, "pending"), 16)
         self._expect("nonces that are pending", pending, mined)
-        query = f"SELECT next_nonce FROM relayer WHERE chain_id = '{EVM}'"
-        self._expect("the next nonce", select(self._path, query), [(mined,)])
+        self._expect("the next nonce", stored, mined)
 
     async def _evm_balances(self, chain: Chain, before: dict[str, int]) -> None:
         treasury = self._treasuries[0]
@@ -231,7 +235,7 @@ class Audit:
             self._expect(f"the merchant's {asset} in the books", booked, got)
             kept = self._received(asset, treasury)
             spent = 0
-            if asset == ETHER and treasury.lower() == self._relayers[0]:
+            if asset == ETHER and treasury.lower() in self._senders:
                 kept += chain.moved[treasury.lower()]
                 spent = chain.gas[treasury.lower()]
                 kept -= spent
@@ -298,7 +302,7 @@ class Audit:
 
     async def _by_relayer(self) -> Any:
         """Every final transaction that the relayer paid for."""
-        relayer, before = self._relayers[1], None
+        relayer, before = self._stage.solana_relayer, None
         config = {"maxSupportedTransactionVersion": 0, "commitment": "finalized"}
         while True:
             more = {} if before is None else {"before": before}

@@ -68,8 +68,8 @@ class Run:
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
         self._root = root
-        self._stage = Stage(root, embedded)
         self.plan: Plan = plan(seed, payments, embedded=embedded)
+        self._stage = Stage(root, embedded, self.plan.keys)
         self._kills = [*self.plan.kills]
         self._chains = 0
         self._service = 0

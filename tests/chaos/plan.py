@@ -13,7 +13,7 @@ from enum import StrEnum
 # blocks that make an event final; reorganisations go as far as is safe to rely on, never further
 CONFIRMATIONS = 4
 REORG_MAX = CONFIRMATIONS - 1
-NODES_MAX = 2
+NODES_MAX, KEYS_MAX = 2, 2
 # seconds between two payments, and the least that the storm lasts
 PACE_S, LEAST_S = 0.15, 3.0
 KILL_EVERY_S = 6.0
@@ -119,6 +119,7 @@ class Plan:
     kills: tuple[Kill, ...]
     lasts_s: float
     nodes: int = 1  # of each chain
+    keys: int = 1  # that send on the EVM chain
 
     def told(self) -> str:
         """One line of each kind."""
@@ -128,7 +129,7 @@ class Plan:
         kills = ", ".join(f"{one.steps}+{one.after_s:.2f}s" for one in self.kills)
         return (
             f"seed {self.seed}: {len(self.orders)} payments in {self.lasts_s:.0f} s, "
-            f"nodes of each chain: {self.nodes}\n"
+            f"nodes of each chain: {self.nodes}, keys: {self.keys}\n"
             f"  ways  {_counted(ways)}\n  moods {_counted(moods)}\n"
             f"  gusts {_counted(gusts)}\n  kills after steps {kills}"
         )
@@ -139,6 +140,7 @@ def plan(seed: int, payments: int, *, embedded: bool = False) -> Plan:
     chance = random.Random(f"chaos {seed} {embedded}")
     lasts_s = max(LEAST_S, payments * PACE_S)
     nodes = 1 if embedded else chance.randint(1, NODES_MAX)
+    keys = 1 if embedded else chance.randint(1, KEYS_MAX)
     orders = tuple(_order(chance, n, payments, lasts_s, embedded) for n in range(payments))
     gusts = [
         *_chain_gusts(chance, lasts_s),
@@ -149,7 +151,7 @@ def plan(seed: int, payments: int, *, embedded: bool = False) -> Plan:
         *_pauses(chance, lasts_s),
     ]
     gusts.sort(key=lambda gust: gust.at_s)
-    return Plan(seed, orders, tuple(gusts), _kills(chance, payments, lasts_s), lasts_s, nodes)
+    return Plan(seed, orders, tuple(gusts), _kills(chance, payments, lasts_s), lasts_s, nodes, keys)
 
 
 def _order(chance: random.Random, n: int, payments: int, lasts_s: float, embedded: bool) -> Order:

@@ -11,6 +11,7 @@ from florin_server.devnet.evm import DEVNET
 from solders.keypair import Keypair
 
 from tests.chaos.plan import Order, Way
+from tests.chaos.stage import Stage
 from tests.chaos.till import LOOK_S, ChainRefused, Till
 from tests.support.chain import Chain
 from tests.support.solana import SolanaWallet
@@ -86,7 +87,7 @@ class Purses:
     def _secret(self, key: tuple[Way, int]) -> bytes:
         return hashlib.sha256(f"chaos {self._seed} {key[0]} {key[1]}".encode()).digest()
 
-    async def fill(self, till: Till, relayers: tuple[str, str] | None) -> None:
+    async def fill(self, till: Till, stage: Stage) -> None:
         """Lets the faucets fill everybody; relayers of foreign chains too."""
         accounts = [purse.address for purse in self.evm.values()]
         for start in range(0, len(accounts), _FAUCET_MAX):
@@ -97,11 +98,11 @@ class Purses:
         for start in range(0, len(owners), _FAUCET_MAX):
             part = owners[start : start + _FAUCET_MAX]
             await till.solana.ask("florin_faucet", {"accounts": part})
-        if relayers is not None:
+        if not stage.embedded:
             gift = {"nativeWei": hex(10**21), "tokenUnits": "0x0"}
-            await till.evm.ask("florin_faucet", {"accounts": [relayers[0]], **gift})
+            await till.evm.ask("florin_faucet", {"accounts": [*stage.relayers()], **gift})
             gift = {"tokens": [], "lamports": 10**12}
-            await till.solana.ask("florin_faucet", {"accounts": [relayers[1]], **gift})
+            await till.solana.ask("florin_faucet", {"accounts": [stage.solana_relayer], **gift})
         # accounts with code that cannot sign
         mute = [purse for (way, _), purse in self.evm.items() if way is Way.DIRECT]
         await asyncio.gather(*(purse.delegate(till.evm, DEVNET.settler) for purse in mute))

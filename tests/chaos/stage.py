@@ -13,13 +13,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from florin_server.boot.home import Home
+from florin_server.boot import chains as boot
+from florin_server.boot.home import Home, Secrets
 from florin_server.boot.service import Service
 from florin_server.config import EmbeddedChain, EmbeddedSolana, Settings
 from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
 from florin_server.devnet.solana import SOLNET, SolanaDevChain, SolanaDevSettings
 from florin_server.flows import demo
 from florin_server.rails import health
+from florin_server.rails.base import Rail
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.settings import EvmChain, EvmCoin
 from florin_server.rails.evm.transactions import Signer
@@ -59,6 +61,7 @@ class Stage:
 
     root: Path
     embedded: bool
+    keys: int = 1
 
     @property
     def home(self) -> Home:
@@ -124,13 +127,23 @@ class Stage:
             solana_chains=(solana,),
         )
 
-    def relayers(self) -> tuple[str, str]:
-        """Addresses of the service's keys, on the EVM chain and on Solana."""
-        kept = self.home.secrets()
-        return Signer(kept.relayer_key).address, SolanaSigner(kept.solana_relayer_seed).address
+    def relayers(self) -> tuple[str, ...]:
+        """Addresses of the service's keys on the EVM chain."""
+        return tuple(one.address for one in (Signer(self.home.secrets().relayer_key), *self.more))
+
+    @property
+    def more(self) -> tuple[Signer, ...]:
+        """The keys beside the first."""
+        return tuple(Signer(bytes([n]) * 32) for n in range(2, self.keys + 1))
+
+    @property
+    def solana_relayer(self) -> str:
+        return SolanaSigner(self.home.secrets().solana_relayer_seed).address
 
     def treasuries(self) -> tuple[str, str]:
-        return self.relayers() if self.embedded else (TREASURY, SOLANA_TREASURY)
+        if self.embedded:
+            return self.relayers()[0], self.solana_relayer
+        return TREASURY, SOLANA_TREASURY
 
 
 # ---- the chains
@@ -208,6 +221,7 @@ async def serve(stage: Stage, kill: Kill | None, ready: Callable[[], None]) -> N
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
     hurry()
+    give_keys(stage)
     # a shop that never opened has nothing to lose
     steps = Steps(kill, counting=(stage.root / "shop.json").exists())
     watch_broadcasts(steps)
@@ -229,6 +243,18 @@ def hurry() -> None:
     """Lets an endpoint's health pass by the clock's time, as all else does."""
     for name in ("PROBE_S", "BACKOFF_S", "BACKOFF_MAX_S"):
         setattr(health, name, getattr(health, name) / SPEED)
+
+
+def give_keys(stage: Stage) -> None:
+    """Lets the service send with more keys than its own."""
+    inner = boot.rail_of
+
+    def rail_of(chain: EvmChain | SolanaChain, kept: Secrets) -> Rail:
+        if isinstance(chain, EvmChain):
+            return EvmRail(chain, Signer(kept.relayer_key), None, stage.more)
+        return inner(chain, kept)
+
+    boot.rail_of = rail_of
 
 
 async def open_shop(stage: Stage, service: Service) -> None:

@@ -59,7 +59,7 @@ class Storm:
 
     async def run(self) -> dict[str, Any]:
         plan, till = self._plan, self._till
-        await self._purses.fill(till, None if self._stage.embedded else self._stage.relayers())
+        await self._purses.fill(till, self._stage)
         # what buyers have is as final as a block that no reorganisation reaches
         await till.evm.ask("evm_mine", {"blocks": CONFIRMATIONS})
         since = int(await till.evm.ask("eth_blockNumber"), 16)
