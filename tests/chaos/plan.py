@@ -105,10 +105,11 @@ class Gust:
 
 @dataclass(frozen=True)
 class Kill:
-    """SIGKILL after so many durable steps, at once or that much later."""
+    """SIGKILL after so many durable steps (all, or those named), at once or that much later."""
 
     steps: int
     after_s: float
+    named: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,12 +127,14 @@ class Plan:
         ways = Counter(str(order.way) for order in self.orders)
         moods = Counter(str(order.mood) for order in self.orders)
         gusts = Counter(f"{gust.chain} {gust.what}" for gust in self.gusts)
-        kills = ", ".join(f"{one.steps}+{one.after_s:.2f}s" for one in self.kills)
+        kills = ", ".join(
+            f"{one.steps} {one.named or 'steps'}+{one.after_s:.2f}s" for one in self.kills
+        )
         return (
             f"seed {self.seed}: {len(self.orders)} payments in {self.lasts_s:.0f} s, "
             f"nodes of each chain: {self.nodes}, keys: {self.keys}\n"
             f"  ways  {_counted(ways)}\n  moods {_counted(moods)}\n"
-            f"  gusts {_counted(gusts)}\n  kills after steps {kills}"
+            f"  gusts {_counted(gusts)}\n  kills {kills}"
         )
 
 
@@ -219,7 +222,12 @@ def _kills(chance: random.Random, payments: int, lasts_s: float) -> tuple[Kill, 
     count = max(1, round(lasts_s / KILL_EVERY_S))
     steps = max(30, payments * STEPS_A_PAYMENT // (count + 1))
     for _ in range(count):
-        kills.append(Kill(chance.randint(steps // 2, steps), _later(chance)))
+        if chance.random() < 0.4:
+            # the moment at which the chain knows more than the service
+            sent = chance.randint(1, max(2, payments // (6 * (count + 1))))
+            kills.append(Kill(sent, 0, "after broadcast"))
+        else:
+            kills.append(Kill(chance.randint(steps // 2, steps), _later(chance)))
         if chance.random() < 0.3:
             # once more while it recovers
             kills.append(Kill(chance.randint(1, 30), _later(chance)))

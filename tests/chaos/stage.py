@@ -187,9 +187,11 @@ class Steps:
         self.counting = counting
         self.count = 0
 
-    def __call__(self, _name: str) -> None:
-        self.count += self.counting
-        if self._kill is None or self.count != self._kill.steps:
+    def __call__(self, name: str) -> None:
+        if self._kill is None or not self.counting or self._kill.named not in {"", name}:
+            return
+        self.count += 1
+        if self.count != self._kill.steps:
             return
         if self._kill.after_s == 0:
             os.kill(os.getpid(), signal.SIGKILL)

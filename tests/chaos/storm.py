@@ -95,7 +95,9 @@ class Storm:
             "settle_s": _median(
                 [one.ended_at - one.confirmed_at for one in stories if one.status == "succeeded"]
             ),
-            "transactions": select(self._stage.home.database, "SELECT count(*) FROM chain_tx")[0][0],
+            "transactions": select(self._stage.home.database, "SELECT count(*) FROM chain_tx")[0][
+                0
+            ],
         }
 
     def _excused(self, story: Story) -> bool:
