@@ -5,16 +5,28 @@ Everything above it (flows, store, settler, protocols) is the service's own.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from florin_server.clock import Clock
 from florin_server.domain.caip import canonical_account
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.journal import Accepted, ChainTx
 from florin_server.domain.payment import Action, Issued, Option, Payment
-from florin_server.rails.base import Asset, BlockView, Head, Means, Mined, Paid, Signed, Split
+from florin_server.rails.base import (
+    Asset,
+    BlockView,
+    Fact,
+    Head,
+    Means,
+    Mined,
+    NodeState,
+    Paid,
+    Signed,
+    Split,
+)
 from florin_server.rails.prices import Quote
 
 CHAIN = "eip155:31337"
@@ -44,6 +56,8 @@ class FakeRail:
     confirmations = 1
     # the test tells when there is something to look at; this is for turns that came to nothing
     poll_s = 0.05
+    agreement = 1
+    doubt = ""
     chain_id = CHAIN
     senders = (SENDER,)
     treasury = f"{CHAIN}:{SENDER}"
@@ -114,6 +128,15 @@ class FakeRail:
 
     async def problems(self) -> tuple[str, ...]:
         return ()
+
+    def nodes(self) -> Sequence[NodeState]:
+        return ()
+
+    async def news(self) -> None:
+        await asyncio.sleep(self.poll_s)
+
+    async def agreed(self, facts: Collection[Fact]) -> frozenset[Fact]:
+        return frozenset(facts)
 
     async def shortages(self) -> tuple[str, ...]:
         return ()

@@ -10,10 +10,12 @@ from collections import deque
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from florin_server.rails.base import BlockView, Head, Mined, Paid, Rail
+from florin_server.rails.base import BlockView, Fact, Head, Mined, Paid, Rail
 
 # blocks of one look; the rest comes with the next, so that work gets its turn in between
 _BLOCKS_A_LOOK = 64
+# slots for which it is remembered what was agreed on; asking again is only a read
+_REMEMBERED = 1000
 # the pace of a chain is that of so many blocks; a test chain that rests is not waited for
 _TIMES, _INTERVAL_MAX_S = 16, 60
 
@@ -41,6 +43,42 @@ class Evidence:
                 del self.paid[ref]
         self.mined = {h: m for h, m in self.mined.items() if m.block_number < number}
 
+    def of_block(self, number: int, block_hash: str) -> frozenset[Fact]:
+        """What a block proves."""
+        facts: list[Fact] = [event for events in self.paid.values() for event in events]
+        facts += self.mined.values()
+        return frozenset(
+            one for one in facts if one.block_number == number and one.block_hash == block_hash
+        )
+
+
+class Agreement:
+    """Which facts enough nodes told; they are asked for all of a block together, once a look."""
+
+    def __init__(self, rail: Rail, evidence: Evidence) -> None:
+        self._rail = rail
+        self._evidence = evidence
+        self._agreed: set[Fact] = set()
+        self._asked: set[Fact] = set()
+
+    def ask_again(self) -> None:
+        """A new look: what was not agreed on may be now."""
+        self._asked.clear()
+
+    async def covers(self, number: int, block_hash: str) -> bool:
+        """True if everything that a block proves is agreed on."""
+        if self._rail.agreement == 1:
+            return True
+        facts = self._evidence.of_block(number, block_hash)
+        if new := facts - self._agreed - self._asked:
+            self._asked |= new
+            self._agreed |= await self._rail.agreed(new)
+        return facts <= self._agreed
+
+    def forget_below(self, number: int) -> None:
+        """Drops what is older than a block."""
+        self._agreed = {one for one in self._agreed if one.block_number >= number}
+
 
 class HeadFollower:
     """The newest final block of a chain whose blocks are not read; evidence is asked for."""
@@ -53,6 +91,7 @@ class HeadFollower:
         self._rail = rail
         self.head = 0
         self.evidence = Evidence()
+        self._agreement = Agreement(rail, self.evidence)
 
     async def start(self) -> None:
         """Begins at the head."""
@@ -62,9 +101,9 @@ class HeadFollower:
         """True if a block is final."""
         return number <= self.head
 
-    async def is_settled(self, number: int, block_hash: str) -> bool:  # noqa: ARG002
-        """True if a block is final; what is final stays."""
-        return self.is_final(number)
+    async def is_settled(self, number: int, block_hash: str) -> bool:
+        """True if a block is final, and enough nodes tell what it proves; what is final stays."""
+        return self.is_final(number) and await self._agreement.covers(number, block_hash)
 
     async def hash_of(self, number: int) -> str | None:  # noqa: ARG002
         """None: blocks are not read."""
@@ -72,6 +111,8 @@ class HeadFollower:
 
     async def look(self) -> bool:
         """True if the head moved."""
+        self._agreement.ask_again()
+        self._agreement.forget_below(self.head - _REMEMBERED)
         before, self.head = self.head, max(self.head, (await self._rail.head()).number)
         return self.head > before
 
@@ -90,6 +131,7 @@ class BlockFollower:
         self.rewinds = 0
         self.head = 0
         self.evidence = Evidence()
+        self._agreement = Agreement(rail, self.evidence)
 
     async def start(self) -> None:
         """Begins at the head; what came before is found by asking for it."""
@@ -115,8 +157,12 @@ class BlockFollower:
         return self.head - number + 1 >= self._rail.confirmations
 
     async def is_settled(self, number: int, block_hash: str) -> bool:
-        """True if a block is final and part of the chain."""
-        return self.is_final(number) and await self.is_canonical(number, block_hash)
+        """True if a block is final and part of the chain, and enough nodes tell what it proves."""
+        return (
+            self.is_final(number)
+            and await self.is_canonical(number, block_hash)
+            and await self._agreement.covers(number, block_hash)
+        )
 
     async def is_canonical(self, number: int, block_hash: str) -> bool:
         """True if the block is part of the chain now."""
@@ -132,6 +178,7 @@ class BlockFollower:
 
     async def look(self) -> bool:
         """Reads new blocks; True if there were any."""
+        self._agreement.ask_again()
         head = await self._rail.head()
         if head.number == self.head and self._hashes.get(head.number) == head.hash:
             return False
@@ -159,6 +206,7 @@ class BlockFollower:
         # deeper than any reorganisation that is handled; asked for again if ever needed
         for number in [n for n in self._hashes if n < view.number - 4 * self._depth]:
             del self._hashes[number]
+        self._agreement.forget_below(view.number - 4 * self._depth)
 
     @property
     def _depth(self) -> int:

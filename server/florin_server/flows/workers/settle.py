@@ -128,12 +128,14 @@ class ChainSettler:
             await self._rest()
 
     async def _rest(self) -> None:
-        # the chain's pace is the machine's, not the service's clock
+        """Returns when there may be a new block, or there is something to do."""
+        waits = [asyncio.ensure_future(one) for one in (self._rail.news(), self._woken.wait())]
         try:
-            async with asyncio.timeout(self._rail.poll_s):
-                await self._woken.wait()
-        except TimeoutError:
-            pass
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
         self._woken.clear()
 
     async def _lead(self) -> bool:

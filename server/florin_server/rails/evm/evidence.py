@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from florin_server.domain.payment import Option
-from florin_server.rails.base import BlockView, Head, Mined, Paid, RailUnavailable
+from florin_server.rails.base import BlockView, Fact, Head, Mined, Paid, RailUnavailable
 from florin_server.rails.evm import abi, settler
 from florin_server.rails.evm.node import (
     LATEST,
@@ -29,6 +29,7 @@ from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.terms import DIRECT_METHOD, PERMIT2_METHOD, Terms, bare
 from florin_server.rails.evm.typed_data import PERMIT2
 from florin_server.rails.jsonrpc import METHOD_NOT_FOUND, AnswerTooLarge, Call, RpcError
+from florin_server.rails.witness import Testimony
 
 NONCE_BITMAP = abi.selector("nonceBitmap(address,uint256)")
 AUTHORIZATION_STATE = abi.selector("authorizationState(address,bytes32)")
@@ -116,6 +117,27 @@ class Evidence:
         if block.time > terms.last_second:
             return "The authorization lapsed before it was settled"
         return None
+
+    async def testify(self, wanted: frozenset[Fact]) -> Testimony:
+        """Which facts the node tells at final depth; one batched read."""
+        hashes = sorted({one.tx_hash for one in wanted})
+        numbers = sorted({one.block_number for one in wanted})
+        newest, *answers = await self._node.batch(
+            [
+                ("eth_blockNumber", ()),
+                *(("eth_getBlockByNumber", (hex(one), False)) for one in numbers),
+                *(("eth_getTransactionReceipt", (one,)) for one in hashes),
+            ]
+        )
+        final = quantity(newest) - self._chain.confirmations + 1
+        blocks = [header(one) for one in answers[: len(numbers)]]
+        canonical = {one.hash for one in blocks if one is not None and one.number <= final}
+        told: set[Fact] = set()
+        for receipt in (record(one) for one in answers[len(numbers) :]):
+            if receipt is not None and hash_text(receipt.get("blockHash")) in canonical:
+                told.update(self._paid_in(records(receipt.get("logs"))))
+                told.update(_mined([receipt]))
+        return Testimony(wanted & told, far_enough=max(numbers) <= final)
 
     async def nonce_used(self, sender: str, nonce: int) -> bool:
         """True if a transaction of an address with the nonce is final."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from florin_server.domain.caip import canonical_account, parse_account
 from florin_server.domain.journal import Accepted, ChainTx
@@ -11,9 +12,11 @@ from florin_server.domain.payment import Issued, Option, Payment
 from florin_server.rails.base import (
     Asset,
     BlockView,
+    Fact,
     Head,
     Means,
     Mined,
+    NodeState,
     Paid,
     RailUnavailable,
     Signed,
@@ -21,14 +24,19 @@ from florin_server.rails.base import (
 )
 from florin_server.rails.evm import direct, discovery
 from florin_server.rails.evm.evidence import Evidence
+from florin_server.rails.evm.family import NEW_BLOCKS, EvmFamily, block_mark
 from florin_server.rails.evm.node import Node
 from florin_server.rails.evm.relay import Relay
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, Terms, bare, build_option
 from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.evm.verify import Verifier
-from florin_server.rails.jsonrpc import HttpTransport, JsonRpc, RpcError, Transport
+from florin_server.rails.jsonrpc import Rpc, RpcError, Transport
+from florin_server.rails.news import News
+from florin_server.rails.nodes import connect
 from florin_server.rails.prices import Quote
+from florin_server.rails.subscription import Subscription
+from florin_server.rails.witness import Witnesses
 
 OPEN_MAX = 16  # what nodes keep of one account in any case (geth's slots), executable at once
 BATCH_MAX = 50  # the service's own limit; a transaction of so many stays below every gas limit
@@ -38,7 +46,8 @@ class EvmRail:
     """Implements the Rail protocol over JSON-RPC.
 
     `signer` is the relayer, `more` are others of its kind: they pay for gas and can neither
-    redirect nor keep a buyer's money. Without a transport the settings' URL is used.
+    redirect nor keep a buyer's money. A transport leads to a node of this process; without one the
+    settings' URLs are used.
     """
 
     def __init__(
@@ -47,18 +56,22 @@ class EvmRail:
         signer: Signer,
         transport: Transport | None = None,
         more: Sequence[Signer] = (),
+        *,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        if transport is None:
-            if chain.rpc_url is None:
-                raise ValueError(f"{chain.name}: neither a node's URL nor a transport")
-            transport = HttpTransport(chain.rpc_url)
         self.chain = chain
-        self.rpc = JsonRpc(transport, batch_max=chain.batch_max)
+        family = EvmFamily(chain.name, chain.chain_id, chain.lag_max, chain.genesis)
+        self.rpc = connect(chain, family, transport, now)
         self._senders = tuple(one.address for one in (signer, *more))
         self._node = Node(self.rpc)
         self._relay = Relay(self._node, chain, (signer, *more))
         self._verifier = Verifier(self._node, chain, signer.address)
         self._evidence = Evidence(self._node, chain, self._senders)
+        self._witnesses = Witnesses(self.rpc)
+        self._news = News(self.poll_s)
+        self._subscription = (
+            Subscription(chain.ws_url, NEW_BLOCKS, block_mark, self._news) if chain.ws_url else None
+        )
         self._assets: Mapping[str, Asset] = {}
 
     @property
@@ -135,8 +148,35 @@ class EvmRail:
 
     async def close(self) -> None:
         """Ends connections after the checks under way."""
+        if self._subscription is not None:
+            await self._subscription.close()
         await self._verifier.close()
         await self.rpc.close()
+
+    def nodes(self) -> Sequence[NodeState]:
+        """How each node looks, in the order of preference."""
+        return self.rpc.states()
+
+    @property
+    def agreement(self) -> int:
+        """How many nodes must tell what ends a payment."""
+        return self.rpc.agreement
+
+    @property
+    def doubt(self) -> str:
+        """What keeps nodes from agreeing on what ends payments; empty if they agree."""
+        return self._witnesses.doubt
+
+    async def news(self) -> None:
+        """Returns when there may be a new block, and after a while in any case."""
+        if self._subscription is not None:
+            self._subscription.start()
+        await self._news.wait()
+
+    def announced_by(self, listen: Callable[[Callable[[], None]], object]) -> None:
+        """Hears of new blocks from a chain of this process."""
+        self._news.announced = True
+        listen(self._news.announce)
 
     def payer(self, account: str) -> str | None:
         """The canonical CAIP-10 of an account on this chain; None for anything else."""
@@ -271,7 +311,9 @@ class EvmRail:
 
     async def head(self) -> Head:
         """The newest block."""
-        return await self._evidence.head()
+        head = await self._evidence.head()
+        self._news.saw(head.number)
+        return head
 
     async def block(self, number: int) -> BlockView | None:
         """One block; None if the chain does not have it (yet, or any more)."""
@@ -292,11 +334,37 @@ class EvmRail:
 
     async def gone(self, tx: ChainTx, issued: Sequence[Issued]) -> bool:  # noqa: ARG002
         """True if another transaction with its nonce is final, or it is itself."""
-        return await self.nonce_used(tx.sender, tx.nonce)
+
+        async def is_gone(rpc: Rpc) -> bool | None:
+            evidence = self._evidence_of(rpc)
+            used = await evidence.nonce_used(tx.sender, tx.nonce)
+            if used and self.agreement > 1:
+                # the caller looks for it too, but one node may hide it
+                used = not await evidence.mined([tx.hash])
+            return used or None
+
+        return await self._witnesses.unanimous(is_gone) is not None
 
     async def dead(self, item: Accepted, issued: Sequence[Issued]) -> str | None:  # noqa: ARG002
         """Why the item's authorization can never be used again; None while it can."""
-        return await self.spent_or_lapsed(item.option)
+
+        async def reason(rpc: Rpc) -> str | None:
+            evidence = self._evidence_of(rpc)
+            found = await evidence.spent_or_lapsed(item.option)
+            if found is None or self.agreement == 1:
+                return found
+            # the caller looks for the event too, but one node may hide it
+            events = await evidence.paid([self.reference(item.option)], item.from_block)
+            return None if any(self.proves(item.option, one) for one in events) else found
+
+        return await self._witnesses.unanimous(reason)
+
+    async def agreed(self, facts: Collection[Fact]) -> frozenset[Fact]:
+        """The facts that as many nodes tell as have to agree, at final depth."""
+        wanted = frozenset(facts)
+        return await self._witnesses.agreed(
+            wanted, lambda rpc: self._evidence_of(rpc).testify(wanted)
+        )
 
     async def spent_or_lapsed(self, option: Option) -> str | None:
         """Why the option can never be paid again, judged at final depth; None while it can."""
@@ -308,6 +376,9 @@ class EvmRail:
         with contextlib.suppress(RpcError, RailUnavailable):
             accounts = [bare(payer) for payer in payers]
             await self.rpc.call("florin_faucet", {"accounts": accounts, **gift})
+
+    def _evidence_of(self, rpc: Rpc) -> Evidence:
+        return Evidence(Node(rpc), self.chain, self._senders)
 
     async def _inspect(self) -> discovery.Inspection:
         return await discovery.inspect(self._node, self.chain)
