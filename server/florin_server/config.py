@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -142,6 +142,13 @@ class Settings(BaseSettings):
         default=5.0, gt=0, description="a slower head is answered 408: it holds a connection"
     )
     request_body_s: float = Field(default=5.0, gt=0, description="a slower body is answered 408")
+
+    keystore_password: SecretStr | None = Field(
+        default=None, description="opens every keystore; better in a file"
+    )
+    keystore_password_file: Path | None = Field(
+        default=None, description="holds that password, as secret stores hand it over"
+    )
 
     embedded: EmbeddedChain = EmbeddedChain()
     embedded_solana: EmbeddedSolana = EmbeddedSolana()

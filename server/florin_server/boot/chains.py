@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import TypeVar
 
 from florin_server.boot import solana_chain
 from florin_server.boot.addresses import check_free
 from florin_server.boot.embedded import Embedded
 from florin_server.boot.home import Home, Refused, Secrets
+from florin_server.boot.keys import Keyring
 from florin_server.clock import Clock
 from florin_server.config import Settings
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
@@ -29,6 +32,8 @@ _log = logging.getLogger(__name__)
 
 # what the relayer of the embedded chain pays gas from
 _RELAYER_WEI = 10**21
+
+_Signer = TypeVar("_Signer", Signer, SolanaSigner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +65,9 @@ async def start(
         relayer = SolanaSigner(kept.solana_relayer_seed)
         solana = await solana_chain.start(settings, home, clock, relayer, stack)
         rails.append(solana_chain.rail(settings, solana.handle, relayer))
-    rails.extend(rail_of(chain, kept) for chain in settings.chains)
-    rails.extend(rail_of(chain, kept) for chain in settings.solana_chains)
+    keys = Keyring(settings, kept)
+    rails.extend(rail_of(chain, keys) for chain in settings.chains)
+    rails.extend(rail_of(chain, keys) for chain in settings.solana_chains)
     for one, count in Counter(rail.chain_id for rail in rails).items():
         if count > 1:
             raise Refused(f"the settings name the chain {one} more than once")
@@ -71,13 +77,25 @@ async def start(
     return Chains(embedded, solana, rails)
 
 
-def rail_of(chain: EvmChain | SolanaChain, kept: Secrets) -> Rail:
-    """The rail of a chain that the operator named; Refused if nobody can reach it."""
+def rail_of(chain: EvmChain | SolanaChain, keys: Keyring) -> Rail:
+    """The rail of a chain that the operator named; Refused if its settings or keys will not do."""
     if chain.rpc_url is None:
         raise Refused(f"the chain {chain.name} has no rpc_url")
     if isinstance(chain, SolanaChain):
-        return SolanaRail(chain, SolanaSigner(kept.solana_relayer_seed))
-    return EvmRail(chain, Signer(kept.relayer_key))
+        keys.solana_treasury(chain)
+        return SolanaRail(chain, _only(chain, keys.solana_relayers(chain)))
+    keys.treasury(chain)
+    return EvmRail(chain, _only(chain, keys.relayers(chain)))
+
+
+def _only(chain: EvmChain | SolanaChain, signers: Sequence[_Signer]) -> _Signer:
+    """The one relayer, which is somebody else than the treasury."""
+    treasury = chain.treasury_account.rpartition(":")[2]
+    if any(signer.address == treasury for signer in signers):
+        raise Refused(f"{chain.name}: the treasury {treasury} must not be the relayer's account")
+    if len(signers) > 1:
+        raise Refused(f"{chain.name}: one relayer key signs for a chain, not {len(signers)}")
+    return signers[0]
 
 
 async def _start_rail(rail: Rail) -> None:

@@ -20,7 +20,7 @@ class Refused(Exception):  # noqa: N818  (a decision, told to the operator as it
     """The service does not start; the text says what to change."""
 
 
-def _private(path: Path, text: str, *, locked: bool = False) -> TextIO:
+def private(path: Path, text: str, *, locked: bool = False) -> TextIO:
     """Replaces a file in one step; only its owner can read it, at every moment."""
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     file = os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w")
@@ -102,7 +102,7 @@ class Home:
     def announced(self, addresses: Mapping[str, str]) -> Iterator[None]:
         """Tells where the service listens, as long as this process lives and stays inside."""
         text = json.dumps({"pid": os.getpid(), **addresses}) + "\n"
-        with _private(self.running, text, locked=True):
+        with private(self.running, text, locked=True):
             try:
                 yield
             finally:
@@ -151,7 +151,7 @@ class Home:
     def write_demo_env(self, values: Mapping[str, str]) -> None:
         """Writes the demo credentials in the form that shells and tools read."""
         text = "".join(f"{key}={value}\n" for key, value in values.items())
-        _private(self.demo_env, text).close()
+        private(self.demo_env, text).close()
 
     def read_demo_env(self) -> dict[str, str]:
         """The demo credentials; empty if there are none."""
@@ -166,7 +166,7 @@ def _derived(key: bytes) -> bytes:
 
 
 def _write(path: Path, made: Mapping[str, Any]) -> None:
-    _private(path, json.dumps(made, indent=1) + "\n").close()
+    private(path, json.dumps(made, indent=1) + "\n").close()
 
 
 def _capture_key() -> str:

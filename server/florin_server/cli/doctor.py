@@ -10,7 +10,8 @@ from florin.v1 import admin_pb2
 from rich.markup import escape
 
 from florin_server.boot import chains
-from florin_server.boot.home import Home, Refused, Secrets
+from florin_server.boot.home import Home, Refused
+from florin_server.boot.keys import Keyring
 from florin_server.boot.operator import OperatorError, operator
 from florin_server.cli.console import console, settings_of
 from florin_server.clock import SystemClock
@@ -78,15 +79,16 @@ async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
         return
     finally:
         await store.close()
+    keys = Keyring(settings, kept)
     chains_named: tuple[EvmChain | SolanaChain, ...] = (*settings.chains, *settings.solana_chains)
     for chain in chains_named:
-        yield f"{chain.caip2} {chain.name}", await _problem(chain, kept)
+        yield f"{chain.caip2} {chain.name}", await _problem(chain, keys)
 
 
-async def _problem(chain: EvmChain | SolanaChain, kept: Secrets) -> str:
+async def _problem(chain: EvmChain | SolanaChain, keys: Keyring) -> str:
     """What is wrong with a chain, asked of its node."""
     try:
-        rail = chains.rail_of(chain, kept)
+        rail = chains.rail_of(chain, keys)
     except Refused as error:
         return str(error)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -67,9 +68,10 @@ class EvmChain(BaseModel):
     """One chain. Money limits are in wei, times in seconds or as their name tells.
 
     `settler` is the settlement contract; `former_settlers` are those that open payments may still
-    refer to. `treasury` may be written as CAIP-10. `batch_max` is how many calls the node takes in
-    one payload. `gas_max` bounds one transaction, `fee_max` and `tip_max` what a unit of gas may
-    cost, whatever a node suggests.
+    refer to. `treasury` may be written as CAIP-10. Without `relayer_keystores` the installation's
+    own key submits; `treasury_keystore` is needed to pay out of the treasury. `batch_max` is how
+    many calls the node takes in one payload. `gas_max` bounds one transaction, `fee_max` and
+    `tip_max` what a unit of gas may cost, whatever a node suggests.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -83,6 +85,8 @@ class EvmChain(BaseModel):
     settler: Address
     former_settlers: tuple[Address, ...] = ()
     treasury: Annotated[str, AfterValidator(_account)]
+    relayer_keystores: tuple[Path, ...] = ()
+    treasury_keystore: Path | None = None
     eta_s: int = Field(default=5, ge=0)
     faucet: bool = False
     native_slip44: int = Field(default=60, ge=0)

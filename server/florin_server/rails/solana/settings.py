@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -41,9 +42,11 @@ class SolanaAsset(BaseModel):
 class SolanaChain(BaseModel):
     """One cluster. `reference` is the CAIP-2 reference: 32 characters of the genesis hash.
 
-    `treasury` may be written as CAIP-10. `compute_units` bounds one payment; `compute_price` is
-    offered and `compute_price_max` accepted from wallets that raise it, in millionths of a lamport
-    for each unit. `batch_max` is how many calls the node takes in one payload.
+    `treasury` may be written as CAIP-10. Without `relayer_keystores` the installation's own key
+    submits; `treasury_keystore` is needed to pay out of the treasury. `compute_units` bounds one
+    payment; `compute_price` is offered and `compute_price_max` accepted from wallets that raise it,
+    in millionths of a lamport for each unit. `batch_max` is how many calls the node takes in one
+    payload.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -54,6 +57,8 @@ class SolanaChain(BaseModel):
     rpc_url: str | None = None  # None when a transport is handed over
     poll_ms: int = Field(default=1000, ge=10, le=600_000)
     treasury: Annotated[str, AfterValidator(_account)]
+    relayer_keystores: tuple[Path, ...] = ()
+    treasury_keystore: Path | None = None
     eta_s: int = Field(default=15, ge=0)
     faucet: bool = False
     icon_url: str | None = None
