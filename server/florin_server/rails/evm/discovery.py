@@ -15,6 +15,7 @@ from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, PERMIT2_METHOD,
 from florin_server.rails.evm.typed_data import PERMIT2, Domain, permit2_domain
 from florin_server.rails.evm.verify import BALANCE_OF, ask_allowance, ask_wallet
 from florin_server.rails.jsonrpc import Call, RpcError
+from florin_server.rails.registry import Claim, contradiction
 
 DECIMALS = abi.selector("decimals()")
 NAME = abi.selector("name()")
@@ -248,7 +249,17 @@ def _difference(
     chain: EvmChain, token: EvmAsset, answers: Sequence[Any], of_permit2: Sequence[Any]
 ) -> str | None:
     """Why a token cannot be taken, as the end of a sentence."""
-    if token.method == PERMIT2_METHOD:
+    by_signature = token.method != PERMIT2_METHOD
+    claim = Claim(
+        symbol=token.symbol,
+        address=token.address,
+        decimals=token.decimals,
+        peg=token.peg,
+        domain=(token.signing_name, token.domain_version) if by_signature else None,
+    )
+    if (known := contradiction(chain.caip2, claim)) is not None:
+        return known
+    if not by_signature:
         plain = _plain_token_fault(token, answers[0])
         return plain or _permit2_fault(chain, *of_permit2)
     return _token_fault(chain, token, answers)
