@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -15,6 +15,7 @@ from pydantic_settings import (
 
 from florin_server.domain.caip import canonical_asset
 from florin_server.domain.screening import blocked_account
+from florin_server.rails import chain_files
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.prices import parse_decimal
 from florin_server.rails.solana.settings import SolanaChain
@@ -186,6 +187,17 @@ class Settings(BaseSettings):
     key_cache_s: float = Field(default=5.0, description="a revoked key works no longer than this")
     settle_batch: int = Field(default=50, ge=1, le=50, description="payments per transaction")
     shutdown_s: float = Field(default=5.0, description="what open calls get to finish")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _added(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """The chains that `florin chain add` wrote into the state folder count like named ones."""
+        added = chain_files.read_all(Path(data.get("home", cls.model_fields["home"].default)))
+        kinds = {"chains": EvmChain, "solana_chains": SolanaChain}
+        return data | {
+            name: [*data.get(name, ()), *(one for one in added.values() if isinstance(one, kind))]
+            for name, kind in kinds.items()
+        }
 
     @classmethod
     def settings_customise_sources(
