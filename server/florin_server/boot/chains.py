@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TypeVar
@@ -88,11 +88,16 @@ def rail_of(chain: EvmChain | SolanaChain, keys: Keyring) -> Rail:
     return EvmRail(chain, _only(chain, keys.relayers(chain)))
 
 
-def _only(chain: EvmChain | SolanaChain, signers: Sequence[_Signer]) -> _Signer:
-    """The one relayer, which is somebody else than the treasury."""
+def check_apart(chain: EvmChain | SolanaChain, relayers: Iterable[str]) -> None:
+    """Refused if the treasury is a relayer: what pays for gas is kept where it can be stolen."""
     treasury = chain.treasury_account.rpartition(":")[2]
-    if any(signer.address == treasury for signer in signers):
+    if treasury in relayers:
         raise Refused(f"{chain.name}: the treasury {treasury} must not be the relayer's account")
+
+
+def _only(chain: EvmChain | SolanaChain, signers: Sequence[_Signer]) -> _Signer:
+    """The one relayer."""
+    check_apart(chain, [signer.address for signer in signers])
     if len(signers) > 1:
         raise Refused(f"{chain.name}: one relayer key signs for a chain, not {len(signers)}")
     return signers[0]

@@ -27,7 +27,7 @@ def fail(what: str, why: object, status: int = 1) -> NoReturn:
 
 def note(text: str) -> None:
     """Says something beside the result, which others may read from stdout."""
-    _aside.print(text)
+    _aside.print(text, markup=False)
 
 
 def settings_of(given: dict[str, Any]) -> Settings:

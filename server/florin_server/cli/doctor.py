@@ -17,6 +17,7 @@ from florin_server.cli.console import console, settings_of
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.flows.screen import lists_problem
+from florin_server.rails import chain_files
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.solana.settings import SolanaChain
@@ -43,7 +44,7 @@ async def _run(settings: Settings) -> int:
 
 async def _checks(settings: Settings) -> AsyncIterator[_Finding]:
     home = Home(settings.home)
-    yield _private(home)
+    yield _private(home, settings)
     if home.addresses() is None:
         async for finding in _stopped(settings, home):
             yield finding
@@ -100,11 +101,16 @@ async def _problem(chain: EvmChain | SolanaChain, keys: Keyring) -> str:
         await rail.close()
 
 
-def _private(home: Home) -> _Finding:
-    loose = [
-        path.name
-        for path in (home.path / "secrets.json", home.demo_env)
-        if path.exists() and path.stat().st_mode & 0o077
-    ]
+def _private(home: Home, settings: Settings) -> _Finding:
+    chains_named: tuple[EvmChain | SolanaChain, ...] = (*settings.chains, *settings.solana_chains)
+    keystores = {
+        path
+        for chain in chains_named
+        for path in (*chain.relayer_keystores, chain.treasury_keystore)
+        if path is not None
+    }
+    written = chain_files.folder(home.path).glob("*.toml")
+    secret = (home.path / "secrets.json", home.demo_env, *written, *sorted(keystores))
+    loose = [path.name for path in secret if path.exists() and path.stat().st_mode & 0o077]
     problem = f"{', '.join(loose)} can be read by others: chmod 600" if loose else ""
     return f"state in {home.path}", problem

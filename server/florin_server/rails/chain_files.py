@@ -35,14 +35,23 @@ def read_all(home: Path) -> dict[Path, Chain]:
 def read(path: Path, home: Path) -> Chain:
     """The chain of a file. ValueError, which names the file, if it is not valid."""
     try:
-        ((kind, said),) = tomllib.loads(path.read_text()).items()
+        content = path.read_text()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+    return parse(content, path, home)
+
+
+def parse(content: str, path: Path, home: Path) -> Chain:
+    """The chain in the content of a file, which may not be there yet. ValueError as for `read`."""
+    try:
+        ((kind, said),) = tomllib.loads(content).items()
         chain = _KINDS[kind].model_validate(said)
     except ValidationError as error:
         why = "; ".join(
             f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()
         )
         raise ValueError(f"{path}: {why}") from error
-    except (KeyError, ValueError, OSError) as error:
+    except (KeyError, ValueError) as error:
         raise ValueError(f"{path}: not one chain as TOML, in a table evm or solana") from error
     treasury = chain.treasury_keystore
     return chain.model_copy(
