@@ -126,7 +126,7 @@ def test_the_password_may_be_in_a_file(tmp_path, kept):
     assert keys.relayers(evm(relayer_keystores=(path,)))[0].address == ADDRESS
     file.write_text("")
     keys = Keyring(Settings(home=tmp_path / "home", keystore_password_file=file), kept)
-    assert "is empty" in refusal(keys.relayers, evm(relayer_keystores=(path,)))
+    assert "need a password" in refusal(keys.relayers, evm(relayer_keystores=(path,)))
 
 
 def test_the_password_is_never_shown(tmp_path):

@@ -86,22 +86,23 @@ class Keyring:
 
 
 def password_of(settings: Settings) -> str:
-    """The password of the keystores. Refused if there is none."""
-    if settings.keystore_password is not None:
-        return settings.keystore_password.get_secret_value()
+    """The password of the keystores. Refused if there is none, or an empty one."""
     path = settings.keystore_password_file
-    if path is None:
+    if settings.keystore_password is not None:
+        password = settings.keystore_password.get_secret_value()
+    elif path is not None:
+        try:
+            # editors end a file with a line end, which nobody means
+            password = path.read_text().rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Refused(f"the keystores' password cannot be read from {path}: {error}") from error
+    else:
+        password = ""
+    if not password:
         raise Refused(
             "keystores need a password: FLORIN_KEYSTORE_PASSWORD, or a file with it named by "
             "FLORIN_KEYSTORE_PASSWORD_FILE"
         )
-    try:
-        # editors end a file with a line end, which nobody means
-        password = path.read_text().rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"the keystores' password cannot be read from {path}: {error}") from error
-    if not password:
-        raise Refused(f"the keystores' password in {path} is empty")
     return password
 
 

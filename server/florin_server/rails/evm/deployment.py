@@ -181,14 +181,17 @@ class Deployment:
             estimate = quantity(await self._node.rpc.call("eth_estimateGas", call))
         except RpcError as refusal:
             if quantity(balance) == 0:
-                raise NotDeployed(f"{self._chain.name}: {sender} has no coin to pay with") from None
+                raise NotDeployed(
+                    f"{self._chain.name}: {sender} has nothing of the chain's coin"
+                ) from None
             raise NotDeployed(f"{self._chain.name}: {refusal}") from refusal
         gas = min(estimate + estimate // _GAS_MARGIN, _GAS_MAX)
         step = Step(to, payload, value, gas, fees, nonce)
         if quantity(balance) < step.cost:
+            has = coins(quantity(balance)) if quantity(balance) else "nothing"
             raise NotDeployed(
-                f"{self._chain.name}: {sender} has {coins(quantity(balance))} of the chain's coin, "
-                f"and this may cost {coins(step.cost)}"
+                f"{self._chain.name}: {sender} has {has} of the chain's coin, and this may cost "
+                f"{coins(step.cost)}"
             )
         return step
 
