@@ -8,11 +8,14 @@ import stat
 import pytest
 from eth_account import Account
 from florin_server.boot.chain_setup import settlement_contract
+from florin_server.cli.main import app
 from florin_server.devnet.genesis import artifact
 from florin_server.devnet.solana import SOLNET, SolanaDevChain, SolanaDevSettings
 from florin_server.domain.caip import checksum_address
+from florin_server.rails import chain_files
 from florin_server.rails.evm.deployment import DEPLOYER, DEPLOYER_CODE
 from florin_server.rails.jsonrpc import JsonRpc, LocalTransport
+from typer.testing import CliRunner
 
 from tests.support import foreign
 from tests.support.api import RestApi
@@ -63,17 +66,21 @@ def relayer_of(done: Ended) -> str:
     return line.removeprefix("Relayer: ")
 
 
-async def paid(home, session, account: str, execute_all) -> dict:
-    """A payment of one account to `succeeded`, on a Florin that `florin up` runs."""
+async def paid(run, home, session, name: str, wallet: Wallet | SolanaWallet) -> dict:
+    """A payment of a wallet, to its end, on a Florin that `florin up` runs."""
     running = await asyncio.to_thread(Lasting, "up", home=home, **{**NO_CHAINS, **PASSWORD})
     try:
+        for word in ("deploy", "remove"):
+            assert "stop it first" in refused(await run(word, name))
         api = RestApi(session, running.env["FLORIN_BASE_URL"], running.env)
+        # one more is offered, and left alone
+        await api.options((await api.create(ORDER))["paymentId"], [wallet.account])
         payment_id = (await api.create(ORDER))["paymentId"]
-        (option,) = (await api.options(payment_id, [account]))["options"]
+        (option,) = (await api.options(payment_id, [wallet.account]))["options"]
         if option["actions"][0]["type"] == "build":
             data = option["actions"][0]["data"]["data"]
             option |= {"actions": (await api.fetch(payment_id, option["id"], data))["actions"]}
-        await api.confirm(payment_id, option["id"], execute_all(option))
+        await api.confirm(payment_id, option["id"], wallet.execute_all(option))
         async with asyncio.timeout(30):
             *_, final = [state async for state in api.watch(payment_id)]
         return final
@@ -137,15 +144,17 @@ async def test_a_chain_is_added_gets_its_contract_and_takes_money(
 
         wallet = Wallet(f"eip155:{chain_id}")
         await chain.give(wallet.address, 100_000_000)
-        final = await paid(home, session, wallet.account, wallet.execute_all)
+        final = await paid(run, home, session, "far-away", wallet)
         assert final["status"] == "succeeded"
         assert await foreign.balance(chain, TREASURY) == PRICE
         assert await foreign.balance(chain, wallet.address) == 100_000_000 - PRICE
         receipt = await chain.ask("eth_getTransactionReceipt", final["info"]["txId"])
         assert (receipt["from"].lower(), receipt["to"].lower()) == (relayer, SETTLER.lower())
 
-        # another payment was offered there, and nobody paid it
-        assert (await run("remove", "far-away")).status == 0
+        told = refused(await run("remove", "far-away"))
+        assert "has 1 payments that a buyer may still make; --force forgets them" in told
+        removed = await run("remove", "far-away", "--force")
+        assert (removed.status, removed.out) == (0, "Far Away is removed.\n")
         assert not (home / "chains" / "far-away.toml").exists()
         assert (home / "keys" / "far-away-relayer.json").exists()
 
@@ -171,7 +180,7 @@ async def test_a_solana_cluster_is_added_and_takes_money(run, home, session):
 
         wallet = SolanaWallet()
         await rpc.call("florin_faucet", {"accounts": [wallet.address], "tokens": [token.address]})
-        final = await paid(home, session, wallet.account, wallet.execute_all)
+        final = await paid(run, home, session, "own-cluster", wallet)
         assert final["status"] == "succeeded"
     finally:
         await chain.close()
@@ -261,6 +270,27 @@ async def test_a_treasury_that_relays_or_is_elsewhere_is_refused(run, base, tmp_
     assert "is on another chain" in refused(await run(*words, f"eip155:1:{TREASURY}"))
     done = await run("add", "--rpc-url", base.url, "--yes")
     assert (done.status, done.err.splitlines()[-1]) == (2, "Not done: --treasury is missing")
+
+
+async def test_an_operator_is_asked_for_what_was_not_said(home, base):
+    answers = (base.url, "new", TREASURY, "EURC", "7", "y", "y")
+    commands = CliRunner()
+    done = await asyncio.to_thread(
+        commands.invoke,
+        app,
+        ["chain", "add", "--home", str(home)],
+        input="\n".join(answers) + "\n",
+        env=PASSWORD,
+    )
+    path = home / "chains" / "base.toml"
+    # nobody has given the new key coin
+    assert done.exit_code == 1
+    assert str(path) in done.stdout
+    *_, last = done.stderr.splitlines()
+    assert "Added, but the settlement contract is not deployed: Base: 0x" in last
+    (chain,) = chain_files.read_all(home).values()
+    assert (chain.confirmations, [one.symbol for one in chain.assets]) == (7, ["EURC"])
+    assert chain.relayer_keystores == (home / "keys" / "base-relayer.json",)
 
 
 async def test_a_new_key_needs_a_password(run, base, home):
