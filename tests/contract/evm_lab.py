@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -220,7 +220,8 @@ class Lab:
 
     async def settle(self, *items: Accepted) -> Signed:
         """Settles items in a block of their own."""
-        transaction = await self.rail.sign(await self.rail.next_nonce(), items)
+        nonce = await self.rail.next_nonce(RELAYER.address)
+        transaction = await self.rail.sign(RELAYER.address, nonce, items)
         await self.rail.broadcast(transaction.raw)
         return transaction
 
@@ -306,15 +307,20 @@ class Lab:
 
 
 async def open_lab(
-    transport: Transport | None = None, *, evm: EvmChains | None = None, **changes: Any
+    transport: Transport | None = None,
+    more: Sequence[Signer] = (),
+    *,
+    evm: EvmChains | None = None,
+    **changes: Any,
 ) -> Lab:
     """A fresh chain with a relayer that can pay for gas, and a started rail."""
     clock = TestClock(START_S * 1_000_000)
     chain = await (evm or OwnChain()).node(clock)
     local = LocalTransport(chain.handle)
     node = Meddler(transport or local)
-    rail = EvmRail(settings(**changes), RELAYER, node)
+    rail = EvmRail(settings(**changes), RELAYER, node, more)
     lab = Lab(clock, chain, node, rail, JsonRpc(local))
-    await lab.send(to=RELAYER.address, value=100 * ETHER)
+    for signer in (RELAYER, *more):
+        await lab.send(to=signer.address, value=100 * ETHER)
     await rail.start()
     return lab

@@ -186,7 +186,15 @@ def test_the_same_key_twice_is_refused(tmp_path, keys):
     assert "the same relayer key" in refusal(keys.relayers, evm(relayer_keystores=paths))
 
 
-async def test_the_rail_signs_with_the_keystores_key(tmp_path, keys):
-    rail = chains.rail_of(evm(relayer_keystores=(quick(tmp_path / "a.json"),)), keys)
-    assert rail.sender == ADDRESS
+async def test_the_rail_signs_with_the_keystores_keys(tmp_path, keys):
+    third = b"\x33" * 32
+    paths = (quick(tmp_path / "a.json"), quick(tmp_path / "b.json", third))
+    rail = chains.rail_of(evm(relayer_keystores=paths), keys)
+    assert list(rail.senders) == [ADDRESS, Account.from_key(third).address.lower()]
     await rail.close()
+
+
+def test_one_key_co_signs_on_solana(tmp_path, keys):
+    paths = (quick_solana(tmp_path / "a.json"), quick_solana(tmp_path / "b.json", b"\x33" * 32))
+    told = refusal(chains.rail_of, solana(relayer_keystores=paths), keys)
+    assert told.endswith("one relayer key co-signs on Solana, not several")

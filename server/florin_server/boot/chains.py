@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TypeVar
 
 from florin_server.boot import solana_chain
 from florin_server.boot.addresses import check_free
@@ -32,8 +31,6 @@ _log = logging.getLogger(__name__)
 
 # what the relayer of the embedded chain pays gas from
 _RELAYER_WEI = 10**21
-
-_Signer = TypeVar("_Signer", Signer, SolanaSigner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +80,15 @@ def rail_of(chain: EvmChain | SolanaChain, keys: Keyring) -> Rail:
         raise Refused(f"the chain {chain.name} has no rpc_url")
     if isinstance(chain, SolanaChain):
         keys.solana_treasury(chain)
-        return SolanaRail(chain, _only(chain, keys.solana_relayers(chain)))
+        relayer, *others = keys.solana_relayers(chain)
+        if others:
+            raise Refused(f"{chain.name}: one relayer key co-signs on Solana, not several")
+        check_apart(chain, [relayer.address])
+        return SolanaRail(chain, relayer)
     keys.treasury(chain)
-    return EvmRail(chain, _only(chain, keys.relayers(chain)))
+    signer, *more = keys.relayers(chain)
+    check_apart(chain, [signer.address, *(one.address for one in more)])
+    return EvmRail(chain, signer, more=more)
 
 
 def check_apart(chain: EvmChain | SolanaChain, relayers: Iterable[str]) -> None:
@@ -93,14 +96,6 @@ def check_apart(chain: EvmChain | SolanaChain, relayers: Iterable[str]) -> None:
     treasury = chain.treasury_account.rpartition(":")[2]
     if treasury in relayers:
         raise Refused(f"{chain.name}: the treasury {treasury} must not be the relayer's account")
-
-
-def _only(chain: EvmChain | SolanaChain, signers: Sequence[_Signer]) -> _Signer:
-    """The one relayer."""
-    check_apart(chain, [signer.address for signer in signers])
-    if len(signers) > 1:
-        raise Refused(f"{chain.name}: one relayer key signs for a chain, not {len(signers)}")
-    return signers[0]
 
 
 async def _start_rail(rail: Rail) -> None:

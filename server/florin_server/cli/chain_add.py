@@ -34,7 +34,6 @@ from florin_server.rails.evm.settings import GWEI, EvmChain
 from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.jsonrpc import RpcError
 from florin_server.rails.solana.rail import SolanaRail
-from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.signer import SolanaSigner
 
 # of a chain that nobody told us about: rather too late than too early
@@ -69,7 +68,7 @@ class Wishes:
 class Relayer:
     """Who will submit; a key that has no keystore yet gets one when all else is settled."""
 
-    secret: bytes
+    secrets: tuple[bytes, ...]
     keystores: tuple[str, ...] = ()
     unwritten: Path | None = None
 
@@ -111,7 +110,7 @@ class _Walk:
             raise Refused("you said no")
         self._write(path, text, relayer, is_solana=reached.is_solana)
         if isinstance(chain, EvmChain):
-            await self._deploy(chain, Signer(relayer.secret))
+            await self._deploy(chain, Signer(relayer.secrets[0]))
         if self._home.addresses() is not None:
             note("Florin runs: start it again to take payments there.")
 
@@ -146,20 +145,20 @@ class _Walk:
         if wishes.relayer_keystores:
             paths = [path.resolve() for path in wishes.relayer_keystores]
             found = [open_keystore(path, password_of(password)) for path in paths]
-            return Relayer(found[0], tuple(map(str, paths)))
+            return Relayer(tuple(found), tuple(map(str, paths)))
         choice = _NEW if wishes.new_relayer else wishes.relayer_key_file
         if choice is None:
             asked = f"Relayer's key: {_OWN} (this installation's), {_NEW}, or a keystore's path"
             choice = self._talk.text(asked, "--new-relayer", None, _OWN)
         if choice == _OWN:
-            return Relayer(own)
+            return Relayer((own,))
         if isinstance(choice, str) and choice != _NEW:
             path = Path(choice).resolve()
-            return Relayer(open_keystore(path, password_of(password)), (str(path),))
+            return Relayer((open_keystore(path, password_of(password)),), (str(path),))
         password_of(password)  # without one there would be a key that nobody can open
         secret = os.urandom(32) if choice == _NEW else _key_in(Path(choice))
         kept_at = Path("keys") / f"{stem}-relayer.json"
-        return Relayer(secret, (str(kept_at),), self._home.path / kept_at)
+        return Relayer((secret,), (str(kept_at),), self._home.path / kept_at)
 
     def _treasury(self, reached: Reached) -> dict[str, Any]:
         path, address = self._wishes.treasury_keystore, None
@@ -239,20 +238,21 @@ class _Walk:
 
     async def _check(self, chain: Chain, relayer: Relayer) -> None:
         """What the doctor would say; a relayer that is the treasury is refused."""
-        rail = _rail(chain, relayer.secret)
-        chains.check_apart(chain, [rail.sender])
+        rail = _rail(chain, relayer.secrets)
+        chains.check_apart(chain, rail.senders)
         try:
             problems = await rail.problems()
         finally:
             await rail.close()
-        note(f"Relayer: {rail.sender}")
+        for sender in rail.senders:
+            note(f"Relayer: {sender}")
         for problem in problems:
             note(problem)
 
     def _write(self, path: Path, text: str, relayer: Relayer, *, is_solana: bool) -> None:
         if relayer.unwritten is not None:
             write = write_solana_keystore if is_solana else write_evm_keystore
-            write(relayer.unwritten, relayer.secret, password_of(self._settings))
+            write(relayer.unwritten, relayer.secrets[0], password_of(self._settings))
             note(f"The relayer's key is in {relayer.unwritten}; keep a copy of it.")
         path.parent.mkdir(mode=0o700, exist_ok=True)
         private(path, text).close()
@@ -272,10 +272,13 @@ class _Walk:
             note(f"Next: give {signer.address} coin for gas, then `florin chain deploy`.")
 
 
-def _rail(chain: Chain, secret: bytes) -> EvmRail | SolanaRail:
-    if isinstance(chain, SolanaChain):
-        return SolanaRail(chain, SolanaSigner(secret))
-    return EvmRail(chain, Signer(secret))
+def _rail(chain: Chain, secrets: tuple[bytes, ...]) -> EvmRail | SolanaRail:
+    first, *others = secrets
+    if isinstance(chain, EvmChain):
+        return EvmRail(chain, Signer(first), more=[Signer(one) for one in others])
+    if others:
+        raise Refused("one relayer key co-signs on Solana, not several")
+    return SolanaRail(chain, SolanaSigner(first))
 
 
 def _address(reached: Reached, secret: bytes) -> str:

@@ -59,7 +59,7 @@ async def _seen(chain: Chain, keys: Keyring, *, added: bool) -> _Seen:
     except Refused as error:
         problems: tuple[str, ...] = (str(error),)
     else:
-        relayer = rail.sender
+        relayer = " ".join(rail.senders)
         try:
             problems = await rail.problems()
         except RailUnavailable as error:

@@ -90,8 +90,10 @@ class EvmChain(BaseModel):
     refer to. `treasury` may be written as CAIP-10. Without `relayer_keystores` the installation's
     own key submits; `treasury_keystore` is needed to pay out of the treasury. `batch_max` is how
     many calls the node takes in one payload. `gas_max` bounds one transaction, `fee_max` and
-    `tip_max` what a unit of gas may cost, whatever a node suggests. On a network of the registry
-    most of it has a default, and `tokens` names the registry's tokens by their symbols.
+    `tip_max` what a unit of gas may cost, whatever a node suggests. The operator is told of a key
+    that cannot pay for `gas_reserve` more payments: as many as are sent together, which nodes
+    refuse from poorer keys. On a network of the registry most of it has a default, and `tokens`
+    names the registry's tokens by their symbols.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -116,6 +118,7 @@ class EvmChain(BaseModel):
     gas_max: int = Field(default=15_000_000, ge=200_000)  # the protocol stops at 2^24
     fee_max: int = Field(default=500 * GWEI, gt=0)
     tip_max: int = Field(default=50 * GWEI, gt=0)
+    gas_reserve: int = Field(default=50, ge=1, le=1_000_000)
     tokens: tuple[str, ...] = ()
     assets: tuple[EvmAsset, ...] = ()
 
