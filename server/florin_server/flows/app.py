@@ -92,6 +92,7 @@ class App:
     limits: Limits
     screening: Screening
     settlers: dict[str, Settler] = field(default_factory=dict)
+    payers: dict[str, Settler] = field(default_factory=dict)
     accounts: Accounts = field(default_factory=Accounts)
     totals: Recent[Totals] = field(default_factory=_remembered_totals)
     blocked: Blocklist = field(default_factory=Blocklist)
@@ -113,6 +114,11 @@ class App:
             if (asset := rail.assets.get(asset_id)) is not None:
                 return asset
         return None
+
+    def wake_payouts(self) -> None:
+        """Tells whoever pays out that there is something new."""
+        for payer in self.payers.values():
+            payer.wake()
 
     async def changed(self, payment: Payment) -> Payment:
         """Tells watchers about a committed change; gives the payment back."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from florin_server.flows import payouts
 from florin_server.flows.app import App
 from florin_server.flows.screen import lists_problem
 from florin_server.store import journal
@@ -25,7 +26,11 @@ async def chains(app: App) -> list[Chain]:
     found = []
     for chain_id, rail in app.rails.items():
         health = app.settlers[chain_id].health()
-        problems = [health.problem, *await rail.problems()]
+        problems = [
+            health.problem,
+            *await rail.problems(),
+            await payouts.problems(app, chain_id),
+        ]
         problem = "; ".join(text for text in problems if text)
         found.append(Chain(chain_id, health.head, health.open_transactions, rail.sender, problem))
     return found

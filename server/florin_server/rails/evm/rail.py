@@ -22,6 +22,7 @@ from florin_server.rails.base import (
 from florin_server.rails.evm import direct, discovery
 from florin_server.rails.evm.evidence import Evidence
 from florin_server.rails.evm.node import Node
+from florin_server.rails.evm.payouts import EvmPayouts
 from florin_server.rails.evm.relay import Relay
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, Terms, bare, build_option
@@ -37,10 +38,16 @@ class EvmRail:
     """Implements the Rail protocol over JSON-RPC.
 
     `signer` is the relayer: it pays for gas and can neither redirect nor keep a buyer's money.
-    Without a transport the settings' URL is used.
+    Without a transport the settings' URL is used. `treasury` is the key that pays out.
     """
 
-    def __init__(self, chain: EvmChain, signer: Signer, transport: Transport | None = None) -> None:
+    def __init__(
+        self,
+        chain: EvmChain,
+        signer: Signer,
+        transport: Transport | None = None,
+        treasury: Signer | None = None,
+    ) -> None:
         if transport is None:
             if chain.rpc_url is None:
                 raise ValueError(f"{chain.name}: neither a node's URL nor a transport")
@@ -52,6 +59,7 @@ class EvmRail:
         self._relay = Relay(self._node, chain, signer)
         self._verifier = Verifier(self._node, chain, signer.address)
         self._evidence = Evidence(self._node, chain, signer.address)
+        self._payouts = EvmPayouts(self._node, chain, treasury) if treasury else None
         self._assets: Mapping[str, Asset] = {}
 
     @property
@@ -93,6 +101,11 @@ class EvmRail:
     def treasury(self) -> str:
         """CAIP-10 account that receives for merchants without a destination, and fees."""
         return self.chain.treasury_account
+
+    @property
+    def payouts(self) -> EvmPayouts | None:
+        """What pays out of the treasury; None if its key is not here."""
+        return self._payouts
 
     @property
     def native_asset(self) -> str:
