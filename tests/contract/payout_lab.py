@@ -86,7 +86,7 @@ class Office:
         )
         self.worker = Stepped(self.app, self.lab.rail, os.urandom(4).hex())
         self.task = asyncio.create_task(self.worker.run())
-        await self.worker.turned.wait()
+        await self._turned()
 
     async def stop(self) -> None:
         self.task.cancel()
@@ -104,11 +104,14 @@ class Office:
         for _ in range(times):
             self.worker.turned.clear()
             self.worker.may_turn.release()
-            waits = asyncio.create_task(self.worker.turned.wait())
-            await asyncio.wait({waits, self.task}, return_when=asyncio.FIRST_COMPLETED)
-            if not waits.done():
-                waits.cancel()
-                await self.task
+            await self._turned()
+
+    async def _turned(self) -> None:
+        waits = asyncio.create_task(self.worker.turned.wait())
+        await asyncio.wait({waits, self.task}, return_when=asyncio.FIRST_COMPLETED)
+        if not waits.done():
+            waits.cancel()
+            await self.task
 
     async def mine(self, blocks: int = 1) -> None:
         """Seals blocks, each seen by the worker."""

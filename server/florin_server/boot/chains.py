@@ -57,7 +57,8 @@ async def start(
         for account, units in ((signer.address, 0), (treasury.address, _FLOAT_UNITS)):
             gift = {"nativeWei": hex(_GAS_WEI), "tokenUnits": hex(units)}
             await faucet.call("florin_faucet", {"accounts": [account], **gift})
-        rails.append(EvmRail(_embedded_chain(settings, treasury), signer, transport, treasury))
+        chain = _embedded_chain(settings, treasury)
+        rails.append(EvmRail(chain, signer, transport, treasury=treasury))
     if settings.embedded_solana.enabled:
         keys = solana_chain.Keys(
             SolanaSigner(kept.solana_relayer_seed), SolanaSigner(kept.solana_treasury_seed)

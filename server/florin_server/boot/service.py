@@ -22,11 +22,11 @@ from florin_server.domain.screening import Blocklist
 from florin_server.domain.sealed import Seal
 from florin_server.feed import Hub
 from florin_server.flows.app import App, Links
-from florin_server.flows.executors import executor_id
 from florin_server.flows.limits import Limits
 from florin_server.flows.screening import Screening
 from florin_server.flows.workers.expire import expire, forget_data, forget_keys
 from florin_server.flows.workers.outlive import outliving
+from florin_server.flows.workers.pay_out import PayoutWorker
 from florin_server.flows.workers.settle import ChainSettler
 from florin_server.rails.base import Rail
 from florin_server.rails.prices import FixedPrices
@@ -145,9 +145,13 @@ def _start_workers(
     jobs: list[Coroutine[Any, Any, None]] = [outliving(app.clock, work) for work in steady]
     owner = app.randbytes(8).hex()
     for rail in rails:
-        settler = ChainSettler(app, rail, owner, paused=executor_id(rail) in pauses)
+        settler = ChainSettler(app, rail, owner, pauses)
         app.settlers[rail.chain_id] = settler
         jobs.append(settler.run())
+        if rail.payouts is not None:
+            payer = PayoutWorker(app, rail, rail.payouts, owner, pauses)
+            app.payers[rail.chain_id] = payer
+            jobs.append(payer.run())
     tasks = [asyncio.create_task(job) for job in jobs]
     stack.push_async_callback(_end, tasks)
     return tasks

@@ -76,4 +76,4 @@ def rail(settings: Settings, handle: Callable[[bytes], Awaitable[bytes]], keys: 
             for token in SOLNET.tokens
         ),
     )
-    return SolanaRail(chain, keys.relayer, LocalTransport(handle), keys.treasury)
+    return SolanaRail(chain, keys.relayer, LocalTransport(handle), treasury=keys.treasury)

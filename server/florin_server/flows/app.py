@@ -36,13 +36,21 @@ class Health:
 
 
 class Settler(Protocol):
-    """Settles what was accepted on one chain."""
+    """Settles what was accepted on one chain, or pays out there."""
 
     def wake(self) -> None:
-        """Tells that a payment was accepted."""
+        """Tells that there is something to do."""
 
     def health(self) -> Health:
         """How the chain looks now."""
+
+
+class Sender(Protocol):
+    """Sends with one key on one chain."""
+
+    @property
+    def open_transactions(self) -> int:
+        """How many transactions are neither final nor replaced."""
 
     def pause(self) -> None:
         """Begins nothing new from now on; what was sent is followed to its end."""
@@ -92,7 +100,8 @@ class App:
     limits: Limits
     screening: Screening
     settlers: dict[str, Settler] = field(default_factory=dict)
-    payers: dict[str, Settler] = field(default_factory=dict)
+    payers: dict[str, Settler] = field(default_factory=dict)  # by chain, where there is a key
+    executors: dict[str, Sender] = field(default_factory=dict)  # by CAIP-10
     accounts: Accounts = field(default_factory=Accounts)
     totals: Recent[Totals] = field(default_factory=_remembered_totals)
     blocked: Blocklist = field(default_factory=Blocklist)

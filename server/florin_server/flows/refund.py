@@ -17,7 +17,7 @@ from florin_server.store import payments, payouts, refunds, simulation
 from florin_server.store.idempotency import Replay
 from florin_server.store.query import Op
 
-_TOKEN = "caip19/"
+_UNIT = "caip19/"
 
 
 async def refund(
@@ -72,7 +72,7 @@ def _request(app: App, caller: Caller, payment_id: str) -> Op[Refund]:
 
 def _payout(payment: Payment, new: Refund) -> Payout:
     """What pays a refund."""
-    asset = new.unit.removeprefix(_TOKEN)
+    asset = new.unit.removeprefix(_UNIT)
     if new.account is None:
         raise RuntimeError(f"payment {payment.id} was paid by nobody")
     return Payout(

@@ -29,10 +29,12 @@ async def chains(app: App) -> list[Chain]:
         problems = [
             health.problem,
             *await rail.problems(),
+            app.payers[chain_id].health().problem if chain_id in app.payers else "",
             await payouts.problems(app, chain_id),
         ]
         problem = "; ".join(text for text in problems if text)
-        found.append(Chain(chain_id, health.head, health.open_transactions, rail.sender, problem))
+        relayer = ", ".join(rail.senders)
+        found.append(Chain(chain_id, health.head, health.open_transactions, relayer, problem))
     return found
 
 

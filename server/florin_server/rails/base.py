@@ -217,8 +217,8 @@ class Rail(Protocol):
         """Seconds between two looks at the head."""
 
     @property
-    def sender(self) -> str:
-        """Address that signs our transactions and pays their gas, lower-case."""
+    def senders(self) -> Sequence[str]:
+        """Addresses that sign our settlements and pay their gas, lower-case; at least one."""
 
     @property
     def treasury(self) -> str:
@@ -306,14 +306,14 @@ class Rail(Protocol):
     async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
         """Tells for each item whether it would settle if submitted now, all in one transaction."""
 
-    async def next_nonce(self) -> int:
-        """The sender's next nonce as the chain knows it, pending transactions included.
+    async def next_nonce(self, sender: str) -> int:
+        """A sender's next nonce as the chain knows it, pending transactions included.
 
         0 on chains without nonces, where the numbers only tell our own transactions apart.
         """
 
-    async def sign(self, nonce: int, items: Sequence[Accepted]) -> Signed:
-        """Signs the one transaction that settles the items."""
+    async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
+        """Signs, with a sender's key, the one transaction that settles the items."""
 
     async def broadcast(self, raw: bytes) -> None:
         """Hands a transaction to the chain; one that it already knows is fine.
@@ -324,8 +324,8 @@ class Rail(Protocol):
     async def knows(self, tx_hash: str) -> bool:
         """True if the chain or its pool has the transaction now."""
 
-    async def nonce_used(self, nonce: int) -> bool:
-        """True if a transaction with the sender's nonce is final, or there are no nonces."""
+    async def nonce_used(self, sender: str, nonce: int) -> bool:
+        """True if a transaction with a sender's nonce is final, or there are no nonces."""
 
     async def head(self) -> Head:
         """The newest block."""

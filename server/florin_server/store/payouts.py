@@ -67,11 +67,9 @@ def _change() -> Update:
     return update(payout).where(payout.c.id == param("id_"))
 
 
-def _of_merchant(*which: PayoutStatus) -> Select[Row]:
+def _of_merchant() -> Select[Row]:
     return select(exact_sum(payout.c.value)).where(
-        payout.c.merchant_id == param("merchant_id"),
-        payout.c.asset == param("asset"),
-        payout.c.status.in_(which),
+        text(OWED), payout.c.merchant_id == param("merchant_id"), payout.c.asset == param("asset")
     )
 
 
@@ -83,7 +81,7 @@ _DUE = Statement(
     _owed()
     .where(payout.c.status == PayoutStatus.WAITING, payout.c.retry_at_us <= param("now_us"))
     # merchants can owe nothing for what came late
-    .where(payout.c.kind.in_([PayoutKind.REFUND, PayoutKind.BALANCE]))
+    .where(payout.c.kind != PayoutKind.RETURN)
     .order_by(payout.c.created_at_us, payout.c.id)
     .limit(param("limit"))
 )
@@ -105,8 +103,8 @@ _LISTED_OWED = Statement(
     .order_by(payout.c.created_at_us.desc(), payout.c.id.desc())
     .limit(param("limit"))
 )
-_UNDER_WAY = Statement(_of_merchant(PayoutStatus.SUBMITTED))
-_ASKED_FOR = Statement(_of_merchant(PayoutStatus.WAITING, PayoutStatus.SUBMITTED))
+_UNDER_WAY = Statement(_of_merchant().where(payout.c.status == PayoutStatus.SUBMITTED))
+_ASKED_FOR = Statement(_of_merchant())
 _CLAIM = Statement(
     _change()
     .where(payout.c.status == PayoutStatus.WAITING)

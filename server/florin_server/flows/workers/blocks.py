@@ -54,9 +54,9 @@ class HeadFollower:
         """True if a block is final."""
         return number <= self.head
 
-    async def is_canonical(self, number: int, block_hash: str) -> bool:  # noqa: ARG002
-        """What is final stays."""
-        return True
+    async def is_settled(self, number: int, block_hash: str) -> bool:  # noqa: ARG002
+        """True if a block is final; what is final stays."""
+        return self.is_final(number)
 
     async def look(self) -> bool:
         """True if the head moved."""
@@ -82,6 +82,10 @@ class BlockFollower:
     def is_final(self, number: int) -> bool:
         """True if a block is as deep as the chain's settings ask."""
         return self.head - number + 1 >= self._rail.confirmations
+
+    async def is_settled(self, number: int, block_hash: str) -> bool:
+        """True if a block is final and part of the chain."""
+        return self.is_final(number) and await self.is_canonical(number, block_hash)
 
     async def is_canonical(self, number: int, block_hash: str) -> bool:
         """True if the block is part of the chain now."""
@@ -137,3 +141,11 @@ class BlockFollower:
         if number < self.head:
             self.evidence.forget_from(number + 1)
         self.head = number
+
+
+Follower = BlockFollower | HeadFollower
+
+
+def follow(rail: Rail) -> Follower:
+    """Follows a chain in the way that it is followed."""
+    return BlockFollower(rail) if rail.by_block else HeadFollower(rail)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 
 from florin_server.domain.errors import FlorinError
@@ -59,7 +59,7 @@ class PayoutWorker:
     """The one that sends with the treasury's key; others wait for its lease."""
 
     def __init__(
-        self, app: App, rail: Rail, treasury: Payouts, owner: str, *, paused: bool = False
+        self, app: App, rail: Rail, treasury: Payouts, owner: str, pauses: Container[str] = ()
     ) -> None:
         self._app = app
         self._rail = rail
@@ -78,8 +78,9 @@ class PayoutWorker:
             self._blocks,
             gone=self._gone,
             wake=self.wake,
-            paused=paused,
+            paused=f"{rail.chain_id}:{treasury.sender}" in pauses,
         )
+        app.executors[self.lane.account] = self.lane
 
     def wake(self) -> None:
         """Tells that there is something to pay out."""

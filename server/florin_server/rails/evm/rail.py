@@ -37,8 +37,9 @@ BATCH_MAX = 50  # the service's own limit; a transaction of so many stays below 
 class EvmRail:
     """Implements the Rail protocol over JSON-RPC.
 
-    `signer` is the relayer: it pays for gas and can neither redirect nor keep a buyer's money.
-    Without a transport the settings' URL is used. `treasury` is the key that pays out.
+    `signer` is the relayer, `more` are others of its kind: they pay for gas and can neither
+    redirect nor keep a buyer's money. `treasury` is the key that pays out. Without a transport the
+    settings' URL is used.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class EvmRail:
         chain: EvmChain,
         signer: Signer,
         transport: Transport | None = None,
+        more: Sequence[Signer] = (),
         treasury: Signer | None = None,
     ) -> None:
         if transport is None:
@@ -54,11 +56,13 @@ class EvmRail:
             transport = HttpTransport(chain.rpc_url)
         self.chain = chain
         self.rpc = JsonRpc(transport, batch_max=chain.batch_max)
-        self._sender = signer.address
+        self._senders = tuple(one.address for one in (signer, *more))
+        if treasury is not None and treasury.address in self._senders:
+            raise ValueError(f"{chain.name}: treasury and relayer need keys of their own")
         self._node = Node(self.rpc)
-        self._relay = Relay(self._node, chain, signer)
+        self._relay = Relay(self._node, chain, (signer, *more))
         self._verifier = Verifier(self._node, chain, signer.address)
-        self._evidence = Evidence(self._node, chain, signer.address)
+        self._evidence = Evidence(self._node, chain, self._senders)
         self._payouts = EvmPayouts(self._node, chain, treasury) if treasury else None
         self._assets: Mapping[str, Asset] = {}
 
@@ -93,9 +97,9 @@ class EvmRail:
         return self.chain.poll_ms / 1000
 
     @property
-    def sender(self) -> str:
-        """Address that signs our transactions and pays their gas, lower-case."""
-        return self._sender
+    def senders(self) -> Sequence[str]:
+        """Addresses that sign our settlements and pay their gas, lower-case."""
+        return self._senders
 
     @property
     def treasury(self) -> str:
@@ -238,13 +242,13 @@ class EvmRail:
         """Tells for each item whether it would settle if submitted now, all in one transaction."""
         return await self._relay.simulate(items)
 
-    async def next_nonce(self) -> int:
-        """The sender's next nonce as the chain knows it, pending transactions included."""
-        return await self._relay.next_nonce()
+    async def next_nonce(self, sender: str) -> int:
+        """A sender's next nonce as the chain knows it, pending transactions included."""
+        return await self._relay.next_nonce(sender)
 
-    async def sign(self, nonce: int, items: Sequence[Accepted]) -> Signed:
-        """Signs the one transaction that settles the items."""
-        return await self._relay.sign(nonce, items)
+    async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
+        """Signs, with a sender's key, the one transaction that settles the items."""
+        return await self._relay.sign(sender, nonce, items)
 
     async def broadcast(self, raw: bytes) -> None:
         """Hands a transaction to the chain; one that it already knows is fine."""
@@ -254,9 +258,9 @@ class EvmRail:
         """True if the chain or its pool has the transaction now."""
         return await self._relay.knows(tx_hash)
 
-    async def nonce_used(self, nonce: int) -> bool:
-        """True if a transaction with the sender's nonce is final."""
-        return await self._evidence.nonce_used(nonce)
+    async def nonce_used(self, sender: str, nonce: int) -> bool:
+        """True if a transaction with a sender's nonce is final."""
+        return await self._evidence.nonce_used(sender, nonce)
 
     async def head(self) -> Head:
         """The newest block."""
@@ -281,7 +285,7 @@ class EvmRail:
 
     async def gone(self, tx: ChainTx, issued: Sequence[Issued]) -> bool:  # noqa: ARG002
         """True if another transaction with its nonce is final, or it is itself."""
-        return await self.nonce_used(tx.nonce)
+        return await self.nonce_used(tx.sender, tx.nonce)
 
     async def dead(self, item: Accepted, issued: Sequence[Issued]) -> str | None:  # noqa: ARG002
         """Why the item's authorization can never be used again; None while it can."""
@@ -299,4 +303,4 @@ class EvmRail:
             await self.rpc.call("florin_faucet", {"accounts": accounts, **gift})
 
     async def _inspect(self) -> discovery.Inspection:
-        return await discovery.inspect(self._node, self.chain, self.sender)
+        return await discovery.inspect(self._node, self.chain, self._senders[0])

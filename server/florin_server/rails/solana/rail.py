@@ -79,6 +79,8 @@ class SolanaRail:
             if chain.rpc_url is None:
                 raise ValueError(f"{chain.name}: neither a node's URL nor a transport")
             transport = HttpTransport(chain.rpc_url)
+        if treasury is not None and treasury.address == signer.address:
+            raise ValueError(f"{chain.name}: treasury and relayer need keys of their own")
         self.chain = chain
         self.rpc = JsonRpc(transport, batch_max=chain.batch_max)
         self._signer = signer
@@ -109,9 +111,12 @@ class SolanaRail:
         return self.chain.poll_ms / 1000
 
     @property
-    def sender(self) -> str:
-        """Address that signs our transactions and pays their fee."""
-        return self._signer.address
+    def senders(self) -> Sequence[str]:
+        """The one address that signs settlements and pays their fee.
+
+        It is written into what buyers sign, and nothing that is sent has to wait for another.
+        """
+        return (self._signer.address,)
 
     @property
     def treasury(self) -> str:
@@ -280,15 +285,20 @@ class SolanaRail:
         """Tells for each item whether it would settle if submitted now."""
         return await asyncio.gather(*(self._would_settle(item) for item in items))
 
-    async def next_nonce(self) -> int:
+    async def next_nonce(self, sender: str) -> int:  # noqa: ARG002
         """There are no nonces: what was written down last decides."""
         return 0
 
-    async def nonce_used(self, nonce: int) -> bool:  # noqa: ARG002
+    async def nonce_used(self, sender: str, nonce: int) -> bool:  # noqa: ARG002
         """There are no nonces: the numbers only tell our own transactions apart."""
         return True
 
-    async def sign(self, nonce: int, items: Sequence[Accepted]) -> Signed:  # noqa: ARG002
+    async def sign(
+        self,
+        sender: str,  # noqa: ARG002
+        nonce: int,  # noqa: ARG002
+        items: Sequence[Accepted],
+    ) -> Signed:
         """Co-signs the one item's transaction; equal items give equal bytes."""
         (item,) = items
         found = submission(item.confirmation.outputs)
