@@ -82,9 +82,7 @@ async def test_a_simulated_payment_has_no_money_to_go_back(desk, side):
 async def test_the_money_goes_to_who_paid(desk, wallet):
     payment_id = await paid(desk.rest, wallet)
     await desk.rest.refund(payment_id)
-    stored = desk.select(
-        "SELECT account, unit, value FROM refund WHERE payment_id = ?", payment_id
-    )
+    stored = desk.select("SELECT account, unit, value FROM refund WHERE payment_id = ?", payment_id)
     unit = (await desk.rest.detail(payment_id))["info"]["optionAmount"]["unit"]
     assert stored == [(wallet.account.lower(), unit, str(PRICE))]
 
