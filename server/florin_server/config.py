@@ -169,6 +169,13 @@ class Settings(BaseSettings):
     fee_fixed: int = Field(default=0, ge=0, description="minor units of the paid token")
     fee_basis_points: int = Field(default=0, ge=0, le=10_000)
 
+    refund_credit: dict[AssetKey, Annotated[int, Field(ge=0)]] = Field(
+        default={},
+        description="minor units of an asset (CAIP-19) that each merchant may owe for refunds of "
+        "live payments; without it a merchant that is settled to its own wallet could pay itself "
+        "and refund itself out of the treasury",
+    )
+
     limits: LimitSettings = LimitSettings()
     capture: CaptureSettings = CaptureSettings()
     blocked_accounts: tuple[Annotated[str, AfterValidator(blocked_account)], ...] = Field(

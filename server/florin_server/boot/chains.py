@@ -29,8 +29,10 @@ from florin_server.rails.solana.signer import SolanaSigner
 
 _log = logging.getLogger(__name__)
 
-# what the relayer of the embedded chain pays gas from
-_RELAYER_WEI = 10**21
+# what relayer and treasury of the embedded chain pay gas from
+_GAS_WEI = 10**21
+# what the treasury can pay back before it has received anything: a float of each test token
+_FLOAT_UNITS = 100_000 * 10**6
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +54,19 @@ async def start(
     if settings.embedded.enabled:
         embedded = await _start_embedded(settings, home, clock, stack)
         transport = LocalTransport(embedded.handle)
-        signer = Signer(kept.relayer_key)
-        await JsonRpc(transport).call(
-            "florin_faucet",
-            {"accounts": [signer.address], "nativeWei": hex(_RELAYER_WEI), "tokenUnits": "0x0"},
-        )
-        rails.append(EvmRail(_embedded_chain(settings, signer), signer, transport))
+        signer, treasury = Signer(kept.relayer_key), Signer(kept.treasury_key)
+        faucet = JsonRpc(transport)
+        for account, units in ((signer.address, 0), (treasury.address, _FLOAT_UNITS)):
+            gift = {"nativeWei": hex(_GAS_WEI), "tokenUnits": hex(units)}
+            await faucet.call("florin_faucet", {"accounts": [account], **gift})
+        chain = _embedded_chain(settings, treasury)
+        rails.append(EvmRail(chain, signer, transport, treasury=treasury))
     if settings.embedded_solana.enabled:
-        relayer = SolanaSigner(kept.solana_relayer_seed)
-        solana = await solana_chain.start(settings, home, clock, relayer, stack)
-        rails.append(solana_chain.rail(settings, solana.handle, relayer))
+        pair = solana_chain.Keys(
+            SolanaSigner(kept.solana_relayer_seed), SolanaSigner(kept.solana_treasury_seed)
+        )
+        solana = await solana_chain.start(settings, home, clock, pair, stack)
+        rails.append(solana_chain.rail(settings, solana.handle, pair))
     keys = Keyring(settings, kept)
     rails.extend(rail_of(chain, keys) for chain in settings.chains)
     rails.extend(rail_of(chain, keys) for chain in settings.solana_chains)
@@ -79,16 +84,14 @@ def rail_of(chain: EvmChain | SolanaChain, keys: Keyring) -> Rail:
     if chain.rpc_url is None:
         raise Refused(f"the chain {chain.name} has no rpc_url")
     if isinstance(chain, SolanaChain):
-        keys.solana_treasury(chain)
         relayer, *others = keys.solana_relayers(chain)
         if others:
             raise Refused(f"{chain.name}: one relayer key co-signs on Solana, not several")
         check_apart(chain, [relayer.address])
-        return SolanaRail(chain, relayer)
-    keys.treasury(chain)
+        return SolanaRail(chain, relayer, treasury=keys.solana_treasury(chain))
     signer, *more = keys.relayers(chain)
     check_apart(chain, [signer.address, *(one.address for one in more)])
-    return EvmRail(chain, signer, more=more)
+    return EvmRail(chain, signer, more=more, treasury=keys.treasury(chain))
 
 
 def check_apart(chain: EvmChain | SolanaChain, relayers: Iterable[str]) -> None:
@@ -120,14 +123,14 @@ async def _start_embedded(
     return Embedded(chain.handle, f"http://127.0.0.1:{port}")
 
 
-def _embedded_chain(settings: Settings, signer: Signer) -> EvmChain:
+def _embedded_chain(settings: Settings, treasury: Signer) -> EvmChain:
     return EvmChain(
         chain_id=DEVNET.chain_id,
         name=DEVNET.name,
         confirmations=settings.embedded.confirmations,
         poll_ms=max(10, min(100, int(settings.embedded.block_interval_s * 250))),
         settler=DEVNET.settler,
-        treasury=signer.address,
+        treasury=treasury.address,
         eta_s=max(1, round(settings.embedded.block_interval_s * settings.embedded.confirmations)),
         faucet=True,
         coin=EvmCoin(name="Test Ether", symbol="tETH"),

@@ -56,9 +56,19 @@ class Secrets:
     capture_keys: tuple[bytes, ...] = field(repr=False)
 
     @property
+    def treasury_key(self) -> bytes:
+        """The treasury's key on the embedded chain; operators bring their own for others."""
+        return _derived(self.relayer_key, b"florin treasury")
+
+    @property
     def solana_relayer_seed(self) -> bytes:
         """The relayer's key on Solana chains; no key serves two kinds of signature."""
         return _derived(self.relayer_key)
+
+    @property
+    def solana_treasury_seed(self) -> bytes:
+        """The same on the embedded Solana chain."""
+        return _derived(self.treasury_key)
 
     @property
     def solana_destination_seed(self) -> bytes:
@@ -161,8 +171,8 @@ class Home:
         return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
-def _derived(key: bytes) -> bytes:
-    return hmac.digest(key, b"florin solana", "sha256")
+def _derived(key: bytes, purpose: bytes = b"florin solana") -> bytes:
+    return hmac.digest(key, purpose, "sha256")
 
 
 def _write(path: Path, made: Mapping[str, Any]) -> None:
