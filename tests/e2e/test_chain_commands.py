@@ -95,7 +95,7 @@ async def paid(run, home, session, name: str, wallet: Wallet | SolanaWallet) -> 
     ("opened", "chain_id"), [(foreign.embedded, 84532), (foreign.on_anvil, 424242)]
 )
 async def test_a_chain_is_added_gets_its_contract_and_takes_money(
-    opened, chain_id, run, home, session
+    opened, chain_id, run, home, session, forks
 ):
     async with opened(chain_id) as chain:
         added = await run(
@@ -141,6 +141,9 @@ async def test_a_chain_is_added_gets_its_contract_and_takes_money(
             "Far Away",
         ]
         assert f"X at {DEPLOYER} is no token" in listed.err
+        doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
+        assert doctor.status == 1
+        assert f"eip155:{chain_id} Far Away: Far Away: X at {DEPLOYER} is no token" in doctor.out
 
         wallet = Wallet(f"eip155:{chain_id}")
         await chain.give(wallet.address, 100_000_000)
@@ -273,7 +276,7 @@ async def test_a_treasury_that_relays_or_is_elsewhere_is_refused(run, base, tmp_
 
 
 async def test_an_operator_is_asked_for_what_was_not_said(home, base):
-    answers = (base.url, "new", TREASURY, "EURC", "7", "y", "y")
+    answers = (base.url, "new", TREASURY, "EURC", "7", "90", "y", "y")
     commands = CliRunner()
     done = await asyncio.to_thread(
         commands.invoke,
@@ -289,8 +292,17 @@ async def test_an_operator_is_asked_for_what_was_not_said(home, base):
     *_, last = done.stderr.splitlines()
     assert "Added, but the settlement contract is not deployed: Base: 0x" in last
     (chain,) = chain_files.read_all(home).values()
-    assert (chain.confirmations, [one.symbol for one in chain.assets]) == (7, ["EURC"])
+    assert (chain.confirmations, chain.fee_max) == (7, 90 * 10**9)
+    assert [one.symbol for one in chain.assets] == ["EURC"]
     assert chain.relayer_keystores == (home / "keys" / "base-relayer.json",)
+
+
+async def test_the_doctor_finds_files_that_others_can_read(run, home, base, forks):
+    assert (await run(*wanted(base, "--new-relayer", "--token", "EURC"))).status == 0
+    (home / "keys" / "base-relayer.json").chmod(0o640)
+    (home / "chains" / "base.toml").chmod(0o604)
+    doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
+    assert "base.toml, base-relayer.json can be read by others: chmod 600" in doctor.out
 
 
 async def test_a_new_key_needs_a_password(run, base, home):

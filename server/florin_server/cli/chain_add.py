@@ -226,8 +226,14 @@ class _Walk:
                 "name": coin.name if coin else "Ether",
                 "symbol": coin.symbol if coin else "ETH",
             }
-        for wish, setting in ((wishes.fee_max_gwei, "fee_max"), (wishes.tip_max_gwei, "tip_max")):
-            said[setting] = None if wish is None else wish * GWEI
+        fee_max = self._talk.text(
+            "The most for a unit of gas, in gwei",
+            "--fee-max-gwei",
+            None if wishes.fee_max_gwei is None else str(wishes.fee_max_gwei),
+            str(EvmChain.model_fields["fee_max"].default // GWEI),
+        )
+        said["fee_max"] = int(fee_max) * GWEI
+        said["tip_max"] = None if wishes.tip_max_gwei is None else wishes.tip_max_gwei * GWEI
         settler = wishes.settler or checksum_address(settlement_contract().address)
         return {
             "chain_id": reached.number,
