@@ -150,6 +150,9 @@ class FakeRail:
     async def payable(self, payers: Sequence[str], prices: Mapping[str, int]) -> list[Means]:
         return [Means(payer, asset) for payer in payers for asset in prices]
 
+    async def obstacle(self, asset: Asset, value: int, split: Split) -> str | None:
+        return None
+
     def offer(
         self,
         payment: Payment,

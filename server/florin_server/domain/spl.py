@@ -1,4 +1,4 @@
-"""Solana's token programs: addresses, accounts and instructions, as bytes."""
+"""Solana's system and token programs: addresses, accounts and instructions, as bytes."""
 
 from __future__ import annotations
 
@@ -68,6 +68,11 @@ def associated(owner: Pubkey, mint: Pubkey, program: Pubkey) -> Pubkey:
     return Pubkey.find_program_address(seeds, ASSOCIATED)[0]
 
 
+def keeps(lamports: int, value: int, rent: int) -> bool:
+    """True if an account can give coin away: what is left is nothing, or enough to exist."""
+    return lamports == value or lamports - value >= rent
+
+
 def token_account(data: bytes) -> TokenAccount | None:
     """Reads a token account; None if the bytes are none that is in use."""
     extended = len(data) > _KIND_AT and data[_KIND_AT] == _ACCOUNT_KIND
@@ -94,6 +99,18 @@ def mint_of(data: bytes) -> Mint | None:
         found.add(kind)
         at += 4 + size
     return Mint(decimals=data[44], extensions=frozenset(found))
+
+
+def transfer_coin(payer: Pubkey, dest: Pubkey, lamports: int) -> Instruction:
+    """Moves coin; the payer signs."""
+    return Instruction(
+        SYSTEM,
+        struct.pack("<IQ", 2, lamports),
+        [
+            AccountMeta(payer, is_signer=True, is_writable=True),
+            AccountMeta(dest, is_signer=False, is_writable=True),
+        ],
+    )
 
 
 def create_associated(payer: Pubkey, owner: Pubkey, mint: Pubkey, program: Pubkey) -> Instruction:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from florin_server.domain.errors import Code, FlorinError
@@ -10,8 +11,13 @@ from florin_server.domain.payment import Action, Issued, Option, Payment, Status
 from florin_server.flows import capture
 from florin_server.flows.app import App, Caller
 from florin_server.flows.load import find, not_payable
-from florin_server.rails.base import RailUnavailable
+from florin_server.rails.base import NotReceivable, RailUnavailable
 from florin_server.store import payments
+
+_log = logging.getLogger(__name__)
+
+# a receiver who is short may be helped by a person
+_RETRY_S = 60
 
 
 async def fetch(
@@ -57,6 +63,11 @@ async def _resolve(app: App, option: Option) -> Sequence[Issued]:
     rail = app.rails[option.chain_id]
     try:
         fresh = await rail.build(option, known, app.clock.now_us())
+    except NotReceivable as error:
+        _log.warning("payment %s: %s", option.payment_id, error)
+        raise FlorinError(
+            Code.INTERNAL_ERROR, str(error), unavailable=True, retry_after_s=_RETRY_S
+        ) from error
     except RailUnavailable as error:
         raise silent() from error
     # two calls at a time may both resolve it: what was stored first is told to both

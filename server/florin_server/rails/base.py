@@ -171,6 +171,10 @@ class RailUnavailable(Exception):  # noqa: N818  (a state of the world, not a mi
     """The chain did not answer, or answered nonsense; nothing is known about what was asked."""
 
 
+class NotReceivable(RailUnavailable):
+    """A receiver cannot take what is to be paid, as the chain is now; the text says why."""
+
+
 class Payouts(Protocol):
     """Transfers out of the treasury of one chain, signed by its own key."""
 
@@ -292,6 +296,9 @@ class Rail(Protocol):
     async def payable(self, payers: Sequence[str], prices: Mapping[str, int]) -> list[Means]:
         """Who can pay what price: their balance covers it; one batched read."""
 
+    async def obstacle(self, asset: Asset, value: int, split: Split) -> str | None:
+        """Why the receivers of a split cannot take a value now, in a sentence; None if they can."""
+
     def offer(  # noqa: PLR0917  (one of each, none alike)
         self,
         payment: Payment,
@@ -312,7 +319,7 @@ class Rail(Protocol):
         """Resolves the option's build; None if the newest that was issued is still good.
 
         `issued` is what was issued for the option before, the newest first. Every issue has
-        actions of the same kinds, at least one.
+        actions of the same kinds, at least one. NotReceivable if a receiver cannot take it.
         """
 
     def submits(self, option: Option) -> bool:

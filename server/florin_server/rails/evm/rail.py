@@ -221,6 +221,15 @@ class EvmRail:
                 found = await able()
         return found
 
+    async def obstacle(
+        self,
+        asset: Asset,  # noqa: ARG002
+        value: int,  # noqa: ARG002
+        split: Split,  # noqa: ARG002
+    ) -> str | None:
+        """None: what a destination's code refuses is seen when a payment is tried out."""
+        return None
+
     def offer(  # noqa: PLR0917  (one of each, none alike)
         self,
         payment: Payment,

@@ -138,12 +138,22 @@ class Evidence:
             return None
         return "The transaction lapsed before it landed"
 
-    async def changes(self, tx_hash: str, message: MessageV0) -> dict[Pubkey, int] | None:
-        """By how much a final transaction of ours changed token accounts; None if it failed."""
+    async def changes(
+        self, tx_hash: str, message: MessageV0, *, coin: bool
+    ) -> dict[Pubkey, int] | None:
+        """By how much a final transaction of ours changed token accounts; None if it failed.
+
+        For `coin`: the lamports of every account but its own, from which it was paid for.
+        """
         record = (await self._read([tx_hash])).get(tx_hash)
         if record is None:
             raise RailUnavailable(f"{self._chain.name}: a final transaction is missing")
-        return None if record.error is not None else _changed(message, record)
+        if record.error is not None:
+            return None
+        if not coin:
+            return _changed(message, record)
+        moved = _lamports(message, record)
+        return {key: change for key, change in moved.items() if key != message.account_keys[0]}
 
     async def knows(self, tx_hash: str) -> bool:
         """True if the transaction has landed, however deep."""
@@ -185,13 +195,19 @@ class Evidence:
 
 
 def _moved(one: Landing, record: _Record) -> bool:
-    """True if every token account changed by exactly what was promised.
+    """True if every token account, or every receiver of coin, changed by exactly what was promised.
 
-    The accounts are those of the message that we signed, whatever the node says it was.
+    The accounts are those of the message that we signed, whatever the node says it was. A payer of
+    coin may have paid for a guard of its wallet too.
     """
     if record.error is not None:
         return False
-    promised = Terms.of(one.option).changes(bare(one.option.payer))
+    terms, payer = Terms.of(one.option), bare(one.option.payer)
+    promised = terms.changes(payer)
+    if terms.is_coin:
+        moved, source = _lamports(one.submission.message, record), terms.place(payer)
+        exact = all(moved.get(key, 0) == promised[key] for key in promised if key != source)
+        return exact and moved.get(source, 0) <= promised[source]
     wanted = {key: change for key, change in promised.items() if change}
     return _changed(one.submission.message, record) == wanted
 
@@ -203,6 +219,14 @@ def _changed(message: MessageV0, record: _Record) -> dict[Pubkey, int]:
         for index, change in record.tokens.items()
         if change and index < len(keys)
     }
+
+
+def _lamports(message: MessageV0, record: _Record) -> dict[Pubkey, int]:
+    changes = [after - before for before, after in record.lamports]
+    if len(changes) != len(message.account_keys):
+        raise RailUnavailable("the node told balances of other accounts than the message names")
+    moved = zip(message.account_keys, changes, strict=True)
+    return {key: change for key, change in moved if change}
 
 
 def _numbers(told: Any) -> list[int]:

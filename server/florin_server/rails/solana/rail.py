@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 
-import orjson
-from solders.hash import Hash
 from solders.message import MessageV0
 from solders.transaction import VersionedTransaction
 
@@ -18,7 +16,7 @@ from florin_server.domain import spl
 from florin_server.domain.caip import parse_account
 from florin_server.domain.errors import FlorinError
 from florin_server.domain.journal import Accepted, ChainTx
-from florin_server.domain.payment import Action, Issued, Option, Payment
+from florin_server.domain.payment import Issued, Option, Payment
 from florin_server.rails.base import (
     Asset,
     BlockView,
@@ -36,33 +34,19 @@ from florin_server.rails.jsonrpc import Rpc, RpcError, Transport
 from florin_server.rails.news import News
 from florin_server.rails.nodes import connect
 from florin_server.rails.prices import Quote
-from florin_server.rails.solana import discovery
+from florin_server.rails.solana import discovery, receivers
 from florin_server.rails.solana.check import Submission, submission
 from florin_server.rails.solana.evidence import Evidence, Landing
 from florin_server.rails.solana.family import NEW_BLOCKS, SolanaFamily, slot_mark
-from florin_server.rails.solana.message import compile_message, stored, unsigned
-from florin_server.rails.solana.node import (
-    CONFIRMED,
-    FINALIZED,
-    Node,
-    account_views,
-    accounts_call,
-    number,
-    record,
-    valued,
-)
+from florin_server.rails.solana.issue import Issuer
+from florin_server.rails.solana.node import Node
 from florin_server.rails.solana.payouts import SolanaPayouts
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.signer import SolanaSigner
-from florin_server.rails.solana.terms import METHOD, Terms, bare, build_option
+from florin_server.rails.solana.terms import Terms, bare, build_option, terms_of
 from florin_server.rails.solana.verify import Verifier
 from florin_server.rails.subscription import Subscription
 from florin_server.rails.witness import Witnesses
-
-BLOCKHASH_BLOCKS = 150
-# a wallet that fetches again gets the same transaction while half of its time is left
-_GOOD_BLOCKS = BLOCKHASH_BLOCKS // 2
-_SOL_SLIP44 = 501
 
 
 class SolanaRail:
@@ -95,6 +79,7 @@ class SolanaRail:
         self._signer = signer
         self._node = Node(self.rpc)
         self._verifier = Verifier(self._node, chain, signer.pubkey)
+        self._issuer = Issuer(self._node, chain, signer.pubkey)
         self._evidence = Evidence(self._node, chain)
         self._witnesses = Witnesses(self.rpc)
         self._news = News(self.poll_s)
@@ -103,7 +88,15 @@ class SolanaRail:
         )
         self._found = discovery.Inspection({}, {}, ())
         self._payouts = (
-            SolanaPayouts(self._node, chain, signer, treasury, self._evidence, self._token)
+            SolanaPayouts(
+                self._node,
+                chain,
+                signer,
+                treasury,
+                self._evidence,
+                self._token,
+                lambda: self._found.rent,
+            )
             if treasury
             else None
         )
@@ -145,7 +138,7 @@ class SolanaRail:
     @property
     def native_asset(self) -> str:
         """CAIP-19 of the coin that pays fees."""
-        return f"{self.chain.caip2}/slip44:{_SOL_SLIP44}"
+        return self.chain.coin_id
 
     @property
     def assets(self) -> Mapping[str, Asset]:
@@ -223,12 +216,7 @@ class SolanaRail:
             return []
 
         async def able() -> list[Means]:
-            held = await discovery.balances(self._node, payers, assets, found.programs)
-            return [
-                Means(payer, asset)
-                for (payer, asset), balance in held.items()
-                if balance >= prices[asset]
-            ]
+            return await discovery.able(self._node, payers, assets, prices, found)
 
         means, everybody = await able(), len(set(payers)) * len(assets)
         if self.chain.faucet and len(means) < everybody:
@@ -236,9 +224,24 @@ class SolanaRail:
             means = await able()
             if len(means) < everybody:
                 # the usual gift is less than the price
-                await self._fill(payers, tokenUnits=max(prices.values()))
+                coin = prices.get(self.native_asset, 0) + found.rent
+                tokens = [prices[one.id] for one in assets if one.id != self.native_asset]
+                await self._fill(payers, tokenUnits=max(tokens, default=0))
+                await self._fill(payers, tokens=[], lamports=coin)
                 means = await able()
         return means
+
+    async def obstacle(self, asset: Asset, value: int, split: Split) -> str | None:
+        """Why the receivers of a split cannot take a value now; asked for coin only.
+
+        Nothing can be too little of a token.
+        """
+        found = self._found
+        if asset.id != self.native_asset:
+            return None
+        terms = terms_of(self.chain, asset, found.programs[asset.address], value, split)
+        accounts = await self._node.accounts(receivers.places(terms))
+        return receivers.judge(terms, accounts, found.rent, self._signer.pubkey).problem
 
     def offer(  # noqa: PLR0917  (one of each, none alike)
         self,
@@ -267,40 +270,7 @@ class SolanaRail:
 
     async def build(self, option: Option, issued: Sequence[Issued], now_us: int) -> Issued | None:
         """A transaction with a fresh blockhash; None if the newest one is good for long enough."""
-        terms = Terms.of(option)
-        owners = [owner for owner, _ in terms.shares()]
-        slot, latest, receivers = await self._node.batch(
-            [
-                ("getSlot", ({"commitment": FINALIZED},)),
-                ("getLatestBlockhash", ({"commitment": CONFIRMED},)),
-                accounts_call([spl.pubkey(owner) for owner in owners]),
-            ]
-        )
-        for owner, account in zip(owners, account_views(receivers), strict=True):
-            # what an account of the token program is sent can never be moved again
-            if account is not None and account.owner in spl.PROGRAMS:
-                raise RailUnavailable(f"{self.chain.name}: {owner} is no wallet, and cannot own")
-        told = record(valued(latest))
-        last_valid = number(told.get("lastValidBlockHeight"))
-        height = last_valid - BLOCKHASH_BLOCKS
-        if issued and int(str(issued[0].terms["last_valid"])) - height >= _GOOD_BLOCKS:
-            return None
-        try:
-            blockhash = Hash.from_string(str(told.get("blockhash")))
-        except ValueError as error:
-            raise RailUnavailable(f"{self.chain.name}: the node told no blockhash") from error
-        steps = terms.instructions(self.chain, self._signer.pubkey, bare(option.payer))
-        message = compile_message(self._signer.pubkey, steps, blockhash)
-        params = orjson.dumps([{"transaction": unsigned(message)}]).decode()
-        return Issued(
-            payment_id=option.payment_id,
-            option_id=option.id,
-            n=len(issued),
-            actions=(Action(self.chain.caip2, METHOD, params),),
-            terms={"message": stored(message), "last_valid": last_valid},
-            head=number(slot),
-            issued_at_us=now_us,
-        )
+        return await self._issuer.issue(option, issued, self._found.rent, now_us)
 
     def submits(self, option: Option) -> bool:  # noqa: ARG002
         """Every option is a transaction that the relayer co-signs and sends."""
@@ -450,7 +420,7 @@ class SolanaRail:
         found = submission(outputs)
         return found, self._signer.co_sign(found.message, found.signature).hash
 
-    async def _fill(self, payers: Sequence[str], **amount: int) -> None:
+    async def _fill(self, payers: Sequence[str], **amount: object) -> None:
         """Asks a test chain's faucet to fill accounts."""
         # without funds there is no option, which is all that a broken faucet may cause
         with contextlib.suppress(RpcError, RailUnavailable):

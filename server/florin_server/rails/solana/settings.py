@@ -25,6 +25,7 @@ def _account(text: str) -> str:
 
 
 Address = Annotated[str, AfterValidator(_address)]
+_SOL_SLIP44 = 501
 _Text = Annotated[str, Field(min_length=1, max_length=100)]
 
 
@@ -38,6 +39,16 @@ class SolanaAsset(BaseModel):
     symbol: _Text
     decimals: int = Field(ge=0, le=18)
     peg: str | None = Field(default=None, pattern=r"^[A-Z]{3}$")
+    icon_url: str | None = None
+
+
+class SolanaCoin(BaseModel):
+    """A cluster's own coin. It is offered if there is a rate for it; it has 9 decimals."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: _Text = "Solana"
+    symbol: _Text = "SOL"
     icon_url: str | None = None
 
 
@@ -60,6 +71,7 @@ class SolanaChain(NodeSettings):
     treasury_keystore: Path | None = None
     eta_s: int = Field(default=15, ge=0)
     faucet: bool = False
+    coin: SolanaCoin | None = None
     icon_url: str | None = None
     compute_units: int = Field(default=200_000, ge=50_000, le=1_400_000)
     compute_price: int = Field(default=1_000, ge=0, le=5_000_000)
@@ -105,6 +117,11 @@ class SolanaChain(NodeSettings):
     def caip2(self) -> str:
         """The chain's CAIP-2 id."""
         return f"solana:{self.reference}"
+
+    @property
+    def coin_id(self) -> str:
+        """The coin's CAIP-19 id."""
+        return f"{self.caip2}/slip44:{_SOL_SLIP44}"
 
     @property
     def treasury_account(self) -> str:
