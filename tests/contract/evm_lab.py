@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -304,7 +304,10 @@ class Lab:
 
 
 async def open_lab(
-    transport: Transport | None = None, treasury: Signer | None = None, **changes: Any
+    transport: Transport | None = None,
+    more: Sequence[Signer] = (),
+    treasury: Signer | None = None,
+    **changes: Any,
 ) -> Lab:
     """A fresh chain with a relayer that can pay for gas, and a started rail."""
     clock = TestClock(START_S * 1_000_000)
@@ -313,8 +316,9 @@ async def open_lab(
     node = Meddler(transport or local)
     if treasury is not None:
         changes["treasury"] = treasury.address
-    rail = EvmRail(settings(**changes), RELAYER, node, treasury=treasury)
+    rail = EvmRail(settings(**changes), RELAYER, node, more, treasury)
     lab = Lab(clock, chain, node, rail, JsonRpc(local))
-    await lab.send(to=RELAYER.address, value=100 * ETHER)
+    for signer in (RELAYER, *more):
+        await lab.send(to=signer.address, value=100 * ETHER)
     await rail.start()
     return lab

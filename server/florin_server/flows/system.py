@@ -26,9 +26,10 @@ async def chains(app: App) -> list[Chain]:
     found = []
     for chain_id, rail in app.rails.items():
         health = app.settlers[chain_id].health()
+        more = [text for text in await rail.problems() if text not in health.problem]
         problems = [
             health.problem,
-            *await rail.problems(),
+            *more,
             app.payers[chain_id].health().problem if chain_id in app.payers else "",
             await payouts.problems(app, chain_id),
         ]

@@ -29,6 +29,8 @@ from florin_server.store.tables import ledger_journal, ledger_transfer
 _KINDS = frozenset({"wallet", "expense", "external", "merchant", "income"})
 # journals of what left the treasury on a merchant's account
 REFUND, PAYOUT = "refund", "payout"
+# how the keys of journals begin by which a merchant may come to owe
+_OWING = (f"{REFUND}:", "reverse:")
 # rows that are looked at in one go while the books are checked
 _PAGE = 500
 
@@ -52,6 +54,21 @@ _JOURNALS = Statement(
     .where(ledger_journal.c.idem_key > param("after"))
     .order_by(ledger_journal.c.idem_key)
     .limit(param("limit"))
+)
+_JOURNAL = Statement(
+    select(ledger_journal.c.type, ledger_journal.c.payment_id, ledger_journal.c.tx_hash).where(
+        ledger_journal.c.idem_key == param("key")
+    )
+)
+_TRANSFERS_OF = Statement(
+    select(
+        ledger_transfer.c.debit,
+        ledger_transfer.c.credit,
+        ledger_transfer.c.asset,
+        ledger_transfer.c.amount,
+    )
+    .where(ledger_transfer.c.idem_key == param("key"))
+    .order_by(ledger_transfer.c.n)
 )
 _TRANSFERS = Statement(
     select(ledger_transfer)
@@ -96,6 +113,45 @@ def post(  # noqa: PLR0917  (the columns of a journal)
     return True
 
 
+def post_again(  # noqa: PLR0917  (the columns of a journal)
+    idem_key: str,
+    kind: str,
+    payment_id: str | None,
+    tx_hash: str | None,
+    postings: Sequence[Posting],
+    now_us: int,
+) -> Op[None]:
+    """Part of an operation: books a journal that may have been booked, and reversed, before.
+
+    Whoever calls this knows that it is not booked now.
+    """
+    n = 1
+    while not (yield from post(_nth(idem_key, n), kind, payment_id, tx_hash, postings, now_us)):
+        n += 1
+
+
+def reverse(idem_key: str, now_us: int) -> Op[bool]:
+    """Part of an operation: books the opposite of a journal; False if it is not booked now."""
+    n, last = 1, None
+    while found := (yield _JOURNAL(key=_nth(idem_key, n))):
+        last, n = found[0], n + 1
+    if last is None:
+        return False
+    key = _nth(idem_key, n - 1)
+    postings = [
+        Posting(credit, debit, asset, amount)
+        for debit, credit, asset, amount in (yield _TRANSFERS_OF(key=key))
+    ]
+    kind, payment_id, tx_hash = last
+    return (
+        yield from post(f"reverse:{key}", f"reverse_{kind}", payment_id, tx_hash, postings, now_us)
+    )
+
+
+def _nth(idem_key: str, n: int) -> str:
+    return idem_key if n == 1 else f"{idem_key}#{n}"
+
+
 def balance(account: str, asset: str) -> Op[int]:
     """Debits less credits of an account in one asset: below zero for what is owed or earned."""
     ((debits,),) = yield _DEBITS(account=account, asset=asset)
@@ -113,7 +169,7 @@ def check() -> Op[list[str]]:
 
     Looks at every row: no journal without transfers or the other way round, every transfer moves
     something between two accounts, all balances of an asset add up to zero, no merchant owes us
-    more than was refunded for it: whatever else is paid out, it was owed before.
+    more than was refunded for it, or taken back: whatever else is paid out, it was owed before.
     """
     problems: list[str] = []
     balances: dict[tuple[str, str], int] = defaultdict(int)
@@ -127,7 +183,7 @@ def check() -> Op[list[str]]:
             booked_keys.add(idem_key)
             balances[asset, debit] += amount
             balances[asset, credit] -= amount
-            if idem_key.startswith(f"{REFUND}:"):
+            if idem_key.startswith(_OWING):
                 refunded[asset, debit] += amount
         after, after_n = rows[-1][:2]
     after = ""
@@ -156,7 +212,7 @@ def _sum_problems(
         totals[asset] += held
         most = refunded.get((asset, account), 0)
         if account.startswith("merchant:") and held > most:
-            than = f", and {most} was refunded for it" if most else ""
+            than = f", of which refunds explain {most}" if most else ""
             yield f"{account} owes us {held} of {asset}{than}"
     for asset, total in totals.items():
         if total:

@@ -31,6 +31,7 @@ from florin_server.rails.evm.verify import Verifier
 from florin_server.rails.jsonrpc import HttpTransport, JsonRpc, RpcError, Transport
 from florin_server.rails.prices import Quote
 
+OPEN_MAX = 16  # what nodes keep of one account in any case (geth's slots), executable at once
 BATCH_MAX = 50  # the service's own limit; a transaction of so many stays below every gas limit
 
 
@@ -92,6 +93,11 @@ class EvmRail:
         return self.chain.confirmations
 
     @property
+    def open_max(self) -> int:
+        """Transactions of one key that may wait for a block at the same time."""
+        return OPEN_MAX
+
+    @property
     def poll_s(self) -> float:
         """Seconds between two looks at the head."""
         return self.chain.poll_ms / 1000
@@ -129,10 +135,14 @@ class EvmRail:
         """Checks again; a chain that does not answer keeps the assets that it had."""
         try:
             found = await self._inspect()
+            self._assets = found.assets
+            return (*found.problems, *await self.shortages())
         except RailUnavailable as fault:
             return (f"{self.chain.name}: {fault}",)
-        self._assets = found.assets
-        return found.problems
+
+    async def shortages(self) -> tuple[str, ...]:
+        """Which keys are running out of coin; one batched read."""
+        return await self._relay.shortages()
 
     async def close(self) -> None:
         """Ends connections after the checks under way."""
@@ -234,6 +244,10 @@ class EvmRail:
         """Where the option's money goes, as it was offered."""
         return Terms.of(option).split()
 
+    def last_second(self, option: Option) -> int | None:
+        """The newest block time (Unix seconds) that lets the option be paid."""
+        return Terms.of(option).last_second
+
     def proves(self, option: Option, paid: Paid) -> bool:
         """True if the event moved exactly what the option says, from its payer to its receivers."""
         return Terms.of(option).proven_by(bare(option.payer), paid)
@@ -248,7 +262,15 @@ class EvmRail:
 
     async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
         """Signs, with a sender's key, the one transaction that settles the items."""
+        if self._payouts is not None and sender == self._payouts.sender and not items:
+            return await self._payouts.fill(nonce)
         return await self._relay.sign(sender, nonce, items)
+
+    async def bump(self, tx: ChainTx) -> Signed | None:
+        """Signs a transaction again for a higher fee, within the limits."""
+        if self._payouts is not None and tx.sender == self._payouts.sender:
+            return await self._payouts.bump(tx)
+        return await self._relay.bump(tx)
 
     async def broadcast(self, raw: bytes) -> None:
         """Hands a transaction to the chain; one that it already knows is fine."""
@@ -303,4 +325,4 @@ class EvmRail:
             await self.rpc.call("florin_faucet", {"accounts": accounts, **gift})
 
     async def _inspect(self) -> discovery.Inspection:
-        return await discovery.inspect(self._node, self.chain, self._senders[0])
+        return await discovery.inspect(self._node, self.chain)
