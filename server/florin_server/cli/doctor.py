@@ -71,6 +71,9 @@ async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
         yield "store opens", ""
         wrong = [*await store.read(ledger.check()), *await store.read(payouts.check())]
         yield "ledger balances", "; ".join(wrong)
+        for chain_id, problem, count in await store.read(payouts.problems()):
+            if problem:
+                yield f"payouts on {chain_id}", f"{count} wait, because {problem}"
         if problem := await store.read(lists_problem(settings, SystemClock().now_us())):
             yield "screening", problem
         kept = home.secrets()
