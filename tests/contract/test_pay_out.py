@@ -119,6 +119,7 @@ async def test_a_process_that_dies_before_the_broadcast_pays_once(desk):
     desk.lab.node.lost = frozenset()
     await desk.restart()
     assert (await desk.done(payout)).tx_id == signed.hash
+    assert await desk.worker._again(signed)
     assert await desk.transfers() == [150]
 
 
@@ -170,6 +171,8 @@ async def test_a_transaction_whose_nonce_another_took_is_made_anew(desk):
     desk.lab.clock.advance(11)
     done = await desk.done(payout)
     assert done.tx_id != lost.hash
+    # not even if a deep reorganisation freed the nonce again
+    assert not await desk.worker._again(lost)
     assert await desk.transfers() == [150]
 
 
