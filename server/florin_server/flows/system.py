@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from florin_server.flows.app import App
 from florin_server.flows.screen import lists_problem
+from florin_server.rails.base import NodeState
 from florin_server.store import journal
 
 
@@ -18,6 +20,7 @@ class Chain:
     open_transactions: int
     relayer: str
     problem: str
+    nodes: Sequence[NodeState]
 
 
 async def chains(app: App) -> list[Chain]:
@@ -25,10 +28,17 @@ async def chains(app: App) -> list[Chain]:
     found = []
     for chain_id, rail in app.rails.items():
         health = app.settlers[chain_id].health()
-        problems = [health.problem, *await rail.problems()]
-        problem = "; ".join(text for text in problems if text)
-        relayer = ", ".join(rail.senders)
-        found.append(Chain(chain_id, health.head, health.open_transactions, relayer, problem))
+        problems = [health.problem, *await rail.problems(), rail.doubt]
+        found.append(
+            Chain(
+                chain_id=chain_id,
+                head=health.head,
+                open_transactions=health.open_transactions,
+                relayer=", ".join(rail.senders),
+                problem="; ".join(text for text in problems if text),
+                nodes=rail.nodes(),
+            )
+        )
     return found
 
 

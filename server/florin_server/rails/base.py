@@ -202,7 +202,7 @@ class Rail(Protocol):
         """Ends connections."""
 
     def nodes(self) -> Sequence[NodeState]:
-        """How each node looks, in the order of preference."""
+        """How each node looks, in the order of preference; none of this process."""
 
     @property
     def agreement(self) -> int:

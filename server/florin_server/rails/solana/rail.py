@@ -142,6 +142,7 @@ class SolanaRail:
 
     async def problems(self) -> tuple[str, ...]:
         """Checks again; a chain that does not answer keeps the assets that it had."""
+        await self.rpc.look()
         try:
             found = await self._inspect()
         except RailUnavailable as fault:
@@ -157,7 +158,7 @@ class SolanaRail:
         await self.rpc.close()
 
     def nodes(self) -> Sequence[NodeState]:
-        """How each node looks, in the order of preference."""
+        """How each node looks, in the order of preference; none of this process."""
         return self.rpc.states()
 
     @property
