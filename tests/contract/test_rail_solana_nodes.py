@@ -12,6 +12,7 @@ from florin_server.flows.workers.blocks import HeadFollower
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.health import BACKOFF_MAX_S
 from florin_server.rails.solana.rail import SolanaRail
+from florin_server.rails.witness import DOUBT_S
 
 from tests.contract.solana_lab import FINAL, RELAYER, Lab, open_lab, settings
 from tests.support import proxy as faults
@@ -106,7 +107,7 @@ async def test_what_both_nodes_tell_of_a_transaction_ends_it():
         follower.evidence.mined.update(await found.rail.mined([tx.hash]))
         (paid,) = await found.rail.find([item])
         follower.evidence.add_paid(paid)
-        assert await follower.is_settled(paid.block_number, paid.block_hash)
+        assert await follower.is_settled(paid)
 
 
 async def test_a_payment_that_one_node_made_up_ends_nothing():
@@ -125,12 +126,17 @@ async def test_a_payment_that_one_node_made_up_ends_nothing():
         found.proxies[1].fail(faults.change(poorer, method="getTransaction"))
         (paid,) = await found.rail.find([item])
         follower.evidence.add_paid(paid)
-        assert not await follower.is_settled(paid.block_number, paid.block_hash)
+        assert not await follower.is_settled(paid)
         assert "differ" in found.rail.doubt
-        # the next look asks again
+        # what is so is asked for again
+        assert follower.evidence.paid == {}
         found.proxies[1].heal()
         await follower.look()
-        assert await follower.is_settled(paid.block_number, paid.block_hash)
+        (paid,) = await found.rail.find([item])
+        follower.evidence.add_paid(paid)
+        assert await follower.is_settled(paid)
+        assert found.rail.doubt
+        found.now[0] += DOUBT_S
         assert found.rail.doubt == ""
 
 

@@ -134,8 +134,8 @@ class FakeRail:
     async def news(self) -> None:
         await asyncio.sleep(self.poll_s)
 
-    async def agreed(self, facts: Collection[Fact]) -> frozenset[Fact]:
-        return frozenset(facts)
+    async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
+        return dict.fromkeys(facts, True)
 
     async def close(self) -> None:
         pass

@@ -312,10 +312,11 @@ class Rail(Protocol):
         None on chains where nobody but Florin can settle.
         """
 
-    async def agreed(self, facts: Collection[Fact]) -> frozenset[Fact]:
-        """The facts that as many nodes tell as have to agree, at final depth; one read of each.
+    async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
+        """Which facts as many nodes tell as have to agree, at final depth; one read of each.
 
-        Never raises RailUnavailable: nodes that do not answer do not agree.
+        True if they do and False if they differ; absent ones may be told later. Never raises
+        RailUnavailable: nodes that do not answer do not agree.
         """
 
     async def find(self, items: Sequence[Accepted]) -> list[Paid]:

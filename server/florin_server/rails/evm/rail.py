@@ -66,7 +66,7 @@ class EvmRail:
         self._relay = Relay(self._node, chain, (signer, *more))
         self._verifier = Verifier(self._node, chain, signer.address)
         self._evidence = Evidence(self._node, chain, self._senders)
-        self._witnesses = Witnesses(self.rpc)
+        self._witnesses = Witnesses(self.rpc, now)
         self._news = News(self.poll_s)
         self._subscription = (
             Subscription(chain.ws_url, NEW_BLOCKS, block_mark, self._news) if chain.ws_url else None
@@ -342,8 +342,8 @@ class EvmRail:
 
         return await self._witnesses.unanimous(reason)
 
-    async def agreed(self, facts: Collection[Fact]) -> frozenset[Fact]:
-        """The facts that as many nodes tell as have to agree, at final depth."""
+    async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
+        """Which facts as many nodes tell as have to agree, at final depth."""
         wanted = frozenset(facts)
         return await self._witnesses.agreed(
             wanted, lambda rpc: self._evidence_of(rpc).testify(wanted)

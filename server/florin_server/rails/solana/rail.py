@@ -90,7 +90,7 @@ class SolanaRail:
         self._node = Node(self.rpc)
         self._verifier = Verifier(self._node, chain, signer.pubkey)
         self._evidence = Evidence(self._node, chain)
-        self._witnesses = Witnesses(self.rpc)
+        self._witnesses = Witnesses(self.rpc, now)
         self._news = News(self.poll_s)
         self._subscription = (
             Subscription(chain.ws_url, NEW_BLOCKS, slot_mark, self._news) if chain.ws_url else None
@@ -388,12 +388,14 @@ class SolanaRail:
         one = self._landing_of(item)
         return await self._end(one.hash, one.submission.message, issued)
 
-    async def agreed(self, facts: Collection[Fact]) -> frozenset[Fact]:
-        """The facts that as many nodes tell as have to agree."""
+    async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
+        """Which facts as many nodes tell as have to agree."""
         wanted = frozenset(facts)
-        return await self._witnesses.agreed(
+        verdicts = await self._witnesses.agreed(
             wanted, lambda rpc: self._evidence_of(rpc).testify(wanted, self._evidence)
         )
+        self._evidence.forget(fact.tx_hash for fact, is_true in verdicts.items() if not is_true)
+        return verdicts
 
     async def _end(self, tx_hash: str, message: MessageV0, issued: Sequence[Issued]) -> str | None:
         return await self._witnesses.unanimous(
