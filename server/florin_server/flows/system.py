@@ -28,7 +28,8 @@ async def chains(app: App) -> list[Chain]:
     found = []
     for chain_id, rail in app.rails.items():
         health = app.settlers[chain_id].health()
-        problems = [health.problem, *await rail.problems(), rail.doubt]
+        found_wrong = [*await rail.problems(), rail.doubt]
+        problems = [health.problem, *(text for text in found_wrong if text not in health.problem)]
         found.append(
             Chain(
                 chain_id=chain_id,

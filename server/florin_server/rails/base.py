@@ -169,6 +169,10 @@ class Rail(Protocol):
         """Payments that one transaction settles at most."""
 
     @property
+    def open_max(self) -> int:
+        """Transactions of one key that may wait for a block at the same time."""
+
+    @property
     def confirmations(self) -> int:
         """Blocks, counting its own, that make an event final."""
 
@@ -197,6 +201,9 @@ class Rail(Protocol):
 
     async def problems(self) -> tuple[str, ...]:
         """Checks again and tells, in sentences, what keeps the chain or an asset from working."""
+
+    async def shortages(self) -> tuple[str, ...]:
+        """Tells, in sentences, which keys are running out of the coin that they pay with."""
 
     async def close(self) -> None:
         """Ends connections."""
@@ -266,6 +273,9 @@ class Rail(Protocol):
     def split(self, option: Option) -> Split:
         """Where the option's money goes, as it was offered."""
 
+    def last_second(self, option: Option) -> int | None:
+        """The newest block time that lets the option be paid; None if it does not lapse by time."""
+
     def proves(self, option: Option, paid: Paid) -> bool:
         """True if the event moved exactly what the option says, from its payer to its receivers.
 
@@ -283,7 +293,16 @@ class Rail(Protocol):
         """
 
     async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
-        """Signs, with a sender's key, the one transaction that settles the items."""
+        """Signs, with a sender's key, the one transaction that settles the items.
+
+        Without items it does nothing but use the nonce.
+        """
+
+    async def bump(self, tx: ChainTx) -> Signed | None:
+        """Signs a transaction again, with its nonce, for a higher fee; None if that has no use.
+
+        RailUnavailable also if the limits allow no higher fee.
+        """
 
     async def broadcast(self, raw: bytes) -> None:
         """Hands a transaction to the chain; one that it already knows is fine.

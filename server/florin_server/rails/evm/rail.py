@@ -38,6 +38,7 @@ from florin_server.rails.prices import Quote
 from florin_server.rails.subscription import Subscription
 from florin_server.rails.witness import Witnesses
 
+OPEN_MAX = 16  # what nodes keep of one account in any case (geth's slots), executable at once
 BATCH_MAX = 50  # the service's own limit; a transaction of so many stays below every gas limit
 
 
@@ -99,6 +100,11 @@ class EvmRail:
         return self.chain.confirmations
 
     @property
+    def open_max(self) -> int:
+        """Transactions of one key that may wait for a block at the same time."""
+        return OPEN_MAX
+
+    @property
     def poll_s(self) -> float:
         """Seconds between two looks at the head."""
         return self.chain.poll_ms / 1000
@@ -132,10 +138,14 @@ class EvmRail:
         await self.rpc.look()
         try:
             found = await self._inspect()
+            self._assets = found.assets
+            return (*found.problems, *await self.shortages())
         except RailUnavailable as fault:
             return (f"{self.chain.name}: {fault}",)
-        self._assets = found.assets
-        return found.problems
+
+    async def shortages(self) -> tuple[str, ...]:
+        """Which keys are running out of coin; one batched read."""
+        return await self._relay.shortages()
 
     async def close(self) -> None:
         """Ends connections after the checks under way."""
@@ -264,6 +274,10 @@ class EvmRail:
         """Where the option's money goes, as it was offered."""
         return Terms.of(option).split()
 
+    def last_second(self, option: Option) -> int | None:
+        """The newest block time (Unix seconds) that lets the option be paid."""
+        return Terms.of(option).last_second
+
     def proves(self, option: Option, paid: Paid) -> bool:
         """True if the event moved exactly what the option says, from its payer to its receivers."""
         return Terms.of(option).proven_by(bare(option.payer), paid)
@@ -279,6 +293,10 @@ class EvmRail:
     async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
         """Signs, with a sender's key, the one transaction that settles the items."""
         return await self._relay.sign(sender, nonce, items)
+
+    async def bump(self, tx: ChainTx) -> Signed | None:
+        """Signs a transaction again for a higher fee, within the limits."""
+        return await self._relay.bump(tx)
 
     async def broadcast(self, raw: bytes) -> None:
         """Hands a transaction to the chain; one that it already knows is fine."""
@@ -364,4 +382,4 @@ class EvmRail:
         return Evidence(Node(rpc), self.chain, self._senders)
 
     async def _inspect(self) -> discovery.Inspection:
-        return await discovery.inspect(self._node, self.chain, self._senders[0])
+        return await discovery.inspect(self._node, self.chain)

@@ -69,7 +69,8 @@ class EvmChain(NodeSettings):
     `settler` is the settlement contract; `former_settlers` are those that open payments may still
     refer to. `treasury` may be written as CAIP-10. `genesis` is the hash of the first block, if it
     is to be compared. `gas_max` bounds one transaction, `fee_max` and `tip_max` what a unit of gas
-    may cost, whatever a node suggests.
+    may cost, whatever a node suggests. The operator is told of a key that cannot pay for
+    `gas_reserve` more payments: as many as are sent together, which nodes refuse from poorer keys.
     """
 
     chain_id: int = Field(gt=0, lt=2**53)
@@ -88,6 +89,7 @@ class EvmChain(NodeSettings):
     gas_max: int = Field(default=15_000_000, ge=200_000)  # the protocol stops at 2^24
     fee_max: int = Field(default=500 * GWEI, gt=0)
     tip_max: int = Field(default=50 * GWEI, gt=0)
+    gas_reserve: int = Field(default=50, ge=1, le=1_000_000)
     assets: tuple[EvmAsset, ...] = ()
 
     @model_validator(mode="after")

@@ -73,6 +73,7 @@ class SolanaRail:
 
     by_block = False
     batch = 1
+    open_max = 1000  # nothing has to wait for another; this only bounds what is looked for at once
     confirmations = 1  # the head is the newest finalized slot
 
     def __init__(
@@ -149,6 +150,10 @@ class SolanaRail:
             return (f"{self.chain.name}: {fault}",)
         self._found = found
         return found.problems
+
+    async def shortages(self) -> tuple[str, ...]:
+        """Nothing: `problems` tells that already."""
+        return ()
 
     async def close(self) -> None:
         """Ends connections after the checks under way."""
@@ -303,6 +308,10 @@ class SolanaRail:
         """Where the option's money goes, as it was offered."""
         return Terms.of(option).split()
 
+    def last_second(self, option: Option) -> int | None:  # noqa: ARG002
+        """None: a blockhash lapses by blocks."""
+        return None
+
     def proves(self, option: Option, paid: Paid) -> bool:
         """True if the transaction moved exactly what the option says."""
         return Terms.of(option).proven_by(bare(option.payer), paid)
@@ -329,6 +338,10 @@ class SolanaRail:
         (item,) = items
         found = submission(item.confirmation.outputs)
         return self._signer.co_sign(found.message, found.signature)
+
+    async def bump(self, tx: ChainTx) -> Signed | None:  # noqa: ARG002
+        """Nothing: what lasts is what the buyer signed, and what lapses is signed anew."""
+        return None
 
     async def broadcast(self, raw: bytes) -> None:
         """Hands a transaction to the chain; one that it already knows is fine."""
