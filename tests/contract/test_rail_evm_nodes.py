@@ -360,6 +360,23 @@ async def test_a_transaction_is_not_gone_because_one_node_says_so():
         assert await found.rail.gone(tx, ())
 
 
+async def test_a_block_was_replaced_only_if_both_nodes_say_so():
+    async with nodes() as found:
+        await found.lab.mine(3)
+        head = await found.rail.head()
+        other = "0x" + "00" * 32
+
+        def lie(_, answer):
+            return {**answer, "result": {**answer["result"], "hash": other}}
+
+        assert not await found.rail.replaced(head.number, head.hash)
+        found.proxies[0].fail(faults.change(lie, method="eth_getBlockByNumber"))
+        assert not await found.rail.replaced(head.number, head.hash)
+        found.proxies[0].heal()
+        await found.lab.reorg(2)
+        assert await found.rail.replaced(head.number, head.hash)
+
+
 async def test_settings_refuse_what_cannot_agree_without_telling_addresses():
     with pytest.raises(ValueError, match="agreement") as told:
         settings(rpc_url="http://node.example/secret-access-key", agreement=2)

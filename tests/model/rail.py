@@ -138,6 +138,9 @@ class FakeRail:
     async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
         return dict.fromkeys(facts, True)
 
+    async def replaced(self, number: int, block_hash: str) -> bool:
+        return True
+
     async def shortages(self) -> tuple[str, ...]:
         return ()
 

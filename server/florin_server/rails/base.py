@@ -338,6 +338,12 @@ class Rail(Protocol):
         RailUnavailable: nodes that do not answer do not agree.
         """
 
+    async def replaced(self, number: int, block_hash: str) -> bool:
+        """True if as many nodes as have to agree tell of another block in the place of one.
+
+        The caller has heard of it from one of them.
+        """
+
     async def find(self, items: Sequence[Accepted]) -> list[Paid]:
         """Settlement events of the items, whoever submitted them."""
 

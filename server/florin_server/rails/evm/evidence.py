@@ -119,6 +119,12 @@ class Evidence:
             return "The authorization lapsed before it was settled"
         return None
 
+    async def hash_of(self, number: int) -> str | None:
+        """The hash of a block; None if the node has none."""
+        answer = await self._node.ask("eth_getBlockByNumber", hex(number), False)
+        block = _numbered(header(answer), number)
+        return None if block is None else block.hash
+
     async def testify(self, wanted: frozenset[Fact]) -> Testimony:
         """Which facts the node tells at final depth; one batched read."""
         hashes = sorted({one.tx_hash for one in wanted})

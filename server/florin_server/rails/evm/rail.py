@@ -378,6 +378,17 @@ class EvmRail:
             accounts = [bare(payer) for payer in payers]
             await self.rpc.call("florin_faucet", {"accounts": accounts, **gift})
 
+    async def replaced(self, number: int, block_hash: str) -> bool:
+        """True if as many nodes as have to agree tell of another block in the place of one."""
+        if self.agreement == 1:
+            return True
+
+        async def other(rpc: Rpc) -> bool | None:
+            found = await self._evidence_of(rpc).hash_of(number)
+            return None if found in {None, block_hash} else True
+
+        return await self._witnesses.unanimous(other) is not None
+
     def _evidence_of(self, rpc: Rpc) -> Evidence:
         return Evidence(Node(rpc), self.chain, self._senders)
 

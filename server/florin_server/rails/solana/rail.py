@@ -410,6 +410,10 @@ class SolanaRail:
         self._evidence.forget(fact.tx_hash for fact, is_true in verdicts.items() if not is_true)
         return verdicts
 
+    async def replaced(self, number: int, block_hash: str) -> bool:  # noqa: ARG002
+        """What is final stays."""
+        return False
+
     async def _end(self, tx_hash: str, message: MessageV0, issued: Sequence[Issued]) -> str | None:
         return await self._witnesses.unanimous(
             lambda rpc: self._evidence_of(rpc).end(tx_hash, message, issued)
