@@ -136,8 +136,11 @@ class FakeRail:
     async def news(self) -> None:
         await asyncio.sleep(self.poll_s)
 
-    async def agreed(self, facts: Collection[Fact]) -> frozenset[Fact]:
-        return frozenset(facts)
+    async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
+        return dict.fromkeys(facts, True)
+
+    async def replaced(self, number: int, block_hash: str) -> bool:
+        return True
 
     async def shortages(self) -> tuple[str, ...]:
         return ()

@@ -301,9 +301,7 @@ class ChainSettler:
 
     async def _proof(self, ref: str, item: Accepted) -> Paid | None:
         for event in self._blocks.evidence.paid.get(ref, ()):
-            if self._rail.proves(item.option, event) and await self._blocks.is_settled(
-                event.block_number, event.block_hash
-            ):
+            if self._rail.proves(item.option, event) and await self._blocks.is_settled(event):
                 return event
         return None
 

@@ -71,7 +71,7 @@ class EvmRail:
         self._relay = Relay(self._node, chain, (signer, *more))
         self._verifier = Verifier(self._node, chain, signer.address)
         self._evidence = Evidence(self._node, chain, self._senders)
-        self._witnesses = Witnesses(self.rpc)
+        self._witnesses = Witnesses(self.rpc, now)
         self._news = News(self.poll_s)
         self._subscription = (
             Subscription(chain.ws_url, NEW_BLOCKS, block_mark, self._news) if chain.ws_url else None
@@ -145,6 +145,7 @@ class EvmRail:
 
     async def problems(self) -> tuple[str, ...]:
         """Checks again; a chain that does not answer keeps the assets that it had."""
+        await self.rpc.look()
         try:
             found = await self._inspect()
             self._assets = found.assets
@@ -164,7 +165,7 @@ class EvmRail:
         await self.rpc.close()
 
     def nodes(self) -> Sequence[NodeState]:
-        """How each node looks, in the order of preference."""
+        """How each node looks, in the order of preference; none of this process."""
         return self.rpc.states()
 
     @property
@@ -373,8 +374,8 @@ class EvmRail:
 
         return await self._witnesses.unanimous(reason)
 
-    async def agreed(self, facts: Collection[Fact]) -> frozenset[Fact]:
-        """The facts that as many nodes tell as have to agree, at final depth."""
+    async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
+        """Which facts as many nodes tell as have to agree, at final depth."""
         wanted = frozenset(facts)
         return await self._witnesses.agreed(
             wanted, lambda rpc: self._evidence_of(rpc).testify(wanted)
@@ -390,6 +391,17 @@ class EvmRail:
         with contextlib.suppress(RpcError, RailUnavailable):
             accounts = [bare(payer) for payer in payers]
             await self.rpc.call("florin_faucet", {"accounts": accounts, **gift})
+
+    async def replaced(self, number: int, block_hash: str) -> bool:
+        """True if as many nodes as have to agree tell of another block in the place of one."""
+        if self.agreement == 1:
+            return True
+
+        async def other(rpc: Rpc) -> bool | None:
+            found = await self._evidence_of(rpc).hash_of(number)
+            return None if found in {None, block_hash} else True
+
+        return await self._witnesses.unanimous(other) is not None
 
     def _evidence_of(self, rpc: Rpc) -> Evidence:
         return Evidence(Node(rpc), self.chain, self._senders)
