@@ -209,8 +209,8 @@ class ChainSettler:
             for item in waiting:
                 self._open[self._rail.reference(item.option)] = item
             ready = [item for item, ok in zip(free, good, strict=True) if ok]
-            for start in range(0, len(ready), self._rail.batch):
-                await self._send(ready[start : start + self._rail.batch])
+            for part in self._rail.batches(ready):
+                await self._send(part)
             if stuck := [item for item, ok in zip(free, good, strict=True) if not ok] + held:
                 await self._set_aside(stuck)
 

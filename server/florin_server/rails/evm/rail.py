@@ -70,11 +70,6 @@ class EvmRail:
         return True
 
     @property
-    def batch(self) -> int:
-        """Payments that one transaction settles at most."""
-        return BATCH_MAX
-
-    @property
     def confirmations(self) -> int:
         """Blocks, counting its own, that make an event final."""
         return self.chain.confirmations
@@ -220,6 +215,10 @@ class EvmRail:
     def proves(self, option: Option, paid: Paid) -> bool:
         """True if the event moved exactly what the option says, from its payer to its receivers."""
         return Terms.of(option).proven_by(bare(option.payer), paid)
+
+    def batches(self, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:
+        """Cuts items, as they stand, into what one transaction settles each."""
+        return self._relay.batches(items, BATCH_MAX)
 
     async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
         """Tells for each item whether it would settle if submitted now, all in one transaction."""

@@ -67,9 +67,11 @@ class EvmChain(BaseModel):
     """One chain. Money limits are in wei, times in seconds or as their name tells.
 
     `settler` is the settlement contract; `former_settlers` are those that open payments may still
-    refer to. `treasury` may be written as CAIP-10. `batch_max` is how many calls the node takes in
-    one payload. `gas_max` bounds one transaction, `fee_max` and `tip_max` what a unit of gas may
-    cost, whatever a node suggests.
+    refer to. `factories` are those that may create accounts which signed before they exist
+    (ERC-6492), through the contract `opener`; without both such signatures are refused. `treasury`
+    may be written as CAIP-10. `batch_max` is how many calls the node takes in one payload.
+    `gas_max` bounds one transaction, `fee_max` and `tip_max` what a unit of gas may cost, whatever
+    a node suggests.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -82,6 +84,8 @@ class EvmChain(BaseModel):
     poll_ms: int = Field(default=1000, ge=10, le=600_000)
     settler: Address
     former_settlers: tuple[Address, ...] = ()
+    opener: Address | None = None
+    factories: tuple[Address, ...] = ()
     treasury: Annotated[str, AfterValidator(_account)]
     eta_s: int = Field(default=5, ge=0)
     faucet: bool = False
