@@ -180,7 +180,7 @@ class FakeRail:
         return paid.ref == self.reference(option) and paid.value == option.value
 
     def batches(self, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:
-        return [items]
+        return [items] if items else []
 
     async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
         return [self._now() < _until(item.option) for item in items]

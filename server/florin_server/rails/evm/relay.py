@@ -51,6 +51,8 @@ class Relay:
 
     def batches(self, items: Sequence[Accepted], most: int) -> list[Sequence[Accepted]]:
         """Cuts items into what one transaction settles each, at most so many."""
+        if not items:
+            return []
         if len(items) <= most and GAS_BASE + len(items) * GAS_ITEM_HEAVIEST <= self._chain.gas_max:
             return [items]
         parts, first = [], 0
