@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -217,7 +217,8 @@ class Lab:
 
     async def settle(self, *items: Accepted) -> Signed:
         """Settles items in a block of their own."""
-        transaction = await self.rail.sign(await self.rail.next_nonce(), items)
+        nonce = await self.rail.next_nonce(RELAYER.address)
+        transaction = await self.rail.sign(RELAYER.address, nonce, items)
         await self.rail.broadcast(transaction.raw)
         return transaction
 
@@ -302,14 +303,17 @@ class Lab:
         return receipt["contractAddress"].lower()
 
 
-async def open_lab(transport: Transport | None = None, **changes: Any) -> Lab:
+async def open_lab(
+    transport: Transport | None = None, more: Sequence[Signer] = (), **changes: Any
+) -> Lab:
     """A fresh chain with a relayer that can pay for gas, and a started rail."""
     clock = TestClock(START_S * 1_000_000)
     chain = await EvmDevChain.open(None, EvmDevSettings(clock=clock, seed=1))
     local = LocalTransport(chain.handle)
     node = Meddler(transport or local)
-    rail = EvmRail(settings(**changes), RELAYER, node)
+    rail = EvmRail(settings(**changes), RELAYER, node, more)
     lab = Lab(clock, chain, node, rail, JsonRpc(local))
-    await lab.send(to=RELAYER.address, value=100 * ETHER)
+    for signer in (RELAYER, *more):
+        await lab.send(to=signer.address, value=100 * ETHER)
     await rail.start()
     return lab

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from eth_account.signers.local import LocalAccount
 from florin_server.config import Settings
@@ -17,11 +18,11 @@ from florin_server.feed import Hub
 from florin_server.flows.app import App, Caller, Links
 from florin_server.flows.confirm import confirm
 from florin_server.flows.create import NewPayment, create
-from florin_server.flows.executors import executor_id
 from florin_server.flows.limits import Limits
 from florin_server.flows.options import options
 from florin_server.flows.screening import Screening
 from florin_server.flows.workers.settle import ChainSettler
+from florin_server.rails.evm.transactions import Signer
 from florin_server.store import executors, journal, ledger, merchants, payments, settlements
 from florin_server.store.engine import Store
 
@@ -45,8 +46,8 @@ TURNS_MAX = 60
 class Stepped(ChainSettler):
     """Rests after each turn until it is let go."""
 
-    def __init__(self, app: App, rail, owner: str, *, paused: bool = False) -> None:
-        super().__init__(app, rail, owner, paused=paused)
+    def __init__(self, app: App, rail, owner: str, pauses: Container[str] = ()) -> None:
+        super().__init__(app, rail, owner, pauses)
         self.may_turn = asyncio.Semaphore(0)
         self.turned = asyncio.Event()
 
@@ -123,9 +124,13 @@ class Works:
         unsettled = await self.store.read(journal.unsettled(CHAIN))
         return next(item for item in unsettled if item.payment.id == payment.id)
 
-    async def transactions(self):
+    async def transactions(self, sender: str = RELAYER.address):
         """What is signed and neither final nor replaced."""
-        return await self.store.read(journal.open_txs(CHAIN))
+        return await self.store.read(journal.open_txs(CHAIN, sender))
+
+    async def base_fee(self, wei: int) -> None:
+        """What the next block takes for gas; later ones change it little by little."""
+        await self.fault(kind="baseFee", wei=hex(wei))
 
     async def end(self, payment: Payment) -> Payment:
         """Seals blocks until the payment is final; checks that it was booked as it ended."""
@@ -156,8 +161,8 @@ class Works:
 
 
 @contextlib.asynccontextmanager
-async def works(folder: Path) -> AsyncIterator[Works]:
-    lab = await open_lab()
+async def works(folder: Path, more: Sequence[Signer] = (), **changes: Any) -> AsyncIterator[Works]:
+    lab = await open_lab(more=more, **changes)
     running = Works(folder, lab, *await _start(folder, lab, first=True))
     try:
         yield running
@@ -190,8 +195,8 @@ async def _start(
         limits=Limits(chosen.limits, lab.clock),
         screening=Screening(store, lab.clock),
     )
-    paused = executor_id(lab.rail) in await store.read(executors.pauses())
-    settler = Stepped(app, lab.rail, os.urandom(4).hex(), paused=paused)
+    pauses = await store.read(executors.pauses())
+    settler = Stepped(app, lab.rail, os.urandom(4).hex(), pauses)
     app.settlers[CHAIN] = settler
     task = asyncio.create_task(settler.run())
     await settler.turned.wait()

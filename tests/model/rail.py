@@ -39,11 +39,12 @@ class FakeRail:
 
     live = False
     by_block = True
+    open_max = 16
     confirmations = 1
     # the test tells when there is something to look at; this is for turns that came to nothing
     poll_s = 0.05
     chain_id = CHAIN
-    sender = SENDER
+    senders = (SENDER,)
     treasury = f"{CHAIN}:{SENDER}"
     native_asset = f"{CHAIN}/slip44:60"
 
@@ -113,6 +114,9 @@ class FakeRail:
     async def problems(self) -> tuple[str, ...]:
         return ()
 
+    async def shortages(self) -> tuple[str, ...]:
+        return ()
+
     async def close(self) -> None:
         pass
 
@@ -176,6 +180,9 @@ class FakeRail:
     def split(self, option: Option) -> Split:
         return Split(str(option.terms["dest"]), None, 0, bool(option.terms["settled"]))
 
+    def last_second(self, option: Option) -> int | None:
+        return None
+
     def proves(self, option: Option, paid: Paid) -> bool:
         return paid.ref == self.reference(option) and paid.value == option.value
 
@@ -185,14 +192,17 @@ class FakeRail:
     async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
         return [self._now() < _until(item.option) for item in items]
 
-    async def next_nonce(self) -> int:
+    async def next_nonce(self, sender: str) -> int:
         return self._sealed + len(self._pool)
 
-    async def sign(self, nonce: int, items: Sequence[Accepted]) -> Signed:
+    async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
         tx_hash = _hash("transaction", nonce, [item.payment.id for item in items])
         raw = tx_hash.encode()
         self._signed[raw] = (nonce, tuple(items), tx_hash)
         return Signed(raw, tx_hash)
+
+    async def bump(self, tx: ChainTx) -> Signed | None:
+        return None
 
     async def broadcast(self, raw: bytes) -> None:
         if self._signed[raw][2] not in self._mined:
@@ -201,7 +211,7 @@ class FakeRail:
     async def knows(self, tx_hash: str) -> bool:
         return tx_hash in self._mined or tx_hash.encode() in self._pool
 
-    async def nonce_used(self, nonce: int) -> bool:
+    async def nonce_used(self, sender: str, nonce: int) -> bool:
         return nonce < self._sealed
 
     async def head(self) -> Head:
@@ -222,7 +232,7 @@ class FakeRail:
         return await self.paid([self.reference(item.option) for item in items], 0)
 
     async def gone(self, tx: ChainTx, issued: Sequence[Issued]) -> bool:
-        return await self.nonce_used(tx.nonce)
+        return await self.nonce_used(tx.sender, tx.nonce)
 
     async def dead(self, item: Accepted, issued: Sequence[Issued]) -> str | None:
         if self.reference(item.option) in self._paid:

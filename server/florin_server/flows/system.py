@@ -25,9 +25,11 @@ async def chains(app: App) -> list[Chain]:
     found = []
     for chain_id, rail in app.rails.items():
         health = app.settlers[chain_id].health()
-        problems = [health.problem, *await rail.problems()]
+        more = [text for text in await rail.problems() if text not in health.problem]
+        problems = [health.problem, *more]
         problem = "; ".join(text for text in problems if text)
-        found.append(Chain(chain_id, health.head, health.open_transactions, rail.sender, problem))
+        relayer = ", ".join(rail.senders)
+        found.append(Chain(chain_id, health.head, health.open_transactions, relayer, problem))
     return found
 
 

@@ -145,6 +145,10 @@ class Rail(Protocol):
         """
 
     @property
+    def open_max(self) -> int:
+        """Transactions of one key that may wait for a block at the same time."""
+
+    @property
     def confirmations(self) -> int:
         """Blocks, counting its own, that make an event final."""
 
@@ -153,8 +157,8 @@ class Rail(Protocol):
         """Seconds between two looks at the head."""
 
     @property
-    def sender(self) -> str:
-        """Address that signs our transactions and pays their gas, lower-case."""
+    def senders(self) -> Sequence[str]:
+        """Addresses that sign our settlements and pay their gas, lower-case; at least one."""
 
     @property
     def treasury(self) -> str:
@@ -173,6 +177,9 @@ class Rail(Protocol):
 
     async def problems(self) -> tuple[str, ...]:
         """Checks again and tells, in sentences, what keeps the chain or an asset from working."""
+
+    async def shortages(self) -> tuple[str, ...]:
+        """Tells, in sentences, which keys are running out of the coin that they pay with."""
 
     async def close(self) -> None:
         """Ends connections."""
@@ -228,6 +235,9 @@ class Rail(Protocol):
     def split(self, option: Option) -> Split:
         """Where the option's money goes, as it was offered."""
 
+    def last_second(self, option: Option) -> int | None:
+        """The newest block time that lets the option be paid; None if it does not lapse by time."""
+
     def proves(self, option: Option, paid: Paid) -> bool:
         """True if the event moved exactly what the option says, from its payer to its receivers.
 
@@ -241,14 +251,23 @@ class Rail(Protocol):
     async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
         """Tells for each item whether it would settle if submitted now, all in one transaction."""
 
-    async def next_nonce(self) -> int:
-        """The sender's next nonce as the chain knows it, pending transactions included.
+    async def next_nonce(self, sender: str) -> int:
+        """A sender's next nonce as the chain knows it, pending transactions included.
 
         0 on chains without nonces, where the numbers only tell our own transactions apart.
         """
 
-    async def sign(self, nonce: int, items: Sequence[Accepted]) -> Signed:
-        """Signs the one transaction that settles the items."""
+    async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
+        """Signs, with a sender's key, the one transaction that settles the items.
+
+        Without items it does nothing but use the nonce.
+        """
+
+    async def bump(self, tx: ChainTx) -> Signed | None:
+        """Signs a transaction again, with its nonce, for a higher fee; None if that has no use.
+
+        RailUnavailable also if the limits allow no higher fee.
+        """
 
     async def broadcast(self, raw: bytes) -> None:
         """Hands a transaction to the chain; one that it already knows is fine.
@@ -259,8 +278,8 @@ class Rail(Protocol):
     async def knows(self, tx_hash: str) -> bool:
         """True if the chain or its pool has the transaction now."""
 
-    async def nonce_used(self, nonce: int) -> bool:
-        """True if a transaction with the sender's nonce is final, or there are no nonces."""
+    async def nonce_used(self, sender: str, nonce: int) -> bool:
+        """True if a transaction with a sender's nonce is final, or there are no nonces."""
 
     async def head(self) -> Head:
         """The newest block."""

@@ -38,6 +38,21 @@ _JOURNALS = Statement(
     .order_by(ledger_journal.c.idem_key)
     .limit(param("limit"))
 )
+_JOURNAL = Statement(
+    select(ledger_journal.c.type, ledger_journal.c.payment_id, ledger_journal.c.tx_hash).where(
+        ledger_journal.c.idem_key == param("key")
+    )
+)
+_TRANSFERS_OF = Statement(
+    select(
+        ledger_transfer.c.debit,
+        ledger_transfer.c.credit,
+        ledger_transfer.c.asset,
+        ledger_transfer.c.amount,
+    )
+    .where(ledger_transfer.c.idem_key == param("key"))
+    .order_by(ledger_transfer.c.n)
+)
 _TRANSFERS = Statement(
     select(ledger_transfer)
     .where(
@@ -79,6 +94,45 @@ def post(  # noqa: PLR0917  (the columns of a journal)
     ]
     yield _TRANSFER.many(rows)
     return True
+
+
+def post_again(  # noqa: PLR0917  (the columns of a journal)
+    idem_key: str,
+    kind: str,
+    payment_id: str | None,
+    tx_hash: str | None,
+    postings: Sequence[Posting],
+    now_us: int,
+) -> Op[None]:
+    """Part of an operation: books a journal that may have been booked, and reversed, before.
+
+    Whoever calls this knows that it is not booked now.
+    """
+    n = 1
+    while not (yield from post(_nth(idem_key, n), kind, payment_id, tx_hash, postings, now_us)):
+        n += 1
+
+
+def reverse(idem_key: str, now_us: int) -> Op[bool]:
+    """Part of an operation: books the opposite of a journal; False if it is not booked now."""
+    n, last = 1, None
+    while found := (yield _JOURNAL(key=_nth(idem_key, n))):
+        last, n = found[0], n + 1
+    if last is None:
+        return False
+    key = _nth(idem_key, n - 1)
+    postings = [
+        Posting(credit, debit, asset, amount)
+        for debit, credit, asset, amount in (yield _TRANSFERS_OF(key=key))
+    ]
+    kind, payment_id, tx_hash = last
+    return (
+        yield from post(f"reverse:{key}", f"reverse_{kind}", payment_id, tx_hash, postings, now_us)
+    )
+
+
+def _nth(idem_key: str, n: int) -> str:
+    return idem_key if n == 1 else f"{idem_key}#{n}"
 
 
 def balance(account: str, asset: str) -> Op[int]:

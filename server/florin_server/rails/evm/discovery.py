@@ -33,13 +33,12 @@ class Inspection:
     problems: tuple[str, ...]
 
 
-async def inspect(node: Node, chain: EvmChain, sender: str) -> Inspection:
+async def inspect(node: Node, chain: EvmChain) -> Inspection:
     """Compares chain, settlement contract and tokens with the settings; one batched read."""
     probe = _probe(chain)
     calls: list[Call] = [
         ("eth_chainId", ()),
         ("eth_getCode", (chain.settler, LATEST)),
-        ("eth_getBalance", (sender, LATEST)),
         call_to(chain.settler, settler.route_nonce(probe)),
         *(call_to(token.address, ask) for token in chain.assets for ask in _TOKEN_CALLS),
     ]
@@ -54,15 +53,13 @@ async def inspect(node: Node, chain: EvmChain, sender: str) -> Inspection:
         return Inspection(
             {}, (f"{chain.name}: the node serves chain {number}, not {chain.chain_id}",)
         )
-    if (fault := _settler_fault(chain, probe, answers[1], answers[3])) is not None:
+    if (fault := _settler_fault(chain, probe, answers[1], answers[2])) is not None:
         return Inspection({}, (fault,))
     problems = []
-    if quantity(answers[2]) == 0:
-        problems.append(f"{chain.name}: {sender} has no coin to pay for gas")
     assets = {}
-    behind = 4 + len(chain.assets) * len(_TOKEN_CALLS)
+    behind = 3 + len(chain.assets) * len(_TOKEN_CALLS)
     for index, token in enumerate(chain.assets):
-        first = 4 + index * len(_TOKEN_CALLS)
+        first = 3 + index * len(_TOKEN_CALLS)
         of_token = answers[first : first + len(_TOKEN_CALLS)]
         difference = _difference(chain, token, of_token, answers[behind : behind + 2])
         if difference is None:

@@ -6,7 +6,7 @@ what has the chain's confirmations.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from florin_server.domain.payment import Option
@@ -36,12 +36,12 @@ REFERENCES_MAX = 100  # in one log filter
 
 
 class Evidence:
-    """Reads one chain's facts. `sender` is the address whose transactions are ours."""
+    """Reads one chain's facts. `ours` are the addresses whose transactions are told."""
 
-    def __init__(self, node: Node, chain: EvmChain, sender: str) -> None:
+    def __init__(self, node: Node, chain: EvmChain, ours: Collection[str]) -> None:
         self._node = node
         self._chain = chain
-        self._sender = sender
+        self._ours = ours
         self._block_receipts = True
 
     async def head(self) -> Head:
@@ -77,7 +77,7 @@ class Evidence:
         if len(receipts) != block.transactions or not of_block:
             raise RailUnavailable(f"{self._chain.name}: a block changed while it was read")
         logs = [log for receipt in receipts for log in records(receipt.get("logs"))]
-        ours = [one for one in receipts if address_text(one.get("from")) == self._sender]
+        ours = [one for one in receipts if address_text(one.get("from")) in self._ours]
         return _view(block, self._paid_in(logs), _mined(ours))
 
     async def mined(self, tx_hashes: Sequence[str]) -> dict[str, Mined]:
@@ -117,12 +117,12 @@ class Evidence:
             return "The authorization lapsed before it was settled"
         return None
 
-    async def nonce_used(self, nonce: int) -> bool:
-        """True if a transaction with the nonce is final."""
+    async def nonce_used(self, sender: str, nonce: int) -> bool:
+        """True if a transaction of an address with the nonce is final."""
         final = await self._node.final_block(self._chain.confirmations)
         if final is None:
             return False
-        count = await self._node.ask("eth_getTransactionCount", self._sender, hex(final))
+        count = await self._node.ask("eth_getTransactionCount", sender, hex(final))
         return quantity(count) > nonce
 
     async def _block_from_logs(self, number: int) -> BlockView | None:
@@ -136,7 +136,7 @@ class Evidence:
         ours = [
             hash_text(one.get("hash"))
             for one in transactions
-            if address_text(one.get("from")) == self._sender
+            if address_text(one.get("from")) in self._ours
         ]
         receipts = await self._receipts(ours)
         if len(receipts) != len(ours):

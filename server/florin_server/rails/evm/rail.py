@@ -30,28 +30,35 @@ from florin_server.rails.evm.verify import Verifier
 from florin_server.rails.jsonrpc import HttpTransport, JsonRpc, RpcError, Transport
 from florin_server.rails.prices import Quote
 
+OPEN_MAX = 16  # what nodes keep of one account in any case (geth's slots), executable at once
 BATCH_MAX = 50  # the service's own limit; a transaction of so many stays below every gas limit
 
 
 class EvmRail:
     """Implements the Rail protocol over JSON-RPC.
 
-    `signer` is the relayer: it pays for gas and can neither redirect nor keep a buyer's money.
-    Without a transport the settings' URL is used.
+    `signer` is the relayer, `more` are others of its kind: they pay for gas and can neither
+    redirect nor keep a buyer's money. Without a transport the settings' URL is used.
     """
 
-    def __init__(self, chain: EvmChain, signer: Signer, transport: Transport | None = None) -> None:
+    def __init__(
+        self,
+        chain: EvmChain,
+        signer: Signer,
+        transport: Transport | None = None,
+        more: Sequence[Signer] = (),
+    ) -> None:
         if transport is None:
             if chain.rpc_url is None:
                 raise ValueError(f"{chain.name}: neither a node's URL nor a transport")
             transport = HttpTransport(chain.rpc_url)
         self.chain = chain
         self.rpc = JsonRpc(transport, batch_max=chain.batch_max)
-        self._sender = signer.address
+        self._senders = tuple(one.address for one in (signer, *more))
         self._node = Node(self.rpc)
-        self._relay = Relay(self._node, chain, signer)
+        self._relay = Relay(self._node, chain, (signer, *more))
         self._verifier = Verifier(self._node, chain, signer.address)
-        self._evidence = Evidence(self._node, chain, signer.address)
+        self._evidence = Evidence(self._node, chain, self._senders)
         self._assets: Mapping[str, Asset] = {}
 
     @property
@@ -75,14 +82,19 @@ class EvmRail:
         return self.chain.confirmations
 
     @property
+    def open_max(self) -> int:
+        """Transactions of one key that may wait for a block at the same time."""
+        return OPEN_MAX
+
+    @property
     def poll_s(self) -> float:
         """Seconds between two looks at the head."""
         return self.chain.poll_ms / 1000
 
     @property
-    def sender(self) -> str:
-        """Address that signs our transactions and pays their gas, lower-case."""
-        return self._sender
+    def senders(self) -> Sequence[str]:
+        """Addresses that sign our settlements and pay their gas, lower-case."""
+        return self._senders
 
     @property
     def treasury(self) -> str:
@@ -107,10 +119,14 @@ class EvmRail:
         """Checks again; a chain that does not answer keeps the assets that it had."""
         try:
             found = await self._inspect()
+            self._assets = found.assets
+            return (*found.problems, *await self.shortages())
         except RailUnavailable as fault:
             return (f"{self.chain.name}: {fault}",)
-        self._assets = found.assets
-        return found.problems
+
+    async def shortages(self) -> tuple[str, ...]:
+        """Which keys are running out of coin; one batched read."""
+        return await self._relay.shortages()
 
     async def close(self) -> None:
         """Ends connections after the checks under way."""
@@ -212,6 +228,10 @@ class EvmRail:
         """Where the option's money goes, as it was offered."""
         return Terms.of(option).split()
 
+    def last_second(self, option: Option) -> int | None:
+        """The newest block time (Unix seconds) that lets the option be paid."""
+        return Terms.of(option).last_second
+
     def proves(self, option: Option, paid: Paid) -> bool:
         """True if the event moved exactly what the option says, from its payer to its receivers."""
         return Terms.of(option).proven_by(bare(option.payer), paid)
@@ -224,13 +244,17 @@ class EvmRail:
         """Tells for each item whether it would settle if submitted now, all in one transaction."""
         return await self._relay.simulate(items)
 
-    async def next_nonce(self) -> int:
-        """The sender's next nonce as the chain knows it, pending transactions included."""
-        return await self._relay.next_nonce()
+    async def next_nonce(self, sender: str) -> int:
+        """A sender's next nonce as the chain knows it, pending transactions included."""
+        return await self._relay.next_nonce(sender)
 
-    async def sign(self, nonce: int, items: Sequence[Accepted]) -> Signed:
-        """Signs the one transaction that settles the items."""
-        return await self._relay.sign(nonce, items)
+    async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
+        """Signs, with a sender's key, the one transaction that settles the items."""
+        return await self._relay.sign(sender, nonce, items)
+
+    async def bump(self, tx: ChainTx) -> Signed | None:
+        """Signs a transaction again for a higher fee, within the limits."""
+        return await self._relay.bump(tx)
 
     async def broadcast(self, raw: bytes) -> None:
         """Hands a transaction to the chain; one that it already knows is fine."""
@@ -240,9 +264,9 @@ class EvmRail:
         """True if the chain or its pool has the transaction now."""
         return await self._relay.knows(tx_hash)
 
-    async def nonce_used(self, nonce: int) -> bool:
-        """True if a transaction with the sender's nonce is final."""
-        return await self._evidence.nonce_used(nonce)
+    async def nonce_used(self, sender: str, nonce: int) -> bool:
+        """True if a transaction with a sender's nonce is final."""
+        return await self._evidence.nonce_used(sender, nonce)
 
     async def head(self) -> Head:
         """The newest block."""
@@ -267,7 +291,7 @@ class EvmRail:
 
     async def gone(self, tx: ChainTx, issued: Sequence[Issued]) -> bool:  # noqa: ARG002
         """True if another transaction with its nonce is final, or it is itself."""
-        return await self.nonce_used(tx.nonce)
+        return await self.nonce_used(tx.sender, tx.nonce)
 
     async def dead(self, item: Accepted, issued: Sequence[Issued]) -> str | None:  # noqa: ARG002
         """Why the item's authorization can never be used again; None while it can."""
@@ -285,4 +309,4 @@ class EvmRail:
             await self.rpc.call("florin_faucet", {"accounts": accounts, **gift})
 
     async def _inspect(self) -> discovery.Inspection:
-        return await discovery.inspect(self._node, self.chain, self.sender)
+        return await discovery.inspect(self._node, self.chain)

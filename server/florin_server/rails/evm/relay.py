@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from florin_server.domain.journal import Accepted
+from florin_server.domain.journal import Accepted, ChainTx
 from florin_server.rails.base import RailUnavailable, Signed
-from florin_server.rails.evm.fees import GAS_BASE, current_fees
-from florin_server.rails.evm.node import Node, call_to, quantity, record, uint
+from florin_server.rails.evm.fees import GAS_BASE, GAS_ITEM, current_fees, raised
+from florin_server.rails.evm.node import LATEST, Node, call_to, header, quantity, record, uint
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.submission import (
     GAS_ITEM_HEAVIEST,
@@ -18,18 +18,18 @@ from florin_server.rails.evm.submission import (
     submission,
 )
 from florin_server.rails.evm.terms import PERMIT2_METHOD, Terms, bare
-from florin_server.rails.evm.transactions import Signer, transaction_hash
+from florin_server.rails.evm.transactions import Signer, fees_of, transaction_hash
 from florin_server.rails.evm.verify import signature_bytes
 from florin_server.rails.jsonrpc import RpcError
 
 
 class Relay:
-    """Submits for one chain and one key. Who calls it keeps the nonces."""
+    """Submits for one chain with some keys. Who calls it keeps the nonces."""
 
-    def __init__(self, node: Node, chain: EvmChain, signer: Signer) -> None:
+    def __init__(self, node: Node, chain: EvmChain, signers: Sequence[Signer]) -> None:
         self._node = node
         self._chain = chain
-        self._signer = signer
+        self._signers = {signer.address: signer for signer in signers}
 
     async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
         """Tells for each item whether it would settle if submitted now, all in one transaction."""
@@ -61,21 +61,47 @@ class Relay:
             first += count
         return parts
 
-    async def next_nonce(self) -> int:
-        """The sender's next nonce as the chain knows it, pending transactions included."""
-        sender = self._signer.address
+    async def next_nonce(self, sender: str) -> int:
+        """A sender's next nonce as the chain knows it, pending transactions included."""
         return quantity(await self._node.ask("eth_getTransactionCount", sender, "pending"))
 
-    async def sign(self, nonce: int, items: Sequence[Accepted]) -> Signed:
-        """Signs the one transaction that settles the items."""
+    async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
+        """Signs, with a sender's key, the one transaction that settles the items."""
         call = self._submission(items)
-        return self._signer.sign_call(
+        return self._signers[sender].sign_call(
             chain_id=self._chain.chain_id,
             nonce=nonce,
             fees=await current_fees(self._node, self._chain),
             gas=call.gas,
             to=call.to,
             data=call.data,
+        )
+
+    async def bump(self, tx: ChainTx) -> Signed:
+        """Signs the newest variant again for a higher fee; RailUnavailable above the limits."""
+        raw = tx.variants[-1].raw
+        asked = await current_fees(self._node, self._chain)
+        return self._signers[tx.sender].sign_again(raw, raised(fees_of(raw), asked, self._chain))
+
+    async def shortages(self) -> tuple[str, ...]:
+        """Which keys hold less than what the next settlements may cost; one batched read."""
+        newest, *held = await self._node.batch(
+            [
+                ("eth_getBlockByNumber", (LATEST, False)),
+                *(("eth_getBalance", (sender, LATEST)) for sender in self._signers),
+            ]
+        )
+        block = header(newest)
+        if block is None:
+            raise RailUnavailable(f"{self._chain.name}: the node has no newest block")
+        count = self._chain.gas_reserve
+        price = min(2 * block.base_fee, self._chain.fee_max)
+        wanted = max(price * (GAS_BASE + GAS_ITEM * count), 1)
+        return tuple(
+            f"{self._chain.name}: {sender} has too little coin to pay for gas: {amount} wei,"
+            f" {count} payments may cost {wanted}"
+            for sender, amount in zip(self._signers, map(quantity, held), strict=True)
+            if amount < wanted
         )
 
     async def broadcast(self, raw: bytes) -> None:
@@ -94,7 +120,8 @@ class Relay:
     async def _tried(self, items: Sequence[Accepted]) -> int | None:
         """The contract's answer to a settlement if sent now; None if all of it would revert."""
         sent = self._submission(items)
-        call = call_to(sent.to, sent.data, sender=self._signer.address, gas=sent.gas)
+        # anybody may settle, so that it does not matter who tries
+        call = call_to(sent.to, sent.data, sender=next(iter(self._signers)), gas=sent.gas)
         (answer,) = await self._node.batch([call])
         return None if isinstance(answer, RpcError) and answer.is_revert else uint(answer)
 

@@ -71,7 +71,8 @@ class EvmChain(BaseModel):
     (ERC-6492), through the contract `opener`; without both such signatures are refused. `treasury`
     may be written as CAIP-10. `batch_max` is how many calls the node takes in one payload.
     `gas_max` bounds one transaction, `fee_max` and `tip_max` what a unit of gas may cost, whatever
-    a node suggests.
+    a node suggests. The operator is told of a key that cannot pay for `gas_reserve` more payments:
+    as many as are sent together, which nodes refuse from poorer keys.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -96,6 +97,7 @@ class EvmChain(BaseModel):
     gas_max: int = Field(default=15_000_000, ge=200_000)  # the protocol stops at 2^24
     fee_max: int = Field(default=500 * GWEI, gt=0)
     tip_max: int = Field(default=50 * GWEI, gt=0)
+    gas_reserve: int = Field(default=50, ge=1, le=1_000_000)
     assets: tuple[EvmAsset, ...] = ()
 
     @model_validator(mode="after")

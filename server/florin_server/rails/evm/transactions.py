@@ -49,6 +49,28 @@ class Signer:
         raw = _TYPE + rlp.encode(sealed)
         return Signed(raw=raw, hash=transaction_hash(raw))
 
+    def sign_again(self, raw: bytes, fees: Fees) -> Signed:
+        """Signs a call of its own again with other fees; nothing else changes."""
+        chain_id, nonce, _, _, gas, to, _, data, *_ = rlp.decode(raw[1:])
+        return self.sign_call(
+            chain_id=_number(chain_id),
+            nonce=_number(nonce),
+            fees=fees,
+            gas=_number(gas),
+            to="0x" + to.hex(),
+            data=data,
+        )
+
+
+def fees_of(raw: bytes) -> Fees:
+    """What a signed transaction offers."""
+    fields = rlp.decode(raw[1:])
+    return Fees(max_fee=_number(fields[3]), tip=_number(fields[2]))
+
+
+def _number(field: bytes) -> int:
+    return int.from_bytes(field, "big")
+
 
 def transaction_hash(raw: bytes) -> str:
     """The 0x-hex hash that a transaction is known by."""

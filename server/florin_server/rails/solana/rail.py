@@ -64,6 +64,7 @@ class SolanaRail:
     """
 
     by_block = False
+    open_max = 1000  # nothing has to wait for another; this only bounds what is looked for at once
     confirmations = 1  # the head is the newest finalized slot
 
     def __init__(
@@ -98,9 +99,12 @@ class SolanaRail:
         return self.chain.poll_ms / 1000
 
     @property
-    def sender(self) -> str:
-        """Address that signs our transactions and pays their fee."""
-        return self._signer.address
+    def senders(self) -> Sequence[str]:
+        """The one address that signs settlements and pays their fee.
+
+        It is written into what buyers sign, and nothing that is sent has to wait for another.
+        """
+        return (self._signer.address,)
 
     @property
     def treasury(self) -> str:
@@ -129,6 +133,10 @@ class SolanaRail:
             return (f"{self.chain.name}: {fault}",)
         self._found = found
         return found.problems
+
+    async def shortages(self) -> tuple[str, ...]:
+        """Nothing: `problems` tells that already."""
+        return ()
 
     async def close(self) -> None:
         """Ends connections after the checks under way."""
@@ -256,6 +264,10 @@ class SolanaRail:
         """Where the option's money goes, as it was offered."""
         return Terms.of(option).split()
 
+    def last_second(self, option: Option) -> int | None:  # noqa: ARG002
+        """None: a blockhash lapses by blocks."""
+        return None
+
     def proves(self, option: Option, paid: Paid) -> bool:
         """True if the transaction moved exactly what the option says."""
         return Terms.of(option).proven_by(bare(option.payer), paid)
@@ -268,19 +280,28 @@ class SolanaRail:
         """Tells for each item whether it would settle if submitted now."""
         return await asyncio.gather(*(self._would_settle(item) for item in items))
 
-    async def next_nonce(self) -> int:
+    async def next_nonce(self, sender: str) -> int:  # noqa: ARG002
         """There are no nonces: what was written down last decides."""
         return 0
 
-    async def nonce_used(self, nonce: int) -> bool:  # noqa: ARG002
+    async def nonce_used(self, sender: str, nonce: int) -> bool:  # noqa: ARG002
         """There are no nonces: the numbers only tell our own transactions apart."""
         return True
 
-    async def sign(self, nonce: int, items: Sequence[Accepted]) -> Signed:  # noqa: ARG002
+    async def sign(
+        self,
+        sender: str,  # noqa: ARG002
+        nonce: int,  # noqa: ARG002
+        items: Sequence[Accepted],
+    ) -> Signed:
         """Co-signs the one item's transaction; equal items give equal bytes."""
         (item,) = items
         found = submission(item.confirmation.outputs)
         return self._signer.co_sign(found.message, found.signature)
+
+    async def bump(self, tx: ChainTx) -> Signed | None:  # noqa: ARG002
+        """Nothing: what lasts is what the buyer signed, and what lapses is signed anew."""
+        return None
 
     async def broadcast(self, raw: bytes) -> None:
         """Hands a transaction to the chain; one that it already knows is fine."""
