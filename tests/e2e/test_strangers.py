@@ -20,6 +20,7 @@ from florin_server.rails.evm.settler import Pay
 from florin_server.rails.evm.terms import Terms, bare
 from florin_server.store import payments
 
+from tests.support.api import Refused
 from tests.support.desk import CREATE, Desk, Tenant, opened
 from tests.support.shop import shop
 from tests.support.wallet import Wallet
@@ -225,6 +226,59 @@ async def test_a_stranger_may_come_by_way_of_the_opener(desk, tenant, stranger, 
     assert (final["status"], final["info"]["txId"]) == ("succeeded", theirs)
     after = await balances(desk, made.wallet.address, stranger)
     assert after.since(before) == paid(made.pay.token)
+
+
+@BOTH
+async def test_a_payment_that_nobody_confirmed_is_paid_by_what_a_stranger_submits(
+    desk, tenant, stranger, amount
+):
+    made = await signed(desk, tenant, amount)
+    before = await balances(desk, made.wallet.address, stranger)
+    await mining(desk, paused=True)
+    theirs = await stranger.send(made.settle())
+    await mining(desk, paused=False)
+    states = [state async for state in desk.rest.watch(made.payment_id)]
+    assert [one["status"] for one in states][-2:] == ["processing", "succeeded"]
+    assert states[-1]["info"]["txId"] == theirs
+    after = await balances(desk, made.wallet.address, stranger)
+    assert after.since(before) == paid(made.pay.token)
+    detail = await desk.rest.call("GET", f"/v1/payments/{made.payment_id}", tenant.headers)
+    assert detail["buyer"]["accountCaip10"] == made.wallet.account.lower()
+    assert detail["settlement"]["successful"]["amount"]["value"] == str(PRICE - FEE)
+    # nothing of ours was sent, and a wallet that comes late is told that it is over
+    (count,) = desk.select(
+        "SELECT count(*) FROM chain_tx_item WHERE payment_id = ?", made.payment_id
+    )[0]
+    assert count == 0
+    with pytest.raises(Refused) as caught:
+        await desk.rest.confirm(made.payment_id, made.option_id, made.outputs)
+    assert caught.value.http == 409
+    assert (await desk.rest.status(made.payment_id))["status"] == "succeeded"
+
+
+async def test_an_event_of_another_payer_or_price_binds_nothing(desk, tenant, stranger):
+    """The stranger pays for itself, with the reference of somebody else's payment."""
+    made = await signed(desk, tenant, USD)
+    me = stranger.key.address.lower()
+    fill = {"accounts": [me], "nativeWei": "0x0", "tokenUnits": hex(PRICE)}
+    await desk.chain.ask("florin_faucet", fill)
+    approve = abi.selector("approve(address,uint256)")
+    data = approve + abi.address(DEVNET.settler) + abi.number(PRICE)
+    await stranger.send(data, made.pay.token)
+    cheap = replace(made.pay, payer=me, value=FEE + 1, signature=b"")
+    found = await receipt(desk, await stranger.send(settler.pay(cheap)))
+    assert (found["status"], events(found)) == ("0x1", 1)
+    # a later payment shows that the settler has come past it
+    later = await signed(desk, tenant, USD)
+    await desk.rest.confirm(later.payment_id, later.option_id, later.outputs)
+    assert (await desk.final(later.payment_id))["status"] == "succeeded"
+    assert (await desk.rest.status(made.payment_id))["status"] == "requires_action"
+    await desk.rest.confirm(made.payment_id, made.option_id, made.outputs)
+    final = await desk.final(made.payment_id)
+    assert (final["status"], final["info"]["txId"] != found["transactionHash"]) == (
+        "succeeded",
+        True,
+    )
 
 
 @BOTH
