@@ -142,14 +142,14 @@ async def test_somebody_may_create_it_between_confirm_and_settlement(lab):
     assert await paid(lab, one) == [True]
 
 
-@pytest.mark.parametrize("changes", [{"factories": ()}, {"opener": None}], ids=str)
-async def test_an_unknown_factory_is_never_called(lab, changes):
-    await serve(lab, **{"factories": (DEVNET.wallet_factory,)} | changes)
+@pytest.mark.parametrize("opener", [DEVNET.opener, None])
+async def test_an_unknown_factory_is_never_called(lab, opener):
+    await serve(lab, opener=opener)
     account = smart(OWNER)
     one = await item(lab, account)
     reason, message = await refusal(lab, one.option, *one.confirmation.outputs)
     assert reason == "signature_mismatch"
-    assert ("factory" if "factories" in changes else "on this chain") in message
+    assert ("its factory" if opener else "on this chain") in message
     # what exists needs no factory
     await call(lab, account)
     await lab.rail.verify(one.option, (), one.confirmation.outputs)
@@ -319,6 +319,17 @@ async def test_an_ordinary_batch_is_one_transaction_to_the_settlement_contract(l
 
 
 # the opener by itself
+
+
+async def test_another_contract_in_its_place_is_told_of(lab):
+    assert await lab.rail.problems() == ()
+    for other in (DEVNET.settler, "0x" + "77" * 20):
+        await serve(lab, opener=other)
+        (problem,) = await lab.rail.problems()
+        assert problem == f"{DEVNET.name}: the contract at {other} is not Florin's opener"
+        one = await item(lab, smart(OWNER, salt=int(other[-1], 16)))
+        reason, _ = await refusal(lab, one.option, *one.confirmation.outputs)
+        assert reason == "signature_mismatch"
 
 
 async def test_the_opener_says_what_its_target_says(lab):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from florin_server.rails.evm import abi
 from florin_server.rails.evm.bytecode import bytecode
 from florin_server.rails.evm.fees import OPEN_GAS, dry_run_gas
-from florin_server.rails.evm.node import LATEST
+from florin_server.rails.evm.node import LATEST, Node, data
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.jsonrpc import Call
 
@@ -60,10 +60,10 @@ class Wrapped:
 
     def encoded(self) -> bytes:
         """The bytes that a wallet returns."""
-        data = abi.padded(self.data)
+        told = abi.padded(self.data)
         head = abi.address(self.factory) + abi.number(3 * abi.WORD)
-        head += abi.number(3 * abi.WORD + len(data))
-        return head + data + abi.padded(self.signature) + MAGIC
+        head += abi.number(3 * abi.WORD + len(told))
+        return head + told + abi.padded(self.signature) + MAGIC
 
 
 def is_wrapped(given: bytes) -> bool:
@@ -95,7 +95,17 @@ def not_allowed(chain: EvmChain) -> str:
     return "The account does not exist, and its factory is not one that is called here"
 
 
-def open_and_call(openings: Sequence[Opening], target: str, data: bytes) -> bytes:
+async def opener_problem(node: Node, chain: EvmChain) -> str | None:
+    """What is wrong with the opener, if one is named, as a sentence."""
+    if chain.opener is None:
+        return None
+    code = data(await node.ask("eth_getCode", chain.opener, LATEST))
+    if code == bytecode("Opener").runtime:
+        return None
+    return f"{chain.name}: the contract at {chain.opener} is not Florin's opener"
+
+
+def open_and_call(openings: Sequence[Opening], target: str, call: bytes) -> bytes:
     """The call that creates accounts and then calls a contract, and answers what that answers."""
     items = [one.encoded() for one in openings]
     offset = len(items) * abi.WORD
@@ -105,7 +115,7 @@ def open_and_call(openings: Sequence[Opening], target: str, data: bytes) -> byte
         offset += len(item)
     listed = b"".join((abi.number(len(items)), *offsets, *items))
     head = abi.number(3 * abi.WORD) + abi.address(target) + abi.number(3 * abi.WORD + len(listed))
-    return OPEN + head + listed + abi.padded(data)
+    return OPEN + head + listed + abi.padded(call)
 
 
 def probe(payer: str, wrapped: Wrapped, digest: bytes) -> Call:
@@ -114,7 +124,7 @@ def probe(payer: str, wrapped: Wrapped, digest: bytes) -> Call:
     Answered by ABSENT, REFUSES or ACCEPTS, by code that is never deployed.
     """
     words = 6 * abi.WORD
-    data = abi.padded(wrapped.data)
+    told = abi.padded(wrapped.data)
     code = b"".join(
         (
             bytecode("SignatureProbe").init,
@@ -123,8 +133,8 @@ def probe(payer: str, wrapped: Wrapped, digest: bytes) -> Call:
             abi.number(words),
             abi.number(OPEN_GAS),
             digest,
-            abi.number(words + len(data)),
-            data,
+            abi.number(words + len(told)),
+            told,
             abi.padded(wrapped.signature),
         )
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from florin_server.domain.caip import canonical_account, parse_account
 from florin_server.domain.journal import Accepted, ChainTx
@@ -20,6 +21,7 @@ from florin_server.rails.base import (
     Split,
 )
 from florin_server.rails.evm import direct, discovery
+from florin_server.rails.evm.erc6492 import opener_problem
 from florin_server.rails.evm.evidence import Evidence
 from florin_server.rails.evm.node import Node
 from florin_server.rails.evm.relay import Relay
@@ -309,4 +311,6 @@ class EvmRail:
             await self.rpc.call("florin_faucet", {"accounts": accounts, **gift})
 
     async def _inspect(self) -> discovery.Inspection:
-        return await discovery.inspect(self._node, self.chain)
+        found = await discovery.inspect(self._node, self.chain)
+        problem = await opener_problem(self._node, self.chain) if found.assets else None
+        return replace(found, problems=(*found.problems, problem)) if problem else found

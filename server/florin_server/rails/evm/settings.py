@@ -104,6 +104,8 @@ class EvmChain(BaseModel):
     def _consistent(self) -> Self:
         if self.live and self.faucet:
             raise ValueError("a live chain has no faucet")
+        if self.factories and self.opener is None:
+            raise ValueError("factories are called by the opener only, and none is named")
         addresses = [asset.address for asset in self.assets]
         if len(set(addresses)) != len(addresses):
             raise ValueError("a token is listed twice")
