@@ -22,16 +22,26 @@ ANSWER_BYTES_MAX = 4 * 1024 * 1024
 BATCH_MAX = 100  # calls in one payload; what most hosted nodes take
 METHOD_NOT_FOUND = -32601
 _READ_BYTES = 64 * 1024
+# without spaces: some clients give the names of their own constants
 _EXECUTION_FAILURES = (
     "revert",
-    "execution failed",
-    "out of gas",
-    "invalid opcode",
-    "invalid jump",
-    "stack underflow",
-    "stack limit",
-    "write protection",
-    "return data out of bounds",
+    "executionfailed",
+    "outofgas",
+    "memorylimitoog",
+    "memoryoog",
+    "invalidoperandoog",
+    "precompileoog",
+    "invalidopcode",
+    "opcodenotfound",
+    "invalidfeopcode",
+    "invalidjump",
+    "stackunderflow",
+    "stackoverflow",
+    "stacklimit",
+    "writeprotection",
+    "statechangeduringstaticcall",
+    "returndataoutofbounds",
+    "outofoffset",
 )
 
 Call: TypeAlias = tuple[str, Sequence[Any]]
@@ -57,7 +67,7 @@ class RpcError(Exception):
 
         Code 3 is the convention; clients that answer otherwise name it in the text.
         """
-        text = self.message.lower()
+        text = self.message.lower().replace(" ", "")
         return self.code in {3, -32015} or any(word in text for word in _EXECUTION_FAILURES)
 
 

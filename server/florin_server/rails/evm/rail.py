@@ -24,6 +24,7 @@ from florin_server.rails.evm import direct, discovery
 from florin_server.rails.evm.erc6492 import opener_problem
 from florin_server.rails.evm.evidence import Evidence
 from florin_server.rails.evm.node import Node
+from florin_server.rails.evm.payouts import EvmPayouts
 from florin_server.rails.evm.relay import Relay
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, Terms, bare, build_option
@@ -40,7 +41,8 @@ class EvmRail:
     """Implements the Rail protocol over JSON-RPC.
 
     `signer` is the relayer, `more` are others of its kind: they pay for gas and can neither
-    redirect nor keep a buyer's money. Without a transport the settings' URL is used.
+    redirect nor keep a buyer's money. `treasury` is the key that pays out. Without a transport the
+    settings' URL is used.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class EvmRail:
         signer: Signer,
         transport: Transport | None = None,
         more: Sequence[Signer] = (),
+        treasury: Signer | None = None,
     ) -> None:
         if transport is None:
             if chain.rpc_url is None:
@@ -57,10 +60,13 @@ class EvmRail:
         self.chain = chain
         self.rpc = JsonRpc(transport, batch_max=chain.batch_max)
         self._senders = tuple(one.address for one in (signer, *more))
+        if treasury is not None and treasury.address in self._senders:
+            raise ValueError(f"{chain.name}: treasury and relayer need keys of their own")
         self._node = Node(self.rpc)
         self._relay = Relay(self._node, chain, (signer, *more))
         self._verifier = Verifier(self._node, chain, signer.address)
         self._evidence = Evidence(self._node, chain, self._senders)
+        self._payouts = EvmPayouts(self._node, chain, treasury) if treasury else None
         self._assets: Mapping[str, Asset] = {}
 
     @property
@@ -102,6 +108,11 @@ class EvmRail:
     def treasury(self) -> str:
         """CAIP-10 account that receives for merchants without a destination, and fees."""
         return self.chain.treasury_account
+
+    @property
+    def payouts(self) -> EvmPayouts | None:
+        """What pays out of the treasury; None if its key is not here."""
+        return self._payouts
 
     @property
     def native_asset(self) -> str:

@@ -45,6 +45,7 @@ from florin_server.rails.solana.node import (
     record,
     valued,
 )
+from florin_server.rails.solana.payouts import SolanaPayouts
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.signer import SolanaSigner
 from florin_server.rails.solana.terms import METHOD, Terms, bare, build_option
@@ -60,7 +61,7 @@ class SolanaRail:
     """Implements the Rail protocol over JSON-RPC.
 
     `signer` is the relayer: it pays fees and rent, and signs what was verified, last. Without a
-    transport the settings' URL is used.
+    transport the settings' URL is used. `treasury` is the key that pays out.
     """
 
     by_block = False
@@ -68,12 +69,18 @@ class SolanaRail:
     confirmations = 1  # the head is the newest finalized slot
 
     def __init__(
-        self, chain: SolanaChain, signer: SolanaSigner, transport: Transport | None = None
+        self,
+        chain: SolanaChain,
+        signer: SolanaSigner,
+        transport: Transport | None = None,
+        treasury: SolanaSigner | None = None,
     ) -> None:
         if transport is None:
             if chain.rpc_url is None:
                 raise ValueError(f"{chain.name}: neither a node's URL nor a transport")
             transport = HttpTransport(chain.rpc_url)
+        if treasury is not None and treasury.address == signer.address:
+            raise ValueError(f"{chain.name}: treasury and relayer need keys of their own")
         self.chain = chain
         self.rpc = JsonRpc(transport, batch_max=chain.batch_max)
         self._signer = signer
@@ -81,6 +88,11 @@ class SolanaRail:
         self._verifier = Verifier(self._node, chain, signer.pubkey)
         self._evidence = Evidence(self._node, chain)
         self._found = discovery.Inspection({}, {}, ())
+        self._payouts = (
+            SolanaPayouts(self._node, chain, signer, treasury, self._evidence, self._token)
+            if treasury
+            else None
+        )
         self._landing = lru_cache(maxsize=1024)(self._co_signed)
 
     @property
@@ -110,6 +122,11 @@ class SolanaRail:
     def treasury(self) -> str:
         """CAIP-10 account that receives for merchants without a destination, and fees."""
         return self.chain.treasury_account
+
+    @property
+    def payouts(self) -> SolanaPayouts | None:
+        """What pays out of the treasury; None if its key is not here."""
+        return self._payouts
 
     @property
     def native_asset(self) -> str:
@@ -358,6 +375,11 @@ class SolanaRail:
         """Why the item will never be paid, judged at final depth; None while it may."""
         one = self._landing_of(item)
         return await self._evidence.end(one.hash, one.submission.message, issued)
+
+    def _token(self, asset_id: str) -> tuple[Asset, str] | None:
+        """An asset that is taken now, and its token program."""
+        asset = self._found.assets.get(asset_id)
+        return None if asset is None else (asset, self._found.programs[asset.address])
 
     async def _would_settle(self, item: Accepted) -> bool:
         try:
