@@ -48,8 +48,10 @@ async def test_it_is_bound_once_the_event_is_final(shop):
     await shop.mine()
     assert await shop.status(payment) == "requires_action"
     await shop.mine()
-    ended = await shop.end(payment)
+    ended = await shop.now(payment)
     assert (ended.status, ended.tx_id) == ("succeeded", tx_hash)
+    assert shop.settler.health().problem == ""
+    await shop.check(ended)
     assert await shop.transactions() == []
     assert await shop.lab.balance(MERCHANT) == PRICE
 
