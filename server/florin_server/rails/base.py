@@ -225,10 +225,6 @@ class Rail(Protocol):
         """
 
     @property
-    def batch(self) -> int:
-        """Payments that one transaction settles at most."""
-
-    @property
     def open_max(self) -> int:
         """Transactions of one key that may wait for a block at the same time."""
 
@@ -346,6 +342,9 @@ class Rail(Protocol):
         Anybody may call the settlement contract with a reference that they have seen and a token
         of their own; only the whole event is proof.
         """
+
+    def batches(self, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:
+        """Cuts items, as they stand, into what one transaction settles each."""
 
     async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
         """Tells for each item whether it would settle if submitted now, all in one transaction."""
