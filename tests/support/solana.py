@@ -19,6 +19,9 @@ from solders.transaction import VersionedTransaction
 # each transaction is final at once, whatever the clock says
 AT_ONCE = EmbeddedSolana(slot_s=0, finalized_slots=1)
 ASSETS = tuple(f"{SOLNET.chain_id}/token:{token.address}" for token in SOLNET.tokens)
+COIN = f"{SOLNET.chain_id}/slip44:501"
+# what any account must hold, in lamports
+RENT = 890_880
 
 
 class SolanaWallet:
@@ -125,6 +128,8 @@ class SolanaNode:
 __all__ = [
     "ASSETS",
     "AT_ONCE",
+    "COIN",
+    "RENT",
     "SolanaNode",
     "SolanaWallet",
     "rebuilt",
