@@ -141,6 +141,10 @@ class FakeRail:
     async def replaced(self, number: int, block_hash: str) -> bool:
         return True
 
+    @property
+    def receiving(self) -> None:
+        return None
+
     async def shortages(self) -> tuple[str, ...]:
         return ()
 

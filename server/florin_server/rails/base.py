@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias
 
 from florin_server.domain.journal import Accepted, ChainTx
 from florin_server.domain.payment import Issued, Option, Payment
+from florin_server.domain.settlement import Place
 from florin_server.rails.prices import Quote
 
 
@@ -209,6 +210,27 @@ class Payouts(Protocol):
         """
 
 
+class Receiving(Protocol):
+    """What has to be opened on a chain before an account can hold an asset."""
+
+    @property
+    def a_day(self) -> int:
+        """How many places may be opened in a day; 0 if none."""
+
+    @property
+    def at_once(self) -> int:
+        """How many places one transaction opens at most."""
+
+    def needed(self, place: Place) -> bool:
+        """True if a place has to be opened at all."""
+
+    async def missing(self, places: Sequence[Place]) -> list[Place]:
+        """Those that have to be opened and can be; one batched read."""
+
+    async def sign(self, places: Sequence[Place]) -> Signed:
+        """Signs the one transaction that opens places."""
+
+
 class Rail(Protocol):
     """One chain. Every coroutine may raise RailUnavailable; none of them is a negative answer."""
 
@@ -251,6 +273,10 @@ class Rail(Protocol):
     @property
     def payouts(self) -> Payouts | None:
         """What pays out of the treasury; None if its key is not here."""
+
+    @property
+    def receiving(self) -> Receiving | None:
+        """What opens accounts before they receive; None where none has to be opened."""
 
     @property
     def native_asset(self) -> str:

@@ -20,6 +20,7 @@ from florin_server.flows.workers.aftermath import Aftermath, ended_in
 from florin_server.flows.workers.blocks import follow
 from florin_server.flows.workers.hold import Held
 from florin_server.flows.workers.lane import Ended, Lane
+from florin_server.flows.workers.receiving import ReceivingDesk
 from florin_server.flows.workers.strangers import StrangerWatch, settled_by_others
 from florin_server.flows.workers.unconfirmed import WalletWatch
 from florin_server.rails.base import Paid, Rail, RailUnavailable, Signed
@@ -51,6 +52,7 @@ class ChainSettler:
         self._wallets = WalletWatch(app, rail, self._blocks.evidence)
         self._strangers = StrangerWatch(app, rail, self._blocks)
         self._held = Held(app)
+        self._receiving = ReceivingDesk(app, rail)
         self._aftermath = Aftermath(app, rail, self._blocks)
         self._shortages: tuple[str, ...] = ()
         self._problem = "starting"
@@ -185,6 +187,8 @@ class ChainSettler:
         except RailUnavailable as error:
             # too expensive now, say; what is on its way is looked after all the same
             stalled = error
+        if (lane := self._free_lane()) is not None:
+            await self._receiving.turn(lane)
         for lane in self._led():
             await lane.tend(news=news)
         if self._app.clock.now_us() >= self._reconcile_at_us:

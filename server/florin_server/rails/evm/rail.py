@@ -127,6 +127,11 @@ class EvmRail:
         return self._payouts
 
     @property
+    def receiving(self) -> None:
+        """Nothing: every account can hold every token."""
+        return None
+
+    @property
     def native_asset(self) -> str:
         """CAIP-19 of the coin that pays gas."""
         return f"{self.chain.caip2}/slip44:{self.chain.native_slip44}"

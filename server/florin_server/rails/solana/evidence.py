@@ -17,6 +17,7 @@ from solders.pubkey import Pubkey
 from florin_server.domain.payment import Issued, Option
 from florin_server.rails.base import Fact, Head, Mined, Paid, RailUnavailable
 from florin_server.rails.solana.check import Submission, issue_of
+from florin_server.rails.solana.message import lapses_at
 from florin_server.rails.solana.node import FINALIZED, Node, answered, number, record
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.terms import Terms, bare
@@ -124,7 +125,8 @@ class Evidence:
         It failed for good, or its blockhash lapsed and it is nowhere.
         """
         ours = issue_of(message, issued)
-        return await self.end_of(tx_hash, None if ours is None else ours.last_valid)
+        last_valid = lapses_at(message) if ours is None else ours.last_valid
+        return await self.end_of(tx_hash, last_valid)
 
     async def end_of(self, tx_hash: str, last_valid: int | None) -> str | None:
         """The same for a transaction whose blockhash is good up to a height, if that is known."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import orjson
-from solders.hash import Hash
 from solders.pubkey import Pubkey
 
 from florin_server.domain.payment import Action, Issued, Option
-from florin_server.rails.base import NotReceivable, RailUnavailable
+from florin_server.rails.base import NotReceivable
 from florin_server.rails.solana import receivers
 from florin_server.rails.solana.message import compile_message, stored, unsigned
 from florin_server.rails.solana.node import (
@@ -18,9 +17,8 @@ from florin_server.rails.solana.node import (
     Node,
     account_views,
     accounts_call,
+    blockhash_of,
     number,
-    record,
-    valued,
 )
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.terms import METHOD, Terms, bare
@@ -56,15 +54,10 @@ class Issuer:
         found = receivers.judge(terms, account_views(accounts), rent, self._relayer)
         if found.problem is not None:
             raise NotReceivable(f"{self._chain.name}: {found.problem}")
-        told = record(valued(latest))
-        last_valid = number(told.get("lastValidBlockHeight"))
+        blockhash, last_valid = blockhash_of(latest)
         height = last_valid - BLOCKHASH_BLOCKS
         if issued and int(str(issued[0].terms["last_valid"])) - height >= _GOOD_BLOCKS:
             return None
-        try:
-            blockhash = Hash.from_string(str(told.get("blockhash")))
-        except ValueError as error:
-            raise RailUnavailable(f"{self._chain.name}: the node told no blockhash") from error
         steps = terms.instructions(self._chain, self._relayer, bare(option.payer), found.ready)
         message = compile_message(self._relayer, steps, blockhash)
         params = orjson.dumps([{"transaction": unsigned(message)}]).decode()

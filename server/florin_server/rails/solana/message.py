@@ -19,6 +19,8 @@ from florin_server.domain import spl
 GUARDS_MAX = 3  # what the best known wallets add, and one more
 GUARD_BYTES_MAX = 512
 
+_LAPSES = "florin: good until block "
+
 _Step: TypeAlias = tuple[Pubkey, tuple[Pubkey, ...], bytes]
 
 
@@ -27,6 +29,20 @@ def compile_message(
 ) -> MessageV0:
     """The message of a transaction whose fee the relayer pays."""
     return MessageV0.try_compile(relayer, list(instructions), [], blockhash)
+
+
+def lapse_note(last_valid: int) -> Instruction:
+    """Tells in a transaction of our own until which block height it can land."""
+    return spl.memo(f"{_LAPSES}{last_valid}")
+
+
+def lapses_at(message: MessageV0) -> int | None:
+    """The height in a message's note; None if it has none."""
+    program, _, data = _steps(message)[-1]
+    text = data.decode(errors="replace")
+    height = text.removeprefix(_LAPSES)
+    told = program == spl.MEMO and text.startswith(_LAPSES) and height.isdecimal()
+    return int(height) if told else None
 
 
 def unsigned(message: MessageV0) -> str:

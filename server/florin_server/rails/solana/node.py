@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from solders.hash import Hash
 from solders.pubkey import Pubkey
 
 from florin_server.domain import spl
@@ -100,6 +101,21 @@ class Node:
                 if one is not None:
                     found[signature] = _status(one)
         return found
+
+
+async def fresh_blockhash(node: Node) -> tuple[Hash, int]:
+    """The newest blockhash, and the block height up to which it is good."""
+    return blockhash_of(await node.ask("getLatestBlockhash", {"commitment": CONFIRMED}))
+
+
+def blockhash_of(answer: Any) -> tuple[Hash, int]:
+    """The blockhash in an answer, and the height up to which it is good."""
+    told = record(valued(answer))
+    try:
+        found = Hash.from_string(str(told.get("blockhash")))
+    except ValueError as error:
+        raise RailUnavailable("the node told no blockhash") from error
+    return found, number(told.get("lastValidBlockHeight"))
 
 
 def accounts_call(keys: Sequence[Pubkey]) -> Call:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from solders.hash import Hash
 from solders.instruction import Instruction
 from solders.message import MessageV0
 from solders.pubkey import Pubkey
@@ -23,7 +22,7 @@ from florin_server.rails.solana.node import (
     CONFIRMED,
     AccountView,
     Node,
-    number,
+    fresh_blockhash,
     record,
     valued,
 )
@@ -177,14 +176,9 @@ class SolanaPayouts:
 
     async def _message(self, transfer: Transfer, token: _Token) -> tuple[MessageV0, int]:
         """The message with a fresh blockhash, and the height up to which that is good."""
-        latest = await self._node.ask("getLatestBlockhash", {"commitment": CONFIRMED})
-        told = record(valued(latest))
-        try:
-            blockhash = Hash.from_string(str(told.get("blockhash")))
-        except ValueError as error:
-            raise RailUnavailable(f"{self._chain.name}: the node told no blockhash") from error
+        blockhash, last_valid = await fresh_blockhash(self._node)
         message = compile_message(self._relayer.pubkey, self._steps(transfer, token), blockhash)
-        return message, number(told.get("lastValidBlockHeight"))
+        return message, last_valid
 
     def _steps(self, transfer: Transfer, token: _Token) -> list[Instruction]:
         return [

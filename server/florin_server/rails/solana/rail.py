@@ -41,6 +41,7 @@ from florin_server.rails.solana.family import NEW_BLOCKS, SolanaFamily, slot_mar
 from florin_server.rails.solana.issue import Issuer
 from florin_server.rails.solana.node import Node
 from florin_server.rails.solana.payouts import SolanaPayouts
+from florin_server.rails.solana.receiving import SolanaReceiving
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.signer import SolanaSigner
 from florin_server.rails.solana.terms import Terms, bare, build_option, terms_of
@@ -99,6 +100,7 @@ class SolanaRail:
             if treasury
             else None
         )
+        self._receiving = SolanaReceiving(self._node, chain, signer, self._token)
         self._landing = lru_cache(maxsize=1024)(self._co_signed)
 
     @property
@@ -133,6 +135,11 @@ class SolanaRail:
     def payouts(self) -> SolanaPayouts | None:
         """What pays out of the treasury; None if its key is not here."""
         return self._payouts
+
+    @property
+    def receiving(self) -> SolanaReceiving:
+        """What opens token accounts before they receive."""
+        return self._receiving
 
     @property
     def native_asset(self) -> str:
