@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 
 import aiohttp
@@ -13,8 +13,10 @@ import uvloop
 from florin_server.boot import gateway
 from florin_server.boot.service import Service
 
+from tests.support import chains
 from tests.support.api import Api, GrpcApi, RestApi
 from tests.support.chain import Chain
+from tests.support.chains import EvmChains
 from tests.support.desk import Desk, opened
 from tests.support.service import running
 from tests.support.wallet import Wallet
@@ -31,9 +33,36 @@ def pytest_asyncio_loop_factories():
     return {"uvloop": uvloop.new_event_loop}
 
 
+def pytest_generate_tests(metafunc):
+    told_on_both = metafunc.definition.get_closest_marker("both_chains") is not None
+    if told_on_both and "evm" in metafunc.fixturenames:
+        metafunc.parametrize("evm", ["embedded", "anvil"], indirect=True, scope="module")
+
+
+def pytest_collection_modifyitems(config, items):
+    """On anvil one protocol is enough: how a request came in is not what a chain may change."""
+    calls = ((item, getattr(item, "callspec", None)) for item in items)
+    told = [(item, call.params) for item, call in calls if call is not None]
+    again = {
+        item
+        for item, params in told
+        if params.get("evm") == "anvil" and params.get("api", "rest") != "rest"
+    }
+    if again:
+        config.hook.pytest_deselected(items=again)
+        items[:] = [item for item in items if item not in again]
+
+
+@pytest.fixture(scope="module")
+def evm(request) -> Iterator[EvmChains]:
+    """The EVM chain of services: the embedded one, and anvil too where a test is marked so."""
+    with chains.opened(getattr(request, "param", "embedded")) as opened:
+        yield opened
+
+
 @pytest.fixture
-async def service(tmp_path) -> AsyncIterator[Service]:
-    async with running(tmp_path) as started:
+async def service(tmp_path, evm) -> AsyncIterator[Service]:
+    async with running(tmp_path, evm=evm) as started:
         yield started
 
 
@@ -49,9 +78,8 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 @pytest.fixture
-def chain(session, env) -> Chain:
-    token = env["FLORIN_EVM_ASSET"].rpartition(":")[2]
-    return Chain(session, env["FLORIN_EVM_RPC_URL"], token)
+def chain(session, env, evm) -> Chain:
+    return evm.asked(session, env)
 
 
 @pytest.fixture
@@ -80,14 +108,20 @@ def wallet() -> Wallet:
 
 
 @pytest.fixture
+async def funded(chain, wallet) -> None:
+    """The wallet has what a buyer needs, whatever chain it is on."""
+    await chain.fund(wallet.address)
+
+
+@pytest.fixture
 def merchant_address(env) -> str:
     return env["FLORIN_MERCHANT_DESTINATION"].rpartition(":")[2]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def desk(tmp_path_factory) -> AsyncIterator[Desk]:
+async def desk(tmp_path_factory, evm) -> AsyncIterator[Desk]:
     """One service for all tests of a module, with a clock that only they move."""
-    async with opened(tmp_path_factory.mktemp("desk")) as desk:
+    async with opened(tmp_path_factory.mktemp("desk"), evm=evm) as desk:
         yield desk
 
 

@@ -37,6 +37,7 @@ from tests.contract.evm_lab import (
     open_lab,
     signed,
 )
+from tests.support.chains import EvmChains
 
 SHOP = Merchant("mrch_shop", "prtn_shop", "Shop", "s@shop.example", None, "active", False, 0)
 BUYER = Caller(live=False)
@@ -161,8 +162,14 @@ class Works:
 
 
 @contextlib.asynccontextmanager
-async def works(folder: Path, more: Sequence[Signer] = (), **changes: Any) -> AsyncIterator[Works]:
-    lab = await open_lab(more=more, **changes)
+async def works(
+    folder: Path,
+    more: Sequence[Signer] = (),
+    *,
+    evm: EvmChains | None = None,
+    **changes: Any,
+) -> AsyncIterator[Works]:
+    lab = await open_lab(more=more, evm=evm, **changes)
     running = Works(folder, lab, *await _start(folder, lab, first=True))
     try:
         yield running

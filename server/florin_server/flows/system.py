@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from florin_server.flows import payouts
 from florin_server.flows.app import App
 from florin_server.flows.screen import lists_problem
 from florin_server.rails.base import NodeState
@@ -29,7 +30,12 @@ async def chains(app: App) -> list[Chain]:
     for chain_id, rail in app.rails.items():
         health = app.settlers[chain_id].health()
         found_wrong = [*await rail.problems(), rail.doubt]
-        problems = [health.problem, *(text for text in found_wrong if text not in health.problem)]
+        problems = [
+            health.problem,
+            *(text for text in found_wrong if text not in health.problem),
+            app.payers[chain_id].health().problem if chain_id in app.payers else "",
+            await payouts.problems(app, chain_id),
+        ]
         found.append(
             Chain(
                 chain_id=chain_id,
