@@ -29,13 +29,13 @@ async def chains(app: App) -> list[Chain]:
     found = []
     for chain_id, rail in app.rails.items():
         health = app.settlers[chain_id].health()
-        found_wrong = [*await rail.problems(), rail.doubt]
-        problems = [
-            health.problem,
-            *(text for text in found_wrong if text not in health.problem),
+        found_wrong = [
+            *await rail.problems(),
+            rail.doubt,
             app.payers[chain_id].health().problem if chain_id in app.payers else "",
             await payouts.problems(app, chain_id),
         ]
+        problems = [health.problem, *(text for text in found_wrong if text not in health.problem)]
         found.append(
             Chain(
                 chain_id=chain_id,

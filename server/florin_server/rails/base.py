@@ -225,10 +225,6 @@ class Rail(Protocol):
         """
 
     @property
-    def batch(self) -> int:
-        """Payments that one transaction settles at most."""
-
-    @property
     def open_max(self) -> int:
         """Transactions of one key that may wait for a block at the same time."""
 
@@ -347,6 +343,9 @@ class Rail(Protocol):
         of their own; only the whole event is proof.
         """
 
+    def batches(self, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:
+        """Cuts items, as they stand, into what one transaction settles each."""
+
     async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
         """Tells for each item whether it would settle if submitted now, all in one transaction."""
 
@@ -359,7 +358,7 @@ class Rail(Protocol):
     async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
         """Signs, with a sender's key, the one transaction that settles the items.
 
-        Without items it does nothing but use the nonce.
+        Without items it does nothing but use the nonce; the treasury's key signs only that here.
         """
 
     async def bump(self, tx: ChainTx) -> Signed | None:

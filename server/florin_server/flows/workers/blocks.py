@@ -131,8 +131,12 @@ class HeadFollower:
         """True if the head moved."""
         self._agreement.ask_again()
         self._agreement.forget_below(self.head - _REMEMBERED)
-        before, self.head = self.head, max(self.head, (await self._rail.head()).number)
-        return self.head > before
+        before, self.head = self.head, self._next((await self._rail.head()).number)
+        return self.head != before
+
+    def _next(self, number: int) -> int:
+        """The newest final block, after a node told of one: it may lag behind what was seen."""
+        return max(self.head, number)
 
 
 class BlockFollower:

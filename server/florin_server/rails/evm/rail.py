@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 from florin_server.domain.caip import canonical_account, parse_account
 from florin_server.domain.journal import Accepted, ChainTx
@@ -25,6 +26,7 @@ from florin_server.rails.base import (
     Split,
 )
 from florin_server.rails.evm import direct, discovery
+from florin_server.rails.evm.erc6492 import opener_problem
 from florin_server.rails.evm.evidence import Evidence
 from florin_server.rails.evm.family import NEW_BLOCKS, EvmFamily, block_mark
 from florin_server.rails.evm.node import Node
@@ -95,11 +97,6 @@ class EvmRail:
     def by_block(self) -> bool:
         """Blocks are read one by one."""
         return True
-
-    @property
-    def batch(self) -> int:
-        """Payments that one transaction settles at most."""
-        return BATCH_MAX
 
     @property
     def confirmations(self) -> int:
@@ -294,6 +291,10 @@ class EvmRail:
         """True if the event moved exactly what the option says, from its payer to its receivers."""
         return Terms.of(option).proven_by(bare(option.payer), paid)
 
+    def batches(self, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:
+        """Cuts items, as they stand, into what one transaction settles each."""
+        return self._relay.batches(items, BATCH_MAX)
+
     async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
         """Tells for each item whether it would settle if submitted now, all in one transaction."""
         return await self._relay.simulate(items)
@@ -304,10 +305,14 @@ class EvmRail:
 
     async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
         """Signs, with a sender's key, the one transaction that settles the items."""
+        if self._payouts is not None and sender == self._payouts.sender and not items:
+            return await self._payouts.fill(nonce)
         return await self._relay.sign(sender, nonce, items)
 
     async def bump(self, tx: ChainTx) -> Signed | None:
         """Signs a transaction again for a higher fee, within the limits."""
+        if self._payouts is not None and tx.sender == self._payouts.sender:
+            return await self._payouts.bump(tx)
         return await self._relay.bump(tx)
 
     async def broadcast(self, raw: bytes) -> None:
@@ -411,4 +416,6 @@ class EvmRail:
         return Evidence(Node(rpc), self.chain, self._senders)
 
     async def _inspect(self) -> discovery.Inspection:
-        return await discovery.inspect(self._node, self.chain)
+        found = await discovery.inspect(self._node, self.chain)
+        problem = await opener_problem(self._node, self.chain) if found.assets else None
+        return replace(found, problems=(*found.problems, problem)) if problem else found

@@ -76,7 +76,6 @@ class SolanaRail:
     """
 
     by_block = False
-    batch = 1
     open_max = 1000  # nothing has to wait for another; this only bounds what is looked for at once
     confirmations = 1  # the head is the newest finalized slot
 
@@ -328,6 +327,10 @@ class SolanaRail:
     def proves(self, option: Option, paid: Paid) -> bool:
         """True if the transaction moved exactly what the option says."""
         return Terms.of(option).proven_by(bare(option.payer), paid)
+
+    def batches(self, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:
+        """Each payment is a transaction of its own."""
+        return [[one] for one in items]
 
     async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
         """Tells for each item whether it would settle if submitted now."""
