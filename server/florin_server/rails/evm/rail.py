@@ -80,6 +80,7 @@ class EvmRail:
         self._subscription = (
             Subscription(chain.ws_url, NEW_BLOCKS, block_mark, self._news) if chain.ws_url else None
         )
+        self._treasury = EvmPayouts(self._node, chain, treasury) if treasury else None
         self._payouts = self._payouts_of(treasury) if treasury else None
         self._assets: Mapping[str, Asset] = {}
 
@@ -305,14 +306,14 @@ class EvmRail:
 
     async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
         """Signs, with a sender's key, the one transaction that settles the items."""
-        if self._payouts is not None and sender == self._payouts.sender and not items:
-            return await self._payouts.fill(nonce)
+        if self._treasury is not None and sender == self._treasury.sender and not items:
+            return await self._treasury.fill(nonce)
         return await self._relay.sign(sender, nonce, items)
 
     async def bump(self, tx: ChainTx) -> Signed | None:
         """Signs a transaction again for a higher fee, within the limits."""
-        if self._payouts is not None and tx.sender == self._payouts.sender:
-            return await self._payouts.bump(tx)
+        if self._treasury is not None and tx.sender == self._treasury.sender:
+            return await self._treasury.bump(tx)
         return await self._relay.bump(tx)
 
     async def broadcast(self, raw: bytes) -> None:
