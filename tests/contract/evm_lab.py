@@ -86,6 +86,7 @@ def settings(**changes: Any) -> EvmChain:
             "settler": DEVNET.settler,
             "treasury": FEES,
             "faucet": True,
+            "reads": "batch",
             "assets": (asset(token.address),),
         }
         | changes

@@ -19,9 +19,12 @@ from florin_server.rails.base import (
     Signed,
     Split,
 )
+from florin_server.rails.coalesce import Shared
 from florin_server.rails.evm import direct, discovery
 from florin_server.rails.evm.evidence import Evidence
+from florin_server.rails.evm.means import means, sample
 from florin_server.rails.evm.node import Node
+from florin_server.rails.evm.reader import Reader
 from florin_server.rails.evm.relay import Relay
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, Terms, bare, build_option
@@ -49,6 +52,8 @@ class EvmRail:
         self.rpc = JsonRpc(transport, batch_max=chain.batch_max)
         self._sender = signer.address
         self._node = Node(self.rpc)
+        self.reader = Reader(self._node, chain.name, way=chain.reads, multicall=chain.multicall3)
+        self._payable: Shared[list[Means]] = Shared()
         self._relay = Relay(self._node, chain, signer)
         self._verifier = Verifier(self._node, chain, signer.address)
         self._evidence = Evidence(self._node, chain, signer.address)
@@ -107,6 +112,7 @@ class EvmRail:
     async def start(self) -> None:
         """Checks chain id, contracts and every token; disables what does not match."""
         self._assets = (await self._inspect()).assets
+        await self._probe()
 
     async def problems(self) -> tuple[str, ...]:
         """Checks again; a chain that does not answer keeps the assets that it had."""
@@ -115,11 +121,14 @@ class EvmRail:
         except RailUnavailable as fault:
             return (f"{self.chain.name}: {fault}",)
         self._assets = found.assets
+        if not self.reader.probed:
+            await self._probe()
         return found.problems
 
     async def close(self) -> None:
         """Ends connections after the checks under way."""
         await self._verifier.close()
+        await self.reader.close()
         await self.rpc.close()
 
     def payer(self, account: str) -> str | None:
@@ -137,9 +146,14 @@ class EvmRail:
         assets = [self._assets[one] for one in prices if one in self._assets]
         if not payers or not assets:
             return []
+        key = (*payers, *((asset.id, prices[asset.id]) for asset in assets))
+        return await self._payable(key, lambda: self._look(payers, assets, prices))
 
+    async def _look(
+        self, payers: Sequence[str], assets: Sequence[Asset], prices: Mapping[str, int]
+    ) -> list[Means]:
         async def able() -> list[Means]:
-            return await discovery.means(self._node, self.chain, payers, assets, prices)
+            return await means(self.reader, self.chain, payers, assets, prices)
 
         found, everybody = await able(), len(set(payers)) * len(assets)
         if self.chain.faucet and len(found) < everybody:
@@ -284,6 +298,11 @@ class EvmRail:
         with contextlib.suppress(RpcError, RailUnavailable):
             accounts = [bare(payer) for payer in payers]
             await self.rpc.call("florin_faucet", {"accounts": accounts, **gift})
+
+    async def _probe(self) -> None:
+        """Finds out how the chain is read best; without assets nobody reads it."""
+        if self._assets:
+            await self.reader.probe(sample(self.chain, list(self._assets.values())))
 
     async def _inspect(self) -> discovery.Inspection:
         return await discovery.inspect(self._node, self.chain, self.sender)
