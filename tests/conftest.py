@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 
 import aiohttp
@@ -13,8 +13,10 @@ import uvloop
 from florin_server.boot import gateway
 from florin_server.boot.service import Service
 
+from tests.support import chains
 from tests.support.api import Api, GrpcApi, RestApi
 from tests.support.chain import Chain
+from tests.support.chains import EvmChains
 from tests.support.desk import Desk, opened
 from tests.support.service import running
 from tests.support.wallet import Wallet
@@ -31,9 +33,22 @@ def pytest_asyncio_loop_factories():
     return {"uvloop": uvloop.new_event_loop}
 
 
+def pytest_generate_tests(metafunc):
+    told_on_both = metafunc.definition.get_closest_marker("both_chains") is not None
+    if told_on_both and "evm" in metafunc.fixturenames:
+        metafunc.parametrize("evm", ["embedded", "anvil"], indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
+def evm(request) -> Iterator[EvmChains]:
+    """The EVM chain of services: the embedded one, and anvil too where a test is marked so."""
+    with chains.opened(getattr(request, "param", "embedded")) as opened:
+        yield opened
+
+
 @pytest.fixture
-async def service(tmp_path) -> AsyncIterator[Service]:
-    async with running(tmp_path) as started:
+async def service(tmp_path, evm) -> AsyncIterator[Service]:
+    async with running(tmp_path, evm=evm) as started:
         yield started
 
 
@@ -49,9 +64,8 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 @pytest.fixture
-def chain(session, env) -> Chain:
-    token = env["FLORIN_EVM_ASSET"].rpartition(":")[2]
-    return Chain(session, env["FLORIN_EVM_RPC_URL"], token)
+def chain(session, env, evm) -> Chain:
+    return evm.asked(session, env)
 
 
 @pytest.fixture
@@ -85,9 +99,9 @@ def merchant_address(env) -> str:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def desk(tmp_path_factory) -> AsyncIterator[Desk]:
+async def desk(tmp_path_factory, evm) -> AsyncIterator[Desk]:
     """One service for all tests of a module, with a clock that only they move."""
-    async with opened(tmp_path_factory.mktemp("desk")) as desk:
+    async with opened(tmp_path_factory.mktemp("desk"), evm=evm) as desk:
         yield desk
 
 

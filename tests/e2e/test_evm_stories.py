@@ -16,7 +16,7 @@ from tests.support.api import Refused
 from tests.support.desk import CREATE, Desk, Tenant, opened
 from tests.support.wallet import Wallet, params_of, typed_data_of
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.both_chains]
 
 EURO = DEVNET.euro.address
 MERCHANT = "0x" + "5a" * 20
@@ -30,9 +30,9 @@ EUR = {"unit": "iso4217/EUR", "value": "1250"}
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def desk(tmp_path_factory):
+async def desk(tmp_path_factory, evm):
     home = tmp_path_factory.mktemp("stories") / "home"
-    async with opened(home, rates={ETHER: {"GBP": "2500.00"}}) as desk:
+    async with opened(home, evm=evm, rates={ETHER: {"GBP": "2500.00"}}) as desk:
         yield desk
 
 
@@ -86,7 +86,9 @@ async def till(desk) -> Till:
             f"{chain}:{MERCHANT}",
         )
         await desk.service.app.store.write(settlements.put_destination(place))
-    return Till(desk, tenant)
+    till = Till(desk, tenant)
+    await desk.chain.fund(till.wallet.address)
+    return till
 
 
 # Permit2
@@ -201,7 +203,6 @@ async def test_a_blocked_payer_is_declined(desk, till):
 @pytest_asyncio.fixture(loop_scope="module")
 async def mute(till) -> Till:
     """A wallet whose account has the code of a contract that knows nothing of signatures."""
-    await till.offer(USD)
     await till.wallet.delegate(till.desk.chain, DEVNET.settler)
     return till
 
@@ -216,7 +217,7 @@ async def test_an_account_that_cannot_sign_pays_by_itself(desk, mute):
     outputs = await mute.wallet.perform(desk.chain, actions)
     assert await desk.chain.balance(mute.wallet.address) == held - PRICE
     # it took its time, and the chain went on
-    await desk.chain.ask("evm_mine", {"blocks": 30})
+    await desk.chain.mine(30)
     await mute.confirm(payment_id, option, outputs)
     final = await desk.final(payment_id)
     assert (final["status"], final["info"]["txId"]) == ("succeeded", outputs[-1])
@@ -366,9 +367,9 @@ ITSELF = "30"
 
 
 async def test_a_contract_account_pays_with_its_owners_signature(desk, till):
-    await till.offer(USD)  # which also gives the owner coin to deploy with
     code = keeper("73" + till.wallet.address[2:])
     account = await till.wallet.deploy(desk.chain, code)
+    await desk.chain.fund(account.rpartition(":")[2])
     before = await desk.chain.balance(MERCHANT)
     made = await desk.rest.call("POST", CREATE, till.tenant.headers, {"amount": USD})
     payment_id = made["paymentId"]
@@ -387,7 +388,6 @@ async def test_a_contract_account_pays_with_its_owners_signature(desk, till):
 
 @pytest.mark.parametrize("amount", [USD, EUR], ids=["eip3009", "permit2"])
 async def test_a_key_whose_account_has_code_that_signs_pays_as_before(desk, till, amount):
-    await till.offer(USD)
     contract = await till.wallet.deploy(desk.chain, keeper(ITSELF))
     await till.wallet.delegate(desk.chain, contract.rpartition(":")[2])
     payment_id, option = await till.offer(amount)
@@ -451,7 +451,7 @@ async def test_what_was_sent_while_florin_was_down_is_found(desk, till, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(settler._wallets, "adopt", nothing)
         (tx_hash,) = await till.wallet.perform(desk.chain, actions)
-        await desk.chain.ask("evm_mine", {"blocks": 40})
+        await desk.chain.mine(40)
         paid_id, paid = await till.offer(USD)
         await till.confirm(paid_id, paid, await till.perform(paid))
         await desk.final(paid_id)

@@ -1,13 +1,16 @@
-"""The embedded chain, asked like any node."""
+"""A chain under the service, asked like any node."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import aiohttp
+from florin_server.devnet.genesis import DEVNET
 
 
 class Chain:
+    """The embedded one. What only some chains can do has a method; all else is asked by name."""
+
     def __init__(self, session: aiohttp.ClientSession, url: str, token: str) -> None:
         self._session = session
         self._url = url
@@ -29,3 +32,18 @@ class Chain:
         return int(
             await self.ask("eth_call", {"to": token or self._token, "data": data}, "latest"), 16
         )
+
+    async def fund(self, *addresses: str) -> None:
+        """Gives what a buyer needs, unless it is there: coin, and some of each token."""
+        tokens = [token.address for token in DEVNET.tokens]
+        await self.ask("florin_faucet", {"accounts": addresses, "tokens": tokens})
+
+    async def mine(self, blocks: int = 1) -> None:
+        """Seals blocks, however few transactions wait."""
+        for _ in range(blocks):
+            await self.ask("evm_mine")
+
+    async def send(self, raw: bytes) -> Any:
+        """The receipt of a transaction; None if it is not mined at once."""
+        tx_hash = await self.ask("eth_sendRawTransaction", "0x" + raw.hex())
+        return await self.ask("eth_getTransactionReceipt", tx_hash)

@@ -31,6 +31,7 @@ from yarl import URL
 
 from tests.support.api import GrpcApi, RestApi
 from tests.support.chain import Chain
+from tests.support.chains import EvmChains, OwnChain
 from tests.support.service import running
 from tests.support.wallet import Wallet
 
@@ -148,7 +149,7 @@ class Desk:
     async def lapse(self, payment_id: str, seconds: float = 1300) -> dict[str, Any]:
         """The end of a confirmed payment whose money never moves: its authorization lapses."""
         self.clock.advance(seconds)
-        await self.chain.ask("evm_mine")
+        await self.chain.mine()
         return await self.ended(payment_id)
 
     # accounts
@@ -250,16 +251,18 @@ class Offer:
 
 
 @asynccontextmanager
-async def opened(home: Path, **settings: Any) -> AsyncIterator[Desk]:
-    clock = TestClock(START_S * 1_000_000)
+async def opened(
+    home: Path, *, evm: EvmChains | None = None, **settings: Any
+) -> AsyncIterator[Desk]:
+    evm = evm or OwnChain()
+    clock = evm.clock(START_S * 1_000_000)
     settings = {"pay_url": PAY_URL, **settings}
     async with (
-        running(home, clock=clock, **settings) as service,
+        running(home, clock=clock, evm=evm, **settings) as service,
         aiohttp.ClientSession() as session,
     ):
         env = service.home.read_demo_env()
         async with grpc.aio.insecure_channel(env["FLORIN_GRPC_TARGET"]) as channel:
-            token = env["FLORIN_EVM_ASSET"].rpartition(":")[2]
             yield Desk(
                 service=service,
                 clock=clock,
@@ -268,7 +271,7 @@ async def opened(home: Path, **settings: Any) -> AsyncIterator[Desk]:
                 channel=channel,
                 rest=RestApi(session, env["FLORIN_BASE_URL"], env),
                 grpc=GrpcApi(channel, env),
-                chain=Chain(session, env["FLORIN_EVM_RPC_URL"], token),
+                chain=evm.asked(session, env),
             )
 
 

@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from florin_server.boot.demo_accounts import ensure_demo
 from florin_server.boot.service import Service
 from florin_server.config import EmbeddedChain, EmbeddedSolana, LimitSettings, Settings
+
+from tests.support.chains import EvmChains, OwnChain
 
 # a clock that stands still gives nothing back
 NO_LIMITS = LimitSettings(
@@ -46,10 +47,13 @@ def settings(
 
 
 @asynccontextmanager
-async def running(home: Path, *, clock: Any = None, **more: Any) -> AsyncIterator[Service]:
-    service = await Service.start(settings(home, **more), clock=clock)
+async def running(
+    home: Path, *, clock: Any = None, evm: EvmChains | None = None, **more: Any
+) -> AsyncIterator[Service]:
+    evm = evm or OwnChain()
+    service = await Service.start(evm.settings(settings(home, **more), clock), clock=clock)
     try:
-        await ensure_demo(service)
+        await evm.join(service)
         yield service
     finally:
         await service.stop()

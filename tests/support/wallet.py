@@ -70,9 +70,8 @@ class Wallet:
             "maxFeePerGas": 10**11,
             "maxPriorityFeePerGas": 10**9,
         }
-        raw = bytes(self._account.sign_transaction(usual | fields).raw_transaction).hex()
-        tx_hash = await chain.ask("eth_sendRawTransaction", "0x" + raw)
-        receipt: dict[str, Any] = await chain.ask("eth_getTransactionReceipt", tx_hash)
+        signed = self._account.sign_transaction(usual | fields)
+        receipt: dict[str, Any] = await chain.send(bytes(signed.raw_transaction))
         assert receipt["status"] == "0x1"
         return receipt
 

@@ -1,0 +1,198 @@
+"""The EVM chains that a service of the tests may work on: its own, and one that others wrote.
+
+Stories marked `both_chains` are told on each. On anvil the service knows a chain of its settings,
+with the contracts of the embedded chain at their addresses; blocks have the service's time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import aiohttp
+import rlp
+from eth_account import Account
+from eth_utils import keccak
+from florin_server.boot import chains
+from florin_server.boot.demo_accounts import ensure_demo
+from florin_server.boot.embedded import Embedded
+from florin_server.boot.service import Service
+from florin_server.clock import Clock, SystemClock, TestClock
+from florin_server.config import EmbeddedChain, Settings
+from florin_server.devnet.evm.faucet import GIFT_TOKENS, GIFT_WEI
+from florin_server.devnet.genesis import DEVNET, FAUCET_WEI, artifact
+from florin_server.rails.evm.transactions import Signer
+
+from tests.support import anvil
+from tests.support.chain import Chain
+
+TREASURY = Signer(b"\x7e" * 32)
+GENESIS_S = 1_700_000_000  # before any clock of the tests
+RELAYER_WEI = 10**21
+
+
+class EvmChains(Protocol):
+    """Where a service finds its EVM chain."""
+
+    def clock(self, start_us: int) -> TestClock:
+        """A clock that stands still, whose time is that of the chain's next block too."""
+
+    def settings(self, chosen: Settings, clock: Clock | None) -> Settings:
+        """The settings of a service on a fresh chain."""
+
+    async def join(self, service: Service) -> None:
+        """Makes the chain known to the demo accounts, once the service has started."""
+
+    def asked(self, session: aiohttp.ClientSession, env: dict[str, str]) -> Chain:
+        """The chain of a service, for tests."""
+
+
+class OwnChain:
+    """The embedded chain, which a service starts by itself."""
+
+    def clock(self, start_us: int) -> TestClock:
+        return TestClock(start_us)
+
+    def settings(self, chosen: Settings, clock: Clock | None) -> Settings:
+        return chosen
+
+    async def join(self, service: Service) -> None:
+        await ensure_demo(service)
+
+    def asked(self, session: aiohttp.ClientSession, env: dict[str, str]) -> Chain:
+        return Chain(session, *_place(env))
+
+
+class OnAnvil:
+    """A running anvil; each service begins at the chain's first blocks."""
+
+    def __init__(self, running: anvil.Anvil) -> None:
+        self._anvil = running
+        self._deploy()
+        self._begun = running.ask("evm_snapshot")
+
+    def clock(self, start_us: int) -> TestClock:
+        return _Followed(start_us, self._anvil)
+
+    def settings(self, chosen: Settings, clock: Clock | None) -> Settings:
+        ask = self._anvil.ask
+        ask("anvil_dropAllTransactions")
+        assert ask("evm_revert", self._begun)
+        self._begun = ask("evm_snapshot")
+        # without an interval blocks take the time of the machine
+        if isinstance(clock, TestClock):
+            ask("anvil_setBlockTimestampInterval", 0)
+        else:
+            ask("anvil_removeBlockTimestampInterval")
+        now_us = (clock or SystemClock()).now_us()
+        ask("evm_setNextBlockTimestamp", now_us // 1_000_000)
+        ask("evm_mine")
+        known = chains._embedded_chain(chosen, TREASURY)
+        chain = known.model_copy(update={"rpc_url": self._anvil.url, "faucet": False})
+        without = EmbeddedChain(enabled=False)
+        return chosen.model_copy(update={"embedded": without, "chains": (chain, *chosen.chains)})
+
+    async def join(self, service: Service) -> None:
+        relayer = Signer(service.secrets.relayer_key).address
+        self._anvil.ask("anvil_setBalance", relayer, hex(RELAYER_WEI))
+        # it stands where the embedded one would
+        service.evm = Embedded(_nobody, self._anvil.url)
+        await ensure_demo(service)
+
+    def asked(self, session: aiohttp.ClientSession, env: dict[str, str]) -> Chain:
+        return AnvilChain(session, *_place(env))
+
+    def _deploy(self) -> None:
+        """What the embedded chain begins with."""
+        ask, faucet = self._anvil.ask, DEVNET.faucet
+        ask("anvil_setBalance", faucet, hex(FAUCET_WEI))
+        owner = bytes.fromhex(faucet[2:]).rjust(32, b"\0")
+        for nonce, (code, place) in enumerate(
+            (
+                (artifact("PaySettler").bytecode, DEVNET.settler),
+                (artifact("TestDollar").bytecode + owner, DEVNET.token.address),
+                (artifact("TestEuro").bytecode + owner, DEVNET.euro.address),
+            )
+        ):
+            made = keccak(rlp.encode([bytes.fromhex(faucet[2:]), nonce]))[12:]
+            assert "0x" + made.hex() == place
+            raw = by_faucet(nonce, self._anvil.chain_id, data=code, gas=4_000_000)
+            assert ask("eth_sendRawTransactionSync", "0x" + raw.hex())["status"] == "0x1"
+        ask("anvil_setCode", DEVNET.permit2, "0x" + artifact("DevPermit2").runtime.hex())
+
+
+class AnvilChain(Chain):
+    """anvil, asked in its own words."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, token: str) -> None:
+        super().__init__(session, url, token)
+        self._gives = asyncio.Lock()
+
+    async def fund(self, *addresses: str) -> None:
+        async with self._gives:
+            for address in addresses:
+                if await self.coin(address) < GIFT_WEI // 2:
+                    await self._give(to=bytes.fromhex(address[2:]), value=GIFT_WEI)
+                for token in DEVNET.tokens:
+                    gift = GIFT_TOKENS * 10**token.decimals
+                    if await self.balance(address, token.address) < gift // 2:
+                        words = address[2:].rjust(64, "0") + f"{gift:064x}"
+                        mint = bytes.fromhex("40c10f19" + words)
+                        await self._give(to=bytes.fromhex(token.address[2:]), data=mint)
+
+    async def send(self, raw: bytes) -> Any:
+        # blocks are sealed a moment after a transaction was taken
+        return await self.ask("eth_sendRawTransactionSync", "0x" + raw.hex())
+
+    async def _give(self, **fields: Any) -> None:
+        nonce = int(await self.ask("eth_getTransactionCount", DEVNET.faucet, "latest"), 16)
+        chain_id = int(await self.ask("eth_chainId"), 16)
+        receipt = await self.send(by_faucet(nonce, chain_id, **fields))
+        assert receipt["status"] == "0x1"
+
+
+class _Followed(TestClock):
+    """Its time is that of anvil's next block."""
+
+    def __init__(self, start_us: int, running: anvil.Anvil) -> None:
+        super().__init__(start_us)
+        self._anvil = running
+
+    def advance(self, seconds: float) -> None:
+        super().advance(seconds)
+        self._anvil.ask("evm_setNextBlockTimestamp", self.now_us() // 1_000_000)
+
+
+def by_faucet(nonce: int, chain_id: int, **fields: Any) -> bytes:
+    """A signed transaction of the account that owns the tokens."""
+    usual = {
+        "chainId": chain_id,
+        "nonce": nonce,
+        "gas": 200_000,
+        "maxFeePerGas": 10**11,
+        "maxPriorityFeePerGas": 10**9,
+        "value": 0,
+    }
+    signed = Account.sign_transaction({**usual, **fields}, DEVNET.faucet_key)
+    return bytes(signed.raw_transaction)
+
+
+@contextmanager
+def opened(name: str) -> Iterator[EvmChains]:
+    """The EVM chain of that name for services, one after the other."""
+    if name == "embedded":
+        yield OwnChain()
+    else:
+        # anvil counts the time from its first block on
+        with anvil.running("--timestamp", str(GENESIS_S)) as running:
+            yield OnAnvil(running)
+
+
+def _place(env: dict[str, str]) -> tuple[str, str]:
+    return env["FLORIN_EVM_RPC_URL"], env["FLORIN_EVM_ASSET"].rpartition(":")[2]
+
+
+async def _nobody(_: bytes) -> bytes:
+    raise AssertionError("a chain elsewhere is asked over its address")
