@@ -70,3 +70,4 @@ contracts:
 	cp $(CONTRACTS)/package*.json build/solc/
 	cd build/solc && npm ci --ignore-scripts --no-audit --no-fund
 	node $(CONTRACTS)/build.mjs $(CONTRACTS)/artifacts.json build/solc
+	$(PYTHON) -c "import json; print(json.load(open('$(CONTRACTS)/artifacts.json'))['contracts']['ChainReader']['bytecode'][2:])" > server/florin_server/rails/evm/reader.hex

@@ -32,6 +32,7 @@ _EXECUTION_FAILURES = (
     "stack limit",
     "write protection",
     "return data out of bounds",
+    "evm error",
 )
 
 Call: TypeAlias = tuple[str, Sequence[Any]]

@@ -117,7 +117,7 @@ class Reader:
             del took[name]
         fastest = min(took.values())
         best = next(name for name in WAYS if took.get(name, fastest * 9) <= fastest * _SLOWER)
-        others = sorted(took.keys() - {best}, key=lambda name: took[name])
+        others = sorted((one for one in WAYS if one in took and one != best), key=took.__getitem__)
         self.order = (best, *others)
         _log.info("%s is read by %s", self._name, best)
 

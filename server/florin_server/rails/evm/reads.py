@@ -23,10 +23,9 @@ READ_GAS: Final = 1_000_000
 # of one eth_call; the protocol's own limit for a transaction, below what nodes let a call use
 CALL_GAS: Final = 1 << 24
 
-# creation code may have 49,152 bytes, and what it returns 24,576: half of that and a group more
-# is far from both, and some 350 balances
-_ANSWER_BYTES: Final = 12_288
-_QUESTION_BYTES: Final = 24_576
+# creation code may have 49,152 bytes, and what it returns 24,576
+_QUESTION_BYTES: Final = 48_000
+_ANSWER_BYTES: Final = 24_000
 _CODE: Final = bytes.fromhex(Path(__file__).with_name("reader.hex").read_text(encoding="ascii"))
 _HEAD: Final = struct.Struct(">B20sIHH")
 _CALL, _COIN, _GUARD = 0, 1, 2
