@@ -23,9 +23,15 @@ class Chain:
 async def chains(app: App) -> list[Chain]:
     """Every enabled chain."""
     found = []
+    prices = app.prices.problems(app.clock.now_us())
     for chain_id, rail in app.rails.items():
         health = app.settlers[chain_id].health()
         problems = [health.problem, *await rail.problems()]
+        problems += [
+            f"{asset} has no price in {currency}: {why}"
+            for (asset, currency), why in prices.items()
+            if asset in rail.assets
+        ]
         problem = "; ".join(text for text in problems if text)
         found.append(Chain(chain_id, health.head, health.open_transactions, rail.sender, problem))
     return found
