@@ -29,6 +29,7 @@ from florin_server.rails.base import (
     Signed,
     Split,
 )
+from florin_server.rails.coalesce import Shared
 from florin_server.rails.jsonrpc import HttpTransport, JsonRpc, RpcError, Transport
 from florin_server.rails.prices import Quote
 from florin_server.rails.solana import discovery
@@ -81,6 +82,7 @@ class SolanaRail:
         self._verifier = Verifier(self._node, chain, signer.pubkey)
         self._evidence = Evidence(self._node, chain)
         self._found = discovery.Inspection({}, {}, ())
+        self._payable: Shared[list[Means]] = Shared()
         self._landing = lru_cache(maxsize=1024)(self._co_signed)
 
     @property
@@ -156,9 +158,18 @@ class SolanaRail:
         assets = [found.assets[one] for one in prices if one in found.assets]
         if not payers or not assets:
             return []
+        key = (*payers, *((asset.id, prices[asset.id]) for asset in assets))
+        return await self._payable(key, lambda: self._look(payers, assets, prices, found.programs))
 
+    async def _look(
+        self,
+        payers: Sequence[str],
+        assets: Sequence[Asset],
+        prices: Mapping[str, int],
+        programs: Mapping[str, str],
+    ) -> list[Means]:
         async def able() -> list[Means]:
-            held = await discovery.balances(self._node, payers, assets, found.programs)
+            held = await discovery.balances(self._node, payers, assets, programs)
             return [
                 Means(payer, asset)
                 for (payer, asset), balance in held.items()
