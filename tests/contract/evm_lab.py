@@ -10,7 +10,7 @@ from typing import Any
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from florin_server.clock import TestClock
-from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
+from florin_server.devnet.evm import DEVNET, EvmDevChain
 from florin_server.domain.journal import Accepted
 from florin_server.domain.payment import Action, Confirmation, Option, Payment, Status
 from florin_server.rails.base import Means, RailUnavailable, Signed, Split
@@ -18,6 +18,9 @@ from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.settings import EvmAsset, EvmChain
 from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.jsonrpc import JsonRpc, LocalTransport, Transport
+
+from tests.support.anvil_node import AnvilNode
+from tests.support.chains import EvmChains, OwnChain
 
 START_S = 1_800_000_000
 PRICE = 1_500_000
@@ -179,7 +182,7 @@ class Lab:
     """A chain, the rail in front of it, and the means to change either."""
 
     clock: TestClock
-    chain: EvmDevChain
+    chain: EvmDevChain | AnvilNode
     node: Meddler
     rail: EvmRail
     control: JsonRpc
@@ -303,10 +306,12 @@ class Lab:
         return receipt["contractAddress"].lower()
 
 
-async def open_lab(transport: Transport | None = None, **changes: Any) -> Lab:
+async def open_lab(
+    transport: Transport | None = None, *, evm: EvmChains | None = None, **changes: Any
+) -> Lab:
     """A fresh chain with a relayer that can pay for gas, and a started rail."""
     clock = TestClock(START_S * 1_000_000)
-    chain = await EvmDevChain.open(None, EvmDevSettings(clock=clock, seed=1))
+    chain = await (evm or OwnChain()).node(clock)
     local = LocalTransport(chain.handle)
     node = Meddler(transport or local)
     rail = EvmRail(settings(**changes), RELAYER, node)

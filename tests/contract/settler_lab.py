@@ -36,6 +36,7 @@ from tests.contract.evm_lab import (
     open_lab,
     signed,
 )
+from tests.support.chains import EvmChains
 
 SHOP = Merchant("mrch_shop", "prtn_shop", "Shop", "s@shop.example", None, "active", False, 0)
 BUYER = Caller(live=False)
@@ -156,8 +157,8 @@ class Works:
 
 
 @contextlib.asynccontextmanager
-async def works(folder: Path) -> AsyncIterator[Works]:
-    lab = await open_lab()
+async def works(folder: Path, *, evm: EvmChains | None = None) -> AsyncIterator[Works]:
+    lab = await open_lab(evm=evm)
     running = Works(folder, lab, *await _start(folder, lab, first=True))
     try:
         yield running

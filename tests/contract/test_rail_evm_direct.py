@@ -37,6 +37,8 @@ from tests.contract.evm_lab import (
     settings,
 )
 
+pytestmark = pytest.mark.both_chains
+
 WALLET = buyer(7)
 PAYER = account_of(WALLET)
 COIN = EvmCoin(name="Test Ether", symbol="tETH")
@@ -48,8 +50,8 @@ UNKNOWN = "0x" + "77" * 32
 
 
 @pytest.fixture
-async def lab():
-    lab = await open_lab(assets=(asset(), euro()), coin=COIN)
+async def lab(evm):
+    lab = await open_lab(evm=evm, assets=(asset(), euro()), coin=COIN)
     await lab.fund(WALLET)
     yield lab
     await lab.rail.close()

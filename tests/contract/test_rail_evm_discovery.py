@@ -10,10 +10,12 @@ from florin_server.rails.evm.transactions import Signer
 
 from tests.contract.evm_lab import RELAYER, TOKEN, asset, open_lab, refuse, reply, settings
 
+pytestmark = pytest.mark.both_chains
+
 
 @pytest.fixture
-async def lab():
-    lab = await open_lab()
+async def lab(evm):
+    lab = await open_lab(evm=evm)
     yield lab
     await lab.rail.close()
     await lab.chain.close()

@@ -12,12 +12,14 @@ from florin_server.rails.evm.terms import Terms
 
 from tests.contract.evm_lab import PRICE, buyer, open_lab, refuse, reply
 
+pytestmark = pytest.mark.both_chains
+
 CONFIRMATIONS = 3
 
 
 @pytest.fixture
-async def lab():
-    lab = await open_lab(confirmations=CONFIRMATIONS)
+async def lab(evm):
+    lab = await open_lab(evm=evm, confirmations=CONFIRMATIONS)
     yield lab
     await lab.rail.close()
     await lab.chain.close()
@@ -299,8 +301,8 @@ async def test_with_nothing_final_nothing_is_dead(lab):
     assert not await lab.rail.nonce_used(0)
 
 
-async def test_events_of_a_former_settlement_contract_still_count():
-    lab = await open_lab(former_settlers=("0x" + "12" * 20,))
+async def test_events_of_a_former_settlement_contract_still_count(evm):
+    lab = await open_lab(evm=evm, former_settlers=("0x" + "12" * 20,))
     item, paid, reference = await settled(lab)
     assert await lab.rail.paid([reference], 0) == [paid]
     stranger = replace(item.option, terms={**item.option.terms, "settler": "0x" + "13" * 20})

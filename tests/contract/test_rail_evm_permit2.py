@@ -34,14 +34,16 @@ from tests.contract.evm_lab import (
     signed,
 )
 
+pytestmark = pytest.mark.both_chains
+
 WALLET = buyer(7)
 PAYER = account_of(WALLET)
 HASH = json.dumps("0x" + "11" * 32)
 
 
 @pytest.fixture
-async def lab():
-    lab = await open_lab(assets=(asset(), euro()))
+async def lab(evm):
+    lab = await open_lab(evm=evm, assets=(asset(), euro()))
     yield lab
     await lab.rail.close()
     await lab.chain.close()

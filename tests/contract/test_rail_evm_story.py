@@ -29,6 +29,8 @@ from tests.contract.evm_lab import (
     signed,
 )
 
+pytestmark = pytest.mark.both_chains
+
 
 @asynccontextmanager
 async def over_http(lab):
@@ -51,8 +53,8 @@ async def over_http(lab):
 
 
 @pytest.fixture
-async def lab():
-    lab = await open_lab()
+async def lab(evm):
+    lab = await open_lab(evm=evm)
     yield lab
     await lab.rail.close()
     await lab.chain.close()
@@ -148,9 +150,9 @@ async def test_the_message_names_the_settlement_contract_and_ends_with_the_grace
 
 
 @pytest.fixture
-async def dry_lab():
+async def dry_lab(evm):
     """A chain without a faucet."""
-    lab = await open_lab(faucet=False)
+    lab = await open_lab(evm=evm, faucet=False)
     yield lab
     await lab.rail.close()
     await lab.chain.close()

@@ -25,12 +25,14 @@ from tests.contract.evm_lab import (
     signed,
 )
 
+pytestmark = pytest.mark.both_chains
+
 WALLET = buyer(7)
 
 
 @pytest.fixture
-async def lab():
-    lab = await open_lab()
+async def lab(evm):
+    lab = await open_lab(evm=evm)
     await lab.fund(WALLET)
     yield lab
     await lab.rail.close()
@@ -120,8 +122,10 @@ async def test_a_lapsed_authorization_is_refused(lab):
     option = lab.offer(WALLET, payment)
     output = signed(WALLET, option)
     lab.clock.advance(359)
+    await lab.mine()
     await lab.rail.verify(option, (), [output])
     lab.clock.advance(1)
+    await lab.mine()
     assert await refusal(lab, option, output) == "signature_mismatch"
 
 

@@ -29,10 +29,12 @@ DEAR = {
     "value": 0,
 }
 
+pytestmark = pytest.mark.both_chains
+
 
 @pytest.fixture
-async def shop(tmp_path):
-    async with works(tmp_path) as running:
+async def shop(tmp_path, evm):
+    async with works(tmp_path, evm=evm) as running:
         yield running
 
 

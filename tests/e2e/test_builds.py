@@ -25,14 +25,14 @@ from tests.support.api import Refused
 from tests.support.desk import ORDER, Desk, opened
 from tests.support.wallet import Wallet
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.both_chains]
 
 TOKEN = "5a" * 16
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def desk(tmp_path_factory):
-    async with opened(tmp_path_factory.mktemp("builds") / "home") as desk:
+async def desk(tmp_path_factory, evm):
+    async with opened(tmp_path_factory.mktemp("builds") / "home", evm=evm) as desk:
         yield desk
 
 
@@ -105,6 +105,7 @@ class Till:
 @pytest_asyncio.fixture(loop_scope="module")
 async def till(desk, building) -> Till:
     wallet = Wallet()
+    await desk.chain.fund(wallet.address)
     payment_id = (await desk.rest.create(ORDER))["paymentId"]
     (option,) = (await desk.rest.options(payment_id, [wallet.account]))["options"]
     return Till(desk, payment_id, option, wallet)
@@ -135,7 +136,9 @@ async def test_data_of_another_build_is_refused(till):
 
 
 async def test_data_for_an_option_without_a_build_is_refused(desk):
-    offer = await desk.offer()
+    wallet = Wallet()
+    await desk.chain.fund(wallet.address)
+    offer = await desk.offer(wallet)
     for data in (TOKEN, "00"):
         call = desk.rest.fetch(offer.payment_id, offer.option_id, data)
         assert await refusal(call) == (400, "invalid_params")
@@ -189,7 +192,7 @@ async def submitted(desk: Desk, till: Till, outputs: list[str]) -> str:
     app = desk.service.app
     (rail,) = app.rails.values()
     signer = Signer(b"\x77" * 32)
-    await rail.rpc.call("florin_faucet", {"accounts": [signer.address], "nativeWei": hex(10**18)})
+    await desk.chain.fund(signer.address)
     found = await app.store.read(payments.get([till.payment_id]))
     payment: Payment = found[till.payment_id]
     option = await app.store.read(payments.option(payment.id, till.option["id"]))
@@ -222,8 +225,7 @@ async def test_what_a_wallet_sent_long_before_its_confirm_is_found(
     building.submitted = False
     outputs = await till.signed()
     tx_hash = await submitted(desk, till, outputs)
-    for _ in range(5):
-        await desk.chain.ask("evm_mine")
+    await desk.chain.mine(5)
     # the authorization is used, which is all that the rail would refuse here
     monkeypatch.setattr(building.rail, "verify", lambda *_: asyncio.sleep(0))
     await till.confirm(outputs)
@@ -236,6 +238,6 @@ async def test_what_a_wallet_never_sends_fails_once_it_cannot_come(desk, till, b
     created = (await desk.rest.info(till.payment_id))["expiresAt"]
     await till.confirm(await till.signed())
     desk.clock.advance(created + 300 - desk.now)
-    await desk.chain.ask("evm_mine")
+    await desk.chain.mine()
     final = await asyncio.wait_for(desk.final(till.payment_id), 20)
     assert final["status"] == "failed"

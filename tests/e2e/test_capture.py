@@ -40,8 +40,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def desk(tmp_path_factory):
-    async with opened(tmp_path_factory.mktemp("capture"), capture=ASKED) as desk:
+async def desk(tmp_path_factory, evm):
+    async with opened(tmp_path_factory.mktemp("capture"), evm=evm, capture=ASKED) as desk:
         yield desk
 
 
@@ -181,6 +181,7 @@ async def test_an_asset_is_meant_however_it_is_written(desk, monkeypatch):
     ids=["object", "list", "fields", "texts"],
 )
 @pytest.mark.parametrize("at", ["fetch", "confirm"])
+@pytest.mark.both_chains
 async def test_a_wallet_collects_the_data_itself(desk, till, form, at):
     option = await till.option()
     if at == "fetch":
@@ -271,6 +272,7 @@ async def test_what_was_told_first_counts(desk, till):
 # what counts later
 
 
+@pytest.mark.both_chains
 async def test_data_counts_later_only_after_its_account_signed(desk, till):
     wallet = till.wallet
     await hand_in(desk, await till.url())

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+pytestmark = pytest.mark.usefixtures("funded")
+
 ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}, "referenceId": "order-1001"}
 PRICE = 12_500_000  # 12.50 in a token of six decimals
 
@@ -12,6 +16,7 @@ async def follow(api, payment_id, after=None):
     return [state async for state in api.watch(payment_id, after)]
 
 
+@pytest.mark.both_chains
 async def test_a_buyer_pays_and_the_merchant_gets_the_money(api, wallet, chain, merchant_address):
     created = await api.create(ORDER)
     payment_id = created["paymentId"]
@@ -48,6 +53,7 @@ async def test_a_buyer_pays_and_the_merchant_gets_the_money(api, wallet, chain, 
     assert await api.merchant_status(payment_id) == final
 
 
+@pytest.mark.both_chains
 async def test_a_repeated_confirm_is_a_poll(api, wallet):
     payment_id = (await api.create(ORDER))["paymentId"]
     (option,) = (await api.options(payment_id, [wallet.account]))["options"]
@@ -59,6 +65,7 @@ async def test_a_repeated_confirm_is_a_poll(api, wallet):
     assert again["info"]["txId"]
 
 
+@pytest.mark.both_chains
 async def test_the_same_account_and_price_keep_their_option(api, wallet):
     payment_id = (await api.create(ORDER))["paymentId"]
     first = await api.options(payment_id, [wallet.account])

@@ -14,7 +14,7 @@ from tests.support.wallet import Wallet, typed_data_of
 
 
 @pytest.fixture
-async def offer(api, wallet):
+async def offer(api, wallet, funded):
     """A payment and its one option."""
     payment_id = (await api.create(ORDER))["paymentId"]
     (option,) = (await api.options(payment_id, [wallet.account]))["options"]
@@ -42,6 +42,7 @@ async def assert_payable(api, wallet, offer):
     assert (await asyncio.wait_for(follow(api, payment_id), 20))[-1]["status"] == "succeeded"
 
 
+@pytest.mark.both_chains
 async def test_a_signature_of_somebody_else(api, offer, untouched):
     payment_id, option = offer
     error = await refused(api.confirm(payment_id, option["id"], Wallet().execute_all(option)))
@@ -50,6 +51,7 @@ async def test_a_signature_of_somebody_else(api, offer, untouched):
     assert (await api.status(payment_id))["status"] == "requires_action"
 
 
+@pytest.mark.both_chains
 @pytest.mark.parametrize(
     ("part", "member", "value"),
     [
@@ -72,12 +74,14 @@ async def test_a_signature_over_something_else(api, wallet, offer, untouched, pa
     assert (await api.status(payment_id))["status"] == "requires_action"
 
 
+@pytest.mark.both_chains
 async def test_a_refused_confirm_leaves_the_payment_payable(api, wallet, offer):
     payment_id, option = offer
     await refused(api.confirm(payment_id, option["id"], Wallet().execute_all(option)))
     await assert_payable(api, wallet, offer)
 
 
+@pytest.mark.both_chains
 async def test_an_authorization_of_another_payment(api, wallet, offer, untouched):
     payment_id, option = offer
     other_id = (await api.create(ORDER))["paymentId"]
@@ -86,6 +90,7 @@ async def test_an_authorization_of_another_payment(api, wallet, offer, untouched
     assert error.details["reason"] == "signature_mismatch"
 
 
+@pytest.mark.both_chains
 async def test_an_authorization_that_was_used(api, wallet, chain, merchant_address, offer):
     payment_id, option = offer
     outputs = wallet.execute_all(option)
@@ -146,6 +151,7 @@ async def test_a_cancelled_payment(api, wallet, offer, untouched):
     assert (error.http, error.code) == (400, "invalid_state")
 
 
+@pytest.mark.both_chains
 async def test_the_funds_are_gone(api, wallet, chain, offer):
     payment_id, option = offer
     outputs = wallet.execute_all(option)

@@ -278,7 +278,7 @@ async def test_repeated_calls_with_a_key_are_done_once(shop):
 
 
 class Till:
-    """Payments of one merchant on the embedded chain."""
+    """Payments of one merchant."""
 
     def __init__(self, desk, tenant):
         self.desk = desk
@@ -286,6 +286,7 @@ class Till:
 
     async def offer(self, payment_id=None, wallet=None):
         wallet = wallet or Wallet()
+        await self.desk.chain.fund(wallet.address)
         if payment_id is None:
             made = await self.desk.ask("POST", "/v1/payments", self.tenant.headers, ORDER)
             payment_id = made.body["paymentId"]
@@ -300,6 +301,7 @@ class Till:
         return (await self.desk.ask("GET", f"/v1/payments/{payment_id}", headers)).body
 
 
+@pytest.mark.both_chains
 async def test_money_goes_where_the_merchant_wanted_it_when_the_wallet_asked(desk, shop, tenant):
     till, first, second = Till(desk, tenant), Wallet(), Wallet()
     asset = desk.env["FLORIN_EVM_ASSET"]

@@ -82,8 +82,10 @@ class Till:
 
 
 async def new_till(desk: Desk, wallet: Wallet | None = None, api: Any = None, **order: Any) -> Till:
+    wallet = wallet or Wallet()
+    await desk.chain.fund(wallet.address)
     created = await desk.rest.create({**ORDER, **order})
-    return Till(desk, created["paymentId"], wallet or Wallet(), api)
+    return Till(desk, created["paymentId"], wallet, api)
 
 
 async def refusal(call: Any) -> Refused:

@@ -6,14 +6,13 @@ with the contracts of the embedded chain at their addresses; blocks have the ser
 
 from __future__ import annotations
 
-import asyncio
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 import aiohttp
 import rlp
-from eth_account import Account
 from eth_utils import keccak
 from florin_server.boot import chains
 from florin_server.boot.demo_accounts import ensure_demo
@@ -21,11 +20,12 @@ from florin_server.boot.embedded import Embedded
 from florin_server.boot.service import Service
 from florin_server.clock import Clock, SystemClock, TestClock
 from florin_server.config import EmbeddedChain, Settings
-from florin_server.devnet.evm.faucet import GIFT_TOKENS, GIFT_WEI
+from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.devnet.genesis import DEVNET, FAUCET_WEI, artifact
 from florin_server.rails.evm.transactions import Signer
 
 from tests.support import anvil
+from tests.support.anvil_node import AnvilNode, by_faucet
 from tests.support.chain import Chain
 
 TREASURY = Signer(b"\x7e" * 32)
@@ -48,6 +48,9 @@ class EvmChains(Protocol):
     def asked(self, session: aiohttp.ClientSession, env: dict[str, str]) -> Chain:
         """The chain of a service, for tests."""
 
+    async def node(self, clock: TestClock) -> EvmDevChain | AnvilNode:
+        """A fresh chain without a service, which answers what the embedded one would."""
+
 
 class OwnChain:
     """The embedded chain, which a service starts by itself."""
@@ -64,6 +67,9 @@ class OwnChain:
     def asked(self, session: aiohttp.ClientSession, env: dict[str, str]) -> Chain:
         return Chain(session, *_place(env))
 
+    async def node(self, clock: TestClock) -> EvmDevChain:
+        return await EvmDevChain.open(None, EvmDevSettings(clock=clock, seed=1))
+
 
 class OnAnvil:
     """A running anvil; each service begins at the chain's first blocks."""
@@ -72,23 +78,13 @@ class OnAnvil:
         self._anvil = running
         self._deploy()
         self._begun = running.ask("evm_snapshot")
+        self._clock: Clock = SystemClock()
 
     def clock(self, start_us: int) -> TestClock:
         return _Followed(start_us, self._anvil)
 
     def settings(self, chosen: Settings, clock: Clock | None) -> Settings:
-        ask = self._anvil.ask
-        ask("anvil_dropAllTransactions")
-        assert ask("evm_revert", self._begun)
-        self._begun = ask("evm_snapshot")
-        # without an interval blocks take the time of the machine
-        if isinstance(clock, TestClock):
-            ask("anvil_setBlockTimestampInterval", 0)
-        else:
-            ask("anvil_removeBlockTimestampInterval")
-        now_us = (clock or SystemClock()).now_us()
-        ask("evm_setNextBlockTimestamp", now_us // 1_000_000)
-        ask("evm_mine")
+        self._begin(clock or SystemClock(), automine=True)
         known = chains._embedded_chain(chosen, TREASURY)
         chain = known.model_copy(update={"rpc_url": self._anvil.url, "faucet": False})
         without = EmbeddedChain(enabled=False)
@@ -102,7 +98,28 @@ class OnAnvil:
         await ensure_demo(service)
 
     def asked(self, session: aiohttp.ClientSession, env: dict[str, str]) -> Chain:
-        return AnvilChain(session, *_place(env))
+        node = AnvilNode(self._anvil.url, self._clock, session, own=False)
+        return AnvilChain(node, *_place(env))
+
+    async def node(self, clock: TestClock) -> AnvilNode:
+        self._begin(clock, automine=False)
+        return AnvilNode(self._anvil.url, clock, aiohttp.ClientSession())
+
+    def _begin(self, clock: Clock, *, automine: bool) -> None:
+        """Goes back to the first blocks, and puts another on top that has the clock's time."""
+        ask = self._anvil.ask
+        self._clock = clock
+        ask("evm_setAutomine", automine)
+        ask("anvil_dropAllTransactions")
+        assert ask("evm_revert", self._begun)
+        self._begun = ask("evm_snapshot")
+        # without an interval blocks take the time of the machine
+        if isinstance(clock, TestClock):
+            ask("anvil_setBlockTimestampInterval", 0)
+        else:
+            ask("anvil_removeBlockTimestampInterval")
+        ask("evm_setNextBlockTimestamp", clock.now_us() // 1_000_000)
+        ask("evm_mine")
 
     def _deploy(self) -> None:
         """What the embedded chain begins with."""
@@ -118,39 +135,24 @@ class OnAnvil:
         ):
             made = keccak(rlp.encode([bytes.fromhex(faucet[2:]), nonce]))[12:]
             assert "0x" + made.hex() == place
-            raw = by_faucet(nonce, self._anvil.chain_id, data=code, gas=4_000_000)
+            raw = by_faucet(nonce, data=code, gas=4_000_000)
             assert ask("eth_sendRawTransactionSync", "0x" + raw.hex())["status"] == "0x1"
         ask("anvil_setCode", DEVNET.permit2, "0x" + artifact("DevPermit2").runtime.hex())
 
 
 class AnvilChain(Chain):
-    """anvil, asked in its own words."""
+    """anvil, asked as the embedded chain would be."""
 
-    def __init__(self, session: aiohttp.ClientSession, url: str, token: str) -> None:
-        super().__init__(session, url, token)
-        self._gives = asyncio.Lock()
+    def __init__(self, node: AnvilNode, url: str, token: str) -> None:
+        self._node = node
+        self._url = url
+        self._token = token
 
-    async def fund(self, *addresses: str) -> None:
-        async with self._gives:
-            for address in addresses:
-                if await self.coin(address) < GIFT_WEI // 2:
-                    await self._give(to=bytes.fromhex(address[2:]), value=GIFT_WEI)
-                for token in DEVNET.tokens:
-                    gift = GIFT_TOKENS * 10**token.decimals
-                    if await self.balance(address, token.address) < gift // 2:
-                        words = address[2:].rjust(64, "0") + f"{gift:064x}"
-                        mint = bytes.fromhex("40c10f19" + words)
-                        await self._give(to=bytes.fromhex(token.address[2:]), data=mint)
-
-    async def send(self, raw: bytes) -> Any:
-        # blocks are sealed a moment after a transaction was taken
-        return await self.ask("eth_sendRawTransactionSync", "0x" + raw.hex())
-
-    async def _give(self, **fields: Any) -> None:
-        nonce = int(await self.ask("eth_getTransactionCount", DEVNET.faucet, "latest"), 16)
-        chain_id = int(await self.ask("eth_chainId"), 16)
-        receipt = await self.send(by_faucet(nonce, chain_id, **fields))
-        assert receipt["status"] == "0x1"
+    async def ask(self, method: str, *params: Any) -> Any:
+        question = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
+        content = json.loads(await self._node.handle(json.dumps(question).encode()))
+        assert "error" not in content, content["error"]
+        return content["result"]
 
 
 class _Followed(TestClock):
@@ -163,20 +165,6 @@ class _Followed(TestClock):
     def advance(self, seconds: float) -> None:
         super().advance(seconds)
         self._anvil.ask("evm_setNextBlockTimestamp", self.now_us() // 1_000_000)
-
-
-def by_faucet(nonce: int, chain_id: int, **fields: Any) -> bytes:
-    """A signed transaction of the account that owns the tokens."""
-    usual = {
-        "chainId": chain_id,
-        "nonce": nonce,
-        "gas": 200_000,
-        "maxFeePerGas": 10**11,
-        "maxPriorityFeePerGas": 10**9,
-        "value": 0,
-    }
-    signed = Account.sign_transaction({**usual, **fields}, DEVNET.faucet_key)
-    return bytes(signed.raw_transaction)
 
 
 @contextmanager

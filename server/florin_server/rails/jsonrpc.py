@@ -59,6 +59,8 @@ class RpcError(Exception):
         Code 3 is the convention; clients that answer otherwise name it in the text.
         """
         text = self.message.lower()
+        if "fatalexternalerror" in text:
+            return False  # the machine itself broke: nothing was executed to its end
         return self.code in {3, -32015} or any(word in text for word in _EXECUTION_FAILURES)
 
 

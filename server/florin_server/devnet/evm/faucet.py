@@ -39,12 +39,12 @@ def top_up(
     """
     queue: list[tuple[bytes, int, bytes]] = []
     for account in dict.fromkeys(accounts):
-        coin = _missing(chain.state.get_balance(Address(account)), wei, GIFT_WEI)
+        coin = missing(chain.state.get_balance(Address(account)), wei, GIFT_WEI)
         if coin:
             queue.append((account, coin, b""))
         for token in tokens:
             place, gift = bytes.fromhex(token.address[2:]), GIFT_TOKENS * 10**token.decimals
-            lacking = _missing(_held(chain, place, account), units, gift)
+            lacking = missing(_held(chain, place, account), units, gift)
             if lacking:
                 arguments = account.rjust(32, b"\0") + lacking.to_bytes(32, "big")
                 queue.append((place, 0, _MINT + arguments))
@@ -62,7 +62,8 @@ def top_up(
     return sent
 
 
-def _missing(has: int, asked: int | None, gift: int) -> int:
+def missing(has: int, asked: int | None, gift: int) -> int:
+    """What to add to what an account has; nothing if it has enough."""
     if asked is None:
         return gift - has if has < gift // 2 else 0
     return max(0, asked - has)

@@ -1,0 +1,110 @@
+"""Who gets how much of a payment on an EVM chain, for every way to pay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from florin_server.devnet.evm import DEVNET
+from florin_server.domain.payment import Destination
+from florin_server.store import ledger, settlements
+
+from tests.support.desk import Desk, Tenant, opened
+from tests.support.wallet import Wallet
+
+CHAIN = f"eip155:{DEVNET.chain_id}"
+ETHER = f"{CHAIN}/slip44:60"
+MERCHANT = "0x" + "5a" * 20
+PRICE = 12_500_000  # 12.50 in a token of six decimals
+WEI = 5 * 10**15  # 12.50 at 2500.00
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.both_chains,
+    pytest.mark.parametrize(
+        ("currency", "asset", "price"),
+        [
+            ("USD", f"{CHAIN}/erc20:{DEVNET.token.address}", PRICE),
+            ("EUR", f"{CHAIN}/erc20:{DEVNET.euro.address}", PRICE),
+            ("GBP", ETHER, WEI),
+        ],
+        ids=["eip3009", "permit2", "coin"],
+    ),
+]
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def desk(tmp_path_factory, evm):
+    home = tmp_path_factory.mktemp("fees") / "home"
+    fees = {"fee_fixed": 7, "fee_basis_points": 100}
+    async with opened(home, evm=evm, rates={ETHER: {"GBP": "2500.00"}}, **fees) as desk:
+        yield desk
+
+
+@dataclass
+class Till:
+    desk: Desk
+    tenant: Tenant
+    asset: str
+
+    @property
+    def treasury(self) -> str:
+        (rail,) = self.desk.service.app.rails.values()
+        treasury: str = rail.treasury
+        return treasury.rpartition(":")[2]
+
+    async def held(self, address: str) -> int:
+        """What an address holds of the asset."""
+        if self.asset == ETHER:
+            return await self.desk.chain.coin(address)
+        return await self.desk.chain.balance(address, self.asset.rpartition(":")[2])
+
+    async def booked(self, account: str) -> int:
+        balance: int = await self.desk.service.app.store.read(ledger.balance(account, self.asset))
+        return balance
+
+    async def pay(self, currency: str) -> dict[str, Any]:
+        """The option that a new buyer has paid."""
+        desk, wallet = self.desk, Wallet()
+        await desk.chain.fund(wallet.address)
+        amount = {"unit": f"iso4217/{currency}", "value": "1250"}
+        made = await desk.rest.call("POST", "/v1/payments", self.tenant.headers, {"amount": amount})
+        payment_id = made["paymentId"]
+        (option,) = (await desk.rest.options(payment_id, [wallet.account]))["options"]
+        actions = (await desk.rest.fetch(payment_id, option["id"]))["actions"]
+        outputs = await wallet.perform(desk.chain, actions)
+        await desk.rest.confirm(payment_id, option["id"], outputs)
+        assert (await desk.final(payment_id))["status"] == "succeeded"
+        assert await desk.service.app.store.read(ledger.check()) == []
+        return option
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def till(desk, asset) -> Till:
+    return Till(desk, await desk.tenant(), asset)
+
+
+async def test_a_fee_goes_to_the_operator_in_the_same_transaction(till, currency, asset, price):
+    merchant_id = till.tenant.merchant.id
+    place = Destination(f"crypto_{merchant_id}", merchant_id, asset, f"{CHAIN}:{MERCHANT}")
+    await till.desk.service.app.store.write(settlements.put_destination(place))
+    treasury = till.treasury
+    paid, earned, booked = (
+        await till.held(MERCHANT),
+        await till.held(treasury),
+        await till.booked("income:fee"),
+    )
+    await till.pay(currency)
+    fee = 7 + price // 100
+    assert await till.held(MERCHANT) == paid + price - fee
+    assert await till.held(treasury) == earned + fee
+    assert await till.booked("income:fee") == booked - fee
+
+
+async def test_the_treasury_holds_what_has_no_other_destination(till, currency, asset, price):
+    held = await till.held(till.treasury)
+    await till.pay(currency)
+    assert await till.held(till.treasury) == held + price
+    assert await till.booked(f"merchant:{till.tenant.merchant.id}") == 7 + price // 100 - price
