@@ -9,9 +9,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from florin_server.domain.caip import evm_address, parse_account
 from florin_server.rails.jsonrpc import BATCH_MAX
 
-# the canonical address, equal on every chain that has it
-MULTICALL3 = "0xca11bde05977b3631167028862be2a173976ca11"
-
 GWEI = 10**9
 
 
@@ -27,6 +24,8 @@ def _account(text: str) -> str:
 
 
 Address = Annotated[str, AfterValidator(_address)]
+Reads = Literal["auto", "deployless", "multicall3", "batch"]
+MULTICALL3 = "0xca11bde05977b3631167028862be2a173976ca11"  # on every chain that has it
 _Text = Annotated[str, Field(min_length=1, max_length=100)]
 
 
@@ -71,9 +70,8 @@ class EvmChain(BaseModel):
 
     `settler` is the settlement contract; `former_settlers` are those that open payments may still
     refer to. `treasury` may be written as CAIP-10. `batch_max` is how many calls the node takes in
-    one payload. `reads` is how balances are read, `auto` in the way that proves fastest on the
-    node; `multicall3` is where that contract is. `gas_max` bounds one transaction, `fee_max` and
-    `tip_max` what a unit of gas may cost, whatever a node suggests.
+    one payload. `gas_max` bounds one transaction, `fee_max` and `tip_max` what a unit of gas may
+    cost, whatever a node suggests.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -90,11 +88,13 @@ class EvmChain(BaseModel):
     eta_s: int = Field(default=5, ge=0)
     faucet: bool = False
     native_slip44: int = Field(default=60, ge=0)
+    reads: Reads = Field(
+        default="auto", description="how balances are read; auto: as proves fastest on the node"
+    )
+    multicall3: Address = Field(default=MULTICALL3, description="where that contract is")
     coin: EvmCoin | None = None
     icon_url: str | None = None
     batch_max: int = Field(default=BATCH_MAX, ge=1, le=1000)
-    reads: Literal["auto", "deployless", "multicall3", "batch"] = "auto"
-    multicall3: Address = MULTICALL3
     gas_max: int = Field(default=15_000_000, ge=200_000)  # the protocol stops at 2^24
     fee_max: int = Field(default=500 * GWEI, gt=0)
     tip_max: int = Field(default=50 * GWEI, gt=0)
