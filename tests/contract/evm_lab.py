@@ -221,7 +221,8 @@ class Lab:
 
     async def settle(self, *items: Accepted) -> Signed:
         """Settles items in a block of their own."""
-        transaction = await self.rail.sign(await self.rail.next_nonce(), items)
+        nonce = await self.rail.next_nonce(RELAYER.address)
+        transaction = await self.rail.sign(RELAYER.address, nonce, items)
         await self.rail.broadcast(transaction.raw)
         return transaction
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from florin_server.feed import Hub
 from florin_server.flows.app import App, Caller, Links
 from florin_server.flows.confirm import confirm
 from florin_server.flows.create import NewPayment, create
-from florin_server.flows.executors import executor_id
 from florin_server.flows.limits import Limits
 from florin_server.flows.options import options
 from florin_server.flows.screening import Screening
@@ -46,8 +45,8 @@ TURNS_MAX = 60
 class Stepped(ChainSettler):
     """Rests after each turn until it is let go."""
 
-    def __init__(self, app: App, rail, owner: str, *, paused: bool = False) -> None:
-        super().__init__(app, rail, owner, paused=paused)
+    def __init__(self, app: App, rail, owner: str, pauses: Container[str] = ()) -> None:
+        super().__init__(app, rail, owner, pauses)
         self.may_turn = asyncio.Semaphore(0)
         self.turned = asyncio.Event()
 
@@ -126,7 +125,7 @@ class Works:
 
     async def transactions(self):
         """What is signed and neither final nor replaced."""
-        return await self.store.read(journal.open_txs(CHAIN))
+        return await self.store.read(journal.open_txs(CHAIN, RELAYER.address))
 
     async def end(self, payment: Payment) -> Payment:
         """Seals blocks until the payment is final; checks that it was booked as it ended."""
@@ -191,8 +190,8 @@ async def _start(
         limits=Limits(chosen.limits, lab.clock),
         screening=Screening(store, lab.clock),
     )
-    paused = executor_id(lab.rail) in await store.read(executors.pauses())
-    settler = Stepped(app, lab.rail, os.urandom(4).hex(), paused=paused)
+    pauses = await store.read(executors.pauses())
+    settler = Stepped(app, lab.rail, os.urandom(4).hex(), pauses)
     app.settlers[CHAIN] = settler
     task = asyncio.create_task(settler.run())
     await settler.turned.wait()

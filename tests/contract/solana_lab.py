@@ -109,7 +109,7 @@ class Lab:
         return Accepted(payment, option, content, issued.head), issued
 
     async def sent(self, item: Accepted) -> ChainTx:
-        made = await self.rail.sign(0, [item])
+        made = await self.rail.sign(RELAYER.address, 0, [item])
         await self.rail.broadcast(made.raw)
         return journaled(made, item)
 
@@ -142,7 +142,7 @@ def journaled(made: Signed, item: Accepted) -> ChainTx:
         nonce=0,
         raw=made.raw,
         hash=made.hash,
-        payment_ids=(item.payment.id,),
+        item_ids=(item.payment.id,),
         state=TxState.SIGNED,
         created_at_us=START_S * 1_000_000,
     )

@@ -10,7 +10,7 @@ from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.terms import Terms
 
-from tests.contract.evm_lab import PRICE, buyer, open_lab, refuse, reply
+from tests.contract.evm_lab import PRICE, RELAYER, buyer, open_lab, refuse, reply
 
 pytestmark = pytest.mark.both_chains
 
@@ -50,14 +50,14 @@ async def test_a_block_to_come_is_none(lab):
 
 
 async def test_a_nonce_counts_as_used_once_it_is_final(lab):
-    nonce = await lab.rail.next_nonce()
+    nonce = await lab.rail.next_nonce(RELAYER.address)
     await lab.settle(await lab.sold(1))
-    assert await lab.rail.next_nonce() == nonce + 1
+    assert await lab.rail.next_nonce(RELAYER.address) == nonce + 1
     for _ in range(CONFIRMATIONS - 1):
-        assert not await lab.rail.nonce_used(nonce)
+        assert not await lab.rail.nonce_used(RELAYER.address, nonce)
         await lab.mine()
-    assert await lab.rail.nonce_used(nonce)
-    assert not await lab.rail.nonce_used(nonce + 1)
+    assert await lab.rail.nonce_used(RELAYER.address, nonce)
+    assert not await lab.rail.nonce_used(RELAYER.address, nonce + 1)
 
 
 async def test_an_authorization_is_spent_once_that_is_final(lab):
@@ -284,10 +284,10 @@ async def test_nonsense_is_no_answer_anywhere(lab, wrong):
         lab.rail.head,
         lambda: lab.rail.paid([reference], 0),
         lambda: lab.rail.spent_or_lapsed(item.option),
-        lambda: lab.rail.nonce_used(0),
-        lab.rail.next_nonce,
+        lambda: lab.rail.nonce_used(RELAYER.address, 0),
+        lambda: lab.rail.next_nonce(RELAYER.address),
         lambda: lab.rail.simulate([item]),
-        lambda: lab.rail.sign(0, [item]),
+        lambda: lab.rail.sign(RELAYER.address, 0, [item]),
     ):
         with pytest.raises(RailUnavailable):
             await asking()
@@ -298,7 +298,7 @@ async def test_with_nothing_final_nothing_is_dead(lab):
     lab.node.changes["eth_blockNumber"] = reply("0x0")
     item = await lab.sold(1)
     assert await lab.rail.spent_or_lapsed(item.option) is None
-    assert not await lab.rail.nonce_used(0)
+    assert not await lab.rail.nonce_used(RELAYER.address, 0)
 
 
 async def test_events_of_a_former_settlement_contract_still_count(evm):

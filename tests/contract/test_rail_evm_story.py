@@ -272,7 +272,7 @@ async def test_two_payments_from_one_balance_are_seen_together(lab):
 async def test_a_transaction_that_the_chain_knows_may_be_sent_again(lab):
     item = await lab.sold(1)
     await lab.pause()
-    transaction = await lab.rail.sign(await lab.rail.next_nonce(), [item])
+    transaction = await lab.rail.sign(RELAYER.address, 0, [item])
     assert not await lab.rail.knows(transaction.hash)
     await lab.rail.broadcast(transaction.raw)
     await lab.rail.broadcast(transaction.raw)
@@ -286,18 +286,20 @@ async def test_a_transaction_that_the_chain_knows_may_be_sent_again(lab):
 async def test_a_refused_transaction_is_an_unknown_outcome(lab):
     item = await lab.sold(1)
     await lab.settle(item)
-    stale = await lab.rail.sign(0, [await lab.sold(2)])
+    stale = await lab.rail.sign(RELAYER.address, 0, [await lab.sold(2)])
     with pytest.raises(RailUnavailable, match="nonce"):
         await lab.rail.broadcast(stale.raw)
 
 
 async def test_signing_twice_gives_the_same_bytes(lab):
     item = await lab.sold(1)
-    assert await lab.rail.sign(4, [item]) == await lab.rail.sign(4, [item])
+    assert await lab.rail.sign(RELAYER.address, 4, [item]) == await lab.rail.sign(
+        RELAYER.address, 4, [item]
+    )
 
 
 async def test_the_relayer_is_who_its_key_says(lab):
-    assert lab.rail.sender == RELAYER.address
+    assert lab.rail.senders == (RELAYER.address,)
     assert lab.rail.chain_id == CHAIN
     assert lab.rail.treasury == account_of(FEES)
     assert lab.rail.native_asset == f"{CHAIN}/slip44:60"

@@ -362,7 +362,9 @@ async def test_a_payment_is_proven_when_it_is_final_and_not_before(lab, buyer, t
 
 async def test_the_same_item_is_always_the_same_transaction(lab, buyer):
     item, _ = await lab.accepted(buyer)
-    assert await lab.rail.sign(0, [item]) == await lab.rail.sign(7, [item])
+    assert await lab.rail.sign(RELAYER.address, 0, [item]) == await lab.rail.sign(
+        RELAYER.address, 7, [item]
+    )
 
 
 async def test_a_payment_from_a_merchant_to_itself_is_proven_too(lab, buyer):
@@ -391,7 +393,7 @@ async def test_money_that_is_gone_when_it_lands_is_a_failure_for_good(lab, buyer
 
 async def test_what_was_never_sent_is_dead_once_its_blockhash_lapsed_at_final_depth(lab, buyer):
     item, issued = await lab.accepted(buyer)
-    made = await lab.rail.sign(0, [item])
+    made = await lab.rail.sign(RELAYER.address, 0, [item])
     last_valid = issued.terms["last_valid"]
     height = await lab.node.ask("getBlockHeight", {"commitment": "finalized"})
     await lab.slots(last_valid - height)

@@ -86,9 +86,9 @@ async def test_a_pause_in_the_middle_of_a_submission(shop, monkeypatch):
     """What is signed by then stays at home; it goes out on resumption, without a new block."""
     sign = shop.lab.rail.sign
 
-    async def meanwhile(nonce, items):
+    async def meanwhile(*what):
         await pause(shop.app, EXECUTOR)
-        return await sign(nonce, items)
+        return await sign(*what)
 
     monkeypatch.setattr(shop.lab.rail, "sign", meanwhile)
     payment = await shop.accepted(WALLET)
@@ -218,9 +218,9 @@ async def test_a_simulation_in_the_middle_of_a_submission(shop, monkeypatch):
     payment, other = await shop.accepted(WALLET), await shop.accepted(OTHER)
     sign = shop.lab.rail.sign
 
-    async def meanwhile(nonce, items):
+    async def meanwhile(*what):
         await simulate(shop, payment, Event.SIMULATE_STALL)
-        return await sign(nonce, items)
+        return await sign(*what)
 
     monkeypatch.setattr(shop.lab.rail, "sign", meanwhile)
     assert (await shop.end(other)).status == "succeeded"

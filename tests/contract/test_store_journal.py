@@ -111,9 +111,9 @@ async def test_a_written_transaction_takes_its_payments_and_its_nonce(store):
     assert await waiting(store) == [other.id]
     assert set(await unsettled(store)) == {one.id, two.id, other.id}
     assert await store.read(journal.next_nonce(CHAIN, SENDER)) == 42
-    assert await store.read(journal.open_txs(CHAIN)) == [written]
-    assert written.payment_ids == (two.id, one.id)
-    assert await store.read(journal.open_txs("eip155:1")) == []
+    assert await store.read(journal.open_txs(CHAIN, SENDER)) == [written]
+    assert written.item_ids == (two.id, one.id)
+    assert await store.read(journal.open_txs("eip155:1", SENDER)) == []
 
 
 async def test_a_transaction_tells_where_it_stands(store):
@@ -121,11 +121,11 @@ async def test_a_transaction_tells_where_it_stands(store):
     second = await submitted(store, await accepted(store), nonce=1)
     await store.write(journal.sent(first.id, 100))
     sent = replace(first, state=TxState.SENT, sent_block=100)
-    assert await store.read(journal.open_txs(CHAIN)) == [second, sent]
+    assert await store.read(journal.open_txs(CHAIN, SENDER)) == [second, sent]
     # it is in no block for long: it is broadcast again
     await store.write(journal.sent(first.id, 103))
     again = replace(sent, sent_block=103)
-    assert await store.read(journal.open_txs(CHAIN)) == [second, again]
+    assert await store.read(journal.open_txs(CHAIN, SENDER)) == [second, again]
 
 
 async def test_nobody_writes_with_a_lease_that_was_taken_over(store):
@@ -134,12 +134,12 @@ async def test_nobody_writes_with_a_lease_that_was_taken_over(store):
     theirs = await store.write(leases.acquire(LEASE, "they", NOW_US, 1, steal=True))
     assert theirs == mine + 1
     with pytest.raises(LostLease):
-        await store.write(journal.append(tx(of), mine, LEASE))
+        await store.write(journal.append(tx(of), mine, LEASE, journal.claim([of.id])))
     with pytest.raises(LostLease):
-        await store.write(journal.append(tx(of), mine, "unknown"))
+        await store.write(journal.append(tx(of), mine, "unknown", journal.claim([of.id])))
     assert await waiting(store) == [of.id]
-    assert await store.read(journal.open_txs(CHAIN)) == []
-    await store.write(journal.append(tx(of), theirs, LEASE))
+    assert await store.read(journal.open_txs(CHAIN, SENDER)) == []
+    await store.write(journal.append(tx(of), theirs, LEASE, journal.claim([of.id])))
 
 
 async def test_a_payment_is_in_one_transaction_at_a_time(store):
@@ -148,7 +148,7 @@ async def test_a_payment_is_in_one_transaction_at_a_time(store):
     with pytest.raises(NotWaiting, match=one.id):
         await submitted(store, two, one)
     assert await waiting(store) == [two.id]
-    assert await store.read(journal.open_txs(CHAIN)) == [written]
+    assert await store.read(journal.open_txs(CHAIN, SENDER)) == [written]
     await store.write(journal.release([one.id], NOW_US))
     await submitted(store, two, one)
 
@@ -180,7 +180,7 @@ async def test_a_proven_payment_ends_with_its_event_its_books_and_its_transactio
     assert await store.reader.payment(of.id) == ended
     assert (await store.read(payments.events(of.id)))[-1].cause == Event.EFFECT_FINAL
     assert await unsettled(store) == []
-    assert await store.read(journal.open_txs(CHAIN)) == []
+    assert await store.read(journal.open_txs(CHAIN, SENDER)) == []
     assert await store.read(ledger.balance("external:shop", ASSET)) == 50_000_000
     assert await store.read(ledger.balance("expense:gas", COIN)) == GAS.amount
     assert await store.read(ledger.check()) == []

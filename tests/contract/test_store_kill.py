@@ -78,7 +78,9 @@ async def work(engine: str, folder: Path, deadly_step: str, deadly_count: int) -
 
     async with opened(engine, folder, fault=fault) as store:
         await asyncio.gather(*(begin(store, of) for of in MADE))
-        await store.write(journal.append(TX, await leased(store), LEASE))
+        await store.write(
+            journal.append(TX, await leased(store), LEASE, journal.claim(TX.item_ids))
+        )
         noted.note("signed", TX.id)
         await store.write(journal.sent(TX.id, 8))
         ends = [TxEnd(TX.id, TxState.FINAL, 9, "0xblock", GAS)]
@@ -92,12 +94,12 @@ async def check(engine: str, folder: Path) -> None:
         found = await store.read(payments.get([of.id for of in MADE]))
         for of in MADE:
             await check_payment(store, of, found.get(of.id), told)
-        open_txs = await store.read(journal.open_txs(CHAIN))
+        open_txs = await store.read(journal.open_txs(CHAIN, TX.sender))
         ended = [one for one in found.values() if one.status is Status.SUCCEEDED]
         signed = bool(open_txs) or bool(ended)
         assert signed or f"signed {TX.id}" not in told
         assert await store.read(journal.next_nonce(CHAIN, TX.sender)) == (2 if signed else None)
-        assert all(one.raw == TX.raw and one.payment_ids == TX.payment_ids for one in open_txs)
+        assert all(one.raw == TX.raw and one.item_ids == TX.item_ids for one in open_txs)
         assert len(ended) in ({2} if "concluded" in told else {0, 2})
         assert await store.read(ledger.balance("external:shop", ASSET)) == 3 * len(ended)
         assert await store.read(ledger.balance("expense:gas", COIN)) == (5 if ended else 0)

@@ -131,7 +131,7 @@ def tx(*paid: Payment, **changes: Any) -> ChainTx:
         nonce=number,
         raw=b"\x02raw",
         hash=f"0x{number:064x}",
-        payment_ids=tuple(one.id for one in paid),
+        item_ids=tuple(one.id for one in paid),
         state=TxState.SIGNED,
         created_at_us=NOW_US,
     )
@@ -178,5 +178,7 @@ async def leased(store: Store) -> int:
 async def submitted(store: Store, *paid: Payment, **changes: Any) -> ChainTx:
     """A transaction that is written down."""
     made = tx(*paid, **changes)
-    await store.write(journal.append(made, await leased(store), LEASE))
+    await store.write(
+        journal.append(made, await leased(store), LEASE, journal.claim(made.item_ids))
+    )
     return made

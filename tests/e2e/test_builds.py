@@ -197,9 +197,9 @@ async def submitted(desk: Desk, till: Till, outputs: list[str]) -> str:
     payment: Payment = found[till.payment_id]
     option = await app.store.read(payments.option(payment.id, till.option["id"]))
     content = Confirmation(payment.id, option.id, (json.dumps(outputs[0]),), b"", 0)
-    relay = Relay(rail._node, rail.chain, signer)
+    relay = Relay(rail._node, rail.chain, [signer])
     item = Accepted(payment, option, content, 0)
-    transaction = await relay.sign(await relay.next_nonce(), [item])
+    transaction = await relay.sign(signer.address, await relay.next_nonce(signer.address), [item])
     await relay.broadcast(transaction.raw)
     return transaction.hash
 

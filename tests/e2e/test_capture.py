@@ -293,14 +293,14 @@ async def test_a_signature_that_was_accepted_is_enough(desk):
     till = await new_till(desk)
     later = await new_till(desk, till.wallet)
     await hand_in(desk, await till.url())
-    (settler,) = desk.service.app.settlers.values()
-    settler.pause()
+    (executor,) = desk.service.app.executors.values()
+    executor.pause()
     try:
         answer = await till.confirm([till.wallet.execute(one) for one in await till.fetch()])
         assert answer["status"] == "processing"
         assert (await later.option())["collectData"] is None
     finally:
-        settler.resume()
+        executor.resume()
     assert (await desk.final(till.payment_id))["status"] == "succeeded"
 
 

@@ -58,7 +58,7 @@ async def test_an_executor_says_what_it_does(service):
     async with operator_of(service) as operator:
         executor = await executor_of(operator)
         (rail,) = service.app.rails.values()
-        assert executor.id == f"eip155:31337:{rail.sender}"
+        assert executor.id == f"eip155:31337:{rail.senders[0]}"
         assert (executor.paused, executor.HasField("paused_at")) == (False, False)
         assert executor.open_transactions == 0
         assert await healthy(operator)
@@ -119,7 +119,7 @@ async def test_a_pause_survives_a_restart(tmp_path, session):
 async def test_an_executor_that_is_not_there(service, method, executor_id):
     (rail,) = service.app.rails.values()
     request = getattr(operator_pb2, f"{method}Request")(
-        executor_id=executor_id.format(address=rail.sender)
+        executor_id=executor_id.format(address=rail.senders[0])
     )
     async with operator_of(service) as operator:
         with pytest.raises(Refused) as caught:

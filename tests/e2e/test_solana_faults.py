@@ -12,6 +12,7 @@ import pytest_asyncio
 from florin_server.config import EmbeddedSolana
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain import spl
+from florin_server.domain.journal import ChainTx
 from florin_server.store import journal, ledger
 from solders.hash import Hash
 from solders.keypair import Keypair
@@ -47,11 +48,18 @@ async def offer(desk: Desk) -> Offer:
     return await offered(desk.rest, SolanaWallet(), expiresAt=desk.now + 86_400)
 
 
+async def unfinished(desk: Desk) -> list[ChainTx]:
+    """Transactions that have not ended."""
+    app = desk.service.app
+    (relayer,) = app.rails[SOLNET.chain_id].senders
+    return await app.store.read(journal.open_txs(SOLNET.chain_id, relayer))
+
+
 async def ended(desk: Desk, node: SolanaNode, offer: Offer, slots: int = 1) -> str:
     """Lets slots and time pass until the payment is final; checks the books and the journal."""
     for _ in range(200):
         status = (await offer.status())["status"]
-        open_ones = await desk.service.app.store.read(journal.open_txs(SOLNET.chain_id))
+        open_ones = await unfinished(desk)
         if status not in {"requires_action", "processing"} and not open_ones:
             assert await desk.service.app.store.read(ledger.check()) == []
             return status
@@ -64,7 +72,7 @@ async def ended(desk: Desk, node: SolanaNode, offer: Offer, slots: int = 1) -> s
 async def journaled(desk: Desk, count: int) -> None:
     """Returns once so many transactions are written down, of which nothing tells from outside."""
     for _ in range(1000):
-        if len(await desk.service.app.store.read(journal.open_txs(SOLNET.chain_id))) == count:
+        if len(await unfinished(desk)) == count:
             return
         await asyncio.sleep(0.01)
     raise AssertionError(desk.service.app.settlers[SOLNET.chain_id].health())
@@ -181,12 +189,13 @@ async def test_a_payer_with_two_payments_and_money_for_one(desk, node):
 
 
 async def test_payments_that_waited_together_are_settled_each_alone(desk, node):
-    settler = desk.service.app.settlers[SOLNET.chain_id]
-    settler.pause()
+    (relayer,) = desk.service.app.rails[SOLNET.chain_id].senders
+    executor = desk.service.app.executors[f"{SOLNET.chain_id}:{relayer}"]
+    executor.pause()
     offers = [await offered(desk.rest, SolanaWallet()) for _ in range(3)]
     for offer in offers:
         await offer.confirm()
-    settler.resume()
+    executor.resume()
     assert [await ended(desk, node, offer) for offer in offers] == ["succeeded"] * 3
     details = [(await offer.status())["info"]["txId"] for offer in offers]
     assert len(set(details)) == 3

@@ -143,13 +143,13 @@ async def test_a_wallet_that_signs_has_paid_the_merchant(desk, node, wallet, tok
 
 async def test_the_relayers_cost_is_booked_to_the_lamport(desk, node, wallet):
     rail = desk.service.app.rails[SOLNET.chain_id]
-    before = await node.coin(rail.sender)
+    before = await node.coin(rail.senders[0])
     read = desk.service.app.store.read
     booked = await read(ledger.balance("expense:gas", rail.native_asset))
     offer = await offered(desk.rest, wallet)
     await offer.confirm()
     assert (await offer.final())["status"] == "succeeded"
-    spent = before - await node.coin(rail.sender)
+    spent = before - await node.coin(rail.senders[0])
     assert spent > 0
     assert await read(ledger.balance("expense:gas", rail.native_asset)) - booked == spent
 
@@ -202,7 +202,7 @@ async def test_accounts_that_cannot_pay_get_no_option(desk):
     mint = SOLNET.tokens[0].address
     off_curve = spl.associated(Keypair().pubkey(), spl.pubkey(mint), spl.TOKEN)
     accounts = [
-        f"{SOLNET.chain_id}:{rail.sender}",
+        f"{SOLNET.chain_id}:{rail.senders[0]}",
         f"{SOLNET.chain_id}:{off_curve}",
         f"{SOLNET.chain_id}:nonsense",
         f"{SOLNET.chain_id}:0x1234",

@@ -5,16 +5,28 @@ Everything above it (flows, store, settler, protocols) is the service's own.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from florin_server.clock import Clock
 from florin_server.domain.caip import canonical_account
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.journal import Accepted, ChainTx
 from florin_server.domain.payment import Action, Issued, Option, Payment
-from florin_server.rails.base import Asset, BlockView, Head, Means, Mined, Paid, Signed, Split
+from florin_server.rails.base import (
+    Asset,
+    BlockView,
+    Fact,
+    Head,
+    Means,
+    Mined,
+    NodeState,
+    Paid,
+    Signed,
+    Split,
+)
 from florin_server.rails.prices import Quote
 
 CHAIN = "eip155:31337"
@@ -43,8 +55,10 @@ class FakeRail:
     confirmations = 1
     # the test tells when there is something to look at; this is for turns that came to nothing
     poll_s = 0.05
+    agreement = 1
+    doubt = ""
     chain_id = CHAIN
-    sender = SENDER
+    senders = (SENDER,)
     treasury = f"{CHAIN}:{SENDER}"
     native_asset = f"{CHAIN}/slip44:60"
 
@@ -113,6 +127,15 @@ class FakeRail:
 
     async def problems(self) -> tuple[str, ...]:
         return ()
+
+    def nodes(self) -> Sequence[NodeState]:
+        return ()
+
+    async def news(self) -> None:
+        await asyncio.sleep(self.poll_s)
+
+    async def agreed(self, facts: Collection[Fact]) -> frozenset[Fact]:
+        return frozenset(facts)
 
     async def close(self) -> None:
         pass
@@ -183,10 +206,10 @@ class FakeRail:
     async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
         return [self._now() < _until(item.option) for item in items]
 
-    async def next_nonce(self) -> int:
+    async def next_nonce(self, sender: str) -> int:
         return self._sealed + len(self._pool)
 
-    async def sign(self, nonce: int, items: Sequence[Accepted]) -> Signed:
+    async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
         tx_hash = _hash("transaction", nonce, [item.payment.id for item in items])
         raw = tx_hash.encode()
         self._signed[raw] = (nonce, tuple(items), tx_hash)
@@ -199,7 +222,7 @@ class FakeRail:
     async def knows(self, tx_hash: str) -> bool:
         return tx_hash in self._mined or tx_hash.encode() in self._pool
 
-    async def nonce_used(self, nonce: int) -> bool:
+    async def nonce_used(self, sender: str, nonce: int) -> bool:
         return nonce < self._sealed
 
     async def head(self) -> Head:
@@ -220,7 +243,7 @@ class FakeRail:
         return await self.paid([self.reference(item.option) for item in items], 0)
 
     async def gone(self, tx: ChainTx, issued: Sequence[Issued]) -> bool:
-        return await self.nonce_used(tx.nonce)
+        return await self.nonce_used(tx.sender, tx.nonce)
 
     async def dead(self, item: Accepted, issued: Sequence[Issued]) -> str | None:
         if self.reference(item.option) in self._paid:

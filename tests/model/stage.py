@@ -59,8 +59,8 @@ class Outbox:
         self._news = asyncio.Event()
         rail.sign, rail.broadcast = self.sign, self.broadcast
 
-    async def sign(self, nonce: int, items: Any) -> Any:
-        signed = await self._sign(nonce, items)
+    async def sign(self, sender: str, nonce: int, items: Any) -> Any:
+        signed = await self._sign(sender, nonce, items)
         self._of[signed.raw] = [item.payment.id for item in items]
         return signed
 

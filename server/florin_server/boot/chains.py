@@ -55,11 +55,13 @@ async def start(
             "florin_faucet",
             {"accounts": [signer.address], "nativeWei": hex(_RELAYER_WEI), "tokenUnits": "0x0"},
         )
-        rails.append(EvmRail(_embedded_chain(settings, signer), signer, transport))
+        of_embedded = EvmRail(_embedded_chain(settings, signer), signer, transport)
+        of_embedded.announced_by(embedded.listen)
+        rails.append(of_embedded)
     if settings.embedded_solana.enabled:
         relayer = SolanaSigner(kept.solana_relayer_seed)
         solana = await solana_chain.start(settings, home, clock, relayer, stack)
-        rails.append(solana_chain.rail(settings, solana.handle, relayer))
+        rails.append(solana_chain.rail(settings, solana, relayer))
     rails.extend(rail_of(chain, kept) for chain in settings.chains)
     rails.extend(rail_of(chain, kept) for chain in settings.solana_chains)
     for one, count in Counter(rail.chain_id for rail in rails).items():
@@ -73,7 +75,7 @@ async def start(
 
 def rail_of(chain: EvmChain | SolanaChain, kept: Secrets) -> Rail:
     """The rail of a chain that the operator named; Refused if nobody can reach it."""
-    if chain.rpc_url is None:
+    if not chain.rpc_urls:
         raise Refused(f"the chain {chain.name} has no rpc_url")
     if isinstance(chain, SolanaChain):
         return SolanaRail(chain, SolanaSigner(kept.solana_relayer_seed))
@@ -99,7 +101,7 @@ async def _start_embedded(
     chain = await EvmDevChain.open(home.evm, wanted)
     stack.push_async_callback(chain.close)
     port = await chain.serve_http("127.0.0.1", settings.embedded.rpc_port)
-    return Embedded(chain.handle, f"http://127.0.0.1:{port}")
+    return Embedded(chain.handle, f"http://127.0.0.1:{port}", chain.listen)
 
 
 def _embedded_chain(settings: Settings, signer: Signer) -> EvmChain:

@@ -22,7 +22,6 @@ from florin_server.domain.screening import Blocklist
 from florin_server.domain.sealed import Seal
 from florin_server.feed import Hub
 from florin_server.flows.app import App, Links
-from florin_server.flows.executors import executor_id
 from florin_server.flows.limits import Limits
 from florin_server.flows.screening import Screening
 from florin_server.flows.workers.expire import expire, forget_data, forget_keys
@@ -151,7 +150,7 @@ def _start_workers(
     jobs: list[Coroutine[Any, Any, None]] = [outliving(app.clock, work) for work in steady]
     owner = app.randbytes(8).hex()
     for rail in rails:
-        settler = ChainSettler(app, rail, owner, paused=executor_id(rail) in pauses)
+        settler = ChainSettler(app, rail, owner, pauses)
         app.settlers[rail.chain_id] = settler
         jobs.append(settler.run())
     tasks = [asyncio.create_task(job) for job in jobs]

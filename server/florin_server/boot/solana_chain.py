@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
 from florin_server.boot.addresses import check_free
@@ -38,12 +37,10 @@ async def start(
         "florin_faucet",
         {"accounts": [relayer.address], "tokens": [], "lamports": _RELAYER_LAMPORTS},
     )
-    return Embedded(chain.handle, f"http://127.0.0.1:{port}")
+    return Embedded(chain.handle, f"http://127.0.0.1:{port}", chain.listen)
 
 
-def rail(
-    settings: Settings, handle: Callable[[bytes], Awaitable[bytes]], relayer: SolanaSigner
-) -> SolanaRail:
+def rail(settings: Settings, embedded: Embedded, relayer: SolanaSigner) -> SolanaRail:
     """The rail of the chain."""
     chosen = settings.embedded_solana
     chain = SolanaChain(
@@ -64,4 +61,6 @@ def rail(
             for token in SOLNET.tokens
         ),
     )
-    return SolanaRail(chain, relayer, LocalTransport(handle))
+    found = SolanaRail(chain, relayer, LocalTransport(embedded.handle))
+    found.announced_by(embedded.listen)
+    return found

@@ -21,7 +21,8 @@ class TxState(StrEnum):
 class ChainTx:
     """One transaction of ours, signed once; only these bytes are ever broadcast.
 
-    `payment_ids` are the payments it settles; those of one kind are in calldata order.
+    `item_ids` are what it is for: the payments that it settles, those of one kind in calldata
+    order, or the payouts that it makes.
     `sent_block` is the head when it was last broadcast.
     """
 
@@ -31,7 +32,7 @@ class ChainTx:
     nonce: int
     raw: bytes
     hash: str
-    payment_ids: tuple[str, ...]
+    item_ids: tuple[str, ...]
     state: TxState
     created_at_us: int
     sent_block: int | None = None

@@ -44,6 +44,14 @@ class Settler(Protocol):
     def health(self) -> Health:
         """How the chain looks now."""
 
+
+class Sender(Protocol):
+    """Sends with one key on one chain."""
+
+    @property
+    def open_transactions(self) -> int:
+        """How many transactions are neither final nor replaced."""
+
     def pause(self) -> None:
         """Begins nothing new from now on; what was sent is followed to its end."""
 
@@ -92,6 +100,7 @@ class App:
     limits: Limits
     screening: Screening
     settlers: dict[str, Settler] = field(default_factory=dict)
+    executors: dict[str, Sender] = field(default_factory=dict)  # by CAIP-10
     accounts: Accounts = field(default_factory=Accounts)
     totals: Recent[Totals] = field(default_factory=_remembered_totals)
     blocked: Blocklist = field(default_factory=Blocklist)

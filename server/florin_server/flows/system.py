@@ -33,7 +33,8 @@ async def chains(app: App) -> list[Chain]:
             if asset in rail.assets
         ]
         problem = "; ".join(text for text in problems if text)
-        found.append(Chain(chain_id, health.head, health.open_transactions, rail.sender, problem))
+        relayer = ", ".join(rail.senders)
+        found.append(Chain(chain_id, health.head, health.open_transactions, relayer, problem))
     return found
 
 

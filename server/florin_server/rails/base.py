@@ -6,9 +6,9 @@ and turns accepted payments into one transaction. Who calls it decides when, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from florin_server.domain.journal import Accepted, ChainTx
 from florin_server.domain.payment import Issued, Option, Payment
@@ -101,6 +101,10 @@ class Mined:
     gas_cost: int
 
 
+Fact: TypeAlias = Paid | Mined
+"""What ends a payment or a transaction of ours."""
+
+
 @dataclass(frozen=True, slots=True)
 class BlockView:
     """What one block tells about payments: all settlement events, and all transactions from us."""
@@ -119,6 +123,22 @@ class Signed:
 
     raw: bytes
     hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """How one node of a chain looks. `name` is its host, and nothing else of its address.
+
+    `lag` is in blocks, `error_rate` the share of recent questions that it left unanswered;
+    `problem` is empty while it is used.
+    """
+
+    name: str
+    head: int
+    lag: int
+    latency_ms: float
+    error_rate: float
+    problem: str
 
 
 class RailUnavailable(Exception):  # noqa: N818  (a state of the world, not a mistake)
@@ -157,8 +177,8 @@ class Rail(Protocol):
         """Seconds between two looks at the head."""
 
     @property
-    def sender(self) -> str:
-        """Address that signs our transactions and pays their gas, lower-case."""
+    def senders(self) -> Sequence[str]:
+        """Addresses that sign our settlements and pay their gas, lower-case; at least one."""
 
     @property
     def treasury(self) -> str:
@@ -180,6 +200,20 @@ class Rail(Protocol):
 
     async def close(self) -> None:
         """Ends connections."""
+
+    def nodes(self) -> Sequence[NodeState]:
+        """How each node looks, in the order of preference."""
+
+    @property
+    def agreement(self) -> int:
+        """How many nodes must tell what ends a payment."""
+
+    @property
+    def doubt(self) -> str:
+        """What keeps nodes from agreeing on what ends payments; empty if they agree."""
+
+    async def news(self) -> None:
+        """Returns when there may be a new block, and after a while in any case. For one waiter."""
 
     def payer(self, account: str) -> str | None:
         """The canonical CAIP-10 of an account on this chain; None for anything else."""
@@ -242,14 +276,14 @@ class Rail(Protocol):
     async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
         """Tells for each item whether it would settle if submitted now, all in one transaction."""
 
-    async def next_nonce(self) -> int:
-        """The sender's next nonce as the chain knows it, pending transactions included.
+    async def next_nonce(self, sender: str) -> int:
+        """A sender's next nonce as the chain knows it, pending transactions included.
 
         0 on chains without nonces, where the numbers only tell our own transactions apart.
         """
 
-    async def sign(self, nonce: int, items: Sequence[Accepted]) -> Signed:
-        """Signs the one transaction that settles the items."""
+    async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
+        """Signs, with a sender's key, the one transaction that settles the items."""
 
     async def broadcast(self, raw: bytes) -> None:
         """Hands a transaction to the chain; one that it already knows is fine.
@@ -260,8 +294,8 @@ class Rail(Protocol):
     async def knows(self, tx_hash: str) -> bool:
         """True if the chain or its pool has the transaction now."""
 
-    async def nonce_used(self, nonce: int) -> bool:
-        """True if a transaction with the sender's nonce is final, or there are no nonces."""
+    async def nonce_used(self, sender: str, nonce: int) -> bool:
+        """True if a transaction with a sender's nonce is final, or there are no nonces."""
 
     async def head(self) -> Head:
         """The newest block."""
@@ -276,6 +310,12 @@ class Rail(Protocol):
         """Settlement events of the references from a block on, whoever submitted them.
 
         None on chains where nobody but Florin can settle.
+        """
+
+    async def agreed(self, facts: Collection[Fact]) -> frozenset[Fact]:
+        """The facts that as many nodes tell as have to agree, at final depth; one read of each.
+
+        Never raises RailUnavailable: nodes that do not answer do not agree.
         """
 
     async def find(self, items: Sequence[Accepted]) -> list[Paid]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ TIMEOUT_S = 10.0
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
 BATCH_MAX = 100  # calls in one payload; what most hosted nodes take
 METHOD_NOT_FOUND = -32601
+_LIMITED = frozenset({429, 503})  # statuses that may say when to come again
 _READ_BYTES = 64 * 1024
 _EXECUTION_FAILURES = (
     "revert",
@@ -43,6 +45,14 @@ class AnswerTooLarge(RailUnavailable):
     """The answer went over the size limit; a smaller question may be answered."""
 
 
+class RateLimited(RailUnavailable):
+    """The node asked us to wait; `retry_s` tells how long, if it said so."""
+
+    def __init__(self, message: str, retry_s: float | None) -> None:
+        self.retry_s = retry_s
+        super().__init__(message)
+
+
 class RpcError(Exception):
     """The node's own refusal of one call."""
 
@@ -62,6 +72,16 @@ class RpcError(Exception):
         if "fatalexternalerror" in text:
             return False  # the machine itself broke: nothing was executed to its end
         return self.code in {3, -32015} or any(word in text for word in _EXECUTION_FAILURES)
+
+
+class Rpc(Protocol):
+    """Asks about one chain, whoever answers."""
+
+    async def call(self, method: str, *params: Any) -> Any:
+        """Returns the result of one call; raises RpcError when the node refuses it."""
+
+    async def batch(self, calls: Sequence[Call]) -> list[Any]:
+        """Returns for each call its result or its RpcError, in the order asked."""
 
 
 class Transport(Protocol):
@@ -122,6 +142,10 @@ class HttpTransport:
             async with self._session.post(
                 self._url, data=payload, allow_redirects=False
             ) as response:
+                if response.status in _LIMITED:
+                    raise RateLimited(
+                        f"{self._name} answered HTTP {response.status}", _retry_s(response.headers)
+                    )
                 # some nodes put the error object of a refused call into a 400
                 if not (response.status == 200 or response.status in {400, 404, 405, 413, 422}):
                     raise RailUnavailable(f"{self._name} answered HTTP {response.status}")
@@ -151,7 +175,8 @@ class HttpTransport:
 class JsonRpc:
     """Calls methods of one node.
 
-    `calls` counts the methods called and `requests` the payloads sent since the beginning.
+    A batch that the node finds too large is asked in halves, and later ones are no larger. `calls`
+    counts the methods called and `requests` the payloads sent since the beginning.
     """
 
     def __init__(
@@ -198,8 +223,11 @@ class JsonRpc:
         asked = zip(numbers, calls, strict=True)
         answer = await self._ask([_envelope(n, method, params) for n, (method, params) in asked])
         if not isinstance(answer, list):
-            refusal = answer.get("error") if isinstance(answer, dict) else None
-            raise RailUnavailable(f"the node did not answer the batch: {_refusal(refusal)}")
+            refusal = _refusal(answer.get("error") if isinstance(answer, dict) else None)
+            if len(calls) > 1 and "batch" in refusal.message.lower():
+                self._batch_max = min(self._batch_max, len(calls) // 2)
+                return await self.batch(calls)
+            raise RailUnavailable(f"the node did not answer the batch: {refusal}")
         by_number = {
             one["id"]: one
             for one in answer
@@ -220,6 +248,12 @@ class JsonRpc:
             return orjson.loads(answer)
         except orjson.JSONDecodeError:
             raise RailUnavailable("the node did not answer in JSON") from None
+
+
+def _retry_s(headers: Mapping[str, str]) -> float | None:
+    """How long a server asks us to wait; only seconds are read, as limits are told in them."""
+    text = headers.get("retry-after", "")
+    return float(text) if re.fullmatch(r"[0-9]{1,9}", text, re.ASCII) else None
 
 
 def _envelope(number: int, method: str, params: Sequence[Any]) -> dict[str, Any]:

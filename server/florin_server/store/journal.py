@@ -49,7 +49,7 @@ class LostLease(StoreError):  # noqa: N818  (a state of the world, not a mistake
 
 
 class NotWaiting(LostLease):
-    """Payments of a transaction are settled already, or are in another transaction."""
+    """Items of a transaction are done already, or are in another transaction."""
 
 
 _OPTION_AT = len(payment.c)
@@ -142,8 +142,10 @@ _NONCE = Statement(
 )
 _OPEN_TXS = Statement(
     select(*chain_tx.c)
-    .where(text(OPEN), chain_tx.c.chain_id == param("chain_id"))
-    .order_by(chain_tx.c.sender, chain_tx.c.nonce)
+    .where(
+        text(OPEN), chain_tx.c.chain_id == param("chain_id"), chain_tx.c.sender == param("sender")
+    )
+    .order_by(chain_tx.c.nonce)
 )
 _ITEMS = Statement(
     select(chain_tx_item.c.tx_id, chain_tx_item.c.payment_id)
@@ -230,22 +232,28 @@ def count_unsettled() -> Op[int]:
     return int(count)
 
 
-def append(tx: ChainTx, epoch: int, lease: str) -> Op[None]:
-    """Writes a signed transaction down, with its payments and the nonce that it uses.
+def append(tx: ChainTx, epoch: int, lease: str, claim: Op[None]) -> Op[None]:
+    """Writes a signed transaction down, with its items and the nonce that it uses.
 
-    LostLease if the epoch is not the lease's newest; NotWaiting if a payment needs no settlement
-    or is in another transaction. In both cases these bytes must never be broadcast.
+    LostLease if the epoch is not the lease's newest. `claim` takes the items out of their line in
+    the same transaction, and raises NotWaiting if one is not in it. In both cases these bytes
+    must never be broadcast.
     """
     if not (yield from leases.is_current(lease, epoch)):
         raise LostLease(f"lease {lease} was taken over after epoch {epoch}")
-    taken = {payment_id for (payment_id,) in (yield _SUBMIT(ids=tx.payment_ids))}
-    if missing := [one for one in tx.payment_ids if one not in taken]:
-        raise NotWaiting(f"not waiting to be settled: {', '.join(missing)}")
+    yield from claim
     yield _APPEND.of(tx)
     yield _ITEM.many(
-        [{"tx_id": tx.id, "n": n, "payment_id": one} for n, one in enumerate(tx.payment_ids)]
+        [{"tx_id": tx.id, "n": n, "payment_id": one} for n, one in enumerate(tx.item_ids)]
     )
     yield _USE_NONCE(chain_id=tx.chain_id, sender=tx.sender, next_nonce=tx.nonce + 1)
+
+
+def claim(payment_ids: Collection[str]) -> Op[None]:
+    """Part of an operation: takes payments out of the line; NotWaiting if one is not in it."""
+    taken = {payment_id for (payment_id,) in (yield _SUBMIT(ids=payment_ids))}
+    if missing := [one for one in payment_ids if one not in taken]:
+        raise NotWaiting(f"not waiting to be settled: {', '.join(missing)}")
 
 
 def next_nonce(chain_id: str, sender: str) -> Op[int | None]:
@@ -259,14 +267,14 @@ def sent(tx_id: str, block: int) -> Op[None]:
     yield _SENT(tx_id=tx_id, block=block)
 
 
-def open_txs(chain_id: str) -> Op[list[ChainTx]]:
-    """Transactions that are neither final nor replaced, in the order of their nonces."""
-    rows = yield _OPEN_TXS(chain_id=chain_id)
+def open_txs(chain_id: str, sender: str) -> Op[list[ChainTx]]:
+    """A key's transactions that are neither final nor replaced, in the order of their nonces."""
+    rows = yield _OPEN_TXS(chain_id=chain_id, sender=sender)
     if not rows:
         return []
     items: dict[str, list[str]] = defaultdict(list)
-    for tx_id, payment_id in (yield _ITEMS(ids=[row[0] for row in rows])):
-        items[tx_id].append(payment_id)
+    for tx_id, item_id in (yield _ITEMS(ids=[row[0] for row in rows])):
+        items[tx_id].append(item_id)
     return [_tx_of(row, items[row[0]]) for row in rows]
 
 
@@ -296,13 +304,18 @@ def conclude(findings: Sequence[Finding], ends: Sequence[TxEnd], now_us: int) ->
     if changed:
         yield _DONE(ids=[one.id for one in changed])
         yield from put_events([event_of(one, *_reason(one)) for one in changed])
+    yield from end_txs(ends, now_us)
+    return changed
+
+
+def end_txs(ends: Sequence[TxEnd], now_us: int) -> Op[None]:
+    """Part of an operation: ends transactions and books what they cost, once."""
     for end in sorted(ends, key=attrgetter("tx_id")):
         rows = yield _END(
             tx_id=end.tx_id, end=end.state, number=end.block_number, digest=end.block_hash
         )
         if rows and end.gas is not None:
             yield from ledger.post(f"gas:{end.tx_id}", "gas", None, rows[0][0], (end.gas,), now_us)
-    return changed
 
 
 def _to_settle(findings: Sequence[Finding]) -> Op[set[str]]:
@@ -349,6 +362,6 @@ def _accepted_of(row: Row) -> Accepted:
     )
 
 
-def _tx_of(row: Row, payment_ids: Sequence[str]) -> ChainTx:
+def _tx_of(row: Row, item_ids: Sequence[str]) -> ChainTx:
     values = dict(zip(chain_tx.c.keys(), row, strict=True))
-    return ChainTx(**values, payment_ids=tuple(payment_ids))
+    return ChainTx(**values, item_ids=tuple(item_ids))

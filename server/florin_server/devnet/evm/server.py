@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from florin_server.clock import Clock, SystemClock
 from florin_server.devnet.errors import DevChainError
 from florin_server.devnet.genesis import DEVNET
+from florin_server.devnet.heads import Heads
 from florin_server.devnet.worker import Worker
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class _Engine:
     """What lives in the worker's thread."""
 
     handle: Callable[[bytes], tuple[bytes, float]]
+    header: Callable[[int | None], Mapping[str, Any]]
+    head: Callable[[], bytes]
     tick: Callable[[], None]
     commit: Callable[[], None]
     close: Callable[[], None]
@@ -60,6 +63,7 @@ class EvmDevChain:
         self._worker = worker
         self._engine = engine
         self._settings = settings
+        self._heads = Heads()
         self._runner: web.AppRunner | None = None
         self._ticker: asyncio.Task[None] | None = None
         if settings.block_interval_s > 0:
@@ -94,27 +98,39 @@ class EvmDevChain:
 
     async def handle(self, payload: bytes) -> bytes:
         """Answers a JSON-RPC call or batch; empty if there is nothing to answer."""
-        answer, delay_s = await self._worker.run(lambda: self._engine.handle(payload))
+        (answer, delay_s), head = await self._worker.run(
+            lambda: (self._engine.handle(payload), self._engine.head())
+        )
+        self._heads.at(head)
         if delay_s > 0:
             await self._settings.clock.sleep(delay_s)
         return answer
 
     async def serve_http(self, host: str, port: int) -> int:
-        """Answers POST requests too; returns the port, which port 0 leaves open."""
+        """Answers POST requests and WebSockets too; returns the port, which port 0 leaves open."""
         from aiohttp import web  # noqa: PLC0415  (only if asked for)
+
+        from florin_server.devnet.evm.newheads import EvmDialect  # noqa: PLC0415
+        from florin_server.devnet.socket import Socket, add_sockets  # noqa: PLC0415
 
         async def post(request: web.Request) -> web.Response:
             answer = await self.handle(await request.read())
             return web.Response(body=answer, content_type="application/json")
 
+        dialect = EvmDialect(self._worker.run, self._engine.header)
         application = web.Application(client_max_size=BODY_MAX)
         application.router.add_post("/", post)
+        add_sockets(application, lambda: Socket(self.handle, self, dialect))
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_S)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port)
         await site.start()
         actual: int = self._runner.addresses[0][1]
         return actual
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Calls the listener at each new head; gives back what ends that."""
+        return self._heads.listen(listener)
 
     async def close(self) -> None:
         """Stops; everything that was answered is on disk."""
@@ -130,7 +146,11 @@ class EvmDevChain:
     async def _tick(self) -> None:
         while True:
             await self._settings.clock.sleep(self._settings.block_interval_s)
-            await self._worker.run(self._engine.tick)
+            self._heads.at(await self._worker.run(self._ticked))
+
+    def _ticked(self) -> bytes:
+        self._engine.tick()
+        return self._engine.head()
 
 
 def _engine(path: Path | None, settings: EvmDevSettings) -> _Engine:
@@ -139,6 +159,7 @@ def _engine(path: Path | None, settings: EvmDevSettings) -> _Engine:
     from florin_server.devnet.evm.history import History  # noqa: PLC0415
     from florin_server.devnet.evm.mining import Mining  # noqa: PLC0415
     from florin_server.devnet.evm.rpc import RpcServer  # noqa: PLC0415
+    from florin_server.devnet.evm.views import header_view  # noqa: PLC0415
 
     # a dependency of py-evm raises the limit so far that deep recursion would overflow the stack
     # and end the process; calls nest 1024 deep, each some eight frames
@@ -158,4 +179,10 @@ def _engine(path: Path | None, settings: EvmDevSettings) -> _Engine:
         answer = server.handle(payload)
         return answer.payload, answer.delay_s
 
-    return _Engine(handle, mining.tick, history.commit, history.close)
+    def header(number: int | None) -> Mapping[str, Any]:
+        return header_view(chain.head if number is None else chain.block(number))
+
+    def head() -> bytes:
+        return chain.head.hash
+
+    return _Engine(handle, header, head, mining.tick, history.commit, history.close)

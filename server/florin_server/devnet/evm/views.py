@@ -81,6 +81,12 @@ def block_view(block: Block, transactions: Sequence[Any]) -> dict[str, Any]:
     }
 
 
+def header_view(block: Block) -> dict[str, Any]:
+    """A block without what is not in its header."""
+    left_out = {"transactions", "uncles", "size", "withdrawals", "totalDifficulty"}
+    return {name: value for name, value in block_view(block, ()).items() if name not in left_out}
+
+
 def transaction_view(
     fields: SignedTransactionAPI, chain_id: int, block: Block | None, position: int
 ) -> dict[str, Any]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from florin_server.clock import Clock, SystemClock
+from florin_server.devnet.errors import DevChainError
+from florin_server.devnet.heads import Heads
 from florin_server.devnet.worker import Worker
 
 if TYPE_CHECKING:
@@ -35,6 +39,8 @@ class _Engine:
     """What lives in the worker's thread."""
 
     handle: Callable[[bytes], tuple[bytes, float]]
+    head: Callable[[], tuple[int, int]]
+    left_s: Callable[[], float]
     commit: Callable[[], None]
     close: Callable[[], None]
 
@@ -50,7 +56,9 @@ class SolanaDevChain:
         self._worker = worker
         self._engine = engine
         self._settings = settings
+        self._heads = Heads()
         self._runner: web.AppRunner | None = None
+        self._ticker: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(cls, path: Path | None, settings: SolanaDevSettings | None = None) -> Self:
@@ -71,21 +79,32 @@ class SolanaDevChain:
 
     async def handle(self, payload: bytes) -> bytes:
         """Answers a JSON-RPC call or batch; empty if there is nothing to answer."""
-        answer, delay_s = await self._worker.run(lambda: self._engine.handle(payload))
+        (answer, delay_s), head = await self._worker.run(
+            lambda: (self._engine.handle(payload), self._engine.head())
+        )
+        self._heads.at(head)
         if delay_s > 0:
             await self._settings.clock.sleep(delay_s)
         return answer
 
     async def serve_http(self, host: str, port: int) -> int:
-        """Answers POST requests too; returns the port, which port 0 leaves open."""
+        """Answers POST requests and WebSockets too; returns the port, which port 0 leaves open."""
         from aiohttp import web  # noqa: PLC0415  (only if asked for)
+
+        from florin_server.devnet.socket import Socket, add_sockets  # noqa: PLC0415
+        from florin_server.devnet.solana.newslots import SolanaDialect  # noqa: PLC0415
 
         async def post(request: web.Request) -> web.Response:
             answer = await self.handle(await request.read())
             return web.Response(body=answer, content_type="application/json")
 
+        async def look() -> tuple[int, int]:
+            return await self._worker.run(self._engine.head)
+
+        dialect = SolanaDialect(look)
         application = web.Application(client_max_size=BODY_MAX)
         application.router.add_post("/", post)
+        add_sockets(application, lambda: Socket(self.handle, self, dialect))
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_S)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port)
@@ -93,12 +112,36 @@ class SolanaDevChain:
         actual: int = self._runner.addresses[0][1]
         return actual
 
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Calls the listener at each new slot; gives back what ends that.
+
+        Slots go by the clock, and nobody counts them while nobody listens.
+        """
+        if self._settings.slot_s > 0 and self._ticker is None:
+            self._ticker = asyncio.create_task(self._tick())
+        return self._heads.listen(listener)
+
     async def close(self) -> None:
         """Stops; everything that was answered is on disk."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+            with contextlib.suppress(asyncio.CancelledError, DevChainError):
+                await self._ticker
         if self._runner is not None:
             await self._runner.cleanup()
         await self._worker.close()
         self._engine.close()
+
+    async def _tick(self) -> None:
+        while True:
+            head, left_s = await self._worker.run(
+                lambda: (self._engine.head(), self._engine.left_s())
+            )
+            if not self._heads.wanted:
+                self._ticker = None
+                return
+            self._heads.at(head)
+            await self._settings.clock.sleep(left_s)
 
 
 def _engine(path: Path | None, settings: SolanaDevSettings) -> _Engine:
@@ -111,7 +154,7 @@ def _engine(path: Path | None, settings: SolanaDevSettings) -> _Engine:
     from florin_server.devnet.solana.machine import Machine  # noqa: PLC0415
     from florin_server.devnet.solana.methods import SolanaMethods  # noqa: PLC0415
     from florin_server.devnet.solana.sending import Sending  # noqa: PLC0415
-    from florin_server.devnet.solana.slots import Depths, Slots  # noqa: PLC0415
+    from florin_server.devnet.solana.slots import Commitment, Depths, Slots  # noqa: PLC0415
 
     history = History(path)
     try:
@@ -138,4 +181,7 @@ def _engine(path: Path | None, settings: SolanaDevSettings) -> _Engine:
         answer = dispatcher.handle(payload)
         return answer.payload, answer.delay_s
 
-    return _Engine(handle, history.commit, history.close)
+    def head() -> tuple[int, int]:
+        return slots.slot, slots.at(Commitment.FINALIZED)
+
+    return _Engine(handle, head, slots.left_s, history.commit, history.close)

@@ -71,6 +71,11 @@ class Slots:
         passed = (self._clock.now_us() - self._born_us) // self._slot_us if self._slot_us else 0
         return 1 + self._extra + passed
 
+    def left_s(self) -> float:
+        """Seconds until the clock begins the next slot."""
+        passed_us = self._clock.now_us() - self._born_us
+        return (self._slot_us - passed_us % self._slot_us) / 1_000_000 if self._slot_us else 0.0
+
     def landed(self) -> None:
         """A transaction took the current slot."""
         if not self._slot_us:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from florin_server.rails.base import BlockView, Head, Mined, Paid, Rail
+from florin_server.rails.base import BlockView, Fact, Head, Mined, Paid, Rail
 
 # blocks of one look; the rest comes with the next, so that work gets its turn in between
 _BLOCKS_A_LOOK = 64
+# slots for which it is remembered what was agreed on; asking again is only a read
+_REMEMBERED = 1000
 
 
 @dataclass(slots=True)
@@ -37,6 +39,42 @@ class Evidence:
                 del self.paid[ref]
         self.mined = {h: m for h, m in self.mined.items() if m.block_number < number}
 
+    def of_block(self, number: int, block_hash: str) -> frozenset[Fact]:
+        """What a block proves."""
+        facts: list[Fact] = [event for events in self.paid.values() for event in events]
+        facts += self.mined.values()
+        return frozenset(
+            one for one in facts if one.block_number == number and one.block_hash == block_hash
+        )
+
+
+class Agreement:
+    """Which facts enough nodes told; they are asked for all of a block together, once a look."""
+
+    def __init__(self, rail: Rail, evidence: Evidence) -> None:
+        self._rail = rail
+        self._evidence = evidence
+        self._agreed: set[Fact] = set()
+        self._asked: set[Fact] = set()
+
+    def ask_again(self) -> None:
+        """A new look: what was not agreed on may be now."""
+        self._asked.clear()
+
+    async def covers(self, number: int, block_hash: str) -> bool:
+        """True if everything that a block proves is agreed on."""
+        if self._rail.agreement == 1:
+            return True
+        facts = self._evidence.of_block(number, block_hash)
+        if new := facts - self._agreed - self._asked:
+            self._asked |= new
+            self._agreed |= await self._rail.agreed(new)
+        return facts <= self._agreed
+
+    def forget_below(self, number: int) -> None:
+        """Drops what is older than a block."""
+        self._agreed = {one for one in self._agreed if one.block_number >= number}
+
 
 class HeadFollower:
     """The newest final block of a chain whose blocks are not read; evidence is asked for."""
@@ -45,6 +83,7 @@ class HeadFollower:
         self._rail = rail
         self.head = 0
         self.evidence = Evidence()
+        self._agreement = Agreement(rail, self.evidence)
 
     async def start(self) -> None:
         """Begins at the head."""
@@ -54,12 +93,14 @@ class HeadFollower:
         """True if a block is final."""
         return number <= self.head
 
-    async def is_canonical(self, number: int, block_hash: str) -> bool:  # noqa: ARG002
-        """What is final stays."""
-        return True
+    async def is_settled(self, number: int, block_hash: str) -> bool:
+        """True if a block is final, and enough nodes tell what it proves; what is final stays."""
+        return self.is_final(number) and await self._agreement.covers(number, block_hash)
 
     async def look(self) -> bool:
         """True if the head moved."""
+        self._agreement.ask_again()
+        self._agreement.forget_below(self.head - _REMEMBERED)
         before, self.head = self.head, max(self.head, (await self._rail.head()).number)
         return self.head > before
 
@@ -72,6 +113,7 @@ class BlockFollower:
         self._hashes: dict[int, str] = {}
         self.head = 0
         self.evidence = Evidence()
+        self._agreement = Agreement(rail, self.evidence)
 
     async def start(self) -> None:
         """Begins at the head; what came before is found by asking for it."""
@@ -83,6 +125,14 @@ class BlockFollower:
         """True if a block is as deep as the chain's settings ask."""
         return self.head - number + 1 >= self._rail.confirmations
 
+    async def is_settled(self, number: int, block_hash: str) -> bool:
+        """True if a block is final and part of the chain, and enough nodes tell what it proves."""
+        return (
+            self.is_final(number)
+            and await self.is_canonical(number, block_hash)
+            and await self._agreement.covers(number, block_hash)
+        )
+
     async def is_canonical(self, number: int, block_hash: str) -> bool:
         """True if the block is part of the chain now."""
         known = self._hashes.get(number)
@@ -93,6 +143,7 @@ class BlockFollower:
 
     async def look(self) -> bool:
         """Reads new blocks; True if there were any."""
+        self._agreement.ask_again()
         head = await self._rail.head()
         if head.number == self.head and self._hashes.get(head.number) == head.hash:
             return False
@@ -119,6 +170,7 @@ class BlockFollower:
         # deeper than any reorganisation that is handled; asked for again if ever needed
         for number in [n for n in self._hashes if n < view.number - 4 * self._depth]:
             del self._hashes[number]
+        self._agreement.forget_below(view.number - 4 * self._depth)
 
     @property
     def _depth(self) -> int:
@@ -137,3 +189,11 @@ class BlockFollower:
         if number < self.head:
             self.evidence.forget_from(number + 1)
         self.head = number
+
+
+Follower = BlockFollower | HeadFollower
+
+
+def follow(rail: Rail) -> Follower:
+    """Follows a chain in the way that it is followed."""
+    return BlockFollower(rail) if rail.by_block else HeadFollower(rail)

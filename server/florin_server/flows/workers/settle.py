@@ -1,8 +1,8 @@
 """Settles accepted payments on one chain: write down, broadcast, wait for evidence, conclude.
 
 Only evidence ends a payment: its settlement event at final depth, or proof that its authorization
-can never be used again. A transaction is committed to the journal before anybody else sees it, and
-only those bytes are ever broadcast, so a crash at any point repeats at most a broadcast.
+can never be used again. Its lanes commit a transaction to the journal before anybody else sees it,
+and broadcast nothing else, so a crash at any point repeats at most a broadcast.
 """
 
 from __future__ import annotations
@@ -10,65 +10,58 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Container, Sequence
 
 from florin_server.domain.errors import FlorinError
-from florin_server.domain.ids import short_id
-from florin_server.domain.journal import (
-    Accepted,
-    ChainTx,
-    Finding,
-    Posting,
-    TxEnd,
-    TxState,
-)
+from florin_server.domain.journal import Accepted, ChainTx, Finding, Posting
 from florin_server.domain.payment import FailureCode, Status
 from florin_server.flows.app import App, Health
-from florin_server.flows.workers.blocks import BlockFollower, HeadFollower
+from florin_server.flows.workers.blocks import follow
 from florin_server.flows.workers.hold import Held
+from florin_server.flows.workers.lane import Ended, Lane
 from florin_server.flows.workers.unconfirmed import WalletWatch
-from florin_server.rails.base import Mined, Paid, Rail, RailUnavailable
-from florin_server.store import journal, leases
+from florin_server.rails.base import Paid, Rail, RailUnavailable, Signed
+from florin_server.store import journal
 from florin_server.store.query import StoreUnavailable
 
 _log = logging.getLogger(__name__)
 
-_LEASE_S = 30
-_LEASE_RETRY_US = 1_000_000
 # how often everything open is compared with the chain, whatever the blocks told
 _RECONCILE_S = 10
 # a payment that would not settle now (say, the balance is gone) is tried again after this
 _RETRY_S = 5
-# blocks after which a transaction that is in none is looked for and broadcast again
-_STALE_BLOCKS = 3
 _REFS_A_CALL = 50
 
 
 class ChainSettler:
-    """The one settler of a chain and sender; others wait for its lease.
+    """Settles on one chain, with every relayer key of which it has the lease."""
 
-    While it is paused it signs and broadcasts nothing, and follows what is on its way.
-    """
-
-    def __init__(self, app: App, rail: Rail, owner: str, *, paused: bool = False) -> None:
+    def __init__(self, app: App, rail: Rail, owner: str, pauses: Container[str] = ()) -> None:
         self._app = app
         self._rail = rail
-        self._owner = owner
-        self._lease = f"relayer:{rail.chain_id}:{rail.sender}"
-        self._epoch = 0
-        self._may_steal = app.store.exclusive
-        self._lease_at_us = 0  # when to look at the lease again
         self._reconcile_at_us = 0
-        self._nonce = 0
+        self._started = False
         self._woken = asyncio.Event()
-        self._blocks = BlockFollower(rail) if rail.by_block else HeadFollower(rail)
+        self._blocks = follow(rail)
         self._open: dict[str, Accepted] = {}  # by reference
-        self._txs: dict[str, ChainTx] = {}  # by hash, in nonce order
         self._wallets = WalletWatch(app, rail, self._blocks.evidence)
         self._held = Held(app)
         self._problem = "starting"
-        self._paused = paused
+        self._lanes = [
+            Lane(
+                app,
+                rail,
+                sender,
+                owner,
+                self._blocks,
+                gone=self._gone,
+                wake=self.wake,
+                paused=f"{rail.chain_id}:{sender}" in pauses,
+            )
+            for sender in rail.senders
+        ]
+        for lane in self._lanes:
+            app.executors[lane.account] = lane
 
     def wake(self) -> None:
         """Tells that a payment was accepted."""
@@ -76,109 +69,78 @@ class ChainSettler:
 
     def health(self) -> Health:
         """How the chain looks now."""
-        paused = "paused by the operator" if self._paused else ""
-        problems = (paused, self._problem, self._held.problem(self._open.values()))
+        problems = (self._pauses(), self._problem, self._held.problem(self._open.values()))
         problem = "; ".join(text for text in problems if text)
-        return Health(self._blocks.head, len(self._txs), problem)
+        count = sum(lane.open_transactions for lane in self._lanes)
+        return Health(self._blocks.head, count, problem)
 
-    def pause(self) -> None:
-        """Begins nothing new from now on; what was sent is followed to its end."""
-        self._paused = True
+    def _pauses(self) -> str:
+        paused = [lane.sender for lane in self._lanes if lane.paused]
+        if len(paused) == len(self._lanes):
+            return "paused by the operator"
+        return f"paused by the operator: {', '.join(paused)}" if paused else ""
 
-    def resume(self) -> None:
-        """Takes up again what was left."""
-        self._paused = False
-        # what was signed and not sent is found by comparing everything
-        self._reconcile_at_us = min(self._reconcile_at_us, self._app.clock.now_us())
-        self._woken.set()
+    @property
+    def _paused(self) -> bool:
+        return all(lane.paused for lane in self._lanes)
 
     async def run(self) -> None:
         """Works until cancelled."""
-        started = False
         while True:
             try:
                 if await self._lead():
-                    if not started:
+                    if not self._started:
                         await self._start()
-                        started = True
+                        self._started = True
                     await self._turn()
                     self._problem = ""
                 else:
-                    started = False
                     self._problem = "another settler has the lease"
             except (RailUnavailable, FlorinError, journal.LostLease, StoreUnavailable) as error:
-                if isinstance(error, journal.LostLease):
-                    started, self._epoch, self._lease_at_us = False, 0, 0
-                if isinstance(error, StoreUnavailable):
+                if isinstance(error, (journal.LostLease, StoreUnavailable)):
                     # what was written of the last turn, only the store knows
-                    started = False
+                    self._started = False
                 self._problem = str(error) or type(error).__name__
                 _log.warning("settling on %s waits: %s", self._rail.chain_id, self._problem)
             await self._rest()
 
     async def _rest(self) -> None:
-        # the chain's pace is the machine's, not the service's clock
+        """Returns when there may be a new block, or there is something to do."""
+        waits = [asyncio.ensure_future(one) for one in (self._rail.news(), self._woken.wait())]
         try:
-            async with asyncio.timeout(self._rail.poll_s):
-                await self._woken.wait()
-        except TimeoutError:
-            pass
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
         self._woken.clear()
 
     async def _lead(self) -> bool:
-        """Takes or renews the lease.
+        """Takes or renews the leases; True if there is a key to work with."""
+        for lane in self._lanes:
+            before = lane.leads
+            if await lane.lead() is not before:
+                # what the last owner left is picked up, what the next one does is not ours
+                self._started = False
+        return any(lane.leads for lane in self._lanes)
 
-        A process that owns its store takes over from its dead forerunner at once, but never from
-        one that took the lease away while it ran.
-        """
-        now_us, ttl_us = self._app.clock.now_us(), _LEASE_S * 1_000_000
-        store = self._app.store
-        if now_us < self._lease_at_us:
-            return self._epoch > 0
-        if self._epoch:
-            renewed = await store.write(
-                leases.renew(self._lease, self._owner, self._epoch, now_us, ttl_us)
-            )
-            if not renewed:
-                self._epoch = 0
-        if not self._epoch:
-            taken = await store.write(
-                leases.acquire(self._lease, self._owner, now_us, ttl_us, steal=self._may_steal)
-            )
-            self._epoch, self._may_steal = taken or 0, False
-        self._lease_at_us = now_us + (ttl_us // 3 if self._epoch else _LEASE_RETRY_US)
-        return self._epoch > 0
+    def _led(self) -> list[Lane]:
+        return [lane for lane in self._lanes if lane.leads]
 
     async def _start(self) -> None:
-        """Picks up where the last owner of the lease stopped."""
+        """Picks up where the last owner of a lease stopped."""
         await self._blocks.start()
         await self._load()
         await self._wallets.look_back(self._open)
-        self._nonce = await self._next_nonce()
-        for tx in self._txs.values():
-            await self._broadcast(tx)
+        for lane in self._led():
+            await lane.start()
         await self._reconcile(self._app.clock.now_us())
 
-    async def _next_nonce(self) -> int:
-        """After the newest transaction of ours that the chain has or will get.
-
-        What was written down counts only if the chain agrees: a chain that was begun anew starts
-        from zero, and a gap would never close.
-        """
-        open_ones = [tx.nonce + 1 for tx in self._txs.values()]
-        nonce = max([await self._rail.next_nonce(), *open_ones])
-        stored = await self._app.store.read(
-            journal.next_nonce(self._rail.chain_id, self._rail.sender)
-        )
-        if stored is not None and stored > nonce and await self._rail.nonce_used(stored - 1):
-            return stored
-        return nonce
-
     async def _load(self) -> None:
-        store, chain = self._app.store, self._rail.chain_id
-        unsettled = await store.read(journal.unsettled(chain))
+        unsettled = await self._app.store.read(journal.unsettled(self._rail.chain_id))
         self._open = {self._rail.reference(item.option): item for item in unsettled}
-        self._txs = {tx.hash: tx for tx in await store.read(journal.open_txs(chain))}
+        for lane in self._led():
+            await lane.load()
 
     async def _turn(self) -> None:
         news = await self._blocks.look()
@@ -188,8 +150,8 @@ class ChainSettler:
             await self._wallets.adopt(self._open)
             await self._conclude()
         await self._submit()
-        if news:
-            await self._rebroadcast()
+        for lane in self._led():
+            await lane.tend(news=news)
         if self._app.clock.now_us() >= self._reconcile_at_us:
             await self._reconcile(self._reconcile_at_us - _RECONCILE_S * 1_000_000)
 
@@ -197,7 +159,7 @@ class ChainSettler:
 
     async def _submit(self) -> None:
         batch = self._app.settings.settle_batch
-        while not self._paused:
+        while self._free_lane() is not None:
             now_us = self._app.clock.now_us()
             found = await self._app.store.read(journal.waiting(self._rail.chain_id, batch, now_us))
             if not found:
@@ -210,7 +172,10 @@ class ChainSettler:
                 self._open[self._rail.reference(item.option)] = item
             ready = [item for item, ok in zip(free, good, strict=True) if ok]
             for start in range(0, len(ready), self._rail.batch):
-                await self._send(ready[start : start + self._rail.batch])
+                lane = self._free_lane()
+                if lane is None:
+                    return
+                await self._send(lane, ready[start : start + self._rail.batch])
             if stuck := [item for item, ok in zip(free, good, strict=True) if not ok] + held:
                 await self._set_aside(stuck)
 
@@ -247,49 +212,18 @@ class ChainSettler:
             return [True] * len(items)
         return await self._rail.simulate(items)
 
-    async def _send(self, items: Sequence[Accepted]) -> None:
-        signed = await self._rail.sign(self._nonce, items)
-        tx = ChainTx(
-            id=short_id("tx_", self._app.randbytes),
-            chain_id=self._rail.chain_id,
-            sender=self._rail.sender,
-            nonce=self._nonce,
-            raw=signed.raw,
-            hash=signed.hash,
-            payment_ids=tuple(item.payment.id for item in items),
-            state=TxState.SIGNED,
-            created_at_us=self._app.clock.now_us(),
-        )
-        await self._app.store.write(journal.append(tx, self._epoch, self._lease))
-        self._nonce += 1
-        self._txs[tx.hash] = tx
-        await self._broadcast(tx)
+    def _free_lane(self) -> Lane | None:
+        """The lane with the fewest open transactions among those that may send."""
+        free = [lane for lane in self._led() if not lane.paused]
+        return min(free, key=lambda lane: lane.open_transactions, default=None)
 
-    async def _broadcast(self, tx: ChainTx) -> None:
-        if self._paused:
-            return
-        try:
-            await self._rail.broadcast(tx.raw)
-        except RailUnavailable as error:
-            # the outcome is unknown: the transaction stays open and is looked for later
-            _log.warning("broadcast of %s: %s", tx.hash, error)
-            return
-        head = self._blocks.head
-        await self._app.store.write(journal.sent(tx.id, head))
-        self._txs[tx.hash] = replace(tx, state=TxState.SENT, sent_block=head)
-        # a chain that seals at once already has it
-        self._woken.set()
+    async def _send(self, lane: Lane, items: Sequence[Accepted]) -> None:
+        ids = [item.payment.id for item in items]
 
-    async def _rebroadcast(self) -> None:
-        for tx in list(self._txs.values()):
-            known = self._blocks.evidence.mined.get(tx.hash)
-            if known is None and await self._is_stale(tx):
-                await self._broadcast(tx)
+        async def sign(nonce: int) -> Signed:
+            return await self._rail.sign(lane.sender, nonce, items)
 
-    async def _is_stale(self, tx: ChainTx) -> bool:
-        if tx.sent_block is not None and self._blocks.head - tx.sent_block < _STALE_BLOCKS:
-            return False
-        return not await self._rail.knows(tx.hash)
+        await lane.send(ids, sign, lambda: journal.claim(ids))
 
     async def _set_aside(self, items: Sequence[Accepted]) -> None:
         """Keeps payments that would not settle now for later; ends those that never can."""
@@ -304,33 +238,25 @@ class ChainSettler:
 
     async def _ask(self) -> None:
         """What blocks would have told: which of our transactions are final, and what they paid."""
-        found = await self._rail.mined(list(self._txs))
-        self._blocks.evidence.mined.update(found)
-        landed = {i for one in found for i in self._txs[one].payment_ids}
+        landed = {i for lane in self._led() for tx in await lane.ask() for i in tx.item_ids}
         new = [item for item in self._open.values() if item.payment.id in landed]
         await self._find_events([item for item in new if not self._seen(item)])
 
     async def _conclude(self) -> None:
-        findings, ends = [], []
+        findings = []
         for ref, item in list(self._open.items()):
             if (event := await self._proof(ref, item)) is not None:
                 findings.append(self._success(item, event))
-        for tx in list(self._txs.values()):
-            mined = self._blocks.evidence.mined.get(tx.hash)
-            if mined is not None and await self._is_settled(mined.block_number, mined.block_hash):
-                ends.append(self._end(tx, mined))
+        ends = [end for lane in self._led() for end in await lane.final()]
         await self._finish(findings, ends)
 
     async def _proof(self, ref: str, item: Accepted) -> Paid | None:
         for event in self._blocks.evidence.paid.get(ref, ()):
-            if self._rail.proves(item.option, event) and await self._is_settled(
+            if self._rail.proves(item.option, event) and await self._blocks.is_settled(
                 event.block_number, event.block_hash
             ):
                 return event
         return None
-
-    async def _is_settled(self, number: int, block_hash: str) -> bool:
-        return self._blocks.is_final(number) and await self._blocks.is_canonical(number, block_hash)
 
     def _success(self, item: Accepted, event: Paid) -> Finding:
         option, split = item.option, self._rail.split(item.option)
@@ -351,23 +277,14 @@ class ChainSettler:
             postings=tuple(leg for leg in legs if leg.amount > 0),
         )
 
-    def _end(self, tx: ChainTx, mined: Mined) -> TxEnd:
-        wallet = f"wallet:{self._rail.chain_id}:{self._rail.sender}"
-        gas = Posting("expense:gas", wallet, self._rail.native_asset, mined.gas_cost)
-        return TxEnd(
-            tx.id,
-            TxState.FINAL,
-            mined.block_number,
-            mined.block_hash,
-            gas if mined.gas_cost else None,
-        )
-
-    async def _finish(self, findings: Sequence[Finding], ends: Sequence[TxEnd]) -> None:
+    async def _finish(self, findings: Sequence[Finding], ends: Sequence[Ended]) -> None:
         """Commits what is proven, tells watchers, and frees payments whose transaction failed."""
         if not findings and not ends:
             return
         now_us = self._app.clock.now_us()
-        changed = await self._app.store.write(journal.conclude(findings, ends, now_us))
+        changed = await self._app.store.write(
+            journal.conclude(findings, [one.end for one in ends], now_us)
+        )
         for payment in changed:
             await self._app.changed(payment)
         done = {finding.payment_id for finding in findings}
@@ -377,16 +294,15 @@ class ChainSettler:
         for ref in over:
             del self._open[ref]
             self._blocks.evidence.paid.pop(ref, None)
-        ended = {end.tx_id for end in ends}
-        for tx in [tx for tx in self._txs.values() if tx.id in ended]:
-            del self._txs[tx.hash]
-            self._blocks.evidence.mined.pop(tx.hash, None)
-            await self._free(tx)
+        for lane in self._lanes:
+            lane.over(ends)
+        for one in ends:
+            await self._free(one.tx)
 
     async def _free(self, tx: ChainTx) -> None:
         """A final transaction without a payment's event: the payment needs another one, later."""
         still_open = {item.payment.id: item for item in self._open.values()}
-        left = [still_open[i] for i in tx.payment_ids if i in still_open]
+        left = [still_open[i] for i in tx.item_ids if i in still_open]
         unproven = [i for i in left if not self._seen(i)]
         if unproven:
             await self._set_aside(unproven)
@@ -408,16 +324,17 @@ class ChainSettler:
             # the chain did not answer, or had nothing to offer, when it was looked at last
             await self._rail.start()
         await self._catch_up()
-        if not self._open and not self._txs:
+        if not self._open and not any(lane.open_transactions for lane in self._lanes):
             return
         await self._find_events(self._unseen(accepted_by_us))
-        for mined in (await self._rail.mined(list(self._txs))).values():
-            self._blocks.evidence.mined[mined.tx_hash] = mined
+        for lane in self._led():
+            await lane.ask()
         await self._conclude()
-        await self._drop_replaced()
+        await self._finish([], [end for lane in self._led() for end in await lane.replaced()])
         dead = [await self._dead(item) for item in self._unseen(accepted_by_us)]
         await self._finish([finding for finding in dead if finding is not None], [])
-        await self._rebroadcast()
+        for lane in self._led():
+            await lane.rebroadcast()
 
     async def _catch_up(self) -> None:
         """Lets go of payments that others ended, and follows what is accepted during a pause."""
@@ -440,18 +357,9 @@ class ChainSettler:
             for event in await self._rail.find(items[start : start + _REFS_A_CALL]):
                 self._blocks.evidence.add_paid(event)
 
-    async def _drop_replaced(self) -> None:
-        """Gives up a transaction of ours only when no block can hold it any more."""
-        ends = []
-        for tx in list(self._txs.values()):
-            if tx.hash in self._blocks.evidence.mined:
-                continue
-            issued = await self._app.store.read(journal.issued(tx.payment_ids))
-            if await self._rail.gone(tx, issued) and not await self._rail.mined([tx.hash]):
-                ends.append(TxEnd(tx.id, TxState.REPLACED))
-        await self._finish([], ends)
-        if ends:
-            self._nonce = max(self._nonce, await self._rail.next_nonce())
+    async def _gone(self, tx: ChainTx) -> bool:
+        issued = await self._app.store.read(journal.issued(tx.item_ids))
+        return await self._rail.gone(tx, issued)
 
     async def _dead(self, item: Accepted) -> Finding | None:
         """The proof that a payment's authorization can never be used again, if there is one."""
@@ -469,5 +377,5 @@ class ChainSettler:
     async def _was_held(self, item: Accepted) -> bool:
         """True if it was ours to send a payment, and it was not sent because of its payer."""
         ours = self._rail.submits(item.option)
-        sent = any(item.payment.id in tx.payment_ids for tx in self._txs.values())
+        sent = any(lane.holds(item.payment.id) for lane in self._lanes)
         return ours and not sent and await self._held.blocks(item)

@@ -6,11 +6,11 @@ what has the chain's confirmations.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from florin_server.domain.payment import Option
-from florin_server.rails.base import BlockView, Head, Mined, Paid, RailUnavailable
+from florin_server.rails.base import BlockView, Fact, Head, Mined, Paid, RailUnavailable
 from florin_server.rails.evm import abi, settler
 from florin_server.rails.evm.node import (
     LATEST,
@@ -29,6 +29,7 @@ from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.terms import DIRECT_METHOD, PERMIT2_METHOD, Terms, bare
 from florin_server.rails.evm.typed_data import PERMIT2
 from florin_server.rails.jsonrpc import METHOD_NOT_FOUND, AnswerTooLarge, Call, RpcError
+from florin_server.rails.witness import Testimony
 
 NONCE_BITMAP = abi.selector("nonceBitmap(address,uint256)")
 AUTHORIZATION_STATE = abi.selector("authorizationState(address,bytes32)")
@@ -36,12 +37,12 @@ REFERENCES_MAX = 100  # in one log filter
 
 
 class Evidence:
-    """Reads one chain's facts. `sender` is the address whose transactions are ours."""
+    """Reads one chain's facts. `ours` are the addresses whose transactions are told."""
 
-    def __init__(self, node: Node, chain: EvmChain, sender: str) -> None:
+    def __init__(self, node: Node, chain: EvmChain, ours: Collection[str]) -> None:
         self._node = node
         self._chain = chain
-        self._sender = sender
+        self._ours = ours
         self._block_receipts = True
 
     async def head(self) -> Head:
@@ -77,7 +78,7 @@ class Evidence:
         if len(receipts) != block.transactions or not of_block:
             raise RailUnavailable(f"{self._chain.name}: a block changed while it was read")
         logs = [log for receipt in receipts for log in records(receipt.get("logs"))]
-        ours = [one for one in receipts if address_text(one.get("from")) == self._sender]
+        ours = [one for one in receipts if address_text(one.get("from")) in self._ours]
         return _view(block, self._paid_in(logs), _mined(ours))
 
     async def mined(self, tx_hashes: Sequence[str]) -> dict[str, Mined]:
@@ -117,12 +118,33 @@ class Evidence:
             return "The authorization lapsed before it was settled"
         return None
 
-    async def nonce_used(self, nonce: int) -> bool:
-        """True if a transaction with the nonce is final."""
+    async def testify(self, wanted: frozenset[Fact]) -> Testimony:
+        """Which facts the node tells at final depth; one batched read."""
+        hashes = sorted({one.tx_hash for one in wanted})
+        numbers = sorted({one.block_number for one in wanted})
+        newest, *answers = await self._node.batch(
+            [
+                ("eth_blockNumber", ()),
+                *(("eth_getBlockByNumber", (hex(one), False)) for one in numbers),
+                *(("eth_getTransactionReceipt", (one,)) for one in hashes),
+            ]
+        )
+        final = quantity(newest) - self._chain.confirmations + 1
+        blocks = [header(one) for one in answers[: len(numbers)]]
+        canonical = {one.hash for one in blocks if one is not None and one.number <= final}
+        told: set[Fact] = set()
+        for receipt in (record(one) for one in answers[len(numbers) :]):
+            if receipt is not None and hash_text(receipt.get("blockHash")) in canonical:
+                told.update(self._paid_in(records(receipt.get("logs"))))
+                told.update(_mined([receipt]))
+        return Testimony(wanted & told, far_enough=max(numbers) <= final)
+
+    async def nonce_used(self, sender: str, nonce: int) -> bool:
+        """True if a transaction of an address with the nonce is final."""
         final = await self._node.final_block(self._chain.confirmations)
         if final is None:
             return False
-        count = await self._node.ask("eth_getTransactionCount", self._sender, hex(final))
+        count = await self._node.ask("eth_getTransactionCount", sender, hex(final))
         return quantity(count) > nonce
 
     async def _block_from_logs(self, number: int) -> BlockView | None:
@@ -136,7 +158,7 @@ class Evidence:
         ours = [
             hash_text(one.get("hash"))
             for one in transactions
-            if address_text(one.get("from")) == self._sender
+            if address_text(one.get("from")) in self._ours
         ]
         receipts = await self._receipts(ours)
         if len(receipts) != len(ours):

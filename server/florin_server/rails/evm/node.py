@@ -12,7 +12,7 @@ from typing import Any
 
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm.abi import WORD, data_of
-from florin_server.rails.jsonrpc import Call, JsonRpc, RpcError
+from florin_server.rails.jsonrpc import Call, Rpc, RpcError
 
 _QUANTITY = re.compile(r"0x[0-9a-fA-F]{1,64}", re.ASCII)
 _DATA = re.compile(r"0x(?:[0-9a-fA-F]{2})*", re.ASCII)
@@ -37,7 +37,7 @@ class Header:
 class Node:
     """One chain's node."""
 
-    def __init__(self, rpc: JsonRpc) -> None:
+    def __init__(self, rpc: Rpc) -> None:
         self.rpc = rpc
 
     async def ask(self, method: str, *params: Any) -> Any:

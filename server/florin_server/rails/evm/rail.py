@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from florin_server.domain.caip import canonical_account, parse_account
 from florin_server.domain.journal import Accepted, ChainTx
@@ -11,9 +12,11 @@ from florin_server.domain.payment import Issued, Option, Payment
 from florin_server.rails.base import (
     Asset,
     BlockView,
+    Fact,
     Head,
     Means,
     Mined,
+    NodeState,
     Paid,
     RailUnavailable,
     Signed,
@@ -22,6 +25,7 @@ from florin_server.rails.base import (
 from florin_server.rails.coalesce import Shared
 from florin_server.rails.evm import direct, discovery
 from florin_server.rails.evm.evidence import Evidence
+from florin_server.rails.evm.family import NEW_BLOCKS, EvmFamily, block_mark
 from florin_server.rails.evm.means import means, sample
 from florin_server.rails.evm.node import Node
 from florin_server.rails.evm.reader import Reader
@@ -30,8 +34,12 @@ from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, Terms, bare, build_option
 from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.evm.verify import Verifier
-from florin_server.rails.jsonrpc import HttpTransport, JsonRpc, RpcError, Transport
+from florin_server.rails.jsonrpc import Rpc, RpcError, Transport
+from florin_server.rails.news import News
+from florin_server.rails.nodes import connect
 from florin_server.rails.prices import Quote
+from florin_server.rails.subscription import Subscription
+from florin_server.rails.witness import Witnesses
 
 BATCH_MAX = 50  # the service's own limit; a transaction of so many stays below every gas limit
 
@@ -39,24 +47,35 @@ BATCH_MAX = 50  # the service's own limit; a transaction of so many stays below 
 class EvmRail:
     """Implements the Rail protocol over JSON-RPC.
 
-    `signer` is the relayer: it pays for gas and can neither redirect nor keep a buyer's money.
-    Without a transport the settings' URL is used.
+    `signer` is the relayer, `more` are others of its kind: they pay for gas and can neither
+    redirect nor keep a buyer's money. A transport leads to a node of this process; without one the
+    settings' URLs are used.
     """
 
-    def __init__(self, chain: EvmChain, signer: Signer, transport: Transport | None = None) -> None:
-        if transport is None:
-            if chain.rpc_url is None:
-                raise ValueError(f"{chain.name}: neither a node's URL nor a transport")
-            transport = HttpTransport(chain.rpc_url)
+    def __init__(
+        self,
+        chain: EvmChain,
+        signer: Signer,
+        transport: Transport | None = None,
+        more: Sequence[Signer] = (),
+        *,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.chain = chain
-        self.rpc = JsonRpc(transport, batch_max=chain.batch_max)
-        self._sender = signer.address
+        family = EvmFamily(chain.name, chain.chain_id, chain.lag_max, chain.genesis)
+        self.rpc = connect(chain, family, transport, now)
+        self._senders = tuple(one.address for one in (signer, *more))
         self._node = Node(self.rpc)
         self.reader = Reader(self._node, chain.name, way=chain.reads, multicall=chain.multicall3)
         self._payable: Shared[list[Means]] = Shared()
-        self._relay = Relay(self._node, chain, signer)
+        self._relay = Relay(self._node, chain, (signer, *more))
         self._verifier = Verifier(self._node, chain, signer.address)
-        self._evidence = Evidence(self._node, chain, signer.address)
+        self._evidence = Evidence(self._node, chain, self._senders)
+        self._witnesses = Witnesses(self.rpc)
+        self._news = News(self.poll_s)
+        self._subscription = (
+            Subscription(chain.ws_url, NEW_BLOCKS, block_mark, self._news) if chain.ws_url else None
+        )
         self._assets: Mapping[str, Asset] = {}
 
     @property
@@ -90,9 +109,9 @@ class EvmRail:
         return self.chain.poll_ms / 1000
 
     @property
-    def sender(self) -> str:
-        """Address that signs our transactions and pays their gas, lower-case."""
-        return self._sender
+    def senders(self) -> Sequence[str]:
+        """Addresses that sign our settlements and pay their gas, lower-case."""
+        return self._senders
 
     @property
     def treasury(self) -> str:
@@ -127,9 +146,36 @@ class EvmRail:
 
     async def close(self) -> None:
         """Ends connections after the checks under way."""
+        if self._subscription is not None:
+            await self._subscription.close()
         await self._verifier.close()
         await self.reader.close()
         await self.rpc.close()
+
+    def nodes(self) -> Sequence[NodeState]:
+        """How each node looks, in the order of preference."""
+        return self.rpc.states()
+
+    @property
+    def agreement(self) -> int:
+        """How many nodes must tell what ends a payment."""
+        return self.rpc.agreement
+
+    @property
+    def doubt(self) -> str:
+        """What keeps nodes from agreeing on what ends payments; empty if they agree."""
+        return self._witnesses.doubt
+
+    async def news(self) -> None:
+        """Returns when there may be a new block, and after a while in any case."""
+        if self._subscription is not None:
+            self._subscription.start()
+        await self._news.wait()
+
+    def announced_by(self, listen: Callable[[Callable[[], None]], object]) -> None:
+        """Hears of new blocks from a chain of this process."""
+        self._news.announced = True
+        listen(self._news.announce)
 
     def payer(self, account: str) -> str | None:
         """The canonical CAIP-10 of an account on this chain; None for anything else."""
@@ -239,13 +285,13 @@ class EvmRail:
         """Tells for each item whether it would settle if submitted now, all in one transaction."""
         return await self._relay.simulate(items)
 
-    async def next_nonce(self) -> int:
-        """The sender's next nonce as the chain knows it, pending transactions included."""
-        return await self._relay.next_nonce()
+    async def next_nonce(self, sender: str) -> int:
+        """A sender's next nonce as the chain knows it, pending transactions included."""
+        return await self._relay.next_nonce(sender)
 
-    async def sign(self, nonce: int, items: Sequence[Accepted]) -> Signed:
-        """Signs the one transaction that settles the items."""
-        return await self._relay.sign(nonce, items)
+    async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
+        """Signs, with a sender's key, the one transaction that settles the items."""
+        return await self._relay.sign(sender, nonce, items)
 
     async def broadcast(self, raw: bytes) -> None:
         """Hands a transaction to the chain; one that it already knows is fine."""
@@ -255,13 +301,15 @@ class EvmRail:
         """True if the chain or its pool has the transaction now."""
         return await self._relay.knows(tx_hash)
 
-    async def nonce_used(self, nonce: int) -> bool:
-        """True if a transaction with the sender's nonce is final."""
-        return await self._evidence.nonce_used(nonce)
+    async def nonce_used(self, sender: str, nonce: int) -> bool:
+        """True if a transaction with a sender's nonce is final."""
+        return await self._evidence.nonce_used(sender, nonce)
 
     async def head(self) -> Head:
         """The newest block."""
-        return await self._evidence.head()
+        head = await self._evidence.head()
+        self._news.saw(head.number)
+        return head
 
     async def block(self, number: int) -> BlockView | None:
         """One block; None if the chain does not have it (yet, or any more)."""
@@ -282,11 +330,37 @@ class EvmRail:
 
     async def gone(self, tx: ChainTx, issued: Sequence[Issued]) -> bool:  # noqa: ARG002
         """True if another transaction with its nonce is final, or it is itself."""
-        return await self.nonce_used(tx.nonce)
+
+        async def is_gone(rpc: Rpc) -> bool | None:
+            evidence = self._evidence_of(rpc)
+            used = await evidence.nonce_used(tx.sender, tx.nonce)
+            if used and self.agreement > 1:
+                # the caller looks for it too, but one node may hide it
+                used = not await evidence.mined([tx.hash])
+            return used or None
+
+        return await self._witnesses.unanimous(is_gone) is not None
 
     async def dead(self, item: Accepted, issued: Sequence[Issued]) -> str | None:  # noqa: ARG002
         """Why the item's authorization can never be used again; None while it can."""
-        return await self.spent_or_lapsed(item.option)
+
+        async def reason(rpc: Rpc) -> str | None:
+            evidence = self._evidence_of(rpc)
+            found = await evidence.spent_or_lapsed(item.option)
+            if found is None or self.agreement == 1:
+                return found
+            # the caller looks for the event too, but one node may hide it
+            events = await evidence.paid([self.reference(item.option)], item.from_block)
+            return None if any(self.proves(item.option, one) for one in events) else found
+
+        return await self._witnesses.unanimous(reason)
+
+    async def agreed(self, facts: Collection[Fact]) -> frozenset[Fact]:
+        """The facts that as many nodes tell as have to agree, at final depth."""
+        wanted = frozenset(facts)
+        return await self._witnesses.agreed(
+            wanted, lambda rpc: self._evidence_of(rpc).testify(wanted)
+        )
 
     async def spent_or_lapsed(self, option: Option) -> str | None:
         """Why the option can never be paid again, judged at final depth; None while it can."""
@@ -304,5 +378,8 @@ class EvmRail:
         if self._assets:
             await self.reader.probe(sample(self.chain, list(self._assets.values())))
 
+    def _evidence_of(self, rpc: Rpc) -> Evidence:
+        return Evidence(Node(rpc), self.chain, self._senders)
+
     async def _inspect(self) -> discovery.Inspection:
-        return await discovery.inspect(self._node, self.chain, self.sender)
+        return await discovery.inspect(self._node, self.chain, self._senders[0])

@@ -17,12 +17,12 @@ from florin_server.rails.jsonrpc import RpcError
 
 
 class Relay:
-    """Submits for one chain and one key. Who calls it keeps the nonces."""
+    """Submits for one chain with some keys. Who calls it keeps the nonces."""
 
-    def __init__(self, node: Node, chain: EvmChain, signer: Signer) -> None:
+    def __init__(self, node: Node, chain: EvmChain, signers: Sequence[Signer]) -> None:
         self._node = node
         self._chain = chain
-        self._signer = signer
+        self._signers = {signer.address: signer for signer in signers}
 
     async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
         """Tells for each item whether it would settle if submitted now, all in one transaction."""
@@ -42,15 +42,14 @@ class Relay:
             return settled + [False] * len(second)
         return settled + await self.simulate(second)
 
-    async def next_nonce(self) -> int:
-        """The sender's next nonce as the chain knows it, pending transactions included."""
-        sender = self._signer.address
+    async def next_nonce(self, sender: str) -> int:
+        """A sender's next nonce as the chain knows it, pending transactions included."""
         return quantity(await self._node.ask("eth_getTransactionCount", sender, "pending"))
 
-    async def sign(self, nonce: int, items: Sequence[Accepted]) -> Signed:
-        """Signs the one transaction that settles the items."""
+    async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
+        """Signs, with a sender's key, the one transaction that settles the items."""
         data, gas = self._settlement(items)
-        return self._signer.sign_call(
+        return self._signers[sender].sign_call(
             chain_id=self._chain.chain_id,
             nonce=nonce,
             fees=await current_fees(self._node, self._chain),
@@ -75,7 +74,8 @@ class Relay:
     async def _tried(self, items: Sequence[Accepted]) -> int | None:
         """The contract's answer to a settlement if sent now; None if all of it would revert."""
         data, gas = self._settlement(items)
-        call = call_to(self._chain.settler, data, sender=self._signer.address, gas=gas)
+        # anybody may settle, so that it does not matter who tries
+        call = call_to(self._chain.settler, data, sender=next(iter(self._signers)), gas=gas)
         (answer,) = await self._node.batch([call])
         return None if isinstance(answer, RpcError) and answer.is_revert else uint(answer)
 

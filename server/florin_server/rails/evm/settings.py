@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from florin_server.domain.caip import evm_address, parse_account
-from florin_server.rails.jsonrpc import BATCH_MAX
+from florin_server.rails.nodes import NodeSettings
 
 GWEI = 10**9
 
@@ -65,23 +65,20 @@ class EvmCoin(BaseModel):
     icon_url: str | None = None
 
 
-class EvmChain(BaseModel):
+class EvmChain(NodeSettings):
     """One chain. Money limits are in wei, times in seconds or as their name tells.
 
     `settler` is the settlement contract; `former_settlers` are those that open payments may still
-    refer to. `treasury` may be written as CAIP-10. `batch_max` is how many calls the node takes in
-    one payload. `gas_max` bounds one transaction, `fee_max` and `tip_max` what a unit of gas may
-    cost, whatever a node suggests.
+    refer to. `treasury` may be written as CAIP-10. `genesis` is the hash of the first block, if it
+    is to be compared. `gas_max` bounds one transaction, `fee_max` and `tip_max` what a unit of gas
+    may cost, whatever a node suggests.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     chain_id: int = Field(gt=0, lt=2**53)
     name: _Text
+    genesis: Annotated[str, Field(pattern=r"^0x[0-9a-f]{64}$")] | None = None
     live: bool = False
-    rpc_url: str | None = None  # None when a transport is handed over
     confirmations: int = Field(default=1, ge=1, le=1000)
-    poll_ms: int = Field(default=1000, ge=10, le=600_000)
     settler: Address
     former_settlers: tuple[Address, ...] = ()
     treasury: Annotated[str, AfterValidator(_account)]
@@ -94,7 +91,6 @@ class EvmChain(BaseModel):
     multicall3: Address = Field(default=MULTICALL3, description="where that contract is")
     coin: EvmCoin | None = None
     icon_url: str | None = None
-    batch_max: int = Field(default=BATCH_MAX, ge=1, le=1000)
     gas_max: int = Field(default=15_000_000, ge=200_000)  # the protocol stops at 2^24
     fee_max: int = Field(default=500 * GWEI, gt=0)
     tip_max: int = Field(default=50 * GWEI, gt=0)

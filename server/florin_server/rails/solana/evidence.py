@@ -15,11 +15,12 @@ from solders.message import MessageV0
 from solders.pubkey import Pubkey
 
 from florin_server.domain.payment import Issued, Option
-from florin_server.rails.base import Head, Mined, Paid, RailUnavailable
+from florin_server.rails.base import Fact, Head, Mined, Paid, RailUnavailable
 from florin_server.rails.solana.check import Submission, issue_of
 from florin_server.rails.solana.node import FINALIZED, Node, answered, number, record
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.terms import Terms, bare
+from florin_server.rails.witness import Testimony
 
 # final transactions do not change; each is read for its end and for its payment
 _REMEMBERED = 512
@@ -76,6 +77,18 @@ class Evidence:
             )
             for one, record in records.items()
         }
+
+    async def testify(self, wanted: frozenset[Fact], known: Evidence) -> Testimony:
+        """Which facts the node tells: those whose transactions are what `known` has of them."""
+        hashes = sorted({one.tx_hash for one in wanted})
+        told, before = await self._read(hashes), await known.records(hashes)
+        same = {one for one in hashes if one in told and told[one] == before.get(one)}
+        facts = frozenset(one for one in wanted if one.tx_hash in same)
+        return Testimony(facts, far_enough=len(told) == len(hashes))
+
+    async def records(self, hashes: Sequence[str]) -> Mapping[str, object]:
+        """What finalized transactions did, to be compared."""
+        return await self._read(hashes)
 
     async def paid(self, landings: Sequence[Landing]) -> list[Paid]:
         """What the final ones among the transactions paid."""

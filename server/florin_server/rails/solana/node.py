@@ -15,7 +15,7 @@ from solders.pubkey import Pubkey
 
 from florin_server.domain import spl
 from florin_server.rails.base import RailUnavailable
-from florin_server.rails.jsonrpc import Call, JsonRpc, RpcError
+from florin_server.rails.jsonrpc import Call, Rpc, RpcError
 
 ACCOUNTS_MAX = 100  # that nodes tell in one call
 STATUSES_MAX = 256
@@ -50,7 +50,7 @@ class SignatureStatus:
 class Node:
     """One cluster's node."""
 
-    def __init__(self, rpc: JsonRpc) -> None:
+    def __init__(self, rpc: Rpc) -> None:
         self.rpc = rpc
 
     async def ask(self, method: str, *params: Any) -> Any:

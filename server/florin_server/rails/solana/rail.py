@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 
 import orjson
@@ -21,20 +22,25 @@ from florin_server.domain.payment import Action, Issued, Option, Payment
 from florin_server.rails.base import (
     Asset,
     BlockView,
+    Fact,
     Head,
     Means,
     Mined,
+    NodeState,
     Paid,
     RailUnavailable,
     Signed,
     Split,
 )
 from florin_server.rails.coalesce import Shared
-from florin_server.rails.jsonrpc import HttpTransport, JsonRpc, RpcError, Transport
+from florin_server.rails.jsonrpc import Rpc, RpcError, Transport
+from florin_server.rails.news import News
+from florin_server.rails.nodes import connect
 from florin_server.rails.prices import Quote
 from florin_server.rails.solana import discovery
 from florin_server.rails.solana.check import Submission, submission
 from florin_server.rails.solana.evidence import Evidence, Landing
+from florin_server.rails.solana.family import NEW_BLOCKS, SolanaFamily, slot_mark
 from florin_server.rails.solana.message import compile_message, stored, unsigned
 from florin_server.rails.solana.node import (
     CONFIRMED,
@@ -50,6 +56,8 @@ from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.signer import SolanaSigner
 from florin_server.rails.solana.terms import METHOD, Terms, bare, build_option
 from florin_server.rails.solana.verify import Verifier
+from florin_server.rails.subscription import Subscription
+from florin_server.rails.witness import Witnesses
 
 BLOCKHASH_BLOCKS = 150
 # a wallet that fetches again gets the same transaction while half of its time is left
@@ -60,8 +68,8 @@ _SOL_SLIP44 = 501
 class SolanaRail:
     """Implements the Rail protocol over JSON-RPC.
 
-    `signer` is the relayer: it pays fees and rent, and signs what was verified, last. Without a
-    transport the settings' URL is used.
+    `signer` is the relayer: it pays fees and rent, and signs what was verified, last. A transport
+    leads to a node of this process; without one the settings' URLs are used.
     """
 
     by_block = False
@@ -69,18 +77,25 @@ class SolanaRail:
     confirmations = 1  # the head is the newest finalized slot
 
     def __init__(
-        self, chain: SolanaChain, signer: SolanaSigner, transport: Transport | None = None
+        self,
+        chain: SolanaChain,
+        signer: SolanaSigner,
+        transport: Transport | None = None,
+        *,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        if transport is None:
-            if chain.rpc_url is None:
-                raise ValueError(f"{chain.name}: neither a node's URL nor a transport")
-            transport = HttpTransport(chain.rpc_url)
         self.chain = chain
-        self.rpc = JsonRpc(transport, batch_max=chain.batch_max)
+        family = SolanaFamily(chain.name, chain.reference, chain.lag_max)
+        self.rpc = connect(chain, family, transport, now)
         self._signer = signer
         self._node = Node(self.rpc)
         self._verifier = Verifier(self._node, chain, signer.pubkey)
         self._evidence = Evidence(self._node, chain)
+        self._witnesses = Witnesses(self.rpc)
+        self._news = News(self.poll_s)
+        self._subscription = (
+            Subscription(chain.ws_url, NEW_BLOCKS, slot_mark, self._news) if chain.ws_url else None
+        )
         self._found = discovery.Inspection({}, {}, ())
         self._payable: Shared[list[Means]] = Shared()
         self._landing = lru_cache(maxsize=1024)(self._co_signed)
@@ -101,9 +116,12 @@ class SolanaRail:
         return self.chain.poll_ms / 1000
 
     @property
-    def sender(self) -> str:
-        """Address that signs our transactions and pays their fee."""
-        return self._signer.address
+    def senders(self) -> Sequence[str]:
+        """The one address that signs settlements and pays their fee.
+
+        It is written into what buyers sign, and nothing that is sent has to wait for another.
+        """
+        return (self._signer.address,)
 
     @property
     def treasury(self) -> str:
@@ -135,8 +153,35 @@ class SolanaRail:
 
     async def close(self) -> None:
         """Ends connections after the checks under way."""
+        if self._subscription is not None:
+            await self._subscription.close()
         await self._verifier.close()
         await self.rpc.close()
+
+    def nodes(self) -> Sequence[NodeState]:
+        """How each node looks, in the order of preference."""
+        return self.rpc.states()
+
+    @property
+    def agreement(self) -> int:
+        """How many nodes must tell what ends a payment."""
+        return self.rpc.agreement
+
+    @property
+    def doubt(self) -> str:
+        """What keeps nodes from agreeing on what ends payments; empty if they agree."""
+        return self._witnesses.doubt
+
+    async def news(self) -> None:
+        """Returns when there may be a new block, and after a while in any case."""
+        if self._subscription is not None:
+            self._subscription.start()
+        await self._news.wait()
+
+    def announced_by(self, listen: Callable[[Callable[[], None]], object]) -> None:
+        """Hears of new blocks from a chain of this process."""
+        self._news.announced = True
+        listen(self._news.announce)
 
     # ---- offering
 
@@ -276,15 +321,20 @@ class SolanaRail:
         """Tells for each item whether it would settle if submitted now."""
         return await asyncio.gather(*(self._would_settle(item) for item in items))
 
-    async def next_nonce(self) -> int:
+    async def next_nonce(self, sender: str) -> int:  # noqa: ARG002
         """There are no nonces: what was written down last decides."""
         return 0
 
-    async def nonce_used(self, nonce: int) -> bool:  # noqa: ARG002
+    async def nonce_used(self, sender: str, nonce: int) -> bool:  # noqa: ARG002
         """There are no nonces: the numbers only tell our own transactions apart."""
         return True
 
-    async def sign(self, nonce: int, items: Sequence[Accepted]) -> Signed:  # noqa: ARG002
+    async def sign(
+        self,
+        sender: str,  # noqa: ARG002
+        nonce: int,  # noqa: ARG002
+        items: Sequence[Accepted],
+    ) -> Signed:
         """Co-signs the one item's transaction; equal items give equal bytes."""
         (item,) = items
         found = submission(item.confirmation.outputs)
@@ -309,7 +359,9 @@ class SolanaRail:
 
     async def head(self) -> Head:
         """The newest finalized slot."""
-        return await self._evidence.head()
+        head = await self._evidence.head()
+        self._news.saw(head.number)
+        return head
 
     async def block(self, number: int) -> BlockView | None:  # noqa: ARG002
         """Blocks are not read here: nearly everything in them is other people's."""
@@ -339,12 +391,27 @@ class SolanaRail:
         message = VersionedTransaction.from_bytes(tx.raw).message
         if not isinstance(message, MessageV0):
             return False
-        return await self._evidence.end(tx.hash, message, issued) is not None
+        return await self._end(tx.hash, message, issued) is not None
 
     async def dead(self, item: Accepted, issued: Sequence[Issued]) -> str | None:
         """Why the item will never be paid, judged at final depth; None while it may."""
         one = self._landing_of(item)
-        return await self._evidence.end(one.hash, one.submission.message, issued)
+        return await self._end(one.hash, one.submission.message, issued)
+
+    async def agreed(self, facts: Collection[Fact]) -> frozenset[Fact]:
+        """The facts that as many nodes tell as have to agree."""
+        wanted = frozenset(facts)
+        return await self._witnesses.agreed(
+            wanted, lambda rpc: self._evidence_of(rpc).testify(wanted, self._evidence)
+        )
+
+    async def _end(self, tx_hash: str, message: MessageV0, issued: Sequence[Issued]) -> str | None:
+        return await self._witnesses.unanimous(
+            lambda rpc: self._evidence_of(rpc).end(tx_hash, message, issued)
+        )
+
+    def _evidence_of(self, rpc: Rpc) -> Evidence:
+        return Evidence(Node(rpc), self.chain)
 
     async def _would_settle(self, item: Accepted) -> bool:
         try:

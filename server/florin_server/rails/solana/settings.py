@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from florin_server.domain.caip import parse_account
 from florin_server.domain.spl import pubkey
-from florin_server.rails.jsonrpc import BATCH_MAX
+from florin_server.rails.nodes import NodeSettings
 
 
 def _address(text: str) -> str:
@@ -38,26 +38,22 @@ class SolanaAsset(BaseModel):
     icon_url: str | None = None
 
 
-class SolanaChain(BaseModel):
+class SolanaChain(NodeSettings):
     """One cluster. `reference` is the CAIP-2 reference: 32 characters of the genesis hash.
 
     `treasury` may be written as CAIP-10. `compute_units` bounds one payment; `compute_price` is
     offered and `compute_price_max` accepted from wallets that raise it, in millionths of a lamport
-    for each unit. `batch_max` is how many calls the node takes in one payload.
+    for each unit.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     reference: str = Field(pattern=r"^[1-9A-HJ-NP-Za-km-z]{32}$")
     name: _Text
     live: bool = False
-    rpc_url: str | None = None  # None when a transport is handed over
-    poll_ms: int = Field(default=1000, ge=10, le=600_000)
+    lag_max: int = Field(default=50, ge=1)  # slots: 20 s, nodes differ by some seconds
     treasury: Annotated[str, AfterValidator(_account)]
     eta_s: int = Field(default=15, ge=0)
     faucet: bool = False
     icon_url: str | None = None
-    batch_max: int = Field(default=BATCH_MAX, ge=1, le=1000)
     compute_units: int = Field(default=200_000, ge=50_000, le=1_400_000)
     compute_price: int = Field(default=1_000, ge=0, le=5_000_000)
     compute_price_max: int = Field(default=5_000_000, ge=0, le=50_000_000)
