@@ -17,7 +17,7 @@ from tests.support.wallet import Wallet
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 EVM, SOLANA = f"eip155:{DEVNET.chain_id}", SOLNET.chain_id
-PATIENCE_S = 0.5
+PATIENCE_S = 1.5
 # on the desk's clock, which stands still: never
 LATE = {"effect": "delay", "delayMs": 600_000}
 READS = {EVM: "eth_getCode", SOLANA: "getMultipleAccounts"}
@@ -58,25 +58,31 @@ class Buyer:
         units = [option["amount"]["unit"].removeprefix("caip19/") for option in told["options"]]
         return sorted({unit.partition("/")[0] for unit in units})
 
+    async def sees_both(self) -> None:
+        """Returns once there are options on both chains: on a busy machine even good ones lag."""
+        async with asyncio.timeout(30):
+            while await self.chains() != sorted([EVM, SOLANA]):
+                pass
+
 
 @pytest.mark.parametrize(("slow", "other"), [(EVM, SOLANA), (SOLANA, EVM)])
 @pytest.mark.parametrize("fault", [LATE, {"effect": "error", "message": "busy"}])
 async def test_a_chain_that_does_not_answer_in_time_is_left_out(desk, nodes, slow, other, fault):
     buyer = Buyer(desk)
-    assert await buyer.chains() == sorted([EVM, SOLANA])
+    await buyer.sees_both()
     await nodes[slow].fault("answer", method=READS[slow], times=1000, **fault)
     started = time.monotonic()
     assert await buyer.chains() == [other]
     # with what else happens on a busy machine
     assert time.monotonic() - started < PATIENCE_S + 3
     await nodes[slow].fault("clear")
-    assert await buyer.chains() == sorted([EVM, SOLANA])
+    await buyer.sees_both()
 
 
 async def test_two_slow_chains_cost_the_time_of_one(desk, nodes):
     buyers = [Buyer(desk) for _ in range(4)]
     for buyer in buyers:
-        assert await buyer.chains() == sorted([EVM, SOLANA])
+        await buyer.sees_both()
     for chain, node in nodes.items():
         await node.fault("answer", method=READS[chain], times=1000, **LATE)
     started = time.monotonic()
@@ -86,6 +92,6 @@ async def test_two_slow_chains_cost_the_time_of_one(desk, nodes):
 
 async def test_a_node_that_lies_about_everything_costs_only_its_chain(desk, nodes):
     buyer = Buyer(desk)
-    assert await buyer.chains() == sorted([EVM, SOLANA])
+    await buyer.sees_both()
     await nodes[EVM].fault("answer", method="eth_call", effect="lie", result="0x12", times=1000)
     assert await buyer.chains() == [SOLANA]
