@@ -154,6 +154,7 @@ async def test_a_node_that_fails_often_is_probed_seldom():
     stage.broken = {"deployless"}
     for _ in range(20):
         await stage.read()
+        await asyncio.sleep(0)
     probing = stage.reader._probing
     assert probing is not None
     assert not probing.done()
