@@ -1,6 +1,6 @@
 # setup: environment and install · demo: one real payment, then stays up · up: the service alone
 # contracts: compile the Solidity sources (needs Node)
-# race, fuzz-model: long forms of tests, a minute and most of an hour
+# race, chaos, fuzz-model: long forms of tests, a minute, a quarter and most of an hour
 # test: everything CI checks · verify: checks without running anything · bench: figures · gen, fmt: write
 # fuzz-api: 20,000 made-up requests, each answer held against the OpenAPI document
 PYTHON ?= python3.11
@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: setup demo up test verify gen bench fuzz-api fuzz-model race fmt lock contracts
+.PHONY: setup demo up test verify gen bench fuzz-api fuzz-model race chaos fmt lock contracts
 
 setup: $(RUN)
 
@@ -48,6 +48,9 @@ bench: $(DEV)
 
 race: $(DEV)
 	$(BIN)/python -m tests.chaos.race build/race
+
+chaos: $(DEV)
+	$(BIN)/python -m tests.chaos.campaign
 
 fuzz-model: $(DEV)
 	$(BIN)/python -m tests.model

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import itertools
 import time
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class Clock(Protocol):
@@ -19,6 +20,17 @@ class Clock(Protocol):
         """Returns when that much time has passed on this clock."""
 
 
+@runtime_checkable
+class Movable(Protocol):
+    """A clock that can be moved on."""
+
+    def now_us(self) -> int:
+        """Microseconds since the Unix epoch."""
+
+    def advance(self, seconds: float) -> None:
+        """Moves the time on and wakes whoever waited for it."""
+
+
 class SystemClock:
     """The time of the machine."""
 
@@ -29,6 +41,32 @@ class SystemClock:
     async def sleep(self, seconds: float) -> None:
         """Returns when that much time has passed."""
         await asyncio.sleep(seconds)
+
+
+class ShiftedClock:
+    """The time of the machine, moved on: it goes by itself, and can be advanced."""
+
+    def __init__(self, ahead_us: int = 0) -> None:
+        self._ahead_us = ahead_us
+        self._moved = asyncio.Event()
+
+    def now_us(self) -> int:
+        """Microseconds since the Unix epoch."""
+        return time.time_ns() // 1000 + self._ahead_us
+
+    async def sleep(self, seconds: float) -> None:
+        """Returns when that much time has passed, by itself or at once."""
+        due_us = self.now_us() + int(seconds * 1_000_000)
+        while (left_us := due_us - self.now_us()) > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_us / 1_000_000):
+                    await self._moved.wait()
+
+    def advance(self, seconds: float) -> None:
+        """Moves the time on and wakes whoever waited for it."""
+        self._ahead_us += int(seconds * 1_000_000)
+        self._moved.set()
+        self._moved = asyncio.Event()
 
 
 class TestClock:

@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,9 +96,29 @@ async def _check(rpc: JsonRpc, hashes: list[str]) -> None:
 
 
 def _transaction(relayer: Signer, nonce: int, key: PrivateKey, buyer: str) -> bytes:
+    return settlement(relayer, nonce, [(key, buyer)], DEVNET.chain_id)
+
+
+def settlement(
+    relayer: Signer, nonce: int, payers: Sequence[tuple[PrivateKey, str]], chain_id: int
+) -> bytes:
+    """A signed transaction in which each of the payers pays once."""
+    pays = [_pay(key, buyer, chain_id) for key, buyer in payers]
+    data = settler.one(pays[0], "eip3009") if len(pays) == 1 else settler.settle(pays)
+    return relayer.sign_call(
+        chain_id=chain_id,
+        nonce=nonce,
+        fees=Fees(max_fee=100 * _GWEI, tip=_GWEI),
+        gas=GAS_BASE + GAS_ITEM * len(pays),
+        to=DEVNET.settler,
+        data=data,
+    ).raw
+
+
+def _pay(key: PrivateKey, buyer: str, chain_id: int) -> Pay:
     token, valid_before = DEVNET.token, int(time.time()) + 900
     route = Route(
-        chain_id=DEVNET.chain_id,
+        chain_id=chain_id,
         settler=DEVNET.settler,
         token=token.address,
         value=PRICE,
@@ -107,7 +128,7 @@ def _transaction(relayer: Signer, nonce: int, key: PrivateKey, buyer: str) -> by
         ref=os.urandom(32),
     )
     message = ReceiveWithAuthorization(
-        Domain(token.name, token.version, DEVNET.chain_id, token.address),
+        Domain(token.name, token.version, chain_id, token.address),
         buyer,
         DEVNET.settler,
         PRICE,
@@ -116,7 +137,7 @@ def _transaction(relayer: Signer, nonce: int, key: PrivateKey, buyer: str) -> by
         route.nonce(),
     )
     signature = key.sign_recoverable(message.digest(), hasher=None)
-    pay = Pay(
+    return Pay(
         token=token.address,
         payer=buyer,
         value=PRICE,
@@ -128,11 +149,3 @@ def _transaction(relayer: Signer, nonce: int, key: PrivateKey, buyer: str) -> by
         ref=route.ref,
         signature=signature[:64] + bytes((signature[64] + 27,)),
     )
-    return relayer.sign_call(
-        chain_id=DEVNET.chain_id,
-        nonce=nonce,
-        fees=Fees(max_fee=100 * _GWEI, tip=_GWEI),
-        gas=GAS_BASE + GAS_ITEM,
-        to=DEVNET.settler,
-        data=settler.one(pay, "eip3009"),
-    ).raw

@@ -31,6 +31,7 @@ _NO_LIMITS = {
 class Florin:
     """A running service. `ready_s` is the time from its start to its first `ready`."""
 
+    home: Home
     pid: int
     http: Address
     grpc: Address
@@ -112,7 +113,7 @@ def _ready(process: subprocess.Popen[bytes], home: Home, log: Path, started: flo
             http, grpc = _address(listens["http"]), _address(listens["grpc"])
             if _is_ready(http):
                 ready_s = time.monotonic() - started
-                return Florin(process.pid, http, grpc, home.read_demo_env(), ready_s)
+                return Florin(home, process.pid, http, grpc, home.read_demo_env(), ready_s)
         time.sleep(_LOOK_S)
     raise RuntimeError(f"florin up did not get ready:\n{log.read_text()}")
 

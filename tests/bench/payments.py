@@ -27,14 +27,14 @@ _POLL = "?maxPollMs=25000"
 def measure(pool: ProcessPoolExecutor) -> list[Figure]:
     settled, bare, cpu_ms = [], [], []
     with florin(**SEAL_AT_ONCE) as running:
-        for turn in range(ROUNDS):
-            prepared = _prepare(running, pool, turn)
+        for _ in range(ROUNDS):
+            prepared = prepare(running, pool, _buyers(running))
             before = running.cpu_s()
-            settled.append(_settle(running, pool, prepared))
+            settled.append(settle(running, pool, prepared))
             cpu_ms.append((running.cpu_s() - before) / COUNT * 1e3)
             bare.append(pool.submit(push, COUNT).result(2 * load.PATIENCE_S))
     with florin() as running:
-        usual = _settle(running, pool, _prepare(running, pool, 0))
+        usual = settle(running, pool, prepare(running, pool, _buyers(running)))
     rate, chain_rate = median(settled), median(one.rate for one in bare)
     ratio = median(s / b.rate for s, b in zip(settled, bare, strict=True))
     note = (
@@ -53,11 +53,17 @@ def measure(pool: ProcessPoolExecutor) -> list[Figure]:
     ]
 
 
-def _prepare(running: Florin, pool: ProcessPoolExecutor, turn: int) -> list[tuple[str, bytes]]:
-    """Payments with the confirm that each needs; every one has a buyer of its own."""
+def _buyers(running: Florin) -> list[Wallet]:
     wallets = [Wallet(running.env["FLORIN_EVM_CHAIN"]) for _ in range(COUNT)]
     fund(running, wallets)
-    payments = new_payments(running, pool, COUNT)
+    return wallets
+
+
+def prepare(
+    running: Florin, pool: ProcessPoolExecutor, wallets: list[Wallet]
+) -> list[tuple[str, bytes]]:
+    """Payments with the confirm that each needs; every one has a buyer of its own."""
+    payments = new_payments(running, pool, len(wallets))
     buyers = dict(zip(payments, wallets, strict=True))
     asked = tuple(options_request(running, p, [buyers[p].account]) for p in payments)
     job = RestJob(running.http, asked, connections=16, expect=b'"actions"', keep=True)
@@ -75,7 +81,7 @@ def _prepare(running: Florin, pool: ProcessPoolExecutor, turn: int) -> list[tupl
     return prepared
 
 
-def _settle(running: Florin, pool: ProcessPoolExecutor, prepared: list[tuple[str, bytes]]) -> float:
+def settle(running: Florin, pool: ProcessPoolExecutor, prepared: list[tuple[str, bytes]]) -> float:
     """Payments a second, from the first confirm until the last one has succeeded."""
     confirms = tuple(confirm for _, confirm in prepared)
     waits = tuple(
@@ -86,6 +92,7 @@ def _settle(running: Florin, pool: ProcessPoolExecutor, prepared: list[tuple[str
     job = RestJob(running.http, confirms + waits, CONCURRENCY, expect=b'"status"', keep=True)
     result = load.run(pool, job)
     succeeded = sum(b'"succeeded"' in body for body in result.bodies)
-    if succeeded < COUNT:
-        raise RuntimeError(f"{COUNT - succeeded} of {COUNT} payments have not succeeded")
-    return COUNT / result.seconds
+    count = len(prepared)
+    if succeeded < count:
+        raise RuntimeError(f"{count - succeeded} of {count} payments have not succeeded")
+    return count / result.seconds

@@ -16,8 +16,10 @@ from tests.bench import (
     pages,
     payments,
     report,
+    settle,
     startup,
     status,
+    verify,
     watchers,
 )
 from tests.bench.florin import Florin, florin
@@ -44,6 +46,8 @@ SUBJECTS: dict[str, Subject] = {
     "codec": _with_florin(codec.measure),
     "create": _with_florin(create.measure),
     "payments": payments.measure,
+    "verify": verify.measure,
+    "settle": settle.measure,
     "fanout": _with_florin(fanout.measure),
     "watchers": _with_florin(watchers.measure),
     "startup": startup.measure,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -308,15 +308,23 @@ class Lab:
 
 
 async def open_lab(
-    transport: Transport | None = None, *, evm: EvmChains | None = None, **changes: Any
+    transport: Transport | None = None,
+    more: Sequence[Signer] = (),
+    *,
+    evm: EvmChains | None = None,
+    treasury: Signer | None = None,
+    **changes: Any,
 ) -> Lab:
     """A fresh chain with a relayer that can pay for gas, and a started rail."""
     clock = TestClock(START_S * 1_000_000)
     chain = await (evm or OwnChain()).node(clock)
     local = LocalTransport(chain.handle)
     node = Meddler(transport or local)
-    rail = EvmRail(settings(**changes), RELAYER, node)
+    if treasury is not None:
+        changes["treasury"] = treasury.address
+    rail = EvmRail(settings(**changes), RELAYER, node, more, treasury)
     lab = Lab(clock, chain, node, rail, JsonRpc(local))
-    await lab.send(to=RELAYER.address, value=100 * ETHER)
+    for signer in (RELAYER, *more):
+        await lab.send(to=signer.address, value=100 * ETHER)
     await rail.start()
     return lab

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Container
+from collections.abc import AsyncIterator, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from eth_account.signers.local import LocalAccount
 from florin_server.config import Settings
@@ -21,6 +22,7 @@ from florin_server.flows.limits import Limits
 from florin_server.flows.options import options
 from florin_server.flows.screening import Screening
 from florin_server.flows.workers.settle import ChainSettler
+from florin_server.rails.evm.transactions import Signer
 from florin_server.store import executors, journal, ledger, merchants, payments, settlements
 from florin_server.store.engine import Store
 
@@ -123,9 +125,13 @@ class Works:
         unsettled = await self.store.read(journal.unsettled(CHAIN))
         return next(item for item in unsettled if item.payment.id == payment.id)
 
-    async def transactions(self):
+    async def transactions(self, sender: str = RELAYER.address):
         """What is signed and neither final nor replaced."""
-        return await self.store.read(journal.open_txs(CHAIN, RELAYER.address))
+        return await self.store.read(journal.open_txs(CHAIN, sender))
+
+    async def base_fee(self, wei: int) -> None:
+        """What the next block takes for gas; later ones change it little by little."""
+        await self.fault(kind="baseFee", wei=hex(wei))
 
     async def end(self, payment: Payment) -> Payment:
         """Seals blocks until the payment is final; checks that it was booked as it ended."""
@@ -156,8 +162,14 @@ class Works:
 
 
 @contextlib.asynccontextmanager
-async def works(folder: Path, *, evm: EvmChains | None = None) -> AsyncIterator[Works]:
-    lab = await open_lab(evm=evm)
+async def works(
+    folder: Path,
+    more: Sequence[Signer] = (),
+    *,
+    evm: EvmChains | None = None,
+    **changes: Any,
+) -> AsyncIterator[Works]:
+    lab = await open_lab(more=more, evm=evm, **changes)
     running = Works(folder, lab, *await _start(folder, lab, first=True))
     try:
         yield running

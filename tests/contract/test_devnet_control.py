@@ -255,6 +255,8 @@ async def test_a_pause_holds_transactions_back_until_it_ends(node):
         {"kind": "mining"},
         {"kind": "reorg", "drop": "all"},
         {"kind": "baseFee", "wei": 3},
+        {"kind": "evict"},
+        {"kind": "evict", "transactions": ["0x12"]},
         {"kind": "clear", "now": True},
     ],
 )

@@ -34,6 +34,26 @@ def book(key, *postings):
     return ledger.post(key, "test", None, None, postings, NOW_US)
 
 
+async def test_what_is_taken_back_is_booked_the_other_way_round(store):
+    postings = (
+        Posting("external:a", "external:b", ASSET, 5),
+        Posting("wallet:w", "income:fee", COIN, 7),
+    )
+    assert not await store.write(ledger.reverse("a", NOW_US))
+    await store.write(book("a", *postings))
+    for _ in range(2):
+        assert await store.read(ledger.balance("external:a", ASSET)) == 5
+        assert await store.write(ledger.reverse("a", NOW_US))
+        # once for each time that it was booked
+        assert not await store.write(ledger.reverse("a", NOW_US))
+        assert await store.read(ledger.balance("external:a", ASSET)) == 0
+        assert await store.read(ledger.balance("income:fee", COIN)) == 0
+        again = ledger.post_again("a", "test", None, None, postings, NOW_US)
+        await store.write(again)
+    assert await store.read(ledger.balance("income:fee", COIN)) == -7
+    assert await store.read(ledger.check()) == []
+
+
 async def books_balance(engine, journals):
     model, booked = Counter(), set()
     with tempfile.TemporaryDirectory() as folder:

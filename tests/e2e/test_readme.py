@@ -99,3 +99,20 @@ async def test_a_partner_of_ones_own_takes_a_payment(folder):
     assert json.loads(info)["merchant"]["name"] == "Tea House"
     assert json.loads(info)["status"] == "requires_action"
     assert re.fullmatch(r"tea-house app_\w{17} fl_test_wk_\w+", ids)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the README types curl")
+async def test_every_outcome_is_seen_as_it_is_told(folder):
+    same_shell = opening(shell_of(SECTION, "demo.env"))
+    script = same_shell + shell_of(section("Every outcome, on purpose"), "status_of")
+    process = await typed(script, folder)
+    out, err = await asyncio.wait_for(process.communicate(), 120)
+    assert (process.returncode, err) == (0, b""), (out, err)
+    succeeded, failed, moved, expired, fault = [json.loads(line) for line in out.splitlines()]
+    assert [one["status"] for one in (succeeded, failed, expired)] == [
+        "succeeded",
+        "failed",
+        "expired",
+    ]
+    assert moved["movable"] is True
+    assert fault["result"] is True

@@ -52,6 +52,7 @@ class FakeRail:
     live = False
     by_block = True
     batch = 50
+    open_max = 16
     confirmations = 1
     # the test tells when there is something to look at; this is for turns that came to nothing
     poll_s = 0.05
@@ -137,6 +138,9 @@ class FakeRail:
     async def agreed(self, facts: Collection[Fact]) -> frozenset[Fact]:
         return frozenset(facts)
 
+    async def shortages(self) -> tuple[str, ...]:
+        return ()
+
     async def close(self) -> None:
         pass
 
@@ -200,6 +204,9 @@ class FakeRail:
     def split(self, option: Option) -> Split:
         return Split(str(option.terms["dest"]), None, 0, bool(option.terms["settled"]))
 
+    def last_second(self, option: Option) -> int | None:
+        return None
+
     def proves(self, option: Option, paid: Paid) -> bool:
         return paid.ref == self.reference(option) and paid.value == option.value
 
@@ -214,6 +221,9 @@ class FakeRail:
         raw = tx_hash.encode()
         self._signed[raw] = (nonce, tuple(items), tx_hash)
         return Signed(raw, tx_hash)
+
+    async def bump(self, tx: ChainTx) -> Signed | None:
+        return None
 
     async def broadcast(self, raw: bytes) -> None:
         if self._signed[raw][2] not in self._mined:

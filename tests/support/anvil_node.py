@@ -143,6 +143,8 @@ class AnvilNode:
                 await self._seal()
         elif kind == "reorg":
             await self._reorg(**options)
+        elif kind == "baseFee":
+            await self.ask("anvil_setNextBlockBaseFeePerGas", options["wei"])
         elif kind == "answer":
             self._plan(**options)
         else:

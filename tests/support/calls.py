@@ -176,6 +176,8 @@ GOOD: dict[str, Good] = {
     "AdminService.UpdateCryptoSettlement": Good(_old_settlement(_DEST), **_M),
     "AdminService.DeleteCryptoSettlement": Good(_old_settlement(), **_M, fresh=True),
     "AdminService.SimulatePayment": Good(_with({"outcome": "succeeded"}), fresh=True),
+    "AdminService.GetTestClock": Good(_nothing(), unknown=None),
+    "AdminService.AdvanceTestClock": Good(_nothing({"seconds": 1}), unknown=None, fresh=True),
 }
 
 

@@ -86,7 +86,9 @@ class OnAnvil:
     def settings(self, chosen: Settings, clock: Clock | None) -> Settings:
         self._begin(clock or SystemClock(), automine=True)
         known = chains._embedded_chain(chosen, TREASURY)
-        chain = known.model_copy(update={"rpc_url": self._anvil.url, "faucet": False})
+        chain = known.model_copy(
+            update={"rpc_url": self._anvil.url, "faucet": False, "reads": "auto"}
+        )
         without = EmbeddedChain(enabled=False)
         return chosen.model_copy(update={"embedded": without, "chains": (chain, *chosen.chains)})
 
@@ -94,7 +96,7 @@ class OnAnvil:
         relayer = Signer(service.secrets.relayer_key).address
         self._anvil.ask("anvil_setBalance", relayer, hex(RELAYER_WEI))
         # it stands where the embedded one would
-        service.evm = Embedded(_nobody, self._anvil.url)
+        service.evm = Embedded(_nobody, self._anvil.url, lambda _: None)
         await ensure_demo(service)
 
     def asked(self, session: aiohttp.ClientSession, env: dict[str, str]) -> Chain:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from eth_account import Account
 from florin_server.rails.base import RailUnavailable
-from florin_server.rails.evm.fees import Fees, dry_run_gas, fees_for, gas_limit
+from florin_server.rails.evm.fees import Fees, dry_run_gas, fees_for, gas_limit, raised
 from florin_server.rails.evm.settings import GWEI, EvmAsset, EvmChain
-from florin_server.rails.evm.transactions import Signer, transaction_hash
+from florin_server.rails.evm.transactions import Signer, fees_of, transaction_hash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -74,6 +74,54 @@ def test_nothing_is_signed_while_gas_costs_more_than_the_limit():
     chain = CHAIN.model_copy(update={"fee_max": 100 * GWEI, "tip_max": 2 * GWEI})
     with pytest.raises(RailUnavailable, match="more than the limit"):
         fees_for(99 * GWEI, 2 * GWEI, chain)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    old=st.tuples(st.integers(1, 600 * GWEI), st.integers(1, 60 * GWEI)),
+    asked=st.tuples(st.integers(1, 600 * GWEI), st.integers(1, 60 * GWEI)),
+)
+def test_raised_fees_are_higher_by_enough_and_never_above_the_limits(old, asked):
+    old_fees, asked_fees = Fees(*old), Fees(*asked)
+    try:
+        new = raised(old_fees, asked_fees, CHAIN)
+    except RailUnavailable:
+        # only the limits are in the way
+        assert (
+            old_fees.max_fee * 115 > CHAIN.fee_max * 100
+            or old_fees.tip * 115 > CHAIN.tip_max * 100
+            or old_fees.tip * 115 > max(old_fees.max_fee * 115, asked_fees.max_fee * 100)
+        )
+        return
+    assert new.max_fee * 100 >= old_fees.max_fee * 115
+    assert new.tip * 100 >= old_fees.tip * 115
+    assert new.tip <= new.max_fee <= CHAIN.fee_max
+    assert new.tip <= CHAIN.tip_max
+    assert new.max_fee >= min(asked_fees.max_fee, CHAIN.fee_max)
+
+
+def test_a_transaction_that_is_raised_changes_its_fees_only():
+    signer = Signer(b"\x07" * 32)
+    call = {"chain_id": 5, "nonce": 0, "gas": 50_000, "to": SETTLER, "data": b"\x00\x01"}
+    first = signer.sign_call(fees=Fees(max_fee=100, tip=3), **call)
+    assert fees_of(first.raw) == Fees(max_fee=100, tip=3)
+    again = Fees(max_fee=200, tip=4)
+    assert signer.sign_again(first.raw, again) == signer.sign_call(fees=again, **call)
+    with_value = Account.sign_transaction(
+        {
+            "type": 2,
+            "chainId": 5,
+            "nonce": 1,
+            "maxPriorityFeePerGas": 1,
+            "maxFeePerGas": 2,
+            "gas": 21_000,
+            "to": bytes.fromhex(SETTLER[2:]),
+            "value": 77,
+        },
+        b"\x07" * 32,
+    )
+    raised_again = signer.sign_again(bytes(with_value.raw_transaction), again)
+    assert (fees_of(raised_again.raw), raised_again.raw.count(b"\x4d\x80")) == (again, 1)
 
 
 def test_gas_grows_with_the_items_up_to_the_limit():

@@ -89,7 +89,9 @@ async def test_somebody_elses_is_as_unknown_as_nobodys(
         with during(statements) as asked:
             answer = await _ask(desk, call, request, sent)
         assert answer.told == expected
-        seen.append((answer.text, sorted(answer.headers.items()), asked))
+        # the second in which an answer was made is nobody's secret
+        told = sorted(one for one in answer.headers.items() if one[0] != "Date")
+        seen.append((answer.text, told, asked))
     # the first pair only filled what is remembered about the caller
     assert seen[2] == seen[3]
 

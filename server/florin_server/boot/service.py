@@ -16,7 +16,7 @@ from florin_server.boot.addresses import check_bind
 from florin_server.boot.embedded import Embedded
 from florin_server.boot.grpc_server import GrpcServers
 from florin_server.boot.home import Home, Refused, Secrets
-from florin_server.clock import Clock, SystemClock
+from florin_server.clock import Clock, ShiftedClock, SystemClock
 from florin_server.config import Settings
 from florin_server.domain.screening import Blocklist
 from florin_server.domain.sealed import Seal
@@ -26,11 +26,12 @@ from florin_server.flows.limits import Limits
 from florin_server.flows.screening import Screening
 from florin_server.flows.workers.expire import expire, forget_data, forget_keys
 from florin_server.flows.workers.outlive import outliving
+from florin_server.flows.workers.pay_out import PayoutWorker
 from florin_server.flows.workers.prices import follow_prices
 from florin_server.flows.workers.settle import ChainSettler
 from florin_server.rails.base import Rail
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.store import executors, payments
+from florin_server.store import executors, installation, payments
 from florin_server.store.engine import Store
 
 
@@ -60,12 +61,12 @@ class Service:
     ) -> Self:
         """Starts everything and returns when it answers; `fault` is the store's, for tests."""
         check_bind(settings)
-        clock = clock or SystemClock()
         home = Home(settings.home)
         async with AsyncExitStack() as stack:
             # taking the store's lock first keeps a second server away from all the rest
             store = await Store.open(home.database, fault=fault)
             stack.push_async_callback(store.close)
+            clock = clock or await _clock(settings, store)
             kept = home.secrets()
             listener = gateway.bind(settings.host, settings.http_port)
             stack.callback(listener.close)
@@ -130,6 +131,19 @@ class Service:
         await self._stack.aclose()
 
 
+async def _clock(settings: Settings, store: Store) -> Clock:
+    """The machine's time, unless tests may move it on: no real chain would follow."""
+    ahead_us = await store.read(installation.clock_ahead())
+    if not settings.chains and not settings.solana_chains:
+        return ShiftedClock(ahead_us)
+    if ahead_us:
+        raise Refused(
+            "the time of this installation was moved on by tests, which no other chain than an "
+            "embedded one follows: begin a new one (--home)"
+        )
+    return SystemClock()
+
+
 def _links(settings: Settings, http_url: str) -> Links:
     base = settings.pay_url.rstrip("/") or http_url
     host = urlsplit(base).hostname
@@ -153,6 +167,10 @@ def _start_workers(
         settler = ChainSettler(app, rail, owner, pauses)
         app.settlers[rail.chain_id] = settler
         jobs.append(settler.run())
+        if rail.payouts is not None:
+            payer = PayoutWorker(app, rail, rail.payouts, owner, pauses)
+            app.payers[rail.chain_id] = payer
+            jobs.append(payer.run())
     tasks = [asyncio.create_task(job) for job in jobs]
     stack.push_async_callback(_end, tasks)
     return tasks

@@ -18,8 +18,18 @@ class TxState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Variant:
+    """A signed transaction, and the hash that it is known by."""
+
+    raw: bytes
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
 class ChainTx:
-    """One transaction of ours, signed once; only these bytes are ever broadcast.
+    """One transaction of ours as it was signed first; `bumps` are those with higher fees.
+
+    Only bytes that are written down are ever broadcast, and at most one variant can be mined.
 
     `item_ids` are what it is for: the payments that it settles, those of one kind in calldata
     order, or the payouts that it makes.
@@ -39,6 +49,26 @@ class ChainTx:
     block_number: int | None = None
     block_hash: str | None = None
     final_hash: str | None = None  # the variant that was mined, if it was not the first
+    bumps: tuple[Variant, ...] = ()
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """All that may be mined, the newest last."""
+        return (Variant(self.raw, self.hash), *self.bumps)
+
+    @property
+    def hashes(self) -> tuple[str, ...]:
+        """The hashes of all variants."""
+        return tuple(one.hash for one in self.variants)
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A final transaction that ended something, watched until no reorganisation can undo it."""
+
+    tx_hash: str
+    block_number: int
+    block_hash: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +117,7 @@ class Finding:
     failure_code: FailureCode | None = None
     failure_detail: str | None = None
     postings: tuple[Posting, ...] = ()
+    at: Watched | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +129,4 @@ class TxEnd:
     block_number: int | None = None
     block_hash: str | None = None
     gas: Posting | None = None
+    final_hash: str | None = None  # the variant that was mined, if it was not the first

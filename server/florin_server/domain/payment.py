@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from florin_server.domain.caip import canonical_asset
+from florin_server.domain.levers import Lever, lever
 
 
 class Status(StrEnum):
@@ -78,6 +79,11 @@ class Payment:
         if self.status is Status.REQUIRES_ACTION and now_us >= self.expires_at * 1_000_000:
             return replace(self, status=Status.EXPIRED)
         return self
+
+    @property
+    def lever(self) -> Lever | None:
+        """What its reference id asks for; None for a live payment."""
+        return None if self.live else lever(self.reference_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 
 from florin_server.domain import results
 from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.levers import Lever
 from florin_server.domain.payment import (
     Confirmation,
     FailureCode,
@@ -59,7 +60,7 @@ async def confirm(
     form = results.match(_expected(option, issued), flat)
     if form.verdict is results.Verdict.MISMATCH:
         return await _refuse(app, content, "results do not match the actions")
-    if await is_blocked(app, option.payer):
+    if payment.lever is Lever.DECLINED or await is_blocked(app, option.payer):
         return await _refuse(app, content, "payer is blocked", FailureCode.DECLINED_USER)
     await check_lists(app, live=payment.live)
     if form.verdict is results.Verdict.UNREADABLE:

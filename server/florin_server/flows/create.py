@@ -7,16 +7,28 @@ from dataclasses import dataclass
 
 from florin_server.domain.errors import FlorinError, invalid
 from florin_server.domain.ids import payment_id
+from florin_server.domain.levers import PREFIX, Lever, lever
 from florin_server.domain.money import CURRENCIES, FiatUnit, parse_unit
 from florin_server.domain.payment import Merchant, Payment, Status
+from florin_server.domain.state import Event
 from florin_server.domain.urls import is_https_url
 from florin_server.flows.app import App, Caller
 from florin_server.flows.idempotent import failing, once
-from florin_server.store import payments
+from florin_server.flows.simulate import requested
+from florin_server.store import payments, simulation
 from florin_server.store.idempotency import Replay
+from florin_server.store.query import Op
 
 # no token knows more
 _TOKEN_UNITS_MAX = 2**256 - 1
+
+_OUTCOMES = {
+    Lever.SUCCEEDED: Event.SIMULATE_SUCCEEDED,
+    Lever.FAILED: Event.SIMULATE_FAILED,
+    Lever.EXPIRED: Event.SIMULATE_EXPIRED,
+    Lever.CANCELLED: Event.SIMULATE_CANCELLED,
+    Lever.STALL: Event.SIMULATE_STALL,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +52,24 @@ async def create(
 ) -> Payment | Replay:
     """Creates the payment, or repeats the answer that its idempotency key stands for.
 
-    `receipt` gives the bytes that are stored as the answer.
+    `receipt` gives the bytes that are stored as the answer. A test payment may get its outcome at
+    once, by its reference id.
     """
     try:
         payment = _payment(app, caller, merchant, wanted, app.clock.now_us())
     except FlorinError as fault:
         # what was good once may be so no longer: an equal request still gets its answer
         return await once(app, caller, failing(fault), receipt)
-    return await once(app, caller, payments.create(payment), receipt)
+    return await once(app, caller, _create(app, payment), receipt)
+
+
+def _create(app: App, payment: Payment) -> Op[Payment]:
+    new = yield from payments.create(payment)
+    # the answer is the payment as it was made; the outcome comes right behind it
+    if new.lever in _OUTCOMES:
+        event, price = _OUTCOMES[new.lever], requested(app, new)
+        yield from simulation.simulate(new.id, event, price, new.created_at_us)
+    return new
 
 
 def _payment(
@@ -55,6 +77,8 @@ def _payment(
 ) -> Payment:
     unit, value = _amount(app, caller, wanted)
     success_url, error_url = _checkout(wanted)
+    if not caller.live:
+        _check_lever(wanted)
     return Payment(
         id=payment_id(now_us, app.randbytes),
         partner_id=merchant.partner_id,
@@ -105,6 +129,12 @@ def _amount(app: App, caller: Caller, wanted: NewPayment) -> tuple[str, int]:
             "amount.value", f"must be at most {maximum}", maxAmount=str(maximum), unit=text
         )
     return text, value
+
+
+def _check_lever(wanted: NewPayment) -> None:
+    """A misspelt lever would be a payment that waits for a wallet."""
+    if wanted.reference_id.startswith(PREFIX) and lever(wanted.reference_id) is None:
+        raise invalid("referenceId", f"after {PREFIX} comes one of {', '.join(Lever)}")
 
 
 def _expiry(app: App, wanted: NewPayment, now: int) -> int:

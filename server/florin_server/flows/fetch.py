@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.levers import Lever
 from florin_server.domain.payment import Action, Issued, Option, Payment, Status
 from florin_server.flows import capture
 from florin_server.flows.app import App, Caller
@@ -44,7 +45,8 @@ async def open_option(app: App, payment: Payment, option_id: str) -> Option:
     option = await app.store.read(payments.option(payment.id, option_id))
     if option is None:
         raise FlorinError(Code.INVALID_PARAMS, "Unknown option")
-    if option.expires_at is not None and app.clock.now_us() >= option.expires_at * 1_000_000:
+    lapsed = option.expires_at is not None and app.clock.now_us() >= option.expires_at * 1_000_000
+    if lapsed or payment.lever is Lever.QUOTE_EXPIRED:
         raise FlorinError(Code.QUOTE_EXPIRED)
     return option
 

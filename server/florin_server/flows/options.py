@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from florin_server.domain.caip import canonical_account, canonical_asset
 from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.levers import Lever
 from florin_server.domain.payment import Option, Payment, Status
 from florin_server.flows import capture
 from florin_server.flows.app import App, Caller
@@ -63,6 +64,10 @@ async def options(app: App, caller: Caller, text: str, accounts: Sequence[str]) 
     if payment.status is Status.EXPIRED:
         raise FlorinError(Code.PAYMENT_EXPIRED)
     if payment.status is not Status.REQUIRES_ACTION:
+        return Options(payment, ())
+    if payment.lever is Lever.BLOCKED:
+        raise FlorinError(Code.SANCTIONED_USER)
+    if payment.lever is Lever.NO_OPTIONS:
         return Options(payment, ())
     for account in accounts[: app.settings.accounts_max]:
         if await is_blocked(app, account):

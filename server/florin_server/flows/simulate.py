@@ -29,12 +29,12 @@ async def simulate(
             raise FlorinError(Code.PAYMENT_NOT_FOUND)
     except FlorinError as fault:
         return await once(app, caller, failing(fault), receipt)
-    work = simulation.simulate(payment.id, event, _requested(app, payment), app.clock.now_us())
+    work = simulation.simulate(payment.id, event, requested(app, payment), app.clock.now_us())
     outcome = await once(app, caller, work, receipt)
     return outcome if isinstance(outcome, Replay) else await app.changed(outcome)
 
 
-def _requested(app: App, payment: Payment) -> Amount:
+def requested(app: App, payment: Payment) -> Amount:
     """The payment's price in the first asset that can pay it, else in its own unit."""
     for _, asset in app.assets(live=payment.live).values():
         if (cost := price(app, payment, asset)) is not None:

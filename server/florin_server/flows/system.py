@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from florin_server.flows import payouts
 from florin_server.flows.app import App
 from florin_server.flows.screen import lists_problem
 from florin_server.store import journal
@@ -26,11 +27,17 @@ async def chains(app: App) -> list[Chain]:
     prices = app.prices.problems(app.clock.now_us())
     for chain_id, rail in app.rails.items():
         health = app.settlers[chain_id].health()
-        problems = [health.problem, *await rail.problems()]
-        problems += [
-            f"{asset} has no price in {currency}: {why}"
-            for (asset, currency), why in prices.items()
-            if asset in rail.assets
+        more = [text for text in await rail.problems() if text not in health.problem]
+        problems = [
+            health.problem,
+            *more,
+            app.payers[chain_id].health().problem if chain_id in app.payers else "",
+            await payouts.problems(app, chain_id),
+            *(
+                f"{asset} has no price in {currency}: {why}"
+                for (asset, currency), why in prices.items()
+                if asset in rail.assets
+            ),
         ]
         problem = "; ".join(text for text in problems if text)
         relayer = ", ".join(rail.senders)

@@ -9,6 +9,7 @@ from florin.v1 import account_pb2, payment_pb2
 from florin_server.domain.state import Event
 from florin_server.flows import merchants, settlements
 from florin_server.flows.app import App
+from florin_server.flows.clock import advance, movable
 from florin_server.flows.simulate import simulate
 from florin_server.rpc import account_codec
 from florin_server.rpc.call import caller
@@ -121,6 +122,20 @@ class AccountCalls:
             self._app, caller(), request.merchant_id, request.id, stored(build)
         )
         return answer(outcome, build, account_pb2.DeleteCryptoSettlementResponse)
+
+    async def GetTestClock(
+        self, request: account_pb2.GetTestClockRequest, context: Any
+    ) -> account_pb2.TestClock:
+        """Tells the time of the installation."""
+        return account_codec.clock(self._app.clock.now_us(), movable=movable(self._app) is not None)
+
+    async def AdvanceTestClock(
+        self, request: account_pb2.AdvanceTestClockRequest, context: Any
+    ) -> account_pb2.TestClock:
+        """Moves the time of the installation on."""
+        build = account_codec.clock
+        outcome = await advance(self._app, caller(), request.seconds, stored(build))
+        return answer(outcome, build, account_pb2.TestClock)
 
     async def SimulatePayment(
         self, request: account_pb2.SimulatePaymentRequest, context: Any

@@ -121,3 +121,8 @@ def settlements_created(
 def settlement_deleted(settlement_id: str) -> account_pb2.DeleteCryptoSettlementResponse:
     """A deleted settlement."""
     return account_pb2.DeleteCryptoSettlementResponse(id=settlement_id, deleted=True)
+
+
+def clock(now_us: int, *, movable: bool = True) -> account_pb2.TestClock:
+    """The time of the installation."""
+    return account_pb2.TestClock(now=timestamp(now_us), movable=movable)

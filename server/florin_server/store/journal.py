@@ -12,7 +12,15 @@ from operator import attrgetter
 
 from sqlalchemy import ColumnElement, Select, Update, func, select, text, update
 
-from florin_server.domain.journal import Accepted, ChainTx, Finding, Sent, TxEnd, TxState
+from florin_server.domain.journal import (
+    Accepted,
+    ChainTx,
+    Finding,
+    Sent,
+    TxEnd,
+    TxState,
+    Variant,
+)
 from florin_server.domain.payment import Confirmation, Issued, Option, Payment, Status
 from florin_server.domain.state import Event
 from florin_server.store import leases, ledger
@@ -35,6 +43,7 @@ from florin_server.store.tables import (
     UNSETTLED,
     ConfirmState,
     chain_tx,
+    chain_tx_bump,
     chain_tx_item,
     confirm,
     payment,
@@ -147,6 +156,21 @@ _OPEN_TXS = Statement(
     )
     .order_by(chain_tx.c.nonce)
 )
+_AT_NONCE = Statement(
+    select(*chain_tx.c)
+    .where(
+        chain_tx.c.chain_id == param("chain_id"),
+        chain_tx.c.sender == param("sender"),
+        chain_tx.c.nonce == param("nonce"),
+    )
+    .order_by(chain_tx.c.created_at_us.desc(), chain_tx.c.id)
+)
+_BUMP = Statement(insert(chain_tx_bump))
+_BUMPS = Statement(
+    select(chain_tx_bump.c.tx_id, chain_tx_bump.c.raw, chain_tx_bump.c.hash)
+    .where(any_of(chain_tx_bump.c.tx_id, "ids"))
+    .order_by(chain_tx_bump.c.tx_id, chain_tx_bump.c.n)
+)
 _ITEMS = Statement(
     select(chain_tx_item.c.tx_id, chain_tx_item.c.payment_id)
     .where(any_of(chain_tx_item.c.tx_id, "ids"))
@@ -161,12 +185,17 @@ def _open_tx() -> Update:
 _SENT = Statement(_open_tx().values(state=TxState.SENT, sent_block=param("block")))
 _END = Statement(
     _open_tx()
-    .values(state=param("end"), block_number=param("number"), block_hash=param("digest"))
-    .returning(chain_tx.c.hash)
+    .values(
+        state=param("end"),
+        block_number=param("number"),
+        block_hash=param("digest"),
+        final_hash=param("mined"),
+    )
+    .returning(func.coalesce(chain_tx.c.final_hash, chain_tx.c.hash))
 )
 # the payment is locked first, as by whoever simulates its outcome
 _TO_SETTLE = Statement(
-    select(payment.c.id)
+    select(payment.c.id, payment.c.status)
     .join_from(payment, confirm, confirm.c.payment_id == payment.c.id)
     .where(any_of(payment.c.id, "ids"), text(UNSETTLED))
     .order_by(payment.c.id)
@@ -239,14 +268,30 @@ def append(tx: ChainTx, epoch: int, lease: str, claim: Op[None]) -> Op[None]:
     the same transaction, and raises NotWaiting if one is not in it. In both cases these bytes
     must never be broadcast.
     """
-    if not (yield from leases.is_current(lease, epoch)):
-        raise LostLease(f"lease {lease} was taken over after epoch {epoch}")
+    yield from _holding(lease, epoch)
     yield from claim
     yield _APPEND.of(tx)
-    yield _ITEM.many(
-        [{"tx_id": tx.id, "n": n, "payment_id": one} for n, one in enumerate(tx.item_ids)]
-    )
+    if tx.item_ids:
+        yield _ITEM.many(
+            [{"tx_id": tx.id, "n": n, "payment_id": one} for n, one in enumerate(tx.item_ids)]
+        )
     yield _USE_NONCE(chain_id=tx.chain_id, sender=tx.sender, next_nonce=tx.nonce + 1)
+
+
+def bump(tx: ChainTx, raised: Variant, epoch: int, lease: str, now_us: int) -> Op[None]:
+    """Writes down that a transaction was signed again for a higher fee; LostLease like `append`.
+
+    The number of a variant is unique, so that nobody writes two next ones.
+    """
+    yield from _holding(lease, epoch)
+    yield _BUMP(
+        tx_id=tx.id, n=len(tx.bumps), raw=raised.raw, hash=raised.hash, created_at_us=now_us
+    )
+
+
+def _holding(lease: str, epoch: int) -> Op[None]:
+    if not (yield from leases.is_current(lease, epoch)):
+        raise LostLease(f"lease {lease} was taken over after epoch {epoch}")
 
 
 def claim(payment_ids: Collection[str]) -> Op[None]:
@@ -269,13 +314,35 @@ def sent(tx_id: str, block: int) -> Op[None]:
 
 def open_txs(chain_id: str, sender: str) -> Op[list[ChainTx]]:
     """A key's transactions that are neither final nor replaced, in the order of their nonces."""
-    rows = yield _OPEN_TXS(chain_id=chain_id, sender=sender)
+    return (yield from _whole((yield _OPEN_TXS(chain_id=chain_id, sender=sender))))
+
+
+def at_nonce(chain_id: str, sender: str, nonce: int) -> Op[list[ChainTx]]:
+    """What was ever signed for a nonce, the newest first."""
+    rows = yield _AT_NONCE(chain_id=chain_id, sender=sender, nonce=nonce)
+    return (yield from _whole(rows))
+
+
+def _whole(rows: list[Row]) -> Op[list[ChainTx]]:
+    """Transactions from their rows, with items and variants."""
     if not rows:
         return []
+    ids = [row[0] for row in rows]
     items: dict[str, list[str]] = defaultdict(list)
-    for tx_id, item_id in (yield _ITEMS(ids=[row[0] for row in rows])):
+    for tx_id, item_id in (yield _ITEMS(ids=ids)):
         items[tx_id].append(item_id)
-    return [_tx_of(row, items[row[0]]) for row in rows]
+    bumps: dict[str, list[Variant]] = defaultdict(list)
+    for tx_id, *variant in (yield _BUMPS(ids=ids)):
+        bumps[tx_id].append(Variant(*variant))
+    names = chain_tx.c.keys()
+    return [
+        ChainTx(
+            **dict(zip(names, row, strict=True)),
+            item_ids=tuple(items[row[0]]),
+            bumps=tuple(bumps[row[0]]),
+        )
+        for row in rows
+    ]
 
 
 def leave(payment_ids: Collection[str]) -> Op[None]:
@@ -288,23 +355,36 @@ def release(payment_ids: Collection[str], retry_at_us: int) -> Op[None]:
     yield _RELEASE(ids=payment_ids, at_us=retry_at_us)
 
 
-def conclude(findings: Sequence[Finding], ends: Sequence[TxEnd], now_us: int) -> Op[list[Payment]]:
+def conclude(
+    findings: Sequence[Finding], ends: Sequence[TxEnd], now_us: int, watch: Op[None] | None = None
+) -> Op[list[Payment]]:
     """Ends payments and transactions on proof from the chain, and books both.
+
+    `watch` writes down, in the same transaction, what a reorganisation might still undo.
 
     Answers the payments that it ended. What had ended before, or was simulated, is left alone and
     nothing is booked twice, so the same proof may come again.
     """
     changed: list[Payment] = []
+    over: list[str] = []
     to_settle = yield from _to_settle(findings)
     for finding in sorted(findings, key=attrgetter("payment_id")):
-        if finding.payment_id in to_settle:
+        status = to_settle.get(finding.payment_id)
+        if status is Status.SUCCEEDED:
+            # a reorganisation had undone it, and its payment stays as it ended
+            yield from _book(finding, now_us)
+            over.append(finding.payment_id)
+        elif status is not None:
             ended = yield from _conclude(finding, now_us)
             if ended is not None:
                 changed.append(ended)
+    if over or changed:
+        yield _DONE(ids=[*over, *(one.id for one in changed)])
     if changed:
-        yield _DONE(ids=[one.id for one in changed])
         yield from put_events([event_of(one, *_reason(one)) for one in changed])
     yield from end_txs(ends, now_us)
+    if watch is not None:
+        yield from watch
     return changed
 
 
@@ -312,17 +392,22 @@ def end_txs(ends: Sequence[TxEnd], now_us: int) -> Op[None]:
     """Part of an operation: ends transactions and books what they cost, once."""
     for end in sorted(ends, key=attrgetter("tx_id")):
         rows = yield _END(
-            tx_id=end.tx_id, end=end.state, number=end.block_number, digest=end.block_hash
+            tx_id=end.tx_id,
+            end=end.state,
+            number=end.block_number,
+            digest=end.block_hash,
+            mined=end.final_hash,
         )
         if rows and end.gas is not None:
-            yield from ledger.post(f"gas:{end.tx_id}", "gas", None, rows[0][0], (end.gas,), now_us)
+            key = f"gas:{end.tx_id}"
+            yield from ledger.post_again(key, "gas", None, rows[0][0], (end.gas,), now_us)
 
 
-def _to_settle(findings: Sequence[Finding]) -> Op[set[str]]:
+def _to_settle(findings: Sequence[Finding]) -> Op[dict[str, Status]]:
     """The payments whose end is still looked for on chain: nobody simulated another one."""
     if not findings:
-        return set()
-    return {row[0] for row in (yield _TO_SETTLE(ids={one.payment_id for one in findings}))}
+        return {}
+    return dict([row[:2] for row in (yield _TO_SETTLE(ids={one.payment_id for one in findings}))])
 
 
 def _conclude(finding: Finding, now_us: int) -> Op[Payment | None]:
@@ -339,12 +424,14 @@ def _conclude(finding: Finding, now_us: int) -> Op[Payment | None]:
     )
     if not rows:
         return None
-    if finding.postings:
-        key = f"settle:{finding.payment_id}"
-        yield from ledger.post(
-            key, "settle", finding.payment_id, finding.tx_id, finding.postings, now_us
-        )
+    yield from _book(finding, now_us)
     return Payment(*rows[0])
+
+
+def _book(finding: Finding, now_us: int) -> Op[None]:
+    if finding.postings:
+        key, of = f"settle:{finding.payment_id}", finding.payment_id
+        yield from ledger.post_again(key, "settle", of, finding.tx_id, finding.postings, now_us)
 
 
 def _reason(ended: Payment) -> tuple[Event, dict[str, str | None]]:
@@ -360,8 +447,3 @@ def _accepted_of(row: Row) -> Accepted:
         confirmation_of(row[_CONFIRMATION_AT:-1]),
         row[-1],
     )
-
-
-def _tx_of(row: Row, item_ids: Sequence[str]) -> ChainTx:
-    values = dict(zip(chain_tx.c.keys(), row, strict=True))
-    return ChainTx(**values, item_ids=tuple(item_ids))

@@ -7,16 +7,28 @@ and a journal is booked once for its key.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sqlalchemy import Select, and_, or_, select
 
 from florin_server.domain.journal import Posting
-from florin_server.store.query import Op, Params, Row, Statement, exact_sum, insert, param, record
+from florin_server.store.query import (
+    Op,
+    Params,
+    Row,
+    Statement,
+    any_of,
+    exact_sum,
+    insert,
+    param,
+    record,
+)
 from florin_server.store.tables import ledger_journal, ledger_transfer
 
 # accounts of what is ours or passes by, and of what is owed or earned
 _KINDS = frozenset({"wallet", "expense", "external", "merchant", "income"})
+# journals of what left the treasury on a merchant's account
+REFUND, PAYOUT = "refund", "payout"
 # rows that are looked at in one go while the books are checked
 _PAGE = 500
 
@@ -32,11 +44,29 @@ def _total(side: str) -> Select[tuple[int]]:
 
 _DEBITS = Statement(_total("debit"))
 _CREDITS = Statement(_total("credit"))
+_BOOKED = Statement(
+    select(ledger_journal.c.idem_key).where(any_of(ledger_journal.c.idem_key, "keys"))
+)
 _JOURNALS = Statement(
     select(ledger_journal.c.idem_key)
     .where(ledger_journal.c.idem_key > param("after"))
     .order_by(ledger_journal.c.idem_key)
     .limit(param("limit"))
+)
+_JOURNAL = Statement(
+    select(ledger_journal.c.type, ledger_journal.c.payment_id, ledger_journal.c.tx_hash).where(
+        ledger_journal.c.idem_key == param("key")
+    )
+)
+_TRANSFERS_OF = Statement(
+    select(
+        ledger_transfer.c.debit,
+        ledger_transfer.c.credit,
+        ledger_transfer.c.asset,
+        ledger_transfer.c.amount,
+    )
+    .where(ledger_transfer.c.idem_key == param("key"))
+    .order_by(ledger_transfer.c.n)
 )
 _TRANSFERS = Statement(
     select(ledger_transfer)
@@ -81,6 +111,45 @@ def post(  # noqa: PLR0917  (the columns of a journal)
     return True
 
 
+def post_again(  # noqa: PLR0917  (the columns of a journal)
+    idem_key: str,
+    kind: str,
+    payment_id: str | None,
+    tx_hash: str | None,
+    postings: Sequence[Posting],
+    now_us: int,
+) -> Op[None]:
+    """Part of an operation: books a journal that may have been booked, and reversed, before.
+
+    Whoever calls this knows that it is not booked now.
+    """
+    n = 1
+    while not (yield from post(_nth(idem_key, n), kind, payment_id, tx_hash, postings, now_us)):
+        n += 1
+
+
+def reverse(idem_key: str, now_us: int) -> Op[bool]:
+    """Part of an operation: books the opposite of a journal; False if it is not booked now."""
+    n, last = 1, None
+    while found := (yield _JOURNAL(key=_nth(idem_key, n))):
+        last, n = found[0], n + 1
+    if last is None:
+        return False
+    key = _nth(idem_key, n - 1)
+    postings = [
+        Posting(credit, debit, asset, amount)
+        for debit, credit, asset, amount in (yield _TRANSFERS_OF(key=key))
+    ]
+    kind, payment_id, tx_hash = last
+    return (
+        yield from post(f"reverse:{key}", f"reverse_{kind}", payment_id, tx_hash, postings, now_us)
+    )
+
+
+def _nth(idem_key: str, n: int) -> str:
+    return idem_key if n == 1 else f"{idem_key}#{n}"
+
+
 def balance(account: str, asset: str) -> Op[int]:
     """Debits less credits of an account in one asset: below zero for what is owed or earned."""
     ((debits,),) = yield _DEBITS(account=account, asset=asset)
@@ -88,32 +157,41 @@ def balance(account: str, asset: str) -> Op[int]:
     return (debits or 0) - (credits_ or 0)
 
 
+def booked(idem_keys: Collection[str]) -> Op[set[str]]:
+    """Which of the keys are booked."""
+    return {key for (key,) in (yield _BOOKED(keys=idem_keys))}
+
+
 def check() -> Op[list[str]]:
     """Proves the books and tells, in sentences, what is wrong with them; nothing if they are whole.
 
     Looks at every row: no journal without transfers or the other way round, every transfer moves
-    something between two accounts, all balances of an asset add up to zero, no merchant owes us.
+    something between two accounts, all balances of an asset add up to zero, no merchant owes us
+    more than was refunded for it: whatever else is paid out, it was owed before.
     """
     problems: list[str] = []
     balances: dict[tuple[str, str], int] = defaultdict(int)
-    booked: set[str] = set()
+    refunded: dict[tuple[str, str], int] = defaultdict(int)
+    booked_keys: set[str] = set()
     after, after_n = "", -1
     while rows := (yield _TRANSFERS(after=after, after_n=after_n, limit=_PAGE)):
         for row in rows:
             problems += _row_problems(row)
             idem_key, _, debit, credit, asset, amount = row
-            booked.add(idem_key)
+            booked_keys.add(idem_key)
             balances[asset, debit] += amount
             balances[asset, credit] -= amount
+            if idem_key.startswith(f"{REFUND}:"):
+                refunded[asset, debit] += amount
         after, after_n = rows[-1][:2]
     after = ""
     while rows := (yield _JOURNALS(after=after, limit=_PAGE)):
         keys = [key for (key,) in rows]
-        problems += [f"journal {key} has no transfers" for key in keys if key not in booked]
-        booked.difference_update(keys)
+        problems += [f"journal {key} has no transfers" for key in keys if key not in booked_keys]
+        booked_keys.difference_update(keys)
         after = keys[-1]
-    problems += [f"transfers of {key} have no journal" for key in sorted(booked)]
-    return problems + list(_sum_problems(balances))
+    problems += [f"transfers of {key} have no journal" for key in sorted(booked_keys)]
+    return problems + list(_sum_problems(balances, refunded))
 
 
 def _row_problems(row: Row) -> Iterator[str]:
@@ -124,12 +202,16 @@ def _row_problems(row: Row) -> Iterator[str]:
         yield f"transfer {n} of {idem_key}: {error}"
 
 
-def _sum_problems(balances: dict[tuple[str, str], int]) -> Iterator[str]:
+def _sum_problems(
+    balances: Mapping[tuple[str, str], int], refunded: Mapping[tuple[str, str], int]
+) -> Iterator[str]:
     totals: dict[str, int] = defaultdict(int)
     for (asset, account), held in sorted(balances.items()):
         totals[asset] += held
-        if account.startswith("merchant:") and held > 0:
-            yield f"{account} owes us {held} of {asset}"
+        most = refunded.get((asset, account), 0)
+        if account.startswith("merchant:") and held > most:
+            than = f", and {most} was refunded for it" if most else ""
+            yield f"{account} owes us {held} of {asset}{than}"
     for asset, total in totals.items():
         if total:
             yield f"the books of {asset} are off by {total}"

@@ -14,6 +14,7 @@ from florin_server.domain.credentials import KeyKind
 from florin_server.domain.journal import TxState
 from florin_server.domain.payment import CancelledReason, FailureCode, RefundStatus, Status
 from florin_server.store.capture_tables import CaptureTokenRow, CollectedRow
+from florin_server.store.chain_tables import ChainTxBumpRow, WatchedRow
 from florin_server.store.columns import Words, by_size
 from florin_server.store.fields import BY_KEY as _BY_KEY
 from florin_server.store.fields import Base as _Base
@@ -373,19 +374,6 @@ class ChainTxRow(_Base, table=True):
     final_hash: str | None = _text()
 
 
-class ChainTxBumpRow(_Base, table=True):
-    """The same transaction with the same nonce, signed again for a higher fee."""
-
-    __tablename__ = "chain_tx_bump"
-    __table_args__ = (_BY_KEY,)
-
-    tx_id: str = _text(key=True)
-    n: int = _number(key=True)
-    raw: bytes = _bytes()
-    hash: str = _text()
-    created_at_us: int = _number()
-
-
 class ChainTxItemRow(_Base, table=True):
     """A payment that a transaction settles, in calldata order, or a payout that it makes."""
 
@@ -469,6 +457,7 @@ relayer = _table(RelayerRow)
 chain_tx = _table(ChainTxRow)
 chain_tx_bump = _table(ChainTxBumpRow)
 chain_tx_item = _table(ChainTxItemRow)
+watched_tx = _table(WatchedRow)
 payout = _table(PayoutRow)
 nonce_account = _table(NonceAccountRow)
 installation = _table(InstallationRow)

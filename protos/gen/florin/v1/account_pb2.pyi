@@ -731,6 +731,73 @@ class DeleteCryptoSettlementResponse(_message.Message):
 Global___DeleteCryptoSettlementResponse: _TypeAlias = DeleteCryptoSettlementResponse  # noqa: Y015
 
 @_typing.final
+class GetTestClockRequest(_message.Message):
+    """Asks for the time of the installation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTestClockRequest: _TypeAlias = GetTestClockRequest  # noqa: Y015
+
+@_typing.final
+class AdvanceTestClockRequest(_message.Message):
+    """Moves the time on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SECONDS_FIELD_NUMBER: _builtins.int
+    seconds: _builtins.int
+    """Seconds, up to 31 days."""
+    def __init__(
+        self,
+        *,
+        seconds: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["seconds", b"seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdvanceTestClockRequest: _TypeAlias = AdvanceTestClockRequest  # noqa: Y015
+
+@_typing.final
+class TestClock(_message.Message):
+    """The time of the installation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NOW_FIELD_NUMBER: _builtins.int
+    MOVABLE_FIELD_NUMBER: _builtins.int
+    movable: _builtins.bool
+    """Whether it can be moved on: only where every chain is embedded."""
+    @_builtins.property
+    def now(self) -> _timestamp_pb2.Timestamp:
+        """What time it is."""
+
+    def __init__(
+        self,
+        *,
+        now: _timestamp_pb2.Timestamp | None = ...,
+        movable: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["now", b"now"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["movable", b"movable", "now", b"now"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TestClock: _TypeAlias = TestClock  # noqa: Y015
+
+@_typing.final
 class SimulatePaymentRequest(_message.Message):
     """Gives a test payment its outcome."""
 

@@ -8,6 +8,7 @@ from florin.v1 import account_pb2 as _account_pb2
 from florin.v1 import admin_pb2 as _admin_pb2
 from florin.v1 import operator_pb2 as _operator_pb2
 from florin.v1 import payment_pb2 as _payment_pb2
+from florin.v1 import payout_pb2 as _payout_pb2
 from florin.v1 import screening_pb2 as _screening_pb2
 from grpc import aio as _aio
 import abc as _abc_1
@@ -59,6 +60,10 @@ class AdminServiceStub:
     """Deletes a settlement on a chain."""
     SimulatePayment: _grpc.UnaryUnaryMultiCallable[_account_pb2.SimulatePaymentRequest, _payment_pb2.GetPaymentStatusResponse]
     """Gives a test payment its outcome, without a wallet and without a chain."""
+    GetTestClock: _grpc.UnaryUnaryMultiCallable[_account_pb2.GetTestClockRequest, _account_pb2.TestClock]
+    """Tells the time of the installation."""
+    AdvanceTestClock: _grpc.UnaryUnaryMultiCallable[_account_pb2.AdvanceTestClockRequest, _account_pb2.TestClock]
+    """Moves the time of the installation on, for everybody, and that of its chains."""
     CreatePartner: _grpc.UnaryUnaryMultiCallable[_operator_pb2.CreatePartnerRequest, _operator_pb2.Partner]
     """Makes a partner."""
     ListPartners: _grpc.UnaryUnaryMultiCallable[_operator_pb2.ListPartnersRequest, _operator_pb2.ListPartnersResponse]
@@ -97,6 +102,12 @@ class AdminServiceStub:
     """Takes a screening list out of force."""
     CheckAccount: _grpc.UnaryUnaryMultiCallable[_screening_pb2.CheckAccountRequest, _screening_pb2.CheckAccountResponse]
     """Tells whether an account is served, and which lists it is on."""
+    ListPayouts: _grpc.UnaryUnaryMultiCallable[_payout_pb2.ListPayoutsRequest, _payout_pb2.ListPayoutsResponse]
+    """Lists what leaves the treasuries."""
+    CreatePayout: _grpc.UnaryUnaryMultiCallable[_payout_pb2.CreatePayoutRequest, _payout_pb2.Payout]
+    """Pays a merchant what it is owed, to its settlement destination."""
+    RefusePayout: _grpc.UnaryUnaryMultiCallable[_payout_pb2.RefusePayoutRequest, _payout_pb2.Payout]
+    """Calls a payout off that is not on its way; the refund that it pays fails."""
     CreateApiKey: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CreateApiKeyRequest, _admin_pb2.CreateApiKeyResponse]
     """Makes an API key; its secret is told once, here."""
     ListApiKeys: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListApiKeysRequest, _admin_pb2.ListApiKeysResponse]
@@ -133,6 +144,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Deletes a settlement on a chain."""
     SimulatePayment: _aio.UnaryUnaryMultiCallable[_account_pb2.SimulatePaymentRequest, _payment_pb2.GetPaymentStatusResponse]  # type: ignore[assignment]
     """Gives a test payment its outcome, without a wallet and without a chain."""
+    GetTestClock: _aio.UnaryUnaryMultiCallable[_account_pb2.GetTestClockRequest, _account_pb2.TestClock]  # type: ignore[assignment]
+    """Tells the time of the installation."""
+    AdvanceTestClock: _aio.UnaryUnaryMultiCallable[_account_pb2.AdvanceTestClockRequest, _account_pb2.TestClock]  # type: ignore[assignment]
+    """Moves the time of the installation on, for everybody, and that of its chains."""
     CreatePartner: _aio.UnaryUnaryMultiCallable[_operator_pb2.CreatePartnerRequest, _operator_pb2.Partner]  # type: ignore[assignment]
     """Makes a partner."""
     ListPartners: _aio.UnaryUnaryMultiCallable[_operator_pb2.ListPartnersRequest, _operator_pb2.ListPartnersResponse]  # type: ignore[assignment]
@@ -171,6 +186,12 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Takes a screening list out of force."""
     CheckAccount: _aio.UnaryUnaryMultiCallable[_screening_pb2.CheckAccountRequest, _screening_pb2.CheckAccountResponse]  # type: ignore[assignment]
     """Tells whether an account is served, and which lists it is on."""
+    ListPayouts: _aio.UnaryUnaryMultiCallable[_payout_pb2.ListPayoutsRequest, _payout_pb2.ListPayoutsResponse]  # type: ignore[assignment]
+    """Lists what leaves the treasuries."""
+    CreatePayout: _aio.UnaryUnaryMultiCallable[_payout_pb2.CreatePayoutRequest, _payout_pb2.Payout]  # type: ignore[assignment]
+    """Pays a merchant what it is owed, to its settlement destination."""
+    RefusePayout: _aio.UnaryUnaryMultiCallable[_payout_pb2.RefusePayoutRequest, _payout_pb2.Payout]  # type: ignore[assignment]
+    """Calls a payout off that is not on its way; the refund that it pays fails."""
     CreateApiKey: _aio.UnaryUnaryMultiCallable[_admin_pb2.CreateApiKeyRequest, _admin_pb2.CreateApiKeyResponse]  # type: ignore[assignment]
     """Makes an API key; its secret is told once, here."""
     ListApiKeys: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListApiKeysRequest, _admin_pb2.ListApiKeysResponse]  # type: ignore[assignment]
@@ -264,6 +285,22 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_payment_pb2.GetPaymentStatusResponse, _abc.Awaitable[_payment_pb2.GetPaymentStatusResponse]]:
         """Gives a test payment its outcome, without a wallet and without a chain."""
+
+    @_abc_1.abstractmethod
+    def GetTestClock(
+        self,
+        request: _account_pb2.GetTestClockRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_account_pb2.TestClock, _abc.Awaitable[_account_pb2.TestClock]]:
+        """Tells the time of the installation."""
+
+    @_abc_1.abstractmethod
+    def AdvanceTestClock(
+        self,
+        request: _account_pb2.AdvanceTestClockRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_account_pb2.TestClock, _abc.Awaitable[_account_pb2.TestClock]]:
+        """Moves the time of the installation on, for everybody, and that of its chains."""
 
     @_abc_1.abstractmethod
     def CreatePartner(
@@ -416,6 +453,30 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_screening_pb2.CheckAccountResponse, _abc.Awaitable[_screening_pb2.CheckAccountResponse]]:
         """Tells whether an account is served, and which lists it is on."""
+
+    @_abc_1.abstractmethod
+    def ListPayouts(
+        self,
+        request: _payout_pb2.ListPayoutsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_payout_pb2.ListPayoutsResponse, _abc.Awaitable[_payout_pb2.ListPayoutsResponse]]:
+        """Lists what leaves the treasuries."""
+
+    @_abc_1.abstractmethod
+    def CreatePayout(
+        self,
+        request: _payout_pb2.CreatePayoutRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_payout_pb2.Payout, _abc.Awaitable[_payout_pb2.Payout]]:
+        """Pays a merchant what it is owed, to its settlement destination."""
+
+    @_abc_1.abstractmethod
+    def RefusePayout(
+        self,
+        request: _payout_pb2.RefusePayoutRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_payout_pb2.Payout, _abc.Awaitable[_payout_pb2.Payout]]:
+        """Calls a payout off that is not on its way; the refund that it pays fails."""
 
     @_abc_1.abstractmethod
     def CreateApiKey(

@@ -100,6 +100,8 @@ _OWN: Mapping[str, tuple[Code, ...]] = {
     "AdminService.UpdateCryptoSettlement": (*_MERCHANT_IN_PATH, Code.VERSION_CONFLICT),
     "AdminService.DeleteCryptoSettlement": _MERCHANT_IN_PATH,
     "AdminService.SimulatePayment": (Code.PAYMENT_NOT_FOUND, Code.INVALID_STATE),
+    "AdminService.GetTestClock": (),
+    "AdminService.AdvanceTestClock": (Code.INVALID_STATE,),
 }
 # a settlement that is not there, told without a code of its own
 _SETTLEMENT_IN_PATH = frozenset(

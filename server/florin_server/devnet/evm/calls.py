@@ -38,9 +38,19 @@ _REASONS: Final[tuple[tuple[type[VMError], str], ...]] = (
 
 
 def simulate(chain: Chain, call: Call, at: Moment) -> bytes:
-    """What a call returns; raises geth's error if it fails."""
+    """What a call returns; raises geth's error if it fails. Its gas covers what it begins with."""
+    gas, intrinsic = min(call.gas or GAS_LIMIT, GAS_LIMIT), _intrinsic_gas(call)
+    if gas < intrinsic:
+        raise RpcFault(
+            f"err: intrinsic gas too low: have {gas}, want {intrinsic} (supplied gas {gas})"
+        )
+    if gas < (floor := floor_gas(call.data)):
+        raise RpcFault(
+            f"err: insufficient gas for floor data gas cost: have {gas}, want {floor} "
+            f"(supplied gas {gas})"
+        )
     with chain.machine(at) as machine:
-        computation = _run(machine, call, min(call.gas or GAS_LIMIT, GAS_LIMIT))
+        computation = _run(machine, call, gas - intrinsic)
         if computation.is_error:
             raise _fault(computation)
         return bytes(computation.output)

@@ -45,6 +45,7 @@ class ControlMethods:
             "mining": self._pause,
             "reorg": self._reorg,
             "baseFee": self._set_base_fee,
+            "evict": self._evict,
             "clear": self._clear,
         }
         self.table: Mapping[str, Method] = {
@@ -166,6 +167,17 @@ class ControlMethods:
             raise RpcFault("no block could store such a base fee")
         self._chain.base_fee = wei
         return True
+
+    def _evict(self, options: Any) -> int:
+        """Drops waiting transactions, as a full pool does; tells how many there were."""
+        hashes = params.fields(options, ("transactions",)).get("transactions")
+        if not isinstance(hashes, list):
+            raise bad_params("transactions is a list of hashes")
+        pool = self._chain.pool
+        waiting = [found for one in hashes if (found := pool.get(params.hash32(one))) is not None]
+        for one in waiting:
+            pool.remove(one)
+        return len(waiting)
 
     def _clear(self, options: Any) -> bool:
         params.fields(options, ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any, Final
 
 from eth.abc import SignedTransactionAPI
@@ -19,6 +20,7 @@ MIX_HASH: Final = bytes.fromhex("01" * 32)
 _ZERO_HASH: Final = "0x" + "00" * 32
 _EMPTY_BLOOM: Final = "0x" + "00" * 256
 _EMPTY_UNCLES: Final = "0x" + keccak(b"\xc0").hex()
+_NO_REQUESTS: Final = "0x" + sha256(b"").hexdigest()
 _BLOOM_BITS: Final = 2048
 
 
@@ -38,17 +40,6 @@ def hexed(data: bytes) -> str:
     return "0x" + data.hex()
 
 
-@lru_cache(maxsize=4096)
-def checksummed(address: bytes) -> str:
-    """An address in hex with its EIP-55 checksum."""
-    text = address.hex()
-    digest = keccak(text.encode()).hex()
-    return "0x" + "".join(
-        letter.upper() if digit >= "8" else letter
-        for letter, digit in zip(text, digest, strict=False)
-    )
-
-
 def block_view(block: Block, transactions: Sequence[Any]) -> dict[str, Any]:
     """A block; the roots of tries that this chain does not keep are zero."""
     return {
@@ -59,7 +50,7 @@ def block_view(block: Block, transactions: Sequence[Any]) -> dict[str, Any]:
         "gasLimit": hex(GAS_LIMIT),
         "gasUsed": hex(block.gas_used),
         "baseFeePerGas": hex(block.base_fee),
-        "miner": checksummed(COINBASE),
+        "miner": hexed(COINBASE),
         "transactions": transactions,
         "logsBloom": hexed(block.bloom) if block.bloom else _EMPTY_BLOOM,
         "difficulty": "0x0",
@@ -78,6 +69,7 @@ def block_view(block: Block, transactions: Sequence[Any]) -> dict[str, Any]:
         "blobGasUsed": "0x0",
         "excessBlobGas": "0x0",
         "parentBeaconBlockRoot": _ZERO_HASH,
+        "requestsHash": _NO_REQUESTS,
     }
 
 
@@ -97,8 +89,8 @@ def transaction_view(
         "blockHash": hexed(block.hash) if block else None,
         "blockNumber": hex(block.number) if block else None,
         "transactionIndex": hex(position) if block else None,
-        "from": checksummed(fields.sender),
-        "to": checksummed(fields.to) if fields.to else None,
+        "from": hexed(fields.sender),
+        "to": hexed(fields.to) if fields.to else None,
         "nonce": hex(fields.nonce),
         "value": hex(fields.value),
         "gas": hex(fields.gas),
@@ -114,7 +106,7 @@ def transaction_view(
         return view
     view["yParity"] = hex(fields.y_parity)
     view["accessList"] = [
-        {"address": checksummed(address), "storageKeys": [f"0x{slot:064x}" for slot in slots]}
+        {"address": hexed(address), "storageKeys": [f"0x{slot:064x}" for slot in slots]}
         for address, slots in fields.access_list
     ]
     if kind >= 2:
@@ -127,7 +119,7 @@ def transaction_view(
         view["authorizationList"] = [
             {
                 "chainId": hex(one.chain_id),
-                "address": checksummed(one.address),
+                "address": hexed(one.address),
                 "nonce": hex(one.nonce),
                 "yParity": hex(one.y_parity),
                 "r": hex(one.r),
@@ -157,9 +149,9 @@ def receipt_view(
     bloom = logs_bloom(outcome.logs)
     return {
         **place,
-        "from": checksummed(fields.sender),
-        "to": checksummed(fields.to) if fields.to else None,
-        "contractAddress": checksummed(outcome.created) if outcome.created else None,
+        "from": hexed(fields.sender),
+        "to": hexed(fields.to) if fields.to else None,
+        "contractAddress": hexed(outcome.created) if outcome.created else None,
         "status": hex(outcome.success),
         "type": hex(fields.type_id or 0),
         "gasUsed": hex(outcome.gas_used),
@@ -169,7 +161,7 @@ def receipt_view(
         "logs": [
             {
                 **place,
-                "address": checksummed(address),
+                "address": hexed(address),
                 "topics": [f"0x{topic:064x}" for topic in topics],
                 "data": hexed(data),
                 "logIndex": hex(logs_before + index),

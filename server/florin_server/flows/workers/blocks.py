@@ -6,7 +6,9 @@ everything from the replaced blocks is forgotten and read again.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from florin_server.rails.base import BlockView, Fact, Head, Mined, Paid, Rail
 
@@ -14,6 +16,8 @@ from florin_server.rails.base import BlockView, Fact, Head, Mined, Paid, Rail
 _BLOCKS_A_LOOK = 64
 # slots for which it is remembered what was agreed on; asking again is only a read
 _REMEMBERED = 1000
+# the pace of a chain is that of so many blocks; a test chain that rests is not waited for
+_TIMES, _INTERVAL_MAX_S = 16, 60
 
 
 @dataclass(slots=True)
@@ -79,6 +83,10 @@ class Agreement:
 class HeadFollower:
     """The newest final block of a chain whose blocks are not read; evidence is asked for."""
 
+    rewinds = 0
+    time = 0
+    interval = 0
+
     def __init__(self, rail: Rail) -> None:
         self._rail = rail
         self.head = 0
@@ -97,6 +105,10 @@ class HeadFollower:
         """True if a block is final, and enough nodes tell what it proves; what is final stays."""
         return self.is_final(number) and await self._agreement.covers(number, block_hash)
 
+    async def hash_of(self, number: int) -> str | None:  # noqa: ARG002
+        """None: blocks are not read."""
+        return None
+
     async def look(self) -> bool:
         """True if the head moved."""
         self._agreement.ask_again()
@@ -106,11 +118,17 @@ class HeadFollower:
 
 
 class BlockFollower:
-    """The newest blocks of one chain, and the evidence in them."""
+    """The newest blocks of one chain, and the evidence in them.
+
+    `rewinds` counts how often blocks were replaced; `time` is the newest block's, in Unix seconds,
+    and `interval` the seconds between the newest blocks, at most a stated number.
+    """
 
     def __init__(self, rail: Rail) -> None:
         self._rail = rail
         self._hashes: dict[int, str] = {}
+        self._times: deque[int] = deque(maxlen=_TIMES)
+        self.rewinds = 0
         self.head = 0
         self.evidence = Evidence()
         self._agreement = Agreement(rail, self.evidence)
@@ -120,6 +138,19 @@ class BlockFollower:
         head = await self._rail.head()
         self.head = head.number
         self._hashes = {head.number: head.hash}
+        self._times.clear()
+        self._times.append(head.time)
+
+    @property
+    def time(self) -> int:
+        """Of the newest block, in Unix seconds."""
+        return self._times[-1]
+
+    @property
+    def interval(self) -> int:
+        """Seconds between the newest blocks."""
+        gaps = sorted(later - one for one, later in pairwise(self._times))
+        return min(max(gaps[len(gaps) // 2], 1), _INTERVAL_MAX_S) if gaps else 1
 
     def is_final(self, number: int) -> bool:
         """True if a block is as deep as the chain's settings ask."""
@@ -135,11 +166,15 @@ class BlockFollower:
 
     async def is_canonical(self, number: int, block_hash: str) -> bool:
         """True if the block is part of the chain now."""
+        return await self.hash_of(number) == block_hash
+
+    async def hash_of(self, number: int) -> str | None:
+        """The hash of the block with a number now; None if the chain has none (yet)."""
         known = self._hashes.get(number)
         if known is None:
             view = await self._rail.block(number)
             known = view.hash if view else None
-        return known == block_hash
+        return known
 
     async def look(self) -> bool:
         """Reads new blocks; True if there were any."""
@@ -163,6 +198,7 @@ class BlockFollower:
     def _add(self, view: BlockView) -> None:
         self.head = view.number
         self._hashes[view.number] = view.hash
+        self._times.append(view.time)
         for event in view.paid:
             self.evidence.add_paid(event)
         for mined in view.mined:
@@ -188,6 +224,7 @@ class BlockFollower:
             del self._hashes[stale]
         if number < self.head:
             self.evidence.forget_from(number + 1)
+            self.rewinds += 1
         self.head = number
 
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from florin_server.domain.ids import short_id
-from florin_server.domain.journal import ChainTx, Posting, TxEnd, TxState
+from florin_server.domain.journal import ChainTx, Posting, TxEnd, TxState, Variant
 from florin_server.flows.app import App
 from florin_server.flows.workers.blocks import Follower
 from florin_server.rails.base import Mined, Rail, RailUnavailable, Signed
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 _LEASE_S = 30
 _LEASE_RETRY_US = 1_000_000
-# blocks after which a transaction that is in none is looked for and broadcast again
+# blocks after which a transaction that is in none is looked for, and broadcast again or raised
 _STALE_BLOCKS = 3
 
 
@@ -66,14 +66,16 @@ class Lane:
         self._gone = gone
         self._wake = wake
         self._lease = f"relayer:{rail.chain_id}:{sender}"
-        self._epoch = 0
+        self.epoch = 0  # of the lease; another number each time that somebody else had it
         self._may_steal = app.store.exclusive
         self._lease_at_us = 0  # when to look at the lease again
         self._nonce = 0
         self._txs: dict[str, ChainTx] = {}  # by id, in nonce order
         self._resumed = False
+        self._stuck = ""  # the transaction that `problem` is about
         self.sender = sender
         self.paused = paused
+        self.problem = ""  # what keeps the oldest transaction from being mined
 
     @property
     def account(self) -> str:
@@ -83,12 +85,18 @@ class Lane:
     @property
     def leads(self) -> bool:
         """True while the lease is ours."""
-        return self._epoch > 0
+        return self.epoch > 0
 
     @property
     def open_transactions(self) -> int:
         """How many transactions are neither final nor replaced."""
         return len(self._txs)
+
+    @property
+    def has_room(self) -> bool:
+        """True if the key may sign something new now."""
+        waiting = sum(self._mined(tx) is None for tx in self._txs.values())
+        return self.leads and not self.paused and waiting < self._rail.open_max
 
     def holds(self, item_id: str) -> bool:
         """True if an item is in an open transaction."""
@@ -116,18 +124,19 @@ class Lane:
         store = self._app.store
         if now_us < self._lease_at_us:
             return self.leads
-        if self._epoch:
+        if self.epoch:
             renewed = await store.write(
-                leases.renew(self._lease, self._owner, self._epoch, now_us, ttl_us)
+                leases.renew(self._lease, self._owner, self.epoch, now_us, ttl_us)
             )
             if not renewed:
-                self._epoch = 0
-        if not self._epoch:
+                self.epoch = 0
+                self._txs.clear()
+        if not self.epoch:
             taken = await store.write(
                 leases.acquire(self._lease, self._owner, now_us, ttl_us, steal=self._may_steal)
             )
-            self._epoch, self._may_steal = taken or 0, False
-        self._lease_at_us = now_us + (ttl_us // 3 if self._epoch else _LEASE_RETRY_US)
+            self.epoch, self._may_steal = taken or 0, False
+        self._lease_at_us = now_us + (ttl_us // 3 if self.epoch else _LEASE_RETRY_US)
         return self.leads
 
     async def load(self) -> None:
@@ -167,7 +176,15 @@ class Lane:
         LostLease, of which NotWaiting (raised by the claim) is one, leaves nothing written or
         sent; the lease is then taken anew.
         """
-        nonce = self._nonce
+        await self._append(self._nonce, item_ids, sign, claim())
+
+    async def _append(
+        self,
+        nonce: int,
+        item_ids: Sequence[str],
+        sign: Callable[[int], Awaitable[Signed]],
+        claim: Op[None],
+    ) -> None:
         signed = await sign(nonce)
         tx = ChainTx(
             id=short_id("tx_", self._app.randbytes),
@@ -180,29 +197,40 @@ class Lane:
             state=TxState.SIGNED,
             created_at_us=self._app.clock.now_us(),
         )
-        try:
-            await self._app.store.write(journal.append(tx, self._epoch, self._lease, claim()))
-        except journal.LostLease:
-            self._epoch = self._lease_at_us = 0
-            raise
-        self._nonce += 1
+        await self._commit(journal.append(tx, self.epoch, self._lease, claim))
+        self._nonce = max(self._nonce, nonce + 1)
         self._txs[tx.id] = tx
         await self._broadcast(tx)
 
-    async def _broadcast(self, tx: ChainTx) -> None:
-        if self.paused:
-            return
+    async def _commit(self, op: Op[None]) -> None:
         try:
-            await self._rail.broadcast(tx.raw)
-        except RailUnavailable as error:
-            # the outcome is unknown: the transaction stays open and is looked for later
-            _log.warning("broadcast of %s: %s", tx.hash, error)
-            return
+            await self._app.store.write(op)
+        except journal.LostLease:
+            self.epoch = self._lease_at_us = 0
+            raise
+
+    async def _broadcast(self, tx: ChainTx) -> None:
+        """Hands the newest variant to the chain, or an older one if it does not take that."""
+        if not self.paused and await self._hand_over(tx):
+            await self._note_sent(tx)
+            # a chain that seals at once already has it
+            self._wake()
+
+    async def _hand_over(self, tx: ChainTx) -> bool:
+        for one in reversed(tx.variants):
+            try:
+                await self._rail.broadcast(one.raw)
+            except RailUnavailable as error:
+                # the outcome is unknown: the transaction stays open and is looked for later
+                _log.warning("broadcast of %s: %s", one.hash, error)
+            else:
+                return True
+        return False
+
+    async def _note_sent(self, tx: ChainTx) -> None:
         head = self._blocks.head
         await self._app.store.write(journal.sent(tx.id, head))
         self._txs[tx.id] = replace(tx, state=TxState.SENT, sent_block=head)
-        # a chain that seals at once already has it
-        self._wake()
 
     async def tend(self, *, news: bool) -> None:
         """Broadcasts again what the chain has lost; without `news` only after a pause."""
@@ -211,23 +239,75 @@ class Lane:
             await self.rebroadcast()
 
     async def rebroadcast(self) -> None:
-        """Broadcasts again what is in no block for long and unknown to the chain."""
-        for tx in list(self._txs.values()):
-            if self._mined(tx) is None and await self._is_stale(tx):
-                await self._broadcast(tx)
+        """Broadcasts again what the chain has lost; offers more for what it does not take.
 
-    async def _is_stale(self, tx: ChainTx) -> bool:
-        if tx.sent_block is not None and self._blocks.head - tx.sent_block < _STALE_BLOCKS:
-            return False
-        return not await self._rail.knows(tx.hash)
+        What waits behind the first of its kind is not raised: it could not be mined before it,
+        whatever it offers.
+        """
+        waiting = [tx for tx in self._txs.values() if self._mined(tx) is None]
+        waiting.sort(key=lambda tx: tx.nonce)
+        if not waiting or waiting[0].id != self._stuck:
+            self.problem = ""
+        if self.paused:
+            return
+        for n, tx in enumerate(waiting):
+            if tx.sent_block is not None and self._blocks.head - tx.sent_block < _STALE_BLOCKS:
+                continue
+            gap = n == 0 and await self._close_gap(tx)
+            if not await self._rail.knows(tx.variants[-1].hash):
+                await self._broadcast(tx)
+            elif tx.sent_block is None:
+                await self._note_sent(tx)
+            elif n == 0 and not gap:
+                await self._raise(tx)
+
+    async def _raise(self, tx: ChainTx) -> None:
+        """Signs a transaction that waits again for a higher fee; all variants may be mined."""
+        try:
+            signed = await self._rail.bump(tx)
+        except RailUnavailable as error:
+            self.problem, self._stuck = f"{tx.hash} waits: {error}", tx.id
+            await self._broadcast(tx)
+            return
+        if signed is None:
+            return
+        variant = Variant(signed.raw, signed.hash)
+        now_us = self._app.clock.now_us()
+        await self._commit(journal.bump(tx, variant, self.epoch, self._lease, now_us))
+        _log.warning("%s waits in block %d: it offers more", tx.hash, self._blocks.head)
+        raised = replace(tx, bumps=(*tx.bumps, variant))
+        self._txs[tx.id] = raised
+        await self._broadcast(raised)
+
+    async def _close_gap(self, first: ChainTx) -> bool:
+        """Uses the nonces that the chain waits for before the first of ours; True if any.
+
+        What was final may be gone with its block, and others may have used the key.
+        """
+        nonce = await self._rail.next_nonce(self.sender)
+        for missing in range(nonce, min(first.nonce, nonce + self._rail.open_max)):
+            if await self._rail.nonce_used(self.sender, missing):
+                continue
+            found = await self._app.store.read(
+                journal.at_nonce(self._rail.chain_id, self.sender, missing)
+            )
+            if found:
+                await self._hand_over(found[0])
+            else:
+                _log.warning("%s: nonce %d is filled", self.account, missing)
+                await self._append(missing, (), self._fill, _nothing())
+        return nonce < first.nonce
+
+    async def _fill(self, nonce: int) -> Signed:
+        return await self._rail.sign(self.sender, nonce, ())
 
     # -- ending
 
     async def ask(self) -> list[ChainTx]:
         """Looks for all open transactions, whatever the blocks told; those that were found."""
-        found = await self._rail.mined([tx.hash for tx in self._txs.values()])
+        found = await self._rail.mined([one for tx in self._txs.values() for one in tx.hashes])
         self._blocks.evidence.mined.update(found)
-        return [tx for tx in self._txs.values() if tx.hash in found]
+        return [tx for tx in self._txs.values() if self._mined(tx) is not None]
 
     async def final(self) -> list[Ended]:
         """The transactions that are final, as far as the evidence goes."""
@@ -246,7 +326,7 @@ class Lane:
         for tx in list(self._txs.values()):
             if self._mined(tx) is not None:
                 continue
-            if await self._gone(tx) and not await self._rail.mined([tx.hash]):
+            if await self._gone(tx) and not await self._rail.mined(tx.hashes):
                 ended.append(Ended(tx, TxEnd(tx.id, TxState.REPLACED), None))
         if ended:
             self._nonce = max(self._nonce, await self._rail.next_nonce(self.sender))
@@ -256,13 +336,21 @@ class Lane:
         """Forgets transactions whose end is committed."""
         for one in ended:
             self._txs.pop(one.tx.id, None)
-            self._blocks.evidence.mined.pop(one.tx.hash, None)
+            for known in one.tx.hashes:
+                self._blocks.evidence.mined.pop(known, None)
 
     def _mined(self, tx: ChainTx) -> Mined | None:
-        return self._blocks.evidence.mined.get(tx.hash)
+        mined = self._blocks.evidence.mined
+        return next((mined[one] for one in tx.hashes if one in mined), None)
 
     def _end(self, tx: ChainTx, mined: Mined) -> Ended:
         cost, wallet = mined.gas_cost, f"wallet:{self.account}"
         gas = Posting("expense:gas", wallet, self._rail.native_asset, cost) if cost else None
-        end = TxEnd(tx.id, TxState.FINAL, mined.block_number, mined.block_hash, gas)
+        other = mined.tx_hash if mined.tx_hash != tx.hash else None
+        end = TxEnd(tx.id, TxState.FINAL, mined.block_number, mined.block_hash, gas, other)
         return Ended(tx, end, mined.success)
+
+
+def _nothing() -> Op[None]:
+    """Claims nothing: a transaction without items."""
+    yield from ()

@@ -13,9 +13,10 @@ from collections import Counter
 from collections.abc import Container, Sequence
 
 from florin_server.domain.errors import FlorinError
-from florin_server.domain.journal import Accepted, ChainTx, Finding, Posting
+from florin_server.domain.journal import Accepted, ChainTx, Finding, Posting, Watched
 from florin_server.domain.payment import FailureCode, Status
 from florin_server.flows.app import App, Health
+from florin_server.flows.workers.aftermath import Aftermath, ended_in
 from florin_server.flows.workers.blocks import follow
 from florin_server.flows.workers.hold import Held
 from florin_server.flows.workers.lane import Ended, Lane
@@ -31,6 +32,8 @@ _RECONCILE_S = 10
 # a payment that would not settle now (say, the balance is gone) is tried again after this
 _RETRY_S = 5
 _REFS_A_CALL = 50
+# blocks that must be left for a transaction until what it brings lapses
+_LAST_BLOCKS = 2
 
 
 class ChainSettler:
@@ -46,6 +49,8 @@ class ChainSettler:
         self._open: dict[str, Accepted] = {}  # by reference
         self._wallets = WalletWatch(app, rail, self._blocks.evidence)
         self._held = Held(app)
+        self._aftermath = Aftermath(app, rail, self._blocks)
+        self._shortages: tuple[str, ...] = ()
         self._problem = "starting"
         self._lanes = [
             Lane(
@@ -69,7 +74,14 @@ class ChainSettler:
 
     def health(self) -> Health:
         """How the chain looks now."""
-        problems = (self._pauses(), self._problem, self._held.problem(self._open.values()))
+        problems = (
+            self._pauses(),
+            self._problem,
+            *(lane.problem for lane in self._lanes),
+            *self._shortages,
+            self._held.problem(self._open.values()),
+            self._undone(),
+        )
         problem = "; ".join(text for text in problems if text)
         count = sum(lane.open_transactions for lane in self._lanes)
         return Health(self._blocks.head, count, problem)
@@ -79,6 +91,17 @@ class ChainSettler:
         if len(paused) == len(self._lanes):
             return "paused by the operator"
         return f"paused by the operator: {', '.join(paused)}" if paused else ""
+
+    def _leaseless(self) -> str:
+        keys = [lane.sender for lane in self._lanes if not lane.leads]
+        return f"another settler has the lease of {', '.join(keys)}" if keys else ""
+
+    def _undone(self) -> str:
+        """What a reorganisation took back, until it is final again."""
+        statuses = [item.payment.status for item in self._open.values()]
+        count = statuses.count(Status.SUCCEEDED)
+        text = "a reorganisation undid payments that had succeeded; they are settled again"
+        return f"{text}: {count}" if count else ""
 
     @property
     def _paused(self) -> bool:
@@ -93,7 +116,7 @@ class ChainSettler:
                         await self._start()
                         self._started = True
                     await self._turn()
-                    self._problem = ""
+                    self._problem = self._leaseless()
                 else:
                     self._problem = "another settler has the lease"
             except (RailUnavailable, FlorinError, journal.LostLease, StoreUnavailable) as error:
@@ -118,8 +141,9 @@ class ChainSettler:
     async def _lead(self) -> bool:
         """Takes or renews the leases; True if there is a key to work with."""
         for lane in self._lanes:
-            before = lane.leads
-            if await lane.lead() is not before:
+            before = lane.epoch
+            await lane.lead()
+            if lane.epoch != before:
                 # what the last owner left is picked up, what the next one does is not ours
                 self._started = False
         return any(lane.leads for lane in self._lanes)
@@ -132,6 +156,8 @@ class ChainSettler:
         await self._blocks.start()
         await self._load()
         await self._wallets.look_back(self._open)
+        await self._aftermath.load()
+        await self._take_back()
         for lane in self._led():
             await lane.start()
         await self._reconcile(self._app.clock.now_us())
@@ -147,13 +173,28 @@ class ChainSettler:
         if news:
             if not self._rail.by_block:
                 await self._ask()
+            await self._take_back()
             await self._wallets.adopt(self._open)
             await self._conclude()
-        await self._submit()
+        stalled: RailUnavailable | None = None
+        try:
+            await self._submit()
+        except RailUnavailable as error:
+            # too expensive now, say; what is on its way is looked after all the same
+            stalled = error
         for lane in self._led():
             await lane.tend(news=news)
         if self._app.clock.now_us() >= self._reconcile_at_us:
             await self._reconcile(self._reconcile_at_us - _RECONCILE_S * 1_000_000)
+        if stalled is not None:
+            raise stalled
+
+    async def _take_back(self) -> None:
+        """Begins again with what a reorganisation undid after it was final."""
+        if await self._aftermath.check([lane.sender for lane in self._led()]):
+            await self._load()
+            # whoever else moved the money may have done so again by now
+            await self._find_events(list(self._open.values()))
 
     # -- submitting
 
@@ -167,6 +208,8 @@ class ChainSettler:
             if not (waiting := await self._ours(found)):
                 continue
             free, held = await self._held.sort(waiting)
+            late = [item for item in free if not self._in_time(item)]
+            free = [item for item in free if item not in late]
             good = await self._settleable(free)
             for item in waiting:
                 self._open[self._rail.reference(item.option)] = item
@@ -176,7 +219,7 @@ class ChainSettler:
                 if lane is None:
                     return
                 await self._send(lane, ready[start : start + self._rail.batch])
-            if stuck := [item for item, ok in zip(free, good, strict=True) if not ok] + held:
+            if stuck := [item for item, ok in zip(free, good, strict=True) if not ok] + held + late:
                 await self._set_aside(stuck)
 
     async def _ours(self, items: Sequence[Accepted]) -> list[Accepted]:
@@ -212,9 +255,15 @@ class ChainSettler:
             return [True] * len(items)
         return await self._rail.simulate(items)
 
+    def _in_time(self, item: Accepted) -> bool:
+        """True if a transaction that is sent now can still be mined before the item lapses."""
+        last = self._rail.last_second(item.option)
+        now = max(self._blocks.time, self._app.clock.now_us() // 1_000_000)
+        return last is None or last - now >= _LAST_BLOCKS * self._blocks.interval
+
     def _free_lane(self) -> Lane | None:
-        """The lane with the fewest open transactions among those that may send."""
-        free = [lane for lane in self._led() if not lane.paused]
+        """The lane with the fewest open transactions among those with room."""
+        free = [lane for lane in self._lanes if lane.has_room]
         return min(free, key=lambda lane: lane.open_transactions, default=None)
 
     async def _send(self, lane: Lane, items: Sequence[Accepted]) -> None:
@@ -275,6 +324,7 @@ class ChainSettler:
             option_value=option.value,
             settled_value=option.value - split.fee if split.settled else None,
             postings=tuple(leg for leg in legs if leg.amount > 0),
+            at=Watched(event.tx_hash, event.block_number, event.block_hash),
         )
 
     async def _finish(self, findings: Sequence[Finding], ends: Sequence[Ended]) -> None:
@@ -282,9 +332,12 @@ class ChainSettler:
         if not findings and not ends:
             return
         now_us = self._app.clock.now_us()
+        watched = self._aftermath.new(ended_in(findings, ends))
+        commit = self._aftermath.commit(watched)
         changed = await self._app.store.write(
-            journal.conclude(findings, [one.end for one in ends], now_us)
+            journal.conclude(findings, [one.end for one in ends], now_us, commit)
         )
+        self._aftermath.committed(watched)
         for payment in changed:
             await self._app.changed(payment)
         done = {finding.payment_id for finding in findings}
@@ -323,7 +376,9 @@ class ChainSettler:
         if not self._rail.assets:
             # the chain did not answer, or had nothing to offer, when it was looked at last
             await self._rail.start()
+        self._shortages = await self._rail.shortages()
         await self._catch_up()
+        await self._aftermath.forget()
         if not self._open and not any(lane.open_transactions for lane in self._lanes):
             return
         await self._find_events(self._unseen(accepted_by_us))
@@ -370,7 +425,11 @@ class ChainSettler:
         await self._find_events([item])
         if self._seen(item):
             return None
-        _log.warning("payment %s failed: %s", item.payment.id, reason)
+        if item.payment.status is Status.SUCCEEDED:
+            text = "payment %s, which a reorganisation undid, can never be paid again: %s"
+            _log.error(text, item.payment.id, reason)
+        else:
+            _log.warning("payment %s failed: %s", item.payment.id, reason)
         code = FailureCode.DECLINED_USER if await self._was_held(item) else None
         return Finding(item.payment.id, Status.FAILED, failure_code=code, failure_detail=reason)
 

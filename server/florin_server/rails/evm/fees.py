@@ -17,6 +17,8 @@ GAS_ITEM = 180_000
 GAS_ITEM_MAX = 150_000
 GAS_WALLET_ITEM = 400_000
 GAS_WALLET_ITEM_MAX = 300_000  # what the contract lets one item use
+# nodes take the place of a waiting transaction from 10 % on, some from 12.5 %
+RAISE_PERCENT = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,30 @@ def fees_for(base_fee: int, tip: int, chain: EvmChain) -> Fees:
     """
     tip = min(max(tip, 1), chain.tip_max)  # pools refuse a tip of zero
     if base_fee + tip > chain.fee_max:
-        raise RailUnavailable(f"{chain.name}: gas costs more than the limit")
+        raise RailUnavailable(
+            f"{chain.name}: gas costs more than the limit: {base_fee + tip} wei, fee_max is"
+            f" {chain.fee_max}"
+        )
     return Fees(max_fee=min(2 * base_fee + tip, chain.fee_max), tip=tip)
+
+
+def raised(old: Fees, asked: Fees, chain: EvmChain) -> Fees:
+    """Fees that take the place of older ones: both higher by so much, and what is asked now.
+
+    RailUnavailable if the limits do not allow that.
+    """
+    max_fee = min(max(_more(old.max_fee), asked.max_fee), chain.fee_max)
+    tip = min(max(_more(old.tip), asked.tip), chain.tip_max, max_fee)
+    if max_fee < _more(old.max_fee) or tip < _more(old.tip):
+        raise RailUnavailable(
+            f"{chain.name}: a waiting transaction offers as much as the limits allow:"
+            f" {old.max_fee} wei and a tip of {old.tip}"
+        )
+    return Fees(max_fee=max_fee, tip=tip)
+
+
+def _more(fee: int) -> int:
+    return -(-fee * (100 + RAISE_PERCENT) // 100)
 
 
 async def current_fees(node: Node, chain: EvmChain) -> Fees:

@@ -28,6 +28,7 @@ from florin_server.rails.evm.evidence import Evidence
 from florin_server.rails.evm.family import NEW_BLOCKS, EvmFamily, block_mark
 from florin_server.rails.evm.means import means, sample
 from florin_server.rails.evm.node import Node
+from florin_server.rails.evm.payouts import EvmPayouts
 from florin_server.rails.evm.reader import Reader
 from florin_server.rails.evm.relay import Relay
 from florin_server.rails.evm.settings import EvmChain
@@ -41,6 +42,7 @@ from florin_server.rails.prices import Quote
 from florin_server.rails.subscription import Subscription
 from florin_server.rails.witness import Witnesses
 
+OPEN_MAX = 16  # what nodes keep of one account in any case (geth's slots), executable at once
 BATCH_MAX = 50  # the service's own limit; a transaction of so many stays below every gas limit
 
 
@@ -48,8 +50,8 @@ class EvmRail:
     """Implements the Rail protocol over JSON-RPC.
 
     `signer` is the relayer, `more` are others of its kind: they pay for gas and can neither
-    redirect nor keep a buyer's money. A transport leads to a node of this process; without one the
-    settings' URLs are used.
+    redirect nor keep a buyer's money. `treasury` is the key that pays out. A transport leads to a
+    node of this process; without one the settings' URLs are used.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class EvmRail:
         signer: Signer,
         transport: Transport | None = None,
         more: Sequence[Signer] = (),
+        treasury: Signer | None = None,
         *,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -65,6 +68,8 @@ class EvmRail:
         family = EvmFamily(chain.name, chain.chain_id, chain.lag_max, chain.genesis)
         self.rpc = connect(chain, family, transport, now)
         self._senders = tuple(one.address for one in (signer, *more))
+        if treasury is not None and treasury.address in self._senders:
+            raise ValueError(f"{chain.name}: treasury and relayer need keys of their own")
         self._node = Node(self.rpc)
         self.reader = Reader(self._node, chain.name, way=chain.reads, multicall=chain.multicall3)
         self._payable: Shared[list[Means]] = Shared()
@@ -76,6 +81,7 @@ class EvmRail:
         self._subscription = (
             Subscription(chain.ws_url, NEW_BLOCKS, block_mark, self._news) if chain.ws_url else None
         )
+        self._payouts = EvmPayouts(self._node, chain, treasury) if treasury else None
         self._assets: Mapping[str, Asset] = {}
 
     @property
@@ -104,6 +110,11 @@ class EvmRail:
         return self.chain.confirmations
 
     @property
+    def open_max(self) -> int:
+        """Transactions of one key that may wait for a block at the same time."""
+        return OPEN_MAX
+
+    @property
     def poll_s(self) -> float:
         """Seconds between two looks at the head."""
         return self.chain.poll_ms / 1000
@@ -117,6 +128,11 @@ class EvmRail:
     def treasury(self) -> str:
         """CAIP-10 account that receives for merchants without a destination, and fees."""
         return self.chain.treasury_account
+
+    @property
+    def payouts(self) -> EvmPayouts | None:
+        """What pays out of the treasury; None if its key is not here."""
+        return self._payouts
 
     @property
     def native_asset(self) -> str:
@@ -137,12 +153,16 @@ class EvmRail:
         """Checks again; a chain that does not answer keeps the assets that it had."""
         try:
             found = await self._inspect()
+            self._assets = found.assets
+            if not self.reader.probed:
+                await self._probe()
+            return (*found.problems, *await self.shortages())
         except RailUnavailable as fault:
             return (f"{self.chain.name}: {fault}",)
-        self._assets = found.assets
-        if not self.reader.probed:
-            await self._probe()
-        return found.problems
+
+    async def shortages(self) -> tuple[str, ...]:
+        """Which keys are running out of coin; one batched read."""
+        return await self._relay.shortages()
 
     async def close(self) -> None:
         """Ends connections after the checks under way."""
@@ -277,6 +297,10 @@ class EvmRail:
         """Where the option's money goes, as it was offered."""
         return Terms.of(option).split()
 
+    def last_second(self, option: Option) -> int | None:
+        """The newest block time (Unix seconds) that lets the option be paid."""
+        return Terms.of(option).last_second
+
     def proves(self, option: Option, paid: Paid) -> bool:
         """True if the event moved exactly what the option says, from its payer to its receivers."""
         return Terms.of(option).proven_by(bare(option.payer), paid)
@@ -292,6 +316,10 @@ class EvmRail:
     async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
         """Signs, with a sender's key, the one transaction that settles the items."""
         return await self._relay.sign(sender, nonce, items)
+
+    async def bump(self, tx: ChainTx) -> Signed | None:
+        """Signs a transaction again for a higher fee, within the limits."""
+        return await self._relay.bump(tx)
 
     async def broadcast(self, raw: bytes) -> None:
         """Hands a transaction to the chain; one that it already knows is fine."""
@@ -382,4 +410,4 @@ class EvmRail:
         return Evidence(Node(rpc), self.chain, self._senders)
 
     async def _inspect(self) -> discovery.Inspection:
-        return await discovery.inspect(self._node, self.chain, self._senders[0])
+        return await discovery.inspect(self._node, self.chain)

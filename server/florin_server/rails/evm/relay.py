@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from florin_server.domain.journal import Accepted
+from florin_server.domain.journal import Accepted, ChainTx
 from florin_server.rails.base import RailUnavailable, Signed
 from florin_server.rails.evm import settler
-from florin_server.rails.evm.fees import current_fees, gas_limit
-from florin_server.rails.evm.node import Node, call_to, quantity, record, uint
+from florin_server.rails.evm.fees import GAS_BASE, GAS_ITEM, current_fees, gas_limit, raised
+from florin_server.rails.evm.node import LATEST, Node, call_to, header, quantity, record, uint
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.terms import PERMIT2_METHOD, Terms, bare, proof
-from florin_server.rails.evm.transactions import Signer, transaction_hash
+from florin_server.rails.evm.transactions import Signer, fees_of, transaction_hash
 from florin_server.rails.evm.verify import signature_bytes
 from florin_server.rails.jsonrpc import RpcError
 
@@ -56,6 +56,33 @@ class Relay:
             gas=gas,
             to=self._chain.settler,
             data=data,
+        )
+
+    async def bump(self, tx: ChainTx) -> Signed:
+        """Signs the newest variant again for a higher fee; RailUnavailable above the limits."""
+        raw = tx.variants[-1].raw
+        asked = await current_fees(self._node, self._chain)
+        return self._signers[tx.sender].sign_again(raw, raised(fees_of(raw), asked, self._chain))
+
+    async def shortages(self) -> tuple[str, ...]:
+        """Which keys hold less than what the next settlements may cost; one batched read."""
+        newest, *held = await self._node.batch(
+            [
+                ("eth_getBlockByNumber", (LATEST, False)),
+                *(("eth_getBalance", (sender, LATEST)) for sender in self._signers),
+            ]
+        )
+        block = header(newest)
+        if block is None:
+            raise RailUnavailable(f"{self._chain.name}: the node has no newest block")
+        count = self._chain.gas_reserve
+        price = min(2 * block.base_fee, self._chain.fee_max)
+        wanted = max(price * (GAS_BASE + GAS_ITEM * count), 1)
+        return tuple(
+            f"{self._chain.name}: {sender} has too little coin to pay for gas: {amount} wei,"
+            f" {count} payments may cost {wanted}"
+            for sender, amount in zip(self._signers, map(quantity, held), strict=True)
+            if amount < wanted
         )
 
     async def broadcast(self, raw: bytes) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import rlp
 from coincurve import PrivateKey
 from eth_hash.auto import keccak
@@ -11,6 +13,7 @@ from florin_server.rails.evm.fees import Fees
 from florin_server.rails.evm.signatures import address_of_key
 
 _TYPE = b"\x02"
+_SIGNED = 9  # fields in front of the signature
 
 
 class Signer:
@@ -28,9 +31,20 @@ class Signer:
         return f"Signer({self.address})"
 
     def sign_call(
-        self, *, chain_id: int, nonce: int, fees: Fees, gas: int, to: str, data: bytes
+        self,
+        *,
+        chain_id: int,
+        nonce: int,
+        fees: Fees,
+        gas: int,
+        to: str,
+        data: bytes,
+        value: int = 0,
     ) -> Signed:
-        """Signs a call without value; equal arguments give equal bytes (RFC 6979)."""
+        """Signs a call, with coin if `value` says so; equal arguments give equal bytes (RFC 6979).
+
+        `value` is in wei.
+        """
         fields: list[object] = [
             chain_id,
             nonce,
@@ -38,16 +52,34 @@ class Signer:
             fees.max_fee,
             gas,
             bytes.fromhex(to[2:]),
-            0,
+            value,
             data,
             [],
         ]
+        return self._sealed(fields)
+
+    def _sealed(self, fields: Sequence[object]) -> Signed:
         digest = keccak(_TYPE + rlp.encode(fields))
         signature = self._key.sign_recoverable(digest, hasher=None)
         r, s = signature[:32], signature[32:64]
         sealed = [*fields, signature[64], int.from_bytes(r, "big"), int.from_bytes(s, "big")]
         raw = _TYPE + rlp.encode(sealed)
         return Signed(raw=raw, hash=transaction_hash(raw))
+
+    def sign_again(self, raw: bytes, fees: Fees) -> Signed:
+        """Signs a transaction of its own again with other fees; nothing else changes."""
+        chain_id, nonce, _, _, *rest = rlp.decode(raw[1:])[:_SIGNED]
+        return self._sealed([chain_id, nonce, fees.tip, fees.max_fee, *rest])
+
+
+def fees_of(raw: bytes) -> Fees:
+    """What a signed transaction offers."""
+    fields = rlp.decode(raw[1:])
+    return Fees(max_fee=_number(fields[3]), tip=_number(fields[2]))
+
+
+def _number(field: bytes) -> int:
+    return int.from_bytes(field, "big")
 
 
 def transaction_hash(raw: bytes) -> str:

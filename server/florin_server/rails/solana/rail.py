@@ -52,6 +52,7 @@ from florin_server.rails.solana.node import (
     record,
     valued,
 )
+from florin_server.rails.solana.payouts import SolanaPayouts
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.signer import SolanaSigner
 from florin_server.rails.solana.terms import METHOD, Terms, bare, build_option
@@ -68,12 +69,14 @@ _SOL_SLIP44 = 501
 class SolanaRail:
     """Implements the Rail protocol over JSON-RPC.
 
-    `signer` is the relayer: it pays fees and rent, and signs what was verified, last. A transport
-    leads to a node of this process; without one the settings' URLs are used.
+    `signer` is the relayer: it pays fees and rent, and signs what was verified, last. `treasury` is
+    the key that pays out. A transport leads to a node of this process; without one the settings'
+    URLs are used.
     """
 
     by_block = False
     batch = 1
+    open_max = 1000  # nothing has to wait for another; this only bounds what is looked for at once
     confirmations = 1  # the head is the newest finalized slot
 
     def __init__(
@@ -81,9 +84,12 @@ class SolanaRail:
         chain: SolanaChain,
         signer: SolanaSigner,
         transport: Transport | None = None,
+        treasury: SolanaSigner | None = None,
         *,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
+        if treasury is not None and treasury.address == signer.address:
+            raise ValueError(f"{chain.name}: treasury and relayer need keys of their own")
         self.chain = chain
         family = SolanaFamily(chain.name, chain.reference, chain.lag_max)
         self.rpc = connect(chain, family, transport, now)
@@ -98,6 +104,11 @@ class SolanaRail:
         )
         self._found = discovery.Inspection({}, {}, ())
         self._payable: Shared[list[Means]] = Shared()
+        self._payouts = (
+            SolanaPayouts(self._node, chain, signer, treasury, self._evidence, self._token)
+            if treasury
+            else None
+        )
         self._landing = lru_cache(maxsize=1024)(self._co_signed)
 
     @property
@@ -129,6 +140,11 @@ class SolanaRail:
         return self.chain.treasury_account
 
     @property
+    def payouts(self) -> SolanaPayouts | None:
+        """What pays out of the treasury; None if its key is not here."""
+        return self._payouts
+
+    @property
     def native_asset(self) -> str:
         """CAIP-19 of the coin that pays fees."""
         return f"{self.chain.caip2}/slip44:{_SOL_SLIP44}"
@@ -150,6 +166,10 @@ class SolanaRail:
             return (f"{self.chain.name}: {fault}",)
         self._found = found
         return found.problems
+
+    async def shortages(self) -> tuple[str, ...]:
+        """Nothing: `problems` tells that already."""
+        return ()
 
     async def close(self) -> None:
         """Ends connections after the checks under way."""
@@ -313,6 +333,10 @@ class SolanaRail:
         """Where the option's money goes, as it was offered."""
         return Terms.of(option).split()
 
+    def last_second(self, option: Option) -> int | None:  # noqa: ARG002
+        """None: a blockhash lapses by blocks."""
+        return None
+
     def proves(self, option: Option, paid: Paid) -> bool:
         """True if the transaction moved exactly what the option says."""
         return Terms.of(option).proven_by(bare(option.payer), paid)
@@ -339,6 +363,10 @@ class SolanaRail:
         (item,) = items
         found = submission(item.confirmation.outputs)
         return self._signer.co_sign(found.message, found.signature)
+
+    async def bump(self, tx: ChainTx) -> Signed | None:  # noqa: ARG002
+        """Nothing: what lasts is what the buyer signed, and what lapses is signed anew."""
+        return None
 
     async def broadcast(self, raw: bytes) -> None:
         """Hands a transaction to the chain; one that it already knows is fine."""
@@ -412,6 +440,11 @@ class SolanaRail:
 
     def _evidence_of(self, rpc: Rpc) -> Evidence:
         return Evidence(Node(rpc), self.chain)
+
+    def _token(self, asset_id: str) -> tuple[Asset, str] | None:
+        """An asset that is taken now, and its token program."""
+        asset = self._found.assets.get(asset_id)
+        return None if asset is None else (asset, self._found.programs[asset.address])
 
     async def _would_settle(self, item: Accepted) -> bool:
         try:

@@ -24,6 +24,15 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("tx_id", "n", name=op.f("pk_chain_tx_bump")),
         sqlite_with_rowid=False,
     )
+    op.create_table(
+        "watched_tx",
+        sa.Column("chain_id", sa.Text(), nullable=False),
+        sa.Column("tx_hash", sa.Text(), nullable=False),
+        sa.Column("block_number", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("block_hash", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("chain_id", "tx_hash", name=op.f("pk_watched_tx")),
+        sqlite_with_rowid=False,
+    )
     _make_payout()
     op.create_table(
         "nonce_account",
@@ -46,7 +55,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Takes them away, with what they hold."""
-    for table in ("installation", "nonce_account", "payout", "chain_tx_bump"):
+    for table in ("installation", "nonce_account", "payout", "watched_tx", "chain_tx_bump"):
         op.drop_table(table)
     op.drop_column("chain_tx", "final_hash")
 
@@ -69,6 +78,7 @@ def _make_payout() -> None:
         sa.Column("problem", sa.Text(), nullable=True),
         sa.Column("tx_id", sa.Text(), nullable=True),
         sa.Column("completed_at_us", sa.BigInteger(), autoincrement=False, nullable=True),
+        sa.Column("lapses_at", sa.BigInteger(), autoincrement=False, nullable=True),
         sa.CheckConstraint("kind IN ('refund', 'balance', 'return')", name=op.f("ck_payout_kind")),
         sa.CheckConstraint(
             "status IN ('waiting', 'submitted', 'done', 'refused')", name=op.f("ck_payout_status")

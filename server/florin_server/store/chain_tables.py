@@ -1,0 +1,28 @@
+"""Tables about what may still become of transactions of ours."""
+
+from florin_server.store.fields import BY_KEY, Base, bytes_, number, text_
+
+
+class ChainTxBumpRow(Base, table=True):
+    """The same transaction with the same nonce, signed again for a higher fee."""
+
+    __tablename__ = "chain_tx_bump"
+    __table_args__ = (BY_KEY,)
+
+    tx_id: str = text_(key=True)
+    n: int = number(key=True)
+    raw: bytes = bytes_()
+    hash: str = text_()
+    created_at_us: int = number()
+
+
+class WatchedRow(Base, table=True):
+    """A final transaction that a deep reorganisation might still undo."""
+
+    __tablename__ = "watched_tx"
+    __table_args__ = (BY_KEY,)
+
+    chain_id: str = text_(key=True)
+    tx_hash: str = text_(key=True)
+    block_number: int = number()
+    block_hash: str = text_()

@@ -1,0 +1,27 @@
+"""What an installation keeps once, by name."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+
+from florin_server.store.query import Op, Statement, param, upsert
+from florin_server.store.tables import installation
+
+_GET = Statement(select(installation.c.value).where(installation.c.name == param("name")))
+_PUT = Statement(upsert(installation, "name"))
+
+# microseconds that the test clock is ahead of the machine's
+_AHEAD = "test_clock_ahead_us"
+
+
+def clock_ahead() -> Op[int]:
+    """Microseconds by which the test clock was moved on."""
+    rows = yield _GET(name=_AHEAD)
+    return int(rows[0][0]) if rows else 0
+
+
+def move_clock(by_us: int) -> Op[int]:
+    """Moves the test clock on; answers by how much it is ahead in all."""
+    ahead_us = (yield from clock_ahead()) + by_us
+    yield _PUT(name=_AHEAD, value=str(ahead_us))
+    return ahead_us

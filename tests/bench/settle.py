@@ -1,0 +1,156 @@
+"""Settling on a chain in another process: one payment in each transaction, and many in one.
+
+The service has the processor time of its own to answer for, and the calls that it makes; the chain
+alone is given ready, signed transactions that settle as many payments each.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+
+from coincurve import PrivateKey
+from florin_server.devnet.evm import DEVNET
+from florin_server.rails.evm.signatures import address_of_key
+from florin_server.rails.evm.transactions import Signer
+
+from tests.bench import http1, load
+from tests.bench.chain import settlement
+from tests.bench.florin import Florin, florin
+from tests.bench.load import RestJob
+from tests.bench.node import CHAIN_ID, Node, node
+from tests.bench.payments import prepare, settle
+from tests.bench.report import Figure
+from tests.support.wallet import Wallet
+
+COUNT, WARM = 300, 100
+# transactions under way at once, in order enough for a chain that keeps early ones
+_PUSHES = 8
+_FUNDED = 100
+_TREASURY = "0x" + "fe" * 20
+_RELAYER = Signer(b"\x1e" * 32)
+
+
+def measure(pool: ProcessPoolExecutor) -> list[Figure]:
+    figures = []
+    for together, name in ((1, "single"), (50, "batched")):
+        with node() as chain, shop(chain, together) as running:
+            figures += _measured(chain, running, pool, together, name)
+    return figures
+
+
+@contextmanager
+def shop(chain: Node, together: int, **more: str) -> Iterator[Florin]:
+    """The service in front of a chain in another process, with coin for gas."""
+    token = DEVNET.token
+    asset = {
+        "address": token.address,
+        "name": token.name,
+        "symbol": token.symbol,
+        "decimals": token.decimals,
+        "peg": token.peg,
+    }
+    told = {
+        "chain_id": CHAIN_ID,
+        "name": "Elsewhere",
+        "rpc_url": chain.url,
+        "poll_ms": 25,
+        "settler": DEVNET.settler,
+        "treasury": _TREASURY,
+        "assets": [asset],
+    }
+    chosen = {
+        "FLORIN_CHAINS": json.dumps([told]),
+        "FLORIN_SETTLE_BATCH": str(together),
+        "FLORIN_EMBEDDED_SOLANA__ENABLED": "false",
+        **more,
+    }
+    with florin(**chosen) as running:
+        fill(chain, Signer(running.home.secrets().relayer_key).address)
+        yield running
+
+
+def fill(chain: Node, relayer: str) -> None:
+    """Gives somebody who sends transactions coin for them."""
+    gift = {"nativeWei": hex(10**21), "tokenUnits": "0x0"}
+    chain.ask("florin_faucet", {"accounts": [relayer], **gift})
+
+
+def fund(chain: Node, addresses: list[str]) -> None:
+    """Gives buyers tokens."""
+    for start in range(0, len(addresses), _FUNDED):
+        part = addresses[start : start + _FUNDED]
+        chain.ask("florin_faucet", {"accounts": part, "nativeWei": "0x0"})
+
+
+def _measured(
+    chain: Node, running: Florin, pool: ProcessPoolExecutor, together: int, name: str
+) -> list[Figure]:
+    settle(running, pool, _prepared(chain, running, pool, WARM))
+    prepared = _prepared(chain, running, pool, COUNT)
+    asked, cpu_s, chain_s = chain.counts(), running.cpu_s(), chain.cpu_s()
+    rate = settle(running, pool, prepared)
+    own_ms = (running.cpu_s() - cpu_s) / COUNT * 1e3
+    chain_ms = (chain.cpu_s() - chain_s) / COUNT * 1e3
+    calls = chain.counts() - asked
+    requests = calls.pop("requests")
+    pushed = _push(chain, pool, together)
+    note = (
+        f"{COUNT} payments confirmed and settled, at most {together} in a transaction, a block for "
+        f"each transaction; the chain {chain_ms:.1f} ms CPU each"
+    )
+    against = (
+        f"the chain alone settles {pushed:,.0f} payments/s, {together} in each transaction; it "
+        "also answers what the service asks before it takes a payment"
+    )
+    counted = ", ".join(f"{method} {n / COUNT:.2f}" for method, n in calls.most_common())
+    per_payment = f"in {requests / COUNT:.2f} requests: {counted}"
+    return [
+        Figure(f"settle_{name}_per_s", rate, "/s", note),
+        Figure(f"settle_{name}_vs_chain", rate / pushed, "×", against),
+        Figure(f"settle_{name}_cpu_ms", own_ms, "ms", "of the service alone, for each payment"),
+        Figure(f"settle_{name}_rpc_calls", calls.total() / COUNT, "calls", per_payment),
+    ]
+
+
+def _prepared(
+    chain: Node, running: Florin, pool: ProcessPoolExecutor, count: int
+) -> list[tuple[str, bytes]]:
+    wallets = [Wallet(f"eip155:{CHAIN_ID}") for _ in range(count)]
+    fund(chain, [wallet.address for wallet in wallets])
+    return prepare(running, pool, wallets)
+
+
+def _push(chain: Node, pool: ProcessPoolExecutor, together: int) -> float:
+    """Payments a second that the chain settles of transactions that are signed already."""
+    keys = [PrivateKey() for _ in range(COUNT)]
+    payers = [(key, address_of_key(key.public_key)) for key in keys]
+    fund(chain, [address for _, address in payers])
+    fill(chain, _RELAYER.address)
+    raws = [
+        settlement(_RELAYER, nonce, payers[start : start + together], CHAIN_ID)
+        for nonce, start in enumerate(range(0, COUNT, together))
+    ]
+    requests = tuple(
+        http1.request("POST", "/", {}, _question("eth_sendRawTransaction", "0x" + raw.hex()))
+        for raw in raws
+    )
+    started = time.perf_counter()
+    load.run(pool, RestJob(chain.address, requests, _PUSHES, expect=b'"result"'))
+    _mined(chain, len(raws))
+    return COUNT / (time.perf_counter() - started)
+
+
+def _mined(chain: Node, count: int) -> None:
+    """Returns once all of the pushed transactions are in blocks."""
+    end = time.monotonic() + load.PATIENCE_S
+    while int(chain.ask("eth_getTransactionCount", _RELAYER.address, "latest"), 16) < count:
+        if time.monotonic() > end:
+            raise RuntimeError("the chain did not settle what it was sent")
+
+
+def _question(method: str, *params: object) -> dict[str, object]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}

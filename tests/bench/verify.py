@@ -1,0 +1,167 @@
+"""Verifying signed payments as a confirm does, on-chain dry run included.
+
+Limits of the same run: the signature's own mathematics in one thread, and the dry runs alone, given
+to the node in payloads as large as the rail's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+import uvloop
+from florin_server.devnet.evm import DEVNET
+from florin_server.domain.journal import Accepted
+from florin_server.rails.base import Means, Split
+from florin_server.rails.coalesce import LIMIT
+from florin_server.rails.evm import settler
+from florin_server.rails.evm.fees import dry_run_gas
+from florin_server.rails.evm.node import LATEST, call_to
+from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.evm.terms import Terms, bare, proof
+from florin_server.rails.evm.transactions import Signer
+from florin_server.rails.evm.verify import signature_bytes
+from florin_server.rails.jsonrpc import Call, HttpTransport, JsonRpc
+
+from tests.bench.node import CHAIN_ID, Node, node
+from tests.bench.report import Figure
+from tests.bench.settle import fill, fund
+from tests.contract.evm_lab import (
+    FEES,
+    MERCHANT,
+    PRICE,
+    accept,
+    buyer,
+    new_payment,
+    settings,
+    signed,
+)
+
+COUNT, ALONE, CONCURRENCY, ROUNDS = 400, 100, 100, 3
+_RELAYER = Signer(b"\x1f" * 32)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Verifications a second, and processor time of this process for each."""
+
+    rate: float
+    cpu_ms: float
+
+
+def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
+    with node() as chain:
+        return uvloop.run(_measure(chain))
+
+
+async def _measure(chain: Node) -> list[Figure]:
+    fill(chain, _RELAYER.address)
+    fund(chain, [buyer(30_000 + number).address for number in range(COUNT)])
+    rail = EvmRail(
+        settings(chain_id=CHAIN_ID, rpc_url=chain.url, faucet=False),
+        _RELAYER,
+        HttpTransport(chain.url),
+    )
+    await rail.start()
+    items = [_sold(rail, number) for number in range(COUNT)]
+    try:
+        await _together(rail, items)  # warms up
+        together = _best([await _together(rail, items) for _ in range(ROUNDS)])
+        alone = _best([await _alone(rail, items[:ALONE]) for _ in range(ROUNDS)])
+        bare_calls = max([await _dry_runs(chain, items) for _ in range(ROUNDS)])
+    finally:
+        await rail.close()
+    crypto = max(_crypto(items) for _ in range(ROUNDS))
+    return [
+        Figure(
+            "verify_per_s",
+            together.rate,
+            "/s",
+            f"{CONCURRENCY} at once, dry runs travel together; {together.cpu_ms:.2f} ms CPU each, "
+            f"that is {1e3 / together.cpu_ms:,.0f}/s on a core; crypto alone {crypto:,.0f}/s; "
+            f"best of {ROUNDS} rounds",
+        ),
+        Figure(
+            "verify_vs_chain",
+            together.rate / bare_calls,
+            "×",
+            f"the node alone answers {bare_calls:,.0f} dry runs/s, {LIMIT} in a payload",
+        ),
+        Figure(
+            "verify_alone_per_s",
+            alone.rate,
+            "/s",
+            f"one after the other; {alone.cpu_ms:.2f} ms CPU each",
+        ),
+    ]
+
+
+def _sold(rail: EvmRail, number: int) -> Accepted:
+    wallet, payment = buyer(30_000 + number), new_payment(number, ttl_s=10**9)
+    token = next(iter(rail.assets.values()))
+    payer = f"{rail.chain_id}:{wallet.address.lower()}"
+    split = Split(f"{rail.chain_id}:{MERCHANT}", f"{rail.chain_id}:{FEES}", 0, settled=True)
+    option = rail.offer(payment, payer, Means(payer, token.id), token, PRICE, split, 0)
+    return accept(payment, option, signed(wallet, option))
+
+
+async def _together(rail: EvmRail, items: Sequence[Accepted]) -> Pace:
+    upcoming = iter(items)
+
+    async def work() -> None:
+        for item in upcoming:
+            await rail.verify(item.option, (), item.confirmation.outputs)
+
+    cpu_s, started = time.process_time(), time.perf_counter()
+    await asyncio.gather(*(work() for _ in range(CONCURRENCY)))
+    return _pace(len(items), cpu_s, started)
+
+
+async def _alone(rail: EvmRail, items: Sequence[Accepted]) -> Pace:
+    cpu_s, started = time.process_time(), time.perf_counter()
+    for item in items:
+        await rail.verify(item.option, (), item.confirmation.outputs)
+    return _pace(len(items), cpu_s, started)
+
+
+def _pace(count: int, cpu_s: float, started: float) -> Pace:
+    seconds, used_s = time.perf_counter() - started, time.process_time() - cpu_s
+    return Pace(count / seconds, used_s / count * 1e3)
+
+
+def _best(paces: Sequence[Pace]) -> Pace:
+    return max(paces, key=lambda pace: pace.rate)
+
+
+async def _dry_runs(chain: Node, items: Sequence[Accepted]) -> float:
+    """The calls that verifications make, asked without looking at what they are for."""
+    rpc = JsonRpc(HttpTransport(chain.url))
+    calls: list[Call] = []
+    for item in items:
+        terms, payer = Terms.of(item.option), bare(item.option.payer)
+        given = signature_bytes(item.option, item.confirmation.outputs)
+        data = settler.one(terms.pay(payer, given), terms.method)
+        gas = dry_run_gas(data, by_key=True)
+        calls.append(("eth_getCode", (payer, LATEST)))
+        calls.append(call_to(DEVNET.settler, data, sender=_RELAYER.address, gas=gas))
+    payloads = [calls[at : at + 2 * LIMIT] for at in range(0, len(calls), 2 * LIMIT)]
+    started = time.perf_counter()
+    for payload in payloads:
+        await rpc.batch(payload)
+    rate = len(items) / (time.perf_counter() - started)
+    await rpc.close()
+    return rate
+
+
+def _crypto(items: Sequence[Accepted]) -> float:
+    """Hashing what was signed and recovering who signed it."""
+    started = time.perf_counter()
+    for item in items:
+        terms, payer = Terms.of(item.option), bare(item.option.payer)
+        given = signature_bytes(item.option, item.confirmation.outputs)
+        if not proof(terms.message(payer).digest(), payer, given).by_key:
+            raise RuntimeError("a signature is not its buyer's")
+    return len(items) / (time.perf_counter() - started)

@@ -1,0 +1,386 @@
+"""The judge of a run: everything that is stored against everything that is on the chains.
+
+Nothing that the service says is believed: blocks, receipts and balances are read from the chains
+themselves, and each of them must be explained by what is stored, to the last unit.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from florin_server.devnet.evm import DEVNET
+from florin_server.devnet.solana import SOLNET
+from florin_server.rails.evm import abi, settler
+from florin_server.store import ledger
+from florin_server.store.query import run
+from florin_server.store.sqlite import Connection
+
+from tests.chaos.plan import CONFIRMATIONS
+from tests.chaos.stage import (
+    ETHER,
+    EUR,
+    EVM,
+    MERCHANT,
+    SOLANA_MERCHANT,
+    USD,
+    Stage,
+)
+from tests.chaos.story import SAVINGS, Story
+from tests.chaos.stranger import THIEF
+from tests.chaos.till import Till
+from tests.support.solana import ASSETS
+
+FINAL = {"succeeded", "failed", "expired", "cancelled"}
+TOKENS = {USD: DEVNET.token.address, EUR: DEVNET.euro.address}
+_PAGE = 100
+_TRANSFER = abi.topic("Transfer(address,address,uint256)")
+_ROWS = """
+    SELECT p.id, p.status, p.tx_id, p.settled_value, o.payer, o.chain_id, o.asset, o.value, o.fee,
+           o.terms
+    FROM payment p LEFT JOIN payment_option o ON o.payment_id = p.id AND o.id = p.option_id
+"""
+_ENDED_TWICE = """
+    SELECT payment_id FROM payment_event
+    WHERE status IN ('succeeded', 'failed', 'expired', 'cancelled')
+    GROUP BY payment_id HAVING count(*) > 1
+"""
+_SENT_IN_VAIN = """
+    SELECT i.payment_id FROM chain_tx_item i JOIN payment p ON p.id = i.payment_id
+    WHERE p.status NOT IN ('succeeded', 'failed')
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A stored payment with the option that it is bound to."""
+
+    id: str
+    status: str
+    tx_id: str | None
+    settled_value: int | None
+    payer: str
+    chain_id: str
+    asset: str
+    value: int
+    fee: int
+    terms: dict[str, Any]
+
+    @property
+    def paid(self) -> bool:
+        return self.status == "succeeded"
+
+    @property
+    def ref(self) -> str:
+        return str(self.terms["ref"])
+
+
+@dataclass
+class Chain:
+    """An EVM chain, block by block."""
+
+    time: int = 0  # of the newest final block
+    paid: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
+    gas: Counter[str] = field(default_factory=Counter)
+    gas_since: Counter[str] = field(default_factory=Counter)  # since buyers' balances were read
+    moved: Counter[str] = field(default_factory=Counter)  # coin, by transactions themselves
+    saved: Counter[str] = field(default_factory=Counter)  # what buyers took away, by buyer
+    sent: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+
+class Audit:
+    """`bad` is what cannot be explained."""
+
+    def __init__(self, stage: Stage, till: Till) -> None:
+        self.bad: list[str] = []
+        self._stage = stage
+        self._till = till
+        self._senders = tuple(one.lower() for one in stage.relayers())
+        self._treasuries = stage.treasuries()
+        self._path = stage.home.database
+        self.rows = [_row(values) for values in select(self._path, _ROWS)]
+        self._paid = [row for row in self.rows if row.paid]
+
+    async def judge(self, stories: Sequence[Story], since: int, before: dict[str, int]) -> None:
+        """Compares everything; `before` is what buyers had after block `since`."""
+        self._payments(stories)
+        self._books()
+        chain = await self._read(since)
+        self._events(chain)
+        self._journal(chain)
+        await self._nonces()
+        await self._evm_balances(chain, before)
+        await self._solana(before)
+
+    def _expect(self, what: str, found: Any, wanted: Any) -> None:
+        if found != wanted:
+            self.bad.append(f"{what}: {found} instead of {wanted}")
+
+    # ---- what is stored
+
+    def _payments(self, stories: Sequence[Story]) -> None:
+        states = {row.id: row.status for row in self.rows}
+        self._expect("stored payments", len(states), len({one.payment_id for one in stories}))
+        for payment_id, status in states.items():
+            if status not in FINAL:
+                self.bad.append(f"{payment_id} is still {status}")
+        for payment_id, told in self._till.told.items():
+            self._expect(f"{payment_id}, told {told}, ended", states[payment_id], told[-1])
+            if "processing" in told and states[payment_id] in {"expired", "cancelled"}:
+                self.bad.append(f"{payment_id} was taken, and then {states[payment_id]}")
+            if any(one in FINAL for one in told[:-1]):
+                self.bad.append(f"{payment_id} ended more than once: {told}")
+        for query, what in (
+            ("SELECT payment_id FROM confirm WHERE state <> 'done'", "confirms are left open"),
+            ("SELECT id FROM chain_tx WHERE state IN ('signed', 'sent')", "transactions are open"),
+            (
+                _ENDED_TWICE,
+                "payments ended twice",
+            ),
+            (
+                _SENT_IN_VAIN,
+                "payments were sent that are neither paid nor dead",
+            ),
+        ):
+            if found := select(self._path, query):
+                self.bad.append(f"{len(found)} {what}: {found[:3]}")
+
+    def _books(self) -> None:
+        with closing(Connection(self._path, writes=False)) as connection:
+            self.bad += run(ledger.check(), connection.query)
+
+    def _balance(self, account: str, asset: str) -> int:
+        with closing(Connection(self._path, writes=False)) as connection:
+            return run(ledger.balance(account, asset), connection.query)
+
+    # ---- the EVM chain
+
+    async def _read(self, since: int) -> Chain:
+        chain, ask = Chain(), self._till.evm.ask
+        head = int(await ask("eth_blockNumber"), 16)
+        for number in range(head + 1):
+            block = await ask("eth_getBlockByNumber", hex(number), True)
+            if number <= head - CONFIRMATIONS + 1:
+                chain.time = int(block["timestamp"], 16)
+            if not block["transactions"]:
+                continue
+            receipts = await ask("eth_getBlockReceipts", hex(number))
+            for sent, receipt in zip(block["transactions"], receipts, strict=True):
+                _take(chain, sent, receipt)
+                if number > since:
+                    chain.gas_since[sent["from"].lower()] += _gas(receipt)
+        return chain
+
+    def _events(self, chain: Chain) -> None:
+        by_ref = {row.ref: row for row in self.rows if row.chain_id == EVM}
+        for ref, events in chain.paid.items():
+            row = by_ref.get(ref)
+            if row is None or not row.paid:
+                name = f"{row.id}, {row.status}," if row else "no payment"
+                self.bad.append(f"{ref} of {name} is paid on the chain by {events[0]['tx']}")
+                continue
+            self._expect(f"events of {row.id}", len(events), 1)
+            told = {name: events[0][name] for name in ("dest", "token", "value", "fee")}
+            wanted = {name: row.terms[name] for name in ("dest", "token")}
+            wanted |= {"value": row.value, "fee": row.fee}
+            self._expect(f"what {row.id} moved", told, wanted)
+            self._expect(f"the payer of {row.id}", f"{EVM}:{events[0]['payer']}", row.payer)
+            self._expect(f"the transaction of {row.id}", row.tx_id, events[0]["tx"])
+        for row in by_ref.values():
+            if row.paid and row.ref not in chain.paid:
+                self.bad.append(f"{row.id} succeeded, and no event says so")
+            if row.status == "failed" and chain.time < int(row.terms["valid_before"]):
+                self.bad.append(f"{row.id} failed while its authorization is good")
+
+    def _journal(self, chain: Chain) -> None:
+        """Nothing is on the chain that was not written down, and all gas is booked."""
+        written = {
+            one
+            for (one,) in select(
+                self._path, "SELECT hash FROM chain_tx UNION SELECT hash FROM chain_tx_bump"
+            )
+        }
+        unknown = [tx for one in self._senders for tx in chain.sent[one] if tx not in written]
+        if unknown:
+            self.bad.append(f"sent and never written down: {unknown[:3]}")
+        spent = sum(chain.gas[one] for one in self._senders)
+        self._expect("booked gas", self._balance("expense:gas", ETHER), spent)
+
+    async def _nonces(self) -> None:
+        ask = self._till.evm.ask
+        query = f"SELECT sender, next_nonce FROM relayer WHERE chain_id = '{EVM}'"
+        stored = dict(select(self._path, query))
+        for sender in self._senders:
+            await self._nonce(ask, sender, stored.get(sender, 0))
+
+    async def _nonce(self, ask: Any, sender: str, stored: int) -> None:
+        mined = int(await ask("eth_getTransactionCount", sender, "latest"), 16)
+        pending = int(await ask("eth_getTransactionCount", sender, "pending"), 16)
+        self._expect("nonces that are pending", pending, mined)
+        self._expect("the next nonce", stored, mined)
+
+    async def _evm_balances(self, chain: Chain, before: dict[str, int]) -> None:
+        treasury = self._treasuries[0]
+        for asset in (USD, EUR, ETHER):
+            got = self._received(asset, MERCHANT)
+            found = await held(self._till, MERCHANT, asset)
+            self._expect(f"the merchant's {asset}", found, got)
+            booked = self._balance(f"external:{EVM}:{MERCHANT}", asset)
+            self._expect(f"the merchant's {asset} in the books", booked, got)
+            kept = self._received(asset, treasury)
+            spent = 0
+            if asset == ETHER and treasury.lower() in self._senders:
+                kept += chain.moved[treasury.lower()]
+                spent = chain.gas[treasury.lower()]
+                kept -= spent
+            found = await held(self._till, treasury, asset)
+            self._expect(f"the treasury's {asset}", found, kept)
+            booked = self._balance(f"wallet:{EVM}:{treasury}", asset)
+            gifts = chain.moved[treasury.lower()] if spent else 0
+            self._expect(f"the treasury's {asset} in the books", booked, kept - gifts)
+            self._expect(f"the thief's {asset}", await held(self._till, THIEF, asset), 0)
+        for key, had in before.items():
+            asset, _, payer = key.partition(" ")
+            if not asset.startswith(EVM):
+                continue
+            left = had - self._spent(asset, payer)
+            if asset == ETHER:
+                left -= chain.gas_since[payer]
+            if asset == USD:
+                left -= chain.saved[payer]
+            self._expect(f"{payer}'s {asset}", await held(self._till, payer, asset), left)
+
+    def _received(self, asset: str, account: str) -> int:
+        """What an account got of an asset by payments that succeeded."""
+        total = 0
+        for row in self._paid:
+            if row.asset == asset:
+                total += (row.value - row.fee) * _same(row.terms["dest"], account)
+                total += row.fee * _same(row.terms["fee_to"], account)
+        return total
+
+    def _spent(self, asset: str, payer: str) -> int:
+        return sum(
+            row.value
+            for row in self._paid
+            if row.asset == asset and _same(row.payer.rpartition(":")[2], payer)
+        )
+
+    # ---- Solana
+
+    async def _solana(self, before: dict[str, int]) -> None:
+        paid = {row.tx_id: row for row in self._paid if row.chain_id == SOLNET.chain_id}
+        worked, fees = set(), 0
+        async for signature, landed in self._by_relayer():
+            meta = landed["meta"]
+            fees += meta["preBalances"][0] - meta["postBalances"][0]
+            if meta["err"] is None:
+                worked.add(signature)
+        self._expect("transactions that paid on Solana", worked ^ paid.keys(), set())
+        written = {one for (one,) in select(self._path, "SELECT hash FROM chain_tx")}
+        self._expect("sent on Solana and never written down", worked - written, set())
+        coin = f"{SOLNET.chain_id}/slip44:501"
+        self._expect("booked lamports", self._balance("expense:gas", coin), fees)
+        for token, asset in enumerate(ASSETS):
+            for owner, kind in ((SOLANA_MERCHANT, "external"), (self._treasuries[1], "wallet")):
+                got = self._received(asset, owner)
+                found = await self._till.solana.balance(owner, token)
+                self._expect(f"{owner}'s {asset}", found, got)
+                booked = self._balance(f"{kind}:{SOLNET.chain_id}:{owner}", asset)
+                self._expect(f"{owner}'s {asset} in the books", booked, got)
+        for key, had in before.items():
+            asset, _, payer = key.partition(" ")
+            if asset in ASSETS:
+                found = await self._till.solana.balance(payer, ASSETS.index(asset))
+                self._expect(f"{payer}'s {asset}", found, had - self._spent(asset, payer))
+
+    async def _by_relayer(self) -> Any:
+        """Every final transaction that the relayer paid for."""
+        relayer, before = self._stage.solana_relayer, None
+        config = {"maxSupportedTransactionVersion": 0, "commitment": "finalized"}
+        while True:
+            more = {} if before is None else {"before": before}
+            page = await self._till.solana.ask(
+                "getSignaturesForAddress", relayer, {"limit": _PAGE, **more}
+            )
+            for one in page:
+                landed = await self._till.solana.ask("getTransaction", one["signature"], config)
+                if landed["transaction"]["message"]["accountKeys"][0] == relayer:
+                    yield one["signature"], landed
+            if len(page) < _PAGE:
+                return
+            before = page[-1]["signature"]
+
+
+async def held(till: Till, address: str, asset: str) -> int:
+    """What an address has of an asset of the EVM chain."""
+    if asset == ETHER:
+        return await till.evm.coin(address)
+    return await till.evm.balance(address, TOKENS[asset])
+
+
+def select(path: Path, query: str) -> list[tuple[Any, ...]]:
+    """What is on disk."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        return database.execute(query).fetchall()
+
+
+def _row(values: tuple[Any, ...]) -> Row:
+    payment_id, status, tx_id, settled, payer, chain_id, asset, value, fee, terms = values
+    return Row(
+        id=payment_id,
+        status=status,
+        tx_id=tx_id,
+        settled_value=None if settled is None else int(settled),
+        payer=payer or "",
+        chain_id=chain_id or "",
+        asset=asset or "",
+        value=int(value or 0),
+        fee=int(fee or 0),
+        terms=json.loads(terms or "{}"),
+    )
+
+
+def _same(one: str | None, other: str) -> bool:
+    return one is not None and one.lower() == other.lower()
+
+
+def _take(chain: Chain, sent: dict[str, Any], receipt: dict[str, Any]) -> None:
+    sender, value = sent["from"].lower(), int(sent["value"], 16)
+    chain.sent[sender].append(sent["hash"])
+    chain.gas[sender] += _gas(receipt)
+    if receipt["status"] == "0x1" and sent["to"]:
+        chain.moved[sent["to"].lower()] += value
+        chain.moved[sender] -= value
+    for log in receipt["logs"]:
+        if log["topics"][0] == _TRANSFER and log["topics"][2][-40:] == SAVINGS[2:]:
+            chain.saved["0x" + log["topics"][1][-40:]] += int(log["data"], 16)
+    for event in _paid(receipt):
+        chain.paid[event["ref"]].append(event)
+
+
+def _gas(receipt: dict[str, Any]) -> int:
+    """In wei."""
+    return int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
+
+
+def _paid(receipt: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for log in receipt["logs"]:
+        if log["topics"][0] == settler.PAID and log["address"].lower() == DEVNET.settler:
+            body = log["data"][2:]
+            token, value, fee = (body[at : at + 64] for at in range(0, 192, 64))
+            yield {
+                "ref": log["topics"][1],
+                "payer": "0x" + log["topics"][2][-40:],
+                "dest": "0x" + log["topics"][3][-40:],
+                "token": "0x" + token[-40:],
+                "value": int(value, 16),
+                "fee": int(fee, 16),
+                "tx": receipt["transactionHash"],
+            }

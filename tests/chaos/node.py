@@ -1,0 +1,168 @@
+"""A node in front of a chain whose answers go wrong as often as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+from aiohttp import web
+from florin_server.rails.evm.transactions import transaction_hash
+from solders.transaction import VersionedTransaction
+
+from tests.chaos.stranger import Stranger
+
+_SENDS = {"eth_sendRawTransaction", "sendTransaction"}
+# what a node that is not as far as it should be, or has lost something, says null to
+_NULLABLE = {
+    "eth_getTransactionReceipt",
+    "eth_getTransactionByHash",
+    "eth_getBlockByNumber",
+    "eth_getBlockReceipts",
+    "getTransaction",
+}
+# one of a node that has forgotten what it knew says it for each transaction
+_STATUSES = "getSignatureStatuses"
+# nothing that could be an answer
+_NOISE = ({}, "garbage", {"error": 7}, [[]])
+_REFUSALS = (
+    (-32005, "limit exceeded"),
+    (-32000, "header not found"),
+    (-32603, "internal error"),
+    (429, "too many requests"),
+)
+
+
+class Node:
+    """Forwards calls to a chain. `counts` tells what went wrong so far."""
+
+    def __init__(
+        self,
+        handle: Callable[[bytes], Awaitable[bytes]],
+        seed: str,
+        stranger: Stranger | None = None,
+    ) -> None:
+        self._handle = handle
+        self._chance = random.Random(seed)
+        self._stranger = stranger
+        self._weather: dict[str, float] = {}
+        self.counts: Counter[str] = Counter()
+
+    async def serve(self) -> str:
+        """Begins to answer; its address."""
+        application = web.Application(client_max_size=2**23)
+        application.router.add_post("/", self._post)
+        application.router.add_put("/weather", self._change)
+        application.router.add_get("/counts", self._told)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self._runner = runner
+        return f"http://127.0.0.1:{runner.addresses[0][1]}"
+
+    async def _change(self, request: web.Request) -> web.Response:
+        self._weather = await request.json()
+        return web.Response()
+
+    async def _told(self, _request: web.Request) -> web.Response:
+        return web.json_response(self.counts)
+
+    async def _post(self, request: web.Request) -> web.Response:
+        payload = await request.read()
+        if self._hits("silent"):
+            return self._silence(request)
+        if self._hits("slow"):
+            await asyncio.sleep(self._chance.uniform(0.01, 0.3))
+        asked = orjson.loads(payload)
+        answers = await self._answers(asked if isinstance(asked, list) else [asked])
+        body = orjson.dumps(answers if isinstance(asked, list) else answers[0])
+        if self._hits("garbage", 0.3):
+            body = self._chance.choice((body[: len(body) // 2], b"<html>busy</html>", b""))
+        return web.Response(body=body, content_type="application/json")
+
+    def _silence(self, request: web.Request) -> web.Response:
+        how = self._chance.randrange(3)
+        if how == 0 and request.transport is not None:
+            request.transport.abort()
+        return web.Response(status=503 if how == 1 else 502, text="nobody is here")
+
+    async def _answers(self, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        given: dict[int, dict[str, Any]] = {}
+        late, blank = set(), set()
+        for at, call in enumerate(calls):
+            if call["method"] in _SENDS:
+                answer = await self._sent(call)
+                if answer == "late":
+                    late.add(at)
+                    continue
+            else:
+                answer = self._spoiled(call)
+                if answer is None and call["method"] == _STATUSES and self._hits("null"):
+                    blank.add(call["id"])
+            if answer is not None:
+                given[at] = {"jsonrpc": "2.0", "id": call["id"], **answer}
+        left = [call for at, call in enumerate(calls) if at not in given]
+        true = (
+            {one["id"]: one for one in orjson.loads(await self._handle(orjson.dumps(left)))}
+            if (left)
+            else {}
+        )
+        for at in late:
+            true[calls[at]["id"]] = {
+                "jsonrpc": "2.0",
+                "id": calls[at]["id"],
+                **refusal(-32000, "it got lost on the way back"),
+            }
+        for number in blank & true.keys():
+            told = true[number].get("result", {"value": []})
+            told["value"] = [None] * len(told["value"])
+        return [given.get(at) or true[call["id"]] for at, call in enumerate(calls)]
+
+    async def _sent(self, call: dict[str, Any]) -> Any:
+        """What becomes of a transaction: None if nothing special does."""
+        if self._stranger is not None and self._hits("stranger"):
+            await self._stranger.take(bytes.fromhex(call["params"][0][2:]))
+        if self._hits("drop"):
+            return {"result": _hash(call)}
+        if self._hits("fail"):
+            return refusal(*self._chance.choice(_REFUSALS))
+        return "late" if self._hits("late") else self._spoiled(call)
+
+    def _spoiled(self, call: dict[str, Any]) -> dict[str, Any] | None:
+        if call["method"] in _NULLABLE and self._hits("null"):
+            return {"result": None}
+        if self._hits("refuse"):
+            return refusal(*self._chance.choice(_REFUSALS))
+        if self._hits("garbage"):
+            kind = self._chance.randrange(3)
+            if kind == 0:
+                return {}
+            return (
+                {"id": -1, "result": "0x1"}
+                if kind == 1
+                else {"result": self._chance.choice(_NOISE)}
+            )
+        return None
+
+    def _hits(self, effect: str, share: float = 1.0) -> bool:
+        p = self._weather.get(effect, 0.0) * share
+        if p == 0 or self._chance.random() >= p:
+            return False
+        self.counts[effect] += 1
+        return True
+
+
+def refusal(code: int, message: str) -> dict[str, Any]:
+    return {"error": {"code": code, "message": message}}
+
+
+def _hash(call: dict[str, Any]) -> str:
+    """What a node answers that took a transaction."""
+    text = call["params"][0]
+    if call["method"] == "eth_sendRawTransaction":
+        return transaction_hash(bytes.fromhex(text[2:]))
+    return str(VersionedTransaction.from_bytes(base64.b64decode(text)).signatures[0])

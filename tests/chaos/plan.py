@@ -1,0 +1,242 @@
+"""What will go wrong: who pays how, what befalls the chains, when the service dies.
+
+Equal seeds give equal plans; times are the machine's seconds since the first payment.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+# blocks that make an event final; reorganisations go as far as is safe to rely on, never further
+CONFIRMATIONS = 4
+REORG_MAX = CONFIRMATIONS - 1
+NODES_MAX, KEYS_MAX = 2, 2
+# seconds between two payments, and the least that the storm lasts
+PACE_S, LEAST_S = 0.15, 3.0
+KILL_EVERY_S = 6.0
+# durable steps that a payment takes, about
+STEPS_A_PAYMENT = 8
+
+
+class Way(StrEnum):
+    """How a payment is paid."""
+
+    EIP3009 = "eip3009"
+    PERMIT2 = "permit2"
+    DIRECT = "direct"
+    COIN = "coin"
+    TOKEN = "token"
+    TOKEN_2022 = "token-2022"
+
+    @property
+    def on_solana(self) -> bool:
+        return self in {Way.TOKEN, Way.TOKEN_2022}
+
+    @property
+    def sends(self) -> bool:
+        """The wallet sends the payment itself."""
+        return self in {Way.DIRECT, Way.COIN}
+
+
+class Mood(StrEnum):
+    """What a buyer does."""
+
+    HONEST = "honest"
+    SILENT = "silent"  # pays by itself and never confirms
+    HOLLOW = "hollow"  # confirms a transaction that it never sends
+    BROKE = "broke"  # moves its money elsewhere after it signed
+    GONE = "gone"  # never comes back
+    CANCELS = "cancels"
+
+
+_WAYS = {
+    Way.EIP3009: 35,
+    Way.PERMIT2: 15,
+    Way.DIRECT: 10,
+    Way.COIN: 12,
+    Way.TOKEN: 14,
+    Way.TOKEN_2022: 14,
+}
+_WEATHER = {
+    # of a node: how probable each effect is for each call while it lasts
+    "sends": {"drop": 0.25, "fail": 0.15, "late": 0.15},
+    "nulls": {"null": 0.3},
+    "garbage": {"garbage": 0.2},
+    "refusals": {"refuse": 0.25},
+    "slowness": {"slow": 0.5},
+    "silence": {"silent": 1.0},
+    "strangers": {"stranger": 0.6},
+}
+# what a node is like while nothing else befalls it
+USUAL = {"evm": {"stranger": 0.15}, "solana": {}}
+
+
+@dataclass(frozen=True)
+class Order:
+    """One payment. `buyer` is a number among those of its way."""
+
+    n: int
+    at_s: float
+    way: Way
+    cents: int
+    mood: Mood
+    buyer: int
+    settled: bool  # the merchant has a destination of its own
+    thinks_s: float  # between its signature and its confirm
+
+
+@dataclass(frozen=True)
+class Gust:
+    """Something that befalls a chain (`evm`, `solana`) or the node in front of it, for a while."""
+
+    at_s: float
+    chain: str
+    what: str
+    for_s: float = 0.0
+    nodes: tuple[int, ...] = ()  # which of the chain's nodes
+    weather: dict[str, float] = field(default_factory=dict)
+    depth: int = 0
+    drops: float = 0.0
+    delay: int = 0
+
+
+@dataclass(frozen=True)
+class Kill:
+    """SIGKILL after so many durable steps (all, or those named), at once or that much later."""
+
+    steps: int
+    after_s: float
+    named: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    seed: int
+    orders: tuple[Order, ...]
+    gusts: tuple[Gust, ...]
+    kills: tuple[Kill, ...]
+    lasts_s: float
+    nodes: int = 1  # of each chain
+    keys: int = 1  # that send on the EVM chain
+
+    def told(self) -> str:
+        """One line of each kind."""
+        ways = Counter(str(order.way) for order in self.orders)
+        moods = Counter(str(order.mood) for order in self.orders)
+        gusts = Counter(f"{gust.chain} {gust.what}" for gust in self.gusts)
+        kills = ", ".join(
+            f"{one.steps} {one.named or 'steps'}+{one.after_s:.2f}s" for one in self.kills
+        )
+        return (
+            f"seed {self.seed}: {len(self.orders)} payments in {self.lasts_s:.0f} s, "
+            f"nodes of each chain: {self.nodes}, keys: {self.keys}\n"
+            f"  ways  {_counted(ways)}\n  moods {_counted(moods)}\n"
+            f"  gusts {_counted(gusts)}\n  kills {kills}"
+        )
+
+
+def plan(seed: int, payments: int, *, embedded: bool = False) -> Plan:
+    """Embedded chains have no node in front of them, and a faucet where nobody can go broke."""
+    chance = random.Random(f"chaos {seed} {embedded}")
+    lasts_s = max(LEAST_S, payments * PACE_S)
+    nodes = 1 if embedded else chance.randint(1, NODES_MAX)
+    keys = 1 if embedded else chance.randint(1, KEYS_MAX)
+    orders = tuple(_order(chance, n, payments, lasts_s, embedded) for n in range(payments))
+    gusts = [
+        *_chain_gusts(chance, lasts_s),
+        *_node_gusts(chance, lasts_s, "evm", nodes, list(_WEATHER)),
+        *_node_gusts(
+            chance, lasts_s, "solana", nodes, [one for one in _WEATHER if one != "strangers"]
+        ),
+        *_pauses(chance, lasts_s),
+    ]
+    gusts.sort(key=lambda gust: gust.at_s)
+    return Plan(seed, orders, tuple(gusts), _kills(chance, payments, lasts_s), lasts_s, nodes, keys)
+
+
+def _order(chance: random.Random, n: int, payments: int, lasts_s: float, embedded: bool) -> Order:
+    ways = list(_WAYS)
+    # every way is there in the shortest of campaigns
+    way = ways[n] if n < len(ways) else chance.choices(ways, list(_WAYS.values()))[0]
+    moods = {Mood.HONEST: 84, Mood.GONE: 3, Mood.CANCELS: 3}
+    if way.sends:
+        moods |= {Mood.SILENT: 10, Mood.HOLLOW: 6}
+    if way is Way.EIP3009 and not embedded:
+        moods |= {Mood.BROKE: 8}
+    mood = Mood.HONEST if n < len(ways) else chance.choices(list(moods), list(moods.values()))[0]
+    shared = way not in {Way.PERMIT2, Way.DIRECT} and mood is not Mood.BROKE
+    return Order(
+        n=n,
+        at_s=lasts_s * n / payments + chance.uniform(0, PACE_S),
+        way=way,
+        cents=chance.randint(100, 5000),
+        mood=mood,
+        buyer=chance.randrange(max(2, payments // 12)) if shared else 1000 + n,
+        settled=chance.random() < 0.75,
+        thinks_s=chance.choice((0, 0, chance.uniform(0, 0.5))),
+    )
+
+
+def _chain_gusts(chance: random.Random, lasts_s: float) -> list[Gust]:
+    gusts, at_s = [], chance.uniform(0.2, 0.8)
+    while at_s < lasts_s:
+        what = chance.choices(("reorg", "fees", "stop"), (5, 1, 1))[0]
+        if what == "reorg":
+            depth = chance.randint(1, REORG_MAX)
+            drops = chance.choice((0, 0, 0.5))
+            delay = chance.randint(0, depth)
+            gusts.append(Gust(at_s, "evm", what, depth=depth, drops=drops, delay=delay))
+        else:
+            gusts.append(Gust(at_s, "evm", what, for_s=chance.uniform(0.3, 1.5)))
+        at_s += gusts[-1].for_s + chance.uniform(0.2, 1.6)
+    return gusts
+
+
+def _node_gusts(
+    chance: random.Random, lasts_s: float, chain: str, nodes: int, kinds: list[str]
+) -> list[Gust]:
+    gusts, at_s = [], chance.uniform(0, 0.4)
+    while at_s < lasts_s:
+        chosen = chance.sample(kinds, chance.choice((1, 1, 2)))
+        weather = {name: p for kind in chosen for name, p in _WEATHER[kind].items()}
+        for_s = chance.uniform(0.2, 0.8 if "silence" in chosen else 1.5)
+        befallen = tuple(chance.sample(range(nodes), chance.randint(1, nodes)))
+        gusts.append(Gust(at_s, chain, "+".join(sorted(chosen)), for_s, befallen, weather))
+        at_s += for_s + chance.uniform(0.1, 0.6)
+    return gusts
+
+
+def _pauses(chance: random.Random, lasts_s: float) -> list[Gust]:
+    gusts, at_s = [], chance.uniform(0.5, 2)
+    while at_s < lasts_s:
+        gusts.append(Gust(at_s, "solana", "pause", chance.uniform(0.1, 1.0)))
+        at_s += gusts[-1].for_s + chance.uniform(1, 4)
+    return gusts
+
+
+def _kills(chance: random.Random, payments: int, lasts_s: float) -> tuple[Kill, ...]:
+    kills = []
+    count = max(1, round(lasts_s / KILL_EVERY_S))
+    steps = max(30, payments * STEPS_A_PAYMENT // (count + 1))
+    for _ in range(count):
+        if chance.random() < 0.4:
+            # the moment at which the chain knows more than the service
+            sent = chance.randint(1, max(2, payments // (6 * (count + 1))))
+            kills.append(Kill(sent, 0, "after broadcast"))
+        else:
+            kills.append(Kill(chance.randint(steps // 2, steps), _later(chance)))
+        if chance.random() < 0.3:
+            # once more while it recovers
+            kills.append(Kill(chance.randint(1, 30), _later(chance)))
+    return tuple(kills)
+
+
+def _later(chance: random.Random) -> float:
+    return chance.choice((0, 0, chance.uniform(0, 0.1)))
+
+
+def _counted(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))

@@ -1,0 +1,287 @@
+"""The processes of one run: the chains, and the service that is killed in front of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from florin_server.boot import chains as boot
+from florin_server.boot.home import Home, Secrets
+from florin_server.boot.service import Service
+from florin_server.config import EmbeddedChain, EmbeddedSolana, Settings
+from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
+from florin_server.devnet.solana import SOLNET, SolanaDevChain, SolanaDevSettings
+from florin_server.flows import demo
+from florin_server.rails import health
+from florin_server.rails.base import Rail
+from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.evm.settings import EvmChain, EvmCoin
+from florin_server.rails.evm.transactions import Signer
+from florin_server.rails.jsonrpc import JsonRpc, LocalTransport
+from florin_server.rails.solana.rail import SolanaRail
+from florin_server.rails.solana.settings import SolanaChain
+from florin_server.rails.solana.signer import SolanaSigner
+from florin_server.store import merchants
+from florin_server.store.query import Op
+
+from tests.chaos.node import Node
+from tests.chaos.plan import CONFIRMATIONS, Kill
+from tests.chaos.quick import SPEED, QuickClock
+from tests.chaos.stranger import Stranger
+from tests.contract.evm_lab import asset, euro
+from tests.contract.solana_lab import asset as mint
+from tests.support.service import NO_LIMITS
+from tests.support.solana import ASSETS
+
+EVM = f"eip155:{DEVNET.chain_id}"
+USD, EUR = f"{EVM}/erc20:{DEVNET.token.address}", f"{EVM}/erc20:{DEVNET.euro.address}"
+ETHER = f"{EVM}/slip44:60"
+# where merchants and the operator are paid
+MERCHANT, TREASURY = "0x" + "5a" * 20, "0x" + "fe" * 20
+SOLANA_MERCHANT = SolanaSigner(b"\x5a" * 32).address
+SOLANA_TREASURY = SolanaSigner(b"\xfe" * 32).address
+# the merchant that has no destinations is paid through the treasury
+KEPT_MERCHANT = "mrch_without_destinations"
+# slots are longer than the real ones: a busy machine needs time before a blockhash lapses
+BLOCK_S, SLOT_S, FINALIZED_SLOTS, POLL_MS = 1.0, 1.0, 4, 50
+FEES = {"fee_fixed": 7, "fee_basis_points": 100}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The folder of one run, and what the processes tell each other in it."""
+
+    root: Path
+    embedded: bool
+    keys: int = 1
+
+    @property
+    def home(self) -> Home:
+        return Home(self.root / "home")
+
+    @property
+    def clock(self) -> Path:
+        return self.root / "clock"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "service.log"
+
+    def tell(self, name: str, facts: Any) -> None:
+        """Replaces what is told under a name."""
+        path = self.root / f"{name}.json"
+        path.with_suffix(".new").write_text(json.dumps(facts))
+        path.with_suffix(".new").rename(path)
+
+    def told(self, name: str) -> Any:
+        return json.loads((self.root / f"{name}.json").read_text())
+
+    def settings(self) -> Settings:
+        common: dict[str, Any] = {
+            "home": self.home.path,
+            "http_port": 0,
+            "grpc_port": 0,
+            "limits": NO_LIMITS,
+            "rates": {ETHER: {"GBP": "2500.00"}},
+            **FEES,
+        }
+        if self.embedded:
+            return Settings(
+                **common,
+                embedded=EmbeddedChain(block_interval_s=BLOCK_S, confirmations=CONFIRMATIONS),
+                embedded_solana=EmbeddedSolana(slot_s=SLOT_S, finalized_slots=FINALIZED_SLOTS),
+            )
+        urls = self.told("chains")
+        evm = EvmChain(
+            chain_id=DEVNET.chain_id,
+            name="Foreign",
+            rpc_url=tuple(urls["evm_nodes"]),
+            confirmations=CONFIRMATIONS,
+            poll_ms=POLL_MS,
+            settler=DEVNET.settler,
+            treasury=TREASURY,
+            coin=EvmCoin(name="Test Ether", symbol="tETH"),
+            assets=(asset(), euro()),
+        )
+        solana = SolanaChain(
+            reference=SOLNET.chain_id.removeprefix("solana:"),
+            name="Foreign Solana",
+            rpc_url=tuple(urls["solana_nodes"]),
+            poll_ms=POLL_MS,
+            treasury=SOLANA_TREASURY,
+            assets=(mint(0), mint(1)),
+        )
+        return Settings(
+            **common,
+            embedded=EmbeddedChain(enabled=False),
+            embedded_solana=EmbeddedSolana(enabled=False),
+            chains=(evm,),
+            solana_chains=(solana,),
+        )
+
+    def relayers(self) -> tuple[str, ...]:
+        """Addresses of the service's keys on the EVM chain."""
+        return tuple(one.address for one in (Signer(self.home.secrets().relayer_key), *self.more))
+
+    @property
+    def more(self) -> tuple[Signer, ...]:
+        """The keys beside the first."""
+        return tuple(Signer(bytes([n]) * 32) for n in range(2, self.keys + 1))
+
+    @property
+    def solana_relayer(self) -> str:
+        return SolanaSigner(self.home.secrets().solana_relayer_seed).address
+
+    def treasuries(self) -> tuple[str, str]:
+        if self.embedded:
+            return self.relayers()[0], self.solana_relayer
+        return TREASURY, SOLANA_TREASURY
+
+
+# ---- the chains
+
+
+async def chains(stage: Stage, seed: int, count: int, ready: Callable[[], None]) -> None:
+    """Runs both chains, each with nodes in front of it, until the process is killed."""
+    clock = QuickClock(stage.clock)
+    evm = await EvmDevChain.open(
+        stage.root / "evm.db", EvmDevSettings(block_interval_s=BLOCK_S, clock=clock)
+    )
+    solana = await SolanaDevChain.open(
+        stage.root / "solana.db",
+        SolanaDevSettings(slot_s=SLOT_S, finalized_slots=FINALIZED_SLOTS, clock=clock),
+    )
+    rpc = JsonRpc(LocalTransport(evm.handle))
+    stranger = Stranger(rpc, f"stranger {seed}")
+    await rpc.call("florin_faucet", {"accounts": [stranger.address], "nativeWei": hex(10**21)})
+    urls: dict[str, Any] = {"evm_nodes": [], "solana_nodes": []}
+    for n in range(count):
+        for name, node in (
+            ("evm_nodes", Node(evm.handle, f"evm {seed} {n}", stranger)),
+            ("solana_nodes", Node(solana.handle, f"solana {seed} {n}")),
+        ):
+            urls[name].append(await node.serve())
+    for name, chain in (("evm", evm), ("solana", solana)):
+        urls[name] = f"http://127.0.0.1:{await chain.serve_http('127.0.0.1', 0)}"
+    stage.tell("chains", urls)
+    ready()
+    await asyncio.Event().wait()
+
+
+# ---- the service
+
+
+class Steps:
+    """Counts durable steps, and dies at or soon after one of them."""
+
+    def __init__(self, kill: Kill | None, *, counting: bool) -> None:
+        self._kill = kill
+        self.counting = counting
+        self.count = 0
+
+    def __call__(self, name: str) -> None:
+        if self._kill is None or not self.counting or self._kill.named not in {"", name}:
+            return
+        self.count += 1
+        if self.count != self._kill.steps:
+            return
+        if self._kill.after_s == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        dying = threading.Timer(self._kill.after_s, os.kill, (os.getpid(), signal.SIGKILL))
+        dying.daemon = True
+        dying.start()
+
+
+def watch_broadcasts(steps: Steps) -> None:
+    """Makes both sides of every broadcast a step too."""
+    for rail in (EvmRail, SolanaRail):
+        _watch(rail, rail.broadcast, steps)
+
+
+def _watch(rail: Any, inner: Callable[..., Awaitable[None]], steps: Steps) -> None:
+    async def broadcast(self: Any, raw: bytes) -> None:
+        steps("before broadcast")
+        await inner(self, raw)
+        steps("after broadcast")
+
+    rail.broadcast = broadcast
+
+
+async def serve(stage: Stage, kill: Kill | None, ready: Callable[[], None]) -> None:
+    """Runs the service until it is told to end."""
+    logging.basicConfig(
+        filename=stage.log,
+        level=logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+    )
+    hurry()
+    give_keys(stage)
+    # a shop that never opened has nothing to lose
+    steps = Steps(kill, counting=(stage.root / "shop.json").exists())
+    watch_broadcasts(steps)
+    service = await Service.start(stage.settings(), clock=QuickClock(stage.clock), fault=steps)
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    await open_shop(stage, service)
+    steps.counting = True
+    tasks = [asyncio.create_task(ended.wait()), asyncio.create_task(service.failed())]
+    ready()
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    if not ended.is_set():
+        await tasks[1]
+    tasks[1].cancel()
+    await service.stop()
+
+
+def hurry() -> None:
+    """Lets an endpoint's health pass by the clock's time, as all else does."""
+    for name in ("PROBE_S", "BACKOFF_S", "BACKOFF_MAX_S"):
+        setattr(health, name, getattr(health, name) / SPEED)
+
+
+def give_keys(stage: Stage) -> None:
+    """Lets the service send with more keys than its own."""
+    inner = boot.rail_of
+
+    def rail_of(chain: EvmChain | SolanaChain, kept: Secrets) -> Rail:
+        if isinstance(chain, EvmChain):
+            return EvmRail(chain, Signer(kept.relayer_key), None, stage.more)
+        return inner(chain, kept)
+
+    boot.rail_of = rail_of
+
+
+async def open_shop(stage: Stage, service: Service) -> None:
+    """Makes the merchants, and tells where the service is."""
+    app = service.app
+    if await demo.is_empty(app):
+        paid_to = {
+            **dict.fromkeys((USD, EUR, ETHER), f"{EVM}:{MERCHANT}"),
+            **dict.fromkeys(ASSETS, f"{SOLNET.chain_id}:{SOLANA_MERCHANT}"),
+        }
+        made = demo.make(app, service.secrets.pepper, paid_to)
+        credentials = {
+            "FLORIN_PARTNER_KEY": made.partner_key,
+            "FLORIN_MERCHANT_ID": made.merchant.id,
+            "FLORIN_APP_ID": made.wallet.app_id,
+            "FLORIN_CLIENT_ID": "chaos",
+        }
+        stage.tell("credentials", credentials)
+        await app.store.write(_accounts(made))
+    if stage.embedded:
+        urls = {"evm": service.evm_rpc_url, "solana": service.solana_rpc_url}
+        stage.tell("chains", urls)
+    stage.tell("shop", {"url": service.http_url})
+
+
+def _accounts(made: demo.DemoAccounts) -> Op[None]:
+    yield from demo._store(made)
+    yield from merchants.put_merchant(replace(made.merchant, id=KEPT_MERCHANT))

@@ -1,0 +1,290 @@
+"""The driver of one run: buyers, weather, calm, and the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Awaitable
+from typing import Any
+
+import aiohttp
+from florin_server.devnet.evm import DEVNET
+
+from tests.chaos.audit import ETHER, EUR, USD, Audit, held, select
+from tests.chaos.plan import CONFIRMATIONS, USUAL, Gust, Mood, Order, Plan, Way
+from tests.chaos.purse import Purses
+from tests.chaos.quick import QuickClock
+from tests.chaos.stage import Stage
+from tests.chaos.story import Story, Teller
+from tests.chaos.till import CALL_S, INJECTED, LOOK_S, ChainRefused, Till
+from tests.support.solana import ASSETS
+
+GWEI = 10**9
+FEES_TIMES = 40
+# without any payment that ends, all that is left are those whose authorization has to lapse
+QUIET_S = 2.5
+# of the service: how far behind it may be with what is due
+GRACE_S = 5
+_BUSY = """
+    SELECT (SELECT count(*) FROM chain_tx WHERE state IN ('signed', 'sent'))
+         + (SELECT count(*) FROM confirm WHERE state = 'waiting' AND retry_at_us < {})
+"""
+# until every authorization has lapsed, with what the chains need to notice
+LAPSE_S = 1400
+# a run that takes longer has got stuck
+PATIENCE_S, PATIENCE_A_PAYMENT_S = 120, 1.0
+PROBES = 1000
+
+
+class Storm:
+    """One run of a plan against a service that others kill."""
+
+    def __init__(self, stage: Stage, plan: Plan, till: Till) -> None:
+        self._stage = stage
+        self._plan = plan
+        self._till = till
+        self._chance = random.Random(f"storm {plan.seed}")
+        self._clock = QuickClock(stage.clock)
+        self._probes = tuple(
+            Order(PROBES + n, 0, way, 150, Mood.HONEST, 2000 + n, settled=True, thinks_s=0)
+            for n, way in enumerate(Way)
+        )
+        self._purses = Purses(plan.seed, (*plan.orders, *self._probes))
+        self._teller = Teller(plan.seed, till, self._purses)
+        self._ended_at = 0.0
+        self._dropped: set[str] = set()
+        self._effects: Counter[str] = Counter()
+
+    async def run(self) -> dict[str, Any]:
+        plan, till = self._plan, self._till
+        await self._purses.fill(till, self._stage)
+        # what buyers have is as final as a block that no reorganisation reaches
+        await till.evm.ask("evm_mine", {"blocks": CONFIRMATIONS})
+        since = int(await till.evm.ask("eth_blockNumber"), 16)
+        before = await self._holdings()
+        began = time.monotonic()
+        tasks = [asyncio.create_task(self._buy(order)) for order in plan.orders]
+        gusts = [asyncio.create_task(self._blow(gust)) for gust in plan.gusts]
+        await self._in_time(asyncio.gather(*gusts), "the storm")
+        await self._calm()
+        calm_at = time.monotonic()
+        stories = await self._in_time(self._settled(tasks), "the payments")
+        done_at = time.monotonic()
+        probes = await self._in_time(
+            asyncio.gather(*(self._teller.tell(order) for order in self._probes)), "the probes"
+        )
+        await self._in_time(self._closed(), "the transactions")
+        stories = [*stories, *probes]
+        audit = Audit(self._stage, till)
+        await audit.judge(stories, since, before)
+        audit.bad += [
+            f"no reason not to be paid: {one}"
+            for one in stories
+            if one.status != "succeeded" and not self._excused(one)
+        ]
+        return {
+            "bad": [*till.bad, *audit.bad],
+            "ended": dict(Counter(one.status for one in stories)),
+            "honest": _honest(stories),
+            "effects": dict(await self._counts()),
+            "lost": till.lost,
+            "storm_s": round(calm_at - began, 1),
+            "calm_s": round(done_at - calm_at, 1),
+            "settle_s": _median(
+                [one.ended_at - one.confirmed_at for one in stories if one.status == "succeeded"]
+            ),
+            "transactions": select(self._stage.home.database, "SELECT count(*) FROM chain_tx")[0][
+                0
+            ],
+        }
+
+    def _excused(self, story: Story) -> bool:
+        """True if a payment may well have died.
+
+        Its buyer did what no payment survives, or a reorganisation swallowed what it had sent; on
+        Solana a transaction has a minute to land, in any weather.
+        """
+        if story.order.mood not in {Mood.HONEST, Mood.SILENT}:
+            return True
+        if story.order.n >= PROBES:
+            return False
+        return story.order.way.on_solana or not self._dropped.isdisjoint(story.outputs)
+
+    async def _in_time(self, work: Awaitable[Any], what: str) -> Any:
+        limit = PATIENCE_S + PATIENCE_A_PAYMENT_S * len(self._plan.orders)
+        try:
+            async with asyncio.timeout(limit):
+                return await work
+        except TimeoutError:
+            raise RuntimeError(f"{what} did not end in {limit:.0f} s") from None
+
+    async def _holdings(self) -> dict[str, int]:
+        """What every buyer has, by asset and address."""
+        before = {}
+        for purse in self._purses.evm.values():
+            for asset in (USD, EUR, ETHER):
+                before[f"{asset} {purse.address.lower()}"] = await held(
+                    self._till, purse.address, asset
+                )
+        for purse in self._purses.solana.values():
+            for token, asset in enumerate(ASSETS):
+                before[f"{asset} {purse.address}"] = await self._till.solana.balance(
+                    purse.address, token
+                )
+        return before
+
+    async def _buy(self, order: Order) -> Story:
+        await asyncio.sleep(order.at_s)
+        story = await self._teller.tell(order)
+        self._ended_at = time.monotonic()
+        return story
+
+    async def _settled(self, tasks: list[asyncio.Task[Story]]) -> list[Story]:
+        """Every story; what cannot end before its authorization lapsed gets the time for it."""
+        self._ended_at, put_on = time.monotonic(), False
+        while not all(task.done() for task in tasks):
+            await asyncio.wait(tasks, timeout=LOOK_S, return_when=asyncio.FIRST_EXCEPTION)
+            if time.monotonic() - self._ended_at > QUIET_S and not put_on and not self._busy():
+                self._clock.put_on(LAPSE_S)
+                put_on = True
+            if put_on:
+                # an idle chain would take its time
+                await self._till.evm.ask("evm_mine")
+        return [task.result() for task in tasks]
+
+    def _busy(self) -> bool:
+        """True while the service has something to do that it could do now."""
+        due_us = self._clock.now_us() - GRACE_S * 1_000_000
+        return select(self._stage.home.database, _BUSY.format(due_us)) != [(0,)]
+
+    async def _closed(self) -> None:
+        while self._busy():
+            await self._till.evm.ask("evm_mine")
+            await asyncio.sleep(LOOK_S)
+
+    async def _counts(self) -> Counter[str]:
+        counts = Counter(self._effects)
+        if not self._stage.embedded:
+            counts.update(await self._till.counts())
+        return counts
+
+    # ---- weather
+
+    async def _blow(self, gust: Gust) -> None:
+        await asyncio.sleep(gust.at_s)
+        if gust.weather:
+            await self._weather(gust)
+            return
+        self._effects[gust.what] += 1
+        if gust.what == "reorg":
+            await self._reorg(gust)
+        elif gust.what == "fees":
+            await self._fault("evm", "baseFee", wei=hex(FEES_TIMES * GWEI))
+            await asyncio.sleep(gust.for_s)
+            await self._fault("evm", "baseFee", wei=hex(GWEI))
+        else:
+            kind = "mining" if gust.chain == "evm" else "landing"
+            await self._fault(gust.chain, kind, paused=True)
+            await asyncio.sleep(gust.for_s)
+            await self._fault(gust.chain, kind, paused=False)
+
+    async def _fault(self, chain: str, kind: str, **options: Any) -> None:
+        node = self._till.evm if chain == "evm" else self._till.solana
+        await node.ask("florin_fault", {"kind": kind, **options})
+
+    async def _reorg(self, gust: Gust) -> None:
+        ask = self._till.evm.ask
+        head = int(await ask("eth_blockNumber"), 16)
+        if head <= gust.depth:
+            return
+        drop = []
+        for number in range(head - gust.depth + 1, head + 1):
+            block = await ask("eth_getBlockByNumber", hex(number), True)
+            drop += [
+                sent["hash"]
+                for sent in (block or {"transactions": []})["transactions"]
+                # a gift that vanishes would be nobody's fault
+                if sent["from"] != DEVNET.faucet and self._chance.random() < gust.drops
+            ]
+        self._effects["dropped"] += len(drop)
+        self._dropped.update(drop)
+        await self._fault("evm", "reorg", depth=gust.depth, drop=drop, delay=gust.delay)
+
+    async def _weather(self, gust: Gust) -> None:
+        if self._stage.embedded:
+            await self._plan_answers(gust)
+            return
+        usual = USUAL[gust.chain]
+        for n in gust.nodes:
+            await self._till.weather(gust.chain, n, {**usual, **gust.weather})
+        await asyncio.sleep(gust.for_s)
+        for n in gust.nodes:
+            await self._till.weather(gust.chain, n, usual)
+
+    async def _plan_answers(self, gust: Gust) -> None:
+        """The same for an embedded chain, which lets the next calls of some methods fail."""
+        for effect, method in self._answers(gust):
+            self._effects[effect] += 1
+            times = self._chance.randint(2, 12)
+            more = {"delayMs": 2000} if effect == "delay" else {"message": INJECTED}
+            try:
+                await self._fault(
+                    gust.chain, "answer", method=method, effect=effect, times=times, **more
+                )
+            except ChainRefused as refusal:
+                raise RuntimeError(f"{gust}: {refusal}") from refusal
+
+    def _answers(self, gust: Gust) -> list[tuple[str, str]]:
+        evm = gust.chain == "evm"
+        send = "eth_sendRawTransaction" if evm else "sendTransaction"
+        reads = (
+            ["eth_getBlockByNumber", "eth_getBlockReceipts", "eth_getTransactionReceipt"]
+            if evm
+            else ["getTransaction"]
+        )
+        asked = ["eth_call", "eth_getLogs"] if evm else ["getSlot", "getSignatureStatuses"]
+        found = []
+        for effect in gust.weather:
+            match effect:
+                case "drop":
+                    found.append(("drop", send))
+                case "fail":
+                    found.append(("error", send))
+                case "late":
+                    found.append(("late_error", send))
+                case "null":
+                    found += [("null", one) for one in reads]
+                case "slow":
+                    found += [("delay", one) for one in asked]
+                case "refuse" | "silent":
+                    found += [("error", one) for one in (*reads, *asked)]
+        return found
+
+    async def _calm(self) -> None:
+        for chain in ("evm", "solana"):
+            if not self._stage.embedded:
+                for n in range(self._plan.nodes):
+                    await self._till.weather(chain, n, {})
+            await self._fault(chain, "clear")
+        await self._fault("evm", "baseFee", wei=hex(GWEI))
+
+
+def _honest(stories: list[Story]) -> str:
+    """How many of those that did nothing wrong were paid."""
+    honest = [one for one in stories if one.order.mood in {Mood.HONEST, Mood.SILENT}]
+    return f"{sum(one.status == 'succeeded' for one in honest)}/{len(honest)}"
+
+
+def _median(values: list[float]) -> float:
+    return round(sorted(values)[len(values) // 2], 2) if values else 0.0
+
+
+async def drive(stage: Stage, plan: Plan) -> None:
+    """Runs a plan and tells its verdict."""
+    timeout = aiohttp.ClientTimeout(total=CALL_S)
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
+        storm = Storm(stage, plan, Till(stage, session))
+        stage.tell("verdict", await storm.run())

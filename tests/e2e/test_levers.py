@@ -1,0 +1,194 @@
+"""What drives a test payment: reference ids that ask for an outcome, and a clock that is moved."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+import pytest
+from florin_server.boot.home import Refused
+from florin_server.boot.service import Service
+from florin_server.domain.levers import Lever
+from florin_server.rails.evm.settings import EvmChain
+
+from tests.support.desk import CREATE, ORDER
+from tests.support.service import running, settings
+from tests.support.wallet import Wallet
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+CLOCK = "/v1/sandbox/clock"
+ADVANCE = f"{CLOCK}/advance"
+MONTH = 31 * 86400
+ELSEWHERE = EvmChain(
+    chain_id=1,
+    name="Elsewhere",
+    rpc_url="http://127.0.0.1:9",
+    settler="0x" + "11" * 20,
+    treasury="0x" + "22" * 20,
+)
+
+
+def order(lever: str) -> dict:
+    return {**ORDER, "referenceId": f"florin_test:{lever}"}
+
+
+async def offered(desk, lever: str, wallet: Wallet):
+    payment_id = (await desk.rest.create(order(lever)))["paymentId"]
+    return payment_id, (await desk.rest.options(payment_id, [wallet.account]))["options"]
+
+
+async def refused(desk, path: str, body: dict) -> tuple[int, str]:
+    return (await desk.ask("POST", path, desk.rest.merchant, body)).told
+
+
+@pytest.mark.parametrize(
+    ("lever", "status"),
+    [
+        ("succeeded", "succeeded"),
+        ("failed", "failed"),
+        ("expired", "expired"),
+        ("cancelled", "cancelled"),
+        ("stall", "processing"),
+        ("succeeded:order-17", "succeeded"),
+    ],
+)
+async def test_a_reference_id_brings_the_outcome_with_the_payment(desk, lever, status):
+    created = await desk.rest.create(order(lever))
+    seen = await desk.rest.detail(created["paymentId"])
+    assert (seen["status"], seen["referenceId"]) == (status, f"florin_test:{lever}")
+    causes = desk.select(
+        "SELECT cause FROM payment_event WHERE payment_id = ? ORDER BY version",
+        created["paymentId"],
+    )
+    simulated = "simulate_" + lever.partition(":")[0]
+    assert [cause for (cause,) in causes] == ["created", simulated]
+
+
+async def test_a_repeated_request_is_the_same_payment(desk):
+    headers = {**desk.rest.merchant, "Idempotency-Key": "lever-1"}
+    first, again = [
+        await desk.ask("POST", CREATE, headers, order("succeeded:once")) for _ in range(2)
+    ]
+    assert first.status == again.status == 201
+    assert first.body == again.body
+
+
+async def test_a_misspelt_lever_is_told(desk):
+    answer = await desk.ask("POST", CREATE, desk.rest.merchant, order("sucess"))
+    assert answer.told == (400, "params_validation")
+    (issue,) = answer.body["issues"]
+    assert issue["field"] == "referenceId"
+    assert all(one in issue["message"] for one in Lever)
+
+
+async def test_a_wallet_finds_nothing_to_pay_with(desk):
+    _, options = await offered(desk, "no_options", Wallet())
+    assert options == []
+
+
+async def test_a_wallet_is_told_that_it_is_not_served(desk):
+    payment_id = (await desk.rest.create(order("blocked")))["paymentId"]
+    path = f"/v1/gateway/payment/{payment_id}/options"
+    answer = await desk.ask("POST", path, desk.rest.wallet, {"accounts": [Wallet().account]})
+    assert answer.told == (451, "sanctioned_user")
+
+
+async def test_a_quote_is_over_before_the_wallet_confirms(desk):
+    wallet = Wallet()
+    payment_id, (option,) = await offered(desk, "quote_expired", wallet)
+    outputs = wallet.execute_all(option)
+    body = {"optionId": option["id"], "results": [{"type": "walletRpc", "data": outputs}]}
+    path = f"/v1/gateway/payment/{payment_id}/confirm"
+    answer = await desk.ask("POST", path, desk.rest.wallet, body)
+    assert answer.told == (409, "quote_expired")
+    assert (await desk.rest.detail(payment_id))["status"] == "requires_action"
+
+
+async def test_a_confirmed_payment_is_declined_and_nothing_moves(desk):
+    wallet = Wallet()
+    payment_id, (option,) = await offered(desk, "declined", wallet)
+    before = await desk.chain.balance(wallet.address)
+    confirmed = await desk.rest.confirm(payment_id, option["id"], wallet.execute_all(option))
+    assert (confirmed["status"], confirmed["failureCode"]) == ("failed", "declined_user")
+    assert await desk.chain.balance(wallet.address) == before > 0
+
+
+async def test_a_live_payment_takes_no_lever(desk):
+    live = await desk.tenant(live=True)
+    created = await desk.ask("POST", CREATE, live.headers, order("succeeded"))
+    assert created.status == 201, created.text
+    seen = await desk.ask("GET", f"/v1/payments/{created.body['paymentId']}", live.headers)
+    assert seen.body["status"] == "requires_action"
+
+
+async def test_the_time_goes_on_for_payments_and_chain(desk):
+    offer = await desk.offer()
+    before = await desk.ask("GET", CLOCK, desk.rest.merchant)
+    assert before.body["movable"] is True
+    moved = await desk.ask("POST", ADVANCE, desk.rest.merchant, {"seconds": 3600})
+    assert moved.status == 200, moved.text
+    assert moved.body["now"] > before.body["now"]
+    assert (await desk.rest.detail(offer.payment_id))["status"] == "expired"
+    paid = await desk.offer()
+    await desk.confirm(paid)
+    assert (await desk.ended(paid.payment_id))["status"] == "succeeded"
+
+
+async def test_a_repeated_request_moves_the_time_once(desk):
+    headers = {**desk.rest.merchant, "Idempotency-Key": "once"}
+    first, again = [await desk.ask("POST", ADVANCE, headers, {"seconds": 60}) for _ in range(2)]
+    assert first.body == again.body
+    now = await desk.ask("GET", CLOCK, desk.rest.merchant)
+    assert now.body["now"] == first.body["now"]
+
+
+@pytest.mark.parametrize("seconds", [0, -1, MONTH + 1, None, "60"])
+async def test_nobody_moves_it_back_or_too_far(desk, seconds):
+    assert await refused(desk, ADVANCE, {"seconds": seconds}) == (400, "params_validation")
+
+
+async def test_a_live_key_moves_nothing(desk):
+    live = await desk.tenant(live=True)
+    answer = await desk.ask("POST", ADVANCE, live.headers, {"seconds": 60})
+    assert answer.told == (403, "not_sandbox_api_key")
+
+
+async def test_the_moved_time_outlives_a_restart_and_wakes_who_waits(tmp_path):
+    async with running(tmp_path) as service:
+        waited = asyncio.create_task(service.app.clock.sleep(86_400))
+        before_us = service.app.clock.now_us()
+        await advance(service, 86_400)
+        async with asyncio.timeout(5):
+            await waited
+        assert service.app.clock.now_us() - before_us >= 86_400_000_000
+    async with running(tmp_path) as service:
+        assert service.app.clock.now_us() - before_us >= 86_400_000_000
+
+
+async def test_an_installation_whose_time_was_moved_takes_no_real_chain(tmp_path):
+    async with running(tmp_path) as service:
+        await advance(service, 60)
+    with pytest.raises(Refused, match="moved on by tests"):
+        await Service.start(settings(tmp_path, chains=(ELSEWHERE,)))
+
+
+async def test_where_there_is_a_real_chain_time_is_not_moved(tmp_path):
+    async with running(tmp_path, chains=(ELSEWHERE,)) as service:
+        assert await advance(service, 60) == (400, "invalid_state")
+
+
+async def test_an_operator_may_keep_the_time_to_itself(tmp_path):
+    async with running(tmp_path, sandbox_clock=False) as service:
+        assert await advance(service, 60) == (400, "invalid_state")
+
+
+async def advance(service: Service, seconds: int) -> tuple[int, str]:
+    """Moves the time over REST, as the demo merchant's back end."""
+    env = service.home.read_demo_env()
+    headers = {"Api-Key": env["FLORIN_PARTNER_KEY"], "Content-Type": "application/json"}
+    async with (
+        aiohttp.ClientSession(service.http_url, headers=headers) as session,
+        session.post(ADVANCE, json={"seconds": seconds}) as answer,
+    ):
+        return answer.status, (await answer.json()).get("code", "")
