@@ -61,6 +61,7 @@ class FakeRail:
     chain_id = CHAIN
     senders = (SENDER,)
     treasury = f"{CHAIN}:{SENDER}"
+    payouts = None
     native_asset = f"{CHAIN}/slip44:60"
 
     def __init__(self, clock: Clock) -> None:

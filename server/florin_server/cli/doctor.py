@@ -21,7 +21,7 @@ from florin_server.rails import chain_files
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.solana.settings import SolanaChain
-from florin_server.store import ledger
+from florin_server.store import ledger, payouts
 from florin_server.store.engine import Store
 from florin_server.store.query import StoreError
 
@@ -71,7 +71,11 @@ async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
         return
     try:
         yield "store opens", ""
-        yield "ledger balances", "; ".join(await store.read(ledger.check()))
+        wrong = [*await store.read(ledger.check()), *await store.read(payouts.check())]
+        yield "ledger balances", "; ".join(wrong)
+        for chain_id, problem, count in await store.read(payouts.problems()):
+            if problem:
+                yield f"payouts on {chain_id}", f"{count} wait, because {problem}"
         if problem := await store.read(lists_problem(settings, SystemClock().now_us())):
             yield "screening", problem
         kept = home.secrets()

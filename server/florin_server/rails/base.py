@@ -359,7 +359,7 @@ class Rail(Protocol):
     async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
         """Signs, with a sender's key, the one transaction that settles the items.
 
-        Without items it does nothing but use the nonce.
+        Without items it does nothing but use the nonce; the treasury's key signs only that here.
         """
 
     async def bump(self, tx: ChainTx) -> Signed | None:

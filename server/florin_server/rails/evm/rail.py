@@ -315,10 +315,14 @@ class EvmRail:
 
     async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
         """Signs, with a sender's key, the one transaction that settles the items."""
+        if self._payouts is not None and sender == self._payouts.sender and not items:
+            return await self._payouts.fill(nonce)
         return await self._relay.sign(sender, nonce, items)
 
     async def bump(self, tx: ChainTx) -> Signed | None:
         """Signs a transaction again for a higher fee, within the limits."""
+        if self._payouts is not None and tx.sender == self._payouts.sender:
+            return await self._payouts.bump(tx)
         return await self._relay.bump(tx)
 
     async def broadcast(self, raw: bytes) -> None:
