@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -15,6 +15,7 @@ from pydantic_settings import (
 
 from florin_server.domain.caip import canonical_asset
 from florin_server.domain.screening import blocked_account
+from florin_server.rails import chain_files
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.prices import parse_decimal
 from florin_server.rails.solana.settings import SolanaChain
@@ -147,6 +148,12 @@ class Settings(BaseSettings):
         default=True,
         description="test keys may move the time on, if every chain is embedded; it is everybody's",
     )
+    keystore_password: SecretStr | None = Field(
+        default=None, description="opens every keystore; better in a file"
+    )
+    keystore_password_file: Path | None = Field(
+        default=None, description="holds that password, as secret stores hand it over"
+    )
 
     embedded: EmbeddedChain = EmbeddedChain()
     embedded_solana: EmbeddedSolana = EmbeddedSolana()
@@ -166,6 +173,13 @@ class Settings(BaseSettings):
     fee_fixed: int = Field(default=0, ge=0, description="minor units of the paid token")
     fee_basis_points: int = Field(default=0, ge=0, le=10_000)
 
+    refund_credit: dict[AssetKey, Annotated[int, Field(ge=0)]] = Field(
+        default={},
+        description="minor units of an asset (CAIP-19) that each merchant may owe for refunds of "
+        "live payments; without it a merchant that is settled to its own wallet could pay itself "
+        "and refund itself out of the treasury",
+    )
+
     limits: LimitSettings = LimitSettings()
     capture: CaptureSettings = CaptureSettings()
     blocked_accounts: tuple[Annotated[str, AfterValidator(blocked_account)], ...] = Field(
@@ -184,6 +198,17 @@ class Settings(BaseSettings):
     key_cache_s: float = Field(default=5.0, description="a revoked key works no longer than this")
     settle_batch: int = Field(default=50, ge=1, le=50, description="payments per transaction")
     shutdown_s: float = Field(default=5.0, description="what open calls get to finish")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _added(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """The chains that `florin chain add` wrote into the state folder count like named ones."""
+        added = chain_files.read_all(Path(data.get("home", cls.model_fields["home"].default)))
+        kinds = {"chains": EvmChain, "solana_chains": SolanaChain}
+        return data | {
+            name: [*data.get(name, ()), *(one for one in added.values() if isinstance(one, kind))]
+            for name, kind in kinds.items()
+        }
 
     @classmethod
     def settings_customise_sources(

@@ -311,6 +311,7 @@ async def open_lab(
     more: Sequence[Signer] = (),
     *,
     evm: EvmChains | None = None,
+    treasury: Signer | None = None,
     **changes: Any,
 ) -> Lab:
     """A fresh chain with a relayer that can pay for gas, and a started rail."""
@@ -318,7 +319,9 @@ async def open_lab(
     chain = await (evm or OwnChain()).node(clock)
     local = LocalTransport(chain.handle)
     node = Meddler(transport or local)
-    rail = EvmRail(settings(**changes), RELAYER, node, more)
+    if treasury is not None:
+        changes["treasury"] = treasury.address
+    rail = EvmRail(settings(**changes), RELAYER, node, more, treasury)
     lab = Lab(clock, chain, node, rail, JsonRpc(local))
     for signer in (RELAYER, *more):
         await lab.send(to=signer.address, value=100 * ETHER)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 from florin_server.devnet.evm import DEVNET
+from florin_server.rails import registry
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.transactions import Signer
+from florin_server.rails.networks import Coin, Network, Pace, Token
 
-from tests.contract.evm_lab import RELAYER, TOKEN, asset, open_lab, refuse, reply, settings
+from tests.contract.evm_lab import RELAYER, TOKEN, asset, euro, open_lab, refuse, reply, settings
 
 pytestmark = pytest.mark.both_chains
 
@@ -44,7 +46,7 @@ async def test_starting_is_one_question(lab):
 
 
 async def test_another_chain_is_not_used(lab):
-    assets, (problem,) = await checked(lab, chain_id=8453)
+    assets, (problem,) = await checked(lab, chain_id=8453, live=False)
     assert assets == {}
     assert problem == f"{DEVNET.name}: the node serves chain 31337, not 8453"
 
@@ -138,3 +140,16 @@ async def test_a_chain_repaired_is_offered_again(lab):
 def test_a_rail_needs_a_node():
     with pytest.raises(ValueError, match="neither a node's URL nor a transport"):
         EvmRail(settings(), RELAYER)
+
+
+async def test_a_token_that_contradicts_the_registry_is_left_out(lab, monkeypatch):
+    token = Token("tUSD", "Test Dollar", DEVNET.euro.address, 6, "USD", "permit2")
+    known = Network(
+        "eip155:31337", DEVNET.name, False, Coin("E", "E", 60), Pace(1, 10, 1), (token,)
+    )
+    monkeypatch.setitem(registry._BY_ID, known.id, known)
+    assets, (problem,) = await checked(lab, assets=(asset(), euro(symbol="tEUR", peg="USD")))
+    assert [one.symbol for one in assets.values()] == ["tEUR"]
+    assert problem == (
+        f"{DEVNET.name}: tUSD at {DEVNET.token.address} is not tUSD: that is {token.address}"
+    )

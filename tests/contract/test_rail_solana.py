@@ -74,7 +74,10 @@ async def test_both_programs_tokens_are_offered(lab):
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"reference": "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"}, "the node serves solana:"),
+        (
+            {"reference": "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp", "live": False},
+            "the node serves solana:",
+        ),
         ({"assets": (asset(decimals=9),)}, "has 6 decimals, not 9"),
         ({"assets": (asset(mint=str(wallet(5).pubkey())),)}, "is no token"),
     ],

@@ -43,8 +43,9 @@ async def refusal(call) -> tuple[int, str]:
     return caught.value.http, caught.value.code
 
 
-async def test_a_refund_waits_for_its_payout(desk, side, wallet):
+async def test_a_refund_is_paid_out(desk, side, wallet):
     payment_id = await paid(side, wallet)
+    held = await desk.chain.balance(wallet.address)
     assert (await side.detail(payment_id))["refund"] is None
     before = await side.detail(payment_id)
     answer = await side.refund(payment_id)
@@ -54,24 +55,36 @@ async def test_a_refund_waits_for_its_payout(desk, side, wallet):
         "status": "pending",
     }
     assert re.fullmatch(r"rfnd_[A-Za-z0-9]{17}", answer["refundId"])
+    refund = await desk.refunded(payment_id)
     detail = await side.detail(payment_id)
-    refund = detail["refund"]
-    assert set(refund) == {"refundId", "status", "amount", "createdAt"}
-    assert (refund["refundId"], refund["status"]) == (answer["refundId"], "pending")
+    assert detail["refund"] == refund
+    assert set(refund) == {"refundId", "status", "amount", "txId", "createdAt", "completedAt"}
+    assert (refund["refundId"], refund["status"]) == (answer["refundId"], "succeeded")
     assert refund["amount"] == before["info"]["optionAmount"]
     assert refund["amount"]["value"] == str(PRICE)
+    assert await desk.chain.balance(wallet.address) == held + PRICE
     # the payment itself stays as it is
     assert {**detail, "refund": None} == before
+
+
+async def test_a_simulated_payment_has_no_money_to_go_back(desk, side):
+    payment_id = await simulated(side)
+    answer = await side.refund(payment_id)
+    refund_id = answer["refundId"]
+    told = {"refundId": refund_id, "status": "succeeded", "txId": f"test:{refund_id}"}
+    assert answer == {"paymentId": payment_id, **told}
+    refund = (await side.detail(payment_id))["refund"]
+    assert {key: refund[key] for key in told} == told
+    assert refund["completedAt"] == refund["createdAt"]
+    assert desk.select("SELECT count(*) FROM payout WHERE id = ?", refund_id) == [(0,)]
 
 
 async def test_the_money_goes_to_who_paid(desk, wallet):
     payment_id = await paid(desk.rest, wallet)
     await desk.rest.refund(payment_id)
-    stored = desk.select(
-        "SELECT account, unit, value, status FROM refund WHERE payment_id = ?", payment_id
-    )
+    stored = desk.select("SELECT account, unit, value FROM refund WHERE payment_id = ?", payment_id)
     unit = (await desk.rest.detail(payment_id))["info"]["optionAmount"]["unit"]
-    assert stored == [(wallet.account.lower(), unit, str(PRICE), "pending")]
+    assert stored == [(wallet.account.lower(), unit, str(PRICE))]
 
 
 async def test_a_payment_is_refunded_once(side):
@@ -112,7 +125,7 @@ async def test_a_refused_refund_leaves_its_key_unused(side):
     key = f"early-{payment_id}"
     assert await refusal(side.refund(payment_id, key=key)) == (400, "payment_not_succeeded")
     await side.simulate(payment_id, "succeeded")
-    assert (await side.refund(payment_id, key=key))["status"] == "pending"
+    assert (await side.refund(payment_id, key=key))["status"] == "succeeded"
 
 
 @pytest.mark.parametrize("outcome", [None, "stall", "failed", "expired", "cancelled"])
@@ -138,7 +151,7 @@ async def test_payments_of_others_are_unknown(desk, profile):
     headers = {**desk.rest.merchant, **PROFILES[profile]}
     answer = await desk.ask("POST", "/v1/refunds", headers, {"paymentId": "pay_unknown"})
     assert answer.told == told
-    assert (await desk.rest.refund(own))["status"] == "pending"
+    assert (await desk.rest.refund(own))["status"] == "succeeded"
 
 
 @pytest.mark.parametrize(
@@ -167,8 +180,8 @@ async def test_a_deleted_merchant_still_gives_money_back(desk):
     api.merchant = tenant.headers
     payment_id = await simulated(api)
     await tenant.change_merchant(deleted_at_us=desk.clock.now_us())
-    assert (await api.refund(payment_id))["status"] == "pending"
-    assert (await api.detail(payment_id))["refund"]["status"] == "pending"
+    assert (await api.refund(payment_id))["status"] == "succeeded"
+    assert (await api.detail(payment_id))["refund"]["status"] == "succeeded"
 
 
 async def test_a_key_needs_the_right_to_refund(desk):

@@ -176,12 +176,13 @@ async def test_a_fee_goes_to_the_operator_in_the_same_transaction(tmp_path, wall
         node = SolanaNode(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
         merchant = desk.env["FLORIN_SOLANA_DESTINATION"].rpartition(":")[2]
         treasury = desk.service.app.rails[SOLNET.chain_id].treasury.rpartition(":")[2]
+        held = await node.balance(treasury, token)
         offer = await offered(desk.rest, wallet, token)
         await offer.confirm()
         assert (await offer.final())["status"] == "succeeded"
         fee = 7 + PRICE // 100
         assert await node.balance(merchant, token) == PRICE - fee
-        assert await node.balance(treasury, token) == fee
+        assert await node.balance(treasury, token) == held + fee
         income = await desk.service.app.store.read(ledger.balance("income:fee", ASSETS[token]))
         assert income == -fee
         await books(desk)

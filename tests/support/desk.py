@@ -146,6 +146,18 @@ class Desk:
                 await asyncio.wait({final}, timeout=0.05)
         return final.result()
 
+    async def refunded(
+        self, payment_id: str, headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """The refund of a payment once it is over; nothing but its merchant's answers tells."""
+        path, given = f"/v1/payments/{payment_id}", headers or self.rest.merchant
+        async with asyncio.timeout(20):
+            while True:
+                refund: dict[str, Any] = (await self.rest.call("GET", path, given))["refund"]
+                if "completedAt" in refund:
+                    return refund
+                await asyncio.sleep(0.01)
+
     async def lapse(self, payment_id: str, seconds: float = 1300) -> dict[str, Any]:
         """The end of a confirmed payment whose money never moves: its authorization lapses."""
         self.clock.advance(seconds)

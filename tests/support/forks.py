@@ -10,9 +10,9 @@ import os
 import sys
 import traceback
 
-from florin_server.cli import doctor, gateway, keys, main, up
+from florin_server.cli import chain_add, chain_list, chain_remove, doctor, gateway, keys, main, up
 
-LOADED = (doctor, gateway, keys, up)
+LOADED = (chain_add, chain_list, chain_remove, doctor, gateway, keys, up)
 
 
 def run(order: dict) -> int:

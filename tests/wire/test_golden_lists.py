@@ -47,6 +47,7 @@ async def payments(desk) -> dict[str, str]:
         assert (await desk.final(one.payment_id))["status"] == "succeeded"
     body = {"paymentId": refunded.payment_id}
     assert (await desk.ask("POST", "/v1/refunds", desk.rest.merchant, body)).status == 200
+    assert (await desk.refunded(refunded.payment_id))["status"] == "succeeded"
     simulated = await offer("simulated", amount={"unit": token, "value": "7000000"})
     path = f"/v1/sandbox/payments/{simulated.payment_id}/simulate"
     answer = await desk.ask("POST", path, desk.rest.merchant, {"outcome": "succeeded"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from florin_server.boot import solana_chain
 from florin_server.boot.addresses import check_free
 from florin_server.boot.embedded import Embedded
 from florin_server.boot.home import Home, Refused, Secrets
+from florin_server.boot.keys import Keyring
 from florin_server.clock import Clock
 from florin_server.config import Settings
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
@@ -27,8 +29,10 @@ from florin_server.rails.solana.signer import SolanaSigner
 
 _log = logging.getLogger(__name__)
 
-# what the relayer of the embedded chain pays gas from
-_RELAYER_WEI = 10**21
+# what relayer and treasury of the embedded chain pay gas from
+_GAS_WEI = 10**21
+# what the treasury can pay back before it has received anything: a float of each test token
+_FLOAT_UNITS = 100_000 * 10**6
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +54,24 @@ async def start(
     if settings.embedded.enabled:
         embedded = await _start_embedded(settings, home, clock, stack)
         transport = LocalTransport(embedded.handle)
-        signer = Signer(kept.relayer_key)
-        await JsonRpc(transport).call(
-            "florin_faucet",
-            {"accounts": [signer.address], "nativeWei": hex(_RELAYER_WEI), "tokenUnits": "0x0"},
-        )
-        of_embedded = EvmRail(_embedded_chain(settings, signer), signer, transport)
+        signer, treasury = Signer(kept.relayer_key), Signer(kept.treasury_key)
+        faucet = JsonRpc(transport)
+        for account, units in ((signer.address, 0), (treasury.address, _FLOAT_UNITS)):
+            gift = {"nativeWei": hex(_GAS_WEI), "tokenUnits": hex(units)}
+            await faucet.call("florin_faucet", {"accounts": [account], **gift})
+        chain = _embedded_chain(settings, treasury)
+        of_embedded = EvmRail(chain, signer, transport, treasury=treasury)
         of_embedded.announced_by(embedded.listen)
         rails.append(of_embedded)
     if settings.embedded_solana.enabled:
-        relayer = SolanaSigner(kept.solana_relayer_seed)
-        solana = await solana_chain.start(settings, home, clock, relayer, stack)
-        rails.append(solana_chain.rail(settings, solana, relayer))
-    rails.extend(rail_of(chain, kept) for chain in settings.chains)
-    rails.extend(rail_of(chain, kept) for chain in settings.solana_chains)
+        pair = solana_chain.Keys(
+            SolanaSigner(kept.solana_relayer_seed), SolanaSigner(kept.solana_treasury_seed)
+        )
+        solana = await solana_chain.start(settings, home, clock, pair, stack)
+        rails.append(solana_chain.rail(settings, solana, pair))
+    keys = Keyring(settings, kept)
+    rails.extend(rail_of(chain, keys) for chain in settings.chains)
+    rails.extend(rail_of(chain, keys) for chain in settings.solana_chains)
     for one, count in Counter(rail.chain_id for rail in rails).items():
         if count > 1:
             raise Refused(f"the settings name the chain {one} more than once")
@@ -73,13 +81,26 @@ async def start(
     return Chains(embedded, solana, rails)
 
 
-def rail_of(chain: EvmChain | SolanaChain, kept: Secrets) -> Rail:
-    """The rail of a chain that the operator named; Refused if nobody can reach it."""
+def rail_of(chain: EvmChain | SolanaChain, keys: Keyring) -> Rail:
+    """The rail of a chain that the operator named; Refused if its settings or keys will not do."""
     if not chain.rpc_urls:
         raise Refused(f"the chain {chain.name} has no rpc_url")
     if isinstance(chain, SolanaChain):
-        return SolanaRail(chain, SolanaSigner(kept.solana_relayer_seed))
-    return EvmRail(chain, Signer(kept.relayer_key))
+        relayer, *others = keys.solana_relayers(chain)
+        if others:
+            raise Refused(f"{chain.name}: one relayer key co-signs on Solana, not several")
+        check_apart(chain, [relayer.address])
+        return SolanaRail(chain, relayer, treasury=keys.solana_treasury(chain))
+    signer, *more = keys.relayers(chain)
+    check_apart(chain, [signer.address, *(one.address for one in more)])
+    return EvmRail(chain, signer, more=more, treasury=keys.treasury(chain))
+
+
+def check_apart(chain: EvmChain | SolanaChain, relayers: Iterable[str]) -> None:
+    """Refused if the treasury is a relayer: what pays for gas is kept where it can be stolen."""
+    treasury = chain.treasury_account.rpartition(":")[2]
+    if treasury in relayers:
+        raise Refused(f"{chain.name}: the treasury {treasury} must not be the relayer's account")
 
 
 async def _start_rail(rail: Rail) -> None:
@@ -104,14 +125,14 @@ async def _start_embedded(
     return Embedded(chain.handle, f"http://127.0.0.1:{port}", chain.listen)
 
 
-def _embedded_chain(settings: Settings, signer: Signer) -> EvmChain:
+def _embedded_chain(settings: Settings, treasury: Signer) -> EvmChain:
     return EvmChain(
         chain_id=DEVNET.chain_id,
         name=DEVNET.name,
         confirmations=settings.embedded.confirmations,
         poll_ms=max(10, min(100, int(settings.embedded.block_interval_s * 250))),
         settler=DEVNET.settler,
-        treasury=signer.address,
+        treasury=treasury.address,
         eta_s=max(1, round(settings.embedded.block_interval_s * settings.embedded.confirmations)),
         faucet=True,
         coin=EvmCoin(name="Test Ether", symbol="tETH"),

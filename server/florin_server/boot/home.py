@@ -20,7 +20,7 @@ class Refused(Exception):  # noqa: N818  (a decision, told to the operator as it
     """The service does not start; the text says what to change."""
 
 
-def _private(path: Path, text: str, *, locked: bool = False) -> TextIO:
+def private(path: Path, text: str, *, locked: bool = False) -> TextIO:
     """Replaces a file in one step; only its owner can read it, at every moment."""
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     file = os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w")
@@ -56,9 +56,19 @@ class Secrets:
     capture_keys: tuple[bytes, ...] = field(repr=False)
 
     @property
+    def treasury_key(self) -> bytes:
+        """The treasury's key on the embedded chain; operators bring their own for others."""
+        return _derived(self.relayer_key, b"florin treasury")
+
+    @property
     def solana_relayer_seed(self) -> bytes:
         """The relayer's key on Solana chains; no key serves two kinds of signature."""
         return _derived(self.relayer_key)
+
+    @property
+    def solana_treasury_seed(self) -> bytes:
+        """The same on the embedded Solana chain."""
+        return _derived(self.treasury_key)
 
     @property
     def solana_destination_seed(self) -> bytes:
@@ -102,7 +112,7 @@ class Home:
     def announced(self, addresses: Mapping[str, str]) -> Iterator[None]:
         """Tells where the service listens, as long as this process lives and stays inside."""
         text = json.dumps({"pid": os.getpid(), **addresses}) + "\n"
-        with _private(self.running, text, locked=True):
+        with private(self.running, text, locked=True):
             try:
                 yield
             finally:
@@ -151,7 +161,7 @@ class Home:
     def write_demo_env(self, values: Mapping[str, str]) -> None:
         """Writes the demo credentials in the form that shells and tools read."""
         text = "".join(f"{key}={value}\n" for key, value in values.items())
-        _private(self.demo_env, text).close()
+        private(self.demo_env, text).close()
 
     def read_demo_env(self) -> dict[str, str]:
         """The demo credentials; empty if there are none."""
@@ -161,12 +171,12 @@ class Home:
         return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
-def _derived(key: bytes) -> bytes:
-    return hmac.digest(key, b"florin solana", "sha256")
+def _derived(key: bytes, purpose: bytes = b"florin solana") -> bytes:
+    return hmac.digest(key, purpose, "sha256")
 
 
 def _write(path: Path, made: Mapping[str, Any]) -> None:
-    _private(path, json.dumps(made, indent=1) + "\n").close()
+    private(path, json.dumps(made, indent=1) + "\n").close()
 
 
 def _capture_key() -> str:

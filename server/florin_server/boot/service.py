@@ -26,6 +26,7 @@ from florin_server.flows.limits import Limits
 from florin_server.flows.screening import Screening
 from florin_server.flows.workers.expire import expire, forget_data, forget_keys
 from florin_server.flows.workers.outlive import outliving
+from florin_server.flows.workers.pay_out import PayoutWorker
 from florin_server.flows.workers.settle import ChainSettler
 from florin_server.rails.base import Rail
 from florin_server.rails.prices import FixedPrices
@@ -160,6 +161,10 @@ def _start_workers(
         settler = ChainSettler(app, rail, owner, pauses)
         app.settlers[rail.chain_id] = settler
         jobs.append(settler.run())
+        if rail.payouts is not None:
+            payer = PayoutWorker(app, rail, rail.payouts, owner, pauses)
+            app.payers[rail.chain_id] = payer
+            jobs.append(payer.run())
     tasks = [asyncio.create_task(job) for job in jobs]
     stack.push_async_callback(_end, tasks)
     return tasks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 
 from florin_server.boot.addresses import check_free
 from florin_server.boot.embedded import Embedded
@@ -17,12 +18,22 @@ from florin_server.rails.solana.signer import SolanaSigner
 
 # what the relayer of the embedded chain pays fees and rent from
 _RELAYER_LAMPORTS = 1_000 * 10**9
+# what the treasury can pay back before it has received anything: a float of each test token
+_FLOAT_UNITS = 100_000 * 10**6
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Who signs on the embedded chain."""
+
+    relayer: SolanaSigner
+    treasury: SolanaSigner
 
 
 async def start(
-    settings: Settings, home: Home, clock: Clock, relayer: SolanaSigner, stack: AsyncExitStack
+    settings: Settings, home: Home, clock: Clock, keys: Keys, stack: AsyncExitStack
 ) -> Embedded:
-    """Starts the chain, with a relayer that can pay."""
+    """Starts the chain, with a relayer and a treasury that can pay."""
     chosen = settings.embedded_solana
     check_free("The Solana test chain", "127.0.0.1", chosen.rpc_port)
     chain = await SolanaDevChain.open(
@@ -33,21 +44,24 @@ async def start(
     )
     stack.push_async_callback(chain.close)
     port = await chain.serve_http("127.0.0.1", chosen.rpc_port)
-    await JsonRpc(LocalTransport(chain.handle)).call(
-        "florin_faucet",
-        {"accounts": [relayer.address], "tokens": [], "lamports": _RELAYER_LAMPORTS},
-    )
+    faucet = JsonRpc(LocalTransport(chain.handle))
+    for account, gift in (
+        (keys.relayer, {"tokens": [], "lamports": _RELAYER_LAMPORTS}),
+        # the relayer pays its fees
+        (keys.treasury, {"lamports": 0, "tokenUnits": _FLOAT_UNITS}),
+    ):
+        await faucet.call("florin_faucet", {"accounts": [account.address], **gift})
     return Embedded(chain.handle, f"http://127.0.0.1:{port}", chain.listen)
 
 
-def rail(settings: Settings, embedded: Embedded, relayer: SolanaSigner) -> SolanaRail:
+def rail(settings: Settings, embedded: Embedded, keys: Keys) -> SolanaRail:
     """The rail of the chain."""
     chosen = settings.embedded_solana
     chain = SolanaChain(
         reference=SOLNET.chain_id.removeprefix("solana:"),
         name=SOLNET.name,
         poll_ms=max(10, min(100, int(chosen.slot_s * 250))),
-        treasury=relayer.address,
+        treasury=keys.treasury.address,
         eta_s=max(1, round(chosen.slot_s * (chosen.finalized_slots + 1))),
         faucet=True,
         assets=tuple(
@@ -61,6 +75,6 @@ def rail(settings: Settings, embedded: Embedded, relayer: SolanaSigner) -> Solan
             for token in SOLNET.tokens
         ),
     )
-    found = SolanaRail(chain, relayer, LocalTransport(embedded.handle))
+    found = SolanaRail(chain, keys.relayer, LocalTransport(embedded.handle), treasury=keys.treasury)
     found.announced_by(embedded.listen)
     return found

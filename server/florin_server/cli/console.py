@@ -7,6 +7,7 @@ from tomllib import TOMLDecodeError
 from typing import Any, NoReturn
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 from pydantic_settings import SettingsError
 from rich.console import Console
 from rich.markup import escape
@@ -26,7 +27,7 @@ def fail(what: str, why: object, status: int = 1) -> NoReturn:
 
 def note(text: str) -> None:
     """Says something beside the result, which others may read from stdout."""
-    _aside.print(text)
+    _aside.print(text, markup=False)
 
 
 def settings_of(given: dict[str, Any]) -> Settings:
@@ -34,12 +35,18 @@ def settings_of(given: dict[str, Any]) -> Settings:
     try:
         return Settings(**given)
     except ValidationError as error:
-        why = "; ".join(f"{_place(fault['loc'])}: {fault['msg']}" for fault in error.errors())
+        why = "; ".join(map(_sentence, error.errors()))
     except TOMLDecodeError as error:
         why = f"{Settings.toml_path}: {error}"
     except SettingsError as error:
         why = str(error)
     fail("The settings are not valid", why, 2)
+
+
+def _sentence(fault: ErrorDetails) -> str:
+    """What is wrong, behind its place if it has one."""
+    said = fault["msg"].removeprefix("Value error, ")
+    return f"{_place(fault['loc'])}: {said}" if fault["loc"] else said
 
 
 def _place(path: tuple[int | str, ...]) -> str:

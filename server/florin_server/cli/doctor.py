@@ -10,12 +10,14 @@ from florin.v1 import admin_pb2
 from rich.markup import escape
 
 from florin_server.boot import chains
-from florin_server.boot.home import Home, Refused, Secrets
+from florin_server.boot.home import Home, Refused
+from florin_server.boot.keys import Keyring
 from florin_server.boot.operator import OperatorError, operator
 from florin_server.cli.console import console, settings_of
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.flows.screen import lists_problem
+from florin_server.rails import chain_files
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.solana.settings import SolanaChain
@@ -42,7 +44,7 @@ async def _run(settings: Settings) -> int:
 
 async def _checks(settings: Settings) -> AsyncIterator[_Finding]:
     home = Home(settings.home)
-    yield _private(home)
+    yield _private(home, settings)
     if home.addresses() is None:
         async for finding in _stopped(settings, home):
             yield finding
@@ -78,15 +80,16 @@ async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
         return
     finally:
         await store.close()
+    keys = Keyring(settings, kept)
     chains_named: tuple[EvmChain | SolanaChain, ...] = (*settings.chains, *settings.solana_chains)
     for chain in chains_named:
-        yield f"{chain.caip2} {chain.name}", await _problem(chain, kept)
+        yield f"{chain.caip2} {chain.name}", await _problem(chain, keys)
 
 
-async def _problem(chain: EvmChain | SolanaChain, kept: Secrets) -> str:
+async def _problem(chain: EvmChain | SolanaChain, keys: Keyring) -> str:
     """What is wrong with a chain, asked of its node."""
     try:
-        rail = chains.rail_of(chain, kept)
+        rail = chains.rail_of(chain, keys)
     except Refused as error:
         return str(error)
     try:
@@ -98,11 +101,16 @@ async def _problem(chain: EvmChain | SolanaChain, kept: Secrets) -> str:
         await rail.close()
 
 
-def _private(home: Home) -> _Finding:
-    loose = [
-        path.name
-        for path in (home.path / "secrets.json", home.demo_env)
-        if path.exists() and path.stat().st_mode & 0o077
-    ]
+def _private(home: Home, settings: Settings) -> _Finding:
+    chains_named: tuple[EvmChain | SolanaChain, ...] = (*settings.chains, *settings.solana_chains)
+    keystores = {
+        path
+        for chain in chains_named
+        for path in (*chain.relayer_keystores, chain.treasury_keystore)
+        if path is not None
+    }
+    written = chain_files.folder(home.path).glob("*.toml")
+    secret = (home.path / "secrets.json", home.demo_env, *written, *sorted(keystores))
+    loose = [path.name for path in secret if path.exists() and path.stat().st_mode & 0o077]
     problem = f"{', '.join(loose)} can be read by others: chmod 600" if loose else ""
     return f"state in {home.path}", problem

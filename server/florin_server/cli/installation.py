@@ -14,9 +14,19 @@ executors = group("List, pause and resume what settles payments on the chains.")
 customers = group("Export or erase what is kept about an account that pays.")
 sanctions = group("Import public lists of accounts that are not served, and look accounts up.")
 
-GROUPS = {"executors": executors, "customers": customers, "sanctions": sanctions}
+payouts = group("List what leaves the treasuries, pay merchants what they are owed, refuse.")
+
+GROUPS = {
+    "executors": executors,
+    "payouts": payouts,
+    "customers": customers,
+    "sanctions": sanctions,
+}
 
 ExecutorId = Annotated[str, typer.Argument(help="The id that `florin executors list` shows.")]
+MerchantId = Annotated[str, typer.Argument(help="Merchant id.")]
+AssetId = Annotated[str, typer.Argument(help="CAIP-19 asset, e.g. eip155:1/erc20:0x….")]
+PayoutId = Annotated[str, typer.Argument(help="The id that `florin payouts list` shows.")]
 Account = Annotated[str, typer.Argument(help="CAIP-10 account, e.g. eip155:1:0x….")]
 AnyAddress = Annotated[str, typer.Argument(help="CAIP-10 account, or an address alone.")]
 ListFile = Annotated[
@@ -58,6 +68,40 @@ def executors_resume(executor_id: ExecutorId, home: HomeOption = None) -> None:
     from florin_server.cli import executors as command
 
     command.resume(given(home=home), executor_id)
+
+
+@payouts.command("list")
+def payouts_list(
+    all_: Annotated[bool, typer.Option("--all", help="Those that are over, too.")] = False,
+    home: HomeOption = None,
+) -> None:
+    """List payouts that are waiting or on their way, and what is wrong with them."""
+    from florin_server.cli import payouts as command
+
+    command.show(given(home=home), all_=all_)
+
+
+@payouts.command("create")
+def payouts_create(
+    merchant_id: MerchantId,
+    asset: AssetId,
+    amount: Annotated[
+        str, typer.Option(help="Minor units of the asset.  [default: all that is owed]")
+    ] = "",
+    home: HomeOption = None,
+) -> None:
+    """Pay a merchant what it is owed, to its settlement destination for the asset."""
+    from florin_server.cli import payouts as command
+
+    command.create(given(home=home), merchant_id, asset, amount)
+
+
+@payouts.command("refuse")
+def payouts_refuse(payout_id: PayoutId, home: HomeOption = None) -> None:
+    """Call a payout off that is not on its way; the refund that it pays fails."""
+    from florin_server.cli import payouts as command
+
+    command.refuse(given(home=home), payout_id)
 
 
 @customers.command("export")

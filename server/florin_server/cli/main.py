@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from florin_server.boot import memory
-from florin_server.cli import accounts, installation
+from florin_server.cli import accounts, chain, installation
 from florin_server.cli.options import GrpcPort, HomeOption, HttpPort, given
 
 app = typer.Typer(
@@ -75,5 +75,5 @@ def gateway(
     command.run(upstream, given(host=host, http_port=http_port))
 
 
-for name, commands in {**accounts.GROUPS, **installation.GROUPS}.items():
+for name, commands in {**chain.GROUPS, **accounts.GROUPS, **installation.GROUPS}.items():
     app.add_typer(commands, name=name)

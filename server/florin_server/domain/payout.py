@@ -28,7 +28,9 @@ class Payout:
     """One payment out of the treasury of one chain; `value` is in minor units of `asset`.
 
     `account` (CAIP-10) receives. A refund's payout has the id of the refund. `problem` tells why a
-    waiting one was not sent when it was tried last; `tx_id` is set once it is done.
+    waiting one was not sent when it was tried last, or what is wrong with one that was; `tx_id` is
+    set while it is in a transaction, and once it is done. `lapses_at` is the block height after
+    which that transaction cannot be mined, on chains where transactions lapse.
     """
 
     id: str
@@ -46,3 +48,4 @@ class Payout:
     problem: str | None = None
     tx_id: str | None = None
     completed_at_us: int | None = None
+    lapses_at: int | None = None

@@ -36,10 +36,10 @@ class Health:
 
 
 class Settler(Protocol):
-    """Settles what was accepted on one chain."""
+    """Settles what was accepted on one chain, or pays out there."""
 
     def wake(self) -> None:
-        """Tells that a payment was accepted."""
+        """Tells that there is something to do."""
 
     def health(self) -> Health:
         """How the chain looks now."""
@@ -100,6 +100,7 @@ class App:
     limits: Limits
     screening: Screening
     settlers: dict[str, Settler] = field(default_factory=dict)
+    payers: dict[str, Settler] = field(default_factory=dict)  # by chain, where there is a key
     executors: dict[str, Sender] = field(default_factory=dict)  # by CAIP-10
     accounts: Accounts = field(default_factory=Accounts)
     totals: Recent[Totals] = field(default_factory=_remembered_totals)
@@ -122,6 +123,11 @@ class App:
             if (asset := rail.assets.get(asset_id)) is not None:
                 return asset
         return None
+
+    def wake_payouts(self) -> None:
+        """Tells whoever pays out that there is something new."""
+        for payer in self.payers.values():
+            payer.wake()
 
     async def changed(self, payment: Payment) -> Payment:
         """Tells watchers about a committed change; gives the payment back."""

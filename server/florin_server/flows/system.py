@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from florin_server.flows import payouts
 from florin_server.flows.app import App
 from florin_server.flows.screen import lists_problem
 from florin_server.store import journal
@@ -26,7 +27,12 @@ async def chains(app: App) -> list[Chain]:
     for chain_id, rail in app.rails.items():
         health = app.settlers[chain_id].health()
         more = [text for text in await rail.problems() if text not in health.problem]
-        problems = [health.problem, *more]
+        problems = [
+            health.problem,
+            *more,
+            app.payers[chain_id].health().problem if chain_id in app.payers else "",
+            await payouts.problems(app, chain_id),
+        ]
         problem = "; ".join(text for text in problems if text)
         relayer = ", ".join(rail.senders)
         found.append(Chain(chain_id, health.head, health.open_transactions, relayer, problem))

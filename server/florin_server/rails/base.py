@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from florin_server.domain.journal import Accepted, ChainTx
@@ -119,10 +120,35 @@ class BlockView:
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A transaction that is ready to be broadcast."""
+    """A transaction that is ready to be broadcast.
+
+    `lapses_at` is the block height after which it cannot be mined, on chains where it lapses.
+    """
 
     raw: bytes
     hash: str
+    lapses_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Money that leaves a treasury: minor units of an asset (CAIP-19) to an account (CAIP-10).
+
+    `ref` is told in the transaction where the chain has a place for it.
+    """
+
+    ref: str
+    asset: str
+    account: str
+    value: int
+
+
+class Effect(StrEnum):
+    """What a final transaction moved out of the treasury."""
+
+    EXACT = "exact"  # what it was made for, and nothing else
+    NOTHING = "nothing"  # it failed
+    OTHER = "other"  # it did not fail, and it is not proven what it moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +169,40 @@ class NodeState:
 
 class RailUnavailable(Exception):  # noqa: N818  (a state of the world, not a mistake)
     """The chain did not answer, or answered nonsense; nothing is known about what was asked."""
+
+
+class Payouts(Protocol):
+    """Transfers out of the treasury of one chain, signed by its own key."""
+
+    @property
+    def sender(self) -> str:
+        """Address of the key, lower-case where case does not count."""
+
+    @property
+    def gas_payer(self) -> str:
+        """Address that pays for its transactions; the key's own on most chains."""
+
+    @property
+    def problem(self) -> str:
+        """Why nothing can be paid out at all; empty if it can."""
+
+    async def obstacle(self, transfer: Transfer, ahead: Sequence[Transfer]) -> str | None:
+        """Why a transfer would fail if it were sent now, in a sentence; None if it would not.
+
+        `ahead` are those on their way, whose money is spent already.
+        """
+
+    async def sign(self, nonce: int, transfer: Transfer) -> Signed:
+        """Signs the one transaction that makes a transfer."""
+
+    async def effect(self, tx: ChainTx, tx_hash: str, transfer: Transfer) -> Effect:
+        """What a final transaction moved; `tx_hash` is the variant of it that was mined."""
+
+    async def gone(self, tx: ChainTx, lapses_at: int | None) -> bool:
+        """True if no block can hold the transaction any more, judged at final depth.
+
+        The caller must look for the transaction after this answer.
+        """
 
 
 class Rail(Protocol):
@@ -187,6 +247,10 @@ class Rail(Protocol):
     @property
     def treasury(self) -> str:
         """CAIP-10 account that receives for merchants without a destination, and fees."""
+
+    @property
+    def payouts(self) -> Payouts | None:
+        """What pays out of the treasury; None if its key is not here."""
 
     @property
     def native_asset(self) -> str:

@@ -10,6 +10,7 @@ from florin_server.rpc.account import AccountCalls
 from florin_server.rpc.codec import Codec
 from florin_server.rpc.installation import InstallationCalls
 from florin_server.rpc.operator import OperatorCalls
+from florin_server.rpc.payouts import PayoutCalls
 from florin_server.rpc.screening import ScreeningCalls
 
 
@@ -18,6 +19,7 @@ class AdminServicer(
     OperatorCalls,
     InstallationCalls,
     ScreeningCalls,
+    PayoutCalls,
     admin_pb2_grpc.AdminServiceServicer,
 ):
     """All parts; which of them a listener answers is decided before a call comes here."""

@@ -7,16 +7,28 @@ and a journal is booked once for its key.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sqlalchemy import Select, and_, or_, select
 
 from florin_server.domain.journal import Posting
-from florin_server.store.query import Op, Params, Row, Statement, exact_sum, insert, param, record
+from florin_server.store.query import (
+    Op,
+    Params,
+    Row,
+    Statement,
+    any_of,
+    exact_sum,
+    insert,
+    param,
+    record,
+)
 from florin_server.store.tables import ledger_journal, ledger_transfer
 
 # accounts of what is ours or passes by, and of what is owed or earned
 _KINDS = frozenset({"wallet", "expense", "external", "merchant", "income"})
+# journals of what left the treasury on a merchant's account
+REFUND, PAYOUT = "refund", "payout"
 # rows that are looked at in one go while the books are checked
 _PAGE = 500
 
@@ -32,6 +44,9 @@ def _total(side: str) -> Select[tuple[int]]:
 
 _DEBITS = Statement(_total("debit"))
 _CREDITS = Statement(_total("credit"))
+_BOOKED = Statement(
+    select(ledger_journal.c.idem_key).where(any_of(ledger_journal.c.idem_key, "keys"))
+)
 _JOURNALS = Statement(
     select(ledger_journal.c.idem_key)
     .where(ledger_journal.c.idem_key > param("after"))
@@ -142,32 +157,41 @@ def balance(account: str, asset: str) -> Op[int]:
     return (debits or 0) - (credits_ or 0)
 
 
+def booked(idem_keys: Collection[str]) -> Op[set[str]]:
+    """Which of the keys are booked."""
+    return {key for (key,) in (yield _BOOKED(keys=idem_keys))}
+
+
 def check() -> Op[list[str]]:
     """Proves the books and tells, in sentences, what is wrong with them; nothing if they are whole.
 
     Looks at every row: no journal without transfers or the other way round, every transfer moves
-    something between two accounts, all balances of an asset add up to zero, no merchant owes us.
+    something between two accounts, all balances of an asset add up to zero, no merchant owes us
+    more than was refunded for it: whatever else is paid out, it was owed before.
     """
     problems: list[str] = []
     balances: dict[tuple[str, str], int] = defaultdict(int)
-    booked: set[str] = set()
+    refunded: dict[tuple[str, str], int] = defaultdict(int)
+    booked_keys: set[str] = set()
     after, after_n = "", -1
     while rows := (yield _TRANSFERS(after=after, after_n=after_n, limit=_PAGE)):
         for row in rows:
             problems += _row_problems(row)
             idem_key, _, debit, credit, asset, amount = row
-            booked.add(idem_key)
+            booked_keys.add(idem_key)
             balances[asset, debit] += amount
             balances[asset, credit] -= amount
+            if idem_key.startswith(f"{REFUND}:"):
+                refunded[asset, debit] += amount
         after, after_n = rows[-1][:2]
     after = ""
     while rows := (yield _JOURNALS(after=after, limit=_PAGE)):
         keys = [key for (key,) in rows]
-        problems += [f"journal {key} has no transfers" for key in keys if key not in booked]
-        booked.difference_update(keys)
+        problems += [f"journal {key} has no transfers" for key in keys if key not in booked_keys]
+        booked_keys.difference_update(keys)
         after = keys[-1]
-    problems += [f"transfers of {key} have no journal" for key in sorted(booked)]
-    return problems + list(_sum_problems(balances))
+    problems += [f"transfers of {key} have no journal" for key in sorted(booked_keys)]
+    return problems + list(_sum_problems(balances, refunded))
 
 
 def _row_problems(row: Row) -> Iterator[str]:
@@ -178,12 +202,16 @@ def _row_problems(row: Row) -> Iterator[str]:
         yield f"transfer {n} of {idem_key}: {error}"
 
 
-def _sum_problems(balances: dict[tuple[str, str], int]) -> Iterator[str]:
+def _sum_problems(
+    balances: Mapping[tuple[str, str], int], refunded: Mapping[tuple[str, str], int]
+) -> Iterator[str]:
     totals: dict[str, int] = defaultdict(int)
     for (asset, account), held in sorted(balances.items()):
         totals[asset] += held
-        if account.startswith("merchant:") and held > 0:
-            yield f"{account} owes us {held} of {asset}"
+        most = refunded.get((asset, account), 0)
+        if account.startswith("merchant:") and held > most:
+            than = f", and {most} was refunded for it" if most else ""
+            yield f"{account} owes us {held} of {asset}{than}"
     for asset, total in totals.items():
         if total:
             yield f"the books of {asset} are off by {total}"

@@ -36,6 +36,7 @@ class PayoutRow(Base, table=True):
     problem: str | None = text_()
     tx_id: str | None = text_()
     completed_at_us: int | None = number()
+    lapses_at: int | None = number()
 
 
 class NonceAccountRow(Base, table=True):

@@ -41,6 +41,11 @@ _SIMULATE = Statement(
 )
 
 
+def tx_id_of(thing_id: str) -> str:
+    """What stands for the transaction of something that was simulated."""
+    return f"test:{thing_id}"
+
+
 def simulate(payment_id: str, event: Event, requested: Amount, now_us: int) -> Op[Payment]:
     """Gives a payment its outcome; whatever waited to be settled for it is left undone.
 
@@ -60,7 +65,7 @@ def simulate(payment_id: str, event: Event, requested: Amount, now_us: int) -> O
         payment_id=payment_id,
         now_us=now_us,
         after=after,
-        tx=f"test:{payment_id}" if paid else None,
+        tx=tx_id_of(payment_id) if paid else None,
         paid_unit=paid.unit if paid else None,
         paid=paid.value if paid else None,
         reason=_FAILED if after is Status.FAILED else None,

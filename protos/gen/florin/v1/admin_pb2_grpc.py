@@ -7,6 +7,7 @@ from florin.v1 import account_pb2 as florin_dot_v1_dot_account__pb2
 from florin.v1 import admin_pb2 as florin_dot_v1_dot_admin__pb2
 from florin.v1 import operator_pb2 as florin_dot_v1_dot_operator__pb2
 from florin.v1 import payment_pb2 as florin_dot_v1_dot_payment__pb2
+from florin.v1 import payout_pb2 as florin_dot_v1_dot_payout__pb2
 from florin.v1 import screening_pb2 as florin_dot_v1_dot_screening__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -194,6 +195,21 @@ class AdminServiceStub:
                 '/florin.v1.AdminService/CheckAccount',
                 request_serializer=florin_dot_v1_dot_screening__pb2.CheckAccountRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_screening__pb2.CheckAccountResponse.FromString,
+                _registered_method=True)
+        self.ListPayouts = channel.unary_unary(
+                '/florin.v1.AdminService/ListPayouts',
+                request_serializer=florin_dot_v1_dot_payout__pb2.ListPayoutsRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_payout__pb2.ListPayoutsResponse.FromString,
+                _registered_method=True)
+        self.CreatePayout = channel.unary_unary(
+                '/florin.v1.AdminService/CreatePayout',
+                request_serializer=florin_dot_v1_dot_payout__pb2.CreatePayoutRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_payout__pb2.Payout.FromString,
+                _registered_method=True)
+        self.RefusePayout = channel.unary_unary(
+                '/florin.v1.AdminService/RefusePayout',
+                request_serializer=florin_dot_v1_dot_payout__pb2.RefusePayoutRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_payout__pb2.Payout.FromString,
                 _registered_method=True)
         self.CreateApiKey = channel.unary_unary(
                 '/florin.v1.AdminService/CreateApiKey',
@@ -439,6 +455,27 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListPayouts(self, request, context):
+        """Lists what leaves the treasuries.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreatePayout(self, request, context):
+        """Pays a merchant what it is owed, to its settlement destination.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RefusePayout(self, request, context):
+        """Calls a payout off that is not on its way; the refund that it pays fails.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateApiKey(self, request, context):
         """Makes an API key; its secret is told once, here.
         """
@@ -624,6 +661,21 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.CheckAccount,
                     request_deserializer=florin_dot_v1_dot_screening__pb2.CheckAccountRequest.FromString,
                     response_serializer=florin_dot_v1_dot_screening__pb2.CheckAccountResponse.SerializeToString,
+            ),
+            'ListPayouts': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPayouts,
+                    request_deserializer=florin_dot_v1_dot_payout__pb2.ListPayoutsRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_payout__pb2.ListPayoutsResponse.SerializeToString,
+            ),
+            'CreatePayout': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreatePayout,
+                    request_deserializer=florin_dot_v1_dot_payout__pb2.CreatePayoutRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_payout__pb2.Payout.SerializeToString,
+            ),
+            'RefusePayout': grpc.unary_unary_rpc_method_handler(
+                    servicer.RefusePayout,
+                    request_deserializer=florin_dot_v1_dot_payout__pb2.RefusePayoutRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_payout__pb2.Payout.SerializeToString,
             ),
             'CreateApiKey': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateApiKey,
@@ -1485,6 +1537,87 @@ class AdminService:
             '/florin.v1.AdminService/CheckAccount',
             florin_dot_v1_dot_screening__pb2.CheckAccountRequest.SerializeToString,
             florin_dot_v1_dot_screening__pb2.CheckAccountResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPayouts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/ListPayouts',
+            florin_dot_v1_dot_payout__pb2.ListPayoutsRequest.SerializeToString,
+            florin_dot_v1_dot_payout__pb2.ListPayoutsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreatePayout(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/CreatePayout',
+            florin_dot_v1_dot_payout__pb2.CreatePayoutRequest.SerializeToString,
+            florin_dot_v1_dot_payout__pb2.Payout.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RefusePayout(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/RefusePayout',
+            florin_dot_v1_dot_payout__pb2.RefusePayoutRequest.SerializeToString,
+            florin_dot_v1_dot_payout__pb2.Payout.FromString,
             options,
             channel_credentials,
             insecure,

@@ -8,6 +8,7 @@ from florin.v1 import account_pb2 as _account_pb2
 from florin.v1 import admin_pb2 as _admin_pb2
 from florin.v1 import operator_pb2 as _operator_pb2
 from florin.v1 import payment_pb2 as _payment_pb2
+from florin.v1 import payout_pb2 as _payout_pb2
 from florin.v1 import screening_pb2 as _screening_pb2
 from grpc import aio as _aio
 import abc as _abc_1
@@ -101,6 +102,12 @@ class AdminServiceStub:
     """Takes a screening list out of force."""
     CheckAccount: _grpc.UnaryUnaryMultiCallable[_screening_pb2.CheckAccountRequest, _screening_pb2.CheckAccountResponse]
     """Tells whether an account is served, and which lists it is on."""
+    ListPayouts: _grpc.UnaryUnaryMultiCallable[_payout_pb2.ListPayoutsRequest, _payout_pb2.ListPayoutsResponse]
+    """Lists what leaves the treasuries."""
+    CreatePayout: _grpc.UnaryUnaryMultiCallable[_payout_pb2.CreatePayoutRequest, _payout_pb2.Payout]
+    """Pays a merchant what it is owed, to its settlement destination."""
+    RefusePayout: _grpc.UnaryUnaryMultiCallable[_payout_pb2.RefusePayoutRequest, _payout_pb2.Payout]
+    """Calls a payout off that is not on its way; the refund that it pays fails."""
     CreateApiKey: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CreateApiKeyRequest, _admin_pb2.CreateApiKeyResponse]
     """Makes an API key; its secret is told once, here."""
     ListApiKeys: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListApiKeysRequest, _admin_pb2.ListApiKeysResponse]
@@ -179,6 +186,12 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Takes a screening list out of force."""
     CheckAccount: _aio.UnaryUnaryMultiCallable[_screening_pb2.CheckAccountRequest, _screening_pb2.CheckAccountResponse]  # type: ignore[assignment]
     """Tells whether an account is served, and which lists it is on."""
+    ListPayouts: _aio.UnaryUnaryMultiCallable[_payout_pb2.ListPayoutsRequest, _payout_pb2.ListPayoutsResponse]  # type: ignore[assignment]
+    """Lists what leaves the treasuries."""
+    CreatePayout: _aio.UnaryUnaryMultiCallable[_payout_pb2.CreatePayoutRequest, _payout_pb2.Payout]  # type: ignore[assignment]
+    """Pays a merchant what it is owed, to its settlement destination."""
+    RefusePayout: _aio.UnaryUnaryMultiCallable[_payout_pb2.RefusePayoutRequest, _payout_pb2.Payout]  # type: ignore[assignment]
+    """Calls a payout off that is not on its way; the refund that it pays fails."""
     CreateApiKey: _aio.UnaryUnaryMultiCallable[_admin_pb2.CreateApiKeyRequest, _admin_pb2.CreateApiKeyResponse]  # type: ignore[assignment]
     """Makes an API key; its secret is told once, here."""
     ListApiKeys: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListApiKeysRequest, _admin_pb2.ListApiKeysResponse]  # type: ignore[assignment]
@@ -440,6 +453,30 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_screening_pb2.CheckAccountResponse, _abc.Awaitable[_screening_pb2.CheckAccountResponse]]:
         """Tells whether an account is served, and which lists it is on."""
+
+    @_abc_1.abstractmethod
+    def ListPayouts(
+        self,
+        request: _payout_pb2.ListPayoutsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_payout_pb2.ListPayoutsResponse, _abc.Awaitable[_payout_pb2.ListPayoutsResponse]]:
+        """Lists what leaves the treasuries."""
+
+    @_abc_1.abstractmethod
+    def CreatePayout(
+        self,
+        request: _payout_pb2.CreatePayoutRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_payout_pb2.Payout, _abc.Awaitable[_payout_pb2.Payout]]:
+        """Pays a merchant what it is owed, to its settlement destination."""
+
+    @_abc_1.abstractmethod
+    def RefusePayout(
+        self,
+        request: _payout_pb2.RefusePayoutRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_payout_pb2.Payout, _abc.Awaitable[_payout_pb2.Payout]]:
+        """Calls a payout off that is not on its way; the refund that it pays fails."""
 
     @_abc_1.abstractmethod
     def CreateApiKey(

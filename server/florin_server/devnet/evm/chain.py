@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -62,9 +62,16 @@ class Moment:
 
 
 class Chain:
-    """All of one chain. `now` tells Unix seconds."""
+    """All of one chain. `now` tells Unix seconds, `code` what more the first block holds."""
 
-    def __init__(self, history: History, chain_id: int, seed: int, now: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        history: History,
+        chain_id: int,
+        seed: int,
+        now: Callable[[], int],
+        code: Mapping[str, bytes],
+    ) -> None:
         self.history = history
         self.chain_id = chain_id
         self.now = now
@@ -75,12 +82,12 @@ class Chain:
         self._vm = DevState(None, _context(chain_id, 0, 0, GWEI, ()), BLANK_ROOT_HASH)  # type: ignore[arg-type]
         self._branches = 0
         self._pinned: int | None = None
-        self._check_origin(seed)
+        self._check_origin(seed, code)
         head = history.head()
         if head is None:
             self._undo: dict[int, dict[Cell, Value | None]] = {}
             self._hashes: deque[bytes] = deque(maxlen=_ANCESTORS)
-            self._genesis(seed)
+            self._genesis(seed, code)
             return
         self.head = head
         self.last_busy = head.number
@@ -99,10 +106,11 @@ class Chain:
 
     # ---- the first block
 
-    def _check_origin(self, seed: int) -> None:
+    def _check_origin(self, seed: int, more: Mapping[str, bytes]) -> None:
         """A file goes on only with what it began with."""
         codes = [artifact(name).bytecode for name in _CONTRACTS]
-        origin = _FORMAT + keccak(rlp.encode([self.chain_id, seed, *codes]))
+        placed = [part for place, code in more.items() for part in (place.encode(), code)]
+        origin = _FORMAT + keccak(rlp.encode([self.chain_id, seed, *codes, *placed]))
         found = self.history.meta("origin")
         if found is None:
             self.history.set_meta("origin", origin)
@@ -112,7 +120,7 @@ class Chain:
                 "delete its file to begin a new one"
             )
 
-    def _genesis(self, seed: int) -> None:
+    def _genesis(self, seed: int, more: Mapping[str, bytes]) -> None:
         faucet = bytes.fromhex(DEVNET.faucet[2:])
         time = self.now()
         self._vm.execution_context = _context(self.chain_id, 0, time, self.base_fee, ())
@@ -123,6 +131,8 @@ class Chain:
         self._create(faucet, artifact("TestEuro").bytecode + owner, DEVNET.euro.address)
         permit2 = bytes.fromhex(DEVNET.permit2[2:])
         self.state.set_code(Address(permit2), artifact("DevPermit2").runtime)
+        for place, code in more.items():
+            self.state.set_code(Address(bytes.fromhex(place[2:])), code)
         self.state.seal_transaction()
         self._seal([], time, parent=bytes(32), number=0, salt=seed.to_bytes(8, "big"))
 

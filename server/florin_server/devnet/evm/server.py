@@ -30,14 +30,16 @@ _FRAMES_MAX = 10_240
 class EvmDevSettings:
     """How a chain behaves. `block_interval_s` 0 seals a block at once for each transaction.
 
-    `chain_id` and `seed` are fixed when a file is created; chains with another seed have other
-    block hashes.
+    `chain_id`, `seed` and `code` are fixed when a file is created; chains with another seed have
+    other block hashes. `code` is what stands at addresses from the first block on, beside Florin's
+    own contracts.
     """
 
     chain_id: int = DEVNET.chain_id
     block_interval_s: float = 0.0
     clock: Clock = field(default_factory=SystemClock)
     seed: int = 0
+    code: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,11 @@ def _engine(path: Path | None, settings: EvmDevSettings) -> _Engine:
     history = History(path)
     try:
         chain = Chain(
-            history, settings.chain_id, settings.seed, lambda: settings.clock.now_us() // 1_000_000
+            history,
+            settings.chain_id,
+            settings.seed,
+            lambda: settings.clock.now_us() // 1_000_000,
+            settings.code,
         )
     except BaseException:
         history.close()

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from florin_server.domain.route import Route
-from florin_server.rails.base import Asset, Means, RailUnavailable
+from florin_server.rails.base import Asset, Means
 from florin_server.rails.evm import abi, settler
-from florin_server.rails.evm.node import LATEST, Node, call_to, data, quantity, uint
+from florin_server.rails.evm.node import LATEST, Node, call_to, data, quantity, returned, uint
 from florin_server.rails.evm.settings import EvmAsset, EvmChain, EvmCoin
 from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, PERMIT2_METHOD, bare
 from florin_server.rails.evm.typed_data import PERMIT2, Domain, permit2_domain
 from florin_server.rails.evm.verify import BALANCE_OF, ask_allowance, ask_wallet
 from florin_server.rails.jsonrpc import Call, RpcError
+from florin_server.rails.registry import Claim, contradiction
 
 DECIMALS = abi.selector("decimals()")
 NAME = abi.selector("name()")
@@ -68,7 +69,7 @@ async def inspect(node: Node, chain: EvmChain) -> Inspection:
         else:
             problems.append(f"{chain.name}: {token.symbol} at {token.address} {difference}")
     if chain.coin is not None:
-        if _returned(answers[-1]) == abi.number(0):
+        if returned(answers[-1]) == abi.number(0):
             coin = coin_of(chain, chain.coin)
             assets[coin.id] = coin
         else:
@@ -236,7 +237,7 @@ def _settler_fault(chain: EvmChain, probe: settler.Pay, code: Any, nonce: Any) -
         fee=probe.fee,
         ref=probe.ref,
     )
-    if _returned(nonce) != route.nonce():
+    if returned(nonce) != route.nonce():
         return f"{chain.name}: the contract at {chain.settler} is not Florin's settlement contract"
     return None
 
@@ -245,7 +246,17 @@ def _difference(
     chain: EvmChain, token: EvmAsset, answers: Sequence[Any], of_permit2: Sequence[Any]
 ) -> str | None:
     """Why a token cannot be taken, as the end of a sentence."""
-    if token.method == PERMIT2_METHOD:
+    by_signature = token.method != PERMIT2_METHOD
+    claim = Claim(
+        symbol=token.symbol,
+        address=token.address,
+        decimals=token.decimals,
+        peg=token.peg,
+        domain=(token.signing_name, token.domain_version) if by_signature else None,
+    )
+    if (known := contradiction(chain.caip2, claim)) is not None:
+        return known
+    if not by_signature:
         plain = _plain_token_fault(token, answers[0])
         return plain or _permit2_fault(chain, *of_permit2)
     return _token_fault(chain, token, answers)
@@ -255,7 +266,7 @@ def _token_fault(chain: EvmChain, token: EvmAsset, answers: Sequence[Any]) -> st
     """What differs between a token and its settings, as the end of a sentence."""
     if (difference := _plain_token_fault(token, answers[0])) is not None:
         return difference
-    name, version, separator = (_returned(answer) for answer in answers[1:])
+    name, version, separator = (returned(answer) for answer in answers[1:])
     if _text(name) != token.signing_name:
         return f"is named {_text(name)!r}, not {token.signing_name!r}"
     # some tokens keep their version to themselves; the separator proves it anyway
@@ -268,7 +279,7 @@ def _token_fault(chain: EvmChain, token: EvmAsset, answers: Sequence[Any]) -> st
 
 def _plain_token_fault(token: EvmAsset, answer: Any) -> str | None:
     """The same for a token that is only moved: its name is a matter of taste."""
-    decimals = _returned(answer)
+    decimals = returned(answer)
     if decimals is None or len(decimals) != abi.WORD:
         return "is no token"
     if int.from_bytes(decimals, "big") != token.decimals:
@@ -278,9 +289,9 @@ def _plain_token_fault(token: EvmAsset, answer: Any) -> str | None:
 
 def _permit2_fault(chain: EvmChain, separator: Any, settled: Any) -> str | None:
     """Why a token cannot be paid with through Permit2, as the end of a sentence."""
-    if _returned(separator) != permit2_domain(chain.chain_id).separator():
+    if returned(separator) != permit2_domain(chain.chain_id).separator():
         return f"needs Permit2, which is not at {PERMIT2} on this chain"
-    if _returned(settled) != abi.number(0):
+    if returned(settled) != abi.number(0):
         return f"needs Permit2, which the settlement contract at {chain.settler} does not know"
     return None
 
@@ -292,17 +303,8 @@ def _domain(chain: EvmChain, token: EvmAsset) -> Domain:
     return Domain(token.signing_name, token.domain_version, chain.chain_id, token.address)
 
 
-def _returned(answer: Any) -> bytes | None:
-    """What a contract returned; None if it reverted or returned nothing."""
-    if isinstance(answer, RpcError):
-        if answer.is_revert:
-            return None
-        raise RailUnavailable(f"the node refused a call: {answer}")
-    return data(answer) or None
-
-
-def _text(returned: bytes | None) -> str | None:
+def _text(said: bytes | None) -> str | None:
     try:
-        return None if returned is None else abi.text_of(returned)
+        return None if said is None else abi.text_of(said)
     except ValueError:
         return None

@@ -155,3 +155,12 @@ def header(answer: Any) -> Header | None:
         base_fee=quantity(block.get("baseFeePerGas", "0x0")),
         transactions=len(transactions),
     )
+
+
+def returned(answer: Any) -> bytes | None:
+    """What a contract returned; None if it reverted or returned nothing."""
+    if isinstance(answer, RpcError):
+        if answer.is_revert:
+            return None
+        raise RailUnavailable(f"the node refused a call: {answer}")
+    return data(answer) or None

@@ -26,6 +26,7 @@ from florin_server.rails.evm import direct, discovery
 from florin_server.rails.evm.evidence import Evidence
 from florin_server.rails.evm.family import NEW_BLOCKS, EvmFamily, block_mark
 from florin_server.rails.evm.node import Node
+from florin_server.rails.evm.payouts import EvmPayouts
 from florin_server.rails.evm.relay import Relay
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, Terms, bare, build_option
@@ -46,8 +47,8 @@ class EvmRail:
     """Implements the Rail protocol over JSON-RPC.
 
     `signer` is the relayer, `more` are others of its kind: they pay for gas and can neither
-    redirect nor keep a buyer's money. A transport leads to a node of this process; without one the
-    settings' URLs are used.
+    redirect nor keep a buyer's money. `treasury` is the key that pays out. A transport leads to a
+    node of this process; without one the settings' URLs are used.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class EvmRail:
         signer: Signer,
         transport: Transport | None = None,
         more: Sequence[Signer] = (),
+        treasury: Signer | None = None,
         *,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -63,6 +65,8 @@ class EvmRail:
         family = EvmFamily(chain.name, chain.chain_id, chain.lag_max, chain.genesis)
         self.rpc = connect(chain, family, transport, now)
         self._senders = tuple(one.address for one in (signer, *more))
+        if treasury is not None and treasury.address in self._senders:
+            raise ValueError(f"{chain.name}: treasury and relayer need keys of their own")
         self._node = Node(self.rpc)
         self._relay = Relay(self._node, chain, (signer, *more))
         self._verifier = Verifier(self._node, chain, signer.address)
@@ -72,6 +76,7 @@ class EvmRail:
         self._subscription = (
             Subscription(chain.ws_url, NEW_BLOCKS, block_mark, self._news) if chain.ws_url else None
         )
+        self._payouts = EvmPayouts(self._node, chain, treasury) if treasury else None
         self._assets: Mapping[str, Asset] = {}
 
     @property
@@ -118,6 +123,11 @@ class EvmRail:
     def treasury(self) -> str:
         """CAIP-10 account that receives for merchants without a destination, and fees."""
         return self.chain.treasury_account
+
+    @property
+    def payouts(self) -> EvmPayouts | None:
+        """What pays out of the treasury; None if its key is not here."""
+        return self._payouts
 
     @property
     def native_asset(self) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from florin_server.domain.caip import evm_address, parse_account
+from florin_server.rails import registry
+from florin_server.rails.networks import Token
 from florin_server.rails.nodes import NodeSettings
+from florin_server.rails.registry import defaults_of, is_test_network, registered
 
 GWEI = 10**9
 
@@ -53,6 +57,22 @@ class EvmAsset(BaseModel):
         return self.domain_name or self.name
 
 
+def _asset(token: Token) -> dict[str, Any]:
+    """A token of the registry as an operator would write it down."""
+    said: dict[str, Any] = {
+        "address": token.address,
+        "name": token.name,
+        "symbol": token.symbol,
+        "decimals": token.decimals,
+        "peg": token.peg,
+        "method": token.method,
+        "approve_from_zero": token.approve_from_zero,
+    }
+    if token.domain is not None:
+        said["domain_name"], said["domain_version"] = token.domain
+    return said
+
+
 class EvmCoin(BaseModel):
     """A chain's own coin. It is offered if there is a rate for it; it has 18 decimals anywhere."""
 
@@ -67,10 +87,13 @@ class EvmChain(NodeSettings):
     """One chain. Money limits are in wei, times in seconds or as their name tells.
 
     `settler` is the settlement contract; `former_settlers` are those that open payments may still
-    refer to. `treasury` may be written as CAIP-10. `genesis` is the hash of the first block, if it
-    is to be compared. `gas_max` bounds one transaction, `fee_max` and `tip_max` what a unit of gas
-    may cost, whatever a node suggests. The operator is told of a key that cannot pay for
-    `gas_reserve` more payments: as many as are sent together, which nodes refuse from poorer keys.
+    refer to. `treasury` may be written as CAIP-10. Without `relayer_keystores` the installation's
+    own key submits; `treasury_keystore` is needed to pay out of the treasury. `genesis` is the hash
+    of the first block, if it is to be compared. `gas_max` bounds one transaction, `fee_max` and
+    `tip_max` what a unit of gas may cost, whatever a node suggests. The operator is told of a key
+    that cannot pay for `gas_reserve` more payments: as many as are sent together, which nodes
+    refuse from poorer keys. On a network of the registry most of it has a default, and `tokens`
+    names the registry's tokens by their symbols.
     """
 
     chain_id: int = Field(gt=0, lt=2**53)
@@ -81,6 +104,8 @@ class EvmChain(NodeSettings):
     settler: Address
     former_settlers: tuple[Address, ...] = ()
     treasury: Annotated[str, AfterValidator(_account)]
+    relayer_keystores: tuple[Path, ...] = ()
+    treasury_keystore: Path | None = None
     eta_s: int = Field(default=5, ge=0)
     faucet: bool = False
     native_slip44: int = Field(default=60, ge=0)
@@ -90,12 +115,28 @@ class EvmChain(NodeSettings):
     fee_max: int = Field(default=500 * GWEI, gt=0)
     tip_max: int = Field(default=50 * GWEI, gt=0)
     gas_reserve: int = Field(default=50, ge=1, le=1_000_000)
+    tokens: tuple[str, ...] = ()
     assets: tuple[EvmAsset, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _registered(cls, data: Any) -> Any:
+        """What is not said about a network of the registry is taken from there."""
+        if not isinstance(data, dict):
+            return data
+        known = registry.network(f"eip155:{data.get('chain_id')}")
+        defaults = {} if known is None else defaults_of(known)
+        if known is not None:
+            defaults["native_slip44"] = known.coin.slip44
+        assets = [_asset(one) for one in registered(known, data.get("tokens", ()))]
+        return {**defaults, **data, "assets": [*data.get("assets", ()), *assets]}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.live and self.faucet:
             raise ValueError("a live chain has no faucet")
+        if self.live and is_test_network(self.caip2):
+            raise ValueError("money of a test network is worth nothing: it is not live")
         addresses = [asset.address for asset in self.assets]
         if len(set(addresses)) != len(addresses):
             raise ValueError("a token is listed twice")

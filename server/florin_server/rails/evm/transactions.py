@@ -31,9 +31,20 @@ class Signer:
         return f"Signer({self.address})"
 
     def sign_call(
-        self, *, chain_id: int, nonce: int, fees: Fees, gas: int, to: str, data: bytes
+        self,
+        *,
+        chain_id: int,
+        nonce: int,
+        fees: Fees,
+        gas: int,
+        to: str,
+        data: bytes,
+        value: int = 0,
     ) -> Signed:
-        """Signs a call without value; equal arguments give equal bytes (RFC 6979)."""
+        """Signs a call, with coin if `value` says so; equal arguments give equal bytes (RFC 6979).
+
+        `value` is in wei.
+        """
         fields: list[object] = [
             chain_id,
             nonce,
@@ -41,7 +52,7 @@ class Signer:
             fees.max_fee,
             gas,
             bytes.fromhex(to[2:]),
-            0,
+            value,
             data,
             [],
         ]

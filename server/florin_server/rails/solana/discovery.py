@@ -9,6 +9,7 @@ from solders.pubkey import Pubkey
 
 from florin_server.domain import spl
 from florin_server.rails.base import Asset
+from florin_server.rails.registry import Claim, contradiction
 from florin_server.rails.solana.node import (
     CONFIRMED,
     AccountView,
@@ -58,7 +59,8 @@ async def inspect(node: Node, chain: SolanaChain, relayer: Pubkey) -> Inspection
     assets, programs = {}, {}
     accounts = account_views(answers[2])
     for token, account in zip(chain.assets, accounts, strict=True):
-        difference = _token_fault(token, account)
+        claim = Claim(token.symbol, token.mint, token.decimals, token.peg)
+        difference = contradiction(chain.caip2, claim) or _token_fault(token, account)
         if difference is not None:
             problems.append(f"{chain.name}: {token.symbol} at {token.mint} {difference}")
             continue

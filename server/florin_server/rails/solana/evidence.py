@@ -118,6 +118,11 @@ class Evidence:
 
         It failed for good, or its blockhash lapsed and it is nowhere.
         """
+        ours = issue_of(message, issued)
+        return await self.end_of(tx_hash, None if ours is None else ours.last_valid)
+
+    async def end_of(self, tx_hash: str, last_valid: int | None) -> str | None:
+        """The same for a transaction whose blockhash is good up to a height, if that is known."""
         slot, height = await self._node.batch(
             [
                 ("getSlot", ({"commitment": FINALIZED},)),
@@ -129,10 +134,16 @@ class Evidence:
         if status is not None:
             failed = status.final and status.error is not None
             return f"The transaction failed on chain: {status.error}" if failed else None
-        ours = issue_of(message, issued)
-        if ours is None or number(height) <= ours.last_valid:
+        if last_valid is None or number(height) <= last_valid:
             return None
         return "The transaction lapsed before it landed"
+
+    async def changes(self, tx_hash: str, message: MessageV0) -> dict[Pubkey, int] | None:
+        """By how much a final transaction of ours changed token accounts; None if it failed."""
+        record = (await self._read([tx_hash])).get(tx_hash)
+        if record is None:
+            raise RailUnavailable(f"{self._chain.name}: a final transaction is missing")
+        return None if record.error is not None else _changed(message, record)
 
     async def knows(self, tx_hash: str) -> bool:
         """True if the transaction has landed, however deep."""
@@ -180,14 +191,18 @@ def _moved(one: Landing, record: _Record) -> bool:
     """
     if record.error is not None:
         return False
-    keys: list[Pubkey] = one.submission.message.account_keys
-    changed = {
+    promised = Terms.of(one.option).changes(bare(one.option.payer))
+    wanted = {key: change for key, change in promised.items() if change}
+    return _changed(one.submission.message, record) == wanted
+
+
+def _changed(message: MessageV0, record: _Record) -> dict[Pubkey, int]:
+    keys: list[Pubkey] = message.account_keys
+    return {
         keys[index]: change
         for index, change in record.tokens.items()
         if change and index < len(keys)
     }
-    promised = Terms.of(one.option).changes(bare(one.option.payer))
-    return changed == {key: change for key, change in promised.items() if change}
 
 
 def _numbers(told: Any) -> list[int]:

@@ -51,6 +51,7 @@ from florin_server.rails.solana.node import (
     record,
     valued,
 )
+from florin_server.rails.solana.payouts import SolanaPayouts
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.signer import SolanaSigner
 from florin_server.rails.solana.terms import METHOD, Terms, bare, build_option
@@ -67,8 +68,9 @@ _SOL_SLIP44 = 501
 class SolanaRail:
     """Implements the Rail protocol over JSON-RPC.
 
-    `signer` is the relayer: it pays fees and rent, and signs what was verified, last. A transport
-    leads to a node of this process; without one the settings' URLs are used.
+    `signer` is the relayer: it pays fees and rent, and signs what was verified, last. `treasury` is
+    the key that pays out. A transport leads to a node of this process; without one the settings'
+    URLs are used.
     """
 
     by_block = False
@@ -81,9 +83,12 @@ class SolanaRail:
         chain: SolanaChain,
         signer: SolanaSigner,
         transport: Transport | None = None,
+        treasury: SolanaSigner | None = None,
         *,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
+        if treasury is not None and treasury.address == signer.address:
+            raise ValueError(f"{chain.name}: treasury and relayer need keys of their own")
         self.chain = chain
         family = SolanaFamily(chain.name, chain.reference, chain.lag_max)
         self.rpc = connect(chain, family, transport, now)
@@ -97,6 +102,11 @@ class SolanaRail:
             Subscription(chain.ws_url, NEW_BLOCKS, slot_mark, self._news) if chain.ws_url else None
         )
         self._found = discovery.Inspection({}, {}, ())
+        self._payouts = (
+            SolanaPayouts(self._node, chain, signer, treasury, self._evidence, self._token)
+            if treasury
+            else None
+        )
         self._landing = lru_cache(maxsize=1024)(self._co_signed)
 
     @property
@@ -126,6 +136,11 @@ class SolanaRail:
     def treasury(self) -> str:
         """CAIP-10 account that receives for merchants without a destination, and fees."""
         return self.chain.treasury_account
+
+    @property
+    def payouts(self) -> SolanaPayouts | None:
+        """What pays out of the treasury; None if its key is not here."""
+        return self._payouts
 
     @property
     def native_asset(self) -> str:
@@ -414,6 +429,11 @@ class SolanaRail:
 
     def _evidence_of(self, rpc: Rpc) -> Evidence:
         return Evidence(Node(rpc), self.chain)
+
+    def _token(self, asset_id: str) -> tuple[Asset, str] | None:
+        """An asset that is taken now, and its token program."""
+        asset = self._found.assets.get(asset_id)
+        return None if asset is None else (asset, self._found.programs[asset.address])
 
     async def _would_settle(self, item: Accepted) -> bool:
         try:

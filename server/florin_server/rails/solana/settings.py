@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from pathlib import Path
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from florin_server.domain.caip import parse_account
 from florin_server.domain.spl import pubkey
+from florin_server.rails import registry
 from florin_server.rails.nodes import NodeSettings
+from florin_server.rails.registry import defaults_of, is_test_network, registered
 
 
 def _address(text: str) -> str:
@@ -41,9 +44,11 @@ class SolanaAsset(BaseModel):
 class SolanaChain(NodeSettings):
     """One cluster. `reference` is the CAIP-2 reference: 32 characters of the genesis hash.
 
-    `treasury` may be written as CAIP-10. `compute_units` bounds one payment; `compute_price` is
-    offered and `compute_price_max` accepted from wallets that raise it, in millionths of a lamport
-    for each unit.
+    `treasury` may be written as CAIP-10. Without `relayer_keystores` the installation's own key
+    submits; `treasury_keystore` is needed to pay out of the treasury. `compute_units` bounds one
+    payment; `compute_price` is offered and `compute_price_max` accepted from wallets that raise it,
+    in millionths of a lamport for each unit. On a network of the registry most of it has a default,
+    and `tokens` names the registry's tokens by their symbols.
     """
 
     reference: str = Field(pattern=r"^[1-9A-HJ-NP-Za-km-z]{32}$")
@@ -51,18 +56,44 @@ class SolanaChain(NodeSettings):
     live: bool = False
     lag_max: int = Field(default=50, ge=1)  # slots: 20 s, nodes differ by some seconds
     treasury: Annotated[str, AfterValidator(_account)]
+    relayer_keystores: tuple[Path, ...] = ()
+    treasury_keystore: Path | None = None
     eta_s: int = Field(default=15, ge=0)
     faucet: bool = False
     icon_url: str | None = None
     compute_units: int = Field(default=200_000, ge=50_000, le=1_400_000)
     compute_price: int = Field(default=1_000, ge=0, le=5_000_000)
     compute_price_max: int = Field(default=5_000_000, ge=0, le=50_000_000)
+    tokens: tuple[str, ...] = ()
     assets: tuple[SolanaAsset, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _registered(cls, data: Any) -> Any:
+        """What is not said about a network of the registry is taken from there."""
+        if not isinstance(data, dict):
+            return data
+        known = registry.network(f"solana:{data.get('reference')}")
+        defaults = {} if known is None else defaults_of(known)
+        defaults.pop("confirmations", None)  # final is what the cluster calls final
+        assets = [
+            {
+                "mint": token.address,
+                "name": token.name,
+                "symbol": token.symbol,
+                "decimals": token.decimals,
+                "peg": token.peg,
+            }
+            for token in registered(known, data.get("tokens", ()))
+        ]
+        return {**defaults, **data, "assets": [*data.get("assets", ()), *assets]}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.live and self.faucet:
             raise ValueError("a live chain has no faucet")
+        if self.live and is_test_network(self.caip2):
+            raise ValueError("money of a test network is worth nothing: it is not live")
         mints = [asset.mint for asset in self.assets]
         if len(set(mints)) != len(mints):
             raise ValueError("a token is listed twice")

@@ -26,11 +26,15 @@ class SolanaSigner:
     def __repr__(self) -> str:
         return f"SolanaSigner({self.address})"
 
+    def sign(self, message: MessageV0) -> Signature:
+        """The signature of a message."""
+        return self._key.sign_message(to_bytes_versioned(message))
+
     def co_sign(self, message: MessageV0, payer_signature: Signature) -> Signed:
         """The transaction ready to be sent; equal arguments give equal bytes.
 
         The signer must be the message's first, the payer its second.
         """
-        own = self._key.sign_message(to_bytes_versioned(message))
+        own = self.sign(message)
         sealed = VersionedTransaction.populate(message, [own, payer_signature])
         return Signed(raw=bytes(sealed), hash=str(own))

@@ -78,6 +78,7 @@ def _make_payout() -> None:
         sa.Column("problem", sa.Text(), nullable=True),
         sa.Column("tx_id", sa.Text(), nullable=True),
         sa.Column("completed_at_us", sa.BigInteger(), autoincrement=False, nullable=True),
+        sa.Column("lapses_at", sa.BigInteger(), autoincrement=False, nullable=True),
         sa.CheckConstraint("kind IN ('refund', 'balance', 'return')", name=op.f("ck_payout_kind")),
         sa.CheckConstraint(
             "status IN ('waiting', 'submitted', 'done', 'refused')", name=op.f("ck_payout_status")

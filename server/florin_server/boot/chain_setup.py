@@ -1,0 +1,117 @@
+"""What the commands about chains share: which one is meant, and what a node serves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from florin_server.boot.home import Home, Refused, Secrets
+from florin_server.config import Settings
+from florin_server.devnet.genesis import artifact
+from florin_server.domain.spl import pubkey
+from florin_server.rails import registry
+from florin_server.rails.base import RailUnavailable
+from florin_server.rails.chain_files import Chain
+from florin_server.rails.evm.deployment import Contract
+from florin_server.rails.evm.node import quantity
+from florin_server.rails.jsonrpc import HttpTransport, JsonRpc, RpcError
+from florin_server.rails.networks import Network
+from florin_server.store.engine import Store
+from florin_server.store.query import StoreError
+
+_REFERENCE_MAX = 32  # what CAIP-2 takes of a Solana genesis hash
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A node that answered, and the chain (CAIP-2) that it serves."""
+
+    rpc: JsonRpc
+    chain_id: str
+    network: Network | None
+
+    @property
+    def is_solana(self) -> bool:
+        """True for Solana clusters, False for EVM chains."""
+        return self.chain_id.startswith("solana:")
+
+    @property
+    def number(self) -> int:
+        """An EVM chain's id."""
+        return int(self.chain_id.partition(":")[2])
+
+    @property
+    def title(self) -> str:
+        """The chain for people."""
+        return self.chain_id if self.network is None else f"{self.network.name} ({self.chain_id})"
+
+
+def settlement_contract() -> Contract:
+    """What `florin chain deploy` puts on a chain."""
+    made = artifact("PaySettler")
+    return Contract(made.bytecode, made.runtime)
+
+
+async def own_secrets(home: Home) -> Secrets:
+    """The installation's secrets, whether it runs or not."""
+    if home.addresses() is not None:
+        return home.secrets()
+    try:
+        # they are made on first use, by one process at a time
+        store = await Store.open(home.database)
+    except StoreError as error:
+        raise Refused(str(error)) from error
+    try:
+        return home.secrets()
+    finally:
+        await store.close()
+
+
+def named(settings: Settings, name: str) -> Chain:
+    """The chain of a name, a CAIP-2 id or a file's name. Refused if there is none, or several."""
+    wanted = name.casefold()
+    configured: tuple[Chain, ...] = (*settings.chains, *settings.solana_chains)
+    found = [
+        chain
+        for chain in configured
+        if wanted in {chain.name.casefold(), chain.caip2.casefold(), slug(chain.name)}
+    ]
+    if not found:
+        raise Refused(f"no chain is named {name}; `florin chain list` tells those that are")
+    if len(found) > 1:
+        raise Refused(f"several chains are named {name}: say which by its CAIP-2 id")
+    return found[0]
+
+
+def slug(name: str) -> str:
+    """A name as a file may have it."""
+    return "-".join("".join(one if one.isalnum() else " " for one in name.casefold()).split())
+
+
+@asynccontextmanager
+async def reach(url: str) -> AsyncIterator[Reached]:
+    """Asks a node which chain it serves. Refused if it is no node."""
+    try:
+        rpc = JsonRpc(HttpTransport(url))
+    except ValueError as error:
+        raise Refused(str(error)) from error
+    try:
+        chain_id = await _served(rpc)
+        yield Reached(rpc, chain_id, registry.network(chain_id))
+    except RailUnavailable as fault:
+        raise Refused(f"the node cannot be used: {fault}") from fault
+    finally:
+        await rpc.close()
+
+
+async def _served(rpc: JsonRpc) -> str:
+    try:
+        return f"eip155:{quantity(await rpc.call('eth_chainId'))}"
+    except RpcError:
+        pass
+    try:
+        genesis = await rpc.call("getGenesisHash")
+        return f"solana:{str(pubkey(str(genesis)))[:_REFERENCE_MAX]}"
+    except (RpcError, ValueError):
+        raise Refused("the node serves neither an EVM chain nor Solana") from None

@@ -1,0 +1,140 @@
+"""The commands about real chains, and their options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from florin_server.cli.options import HomeOption, given, group
+
+chain = group("Add real chains, put the settlement contract on them, list and remove them.")
+
+GROUPS = {"chain": chain}
+
+Name = Annotated[str, typer.Argument(help="The chain's name, or its CAIP-2 id.")]
+OwnName = Annotated[
+    str | None, typer.Option("--name", help="What a chain that is not registered is called.")
+]
+RpcUrl = Annotated[str | None, typer.Option("--rpc-url", help="JSON-RPC address of a node.")]
+ChainId = Annotated[
+    str | None, typer.Option("--chain", help="CAIP-2 id that the node must serve, eip155:8453.")
+]
+Treasury = Annotated[
+    str | None,
+    typer.Option("--treasury", help="Account that receives fees, and for merchants without one."),
+]
+TreasuryKeystore = Annotated[
+    Path | None, typer.Option("--treasury-keystore", help="Its keystore, to pay refunds from.")
+]
+RelayerKeystores = Annotated[
+    list[Path] | None,
+    typer.Option("--relayer-keystore", help="A key that submits and pays for gas; repeatable."),
+]
+RelayerKeyFile = Annotated[
+    Path | None,
+    typer.Option("--relayer-key-file", help="A file with that key in hex; kept as a keystore."),
+]
+NewRelayer = Annotated[
+    bool, typer.Option("--new-relayer", help="Make a new key for that, kept as a keystore.")
+]
+Tokens = Annotated[
+    list[str] | None,
+    typer.Option("--token", help="SYMBOL if registered, else ADDRESS:PEG:SYMBOL; repeatable."),
+]
+CoinOption = Annotated[bool, typer.Option("--coin", help="Take the chain's own coin, at a rate.")]
+Live = Annotated[
+    bool | None, typer.Option("--live/--test", help="For live data, or for test data.")
+]
+Confirmations = Annotated[
+    int | None, typer.Option("--confirmations", min=1, help="Blocks that make a payment final.")
+]
+PollMs = Annotated[int | None, typer.Option("--poll-ms", min=10, help="Between looks at the head.")]
+FeeMax = Annotated[
+    int | None, typer.Option("--fee-max-gwei", min=1, help="The most for a unit of gas.")
+]
+TipMax = Annotated[
+    int | None, typer.Option("--tip-max-gwei", min=1, help="The most of it that is a tip.")
+]
+Settler = Annotated[
+    str | None, typer.Option("--settler", help="A settlement contract of your own deployment.")
+]
+Deploy = Annotated[
+    bool | None,
+    typer.Option("--deploy/--no-deploy", help="Put the settlement contract there if it is not."),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Ask nothing.")]
+Force = Annotated[bool, typer.Option("--force", help="Even if payments on it are open.")]
+
+
+@chain.command("add")
+def chain_add(
+    *,
+    name: OwnName = None,
+    rpc_url: RpcUrl = None,
+    chain_id: ChainId = None,
+    treasury: Treasury = None,
+    treasury_keystore: TreasuryKeystore = None,
+    relayer_keystores: RelayerKeystores = None,
+    relayer_key_file: RelayerKeyFile = None,
+    new_relayer: NewRelayer = False,
+    tokens: Tokens = None,
+    coin: CoinOption = False,
+    live: Live = None,
+    confirmations: Confirmations = None,
+    poll_ms: PollMs = None,
+    fee_max_gwei: FeeMax = None,
+    tip_max_gwei: TipMax = None,
+    settler: Settler = None,
+    deploy: Deploy = None,
+    yes: Yes = False,
+    home: HomeOption = None,
+) -> None:
+    """Add a chain: checks its node and every token, and writes it into the state folder."""
+    from florin_server.cli import chain_add as command
+
+    wishes = command.Wishes(
+        name=name,
+        rpc_url=rpc_url,
+        chain_id=chain_id,
+        treasury=treasury,
+        treasury_keystore=treasury_keystore,
+        relayer_keystores=tuple(relayer_keystores or ()),
+        relayer_key_file=relayer_key_file,
+        new_relayer=new_relayer,
+        tokens=None if tokens is None else tuple(tokens),
+        coin=coin,
+        live=live,
+        confirmations=confirmations,
+        poll_ms=poll_ms,
+        fee_max_gwei=fee_max_gwei,
+        tip_max_gwei=tip_max_gwei,
+        settler=settler,
+        deploy=deploy,
+    )
+    command.run(given(home=home), wishes, yes=yes)
+
+
+@chain.command("deploy")
+def chain_deploy(name: Name, yes: Yes = False, home: HomeOption = None) -> None:
+    """Put the settlement contract on a chain, at the address that it has on every chain."""
+    from florin_server.cli import chain_deploy as command
+
+    command.run(given(home=home), name, yes=yes)
+
+
+@chain.command("list")
+def chain_list(home: HomeOption = None) -> None:
+    """List chains as their nodes tell them now, and what keeps them from working."""
+    from florin_server.cli import chain_list as command
+
+    command.run(given(home=home))
+
+
+@chain.command("remove")
+def chain_remove(name: Name, force: Force = False, home: HomeOption = None) -> None:
+    """Forget a chain; its keystores stay."""
+    from florin_server.cli import chain_remove as command
+
+    command.run(given(home=home), name, force=force)

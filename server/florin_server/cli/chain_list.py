@@ -1,0 +1,73 @@
+"""`florin chain list`: every chain as its node tells it now."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from florin_server.boot import chains
+from florin_server.boot.chain_setup import own_secrets
+from florin_server.boot.home import Home, Refused
+from florin_server.boot.keys import Keyring
+from florin_server.cli.console import fail, note, settings_of
+from florin_server.cli.operation import table
+from florin_server.config import Settings
+from florin_server.rails import chain_files
+from florin_server.rails.base import RailUnavailable
+from florin_server.rails.chain_files import Chain
+
+_COLUMNS = ("Chain", "Data", "State", "Takes", "Relayer", "Name")
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A chain, and what is wrong with it."""
+
+    row: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+def run(given: dict[str, Any]) -> None:
+    """Prints all chains, and on stderr what is wrong with them."""
+    settings = settings_of(given)
+    try:
+        seen = asyncio.run(_look(settings))
+    except (Refused, OSError) as error:
+        fail("Not done", error)
+    table(_COLUMNS, [one.row for one in seen])
+    for one in seen:
+        for problem in one.problems:
+            note(problem)
+
+
+async def _look(settings: Settings) -> list[_Seen]:
+    keys = Keyring(settings, await own_secrets(Home(settings.home)))
+    written = [chain.caip2 for chain in chain_files.read_all(settings.home).values()]
+    configured: tuple[Chain, ...] = (*settings.chains, *settings.solana_chains)
+    return list(
+        await asyncio.gather(
+            *(_seen(chain, keys, added=chain.caip2 in written) for chain in configured)
+        )
+    )
+
+
+async def _seen(chain: Chain, keys: Keyring, *, added: bool) -> _Seen:
+    relayer, takes = "-", "-"
+    try:
+        rail = chains.rail_of(chain, keys)
+    except Refused as error:
+        problems: tuple[str, ...] = (str(error),)
+    else:
+        relayer = " ".join(rail.senders)
+        try:
+            problems = await rail.problems()
+        except RailUnavailable as error:
+            problems = (str(error),)
+        finally:
+            await rail.close()
+        takes = " ".join(sorted(one.symbol for one in rail.assets.values())) or "-"
+    name = chain.name if added else f"{chain.name} (from the settings)"
+    state = "ok" if not problems else f"{len(problems)} wrong"
+    data = "live" if chain.live else "test"
+    return _Seen((chain.caip2, data, state, takes, relayer, name), problems)

@@ -1,0 +1,60 @@
+"""`florin chain remove`: forgets a chain that `florin chain add` wrote down."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from florin_server.boot.chain_setup import named
+from florin_server.boot.home import Home, Refused
+from florin_server.cli.console import console, fail, note, settings_of
+from florin_server.config import Settings
+from florin_server.rails import chain_files
+from florin_server.store.engine import Store
+from florin_server.store.open_on import OpenOn, open_on
+from florin_server.store.query import StoreError
+
+
+def run(given: dict[str, Any], name: str, *, force: bool) -> None:
+    """Removes a chain's file; ends the program if payments on it are open."""
+    try:
+        asyncio.run(_run(settings_of(given), name, force=force))
+    except (Refused, StoreError, OSError) as error:
+        fail("Not removed", error)
+
+
+async def _run(settings: Settings, name: str, *, force: bool) -> None:
+    chain = named(settings, name)
+    paths = [
+        path
+        for path, one in chain_files.read_all(settings.home).items()
+        if one.caip2 == chain.caip2
+    ]
+    if not paths:
+        raise Refused(f"{chain.name} is named in your settings: take it out there")
+    home = Home(settings.home)
+    if home.addresses() is not None:
+        raise Refused("Florin runs and serves the chain: stop it first")
+    store = await Store.open(home.database)
+    try:
+        found = await store.read(open_on(chain.caip2))
+    finally:
+        await store.close()
+    if (told := _told(found)) and not force:
+        raise Refused(f"{chain.name} has {told}; --force forgets them")
+    for path in paths:
+        path.unlink()
+    console.print(f"{chain.name} is removed.", markup=False)
+    if chain.relayer_keystores:
+        kept = ", ".join(map(str, chain.relayer_keystores))
+        note(f"Its relayer's key stays where it is, with what the account holds: {kept}")
+
+
+def _told(found: OpenOn) -> str:
+    parts = {
+        "confirmed payments without an end": found.confirmed,
+        "payments that a buyer may still make": found.offered,
+        "transactions on their way": found.transactions,
+        "payouts that are owed": found.payouts,
+    }
+    return ", ".join(f"{count} {what}" for what, count in parts.items() if count)

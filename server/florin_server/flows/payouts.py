@@ -1,0 +1,111 @@
+"""The operator's view of what leaves its treasuries: listed, begun, refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from florin_server.domain.caip import canonical_account, canonical_asset, parse_asset
+from florin_server.domain.errors import Code, FlorinError, invalid
+from florin_server.domain.ids import short_id
+from florin_server.domain.payout import Payout, PayoutKind, PayoutStatus
+from florin_server.flows.app import App
+from florin_server.store import merchants, payouts, settlements
+from florin_server.store.query import Op
+
+# what one answer holds; older ones are history
+_LISTED_MAX = 1000
+_NO_KEY = "the treasury's key on this chain is not here"
+
+
+async def listed(app: App, *, all_: bool) -> list[Payout]:
+    """Payouts, the newest first: those that are neither done nor refused, or all."""
+    found = await app.store.survey(payouts.listed(_LISTED_MAX, all_=all_))
+    return [replace(one, problem=one.problem or _lacking(app, one)) for one in found]
+
+
+async def problems(app: App, chain_id: str) -> str:
+    """What keeps the payouts of a chain from being sent, in a sentence; empty if nothing."""
+    counts: dict[str, int] = {}
+    for chain, problem, count in await app.store.read(payouts.problems()):
+        if chain == chain_id and (told := problem or _missing_key(app, chain)):
+            counts[told] = counts.get(told, 0) + count
+    return "; ".join(f"payouts that wait: {n}, because {why}" for why, n in counts.items())
+
+
+async def create(app: App, merchant_id: str, asset: str, amount: int | None) -> Payout:
+    """Pays a merchant what it is owed in an asset (CAIP-19), or a part of it in minor units.
+
+    It goes to the merchant's destination for that asset. merchant_not_found; params_validation
+    for an asset that is none, without destination, or for more than is owed.
+    """
+    try:
+        wanted = canonical_asset(asset.removeprefix("caip19/"))
+    except ValueError as fault:
+        raise invalid("asset", "must be a CAIP-19 asset type") from fault
+    new = await app.store.write(_create(app, merchant_id, wanted, amount))
+    app.wake_payouts()
+    return new
+
+
+async def refuse(app: App, payout_id: str) -> Payout:
+    """Calls a waiting payout off for good; the refund that it pays fails.
+
+    invalid_params for an unknown one, invalid_state for one that is not waiting any more.
+    """
+    return await app.store.write(_refuse(payout_id, app.clock.now_us()))
+
+
+def _create(app: App, merchant_id: str, asset: str, amount: int | None) -> Op[Payout]:
+    merchant = yield from merchants.merchant(merchant_id)
+    if merchant is None:
+        raise FlorinError(Code.MERCHANT_NOT_FOUND)
+    place = yield from settlements.destination(merchant_id, asset)
+    if place is None:
+        raise invalid("asset", "the merchant has no settlement destination for it")
+    chain_id, account = str(parse_asset(asset).chain), canonical_account(place.account)
+    rail = app.rails.get(chain_id)
+    if rail is not None and account == rail.treasury:
+        raise invalid("asset", "the merchant's settlement destination is the treasury itself")
+    owed = yield from payouts.available(merchant_id, asset)
+    value = owed if amount is None else amount
+    if owed <= 0 or not 0 < value <= owed:
+        raise invalid("amount", f"the merchant can be paid {max(owed, 0)} minor units now")
+    new = Payout(
+        id=short_id("pout_", app.randbytes),
+        kind=PayoutKind.BALANCE,
+        merchant_id=merchant_id,
+        payment_id=None,
+        live=merchant.live,
+        chain_id=chain_id,
+        asset=asset,
+        value=value,
+        account=account,
+        created_at_us=app.clock.now_us(),
+    )
+    yield from payouts.add(new)
+    return new
+
+
+def _refuse(payout_id: str, now_us: int) -> Op[Payout]:
+    refused = yield from payouts.refuse(payout_id, now_us)
+    if refused is None:
+        known = yield from payouts.get(payout_id)
+        if known is None:
+            raise FlorinError(Code.INVALID_PARAMS, "Payout not found")
+        raise FlorinError(Code.INVALID_STATE, f"Payout is {known.status} and cannot be refused")
+    return refused
+
+
+def _lacking(app: App, one: Payout) -> str | None:
+    waits = one.status is PayoutStatus.WAITING
+    return (_missing_key(app, one.chain_id) or None) if waits else None
+
+
+def _missing_key(app: App, chain_id: str) -> str:
+    """Why nothing can be paid out on a chain; empty if something can, or no chain is here."""
+    if not app.rails:
+        return ""
+    rail = app.rails.get(chain_id)
+    if rail is None:
+        return "the chain is not in the settings"
+    return _NO_KEY if rail.payouts is None else rail.payouts.problem

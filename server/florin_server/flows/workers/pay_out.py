@@ -1,0 +1,282 @@
+"""Pays out of one chain's treasury: write down, broadcast, wait for evidence, conclude.
+
+A payout is in one transaction at most that can still be mined. It is done when that is final and
+moved exactly the amount; it waits for another one when it failed or provably never can be mined.
+Nothing else repeats a transfer, for no contract would refuse the second one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Container, Sequence
+from dataclasses import replace
+
+from florin_server.domain.errors import FlorinError
+from florin_server.domain.journal import ChainTx, Posting, TxEnd
+from florin_server.domain.payout import Payout, PayoutStatus
+from florin_server.flows.app import App, Health
+from florin_server.flows.screen import check_lists, is_blocked
+from florin_server.flows.workers.blocks import HeadFollower
+from florin_server.flows.workers.lane import Ended, Lane
+from florin_server.rails.base import Effect, Payouts, Rail, RailUnavailable, Signed, Transfer
+from florin_server.store import journal, payouts
+from florin_server.store.payouts import Outcome, Uncovered
+from florin_server.store.query import Op, StoreUnavailable
+
+_log = logging.getLogger(__name__)
+
+_BATCH = 50
+# a payout that was not sent is tried again after a quarter of its age, within these
+_RETRY_MIN_US, _RETRY_MAX_US = 5_000_000, 60_000_000
+# how often lost transactions are looked for
+_RECONCILE_US = 10_000_000
+# without anything to do the store is looked at this often, for what others have asked for
+_IDLE_S = 1.0
+
+
+class Glance(HeadFollower):
+    """The head of a chain that is looked at while something is on its way."""
+
+    def is_final(self, number: int) -> bool:
+        """True if a block is as deep as the chain's settings ask."""
+        return self.head - number + 1 >= self._rail.confirmations
+
+    async def is_settled(self, number: int, block_hash: str) -> bool:
+        """True if a block is final and part of the chain."""
+        if not self.is_final(number):
+            return False
+        view = await self._rail.block(number) if self._rail.by_block else None
+        return not self._rail.by_block or (view is not None and view.hash == block_hash)
+
+    async def look(self) -> bool:
+        """True if the head moved."""
+        before, self.head = self.head, (await self._rail.head()).number
+        return self.head != before
+
+
+class PayoutWorker:
+    """The one that sends with the treasury's key; others wait for its lease."""
+
+    def __init__(
+        self, app: App, rail: Rail, treasury: Payouts, owner: str, pauses: Container[str] = ()
+    ) -> None:
+        self._app = app
+        self._rail = rail
+        self._treasury = treasury
+        self._woken = asyncio.Event()
+        self._blocks = Glance(rail)
+        self._problem = "starting"
+        self._unsure = True  # what is open was not compared with the chain since something changed
+        self._reconcile_at_us = 0
+        self._waits = False
+        self.lane = Lane(
+            app,
+            rail,
+            treasury.sender,
+            owner,
+            self._blocks,
+            gone=self._gone,
+            wake=self.wake,
+            paused=f"{rail.chain_id}:{treasury.sender}" in pauses,
+        )
+        app.executors[self.lane.account] = self.lane
+
+    def wake(self) -> None:
+        """Tells that there is something to pay out."""
+        self._woken.set()
+
+    def health(self) -> Health:
+        """How paying out looks now."""
+        paused = "paused by the operator" if self.lane.paused else ""
+        told = "; ".join(text for text in (paused, self._problem) if text)
+        problem = f"payouts: {told}" if told else ""
+        return Health(self._blocks.head, self.lane.open_transactions, problem)
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        started = False
+        while True:
+            try:
+                if await self.lane.lead():
+                    if not started:
+                        await self._start()
+                        started = True
+                    await self._turn()
+                    self._problem = ""
+                else:
+                    started = False
+                    self._problem = "another service has the lease"
+            except (RailUnavailable, FlorinError, journal.LostLease, StoreUnavailable) as error:
+                if isinstance(error, (journal.LostLease, StoreUnavailable)):
+                    # what was written of the last turn, only the store knows
+                    started = False
+                self._problem = str(error) or type(error).__name__
+                _log.warning("payouts on %s wait: %s", self._rail.chain_id, self._problem)
+            await self._rest()
+
+    async def _rest(self) -> None:
+        busy = self._waits or self.lane.open_transactions
+        try:
+            # the chain's pace is the machine's, not the service's clock
+            async with asyncio.timeout(self._rail.poll_s if busy else _IDLE_S):
+                await self._woken.wait()
+        except TimeoutError:
+            pass
+        self._woken.clear()
+
+    async def _start(self) -> None:
+        """Picks up where the last owner of the lease stopped."""
+        await self._blocks.start()
+        await self.lane.load()
+        await self.lane.start()
+        self._unsure, self._reconcile_at_us = True, 0
+
+    async def _turn(self) -> None:
+        if self.lane.open_transactions:
+            await self._follow()
+        await self._submit()
+
+    # -- submitting
+
+    async def _submit(self) -> None:
+        self._waits = False
+        while not self.lane.paused:
+            now_us = self._app.clock.now_us()
+            due = await self._app.store.read(payouts.due(self._rail.chain_id, _BATCH, now_us))
+            if not due:
+                break
+            for one in due:
+                await self._try(one)
+        left = await self._app.store.read(payouts.problems())
+        self._waits = any(chain == self._rail.chain_id for chain, _, _ in left)
+
+    async def _try(self, one: Payout) -> None:
+        """Sends a payout, or leaves it for later and says why."""
+        try:
+            problem = await self._obstacle(one)
+            if problem is None:
+                await self._send(one)
+        except Uncovered as error:
+            problem = str(error)
+        except RailUnavailable as error:
+            # others take their turn before it, once the chain answers
+            await self._set_aside(one, str(error) or type(error).__name__)
+            raise
+        if problem is not None:
+            await self._set_aside(one, problem)
+
+    async def _set_aside(self, one: Payout, problem: str) -> None:
+        if problem != one.problem:
+            _log.warning("payout %s waits: %s", one.id, problem)
+        await self._app.store.write(payouts.set_aside(one.id, problem, self._retry_at(one)))
+
+    def _retry_at(self, one: Payout) -> int:
+        now_us = self._app.clock.now_us()
+        return now_us + min(max((now_us - one.created_at_us) // 4, _RETRY_MIN_US), _RETRY_MAX_US)
+
+    async def _obstacle(self, one: Payout) -> str | None:
+        """Why a payout cannot be sent now; None if it can."""
+        if self._treasury.problem:
+            return self._treasury.problem
+        try:
+            await check_lists(self._app, live=one.live)
+        except FlorinError:
+            return "the screening lists are missing or too old"
+        if await is_blocked(self._app, one.account):
+            return "the account that it goes to is blocked"
+        read = self._app.store.read
+        if missing := await read(payouts.uncovered(one, self._credit(one))):
+            return str(Uncovered(missing))
+        ahead = [
+            _transfer(other)
+            for other in await read(payouts.submitted(self._rail.chain_id))
+            if self.lane.holds(other.id)
+        ]
+        return await self._treasury.obstacle(_transfer(one), ahead)
+
+    def _credit(self, one: Payout) -> int | None:
+        """What a merchant may owe for refunds in the payout's asset; None if without limit."""
+        return self._app.settings.refund_credit.get(one.asset, 0) if one.live else None
+
+    async def _send(self, one: Payout) -> None:
+        signed: list[Signed] = []
+
+        async def sign(nonce: int) -> Signed:
+            signed.append(await self._treasury.sign(nonce, _transfer(one)))
+            return signed[0]
+
+        def claim() -> Op[None]:
+            (made,) = signed
+            return payouts.claim(one, made.hash, made.lapses_at, self._credit(one))
+
+        await self.lane.send([one.id], sign, claim)
+        self._unsure = True
+
+    # -- concluding
+
+    async def _follow(self) -> None:
+        news = await self._blocks.look()
+        if news or self._unsure:
+            self._unsure = True
+            # what was found before may have moved to another block
+            self._blocks.evidence.forget_from(0)
+            await self.lane.ask()
+            await self._finish(await self.lane.final())
+            self._unsure = False
+        now_us = self._app.clock.now_us()
+        if now_us >= self._reconcile_at_us:
+            self._reconcile_at_us = now_us + _RECONCILE_US
+            await self._finish(await self.lane.replaced())
+        await self.lane.tend(news=news)
+
+    async def _gone(self, tx: ChainTx) -> bool:
+        (found,) = (await self._app.store.read(payouts.some(tx.item_ids))).values()
+        return await self._treasury.gone(tx, found.lapses_at)
+
+    async def _finish(self, ended: Sequence[Ended]) -> None:
+        """Commits what is proven."""
+        if not ended:
+            return
+        ids = [item for one in ended for item in one.tx.item_ids]
+        found = await self._app.store.read(payouts.some(ids))
+        outcomes = [
+            await self._outcome(found[item], one)
+            for one in ended
+            for item in one.tx.item_ids
+            if found[item].status is PayoutStatus.SUBMITTED
+        ]
+        for one in outcomes:
+            if one.problem:
+                _log.error("payout %s: %s", one.payout.id, one.problem)
+        ends = [self._priced(one.end) for one in ended]
+        now_us = self._app.clock.now_us()
+        await self._app.store.write(payouts.conclude(outcomes, ends, now_us))
+        self.lane.over(ended)
+
+    async def _outcome(self, one: Payout, ended: Ended) -> Outcome:
+        tx = ended.tx
+        if ended.success is None:
+            problem = f"its transaction {tx.hash} was replaced by another one"
+            return Outcome(one, retry_at_us=self._app.clock.now_us(), problem=problem)
+        effect = await self._treasury.effect(tx, tx.hash, _transfer(one))
+        if effect is Effect.EXACT:
+            wallet = f"wallet:{self._rail.treasury}"
+            posting = Posting(f"merchant:{one.merchant_id}", wallet, one.asset, one.value)
+            return Outcome(one, tx.hash, posting)
+        if effect is Effect.NOTHING:
+            problem = f"its transaction {tx.hash} failed"
+            return Outcome(one, retry_at_us=self._retry_at(one), problem=problem)
+        problem = f"its transaction {tx.hash} is final, and it is not proven what it moved"
+        return Outcome(one, tx.hash, problem=problem)
+
+    def _priced(self, end: TxEnd) -> TxEnd:
+        """A transaction's cost, booked to whoever paid it."""
+        if end.gas is None:
+            return end
+        payer = f"wallet:{self._rail.chain_id}:{self._treasury.gas_payer}"
+        return replace(end, gas=replace(end.gas, credit=payer))
+
+
+def _transfer(one: Payout) -> Transfer:
+    return Transfer(one.id, one.asset, one.account, one.value)

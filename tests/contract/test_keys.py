@@ -1,0 +1,200 @@
+"""Keystores: who signs is who the settings say, and nobody else can read the key."""
+
+from __future__ import annotations
+
+import json
+import stat
+
+import pytest
+from eth_account import Account
+from florin_server.boot import chains
+from florin_server.boot.home import Home, Refused
+from florin_server.boot.keys import (
+    Keyring,
+    address_in,
+    open_keystore,
+    write_evm_keystore,
+    write_solana_keystore,
+)
+from florin_server.config import Settings
+from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.solana.settings import SolanaChain
+from florin_server.rails.solana.signer import SolanaSigner
+
+PASSWORD = "correct horse battery staple"
+KEY, OTHER = b"\x11" * 32, b"\x22" * 32
+ADDRESS = Account.from_key(KEY).address.lower()
+TREASURY = Account.from_key(OTHER).address.lower()
+SETTLER = "0x" + "ab" * 20
+
+
+def quick(path, secret=KEY):
+    """A keystore as other programs make it, only quicker to open."""
+    path.write_text(json.dumps(Account.encrypt(secret, PASSWORD, kdf="scrypt", iterations=2)))
+    return path
+
+
+def quick_solana(path, secret=KEY):
+    stored = Account.encrypt(secret, PASSWORD, kdf="scrypt", iterations=2)
+    path.write_text(json.dumps({**stored, "address": SolanaSigner(secret).address}))
+    return path
+
+
+def evm(**changes):
+    values = {
+        "chain_id": 8453,
+        "name": "Base",
+        "settler": SETTLER,
+        "treasury": TREASURY,
+        "rpc_url": "http://127.0.0.1:1",
+    }
+    return EvmChain(**{**values, **changes})
+
+
+def solana(**changes):
+    values = {
+        "reference": "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp",
+        "name": "Solana",
+        "treasury": SolanaSigner(OTHER).address,
+        "rpc_url": "http://127.0.0.1:1",
+    }
+    return SolanaChain(**{**values, **changes})
+
+
+@pytest.fixture
+def kept(tmp_path):
+    return Home(tmp_path / "home").secrets()
+
+
+@pytest.fixture
+def keys(tmp_path, kept):
+    return Keyring(Settings(home=tmp_path / "home", keystore_password=PASSWORD), kept)
+
+
+def refusal(call, *arguments) -> str:
+    with pytest.raises(Refused) as caught:
+        call(*arguments)
+    return str(caught.value)
+
+
+def test_a_new_keystore_is_its_owners_and_any_wallet_opens_it(tmp_path):
+    path = tmp_path / "keys" / "relayer.json"
+    address = write_evm_keystore(path, KEY, PASSWORD)
+    assert address == Account.from_key(KEY).address
+    assert address_in(path) == address.lower()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    stored = json.loads(path.read_text())
+    assert (stored["version"], stored["crypto"]["kdfparams"]["n"]) == (3, 2**18)
+    assert bytes(Account.decrypt(stored, PASSWORD)) == KEY
+    assert KEY.hex() not in path.read_text()
+    assert "never overwritten" in refusal(write_evm_keystore, path, OTHER, PASSWORD)
+    assert open_keystore(path, PASSWORD) == KEY
+
+
+def test_a_solana_seed_is_kept_in_the_same_way(tmp_path, keys):
+    path = tmp_path / "solana.json"
+    address = write_solana_keystore(path, KEY, PASSWORD)
+    assert address == address_in(path) == SolanaSigner(KEY).address
+    (signer,) = keys.solana_relayers(solana(relayer_keystores=(path,)))
+    assert signer.address == address
+
+
+def test_the_installations_own_key_signs_without_a_keystore(tmp_path, kept):
+    keys = Keyring(Settings(home=tmp_path / "home"), kept)
+    own = Account.from_key(kept.relayer_key).address.lower()
+    assert [one.address for one in keys.relayers(evm())] == [own]
+    (signer,) = keys.solana_relayers(solana())
+    assert signer.address == SolanaSigner(kept.solana_relayer_seed).address
+    assert keys.treasury(evm()) is None
+    assert keys.solana_treasury(solana()) is None
+
+
+def test_several_relayers_and_the_treasury_are_read_in_order(tmp_path, keys):
+    third = b"\x33" * 32
+    paths = (quick(tmp_path / "a.json"), quick(tmp_path / "b.json", third))
+    chain = evm(relayer_keystores=paths, treasury_keystore=quick(tmp_path / "c.json", OTHER))
+    own = [one.address for one in keys.relayers(chain)]
+    assert own == [ADDRESS, Account.from_key(third).address.lower()]
+    assert keys.treasury(chain).address == TREASURY
+
+
+def test_the_password_may_be_in_a_file(tmp_path, kept):
+    path = quick(tmp_path / "a.json")
+    file = tmp_path / "password"
+    file.write_text(PASSWORD + "\n")
+    keys = Keyring(Settings(home=tmp_path / "home", keystore_password_file=file), kept)
+    assert keys.relayers(evm(relayer_keystores=(path,)))[0].address == ADDRESS
+    file.write_text("")
+    keys = Keyring(Settings(home=tmp_path / "home", keystore_password_file=file), kept)
+    assert "need a password" in refusal(keys.relayers, evm(relayer_keystores=(path,)))
+
+
+def test_the_password_is_never_shown(tmp_path):
+    settings = Settings(home=tmp_path, keystore_password=PASSWORD)
+    assert PASSWORD not in repr(settings) + str(settings) + settings.model_dump_json()
+
+
+def test_a_keystore_that_cannot_be_used_is_named(tmp_path, kept, keys):
+    path = quick(tmp_path / "a.json")
+    chain = evm(relayer_keystores=(path,))
+    without = Keyring(Settings(home=tmp_path / "home"), kept)
+    assert "FLORIN_KEYSTORE_PASSWORD" in refusal(without.relayers, chain)
+    wrong = Keyring(Settings(home=tmp_path / "home", keystore_password="no"), kept)
+    assert refusal(wrong.relayers, chain).endswith("its password is another one")
+    stored = json.loads(path.read_text())
+    del stored["crypto"]["cipherparams"]
+    for content, why in (
+        (json.dumps(stored), "it is damaged"),
+        ("{}", "no keystore of version 3"),
+        ("nonsense", "no keystore of version 3"),
+        (" " * 20_000, "is no keystore"),
+    ):
+        path.write_text(content)
+        told = refusal(keys.relayers, chain)
+        assert why in told
+        assert str(path) in told
+    path.unlink()
+    assert "No such file" in refusal(keys.relayers, chain)
+
+
+def test_no_key_serves_two_kinds_of_signature(tmp_path, keys):
+    path = quick(tmp_path / "a.json")
+    assert "no key of a Solana account" in refusal(
+        keys.solana_relayers, solana(relayer_keystores=(path,))
+    )
+
+
+def test_a_treasury_keystore_of_another_account_is_refused(tmp_path, keys):
+    path = quick(tmp_path / "a.json")
+    told = refusal(chains.rail_of, evm(treasury_keystore=path), keys)
+    assert told == f"Base: the treasury is {TREASURY}, but the keystore {path} is of {ADDRESS}"
+    path = quick_solana(tmp_path / "b.json")
+    told = refusal(chains.rail_of, solana(treasury_keystore=path), keys)
+    assert f"the keystore {path} is of {SolanaSigner(KEY).address}" in told
+
+
+def test_a_relayer_is_never_the_treasury(tmp_path, keys):
+    path = quick(tmp_path / "a.json", OTHER)
+    told = refusal(chains.rail_of, evm(relayer_keystores=(path,)), keys)
+    assert "must not be the relayer's account" in told
+    own = keys.relayers(evm())[0].address
+    assert "must not be" in refusal(chains.rail_of, evm(treasury=own), keys)
+
+
+def test_the_same_key_twice_is_refused(tmp_path, keys):
+    paths = (quick(tmp_path / "a.json"), quick(tmp_path / "b.json"))
+    assert "the same relayer key" in refusal(keys.relayers, evm(relayer_keystores=paths))
+
+
+async def test_the_rail_signs_with_the_keystores_keys(tmp_path, keys):
+    third = b"\x33" * 32
+    paths = (quick(tmp_path / "a.json"), quick(tmp_path / "b.json", third))
+    rail = chains.rail_of(evm(relayer_keystores=paths), keys)
+    assert list(rail.senders) == [ADDRESS, Account.from_key(third).address.lower()]
+    await rail.close()
+
+
+def test_one_key_co_signs_on_solana(tmp_path, keys):
+    paths = (quick_solana(tmp_path / "a.json"), quick_solana(tmp_path / "b.json", b"\x33" * 32))
+    told = refusal(chains.rail_of, solana(relayer_keystores=paths), keys)
+    assert told.endswith("one relayer key co-signs on Solana, not several")

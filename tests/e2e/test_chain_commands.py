@@ -1,0 +1,337 @@
+"""`florin chain` against chains that know nothing of Florin: what it adds, deploys and refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+
+import pytest
+from eth_account import Account
+from florin_server.boot.chain_setup import settlement_contract
+from florin_server.cli.main import app
+from florin_server.devnet.genesis import artifact
+from florin_server.devnet.solana import SOLNET, SolanaDevChain, SolanaDevSettings
+from florin_server.domain.caip import checksum_address
+from florin_server.rails import chain_files
+from florin_server.rails.evm.deployment import DEPLOYER, DEPLOYER_CODE
+from florin_server.rails.jsonrpc import JsonRpc, LocalTransport
+from typer.testing import CliRunner
+
+from tests.support import foreign
+from tests.support.api import RestApi
+from tests.support.command import Ended, Lasting
+from tests.support.solana import SolanaWallet
+from tests.support.wallet import Wallet
+
+ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}, "referenceId": "order-1001"}
+PRICE = 12_500_000
+TREASURY = Account.from_key(b"\x77" * 32).address
+SETTLER = checksum_address(settlement_contract().address)
+PASSWORD = {"FLORIN_KEYSTORE_PASSWORD": "correct horse"}
+NO_CHAINS = {"FLORIN_EMBEDDED_SOLANA__ENABLED": "false"}
+BASE = 8453
+EURC = "0x60a3e35cc302bfa44cb288bc5a4f316fdb1adb42"
+USDC = "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"
+WETH = "0x4200000000000000000000000000000000000006"
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def run(home, forks):
+    async def command(*words: str, **changes: str) -> Ended:
+        """A command; the chain that it asks is served by this very loop."""
+        return await asyncio.to_thread(
+            forks, "chain", *words, home=home, **{**NO_CHAINS, **PASSWORD, **changes}
+        )
+
+    return command
+
+
+def wanted(chain: foreign.Foreign, *more: str) -> tuple[str, ...]:
+    return ("add", "--rpc-url", chain.url, "--treasury", TREASURY, "--yes", *more)
+
+
+def refused(done: Ended) -> str:
+    """The last sentence of a command that could not do it."""
+    assert (done.status, done.out) == (1, ""), done
+    return done.err.splitlines()[-1]
+
+
+def relayer_of(done: Ended) -> str:
+    (line,) = [line for line in done.err.splitlines() if line.startswith("Relayer: ")]
+    return line.removeprefix("Relayer: ")
+
+
+async def paid(run, home, session, name: str, wallet: Wallet | SolanaWallet) -> dict:
+    """A payment of a wallet, to its end, on a Florin that `florin up` runs."""
+    running = await asyncio.to_thread(Lasting, "up", home=home, **{**NO_CHAINS, **PASSWORD})
+    try:
+        for word in ("deploy", "remove"):
+            assert "stop it first" in refused(await run(word, name))
+        api = RestApi(session, running.env["FLORIN_BASE_URL"], running.env)
+        # one more is offered, and left alone
+        await api.options((await api.create(ORDER))["paymentId"], [wallet.account])
+        payment_id = (await api.create(ORDER))["paymentId"]
+        (option,) = (await api.options(payment_id, [wallet.account]))["options"]
+        if option["actions"][0]["type"] == "build":
+            data = option["actions"][0]["data"]["data"]
+            option |= {"actions": (await api.fetch(payment_id, option["id"], data))["actions"]}
+        await api.confirm(payment_id, option["id"], wallet.execute_all(option))
+        async with asyncio.timeout(30):
+            *_, final = [state async for state in api.watch(payment_id)]
+        return final
+    finally:
+        await asyncio.to_thread(running.__exit__)
+
+
+# the whole way
+
+
+@pytest.mark.parametrize(
+    ("opened", "chain_id"), [(foreign.embedded, 84532), (foreign.on_anvil, 424242)]
+)
+async def test_a_chain_is_added_gets_its_contract_and_takes_money(
+    opened, chain_id, run, home, session, forks
+):
+    async with opened(chain_id) as chain:
+        added = await run(
+            *wanted(chain, "--new-relayer", "--confirmations", "1", "--poll-ms", "50"),
+            *("--chain", f"eip155:{chain_id}", "--name", "Far Away"),
+            *("--token", f"{chain.token}:USD"),
+        )
+        assert added.status == 0, added
+        (path,) = added.out.splitlines()
+        assert path == str(home / "chains" / "far-away.toml")
+        assert stat.S_IMODE((home / "chains" / "far-away.toml").stat().st_mode) == 0o600
+        assert "'Test Dollar', 6 decimals, signs as 'Test Dollar' version '2'" in added.err
+        assert PASSWORD["FLORIN_KEYSTORE_PASSWORD"] not in added.out + added.err
+
+        relayer = relayer_of(added)
+        assert "has nothing of the chain's coin" in refused(
+            await run("deploy", "far-away", "--yes")
+        )
+        await chain.fund(relayer, 10**14)
+        assert "and this may cost" in refused(await run("deploy", "far-away", "--yes"))
+        await chain.fund(relayer)
+        done = await run("deploy", "far-away", "--yes")
+        assert (done.status, done.out) == (0, SETTLER + "\n"), done
+        assert "at most 0." in done.err
+        count = await chain.ask("eth_getTransactionCount", relayer, "latest")
+        again = await run("deploy", f"eip155:{chain_id}", "--yes")
+        assert (again.status, again.out) == (0, SETTLER + "\n")
+        assert "has the settlement contract already" in again.err
+        assert await chain.ask("eth_getTransactionCount", relayer, "latest") == count == "0x1"
+
+        # a token that is not what was written down costs nobody anything but itself
+        with (home / "chains" / "far-away.toml").open("a") as file:
+            file.write(f'[[evm.assets]]\naddress = "{DEPLOYER}"\nname = "x"\nsymbol = "X"\n')
+            file.write('decimals = 6\npeg = "USD"\n')
+        listed = await run("list")
+        row = listed.out.splitlines()[1].split("  ")
+        assert [one.strip() for one in row if one.strip()] == [
+            f"eip155:{chain_id}",
+            "test",
+            "1 wrong",
+            "tUSD",
+            relayer,
+            "Far Away",
+        ]
+        assert f"X at {DEPLOYER} is no token" in listed.err
+        doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
+        assert doctor.status == 1
+        assert f"eip155:{chain_id} Far Away: Far Away: X at {DEPLOYER} is no token" in doctor.out
+
+        wallet = Wallet(f"eip155:{chain_id}")
+        await chain.give(wallet.address, 100_000_000)
+        final = await paid(run, home, session, "far-away", wallet)
+        assert final["status"] == "succeeded"
+        assert await foreign.balance(chain, TREASURY) == PRICE
+        assert await foreign.balance(chain, wallet.address) == 100_000_000 - PRICE
+        receipt = await chain.ask("eth_getTransactionReceipt", final["info"]["txId"])
+        assert (receipt["from"].lower(), receipt["to"].lower()) == (relayer, SETTLER.lower())
+
+        told = refused(await run("remove", "far-away"))
+        assert "has 1 payments that a buyer may still make; --force forgets them" in told
+        removed = await run("remove", "far-away", "--force")
+        assert (removed.status, removed.out) == (0, "Far Away is removed.\n")
+        assert not (home / "chains" / "far-away.toml").exists()
+        assert (home / "keys" / "far-away-relayer.json").exists()
+
+
+async def test_a_solana_cluster_is_added_and_takes_money(run, home, session):
+    chain = await SolanaDevChain.open(None, SolanaDevSettings(finalized_slots=1))
+    try:
+        rpc = JsonRpc(LocalTransport(chain.handle))
+        token = SOLNET.tokens[0]
+        treasury = SolanaWallet()
+        added = await run(
+            *("add", "--rpc-url", f"http://127.0.0.1:{await chain.serve_http('127.0.0.1', 0)}"),
+            *("--treasury", treasury.address, "--yes", "--new-relayer", "--poll-ms", "50"),
+            *("--chain", SOLNET.chain_id, "--name", "Own Cluster"),
+            *("--token", f"{token.address}:USD:tUSD"),
+        )
+        assert added.status == 0, added
+        assert "has too little coin" in added.err
+        gift = {"accounts": [relayer_of(added)], "tokens": [], "lamports": 10**10}
+        await rpc.call("florin_faucet", gift)
+        assert "ok" in (await run("list")).out
+        assert "needs no settlement contract" in refused(await run("deploy", "own-cluster"))
+
+        wallet = SolanaWallet()
+        await rpc.call("florin_faucet", {"accounts": [wallet.address], "tokens": [token.address]})
+        final = await paid(run, home, session, "own-cluster", wallet)
+        assert final["status"] == "succeeded"
+    finally:
+        await chain.close()
+
+
+# what is registered
+
+
+@pytest.fixture
+async def base():
+    """A node of Base, as far as anybody can tell, with three tokens where the registry has some."""
+    dollar, euro = (artifact(name).runtime for name in ("TestDollar", "TestEuro"))
+    async with foreign.embedded(BASE, {EURC: dollar, USDC: dollar, WETH: euro}) as chain:
+        yield chain
+
+
+async def test_registered_tokens_are_taken_if_they_are_as_registered(run, home, base):
+    done = await run(*wanted(base))
+    assert done.status == 0, done
+    assert "The node serves Base (eip155:8453)." in done.err
+    assert "EURC at 0x60a3E35Cc302bFA44Cb288Bc5a4F316Fdb1adb42: 'Test Dollar'" in done.err
+    assert "signs as ('Test Dollar', '2'), not as ('USD Coin', '2')" in done.err
+    assert f"WETH at {WETH} has 6 decimals, not 18" in done.err
+    assert "AUSD at 0x00000000eFE302BEAA2b3e6e1b18d08D69a9012a is no token" in done.err
+    written = (home / "chains" / "base.toml").read_text()
+    assert 'domain_name = "Test Dollar"' in written
+    assert 'peg = "EUR"' in written
+    assert "USDC" not in written
+
+
+@pytest.mark.parametrize(
+    ("token", "words"),
+    [
+        ("WETH", "has 6 decimals, not 18"),
+        ("USDC", "signs as ('Test Dollar', '2'), not as ('USD Coin', '2')"),
+        ("AUSD", "is no token"),
+        ("DOGE", "neither a token's address nor registered for Base"),
+        (f"{USDC}:EUR", "USDC is not worth one EUR"),
+        (DEPLOYER, "is no token"),
+    ],
+)
+async def test_a_token_that_was_asked_for_must_be_right(run, home, base, token, words):
+    told = refused(await run(*wanted(base, "--token", token)))
+    assert told.startswith("Not added: ")
+    assert words in told
+    assert not (home / "chains").exists()
+
+
+# what cannot be
+
+
+async def test_a_node_that_is_none_or_serves_something_else_is_refused(run, home, base):
+    async def told(url: str, *more: str) -> str:
+        words = ("add", "--rpc-url", url, "--treasury", TREASURY, "--yes", *more)
+        return refused(await run(*words))
+
+    assert "begins with http:// or https://" in await told("ftp://node")
+    assert "the node cannot be used" in await told("http://127.0.0.1:1")
+    assert "serves Base (eip155:8453), not eip155:1" in await told(base.url, "--chain", "eip155:1")
+    async with foreign.embedded(424242) as unknown:
+        sentence = await told(unknown.url)
+        assert "which is no registered network: say --chain eip155:424242" in sentence
+    assert not (home / "chains").exists()
+
+
+async def test_a_chain_is_there_once(run, base):
+    assert (await run(*wanted(base))).status == 0
+    assert "Base (eip155:8453) is there already" in refused(await run(*wanted(base)))
+
+
+async def test_other_code_where_the_contract_belongs_is_refused(run):
+    junk = {SETTLER.lower(): artifact("TestEuro").runtime}
+    async with foreign.embedded(84532, junk) as chain:
+        done = await run(*wanted(chain, "--token", f"{chain.token}:USD"))
+        assert done.status == 1
+        assert f"the code at {SETTLER.lower()} is not Florin's" in done.err.splitlines()[-1]
+        told = refused(await run("deploy", "Base Sepolia", "--yes"))
+        assert f"the code at {SETTLER.lower()} is not Florin's" in told
+
+
+async def test_a_treasury_that_relays_or_is_elsewhere_is_refused(run, base, tmp_path):
+    key = tmp_path / "key"
+    key.write_text("0x" + "77" * 32)
+    told = refused(await run(*wanted(base, "--relayer-key-file", str(key))))
+    assert "must not be the relayer's account" in told
+    words = ("add", "--rpc-url", base.url, "--yes", "--treasury")
+    assert "is on another chain" in refused(await run(*words, f"eip155:1:{TREASURY}"))
+    done = await run("add", "--rpc-url", base.url, "--yes")
+    assert (done.status, done.err.splitlines()[-1]) == (2, "Not done: --treasury is missing")
+
+
+async def test_an_operator_is_asked_for_what_was_not_said(home, base):
+    answers = (base.url, "new", TREASURY, "EURC", "7", "90", "y", "y")
+    commands = CliRunner()
+    done = await asyncio.to_thread(
+        commands.invoke,
+        app,
+        ["chain", "add", "--home", str(home)],
+        input="\n".join(answers) + "\n",
+        env=PASSWORD,
+    )
+    path = home / "chains" / "base.toml"
+    # nobody has given the new key coin
+    assert done.exit_code == 1
+    assert str(path) in done.stdout
+    *_, last = done.stderr.splitlines()
+    assert "Added, but the settlement contract is not deployed: Base: 0x" in last
+    (chain,) = chain_files.read_all(home).values()
+    assert (chain.confirmations, chain.fee_max) == (7, 90 * 10**9)
+    assert [one.symbol for one in chain.assets] == ["EURC"]
+    assert chain.relayer_keystores == (home / "keys" / "base-relayer.json",)
+
+
+async def test_the_doctor_finds_files_that_others_can_read(run, home, base, forks):
+    assert (await run(*wanted(base, "--new-relayer", "--token", "EURC"))).status == 0
+    (home / "keys" / "base-relayer.json").chmod(0o640)
+    (home / "chains" / "base.toml").chmod(0o604)
+    doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
+    assert "base.toml, base-relayer.json can be read by others: chmod 600" in doctor.out
+
+
+async def test_a_new_key_needs_a_password(run, base, home):
+    told = refused(await run(*wanted(base, "--new-relayer"), FLORIN_KEYSTORE_PASSWORD=""))
+    assert "keystores need a password" in told
+    assert not (home / "keys").exists()
+
+
+# the deployer itself
+
+
+async def test_a_missing_deployer_is_made_with_its_own_transaction(run):
+    async with foreign.on_anvil(424242, "--disable-default-create2-deployer") as chain:
+        assert await chain.ask("eth_getCode", DEPLOYER, "latest") == "0x"
+        added = await run(
+            *wanted(chain, "--chain", "eip155:424242", "--name", "Bare"),
+            *("--token", f"{chain.token}:USD"),
+        )
+        await chain.fund(relayer_of(added))
+        done = await run("deploy", "bare", "--yes")
+        assert (done.status, done.out) == (0, SETTLER + "\n"), done
+        assert "making it takes 0.010000 of the coin" in done.err
+        assert await chain.ask("eth_getCode", DEPLOYER, "latest") == "0x" + DEPLOYER_CODE.hex()
+
+
+async def test_a_node_that_does_not_take_that_transaction_is_told(run):
+    async with foreign.embedded(84532, deployer=False) as chain:
+        added = await run(*wanted(chain, "--token", f"{chain.token}:USD"))
+        await chain.fund(relayer_of(added))
+        told = refused(await run("deploy", "base-sepolia", "--yes"))
+        assert "only replay-protected" in told
+        assert f"ask whoever runs the chain for the deployer at {DEPLOYER}" in told

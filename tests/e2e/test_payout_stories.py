@@ -1,0 +1,361 @@
+"""Money goes back to buyers and on to merchants, told through REST and ended in balances."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from florin.v1 import admin_pb2, operator_pb2, payout_pb2
+from florin_server.devnet.evm import DEVNET
+from florin_server.domain.payment import Destination
+from florin_server.store import ledger, payouts, settlements
+
+from tests.support.api import Refused
+from tests.support.desk import Desk, Tenant, opened
+from tests.support.installation import operator_of
+from tests.support.wallet import Wallet
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+CHAIN = f"eip155:{DEVNET.chain_id}"
+DOLLAR, EURO = DEVNET.token.address, DEVNET.euro.address
+ETHER = f"{CHAIN}/slip44:60"
+USD = {"unit": "iso4217/USD", "value": "1250"}
+EUR = {"unit": "iso4217/EUR", "value": "1250"}
+GBP = {"unit": "iso4217/GBP", "value": "1250"}
+PRICE = 12_500_000  # 12.50 in a token of six decimals
+FEE = 7 + PRICE // 100
+WEI = 5 * 10**15  # 12.50 at 2500.00
+MANY = 150_000_00  # more dollars than the treasury begins with
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def desk(tmp_path_factory):
+    home = tmp_path_factory.mktemp("payouts") / "home"
+    rates = {ETHER: {"GBP": "2500.00"}}
+    async with opened(home, rates=rates, fee_fixed=7, fee_basis_points=100) as desk:
+        yield desk
+
+
+async def until(ask: Callable[[], Awaitable[Any]], wanted: Any) -> None:
+    """Returns once an answer is the wanted one."""
+    async with asyncio.timeout(20):
+        while True:
+            if await ask() == wanted:
+                return
+            await asyncio.sleep(0.01)
+
+
+@dataclass
+class Shop:
+    desk: Desk
+    tenant: Tenant
+
+    async def wants(self, asset: str, address: str) -> None:
+        """Has its own destination for an asset from now on."""
+        place = Destination(
+            f"crypto_{self.desk.service.app.randbytes(8).hex()}",
+            self.tenant.merchant.id,
+            f"{CHAIN}/{asset}",
+            f"{CHAIN}:{address}",
+        )
+        await self.desk.service.app.store.write(settlements.put_destination(place))
+
+    async def sold(self, wallet: Wallet, amount: dict[str, str]) -> str:
+        """A payment that succeeded."""
+        desk, body = self.desk, {"amount": amount}
+        made = await desk.rest.call("POST", "/v1/payments", self.tenant.headers, body)
+        payment_id: str = made["paymentId"]
+        (option,) = (await desk.rest.options(payment_id, [wallet.account]))["options"]
+        actions = option["actions"]
+        if actions[0]["type"] == "build":
+            data = actions[0]["data"]["data"]
+            actions = (await desk.rest.fetch(payment_id, option["id"], data))["actions"]
+        await desk.rest.confirm(payment_id, option["id"], await wallet.perform(desk.chain, actions))
+        assert (await desk.final(payment_id))["status"] == "succeeded"
+        return payment_id
+
+    async def ask(self, payment_id: str) -> dict[str, Any]:
+        body = {"paymentId": payment_id}
+        return await self.desk.rest.call("POST", "/v1/refunds", self.tenant.headers, body)
+
+    async def refund(self, payment_id: str) -> dict[str, Any]:
+        """The refund of a payment, paid out."""
+        answer = await self.ask(payment_id)
+        assert answer["status"] == "pending"
+        refund = await self.desk.refunded(payment_id, self.tenant.headers)
+        assert (refund["refundId"], refund["status"]) == (answer["refundId"], "succeeded")
+        return refund
+
+    async def told(self, payment_id: str) -> dict[str, Any]:
+        path = f"/v1/payments/{payment_id}"
+        return (await self.desk.rest.call("GET", path, self.tenant.headers))["refund"]
+
+    async def owed(self, asset: str) -> int:
+        account = f"merchant:{self.tenant.merchant.id}"
+        return -await self.desk.service.app.store.read(ledger.balance(account, f"{CHAIN}/{asset}"))
+
+    async def problem(self, payout_id: str) -> str:
+        """Why a payout waits, once it was tried."""
+
+        async def has_one() -> bool:
+            return bool(await self._problem(payout_id))
+
+        await until(has_one, True)
+        return await self._problem(payout_id)
+
+    async def _problem(self, payout_id: str) -> str:
+        found = await self.desk.service.app.store.read(payouts.get(payout_id))
+        assert found is not None
+        return found.problem or ""
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def shop(desk) -> Shop:
+    return Shop(desk, await desk.tenant())
+
+
+async def books(desk: Desk) -> None:
+    assert await desk.service.app.store.read(ledger.check()) == []
+    assert await desk.service.app.store.read(payouts.check()) == []
+
+
+async def filled(desk: Desk, wallet: Wallet) -> None:
+    """What the faucet gives is not mistaken for a refund."""
+    tokens = [token.address for token in DEVNET.tokens]
+    await desk.chain.ask("florin_faucet", {"accounts": [wallet.address], "tokens": tokens})
+
+
+def treasury_of(desk: Desk) -> str:
+    return desk.service.app.rails[CHAIN].treasury.rpartition(":")[2]
+
+
+# refunds
+
+
+async def test_a_buyer_is_whole_again_though_the_merchant_and_the_fee_had_their_share(desk, shop):
+    merchant, wallet = "0x" + "5a" * 20, Wallet()
+    await shop.wants(f"erc20:{DOLLAR}", merchant)
+    await filled(desk, wallet)
+    held, treasury = await desk.chain.balance(wallet.address), treasury_of(desk)
+    float_ = await desk.chain.balance(treasury)
+    payment_id = await shop.sold(wallet, USD)
+    assert await desk.chain.balance(wallet.address) == held - PRICE
+    assert await desk.chain.balance(merchant) == PRICE - FEE
+    assert await desk.chain.balance(treasury) == float_ + FEE
+    refund = await shop.refund(payment_id)
+    assert await desk.chain.balance(wallet.address) == held
+    assert await desk.chain.balance(merchant) == PRICE - FEE
+    assert await desk.chain.balance(treasury) == float_ + FEE - PRICE
+    receipt = await desk.chain.ask("eth_getTransactionReceipt", refund["txId"])
+    assert receipt["from"].lower() == treasury
+    assert treasury not in desk.service.app.rails[CHAIN].senders
+    # the merchant carries all of it
+    assert await shop.owed(f"erc20:{DOLLAR}") == -PRICE
+    await books(desk)
+    path = "/v1/merchants/payments"
+    (listed,) = (await desk.rest.call("GET", path, shop.tenant.headers))["data"]
+    assert {**listed["refund"], "amount": refund["amount"]} == refund
+    with pytest.raises(Refused) as caught:
+        await shop.ask(payment_id)
+    assert (caught.value.http, caught.value.code) == (409, "already_refunded")
+
+
+async def test_money_that_the_treasury_keeps_for_a_merchant_goes_back(desk, shop):
+    wallet = Wallet()
+    await filled(desk, wallet)
+    held = await desk.chain.balance(wallet.address)
+    payment_id = await shop.sold(wallet, USD)
+    assert await shop.owed(f"erc20:{DOLLAR}") == PRICE - FEE
+    await shop.refund(payment_id)
+    assert await desk.chain.balance(wallet.address) == held
+    assert await shop.owed(f"erc20:{DOLLAR}") == -FEE
+    await books(desk)
+
+
+async def test_a_token_that_returns_nothing_goes_back(desk, shop):
+    wallet = Wallet()
+    await filled(desk, wallet)
+    held = await desk.chain.balance(wallet.address, EURO)
+    payment_id = await shop.sold(wallet, EUR)
+    assert await desk.chain.balance(wallet.address, EURO) == held - PRICE
+    refund = await shop.refund(payment_id)
+    assert refund["amount"]["display"]["assetSymbol"] == "tEUR"
+    assert await desk.chain.balance(wallet.address, EURO) == held
+    await books(desk)
+
+
+async def test_coin_goes_back_at_the_rate_that_it_came_at(desk, shop):
+    wallet = Wallet()
+    payment_id = await shop.sold(wallet, GBP)
+    held = await desk.chain.coin(wallet.address)
+    refund = await shop.refund(payment_id)
+    assert refund["amount"]["value"] == str(WEI)
+    assert await desk.chain.coin(wallet.address) == held + WEI
+    await books(desk)
+
+
+async def test_a_treasury_that_is_short_is_filled_and_pays(desk, shop):
+    await shop.wants(f"erc20:{DOLLAR}", "0x" + "5b" * 20)
+    wallet, treasury = Wallet(), treasury_of(desk)
+    payment_id = await shop.sold(wallet, {"unit": "iso4217/USD", "value": str(MANY)})
+    held, price = await desk.chain.balance(wallet.address), MANY * 10_000
+    refund_id = (await shop.ask(payment_id))["refundId"]
+    assert "the treasury" in await shop.problem(refund_id)
+    assert (await shop.told(payment_id))["status"] == "pending"
+    async with operator_of(desk.service) as operator:
+        status = await operator.ask("GetSystemStatus", admin_pb2.GetSystemStatusRequest())
+        assert not status.chains[0].healthy
+        assert "payouts that wait: 1, because the treasury" in status.chains[0].problem
+    assert await desk.chain.balance(wallet.address) == held
+    gift = {"accounts": [treasury], "tokens": [DOLLAR], "tokenUnits": hex(price)}
+    await desk.chain.ask("florin_faucet", gift)
+    desk.clock.advance(60)
+    refund = await desk.refunded(payment_id, shop.tenant.headers)
+    assert refund["status"] == "succeeded"
+    assert await desk.chain.balance(wallet.address) == held + price
+    await books(desk)
+
+
+async def test_a_blocked_payer_is_not_refunded(desk, shop):
+    wallet = Wallet()
+    payment_id = await shop.sold(wallet, USD)
+    held = await desk.chain.balance(wallet.address)
+    desk.service.app.blocked.add([wallet.account])
+    refund_id = (await shop.ask(payment_id))["refundId"]
+    assert await shop.problem(refund_id) == "the account that it goes to is blocked"
+    assert (await shop.told(payment_id))["status"] == "pending"
+    # the operator ends it
+    async with operator_of(desk.service) as operator:
+        request = payout_pb2.RefusePayoutRequest(payout_id=refund_id)
+        assert (await operator.ask("RefusePayout", request)).status == (
+            payout_pb2.PAYOUT_STATUS_REFUSED
+        )
+        with pytest.raises(Refused) as caught:
+            await operator.ask("RefusePayout", request)
+        assert (caught.value.http, caught.value.code) == (400, "invalid_state")
+    refund = await desk.refunded(payment_id, shop.tenant.headers)
+    assert refund["status"] == "failed"
+    assert "txId" not in refund
+    desk.clock.advance(3600)
+    assert await desk.chain.balance(wallet.address) == held
+    with pytest.raises(Refused) as caught:
+        await shop.ask(payment_id)
+    assert caught.value.code == "already_refunded"
+
+
+async def test_requests_that_race_pay_once(desk, shop):
+    wallet = Wallet()
+    await filled(desk, wallet)
+    held = await desk.chain.balance(wallet.address)
+    payment_id = await shop.sold(wallet, USD)
+    results = await asyncio.gather(
+        *(shop.ask(payment_id) for _ in range(10)), return_exceptions=True
+    )
+    assert sum(not isinstance(one, Refused) for one in results) == 1
+    await desk.refunded(payment_id, shop.tenant.headers)
+    assert await desk.chain.balance(wallet.address) == held
+    assert desk.select("SELECT count(*) FROM payout WHERE payment_id = ?", payment_id) == [(1,)]
+
+
+async def test_a_refund_is_asked_for_while_the_chain_is_down(desk, shop):
+    wallet = Wallet()
+    payment_id = await shop.sold(wallet, USD)
+    held = await desk.chain.balance(wallet.address)
+    down = {"kind": "answer", "effect": "error", "times": 1_000_000}
+    for method in ("eth_estimateGas", "eth_sendRawTransaction", "eth_getBlockByNumber"):
+        await desk.chain.ask("florin_fault", {**down, "method": method})
+    refund_id = (await shop.ask(payment_id))["refundId"]
+    assert await shop.problem(refund_id)
+    desk.clock.advance(60)
+    assert (await shop.told(payment_id))["status"] == "pending"
+    await desk.chain.ask("florin_fault", {"kind": "clear"})
+    desk.clock.advance(60)
+    assert (await desk.refunded(payment_id, shop.tenant.headers))["status"] == "succeeded"
+    assert await desk.chain.balance(wallet.address) == held + PRICE
+
+
+async def test_a_refund_that_is_on_its_way_says_so(desk, shop):
+    payment_id = await shop.sold(Wallet(), USD)
+    await desk.chain.ask("florin_fault", {"kind": "mining", "paused": True})
+    await shop.ask(payment_id)
+
+    async def status() -> str:
+        return (await shop.told(payment_id))["status"]
+
+    await until(status, "processing")
+    refund = await shop.told(payment_id)
+    assert refund["txId"].startswith("0x")
+    assert "completedAt" not in refund
+    await desk.chain.ask("florin_fault", {"kind": "mining", "paused": False})
+    await desk.chain.ask("evm_mine")
+    done = await desk.refunded(payment_id, shop.tenant.headers)
+    assert (done["status"], done["txId"]) == ("succeeded", refund["txId"])
+
+
+# what merchants are owed
+
+
+async def test_a_merchant_is_paid_what_it_is_owed(desk, shop):
+    asset, place = f"{CHAIN}/erc20:{DOLLAR}", "0x" + "5c" * 20
+    for _ in range(2):
+        await shop.sold(Wallet(), USD)
+    owed, treasury = 2 * (PRICE - FEE), treasury_of(desk)
+    assert await shop.owed(f"erc20:{DOLLAR}") == owed
+    merchant = {"merchant_id": shop.tenant.merchant.id, "asset": asset}
+    async with operator_of(desk.service) as operator:
+
+        async def refusal(**wanted: str) -> str:
+            request = payout_pb2.CreatePayoutRequest(**{**merchant, **wanted})
+            with pytest.raises(Refused) as caught:
+                await operator.ask("CreatePayout", request)
+            return caught.value.code
+
+        assert await refusal() == "params_validation"  # nowhere to send it
+        await shop.wants(f"erc20:{DOLLAR}", place)
+        assert await refusal(amount=str(owed + 1)) == "params_validation"
+        assert await refusal(amount="-1") == "params_validation"
+        assert await refusal(asset="dollars") == "params_validation"
+        assert await refusal(merchant_id="mrch_unknown") == "merchant_not_found"
+        held = await desk.chain.balance(treasury)
+        part = payout_pb2.CreatePayoutRequest(**merchant, amount="1000000")
+        rest = payout_pb2.CreatePayoutRequest(**merchant)
+        made = [await operator.ask("CreatePayout", one) for one in (part, rest)]
+        assert [int(one.amount) for one in made] == [1_000_000, owed - 1_000_000]
+        assert await refusal(amount="1") == "params_validation"
+        await until(lambda: shop.owed(f"erc20:{DOLLAR}"), 0)
+        assert await desk.chain.balance(place) == owed
+        assert await desk.chain.balance(treasury) == held - owed
+        listed = payout_pb2.ListPayoutsRequest(all=True)
+        found = (await operator.ask("ListPayouts", listed)).payouts
+        done = {one.payout_id: one for one in found}
+        for one in made:
+            assert done[one.payout_id].status == payout_pb2.PAYOUT_STATUS_DONE
+            assert done[one.payout_id].account == f"{CHAIN}:{place}"
+            assert done[one.payout_id].tx_id.startswith("0x")
+        unknown = payout_pb2.RefusePayoutRequest(payout_id="pout_unknown")
+        with pytest.raises(Refused):
+            await operator.ask("RefusePayout", unknown)
+    await books(desk)
+
+
+async def test_the_treasury_can_be_paused(desk, shop):
+    wallet = Wallet()
+    executor_id = f"{CHAIN}:{treasury_of(desk)}"
+    payment_id = await shop.sold(wallet, USD)
+    held = await desk.chain.balance(wallet.address)
+    async with operator_of(desk.service) as operator:
+        pause = operator_pb2.PauseExecutorRequest(executor_id=executor_id)
+        assert (await operator.ask("PauseExecutor", pause)).paused
+        await shop.ask(payment_id)
+        # who pays is settled all the same
+        await shop.sold(Wallet(), USD)
+        assert (await shop.told(payment_id))["status"] == "pending"
+        assert await desk.chain.balance(wallet.address) == held
+        resume = operator_pb2.ResumeExecutorRequest(executor_id=executor_id)
+        assert not (await operator.ask("ResumeExecutor", resume)).paused
+    assert (await desk.refunded(payment_id, shop.tenant.headers))["status"] == "succeeded"
