@@ -89,7 +89,6 @@ class Chain:
     paid: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
     gas: Counter[str] = field(default_factory=Counter)
     gas_since: Counter[str] = field(default_factory=Counter)  # since buyers' balances were read
-    moved: Counter[str] = field(default_factory=Counter)  # coin, by transactions themselves
     saved: Counter[str] = field(default_factory=Counter)  # what buyers took away, by buyer
     sent: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
@@ -234,22 +233,14 @@ class Audit:
             booked = self._balance(f"external:{EVM}:{MERCHANT}", asset)
             self._expect(f"the merchant's {asset} in the books", booked, got)
             kept = self._received(asset, treasury)
-            spent = 0
-            if asset == ETHER and treasury.lower() in self._senders:
-                kept += chain.moved[treasury.lower()]
-                spent = chain.gas[treasury.lower()]
-                kept -= spent
-            found = await held(self._till, treasury, asset)
-            self._expect(f"the treasury's {asset}", found, kept)
             booked = self._balance(f"wallet:{EVM}:{treasury}", asset)
-            gifts = chain.moved[treasury.lower()] if spent else 0
-            self._expect(f"the treasury's {asset} in the books", booked, kept - gifts)
+            self._expect(f"the treasury's {asset} in the books", booked, kept)
             self._expect(f"the thief's {asset}", await held(self._till, THIEF, asset), 0)
         for key, had in before.items():
             asset, _, payer = key.partition(" ")
             if not asset.startswith(EVM):
                 continue
-            left = had - self._spent(asset, payer)
+            left = had - self._spent(asset, payer) + self._received(asset, payer)
             if asset == ETHER:
                 left -= chain.gas_since[payer]
             if asset == USD:
@@ -288,17 +279,18 @@ class Audit:
         coin = f"{SOLNET.chain_id}/slip44:501"
         self._expect("booked lamports", self._balance("expense:gas", coin), fees)
         for token, asset in enumerate(ASSETS):
+            found = await self._till.solana.balance(SOLANA_MERCHANT, token)
+            self._expect(f"the merchant's {asset}", found, self._received(asset, SOLANA_MERCHANT))
             for owner, kind in ((SOLANA_MERCHANT, "external"), (self._treasuries[1], "wallet")):
                 got = self._received(asset, owner)
-                found = await self._till.solana.balance(owner, token)
-                self._expect(f"{owner}'s {asset}", found, got)
                 booked = self._balance(f"{kind}:{SOLNET.chain_id}:{owner}", asset)
                 self._expect(f"{owner}'s {asset} in the books", booked, got)
         for key, had in before.items():
             asset, _, payer = key.partition(" ")
             if asset in ASSETS:
                 found = await self._till.solana.balance(payer, ASSETS.index(asset))
-                self._expect(f"{payer}'s {asset}", found, had - self._spent(asset, payer))
+                left = had - self._spent(asset, payer) + self._received(asset, payer)
+                self._expect(f"{payer}'s {asset}", found, left)
 
     async def _by_relayer(self) -> Any:
         """Every final transaction that the relayer paid for."""
@@ -352,12 +344,9 @@ def _same(one: str | None, other: str) -> bool:
 
 
 def _take(chain: Chain, sent: dict[str, Any], receipt: dict[str, Any]) -> None:
-    sender, value = sent["from"].lower(), int(sent["value"], 16)
+    sender = sent["from"].lower()
     chain.sent[sender].append(sent["hash"])
     chain.gas[sender] += _gas(receipt)
-    if receipt["status"] == "0x1" and sent["to"]:
-        chain.moved[sent["to"].lower()] += value
-        chain.moved[sender] -= value
     for log in receipt["logs"]:
         if log["topics"][0] == _TRANSFER and log["topics"][2][-40:] == SAVINGS[2:]:
             chain.saved["0x" + log["topics"][1][-40:]] += int(log["data"], 16)
