@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from florin_server.domain.journal import TxState
 from florin_server.domain.payout import PayoutKind, PayoutStatus
+from florin_server.flows import payouts as flows
 from florin_server.store import ledger, payouts
 
 from tests.contract.evm_lab import CHAIN, ETHER, EURO, MERCHANT, TOKEN, account_of, refuse, reply
@@ -118,6 +119,7 @@ async def test_a_process_that_dies_before_the_broadcast_pays_once(desk):
     desk.lab.node.lost = frozenset()
     await desk.restart()
     assert (await desk.done(payout)).tx_id == signed.hash
+    assert await desk.worker._again(signed)
     assert await desk.transfers() == [150]
 
 
@@ -169,6 +171,8 @@ async def test_a_transaction_whose_nonce_another_took_is_made_anew(desk):
     desk.lab.clock.advance(11)
     done = await desk.done(payout)
     assert done.tx_id != lost.hash
+    # not even if a deep reorganisation freed the nonce again
+    assert not await desk.worker._again(lost)
     assert await desk.transfers() == [150]
 
 
@@ -407,6 +411,18 @@ async def test_a_paused_treasury_sends_nothing_and_follows_what_it_sent(desk):
     desk.worker.lane.resume()
     await desk.done(second)
     assert await desk.transfers() == [150, 7]
+
+
+async def test_a_chain_without_its_treasurys_key_says_so(desk):
+    payout = await desk.asked()
+    assert await flows.problems(desk.app, CHAIN) == ""
+    desk.lab.rail._payouts = None
+    (told,) = await flows.listed(desk.app, all_=False)
+    assert (told.id, told.problem) == (payout.id, "the treasury's key on this chain is not here")
+    assert await flows.problems(desk.app, CHAIN) == f"payouts that wait: 1, because {told.problem}"
+    desk.app.rails.clear()
+    # the command line works without chains, too
+    assert [one.problem for one in await flows.listed(desk.app, all_=True)] == [None]
 
 
 async def test_a_key_that_is_not_the_treasurys_pays_nothing(desk):

@@ -6,16 +6,27 @@ import asyncio
 import sqlite3
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from florin_server.domain.journal import Posting
-from florin_server.store import ledger
+from florin_server.domain.payout import Payout, PayoutKind, PayoutStatus
+from florin_server.store import ledger, payouts
 from florin_server.store.query import StoreError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.contract.test_store_kit import ASSET, COIN, ENGINES, NOW_US, U256_MAX, opened
+from tests.contract.test_store_kit import (
+    ASSET,
+    CHAIN,
+    COIN,
+    ENGINES,
+    NOW_US,
+    PAYER,
+    U256_MAX,
+    opened,
+)
 
 ACCOUNTS = ("wallet:w", "external:a", "external:b", "expense:gas", "income:fee")
 POSTINGS = st.builds(
@@ -146,6 +157,30 @@ async def test_what_a_merchant_is_owed_is_not_damage(store):
     assert await store.read(ledger.check()) == []
     await store.write(book("too much", Posting("merchant:m", "external:a", ASSET, 1)))
     assert await store.read(ledger.check()) == [f"merchant:m owes us 1 of {ASSET}"]
+
+
+async def test_a_merchant_owes_no_more_than_was_refunded_for_it(store):
+    await store.write(book("in", Posting("wallet:w", "merchant:m", ASSET, 10)))
+    await store.write(book("refund:r", Posting("merchant:m", "wallet:w", ASSET, 15)))
+    assert await store.read(ledger.check()) == []
+    # what else is paid out was owed before
+    await store.write(book("payout:p", Posting("merchant:m", "wallet:w", ASSET, 10)))
+    assert await store.read(ledger.check()) == []
+    await store.write(book("payout:q", Posting("merchant:m", "wallet:w", ASSET, 1)))
+    await store.write(book("refund:other", Posting("merchant:n", "wallet:w", ASSET, 15)))
+    await store.write(book("refund:coin", Posting("merchant:m", "wallet:w", COIN, 15)))
+    (problem,) = await store.read(ledger.check())
+    assert problem == f"merchant:m owes us 16 of {ASSET}, of which refunds explain 15"
+
+
+async def test_a_payout_that_is_done_is_in_the_books(store):
+    paid = Payout("pout_1", PayoutKind.BALANCE, "m", None, False, CHAIN, ASSET, 5, PAYER, NOW_US)
+    await store.write(payouts.add(paid))
+    assert await store.read(payouts.check()) == []
+    await store.write(payouts.add(replace(paid, id="pout_2", status=PayoutStatus.DONE)))
+    assert await store.read(payouts.check()) == ["payout pout_2 is done and not booked"]
+    await store.write(book("payout:pout_2", Posting("merchant:m", "wallet:w", ASSET, 5)))
+    assert await store.read(payouts.check()) == []
 
 
 async def test_the_table_itself_refuses_one_account_on_both_sides(store, tmp_path):

@@ -10,7 +10,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 import uvloop
+from florin_server.domain.journal import Posting
+from florin_server.domain.payment import Destination, Merchant
+from florin_server.store import ledger, merchants, settlements
 
+from tests.contract.test_store_kit import opened
 from tests.support.api import RestApi
 from tests.support.command import Ended, Forks, told
 from tests.support.desk import ORDER
@@ -224,3 +228,44 @@ def test_what_is_kept_about_a_customer_is_shown_and_erased(forks, customer):
         done = forks("customers", command, "nobody", home=home)
         assert done.status == 1
         assert told(done).startswith("Not done: Validation error: account: ")
+
+
+def test_payouts_are_begun_listed_and_refused(forks, stopped):
+    ask = asking(forks, stopped)
+    asset, place = f"eip155:1/erc20:0x{'aa' * 20}", f"eip155:1:0x{'bb' * 20}"
+
+    merchant_id = "mrch_owed"
+
+    async def owe() -> None:
+        tea = Merchant(merchant_id, "prtn_1", "Tea", "t@tea.example", None, "active", True, 0)
+        came = Posting(f"wallet:{place}", f"merchant:{merchant_id}", asset, 100)
+        where = Destination("crypto_1", merchant_id, asset, place)
+        async with opened("sqlite", stopped) as store:
+            await store.write(merchants.put_merchant(tea))
+            await store.write(settlements.put_destination(where))
+            await store.write(ledger.post("settle:1", "settle", None, None, (came,), 0))
+
+    uvloop.run(owe())
+    head, *none = ask("payouts", "list")
+    assert (head.split("  ")[0], none) == ("Payout id", [])
+    (part,) = ask("payouts", "create", merchant_id, asset, "--amount=30")
+    (rest,) = ask("payouts", "create", merchant_id, asset)
+    listed = rows(ask("payouts", "list"))
+    assert re.fullmatch(r"pout_\w{17}", part)
+    assert [listed[one][0:2] for one in (part, rest)] == [["balance", "waiting"]] * 2
+    assert [listed[one][3:] for one in (part, rest)] == [
+        ["30", asset, place, "-"],
+        ["70", asset, place, "-"],
+    ]
+    done = forks("payouts", "create", merchant_id, asset, home=stopped)
+    assert done.status == 1
+    assert "the merchant can be paid 0 minor units now" in told(done)
+    assert ask("payouts", "refuse", rest) == [f"{rest} is refused."]
+    assert list(rows(ask("payouts", "list")))[1:] == [part]
+    assert rows(ask("payouts", "list", "--all"))[rest][1] == "refused"
+    assert ask("payouts", "create", merchant_id, asset, "--amount=70") != [rest]
+    for amount in ("0", "-1", "1.5", "many"):
+        done = forks("payouts", "create", merchant_id, asset, f"--amount={amount}", home=stopped)
+        assert done.status == 2
+    done = forks("payouts", "refuse", "pout_unknown", home=stopped)
+    assert told(done) == "Not done: Payout not found"

@@ -94,7 +94,7 @@ class OnAnvil:
         relayer = Signer(service.secrets.relayer_key).address
         self._anvil.ask("anvil_setBalance", relayer, hex(RELAYER_WEI))
         # it stands where the embedded one would
-        service.evm = Embedded(_nobody, self._anvil.url)
+        service.evm = Embedded(_nobody, self._anvil.url, _nobody_listens)
         await ensure_demo(service)
 
     def asked(self, session: aiohttp.ClientSession, env: dict[str, str]) -> Chain:
@@ -184,3 +184,7 @@ def _place(env: dict[str, str]) -> tuple[str, str]:
 
 async def _nobody(_: bytes) -> bytes:
     raise AssertionError("a chain elsewhere is asked over its address")
+
+
+def _nobody_listens(_: object) -> None:
+    raise AssertionError("a chain elsewhere is heard of over its address")

@@ -132,6 +132,8 @@ def _embedded_chain(settings: Settings, treasury: Signer) -> EvmChain:
         confirmations=settings.embedded.confirmations,
         poll_ms=max(10, min(100, int(settings.embedded.block_interval_s * 250))),
         settler=DEVNET.settler,
+        opener=DEVNET.opener,
+        factories=(DEVNET.wallet_factory,),
         treasury=treasury.address,
         eta_s=max(1, round(settings.embedded.block_interval_s * settings.embedded.confirmations)),
         faucet=True,

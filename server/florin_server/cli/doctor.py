@@ -18,10 +18,9 @@ from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.flows.screen import lists_problem
 from florin_server.rails import chain_files
-from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.solana.settings import SolanaChain
-from florin_server.store import ledger
+from florin_server.store import ledger, payouts
 from florin_server.store.engine import Store
 from florin_server.store.query import StoreError
 
@@ -58,6 +57,8 @@ async def _checks(settings: Settings) -> AsyncIterator[_Finding]:
     yield f"service {status.software_version} is running", ""
     for chain in status.chains:
         yield f"{chain.chain_id} at block {chain.head}, relayer {chain.relayer}", chain.problem
+        for node in chain.nodes:
+            yield _node(node.name, node.head, node.latency_ms), node.problem
     if status.screening_problem:
         yield "screening", status.screening_problem
 
@@ -71,7 +72,11 @@ async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
         return
     try:
         yield "store opens", ""
-        yield "ledger balances", "; ".join(await store.read(ledger.check()))
+        wrong = [*await store.read(ledger.check()), *await store.read(payouts.check())]
+        yield "ledger balances", "; ".join(wrong)
+        for chain_id, problem, count in await store.read(payouts.problems()):
+            if problem:
+                yield f"payouts on {chain_id}", f"{count} wait, because {problem}"
         if problem := await store.read(lists_problem(settings, SystemClock().now_us())):
             yield "screening", problem
         kept = home.secrets()
@@ -83,22 +88,28 @@ async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
     keys = Keyring(settings, kept)
     chains_named: tuple[EvmChain | SolanaChain, ...] = (*settings.chains, *settings.solana_chains)
     for chain in chains_named:
-        yield f"{chain.caip2} {chain.name}", await _problem(chain, keys)
+        async for finding in _chain(chain, keys):
+            yield finding
 
 
-async def _problem(chain: EvmChain | SolanaChain, keys: Keyring) -> str:
-    """What is wrong with a chain, asked of its node."""
+async def _chain(chain: EvmChain | SolanaChain, keys: Keyring) -> AsyncIterator[_Finding]:
+    """What is wrong with a chain, asked of its nodes, and with each of them."""
+    subject = f"{chain.caip2} {chain.name}"
     try:
         rail = chains.rail_of(chain, keys)
     except Refused as error:
-        return str(error)
+        yield subject, str(error)
+        return
     try:
-        await rail.start()
-        return "; ".join(await rail.problems())
-    except RailUnavailable as error:
-        return str(error)
+        yield subject, "; ".join(await rail.problems())
+        for node in rail.nodes():
+            yield _node(node.name, node.head, node.latency_ms), node.problem
     finally:
         await rail.close()
+
+
+def _node(name: str, head: int, latency_ms: float) -> str:
+    return f"node {name} at block {head}, answers in {latency_ms:.0f} ms"
 
 
 def _private(home: Home, settings: Settings) -> _Finding:

@@ -29,6 +29,8 @@ from florin_server.store.tables import ledger_journal, ledger_transfer
 _KINDS = frozenset({"wallet", "expense", "external", "merchant", "income"})
 # journals of what left the treasury on a merchant's account
 REFUND, PAYOUT = "refund", "payout"
+# how the keys of journals begin by which a merchant may come to owe
+_OWING = (f"{REFUND}:", "reverse:")
 # rows that are looked at in one go while the books are checked
 _PAGE = 500
 
@@ -167,7 +169,7 @@ def check() -> Op[list[str]]:
 
     Looks at every row: no journal without transfers or the other way round, every transfer moves
     something between two accounts, all balances of an asset add up to zero, no merchant owes us
-    more than was refunded for it: whatever else is paid out, it was owed before.
+    more than was refunded for it, or taken back: whatever else is paid out, it was owed before.
     """
     problems: list[str] = []
     balances: dict[tuple[str, str], int] = defaultdict(int)
@@ -181,7 +183,7 @@ def check() -> Op[list[str]]:
             booked_keys.add(idem_key)
             balances[asset, debit] += amount
             balances[asset, credit] -= amount
-            if idem_key.startswith(f"{REFUND}:"):
+            if idem_key.startswith(_OWING):
                 refunded[asset, debit] += amount
         after, after_n = rows[-1][:2]
     after = ""
@@ -210,7 +212,7 @@ def _sum_problems(
         totals[asset] += held
         most = refunded.get((asset, account), 0)
         if account.startswith("merchant:") and held > most:
-            than = f", and {most} was refunded for it" if most else ""
+            than = f", of which refunds explain {most}" if most else ""
             yield f"{account} owes us {held} of {asset}{than}"
     for asset, total in totals.items():
         if total:

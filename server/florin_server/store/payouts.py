@@ -75,7 +75,6 @@ def _of_merchant() -> Select[Row]:
 
 _ADD = Statement(insert(payout))
 _ONE = Statement(_payouts().where(payout.c.id == param("id_")))
-_LOCKED = Statement(_payouts().where(payout.c.id == param("id_")).with_for_update())
 _SOME = Statement(_payouts().where(any_of(payout.c.id, "ids")))
 _DUE = Statement(
     _owed()
@@ -121,12 +120,6 @@ _SET_ASIDE = Statement(
     .where(payout.c.status == PayoutStatus.WAITING)
     .values(retry_at_us=param("at_us"), problem=param("why"))
 )
-_HURRY = Statement(
-    update(payout)
-    .where(text(OWED), payout.c.chain_id == param("chain_id"))
-    .where(payout.c.status == PayoutStatus.WAITING)
-    .values(retry_at_us=0)
-)
 _MOVE = Statement(
     _change()
     .where(payout.c.status == PayoutStatus.SUBMITTED)
@@ -163,9 +156,9 @@ def add(new: Payout) -> Op[None]:
     yield _ADD.of(new)
 
 
-def get(payout_id: str, *, lock: bool = False) -> Op[Payout | None]:
-    """One payout, for this operation alone if `lock` is set."""
-    rows = yield (_LOCKED if lock else _ONE)(id_=payout_id)
+def get(payout_id: str) -> Op[Payout | None]:
+    """One payout."""
+    rows = yield _ONE(id_=payout_id)
     return Payout(*rows[0]) if rows else None
 
 
@@ -231,11 +224,6 @@ def claim(one: Payout, tx_hash: str, lapses_at: int | None, credit: int | None) 
 def set_aside(payout_id: str, problem: str, retry_at_us: int) -> Op[None]:
     """Leaves a waiting payout for later, and remembers why."""
     yield _SET_ASIDE(id_=payout_id, at_us=retry_at_us, why=problem)
-
-
-def hurry(chain_id: str) -> Op[None]:
-    """Lets all waiting payouts of a chain be tried at once."""
-    yield _HURRY(chain_id=chain_id)
 
 
 def conclude(outcomes: Sequence[Outcome], ends: Sequence[TxEnd], now_us: int) -> Op[None]:

@@ -43,8 +43,9 @@ class Lane:
     """The one user of a key; others wait for its lease.
 
     `gone` tells that no block can hold a transaction any more, judged at final depth; `wake` lets
-    its owner take a turn at once. While it is paused it signs and broadcasts nothing, and follows
-    what is on its way.
+    its owner take a turn at once; `again` tells whether a transaction that was over may be sent
+    once more if a reorganisation undid it, which all may if there is none. While it is paused it
+    signs and broadcasts nothing, and follows what is on its way.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Lane:
         *,
         gone: Callable[[ChainTx], Awaitable[bool]],
         wake: Callable[[], None],
+        again: Callable[[ChainTx], Awaitable[bool]] | None = None,
         paused: bool = False,
     ) -> None:
         self._app = app
@@ -65,6 +67,7 @@ class Lane:
         self._blocks = blocks
         self._gone = gone
         self._wake = wake
+        self._again = again
         self._lease = f"relayer:{rail.chain_id}:{sender}"
         self.epoch = 0  # of the lease; another number each time that somebody else had it
         self._may_steal = app.store.exclusive
@@ -291,7 +294,7 @@ class Lane:
             found = await self._app.store.read(
                 journal.at_nonce(self._rail.chain_id, self.sender, missing)
             )
-            if found:
+            if found and (self._again is None or await self._again(found[0])):
                 await self._hand_over(found[0])
             else:
                 _log.warning("%s: nonce %d is filled", self.account, missing)
@@ -314,9 +317,7 @@ class Lane:
         ended = []
         for tx in self._txs.values():
             mined = self._mined(tx)
-            if mined is not None and await self._blocks.is_settled(
-                mined.block_number, mined.block_hash
-            ):
+            if mined is not None and await self._blocks.is_settled(mined):
                 ended.append(self._end(tx, mined))
         return ended
 

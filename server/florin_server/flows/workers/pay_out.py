@@ -19,7 +19,15 @@ from florin_server.flows.app import App, Health
 from florin_server.flows.screen import check_lists, is_blocked
 from florin_server.flows.workers.blocks import HeadFollower
 from florin_server.flows.workers.lane import Ended, Lane
-from florin_server.rails.base import Effect, Payouts, Rail, RailUnavailable, Signed, Transfer
+from florin_server.rails.base import (
+    Effect,
+    Fact,
+    Payouts,
+    Rail,
+    RailUnavailable,
+    Signed,
+    Transfer,
+)
 from florin_server.store import journal, payouts
 from florin_server.store.payouts import Outcome, Uncovered
 from florin_server.store.query import Op, StoreUnavailable
@@ -42,17 +50,18 @@ class Glance(HeadFollower):
         """True if a block is as deep as the chain's settings ask."""
         return self.head - number + 1 >= self._rail.confirmations
 
-    async def is_settled(self, number: int, block_hash: str) -> bool:
-        """True if a block is final and part of the chain."""
-        if not self.is_final(number):
+    async def is_settled(self, fact: Fact) -> bool:
+        """True if a fact is final, part of the chain now, and enough nodes tell it."""
+        if not self.is_final(fact.block_number):
             return False
-        view = await self._rail.block(number) if self._rail.by_block else None
-        return not self._rail.by_block or (view is not None and view.hash == block_hash)
+        view = await self._rail.block(fact.block_number) if self._rail.by_block else None
+        if self._rail.by_block and (view is None or view.hash != fact.block_hash):
+            return False
+        return await self._agreement.covers(fact)
 
-    async def look(self) -> bool:
-        """True if the head moved."""
-        before, self.head = self.head, (await self._rail.head()).number
-        return self.head != before
+    def _next(self, number: int) -> int:
+        """Back as well: what was final may be replaced."""
+        return number
 
 
 class PayoutWorker:
@@ -78,6 +87,7 @@ class PayoutWorker:
             self._blocks,
             gone=self._gone,
             wake=self.wake,
+            again=self._again,
             paused=f"{rail.chain_id}:{treasury.sender}" in pauses,
         )
         app.executors[self.lane.account] = self.lane
@@ -89,7 +99,7 @@ class PayoutWorker:
     def health(self) -> Health:
         """How paying out looks now."""
         paused = "paused by the operator" if self.lane.paused else ""
-        told = "; ".join(text for text in (paused, self._problem) if text)
+        told = "; ".join(text for text in (paused, self._problem, self.lane.problem) if text)
         problem = f"payouts: {told}" if told else ""
         return Health(self._blocks.head, self.lane.open_transactions, problem)
 
@@ -141,13 +151,14 @@ class PayoutWorker:
 
     async def _submit(self) -> None:
         self._waits = False
-        while not self.lane.paused:
+        while self.lane.has_room:
             now_us = self._app.clock.now_us()
             due = await self._app.store.read(payouts.due(self._rail.chain_id, _BATCH, now_us))
             if not due:
                 break
             for one in due:
-                await self._try(one)
+                if self.lane.has_room:
+                    await self._try(one)
         left = await self._app.store.read(payouts.problems())
         self._waits = any(chain == self._rail.chain_id for chain, _, _ in left)
 
@@ -207,8 +218,9 @@ class PayoutWorker:
             return signed[0]
 
         def claim() -> Op[None]:
+            # an operation runs when it is committed, and that is after the signing
             (made,) = signed
-            return payouts.claim(one, made.hash, made.lapses_at, self._credit(one))
+            yield from payouts.claim(one, made.hash, made.lapses_at, self._credit(one))
 
         await self.lane.send([one.id], sign, claim)
         self._unsure = True
@@ -231,8 +243,14 @@ class PayoutWorker:
         await self.lane.tend(news=news)
 
     async def _gone(self, tx: ChainTx) -> bool:
-        (found,) = (await self._app.store.read(payouts.some(tx.item_ids))).values()
-        return await self._treasury.gone(tx, found.lapses_at)
+        found = await self._app.store.read(payouts.some(tx.item_ids))
+        lapses = [one.lapses_at for one in found.values()]
+        return await self._treasury.gone(tx, lapses[0] if lapses else None)
+
+    async def _again(self, tx: ChainTx) -> bool:
+        """False for what must not pay again: its payout was, or will be, paid by another one."""
+        found = await self._app.store.read(payouts.some(tx.item_ids))
+        return all(one.tx_id in tx.hashes for one in found.values())
 
     async def _finish(self, ended: Sequence[Ended]) -> None:
         """Commits what is proven."""
@@ -259,16 +277,17 @@ class PayoutWorker:
         if ended.success is None:
             problem = f"its transaction {tx.hash} was replaced by another one"
             return Outcome(one, retry_at_us=self._app.clock.now_us(), problem=problem)
-        effect = await self._treasury.effect(tx, tx.hash, _transfer(one))
+        mined = ended.end.final_hash or tx.hash
+        effect = await self._treasury.effect(tx, mined, _transfer(one))
         if effect is Effect.EXACT:
             wallet = f"wallet:{self._rail.treasury}"
             posting = Posting(f"merchant:{one.merchant_id}", wallet, one.asset, one.value)
-            return Outcome(one, tx.hash, posting)
+            return Outcome(one, mined, posting)
         if effect is Effect.NOTHING:
-            problem = f"its transaction {tx.hash} failed"
+            problem = f"its transaction {mined} failed"
             return Outcome(one, retry_at_us=self._retry_at(one), problem=problem)
-        problem = f"its transaction {tx.hash} is final, and it is not proven what it moved"
-        return Outcome(one, tx.hash, problem=problem)
+        problem = f"its transaction {mined} is final, and it is not proven what it moved"
+        return Outcome(one, mined, problem=problem)
 
     def _priced(self, end: TxEnd) -> TxEnd:
         """A transaction's cost, booked to whoever paid it."""

@@ -20,6 +20,7 @@ from florin_server.flows.workers.aftermath import Aftermath, ended_in
 from florin_server.flows.workers.blocks import follow
 from florin_server.flows.workers.hold import Held
 from florin_server.flows.workers.lane import Ended, Lane
+from florin_server.flows.workers.strangers import StrangerWatch, settled_by_others
 from florin_server.flows.workers.unconfirmed import WalletWatch
 from florin_server.rails.base import Paid, Rail, RailUnavailable, Signed
 from florin_server.store import journal
@@ -48,6 +49,7 @@ class ChainSettler:
         self._blocks = follow(rail)
         self._open: dict[str, Accepted] = {}  # by reference
         self._wallets = WalletWatch(app, rail, self._blocks.evidence)
+        self._strangers = StrangerWatch(app, rail, self._blocks)
         self._held = Held(app)
         self._aftermath = Aftermath(app, rail, self._blocks)
         self._shortages: tuple[str, ...] = ()
@@ -175,6 +177,7 @@ class ChainSettler:
                 await self._ask()
             await self._take_back()
             await self._wallets.adopt(self._open)
+            await self._strangers.adopt(self._open)
             await self._conclude()
         stalled: RailUnavailable | None = None
         try:
@@ -214,20 +217,22 @@ class ChainSettler:
             for item in waiting:
                 self._open[self._rail.reference(item.option)] = item
             ready = [item for item, ok in zip(free, good, strict=True) if ok]
-            for start in range(0, len(ready), self._rail.batch):
+            for part in self._rail.batches(ready):
                 lane = self._free_lane()
                 if lane is None:
                     return
-                await self._send(lane, ready[start : start + self._rail.batch])
+                await self._send(lane, part)
             if stuck := [item for item, ok in zip(free, good, strict=True) if not ok] + held + late:
                 await self._set_aside(stuck)
 
     async def _ours(self, items: Sequence[Accepted]) -> list[Accepted]:
-        """Leaves the payments to themselves that a wallet sends; gives back the others.
+        """Leaves payments to themselves that a wallet sends, or others sent; gives back the rest.
 
         Their effect may be in a block that was read long before they were confirmed.
         """
-        theirs = [item for item in items if not self._rail.submits(item.option)]
+        theirs = [
+            item for item in items if not self._rail.submits(item.option) or settled_by_others(item)
+        ]
         if theirs:
             await self._find_events(theirs)
             for item in theirs:
@@ -303,9 +308,7 @@ class ChainSettler:
 
     async def _proof(self, ref: str, item: Accepted) -> Paid | None:
         for event in self._blocks.evidence.paid.get(ref, ()):
-            if self._rail.proves(item.option, event) and await self._blocks.is_settled(
-                event.block_number, event.block_hash
-            ):
+            if self._rail.proves(item.option, event) and await self._blocks.is_settled(event):
                 return event
         return None
 

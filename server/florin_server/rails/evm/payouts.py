@@ -13,7 +13,7 @@ from florin_server.domain.caip import parse_asset
 from florin_server.domain.journal import ChainTx
 from florin_server.rails.base import Effect, RailUnavailable, Signed, Transfer
 from florin_server.rails.evm import abi
-from florin_server.rails.evm.fees import current_fees
+from florin_server.rails.evm.fees import current_fees, raised
 from florin_server.rails.evm.node import (
     LATEST,
     Node,
@@ -28,7 +28,7 @@ from florin_server.rails.evm.node import (
 )
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.terms import bare
-from florin_server.rails.evm.transactions import Signer
+from florin_server.rails.evm.transactions import Signer, coin_of, fees_of
 from florin_server.rails.jsonrpc import Call, RpcError
 
 TRANSFER = abi.selector("transfer(address,uint256)")
@@ -36,6 +36,7 @@ TRANSFERRED = abi.topic("Transfer(address,address,uint256)")
 BALANCE_OF = abi.selector("balanceOf(address)")
 # a receiver with code runs at the treasury's cost; the dearest honest ones take a third of this
 GAS_MAX = 300_000
+_PLAIN_GAS = 21_000
 
 
 class EvmPayouts:
@@ -111,7 +112,24 @@ class EvmPayouts:
             value=transfer.value if token is None else 0,
         )
 
-    async def effect(self, tx: ChainTx, tx_hash: str, transfer: Transfer) -> Effect:  # noqa: ARG002
+    async def fill(self, nonce: int) -> Signed:
+        """Signs a transaction that does nothing but use a nonce."""
+        return self._signer.sign_call(
+            chain_id=self._chain.chain_id,
+            nonce=nonce,
+            fees=await current_fees(self._node, self._chain),
+            gas=_PLAIN_GAS,
+            to=self._signer.address,
+            data=b"",
+        )
+
+    async def bump(self, tx: ChainTx) -> Signed:
+        """Signs the newest variant again for a higher fee; RailUnavailable above the limits."""
+        raw = tx.variants[-1].raw
+        asked = await current_fees(self._node, self._chain)
+        return self._signer.sign_again(raw, raised(fees_of(raw), asked, self._chain))
+
+    async def effect(self, tx: ChainTx, tx_hash: str, transfer: Transfer) -> Effect:
         """What a final transaction moved, as its receipt tells."""
         receipt = record(await self._node.ask("eth_getTransactionReceipt", tx_hash))
         if receipt is None:
@@ -120,8 +138,10 @@ class EvmPayouts:
             return Effect.NOTHING
         token = self._token(transfer)
         if token is None:
-            # the transaction itself says how much, and it is ours
-            return Effect.EXACT
+            # the transaction itself says how much, and those bytes are ours
+            sent = [coin_of(one.raw) for one in tx.variants if one.hash == tx_hash]
+            wanted = (bare(transfer.account), transfer.value)
+            return Effect.EXACT if sent == [wanted] else Effect.OTHER
         moved = [
             (hash_text(one["topics"][2]), data(one.get("data")))
             for one in records(receipt.get("logs"))
@@ -147,7 +167,7 @@ class EvmPayouts:
             for one in records(found.get("transactions") if found else None)
             if address_text(one.get("from")) == tx.sender and quantity(one.get("nonce")) == tx.nonce
         ]
-        return bool(taker) and taker[0] != tx.hash
+        return bool(taker) and taker[0] not in tx.hashes
 
     async def _used_in(self, tx: ChainTx, final: int) -> int:
         """The block in which a nonce was used; it is looked for from the newest final one back."""

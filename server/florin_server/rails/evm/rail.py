@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 from florin_server.domain.caip import canonical_account, parse_account
 from florin_server.domain.journal import Accepted, ChainTx
@@ -23,6 +24,7 @@ from florin_server.rails.base import (
     Split,
 )
 from florin_server.rails.evm import direct, discovery
+from florin_server.rails.evm.erc6492 import opener_problem
 from florin_server.rails.evm.evidence import Evidence
 from florin_server.rails.evm.family import NEW_BLOCKS, EvmFamily, block_mark
 from florin_server.rails.evm.node import Node
@@ -71,7 +73,7 @@ class EvmRail:
         self._relay = Relay(self._node, chain, (signer, *more))
         self._verifier = Verifier(self._node, chain, signer.address)
         self._evidence = Evidence(self._node, chain, self._senders)
-        self._witnesses = Witnesses(self.rpc)
+        self._witnesses = Witnesses(self.rpc, now)
         self._news = News(self.poll_s)
         self._subscription = (
             Subscription(chain.ws_url, NEW_BLOCKS, block_mark, self._news) if chain.ws_url else None
@@ -93,11 +95,6 @@ class EvmRail:
     def by_block(self) -> bool:
         """Blocks are read one by one."""
         return True
-
-    @property
-    def batch(self) -> int:
-        """Payments that one transaction settles at most."""
-        return BATCH_MAX
 
     @property
     def confirmations(self) -> int:
@@ -145,6 +142,7 @@ class EvmRail:
 
     async def problems(self) -> tuple[str, ...]:
         """Checks again; a chain that does not answer keeps the assets that it had."""
+        await self.rpc.look()
         try:
             found = await self._inspect()
             self._assets = found.assets
@@ -164,7 +162,7 @@ class EvmRail:
         await self.rpc.close()
 
     def nodes(self) -> Sequence[NodeState]:
-        """How each node looks, in the order of preference."""
+        """How each node looks, in the order of preference; none of this process."""
         return self.rpc.states()
 
     @property
@@ -291,6 +289,10 @@ class EvmRail:
         """True if the event moved exactly what the option says, from its payer to its receivers."""
         return Terms.of(option).proven_by(bare(option.payer), paid)
 
+    def batches(self, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:
+        """Cuts items, as they stand, into what one transaction settles each."""
+        return self._relay.batches(items, BATCH_MAX)
+
     async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
         """Tells for each item whether it would settle if submitted now, all in one transaction."""
         return await self._relay.simulate(items)
@@ -301,10 +303,14 @@ class EvmRail:
 
     async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
         """Signs, with a sender's key, the one transaction that settles the items."""
+        if self._payouts is not None and sender == self._payouts.sender and not items:
+            return await self._payouts.fill(nonce)
         return await self._relay.sign(sender, nonce, items)
 
     async def bump(self, tx: ChainTx) -> Signed | None:
         """Signs a transaction again for a higher fee, within the limits."""
+        if self._payouts is not None and tx.sender == self._payouts.sender:
+            return await self._payouts.bump(tx)
         return await self._relay.bump(tx)
 
     async def broadcast(self, raw: bytes) -> None:
@@ -369,8 +375,8 @@ class EvmRail:
 
         return await self._witnesses.unanimous(reason)
 
-    async def agreed(self, facts: Collection[Fact]) -> frozenset[Fact]:
-        """The facts that as many nodes tell as have to agree, at final depth."""
+    async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
+        """Which facts as many nodes tell as have to agree, at final depth."""
         wanted = frozenset(facts)
         return await self._witnesses.agreed(
             wanted, lambda rpc: self._evidence_of(rpc).testify(wanted)
@@ -387,8 +393,21 @@ class EvmRail:
             accounts = [bare(payer) for payer in payers]
             await self.rpc.call("florin_faucet", {"accounts": accounts, **gift})
 
+    async def replaced(self, number: int, block_hash: str) -> bool:
+        """True if as many nodes as have to agree tell of another block in the place of one."""
+        if self.agreement == 1:
+            return True
+
+        async def other(rpc: Rpc) -> bool | None:
+            found = await self._evidence_of(rpc).hash_of(number)
+            return None if found in {None, block_hash} else True
+
+        return await self._witnesses.unanimous(other) is not None
+
     def _evidence_of(self, rpc: Rpc) -> Evidence:
         return Evidence(Node(rpc), self.chain, self._senders)
 
     async def _inspect(self) -> discovery.Inspection:
-        return await discovery.inspect(self._node, self.chain)
+        found = await discovery.inspect(self._node, self.chain)
+        problem = await opener_problem(self._node, self.chain) if found.assets else None
+        return replace(found, problems=(*found.problems, problem)) if problem else found

@@ -87,13 +87,15 @@ class EvmChain(NodeSettings):
     """One chain. Money limits are in wei, times in seconds or as their name tells.
 
     `settler` is the settlement contract; `former_settlers` are those that open payments may still
-    refer to. `treasury` may be written as CAIP-10. Without `relayer_keystores` the installation's
-    own key submits; `treasury_keystore` is needed to pay out of the treasury. `genesis` is the hash
-    of the first block, if it is to be compared. `gas_max` bounds one transaction, `fee_max` and
-    `tip_max` what a unit of gas may cost, whatever a node suggests. The operator is told of a key
-    that cannot pay for `gas_reserve` more payments: as many as are sent together, which nodes
-    refuse from poorer keys. On a network of the registry most of it has a default, and `tokens`
-    names the registry's tokens by their symbols.
+    refer to. `factories` are those that may create accounts which signed before they exist
+    (ERC-6492), through the contract `opener`; without both such signatures are refused. `treasury`
+    may be written as CAIP-10. Without `relayer_keystores` the installation's own key submits;
+    `treasury_keystore` is needed to pay out of the treasury. `genesis` is the hash of the first
+    block, if it is to be compared. `gas_max` bounds one transaction, `fee_max` and `tip_max` what a
+    unit of gas may cost, whatever a node suggests. The operator is told of a key that cannot pay
+    for `gas_reserve` more payments: as many as are sent together, which nodes refuse from poorer
+    keys. On a network of the registry most of it has a default, and `tokens` names the registry's
+    tokens by their symbols.
     """
 
     chain_id: int = Field(gt=0, lt=2**53)
@@ -103,6 +105,8 @@ class EvmChain(NodeSettings):
     confirmations: int = Field(default=1, ge=1, le=1000)
     settler: Address
     former_settlers: tuple[Address, ...] = ()
+    opener: Address | None = None
+    factories: tuple[Address, ...] = ()
     treasury: Annotated[str, AfterValidator(_account)]
     relayer_keystores: tuple[Path, ...] = ()
     treasury_keystore: Path | None = None
@@ -135,6 +139,8 @@ class EvmChain(NodeSettings):
     def _consistent(self) -> Self:
         if self.live and self.faucet:
             raise ValueError("a live chain has no faucet")
+        if self.factories and self.opener is None:
+            raise ValueError("factories are called by the opener only, and none is named")
         if self.live and is_test_network(self.caip2):
             raise ValueError("money of a test network is worth nothing: it is not live")
         addresses = [asset.address for asset in self.assets]

@@ -72,6 +72,12 @@ class Signer:
         return self._sealed([chain_id, nonce, fees.tip, fees.max_fee, *rest])
 
 
+def coin_of(raw: bytes) -> tuple[str, int]:
+    """Where a signed transaction sends how much coin."""
+    fields = rlp.decode(raw[1:])
+    return "0x" + fields[5].hex(), _number(fields[6])
+
+
 def fees_of(raw: bytes) -> Fees:
     """What a signed transaction offers."""
     fields = rlp.decode(raw[1:])

@@ -74,7 +74,6 @@ class SolanaRail:
     """
 
     by_block = False
-    batch = 1
     open_max = 1000  # nothing has to wait for another; this only bounds what is looked for at once
     confirmations = 1  # the head is the newest finalized slot
 
@@ -96,7 +95,7 @@ class SolanaRail:
         self._node = Node(self.rpc)
         self._verifier = Verifier(self._node, chain, signer.pubkey)
         self._evidence = Evidence(self._node, chain)
-        self._witnesses = Witnesses(self.rpc)
+        self._witnesses = Witnesses(self.rpc, now)
         self._news = News(self.poll_s)
         self._subscription = (
             Subscription(chain.ws_url, NEW_BLOCKS, slot_mark, self._news) if chain.ws_url else None
@@ -158,6 +157,7 @@ class SolanaRail:
 
     async def problems(self) -> tuple[str, ...]:
         """Checks again; a chain that does not answer keeps the assets that it had."""
+        await self.rpc.look()
         try:
             found = await self._inspect()
         except RailUnavailable as fault:
@@ -177,7 +177,7 @@ class SolanaRail:
         await self.rpc.close()
 
     def nodes(self) -> Sequence[NodeState]:
-        """How each node looks, in the order of preference."""
+        """How each node looks, in the order of preference; none of this process."""
         return self.rpc.states()
 
     @property
@@ -330,6 +330,10 @@ class SolanaRail:
         """True if the transaction moved exactly what the option says."""
         return Terms.of(option).proven_by(bare(option.payer), paid)
 
+    def batches(self, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:
+        """Each payment is a transaction of its own."""
+        return [[one] for one in items]
+
     async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
         """Tells for each item whether it would settle if submitted now."""
         return await asyncio.gather(*(self._would_settle(item) for item in items))
@@ -415,12 +419,18 @@ class SolanaRail:
         one = self._landing_of(item)
         return await self._end(one.hash, one.submission.message, issued)
 
-    async def agreed(self, facts: Collection[Fact]) -> frozenset[Fact]:
-        """The facts that as many nodes tell as have to agree."""
+    async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
+        """Which facts as many nodes tell as have to agree."""
         wanted = frozenset(facts)
-        return await self._witnesses.agreed(
+        verdicts = await self._witnesses.agreed(
             wanted, lambda rpc: self._evidence_of(rpc).testify(wanted, self._evidence)
         )
+        self._evidence.forget(fact.tx_hash for fact, is_true in verdicts.items() if not is_true)
+        return verdicts
+
+    async def replaced(self, number: int, block_hash: str) -> bool:  # noqa: ARG002
+        """What is final stays."""
+        return False
 
     async def _end(self, tx_hash: str, message: MessageV0, issued: Sequence[Issued]) -> str | None:
         return await self._witnesses.unanimous(
