@@ -260,6 +260,8 @@ class Audit:
             booked = self._balance(f"external:{EVM}:{MERCHANT}", asset)
             self._expect(f"the merchant's {asset} in the books", booked, got)
             kept = self._received(asset, treasury) - self._given_back(asset)
+            if asset == ETHER:
+                kept -= chain.gas[treasury.lower()]
             booked = self._balance(f"wallet:{EVM}:{treasury}", asset)
             self._expect(f"the treasury's {asset} in the books", booked, kept)
             self._expect(f"the thief's {asset}", await held(self._till, THIEF, asset), 0)
