@@ -86,7 +86,9 @@ class OnAnvil:
     def settings(self, chosen: Settings, clock: Clock | None) -> Settings:
         self._begin(clock or SystemClock(), automine=True)
         known = chains._embedded_chain(chosen, TREASURY)
-        chain = known.model_copy(update={"rpc_url": self._anvil.url, "faucet": False})
+        chain = known.model_copy(
+            update={"rpc_url": self._anvil.url, "faucet": False, "reads": "auto"}
+        )
         without = EmbeddedChain(enabled=False)
         return chosen.model_copy(update={"embedded": without, "chains": (chain, *chosen.chains)})
 

@@ -32,6 +32,7 @@ from florin_server.rails.base import (
     Signed,
     Split,
 )
+from florin_server.rails.coalesce import Shared
 from florin_server.rails.jsonrpc import Rpc, RpcError, Transport
 from florin_server.rails.news import News
 from florin_server.rails.nodes import connect
@@ -101,6 +102,7 @@ class SolanaRail:
             Subscription(chain.ws_url, NEW_BLOCKS, slot_mark, self._news) if chain.ws_url else None
         )
         self._found = discovery.Inspection({}, {}, ())
+        self._payable: Shared[list[Means]] = Shared()
         self._payouts = (
             SolanaPayouts(self._node, chain, signer, treasury, self._evidence, self._token)
             if treasury
@@ -221,9 +223,18 @@ class SolanaRail:
         assets = [found.assets[one] for one in prices if one in found.assets]
         if not payers or not assets:
             return []
+        key = (*payers, *((asset.id, prices[asset.id]) for asset in assets))
+        return await self._payable(key, lambda: self._look(payers, assets, prices, found.programs))
 
+    async def _look(
+        self,
+        payers: Sequence[str],
+        assets: Sequence[Asset],
+        prices: Mapping[str, int],
+        programs: Mapping[str, str],
+    ) -> list[Means]:
         async def able() -> list[Means]:
-            held = await discovery.balances(self._node, payers, assets, found.programs)
+            held = await discovery.balances(self._node, payers, assets, programs)
             return [
                 Means(payer, asset)
                 for (payer, asset), balance in held.items()
