@@ -340,6 +340,9 @@ class ChainSettler:
         watched = self._aftermath.new(ended_in(findings, ends))
         commit = self._aftermath.commit(watched)
         done = {finding.payment_id for finding in findings}
+        if left := self._freed(ends, done):
+            # what they paid may have become final after it was looked for
+            await self._find_events(left)
         freed = self._freed(ends, done)
         changed = await self._app.store.write(
             _conclude(findings, ends, [item.payment.id for item in freed], now_us, commit)
