@@ -133,6 +133,8 @@ class OnAnvil:
                 (artifact("PaySettler").bytecode, DEVNET.settler),
                 (artifact("TestDollar").bytecode + owner, DEVNET.token.address),
                 (artifact("TestEuro").bytecode + owner, DEVNET.euro.address),
+                (artifact("Opener").bytecode, DEVNET.opener),
+                (artifact("DevWalletFactory").bytecode, DEVNET.wallet_factory),
             )
         ):
             made = keccak(rlp.encode([bytes.fromhex(faucet[2:]), nonce]))[12:]
