@@ -11,12 +11,14 @@ import pytest
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.domain.journal import ChainTx, TxState
 from florin_server.flows.workers.blocks import BlockFollower
-from florin_server.rails.base import RailUnavailable
+from florin_server.rails.base import Effect, RailUnavailable, Transfer
 from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.health import BACKOFF_MAX_S, PROBE_S
 
 from tests.contract.evm_lab import (
     CHAIN,
+    FEES,
     RELAYER,
     START_S,
     Lab,
@@ -341,17 +343,7 @@ async def test_a_transaction_is_not_gone_because_one_node_says_so():
         item = await found.lab.sold(1)
         nonce = await found.lab.rail.next_nonce(RELAYER.address)
         made = await found.lab.rail.sign(RELAYER.address, nonce, [item])
-        tx = ChainTx(
-            id="tx_1",
-            chain_id=CHAIN,
-            sender=RELAYER.address,
-            nonce=nonce,
-            raw=made.raw,
-            hash=made.hash,
-            item_ids=(item.payment.id,),
-            state=TxState.SIGNED,
-            created_at_us=START_S * 1_000_000,
-        )
+        tx = journaled(made, nonce=nonce, sender=RELAYER.address)
         await found.lab.mine(CONFIRMATIONS)
         counts = faults.change(faults.replied(hex(99)), method="eth_getTransactionCount")
         found.proxies[0].fail(counts)
@@ -395,3 +387,43 @@ async def test_one_address_is_one_node_that_nobody_has_to_agree_with():
         before = found.proxies[0].requests
         assert await follower.is_settled(mined)
         assert found.proxies[0].requests == before
+
+
+async def test_a_payout_is_over_only_if_both_nodes_say_so():
+    async with nodes() as found:
+        first, second = found.proxies
+        treasury = Signer(b"\x77" * 32)
+        urls = found.rail.chain.rpc_url
+        rail = EvmRail(settings(rpc_url=urls), RELAYER, treasury=treasury, now=lambda: 0.0)
+        _, signed = await found.settled()
+        (tx_hash, tx) = (signed.hash, journaled(signed, nonce=0, sender=treasury.address))
+        coin = Transfer("ref", rail.native_asset, f"{CHAIN}:{FEES}", 1)
+        # a settlement is no transfer of coin, as both tell
+        assert await rail.payouts.effect(tx, tx_hash, coin) == Effect.OTHER
+        failed = {"status": "0x0"}
+
+        def lie(_, answer):
+            return {**answer, "result": {**answer["result"], **failed}}
+
+        second.fail(faults.change(lie, method="eth_getTransactionReceipt"))
+        with pytest.raises(RailUnavailable, match="differ about what"):
+            await rail.payouts.effect(tx, tx_hash, coin)
+        assert "differ" in rail.doubt
+        # a nonce that only one node calls used makes no second transfer
+        first.fail(faults.change(faults.replied("0x9"), method="eth_getTransactionCount"))
+        assert not await rail.payouts.gone(tx, None)
+        await rail.close()
+
+
+def journaled(signed, *, nonce, sender):
+    return ChainTx(
+        id="tx_1",
+        chain_id=CHAIN,
+        sender=sender,
+        nonce=nonce,
+        raw=signed.raw,
+        hash=signed.hash,
+        item_ids=("pay_1",),
+        state=TxState.SIGNED,
+        created_at_us=START_S * 1_000_000,
+    )

@@ -8,6 +8,7 @@ import time
 import pytest
 import pytest_asyncio
 from florin.v1 import admin_pb2
+from florin_server.boot.keys import Keyring
 from florin_server.cli import doctor
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.devnet.genesis import DEVNET
@@ -74,8 +75,9 @@ async def status_of(desk) -> admin_pb2.ChainStatus:
 
 async def told_by_doctor(desk) -> list[tuple[str, str]]:
     """Each line of the doctor about the chain, and what is wrong."""
-    (chain,) = desk.service.settings.chains
-    return [finding async for finding in doctor._chain(chain, desk.service.secrets)]
+    settings = desk.service.settings
+    keys = Keyring(settings, desk.service.secrets)
+    return [finding async for finding in doctor._chain(settings.chains[0], keys)]
 
 
 async def test_the_operator_sees_each_node_by_its_host(own):

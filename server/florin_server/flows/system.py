@@ -27,6 +27,7 @@ class Chain:
 async def chains(app: App) -> list[Chain]:
     """Every enabled chain."""
     found = []
+    prices = app.prices.problems(app.clock.now_us())
     for chain_id, rail in app.rails.items():
         health = app.settlers[chain_id].health()
         found_wrong = [
@@ -34,6 +35,11 @@ async def chains(app: App) -> list[Chain]:
             rail.doubt,
             app.payers[chain_id].health().problem if chain_id in app.payers else "",
             await payouts.problems(app, chain_id),
+            *(
+                f"{asset} has no price in {currency}: {why}"
+                for (asset, currency), why in prices.items()
+                if asset in rail.assets
+            ),
         ]
         problems = [health.problem, *(text for text in found_wrong if text not in health.problem)]
         found.append(

@@ -60,9 +60,18 @@ class Witnesses:
                 verdicts[fact] = True
             elif all(one.far_enough for one in told):
                 verdicts[fact] = False
-                self._differed_at = self._now()
-                self._differ = f"nodes differ about {fact.tx_hash} in block {fact.block_number}"
+                self._tell(f"{fact.tx_hash} in block {fact.block_number}")
         return verdicts
+
+    async def same(self, ask: Callable[[Rpc], Awaitable[T]], what: str) -> T:
+        """What all of them answer; RailUnavailable if they differ, or too few of them answer."""
+        if self._endpoints.agreement == 1:
+            return await ask(self._endpoints)
+        answers = await self._endpoints.several(ask)
+        if any(one != answers[0] for one in answers):
+            self._tell(what)
+            raise RailUnavailable(f"nodes differ about {what}")
+        return answers[0]
 
     async def unanimous(self, ask: Callable[[Rpc], Awaitable[T | None]]) -> T | None:
         """What the first of them answers if none answers None.
@@ -75,3 +84,7 @@ class Witnesses:
         if any(one is None for one in answers):
             return None
         return answers[0]
+
+    def _tell(self, what: str) -> None:
+        self._differed_at = self._now()
+        self._differ = f"nodes differ about {what}"

@@ -12,7 +12,7 @@ const output = resolve(process.argv[2] ?? join(here, 'artifacts.json'));
 const tools = resolve(process.argv[3] ?? here);
 const railsOutput = resolve(process.argv[4] ?? join(here, '../../rails/evm/bytecode.json'));
 // contracts that also stand, or are run by eth_call, on chains that are not ours
-const onAnyChain = ['Opener', 'PaySettler', 'SignatureProbe'];
+const onAnyChain = ['ChainReader', 'Opener', 'PaySettler', 'SignatureProbe'];
 const solc = createRequire(join(tools, 'package.json'))('solc');
 
 const settings = {

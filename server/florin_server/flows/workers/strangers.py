@@ -49,7 +49,7 @@ class StrangerWatch:
                 del self._waiting[ref]
                 # a block that was replaced may come back
                 self._seen.discard(ref)
-            elif await self._blocks.is_settled(events[0].block_number, events[0].block_hash):
+            elif await self._blocks.is_settled(events[0]):
                 del self._waiting[ref]
                 await self._bind(payment, option, events[0])
 

@@ -28,6 +28,8 @@ def _account(text: str) -> str:
 
 
 Address = Annotated[str, AfterValidator(_address)]
+Reads = Literal["auto", "deployless", "multicall3", "batch"]
+MULTICALL3 = "0xca11bde05977b3631167028862be2a173976ca11"  # on every chain that has it
 _Text = Annotated[str, Field(min_length=1, max_length=100)]
 
 
@@ -113,6 +115,10 @@ class EvmChain(NodeSettings):
     eta_s: int = Field(default=5, ge=0)
     faucet: bool = False
     native_slip44: int = Field(default=60, ge=0)
+    reads: Reads = Field(
+        default="auto", description="how balances are read; auto: as proves fastest on the node"
+    )
+    multicall3: Address = Field(default=MULTICALL3, description="where that contract is")
     coin: EvmCoin | None = None
     icon_url: str | None = None
     gas_max: int = Field(default=15_000_000, ge=200_000)  # the protocol stops at 2^24

@@ -145,8 +145,13 @@ def ask_allowance(token: str, payer: str, spender: str) -> Call:
 
 def ask_wallet(payer: str, digest: bytes, signature: bytes) -> Call:
     """ERC-1271, asked as a token will ask it."""
-    question = IS_VALID_SIGNATURE + digest + abi.number(2 * abi.WORD) + abi.padded(signature)
+    question = wallet_question(digest, signature)
     return call_to(payer, question, gas=dry_run_gas(question, by_key=False))
+
+
+def wallet_question(digest: bytes, signature: bytes) -> bytes:
+    """The same as bytes."""
+    return IS_VALID_SIGNATURE + digest + abi.number(2 * abi.WORD) + abi.padded(signature)
 
 
 def signature_bytes(option: Option, outputs: Sequence[str]) -> bytes:

@@ -15,7 +15,8 @@ from solders.transaction import VersionedTransaction
 
 from florin_server.domain import spl
 from florin_server.domain.journal import ChainTx
-from florin_server.rails.base import Asset, Effect, RailUnavailable, Signed, Transfer
+from florin_server.rails.base import Effect, RailUnavailable, Signed, Transfer
+from florin_server.rails.solana.discovery import Inspection
 from florin_server.rails.solana.evidence import Evidence
 from florin_server.rails.solana.message import compile_message, unsigned
 from florin_server.rails.solana.node import (
@@ -53,8 +54,7 @@ class _Token:
 class SolanaPayouts:
     """Implements the Payouts protocol for one cluster and key.
 
-    `token` tells an asset (CAIP-19) and its token program, None if it is not taken now; `rent` what
-    any account must hold, in lamports.
+    `found` tells what is taken now.
     """
 
     def __init__(  # noqa: PLR0917  (one of each, none alike)
@@ -64,16 +64,14 @@ class SolanaPayouts:
         relayer: SolanaSigner,
         treasury: SolanaSigner,
         evidence: Evidence,
-        token: Callable[[str], tuple[Asset, str] | None],
-        rent: Callable[[], int],
+        found: Callable[[], Inspection],
     ) -> None:
         self._node = node
         self._chain = chain
         self._relayer = relayer
         self._treasury = treasury
         self._evidence = evidence
-        self._known = token
-        self._rent = rent
+        self._found = found
 
     @property
     def sender(self) -> str:
@@ -156,7 +154,7 @@ class SolanaPayouts:
         if token.is_coin:
             lamports = source.lamports if source else 0
             # what is left must be nothing, or enough for an account to exist
-            return 0 if lamports == needed else max(0, needed + self._rent() - lamports)
+            return 0 if lamports == needed else max(0, needed + self._found().rent - lamports)
         held = source.tokens if source else None
         return max(0, needed - (held.amount if held else 0))
 
@@ -165,14 +163,15 @@ class SolanaPayouts:
         receiver = bare(transfer.account)
         if receiver == self._relayer.address:
             return f"{receiver} pays the fees, and cannot receive beside that"
-        return short_of_rent(receiver, transfer.value, owner, self._rent())
+        return short_of_rent(receiver, transfer.value, owner, self._found().rent)
 
     def _token(self, transfer: Transfer) -> _Token | None:
-        known = self._known(transfer.asset)
-        if known is None:
+        found = self._found()
+        asset = found.assets.get(transfer.asset)
+        if asset is None:
             return None
-        asset, program = known
-        return _Token(spl.pubkey(asset.address), spl.pubkey(program), asset.decimals)
+        program = spl.pubkey(found.programs[asset.address])
+        return _Token(spl.pubkey(asset.address), program, asset.decimals)
 
     async def _message(self, transfer: Transfer, token: _Token) -> tuple[MessageV0, int]:
         """The message with a fresh blockhash, and the height up to which that is good."""

@@ -17,6 +17,7 @@ from florin_server.domain.caip import parse_account
 from florin_server.domain.errors import FlorinError
 from florin_server.domain.journal import Accepted, ChainTx
 from florin_server.domain.payment import Issued, Option, Payment
+from florin_server.rails.agreed_payouts import AgreedPayouts
 from florin_server.rails.base import (
     Asset,
     BlockView,
@@ -26,10 +27,12 @@ from florin_server.rails.base import (
     Mined,
     NodeState,
     Paid,
+    Payouts,
     RailUnavailable,
     Signed,
     Split,
 )
+from florin_server.rails.coalesce import Shared
 from florin_server.rails.jsonrpc import Rpc, RpcError, Transport
 from florin_server.rails.news import News
 from florin_server.rails.nodes import connect
@@ -87,20 +90,9 @@ class SolanaRail:
             Subscription(chain.ws_url, NEW_BLOCKS, slot_mark, self._news) if chain.ws_url else None
         )
         self._found = discovery.Inspection({}, {}, ())
-        self._payouts = (
-            SolanaPayouts(
-                self._node,
-                chain,
-                signer,
-                treasury,
-                self._evidence,
-                self._token,
-                lambda: self._found.rent,
-            )
-            if treasury
-            else None
-        )
-        self._receiving = SolanaReceiving(self._node, chain, signer, self._token)
+        self._payable: Shared[list[Means]] = Shared()
+        self._payouts = self._payouts_of(treasury) if treasury else None
+        self._receiving = SolanaReceiving(self._node, chain, signer, lambda: self._found)
         self._landing = lru_cache(maxsize=1024)(self._co_signed)
 
     @property
@@ -132,7 +124,7 @@ class SolanaRail:
         return self.chain.treasury_account
 
     @property
-    def payouts(self) -> SolanaPayouts | None:
+    def payouts(self) -> Payouts | None:
         """What pays out of the treasury; None if its key is not here."""
         return self._payouts
 
@@ -221,7 +213,16 @@ class SolanaRail:
         assets = [found.assets[one] for one in prices if one in found.assets]
         if not payers or not assets:
             return []
+        key = (*payers, *((asset.id, prices[asset.id]) for asset in assets))
+        return await self._payable(key, lambda: self._look(payers, assets, prices, found))
 
+    async def _look(
+        self,
+        payers: Sequence[str],
+        assets: Sequence[Asset],
+        prices: Mapping[str, int],
+        found: discovery.Inspection,
+    ) -> list[Means]:
         async def able() -> list[Means]:
             return await discovery.able(self._node, payers, assets, prices, found)
 
@@ -414,13 +415,17 @@ class SolanaRail:
             lambda rpc: self._evidence_of(rpc).end(tx_hash, message, issued)
         )
 
+    def _payouts_of(self, treasury: SolanaSigner) -> Payouts:
+        def make(rpc: Rpc) -> Payouts:
+            node, evidence = Node(rpc), self._evidence_of(rpc)
+            return SolanaPayouts(
+                node, self.chain, self._signer, treasury, evidence, lambda: self._found
+            )
+
+        return AgreedPayouts(make, self.rpc, self._witnesses)
+
     def _evidence_of(self, rpc: Rpc) -> Evidence:
         return Evidence(Node(rpc), self.chain)
-
-    def _token(self, asset_id: str) -> tuple[Asset, str] | None:
-        """An asset that is taken now, and its token program."""
-        asset = self._found.assets.get(asset_id)
-        return None if asset is None else (asset, self._found.programs[asset.address])
 
     async def _would_settle(self, item: Accepted) -> bool:
         try:

@@ -12,7 +12,8 @@ from solders.pubkey import Pubkey
 
 from florin_server.domain import spl
 from florin_server.domain.settlement import Place
-from florin_server.rails.base import Asset, RailUnavailable, Signed
+from florin_server.rails.base import RailUnavailable, Signed
+from florin_server.rails.solana.discovery import Inspection
 from florin_server.rails.solana.message import compile_message, lapse_note
 from florin_server.rails.solana.node import Node, fresh_blockhash
 from florin_server.rails.solana.receivers import not_a_wallet
@@ -28,7 +29,7 @@ _UNITS_EACH = 50_000  # twice what opening takes with the longest search for the
 class SolanaReceiving:
     """Implements the Receiving protocol for one cluster; the relayer pays.
 
-    `token` tells an asset (CAIP-19) and its token program, None if it is not taken now.
+    `found` tells what is taken now.
     """
 
     def __init__(
@@ -36,12 +37,12 @@ class SolanaReceiving:
         node: Node,
         chain: SolanaChain,
         relayer: SolanaSigner,
-        token: Callable[[str], tuple[Asset, str] | None],
+        found: Callable[[], Inspection],
     ) -> None:
         self._node = node
         self._chain = chain
         self._relayer = relayer
-        self._token = token
+        self._found = found
 
     @property
     def a_day(self) -> int:
@@ -93,7 +94,8 @@ class SolanaReceiving:
 
     def _mint(self, place: Place) -> tuple[Pubkey, Pubkey] | None:
         """Mint and program of an asset; None if it is no token that is taken now."""
-        known = self._token(place.asset)
-        if known is None or known[1] == str(spl.SYSTEM):
+        found = self._found()
+        asset = found.assets.get(place.asset)
+        if asset is None or asset.address == str(spl.SYSTEM):
             return None
-        return spl.pubkey(known[0].address), spl.pubkey(known[1])
+        return spl.pubkey(asset.address), spl.pubkey(found.programs[asset.address])
