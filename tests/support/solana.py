@@ -10,6 +10,7 @@ import aiohttp
 from florin_server.config import EmbeddedSolana
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain import spl
+from solders.hash import Hash
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 from solders.message import MessageV0, to_bytes_versioned
@@ -120,6 +121,23 @@ class SolanaNode:
         held = spl.token_account(base64.b64decode(found["data"][0]))
         assert held is not None
         return held.amount
+
+    async def close_account(self, owner: Keypair, place: str, token: int = 0) -> None:
+        """The owner of an empty token account ends it, and keeps its rent."""
+        program = spl.pubkey(SOLNET.tokens[token].program)
+        accounts = [
+            AccountMeta(spl.pubkey(place), is_signer=False, is_writable=True),
+            AccountMeta(owner.pubkey(), is_signer=False, is_writable=True),
+            AccountMeta(owner.pubkey(), is_signer=True, is_writable=False),
+        ]
+        payer = Keypair()
+        await self.ask("florin_faucet", {"accounts": [str(payer.pubkey())], "tokens": []})
+        latest = await self.ask("getLatestBlockhash", {"commitment": "processed"})
+        blockhash = Hash.from_string(latest["value"]["blockhash"])
+        closing = Instruction(program, b"\x09", accounts)
+        message = MessageV0.try_compile(payer.pubkey(), [closing], [], blockhash)
+        sent = wire(VersionedTransaction(message, [payer, owner]))
+        await self.ask("sendTransaction", sent, {"encoding": "base64"})
 
     async def coin(self, owner: str) -> int:
         return (await self.ask("getBalance", owner))["value"]
