@@ -180,11 +180,14 @@ async def test_a_solana_cluster_is_added_and_takes_money(run, home, session):
             *("add", "--rpc-url", f"http://127.0.0.1:{await chain.serve_http('127.0.0.1', 0)}"),
             *("--treasury", treasury.address, "--yes", "--new-relayer", "--poll-ms", "50"),
             *("--chain", SOLNET.chain_id, "--name", "Own Cluster"),
-            *("--token", f"{token.address}:USD:tUSD"),
+            *("--token", f"{token.address}:USD:tUSD", "--coin"),
         )
         assert added.status == 0, added
         assert "has too little coin" in added.err
-        gift = {"accounts": [relayer_of(added)], "tokens": [], "lamports": 10**10}
+        assert f"the treasury {treasury.address} has less than" in added.err
+        assert "Offered once the settings have a rate for it: SOL." in added.err
+        assert 'symbol = "SOL"' in (home / "chains" / "own-cluster.toml").read_text()
+        gift = {"accounts": [relayer_of(added), treasury.address], "tokens": [], "lamports": 10**10}
         await rpc.call("florin_faucet", gift)
         assert "ok" in (await run("list")).out
         assert "needs no settlement contract" in refused(await run("deploy", "own-cluster"))

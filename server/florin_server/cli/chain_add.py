@@ -34,6 +34,7 @@ from florin_server.rails.evm.settings import GWEI, EvmChain
 from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.jsonrpc import RpcError
 from florin_server.rails.solana.rail import SolanaRail
+from florin_server.rails.solana.settings import SolanaCoin
 from florin_server.rails.solana.signer import SolanaSigner
 
 # of a chain that nobody told us about: rather too late than too early
@@ -212,6 +213,7 @@ class _Walk:
             "assets": [one.said for one in tokens if one.said is not None],
         }
         if reached.is_solana:
+            said["coin"] = SolanaCoin().model_dump(exclude_none=True) if wishes.coin else None
             return {"reference": reached.chain_id.partition(":")[2], **said}
         usual = reached.network.pace.confirmations if reached.network else _CONFIRMATIONS
         confirmations = self._talk.text(
@@ -303,7 +305,7 @@ def _key_in(path: Path) -> bytes:
 
 def _tell_rates(chain: Chain, tokens: list[Chosen]) -> None:
     wanted = [one.symbol for one in tokens if one.has_rate]
-    if isinstance(chain, EvmChain) and chain.coin is not None:
+    if chain.coin is not None:
         wanted.append(chain.coin.symbol)
     if wanted:
         note(f"Offered once the settings have a rate for it: {', '.join(wanted)}.")
