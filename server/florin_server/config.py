@@ -47,6 +47,9 @@ class EmbeddedSolana(BaseModel):
     finalized_slots: int = Field(
         default=4, ge=1, description="slots on top of a final one: 32 on Solana, a buyer's patience"
     )
+    durable_nonces: int = Field(
+        default=0, ge=0, le=100, description="payments whose buyers may sign slowly, at a time"
+    )
     accounts_a_day: int = Field(
         default=50, ge=0, description="token accounts opened for receivers in advance"
     )

@@ -10,14 +10,11 @@ import pytest_asyncio
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain import spl
 from florin_server.store import ledger, payouts
-from solders.hash import Hash
 from solders.keypair import Keypair
-from solders.message import MessageV0
-from solders.transaction import VersionedTransaction
 
 from tests.e2e.test_solana_stories import Offer, refusal
 from tests.support.desk import opened
-from tests.support.solana import AT_ONCE, COIN, RENT, SolanaNode, SolanaWallet, wire
+from tests.support.solana import AT_ONCE, COIN, RENT, SolanaNode, SolanaWallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -179,15 +176,8 @@ async def test_a_receiver_that_vanished_is_told_when_the_transaction_is_fetched(
     offer = Offer(desk.rest, wallet, 0)
     offer.payment_id = made["paymentId"]
     (offer.option,) = (await desk.rest.options(offer.payment_id, [wallet.account]))["options"]
-    latest = await node.ask("getLatestBlockhash", {"commitment": "processed"})
     away = spl.transfer_coin(key.pubkey(), wallet.key.pubkey(), RENT)
-    blockhash = Hash.from_string(latest["value"]["blockhash"])
-    message = MessageV0.try_compile(wallet.key.pubkey(), [away], [], blockhash)
-    await node.ask(
-        "sendTransaction",
-        wire(VersionedTransaction(message, [wallet.key, key])),
-        {"encoding": "base64"},
-    )
+    await node.send([wallet.key, key], away)
     error = await refusal(offer.fetch())
     assert (error.http, error.code) == (503, "internal_error")
     assert dest in str(error)

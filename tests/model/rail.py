@@ -14,7 +14,7 @@ from florin_server.clock import Clock
 from florin_server.domain.caip import canonical_account
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.journal import Accepted, ChainTx
-from florin_server.domain.payment import Action, Issued, Option, Payment
+from florin_server.domain.payment import Action, Issued, Option, Payment, Spare
 from florin_server.rails.base import (
     Asset,
     BlockView,
@@ -142,6 +142,10 @@ class FakeRail:
         return True
 
     @property
+    def nonces(self) -> None:
+        return None
+
+    @property
     def receiving(self) -> None:
         return None
 
@@ -195,7 +199,13 @@ class FakeRail:
             created_at_us=now_us,
         )
 
-    async def build(self, option: Option, issued: Sequence[Issued], now_us: int) -> Issued | None:
+    async def build(
+        self,
+        option: Option,
+        issued: Sequence[Issued],
+        now_us: int,
+        spare: Spare | None = None,
+    ) -> Issued | None:
         raise AssertionError("every action is inline")
 
     def submits(self, option: Option) -> bool:

@@ -106,6 +106,13 @@ class SolanaNode:
         assert "error" not in content, content["error"]
         return content["result"]
 
+    async def refusal(self, method: str, *params: Any) -> Any:
+        """The error of a call."""
+        question = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
+        async with self._session.post(self._url, json=question) as answer:
+            content = await answer.json()
+        return content["error"]
+
     async def fault(self, kind: str, **options: Any) -> Any:
         return await self.ask("florin_fault", {"kind": kind, **options})
 
@@ -132,12 +139,33 @@ class SolanaNode:
         ]
         payer = Keypair()
         await self.ask("florin_faucet", {"accounts": [str(payer.pubkey())], "tokens": []})
+        await self.send([payer, owner], Instruction(program, b"\x09", accounts))
+
+    async def spend(self, wallet: SolanaWallet, amount: int) -> None:
+        """A wallet sends units of the first token to somebody, by itself."""
+        payer, elsewhere = wallet.key.pubkey(), Keypair().pubkey()
+        token = SOLNET.tokens[0]
+        mint = spl.pubkey(token.address)
+        moves = spl.transfer_checked(
+            spl.TOKEN,
+            mint,
+            token.decimals,
+            owner=payer,
+            source=spl.associated(payer, mint, spl.TOKEN),
+            dest=spl.associated(elsewhere, mint, spl.TOKEN),
+            amount=amount,
+        )
+        opens = spl.create_associated(payer, elsewhere, mint, spl.TOKEN)
+        await self.send([wallet.key], opens, moves)
+
+    async def send(self, signers: list[Keypair], *instructions: Instruction) -> str:
+        """A transaction with a fresh blockhash; the first signer pays its fee."""
         latest = await self.ask("getLatestBlockhash", {"commitment": "processed"})
         blockhash = Hash.from_string(latest["value"]["blockhash"])
-        closing = Instruction(program, b"\x09", accounts)
-        message = MessageV0.try_compile(payer.pubkey(), [closing], [], blockhash)
-        sent = wire(VersionedTransaction(message, [payer, owner]))
-        await self.ask("sendTransaction", sent, {"encoding": "base64"})
+        message = MessageV0.try_compile(signers[0].pubkey(), list(instructions), [], blockhash)
+        sent = wire(VersionedTransaction(message, signers))
+        signature: str = await self.ask("sendTransaction", sent, {"encoding": "base64"})
+        return signature
 
     async def coin(self, owner: str) -> int:
         return (await self.ask("getBalance", owner))["value"]

@@ -66,6 +66,7 @@ def rail(settings: Settings, embedded: Embedded, keys: Keys) -> SolanaRail:
         treasury=keys.treasury.address,
         eta_s=max(1, round(chosen.slot_s * (chosen.finalized_slots + 1))),
         faucet=True,
+        durable_nonces=chosen.durable_nonces,
         accounts_a_day=chosen.accounts_a_day,
         coin=SolanaCoin(name="Test SOL", symbol="tSOL"),
         assets=tuple(

@@ -12,9 +12,9 @@ from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from florin_server.domain.journal import Accepted, ChainTx
-from florin_server.domain.payment import Issued, Option, Payment
-from florin_server.domain.settlement import Place
+from florin_server.domain.payment import Issued, Option, Payment, Spare
 from florin_server.rails.prices import Quote
+from florin_server.rails.upkeep import Nonces, Receiving
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,27 +210,6 @@ class Payouts(Protocol):
         """
 
 
-class Receiving(Protocol):
-    """What has to be opened on a chain before an account can hold an asset."""
-
-    @property
-    def a_day(self) -> int:
-        """How many places may be opened in a day; 0 if none."""
-
-    @property
-    def at_once(self) -> int:
-        """How many places one transaction opens at most."""
-
-    def needed(self, place: Place) -> bool:
-        """True if a place has to be opened at all."""
-
-    async def missing(self, places: Sequence[Place]) -> list[Place]:
-        """Those that have to be opened and can be; one batched read."""
-
-    async def sign(self, places: Sequence[Place]) -> Signed:
-        """Signs the one transaction that opens places."""
-
-
 class Rail(Protocol):
     """One chain. Every coroutine may raise RailUnavailable; none of them is a negative answer."""
 
@@ -273,6 +252,10 @@ class Rail(Protocol):
     @property
     def payouts(self) -> Payouts | None:
         """What pays out of the treasury; None if its key is not here."""
+
+    @property
+    def nonces(self) -> Nonces | None:
+        """The durable nonces for buyers who sign slowly; None without any."""
 
     @property
     def receiving(self) -> Receiving | None:
@@ -337,8 +320,16 @@ class Rail(Protocol):
         It lapses with its quote.
         """
 
-    async def build(self, option: Option, issued: Sequence[Issued], now_us: int) -> Issued | None:
+    async def build(
+        self,
+        option: Option,
+        issued: Sequence[Issued],
+        now_us: int,
+        spare: Spare | None = None,
+    ) -> Issued | None:
         """Resolves the option's build; None if the newest that was issued is still good.
+
+        `spare` is a durable nonce for it, which only it may use.
 
         `issued` is what was issued for the option before, the newest first. Every issue has
         actions of the same kinds, at least one. NotReceivable if a receiver cannot take it.

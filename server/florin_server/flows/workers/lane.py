@@ -101,6 +101,11 @@ class Lane:
         waiting = sum(self._mined(tx) is None for tx in self._txs.values())
         return self.leads and not self.paused and waiting < self._rail.open_max
 
+    @property
+    def prepares(self) -> bool:
+        """True while a transaction without items is open."""
+        return any(not tx.item_ids for tx in self._txs.values())
+
     def holds(self, item_id: str) -> bool:
         """True if an item is in an open transaction."""
         return any(item_id in tx.item_ids for tx in self._txs.values())

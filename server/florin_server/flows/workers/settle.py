@@ -20,6 +20,7 @@ from florin_server.flows.workers.aftermath import Aftermath, ended_in
 from florin_server.flows.workers.blocks import follow
 from florin_server.flows.workers.hold import Held
 from florin_server.flows.workers.lane import Ended, Lane
+from florin_server.flows.workers.nonces import NonceKeeper
 from florin_server.flows.workers.receiving import ReceivingDesk
 from florin_server.flows.workers.strangers import StrangerWatch, settled_by_others
 from florin_server.flows.workers.unconfirmed import WalletWatch
@@ -52,6 +53,7 @@ class ChainSettler:
         self._wallets = WalletWatch(app, rail, self._blocks.evidence)
         self._strangers = StrangerWatch(app, rail, self._blocks)
         self._held = Held(app)
+        self._nonces = NonceKeeper(app, rail)
         self._receiving = ReceivingDesk(app, rail)
         self._aftermath = Aftermath(app, rail, self._blocks)
         self._shortages: tuple[str, ...] = ()
@@ -388,6 +390,8 @@ class ChainSettler:
         self._shortages = await self._rail.shortages()
         await self._catch_up()
         await self._aftermath.forget()
+        if (lane := self._free_lane()) is not None:
+            await self._nonces.turn(lane)
         if not self._open and not any(lane.open_transactions for lane in self._lanes):
             return
         await self._find_events(self._unseen(accepted_by_us))

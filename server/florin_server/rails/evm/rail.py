@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from florin_server.domain.caip import canonical_account, parse_account
 from florin_server.domain.journal import Accepted, ChainTx
-from florin_server.domain.payment import Issued, Option, Payment
+from florin_server.domain.payment import Issued, Option, Payment, Spare
 from florin_server.rails.agreed_payouts import AgreedPayouts
 from florin_server.rails.base import (
     Asset,
@@ -133,6 +133,11 @@ class EvmRail:
     def payouts(self) -> Payouts | None:
         """What pays out of the treasury; None if its key is not here."""
         return self._payouts
+
+    @property
+    def nonces(self) -> None:
+        """None: what is signed lapses by time, and lasts as long as its payment."""
+        return None
 
     @property
     def receiving(self) -> None:
@@ -279,6 +284,7 @@ class EvmRail:
         option: Option,
         issued: Sequence[Issued],
         now_us: int,
+        spare: Spare | None = None,  # noqa: ARG002
     ) -> Issued | None:
         """Resolves the option's build, once and for all; None if it was."""
         if issued:

@@ -14,11 +14,22 @@ from typing import Any
 from solders.message import MessageV0
 from solders.pubkey import Pubkey
 
+from florin_server.domain import spl
 from florin_server.domain.payment import Issued, Option
 from florin_server.rails.base import Fact, Head, Mined, Paid, RailUnavailable
-from florin_server.rails.solana.check import Submission, issue_of
+from florin_server.rails.solana.check import IssuedMessage, Submission, issue_of
 from florin_server.rails.solana.message import lapses_at
-from florin_server.rails.solana.node import FINALIZED, Node, answered, number, record
+from florin_server.rails.solana.node import (
+    FINALIZED,
+    Node,
+    SignatureStatus,
+    account_views,
+    accounts_call,
+    answered,
+    number,
+    record,
+    slot_of,
+)
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.terms import Terms, bare
 from florin_server.rails.witness import Testimony
@@ -125,6 +136,8 @@ class Evidence:
         It failed for good, or its blockhash lapsed and it is nowhere.
         """
         ours = issue_of(message, issued)
+        if ours is not None and ours.nonce is not None:
+            return await self._end_by_nonce(tx_hash, ours, ours.nonce)
         last_valid = lapses_at(message) if ours is None else ours.last_valid
         return await self.end_of(tx_hash, last_valid)
 
@@ -139,11 +152,27 @@ class Evidence:
         # asked for after the height: what landed in time is seen then
         status = (await self._node.statuses([tx_hash], least=number(slot))).get(tx_hash)
         if status is not None:
-            failed = status.final and status.error is not None
-            return f"The transaction failed on chain: {status.error}" if failed else None
+            return _failure(status)
         if last_valid is None or number(height) <= last_valid:
             return None
         return "The transaction lapsed before it landed"
+
+    async def _end_by_nonce(self, tx_hash: str, ours: IssuedMessage, nonce: str) -> str | None:
+        """The same for a transaction that lapses when its nonce is advanced."""
+        (answer,) = await self._node.batch([accounts_call([spl.pubkey(nonce)], FINALIZED)])
+        slot = slot_of(answer)
+        if slot < ours.slot:
+            # an older value of the nonce is no newer one
+            raise RailUnavailable(f"{self._chain.name}: the node lags behind what was seen before")
+        # asked for after the nonce: whatever advanced it is seen then
+        status = (await self._node.statuses([tx_hash], least=slot)).get(tx_hash)
+        if status is not None:
+            return _failure(status)
+        (account,) = account_views(answer)
+        held = None if account is None else spl.nonce_of(account.data)
+        if held is None or held.value == ours.message.recent_blockhash:
+            return None
+        return "The transaction's nonce was used up before it landed"
 
     async def changes(
         self, tx_hash: str, message: MessageV0, *, coin: bool
@@ -199,6 +228,12 @@ class Evidence:
             lamports=tuple(zip(before, after, strict=True)),
             tokens=changes,
         )
+
+
+def _failure(status: SignatureStatus) -> str | None:
+    """Why a transaction that is in a block will never pay; None while it may have."""
+    failed = status.final and status.error is not None
+    return f"The transaction failed on chain: {status.error}" if failed else None
 
 
 def _moved(one: Landing, record: _Record) -> bool:

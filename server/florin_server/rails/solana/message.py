@@ -81,6 +81,9 @@ def acceptable(ours: MessageV0, got: MessageV0, price_max: int) -> bool:
     ):
         return False
     expected = _steps(ours)
+    if _advances(expected[0]) and _steps(got)[:1] != expected[:1]:
+        # it stands for the blockhash only as the first
+        return False
     guards = 0
     for step in _steps(got):
         if expected and (step == expected[0] or _raised(expected[0], step, price_max)):
@@ -111,6 +114,10 @@ def _raised(ours: _Step, got: _Step, price_max: int) -> bool:
     if not (ours[2][:1] == got[2][:1] == spl.COMPUTE_UNIT_PRICE and len(got[2]) == 9):
         return False
     return int(struct.unpack("<Q", got[2][1:])[0]) <= price_max
+
+
+def _advances(step: _Step) -> bool:
+    return (step[0], step[2]) == (spl.SYSTEM, spl.ADVANCE_NONCE)
 
 
 def _is_guard(step: _Step, relayer: Pubkey) -> bool:

@@ -92,7 +92,7 @@ class Node:
         answers = await self.batch([("getSignatureStatuses", (part, history)) for part in parts])
         found: dict[str, SignatureStatus] = {}
         for part, answer in zip(parts, answers, strict=True):
-            if number(record(record(answer).get("context")).get("slot")) < least:
+            if slot_of(answer) < least:
                 raise RailUnavailable("the node lags behind what was seen before")
             told = valued(answer)
             if not isinstance(told, list) or len(told) != len(part):
@@ -118,9 +118,14 @@ def blockhash_of(answer: Any) -> tuple[Hash, int]:
     return found, number(told.get("lastValidBlockHeight"))
 
 
-def accounts_call(keys: Sequence[Pubkey]) -> Call:
+def slot_of(answer: Any) -> int:
+    """The slot that an answer was true in."""
+    return number(record(record(answer).get("context")).get("slot"))
+
+
+def accounts_call(keys: Sequence[Pubkey], commitment: str = CONFIRMED) -> Call:
     """Asks for accounts, as many as one call may ask for."""
-    config = {"commitment": CONFIRMED, "encoding": "base64", "dataSlice": _SLICE}
+    config = {"commitment": commitment, "encoding": "base64", "dataSlice": _SLICE}
     return ("getMultipleAccounts", ([str(key) for key in keys], config))
 
 

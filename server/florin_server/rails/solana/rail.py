@@ -16,7 +16,7 @@ from florin_server.domain import spl
 from florin_server.domain.caip import parse_account
 from florin_server.domain.errors import FlorinError
 from florin_server.domain.journal import Accepted, ChainTx
-from florin_server.domain.payment import Issued, Option, Payment
+from florin_server.domain.payment import Issued, Option, Payment, Spare
 from florin_server.rails.agreed_payouts import AgreedPayouts
 from florin_server.rails.base import (
     Asset,
@@ -43,6 +43,7 @@ from florin_server.rails.solana.evidence import Evidence, Landing
 from florin_server.rails.solana.family import NEW_BLOCKS, SolanaFamily, slot_mark
 from florin_server.rails.solana.issue import Issuer
 from florin_server.rails.solana.node import Node
+from florin_server.rails.solana.nonces import SolanaNonces
 from florin_server.rails.solana.payouts import SolanaPayouts
 from florin_server.rails.solana.receiving import SolanaReceiving
 from florin_server.rails.solana.settings import SolanaChain
@@ -92,6 +93,7 @@ class SolanaRail:
         self._found = discovery.Inspection({}, {}, ())
         self._payable: Shared[list[Means]] = Shared()
         self._payouts = self._payouts_of(treasury) if treasury else None
+        self._nonces = SolanaNonces(self._node, chain, signer) if chain.durable_nonces else None
         self._receiving = SolanaReceiving(self._node, chain, signer, lambda: self._found)
         self._landing = lru_cache(maxsize=1024)(self._co_signed)
 
@@ -127,6 +129,11 @@ class SolanaRail:
     def payouts(self) -> Payouts | None:
         """What pays out of the treasury; None if its key is not here."""
         return self._payouts
+
+    @property
+    def nonces(self) -> SolanaNonces | None:
+        """The durable nonces for buyers who sign slowly."""
+        return self._nonces
 
     @property
     def receiving(self) -> SolanaReceiving:
@@ -276,9 +283,15 @@ class SolanaRail:
             quote=quote,
         )
 
-    async def build(self, option: Option, issued: Sequence[Issued], now_us: int) -> Issued | None:
-        """A transaction with a fresh blockhash; None if the newest one is good for long enough."""
-        return await self._issuer.issue(option, issued, self._found.rent, now_us)
+    async def build(
+        self,
+        option: Option,
+        issued: Sequence[Issued],
+        now_us: int,
+        spare: Spare | None = None,
+    ) -> Issued | None:
+        """A transaction to sign; None if the newest one is good for long enough."""
+        return await self._issuer.issue(option, issued, self._found.rent, now_us, spare)
 
     def submits(self, option: Option) -> bool:  # noqa: ARG002
         """Every option is a transaction that the relayer co-signs and sends."""

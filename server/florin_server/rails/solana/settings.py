@@ -60,7 +60,9 @@ class SolanaChain(NodeSettings):
     payment; `compute_price` is offered and `compute_price_max` accepted from wallets that raise it,
     in millionths of a lamport for each unit. `accounts_a_day` bounds the token accounts that the
     relayer opens for receivers in advance: each costs about 0.002 SOL of rent, which its owner may
-    take by closing it. On a network of the registry most of it has a default,
+    take by closing it. `durable_nonces` is how many buyers at a time may take as long to sign as
+    their payment lives, and not a minute; each is an account of the relayer's with 0.0015 SOL. On a
+    network of the registry most of it has a default,
     and `tokens` names the registry's tokens by their symbols.
     """
 
@@ -78,6 +80,7 @@ class SolanaChain(NodeSettings):
     compute_units: int = Field(default=200_000, ge=50_000, le=1_400_000)
     compute_price: int = Field(default=1_000, ge=0, le=5_000_000)
     compute_price_max: int = Field(default=5_000_000, ge=0, le=50_000_000)
+    durable_nonces: int = Field(default=0, ge=0, le=100)
     accounts_a_day: int = Field(default=50, ge=0, le=10_000)
     tokens: tuple[str, ...] = ()
     assets: tuple[SolanaAsset, ...] = ()

@@ -38,6 +38,8 @@ def upgrade() -> None:
         "nonce_account",
         sa.Column("chain_id", sa.Text(), nullable=False),
         sa.Column("address", sa.Text(), nullable=False),
+        sa.Column("value", sa.Text(), nullable=False),
+        sa.Column("slot", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("payment_id", sa.Text(), nullable=True),
         sa.Column("option_id", sa.Text(), nullable=True),
         sa.Column("held_until_us", sa.BigInteger(), autoincrement=False, nullable=False),
