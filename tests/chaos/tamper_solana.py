@@ -46,6 +46,7 @@ from tests.contract.evm_lab import new_payment
 from tests.contract.solana_lab import MERCHANT, RELAYER, TREASURY, asset, settings, split
 from tests.support.solana import rebuilt, steps
 
+RECENT = Hash.hash(b"recent")
 VALUE, FEE = 1_500_000, 40_000
 HELD = 10**9
 FEE_MAX = 10_000 + 200_000 * 5  # two signatures, and all units at the highest price
@@ -61,7 +62,8 @@ BUGS: dict[str, Callable[[], None]] = {
 class World:
     """One issued transaction, and a chain on which it can be executed.
 
-    `owners` are those whose coin is counted, `places` their token accounts.
+    `nonce` is the account whose value stands for the blockhash, if it has one. `owners` are those
+    whose coin is counted, `places` their token accounts.
     """
 
     svm: LiteSVM
@@ -70,6 +72,7 @@ class World:
     message: MessageV0
     owners: dict[str, Pubkey]
     places: dict[str, Pubkey]
+    nonce: Pubkey | None
 
     @property
     def is_coin(self) -> bool:
@@ -101,7 +104,7 @@ class World:
         return {**unchanged, **{f"{name}{kind}": amount for name, amount in moved.items()}}
 
 
-def world(*, coin: bool = False) -> World:
+def world(*, coin: bool = False, durable: bool = False) -> World:
     token, chain = asset(), settings(faucet=False, coin=SolanaCoin())
     mint = spl.pubkey(token.mint)
     svm = LiteSVM().with_blockhash_check(False).with_sigverify(True).with_transaction_history(0)
@@ -121,6 +124,11 @@ def world(*, coin: bool = False) -> World:
     }
     for owner in owners.values():
         svm.set_account(owner, Account(10**10, b"", spl.SYSTEM))
+    nonce = spl.nonce_address(RELAYER.pubkey, "florin nonce 0") if durable else None
+    if nonce is not None:
+        data = struct.pack("<II", 1, 1) + bytes(RELAYER.pubkey) + bytes(RECENT)
+        svm.set_account(nonce, Account(10**7, data + struct.pack("<Q", 5000), spl.SYSTEM))
+        owners["nonce"] = nonce
     places = {name: spl.associated(owner, mint, spl.TOKEN) for name, owner in owners.items()}
     rent = svm.minimum_balance_for_rent_exemption(spl.ACCOUNT_BYTES)
     for name, amount in (("buyer", HELD), ("thief", 0), ("relayer", HELD)):
@@ -128,8 +136,8 @@ def world(*, coin: bool = False) -> World:
         data = (data + bytes(36) + b"\x01").ljust(spl.ACCOUNT_BYTES, b"\0")
         svm.set_account(places[name], Account(rent, data, spl.TOKEN))
     chosen = coin_of(chain, SolanaCoin()) if coin else asset_of(chain, token)
-    option, issued, message = offer(chain, new_payment(), owners["buyer"], chosen)
-    return World(svm, option, issued, message, owners, places)
+    option, issued, message = offer(chain, new_payment(), owners["buyer"], chosen, nonce)
+    return World(svm, option, issued, message, owners, places, nonce)
 
 
 def elf_of(svm: LiteSVM, program: Account) -> bytes:
@@ -144,7 +152,7 @@ def elf_of(svm: LiteSVM, program: Account) -> bytes:
 
 
 def offer(
-    chain: SolanaChain, payment: Payment, buyer: Pubkey, taken: Asset
+    chain: SolanaChain, payment: Payment, buyer: Pubkey, taken: Asset, nonce: Pubkey | None
 ) -> tuple[Option, Issued, MessageV0]:
     means = Means(f"{chain.caip2}:{buyer}", taken.id)
     option = terms.build_option(
@@ -159,10 +167,12 @@ def offer(
         now_us=0,
     )
     own = terms.Terms.of(option).instructions(chain, RELAYER.pubkey, str(buyer))
-    message = compile_message(RELAYER.pubkey, own, Hash.hash(b"recent"))
-    issued = Issued(
-        payment.id, option.id, 0, (), {"message": stored(message), "last_valid": 150}, 0, 0
-    )
+    good: dict[str, object] = {"last_valid": 150}
+    if nonce is not None:
+        own.insert(0, spl.advance_nonce(nonce, RELAYER.pubkey))
+        good = {"nonce": str(nonce), "slot": 1}
+    message = compile_message(RELAYER.pubkey, own, RECENT)
+    issued = Issued(payment.id, option.id, 0, (), {"message": stored(message), **good}, 0, 0)
     return option, issued, message
 
 
@@ -224,6 +234,7 @@ def spoiled(raw: bytearray, rng: random.Random) -> bytes:
 def edited(world: World, rng: random.Random) -> bytes:
     """Instructions changed by somebody who knows what they mean."""
     own = steps(world.message)
+    priced = 1 if world.nonce is None else 2
     for _ in range(rng.choice((1, 1, 2, 3))):
         at = rng.randrange(len(own) + 1)
         match rng.randrange(8):
@@ -232,7 +243,9 @@ def edited(world: World, rng: random.Random) -> bytes:
             case 1:
                 own.insert(at, guard(world, rng))
             case 2:
-                own[1] = spl.compute_unit_price(rng.choice((0, 1, 10**6, 5 * 10**6, 10**9, 2**63)))
+                own[priced % len(own)] = spl.compute_unit_price(
+                    rng.choice((0, 1, 10**6, 5 * 10**6, 10**9, 2**63))
+                )
             case 3 if len(own) > 1:
                 del own[at % len(own)]
             case 4:
@@ -272,8 +285,30 @@ def extra(world: World, rng: random.Random) -> Instruction:
                 amount=rng.randrange(1, HELD),
             ),
             spl.memo("another note"),
+            *thefts(world.nonce or THIEF.pubkey(), rng),
             spl.compute_unit_limit(1_400_000),
         )
+    )
+
+
+def thefts(nonce: Pubkey, rng: random.Random) -> tuple[Instruction, ...]:
+    """What a nonce's authority could do: use it again, take its coin, give it away."""
+    whole = spl.advance_nonce(nonce, RELAYER.pubkey)
+    out = [AccountMeta(THIEF.pubkey(), is_signer=False, is_writable=True)]
+    rent = Pubkey.from_string("SysvarRent111111111111111111111111111111111")
+    withdrawn = [
+        whole.accounts[0],
+        *out,
+        whole.accounts[1],
+        AccountMeta(rent, is_signer=False, is_writable=False),
+        whole.accounts[2],
+    ]
+    amount = struct.pack("<IQ", 5, rng.randrange(1, 10**7))
+    handed = struct.pack("<I", 7) + bytes(THIEF.pubkey())
+    return (
+        whole,
+        Instruction(spl.SYSTEM, amount, withdrawn),
+        Instruction(spl.SYSTEM, handed, [whole.accounts[0], whole.accounts[2]]),
     )
 
 
@@ -300,6 +335,8 @@ def judged(world: World, found: checking.Submission) -> str:
     """What executing an accepted transaction leads to; "wrong" if it is not what was promised."""
     sent = RELAYER.co_sign(found.message, found.signature)
     outcome = world.svm.simulate_transaction(VersionedTransaction.from_bytes(sent.raw))
+    if world.nonce is not None and steps(found.message)[0] != steps(world.message)[0]:
+        return "wrong: the nonce is not used up"
     if isinstance(outcome, FailedTransactionMetadata):
         # nothing moves but the fee
         return "fails"
@@ -318,8 +355,14 @@ def judged(world: World, found: checking.Submission) -> str:
 
 
 def campaign(mutants: int, seed: int = 0) -> dict[str, object]:
-    """Every other mutant is of a payment in coin."""
-    rng, worlds = random.Random(seed), {"token": world(), "coin": world(coin=True)}
+    """Mutants of payments in a token, in coin, and of both with a nonce, by turns."""
+    rng = random.Random(seed)
+    worlds = {
+        "token": world(),
+        "coin": world(coin=True),
+        "token, nonce": world(durable=True),
+        "coin, nonce": world(coin=True, durable=True),
+    }
     counts: dict[str, Counter[str]] = {name: Counter() for name in worlds}
     wrong: list[str] = []
     for place in worlds.values():

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import json
+from dataclasses import replace
 
 import pytest
 from florin_server.domain import spl
+from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.journal import Accepted
 from florin_server.domain.payment import Confirmation, Spare
 from florin_server.rails.base import RailUnavailable
+from florin_server.rails.solana.message import acceptable
+from solders.instruction import Instruction
 
 from tests.contract.evm_lab import reply
 from tests.contract.solana_kit import START_S, payment, wallet
-from tests.contract.solana_lab import FINAL, RELAYER, message, open_lab, outputs, signed
+from tests.contract.solana_lab import FINAL, RELAYER, journaled, message, open_lab, outputs, signed
 from tests.contract.test_rail_solana import changed
 from tests.support.solana import SolanaWallet, rebuilt, steps
 
@@ -32,7 +37,7 @@ def buyer() -> SolanaWallet:
 
 
 async def spare(lab) -> Spare:
-    values = await lab.rail.nonces.values()
+    values = await lab.rail.nonces.values(lab.rail.nonces.addresses)
     address = lab.rail.nonces.addresses[0]
     return Spare(address, values.held[address], values.slot)
 
@@ -46,8 +51,8 @@ async def accepted(lab, buyer):
     return Accepted(payment, option, content, issued.head), issued
 
 
-async def advance(lab) -> None:
-    made = await lab.rail.nonces.advance([lab.rail.nonces.addresses[0]])
+async def advance(lab, number: int = 0) -> None:
+    made = await lab.rail.nonces.advance([lab.rail.nonces.addresses[number]])
     await lab.rail.broadcast(made.raw)
 
 
@@ -56,7 +61,7 @@ async def test_the_accounts_follow_from_the_relayer_and_are_made_once(lab):
     assert list(lab.rail.nonces.addresses) == [
         str(spl.nonce_address(relayer, f"florin nonce {number}")) for number in range(2)
     ]
-    values = await lab.rail.nonces.values()
+    values = await lab.rail.nonces.values(lab.rail.nonces.addresses)
     assert set(values.held) == set(lab.rail.nonces.addresses)
     coin = await lab.node.coin(relayer)
     again = await lab.rail.nonces.create(lab.rail.nonces.addresses)
@@ -66,19 +71,23 @@ async def test_the_accounts_follow_from_the_relayer_and_are_made_once(lab):
     assert not mined.success
     # a fee, and no rent
     assert coin - await lab.node.coin(relayer) == mined.gas_cost < 6_000
-    assert await lab.rail.nonces.values() != {}
+    assert await lab.rail.nonces.values(lab.rail.nonces.addresses) == replace(
+        values, slot=values.slot + FINAL + 1
+    )
 
 
 async def test_without_the_setting_there_are_none():
     async with open_lab() as lab:
-        assert lab.rail.nonces is None
+        assert lab.rail.nonces.addresses == ()
 
 
 async def test_a_nonce_comes_first_and_stands_for_the_blockhash(lab, buyer):
     item, issued = await accepted(lab, buyer)
     held = await spare(lab)
     first, *others = steps(message(issued))
-    assert first == spl.advance_nonce(spl.pubkey(held.address), RELAYER.pubkey)
+    assert (first.program_id, bytes(first.data)) == (spl.SYSTEM, spl.ADVANCE_NONCE)
+    assert str(first.accounts[0].pubkey) == held.address
+    assert first.accounts[2].pubkey == RELAYER.pubkey
     assert spl.ADVANCE_NONCE not in {bytes(one.data) for one in others}
     assert str(message(issued).recent_blockhash) == held.value
     assert issued.terms.keys() == {"message", "nonce", "slot"}
@@ -88,6 +97,9 @@ async def test_a_nonce_comes_first_and_stands_for_the_blockhash(lab, buyer):
 async def test_what_is_signed_with_a_nonce_does_not_lapse_by_time(lab, buyer):
     item, issued = await accepted(lab, buyer)
     await lab.slots(5_300)
+    assert await lab.rail.dead(item, [issued]) is None
+    await advance(lab, 1)
+    await lab.slots(FINAL)
     assert await lab.rail.dead(item, [issued]) is None
     await lab.rail.verify(item.option, [issued], item.confirmation.outputs)
     assert await lab.rail.build(item.option, [issued], 0) is None
@@ -104,15 +116,12 @@ async def test_what_is_signed_with_a_nonce_does_not_lapse_by_time(lab, buyer):
 async def test_it_is_dead_once_its_nonce_was_advanced_at_final_depth(lab, buyer):
     item, issued = await accepted(lab, buyer)
     tx = await lab.rail.sign(RELAYER.address, 0, [item])
-    lab.between.changes.clear()
     await advance(lab)
     await lab.slots(FINAL)
     assert (
         await lab.rail.dead(item, [issued])
         == "The transaction's nonce was used up before it landed"
     )
-    from tests.contract.solana_lab import journaled
-
     assert await lab.rail.gone(journaled(tx, item), [issued])
     # and it is: the chain takes it no more
     await lab.rail.broadcast(tx.raw)
@@ -135,8 +144,6 @@ async def test_an_older_value_of_a_nonce_proves_nothing(lab, buyer):
         content = bytearray(80)
         content[:8] = (1).to_bytes(4, "little") * 2
         content[8:40] = bytes(RELAYER.pubkey)
-        import base64
-
         result["value"][0]["data"][0] = base64.b64encode(bytes(content)).decode()
 
     lab.between.changes["getMultipleAccounts"] = changed(older)
@@ -181,7 +188,7 @@ async def test_a_transaction_that_failed_used_its_nonce_up(lab, buyer):
 
 async def test_two_issues_with_one_value_are_told_apart_by_their_nonces(lab, buyer):
     """Nonces that are advanced in one block have one value."""
-    values = await lab.rail.nonces.values()
+    values = await lab.rail.nonces.values(lab.rail.nonces.addresses)
     first, second = lab.rail.nonces.addresses
     assert values.held[first] == values.held[second]
     _, option = await lab.offer(buyer)
@@ -191,14 +198,12 @@ async def test_two_issues_with_one_value_are_told_apart_by_their_nonces(lab, buy
     two = await lab.rail.build(option, [one], 0, Spare(second, values.held[second], values.slot))
     assert two is not None
     await lab.rail.verify(option, [two, one], outputs(signed(buyer, two)))
-    with pytest.raises(Exception, match="quote"):
+    with pytest.raises(FlorinError) as caught:
         await lab.rail.verify(option, [two, one], outputs(signed(buyer, one)))
+    assert caught.value.code is Code.QUOTE_EXPIRED
 
 
 async def test_a_guard_in_front_would_make_the_nonce_useless(lab, buyer):
-    from florin_server.rails.solana.message import acceptable
-    from solders.instruction import Instruction
-
     _, issued = await accepted(lab, buyer)
     ours = message(issued)
     guard = Instruction(spl.LIGHTHOUSE, b"note", [])

@@ -255,7 +255,7 @@ class Rail(Protocol):
 
     @property
     def nonces(self) -> Nonces | None:
-        """The durable nonces for buyers who sign slowly; None without any."""
+        """The durable nonces for buyers who sign slowly; None on chains without such."""
 
     @property
     def receiving(self) -> Receiving | None:

@@ -25,10 +25,10 @@ class Nonces(Protocol):
 
     @property
     def addresses(self) -> Sequence[str]:
-        """The accounts, made or not."""
+        """The accounts that are to be used, made or not."""
 
-    async def values(self) -> Values:
-        """What they hold at final depth; one read."""
+    async def values(self, addresses: Sequence[str]) -> Values:
+        """What accounts hold at final depth; one read."""
 
     async def create(self, addresses: Sequence[str]) -> Signed:
         """Signs the one transaction that makes accounts; it fails if one is there."""

@@ -38,8 +38,12 @@ class NonceKeeper:
         work = self._rail.nonces
         if work is None:
             return
-        values = await work.values()
         known = await self._app.store.read(nonces.every(self._rail.chain_id))
+        # also those that are not used any more: somebody may have them still
+        addresses = list(dict.fromkeys([*work.addresses, *(one.address for one in known)]))
+        if not addresses:
+            return
+        values = await work.values(addresses)
         await self._note(values, known)
         if lane.prepares or lane.paused:
             # it may make or advance what is missing

@@ -44,15 +44,15 @@ class SolanaNonces:
 
     @property
     def addresses(self) -> Sequence[str]:
-        """The accounts, made or not."""
+        """The accounts that are to be used, made or not."""
         return tuple(self._seeds)
 
-    async def values(self) -> Values:
-        """What they hold at final depth; one read."""
-        keys = [spl.pubkey(address) for address in self._seeds]
+    async def values(self, addresses: Sequence[str]) -> Values:
+        """What accounts hold at final depth; one read."""
+        keys = [spl.pubkey(address) for address in addresses]
         (answer,) = await self._node.batch([accounts_call(keys, FINALIZED)])
         held = {}
-        for address, account in zip(self._seeds, account_views(answer), strict=True):
+        for address, account in zip(addresses, account_views(answer), strict=True):
             nonce = None if account is None else spl.nonce_of(account.data)
             if nonce is not None and nonce.authority == self._relayer.pubkey:
                 held[address] = str(nonce.value)

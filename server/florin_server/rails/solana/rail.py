@@ -93,7 +93,7 @@ class SolanaRail:
         self._found = discovery.Inspection({}, {}, ())
         self._payable: Shared[list[Means]] = Shared()
         self._payouts = self._payouts_of(treasury) if treasury else None
-        self._nonces = SolanaNonces(self._node, chain, signer) if chain.durable_nonces else None
+        self._nonces = SolanaNonces(self._node, chain, signer)
         self._receiving = SolanaReceiving(self._node, chain, signer, lambda: self._found)
         self._landing = lru_cache(maxsize=1024)(self._co_signed)
 
@@ -131,7 +131,7 @@ class SolanaRail:
         return self._payouts
 
     @property
-    def nonces(self) -> SolanaNonces | None:
+    def nonces(self) -> SolanaNonces:
         """The durable nonces for buyers who sign slowly."""
         return self._nonces
 
