@@ -190,6 +190,26 @@ async def test_an_opening_that_lapsed_is_over_and_payments_go_on_without_it(desk
     assert (await offer.final())["status"] == "succeeded"
 
 
+async def test_a_relayer_that_needs_its_coin_for_payments_opens_nothing(desk, node):
+    tenant, dest = await desk.tenant(), str(Keypair().pubkey())
+    poor = {"context": {"slot": 10**6}, "value": 12_000_000}
+    await node.fault("answer", method="getBalance", effect="lie", result=poor, times=1000)
+    await register(desk, tenant, dest, ASSETS[0])
+    offer = await offered(desk.rest, SolanaWallet(), 0, tenant.headers)
+    assert opens(offer.action)
+    assert not await there(node, place(dest))
+    await node.fault("clear")
+    desk.clock.advance(600)
+
+    async def opened_later() -> bool:
+        desk.clock.advance(10)
+        return await there(node, place(dest))
+
+    await until(opened_later)
+    await offer.confirm()
+    assert (await offer.final())["status"] == "succeeded"
+
+
 async def test_a_day_has_its_bounds_and_the_next_one_goes_on(tmp_path):
     solana = AT_ONCE.model_copy(update={"accounts_a_day": 3})
     async with opened(tmp_path / "home", solana=solana) as desk:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from florin_server.domain.payment import Status
 from florin_server.flows.app import App
 from florin_server.flows.workers.lane import Lane
-from florin_server.rails.base import Rail, Signed
+from florin_server.rails.base import Rail, RailUnavailable, Signed
 from florin_server.rails.upkeep import Nonces, Values
 from florin_server.store import nonces
 from florin_server.store.nonces import Held
@@ -34,7 +34,16 @@ class NonceKeeper:
         self._rail = rail
 
     async def turn(self, lane: Lane) -> None:
-        """Compares what is written down with the chain, and does what is to be done."""
+        """Compares what is written down with the chain, and does what is to be done.
+
+        What cannot be done now waits: payments are not to be kept by it.
+        """
+        try:
+            await self._turn(lane)
+        except RailUnavailable as error:
+            _log.warning("%s: durable nonces wait: %s", self._rail.chain_id, error)
+
+    async def _turn(self, lane: Lane) -> None:
         work = self._rail.nonces
         if work is None:
             return

@@ -11,7 +11,7 @@ import logging
 from florin_server.domain.settlement import Place
 from florin_server.flows.app import App
 from florin_server.flows.workers.lane import Lane
-from florin_server.rails.base import Rail, Signed
+from florin_server.rails.base import Rail, RailUnavailable, Signed
 from florin_server.store import receiving
 
 _log = logging.getLogger(__name__)
@@ -31,7 +31,16 @@ class ReceivingDesk:
         self._started = False
 
     async def turn(self, lane: Lane) -> None:
-        """Opens what one transaction can, if anything is wanted and the day has room."""
+        """Opens what one transaction can, if anything is wanted and the day has room.
+
+        What cannot be done now waits: payments are not to be kept by it.
+        """
+        try:
+            await self._turn(lane)
+        except RailUnavailable as error:
+            _log.warning("%s: token accounts wait to be opened: %s", self._rail.chain_id, error)
+
+    async def _turn(self, lane: Lane) -> None:
         work, now_us = self._rail.receiving, self._app.clock.now_us()
         if work is None or not work.a_day:
             return

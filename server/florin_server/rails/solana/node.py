@@ -103,6 +103,13 @@ class Node:
         return found
 
 
+async def require_coin(node: Node, account: Pubkey, lamports: int) -> None:
+    """RailUnavailable if an account has less than it needs."""
+    told = await node.ask("getBalance", str(account), {"commitment": CONFIRMED})
+    if number(valued(told)) < lamports:
+        raise RailUnavailable(f"{account} has less than the {lamports} lamports that this takes")
+
+
 async def fresh_blockhash(node: Node) -> tuple[Hash, int]:
     """The newest blockhash, and the block height up to which it is good."""
     return blockhash_of(await node.ask("getLatestBlockhash", {"commitment": CONFIRMED}))

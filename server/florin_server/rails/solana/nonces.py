@@ -19,10 +19,12 @@ from florin_server.rails.solana.node import (
     accounts_call,
     fresh_blockhash,
     number,
+    require_coin,
     slot_of,
 )
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.signer import SolanaSigner
+from florin_server.rails.solana.verify import RELAYER_LAMPORTS_MIN
 from florin_server.rails.upkeep import Values
 
 # what one transaction makes or advances; each names an account of 32 bytes, and making takes a seed
@@ -62,6 +64,7 @@ class SolanaNonces:
         """Signs the one transaction that makes accounts; it fails if one is there."""
         rent = number(await self._node.ask("getMinimumBalanceForRentExemption", spl.NONCE_BYTES))
         relayer = self._relayer.pubkey
+        await require_coin(self._node, relayer, RELAYER_LAMPORTS_MIN + rent * len(addresses))
         steps = [spl.create_nonce(relayer, self._seeds[one], rent) for one in addresses]
         return await self._signed([step for pair in steps for step in pair])
 

@@ -15,14 +15,16 @@ from florin_server.domain.settlement import Place
 from florin_server.rails.base import RailUnavailable, Signed
 from florin_server.rails.solana.discovery import Inspection
 from florin_server.rails.solana.message import compile_message, lapse_note
-from florin_server.rails.solana.node import Node, fresh_blockhash
+from florin_server.rails.solana.node import Node, fresh_blockhash, require_coin
 from florin_server.rails.solana.receivers import not_a_wallet
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.signer import SolanaSigner
 from florin_server.rails.solana.terms import bare
+from florin_server.rails.solana.verify import RELAYER_LAMPORTS_MIN
 
 # what fits into one transaction, with some room: each names an owner and an account of 32 bytes
 _PLACES_MAX = 6
+_LAMPORTS_EACH = 2_100_000  # rent, also of the longer accounts of Token-2022
 _UNITS_EACH = 50_000  # twice what opening takes with the longest search for the address
 
 
@@ -75,8 +77,10 @@ class SolanaReceiving:
 
     async def sign(self, places: Sequence[Place]) -> Signed:
         """Signs the one transaction that opens the accounts; those that exist stay as they are."""
-        blockhash, last_valid = await fresh_blockhash(self._node)
         relayer = self._relayer.pubkey
+        # what payments need comes first
+        await require_coin(self._node, relayer, RELAYER_LAMPORTS_MIN + _LAMPORTS_EACH * len(places))
+        blockhash, last_valid = await fresh_blockhash(self._node)
         openings = [
             spl.create_associated(relayer, spl.pubkey(bare(place.account)), *mint)
             for place in places
