@@ -42,6 +42,15 @@ async def spare(lab) -> Spare:
     return Spare(address, values.held[address], values.slot)
 
 
+def listened(lab) -> list[str]:
+    """How sure of accounts the rail wants to be from now on."""
+    asked: list[str] = []
+    lab.between.changes["getMultipleAccounts"] = lambda params, told: (
+        asked.append(params[1]["commitment"]) or told
+    )
+    return asked
+
+
 async def accepted(lab, buyer):
     payment, option = await lab.offer(buyer)
     issued = await lab.rail.build(option, [], 0, await spare(lab))
@@ -61,7 +70,9 @@ async def test_the_accounts_follow_from_the_relayer_and_are_made_once(lab):
     assert list(lab.rail.nonces.addresses) == [
         str(spl.nonce_address(relayer, f"florin nonce {number}")) for number in range(2)
     ]
+    asked = listened(lab)
     values = await lab.rail.nonces.values(lab.rail.nonces.addresses)
+    assert asked == ["finalized"]
     assert set(values.held) == set(lab.rail.nonces.addresses)
     coin = await lab.node.coin(relayer)
     again = await lab.rail.nonces.create(lab.rail.nonces.addresses)
@@ -118,10 +129,10 @@ async def test_it_is_dead_once_its_nonce_was_advanced_at_final_depth(lab, buyer)
     tx = await lab.rail.sign(RELAYER.address, 0, [item])
     await advance(lab)
     await lab.slots(FINAL)
-    assert (
-        await lab.rail.dead(item, [issued])
-        == "The transaction's nonce was used up before it landed"
-    )
+    asked = listened(lab)
+    reason = await lab.rail.dead(item, [issued])
+    assert reason == "The transaction's nonce was used up before it landed"
+    assert asked == ["finalized"]
     assert await lab.rail.gone(journaled(tx, item), [issued])
     # and it is: the chain takes it no more
     await lab.rail.broadcast(tx.raw)

@@ -148,9 +148,12 @@ async def test_a_nonce_that_was_left_is_advanced_and_what_was_signed_with_it_is_
     offer = await offered(desk.rest, wallet)
     assert is_durable(offer)
     late = VersionedTransaction.from_bytes(base64.b64decode(offer.output))
+    left_at = desk.now
     cancelled = f"/v1/payments/{offer.payment_id}/cancel"
     await desk.rest.call("POST", cancelled, desk.rest.merchant, {})
     await until(desk, node, lambda: free(desk))
+    # soon, and not when the payment would have expired
+    assert desk.now - left_at < 300
     assert free(desk) != [str(late.message.recent_blockhash)]
     relayer = SolanaSigner(desk.service.secrets.solana_relayer_seed)
     whole = base64.b64encode(relayer.co_sign(late.message, late.signatures[1]).raw).decode()
