@@ -55,10 +55,15 @@ async def start(
         embedded = await _start_embedded(settings, home, clock, stack)
         transport = LocalTransport(embedded.handle)
         signer, treasury = Signer(kept.relayer_key), Signer(kept.treasury_key)
-        faucet = JsonRpc(transport)
+        faucet, given_away = JsonRpc(transport), 0
         for account, units in ((signer.address, 0), (treasury.address, _FLOAT_UNITS)):
-            gift = {"nativeWei": hex(_GAS_WEI), "tokenUnits": hex(units)}
-            await faucet.call("florin_faucet", {"accounts": [account], **gift})
+            # seldom: for the books it is money that nobody knows of
+            gift = {"nativeWei": hex(_GAS_WEI), "tokenUnits": hex(units), "rarely": True}
+            given = await faucet.call("florin_faucet", {"accounts": [account], **gift})
+            given_away += len(given["transactions"])
+        if given_away:
+            # the books begin with what is final
+            await faucet.call("evm_mine", {"blocks": settings.embedded.confirmations - 1})
         chain = _embedded_chain(settings, treasury)
         of_embedded = EvmRail(chain, signer, transport, treasury=treasury)
         of_embedded.announced_by(embedded.listen)

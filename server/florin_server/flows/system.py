@@ -32,6 +32,7 @@ async def chains(app: App) -> list[Chain]:
             *more,
             app.payers[chain_id].health().problem if chain_id in app.payers else "",
             await payouts.problems(app, chain_id),
+            app.missing.get(chain_id, ""),
         ]
         problem = "; ".join(text for text in problems if text)
         relayer = ", ".join(rail.senders)

@@ -102,9 +102,9 @@ class Node:
         return found
 
 
-def accounts_call(keys: Sequence[Pubkey]) -> Call:
+def accounts_call(keys: Sequence[Pubkey], commitment: str = CONFIRMED) -> Call:
     """Asks for accounts, as many as one call may ask for."""
-    config = {"commitment": CONFIRMED, "encoding": "base64", "dataSlice": _SLICE}
+    config = {"commitment": commitment, "encoding": "base64", "dataSlice": _SLICE}
     return ("getMultipleAccounts", ([str(key) for key in keys], config))
 
 
