@@ -74,9 +74,7 @@ async def start(
         )
         solana = await solana_chain.start(settings, home, clock, pair, stack)
         rails.append(solana_chain.rail(settings, solana, pair))
-    keys = Keyring(settings, kept)
-    rails.extend(rail_of(chain, keys) for chain in settings.chains)
-    rails.extend(rail_of(chain, keys) for chain in settings.solana_chains)
+    rails.extend(_named(settings, kept))
     for one, count in Counter(rail.chain_id for rail in rails).items():
         if count > 1:
             raise Refused(f"the settings name the chain {one} more than once")
@@ -84,6 +82,19 @@ async def start(
     for rail in rails:
         stack.push_async_callback(rail.close)
     return Chains(embedded, solana, rails)
+
+
+async def named(settings: Settings, kept: Secrets) -> list[Rail]:
+    """The rails of all chains that the settings name, started."""
+    rails = _named(settings, kept)
+    await asyncio.gather(*(_start_rail(rail) for rail in rails))
+    return rails
+
+
+def _named(settings: Settings, kept: Secrets) -> list[Rail]:
+    keys = Keyring(settings, kept)
+    chains: tuple[EvmChain | SolanaChain, ...] = (*settings.chains, *settings.solana_chains)
+    return [rail_of(chain, keys) for chain in chains]
 
 
 def rail_of(chain: EvmChain | SolanaChain, keys: Keyring) -> Rail:
