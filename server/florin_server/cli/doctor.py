@@ -100,7 +100,11 @@ async def _books(settings: Settings) -> AsyncIterator[_Finding]:
         yield "ledger", str(error)
         return
     yield "ledger balances", "; ".join(found.problems)
-    yield "wallets hold what is booked", "; ".join(books.missing(found))
+    for left in found.unread:
+        problem = "" if left.resting else left.problem
+        yield f"{left.chain_id} was not compared with the books", problem
+    if any(one.HasField("held") for one in found.wallets):
+        yield "wallets hold what is booked", "; ".join(books.missing(found))
     for one in found.wallets:
         if one.verdict == ledger_pb2.BALANCE_VERDICT_UNBOOKED:
             more = int(one.held) - int(one.booked)

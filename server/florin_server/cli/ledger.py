@@ -29,7 +29,7 @@ _WORDS = {
 
 
 def check(given: dict[str, Any]) -> None:
-    """Prints how the books compare; exits with 1 if they are not whole or money is missing."""
+    """Prints how the books compare; exits with 1 unless they are whole and no money is missing."""
     try:
         found = asyncio.run(asked(settings_of(given)))
     except (OperatorError, Refused, OSError) as error:
@@ -37,7 +37,8 @@ def check(given: dict[str, Any]) -> None:
     table(_WALLETS, map(_wallet, found.wallets))
     for one in found.unread:
         note(f"{one.chain_id} was not compared: {one.problem}")
-    wrong = [*found.problems, *missing(found)]
+    unread = [f"{one.chain_id} did not tell" for one in found.unread if not one.resting]
+    wrong = [*found.problems, *missing(found), *unread]
     for problem in wrong:
         console.print("[red]\u2717[/]", escape(problem))
     if wrong:

@@ -132,7 +132,7 @@ async def compare(app: App, rails: Iterable[Rail] | None = None) -> Comparison:
     here = chains.keys() | unread.keys()
     if rails is None:
         absent = {_chain(one.place) for one in lines} - here
-        unread |= dict.fromkeys(absent, "the chain is not here")
+        unread |= dict.fromkeys(absent, "it is not running here")
     return Comparison(lines, unread)
 
 
@@ -216,8 +216,6 @@ async def begin(app: App, rail: Rail) -> bool:
         return True
     held = await rail.holdings(wanted, _seen(app, rail))
     begun = await app.store.write(_begin(rail, chains, seen, held, app.clock.now_us()))
-    for account, asset in sorted(begun):
-        _log.info("the books of %s begin with %d of %s", account, held[account, asset], asset)
     return begun >= wanted
 
 

@@ -32,7 +32,12 @@ class LedgerCalls:
         return ledger_pb2.CheckLedgerResponse(
             problems=found.problems,
             wallets=[_wallet(one) for one in found.comparison.lines],
-            unread=[ledger_pb2.UnreadChain(chain_id=one, problem=why) for one, why in unread],
+            unread=[
+                ledger_pb2.UnreadChain(
+                    chain_id=one, problem=why, resting=one not in self._app.rails
+                )
+                for one, why in unread
+            ],
         )
 
     async def BookDifference(

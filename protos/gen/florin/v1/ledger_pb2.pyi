@@ -116,19 +116,23 @@ class UnreadChain(_message.Message):
 
     CHAIN_ID_FIELD_NUMBER: _builtins.int
     PROBLEM_FIELD_NUMBER: _builtins.int
+    RESTING_FIELD_NUMBER: _builtins.int
     chain_id: _builtins.str
     """CAIP-2."""
     problem: _builtins.str
     """Why not."""
+    resting: _builtins.bool
+    """True for a chain that is not here now: an embedded one rests while Florin does."""
     def __init__(
         self,
         *,
         chain_id: _builtins.str = ...,
         problem: _builtins.str = ...,
+        resting: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chain_id", b"chain_id", "problem", b"problem"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chain_id", b"chain_id", "problem", b"problem", "resting", b"resting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

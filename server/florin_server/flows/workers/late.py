@@ -63,12 +63,12 @@ class LateMoney:
         )
         if done:
             _log.error(
-                "payment %s got %d of %s too late, or twice, by %s: payout %s returns it to %s",
+                "payment %s was paid late, or twice, by %s: payout %s returns %d of %s to %s",
                 payment.id,
-                option.value,
-                option.asset,
                 event.tx_hash,
                 back.id,
+                option.value,
+                option.asset,
                 option.payer,
             )
             self._app.wake_payouts()
