@@ -253,7 +253,7 @@ def give_keys(stage: Stage) -> None:
 
     def rail_of(chain: EvmChain | SolanaChain, kept: Secrets) -> Rail:
         if isinstance(chain, EvmChain):
-            return EvmRail(chain, Signer(kept.relayer_key), None, stage.more)
+            return EvmRail(chain, Signer(stage.home.secrets().relayer_key), None, stage.more)
         return inner(chain, kept)
 
     boot.rail_of = rail_of
@@ -279,7 +279,7 @@ async def open_shop(stage: Stage, service: Service) -> None:
     if stage.embedded:
         urls = {"evm": service.evm_rpc_url, "solana": service.solana_rpc_url}
         stage.tell("chains", urls)
-    stage.tell("shop", {"url": service.http_url})
+    stage.tell("shop", {"url": service.http_url, "operator": service.grpc.operator_target})
 
 
 def _accounts(made: demo.DemoAccounts) -> Op[None]:
