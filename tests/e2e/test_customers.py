@@ -124,6 +124,7 @@ async def test_the_books_keep_the_account_and_nothing_else(desk, operator):
     wallet = Wallet()
     bought, looked = await paid(desk, wallet), await desk.offer(wallet)
     await desk.rest.refund(bought.payment_id)
+    await desk.refunded(bought.payment_id)
     before = await desk.rest.detail(bought.payment_id)
     assert await erase(operator, wallet.account) == (1, 1, 1)
     assert await erase(operator, wallet.account) == (0, 0, 1)
