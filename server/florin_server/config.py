@@ -17,18 +17,8 @@ from florin_server.domain.caip import canonical_asset
 from florin_server.domain.screening import blocked_account
 from florin_server.rails import chain_files
 from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.prices import parse_decimal
+from florin_server.rails.price_settings import AssetKey, Currency, Price, PriceSettings
 from florin_server.rails.solana.settings import SolanaChain
-
-
-def _price(text: str) -> str:
-    parse_decimal(text)
-    return text
-
-
-AssetKey = Annotated[str, AfterValidator(canonical_asset)]
-Currency = Annotated[str, Field(pattern=r"^[A-Z]{3}$")]
-Price = Annotated[str, AfterValidator(_price)]
 
 
 class EmbeddedChain(BaseModel):
@@ -166,6 +156,7 @@ class Settings(BaseSettings):
         default={},
         description="what one whole unit costs of an asset (CAIP-19) without a peg, by currency",
     )
+    prices: PriceSettings = PriceSettings()
     quote_s: int = Field(default=300, ge=1, description="a buyer decides; a rate changes")
     payment_ttl_s: int = Field(default=900, ge=1, description="the documented default")
     payment_ttl_max_s: int = Field(default=30 * 86400, description="no buyer waits longer")

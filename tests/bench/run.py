@@ -12,6 +12,7 @@ from tests.bench import (
     create,
     fanout,
     gas,
+    options,
     pages,
     payments,
     report,
@@ -52,6 +53,7 @@ SUBJECTS: dict[str, Subject] = {
     "startup": startup.measure,
     "pages": pages.measure,
     "gas": gas.measure,
+    "options": options.measure,
 }
 
 

@@ -52,6 +52,9 @@ _ROWS = """
            o.terms
     FROM payment p LEFT JOIN payment_option o ON o.payment_id = p.id AND o.id = p.option_id
 """
+_REFUNDS = """
+    SELECT payment_id, status, value, unit, account, tx_id FROM refund
+"""
 _ENDED_TWICE = """
     SELECT payment_id FROM payment_event
     WHERE status IN ('succeeded', 'failed', 'expired', 'cancelled')
@@ -87,6 +90,18 @@ class Row:
         return str(self.terms["ref"])
 
 
+@dataclass(frozen=True)
+class Refund:
+    """Money that went back."""
+
+    payment_id: str
+    status: str
+    value: int
+    asset: str
+    account: str
+    tx_id: str | None
+
+
 @dataclass
 class Chain:
     """An EVM chain, block by block."""
@@ -95,7 +110,6 @@ class Chain:
     paid: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
     gas: Counter[str] = field(default_factory=Counter)
     gas_since: Counter[str] = field(default_factory=Counter)  # since buyers' balances were read
-    moved: Counter[str] = field(default_factory=Counter)  # coin, by transactions themselves
     saved: Counter[str] = field(default_factory=Counter)  # what buyers took away, by buyer
     sent: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
@@ -112,10 +126,12 @@ class Audit:
         self._path = stage.home.database
         self.rows = [_row(values) for values in select(self._path, _ROWS)]
         self._paid = [row for row in self.rows if row.paid]
+        self._refunds = [_refund(values) for values in select(self._path, _REFUNDS)]
 
     async def judge(self, stories: Sequence[Story], since: int, before: dict[str, int]) -> None:
         """Compares everything; `before` is what buyers had after block `since`."""
         self._payments(stories)
+        self._refunded(stories)
         self._books()
         chain = await self._read(since)
         self._events(chain)
@@ -158,6 +174,14 @@ class Audit:
             if found := select(self._path, query):
                 self.bad.append(f"{len(found)} {what}: {found[:3]}")
 
+    def _refunded(self, stories: Sequence[Story]) -> None:
+        """Whoever was promised money back has it; that it came once, balances tell."""
+        wanted = {s.payment_id for s in stories if s.order.refunded and s.status == "succeeded"}
+        paid = {one.payment_id for one in self._refunds if one.status == "succeeded"}
+        self._expect("payments that are not refunded", wanted ^ paid, set())
+        transactions = [one.tx_id for one in self._refunds]
+        self._expect("transactions of refunds", len(set(transactions)), len(wanted))
+
     def _books(self) -> None:
         with closing(Connection(self._path, writes=False)) as connection:
             self.bad += run(ledger.check(), connection.query)
@@ -165,6 +189,13 @@ class Audit:
     def _balance(self, account: str, asset: str) -> int:
         with closing(Connection(self._path, writes=False)) as connection:
             return run(ledger.balance(account, asset), connection.query)
+
+    def _since_opening(self, wallet: str, asset: str) -> int:
+        """What the books say that a wallet has got, beyond what it began with."""
+        key = f"{ledger.OPENING}:wallet:{wallet}:{asset}"
+        query = f"SELECT amount FROM ledger_transfer WHERE idem_key = '{key}'"
+        began = sum(int(amount) for (amount,) in select(self._path, query))
+        return self._balance(f"wallet:{wallet}", asset) - began
 
     # ---- the EVM chain
 
@@ -213,10 +244,12 @@ class Audit:
                 self._path, "SELECT hash FROM chain_tx UNION SELECT hash FROM chain_tx_bump"
             )
         }
-        unknown = [tx for one in self._senders for tx in chain.sent[one] if tx not in written]
+        ours = (*self._senders, self._treasuries[0].lower())
+        unknown = [tx for one in ours for tx in chain.sent[one] if tx not in written]
         if unknown:
             self.bad.append(f"sent and never written down: {unknown[:3]}")
-        spent = sum(chain.gas[one] for one in self._senders)
+        spenders = (*self._senders, self._treasuries[0].lower())
+        spent = sum(chain.gas[one] for one in spenders)
         self._expect("booked gas", self._balance("expense:gas", ETHER), spent)
 
     async def _nonces(self) -> None:
@@ -240,28 +273,37 @@ class Audit:
             self._expect(f"the merchant's {asset}", found, got)
             booked = self._balance(f"external:{EVM}:{MERCHANT}", asset)
             self._expect(f"the merchant's {asset} in the books", booked, got)
-            kept = self._received(asset, treasury)
-            spent = 0
-            if asset == ETHER and treasury.lower() in self._senders:
-                kept += chain.moved[treasury.lower()]
-                spent = chain.gas[treasury.lower()]
-                kept -= spent
-            found = await held(self._till, treasury, asset)
-            self._expect(f"the treasury's {asset}", found, kept)
-            booked = self._balance(f"wallet:{EVM}:{treasury}", asset)
-            # they begin with what it was given
+            kept = self._received(asset, treasury) - self._given_back(asset)
+            if asset == ETHER:
+                kept -= chain.gas[treasury.lower()]
+            booked = self._since_opening(f"{EVM}:{treasury}", asset)
             self._expect(f"the treasury's {asset} in the books", booked, kept)
             self._expect(f"the thief's {asset}", await held(self._till, THIEF, asset), 0)
         for key, had in before.items():
             asset, _, payer = key.partition(" ")
             if not asset.startswith(EVM):
                 continue
-            left = had - self._spent(asset, payer)
+            left = had + self._change(asset, payer)
             if asset == ETHER:
                 left -= chain.gas_since[payer]
             if asset == USD:
                 left -= chain.saved[payer]
             self._expect(f"{payer}'s {asset}", await held(self._till, payer, asset), left)
+
+    def _given_back(self, asset: str, account: str | None = None) -> int:
+        """What was refunded of an asset, to an account or in all."""
+        return sum(
+            one.value
+            for one in self._refunds
+            if one.asset == asset and account in {None, one.account.rpartition(":")[2]}
+        )
+
+    def _change(self, asset: str, account: str) -> int:
+        """By how much payments and refunds have changed what an account holds of an asset."""
+        change = self._received(asset, account) - self._spent(asset, account)
+        if account in {one.lower() if one[:2] == "0x" else one for one in self._treasuries}:
+            return change - self._given_back(asset)
+        return change + self._given_back(asset, account)
 
     def _received(self, asset: str, account: str) -> int:
         """What an account got of an asset by payments that succeeded."""
@@ -307,42 +349,47 @@ class Audit:
     async def _solana(self, before: dict[str, int]) -> None:
         paid = {row.tx_id: row for row in self._paid if row.chain_id == SOLNET.chain_id}
         worked, fees = set(), 0
-        async for signature, landed in self._by_relayer():
-            meta = landed["meta"]
-            fees += meta["preBalances"][0] - meta["postBalances"][0]
-            if meta["err"] is None:
-                worked.add(signature)
-        self._expect("transactions that paid on Solana", worked ^ paid.keys(), set())
+        for payer in (self._stage.solana_relayer, self._treasuries[1]):
+            async for signature, landed in self._paid_for_by(payer):
+                meta = landed["meta"]
+                fees += meta["preBalances"][0] - meta["postBalances"][0]
+                if meta["err"] is None:
+                    worked.add(signature)
+        back = {one.tx_id for one in self._refunds if one.asset in ASSETS}
+        self._expect("transactions that paid on Solana", worked ^ (paid.keys() | back), set())
         written = {one for (one,) in select(self._path, "SELECT hash FROM chain_tx")}
         self._expect("sent on Solana and never written down", worked - written, set())
         coin = f"{SOLNET.chain_id}/slip44:501"
         booked = sum(self._balance(one, coin) for one in (ledger.GAS, ledger.RENT))
         self._expect("booked lamports", booked, fees)
         for token, asset in enumerate(ASSETS):
-            for owner, kind in ((SOLANA_MERCHANT, "external"), (self._treasuries[1], "wallet")):
-                got = self._received(asset, owner)
-                found = await self._till.solana.balance(owner, token)
-                self._expect(f"{owner}'s {asset}", found, got)
-                booked = self._balance(f"{kind}:{SOLNET.chain_id}:{owner}", asset)
-                self._expect(f"{owner}'s {asset} in the books", booked, got)
+            found = await self._till.solana.balance(SOLANA_MERCHANT, token)
+            self._expect(f"the merchant's {asset}", found, self._received(asset, SOLANA_MERCHANT))
+            booked = self._balance(f"external:{SOLNET.chain_id}:{SOLANA_MERCHANT}", asset)
+            got = self._received(asset, SOLANA_MERCHANT)
+            self._expect(f"the merchant's {asset} in the books", booked, got)
+            booked = self._since_opening(f"{SOLNET.chain_id}:{self._treasuries[1]}", asset)
+            got = self._received(asset, self._treasuries[1]) - self._given_back(asset)
+            self._expect(f"the treasury's {asset} in the books", booked, got)
         for key, had in before.items():
             asset, _, payer = key.partition(" ")
             if asset in ASSETS:
                 found = await self._till.solana.balance(payer, ASSETS.index(asset))
-                self._expect(f"{payer}'s {asset}", found, had - self._spent(asset, payer))
+                left = had + self._change(asset, payer)
+                self._expect(f"{payer}'s {asset}", found, left)
 
-    async def _by_relayer(self) -> Any:
-        """Every final transaction that the relayer paid for."""
-        relayer, before = self._stage.solana_relayer, None
+    async def _paid_for_by(self, payer: str) -> Any:
+        """Every final transaction whose fee an account paid."""
+        before = None
         config = {"maxSupportedTransactionVersion": 0, "commitment": "finalized"}
         while True:
             more = {} if before is None else {"before": before}
             page = await self._till.solana.ask(
-                "getSignaturesForAddress", relayer, {"limit": _PAGE, **more}
+                "getSignaturesForAddress", payer, {"limit": _PAGE, **more}
             )
             for one in page:
                 landed = await self._till.solana.ask("getTransaction", one["signature"], config)
-                if landed["transaction"]["message"]["accountKeys"][0] == relayer:
+                if landed["transaction"]["message"]["accountKeys"][0] == payer:
                     yield one["signature"], landed
             if len(page) < _PAGE:
                 return
@@ -378,17 +425,20 @@ def _row(values: tuple[Any, ...]) -> Row:
     )
 
 
+def _refund(values: tuple[Any, ...]) -> Refund:
+    payment_id, status, value, unit, account, tx_id = values
+    asset = unit.removeprefix("caip19/")
+    return Refund(payment_id, status, int(value), asset, account or "", tx_id)
+
+
 def _same(one: str | None, other: str) -> bool:
     return one is not None and one.lower() == other.lower()
 
 
 def _take(chain: Chain, sent: dict[str, Any], receipt: dict[str, Any]) -> None:
-    sender, value = sent["from"].lower(), int(sent["value"], 16)
+    sender = sent["from"].lower()
     chain.sent[sender].append(sent["hash"])
     chain.gas[sender] += _gas(receipt)
-    if receipt["status"] == "0x1" and sent["to"]:
-        chain.moved[sent["to"].lower()] += value
-        chain.moved[sender] -= value
     for log in receipt["logs"]:
         if log["topics"][0] == _TRANSFER and log["topics"][2][-40:] == SAVINGS[2:]:
             chain.saved["0x" + log["topics"][1][-40:]] += int(log["data"], 16)

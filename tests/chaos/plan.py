@@ -86,6 +86,7 @@ class Order:
     buyer: int
     settled: bool  # the merchant has a destination of its own
     thinks_s: float  # between its signature and its confirm
+    refunded: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,7 @@ class Plan:
         """One line of each kind."""
         ways = Counter(str(order.way) for order in self.orders)
         moods = Counter(str(order.mood) for order in self.orders)
+        moods["refunded"] = sum(order.refunded for order in self.orders)
         gusts = Counter(f"{gust.chain} {gust.what}" for gust in self.gusts)
         kills = ", ".join(
             f"{one.steps} {one.named or 'steps'}+{one.after_s:.2f}s" for one in self.kills
@@ -177,6 +179,7 @@ def _order(chance: random.Random, n: int, payments: int, lasts_s: float, embedde
         buyer=chance.randrange(max(2, payments // 12)) if shared else 1000 + n,
         settled=chance.random() < 0.75,
         thinks_s=chance.choice((0, 0, chance.uniform(0, 0.5))),
+        refunded=chance.random() < 0.2,
     )
 
 

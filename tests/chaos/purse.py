@@ -102,7 +102,14 @@ class Purses:
             gift = {"nativeWei": hex(10**21), "tokenUnits": "0x0"}
             await till.evm.ask("florin_faucet", {"accounts": [*stage.relayers()], **gift})
             gift = {"tokens": [], "lamports": 10**12}
-            await till.solana.ask("florin_faucet", {"accounts": [stage.solana_relayer], **gift})
+            treasuries = stage.treasuries()
+            accounts = [stage.solana_relayer, treasuries[1]]
+            await till.solana.ask("florin_faucet", {"accounts": accounts, **gift})
+            # what is refunded before anything was received
+            tokens = [token.address for token in DEVNET.tokens]
+            gift = {"accounts": [treasuries[0]], "tokens": tokens, "nativeWei": hex(10**21)}
+            await till.evm.ask("florin_faucet", gift)
+            await till.solana.ask("florin_faucet", {"accounts": [treasuries[1]]})
         # accounts with code that cannot sign
         mute = [purse for (way, _), purse in self.evm.items() if way is Way.DIRECT]
         await asyncio.gather(*(purse.delegate(till.evm, DEVNET.settler) for purse in mute))

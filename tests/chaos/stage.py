@@ -13,15 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from florin_server.boot import chains as boot
-from florin_server.boot.home import Home, Secrets
+from florin_server.boot.home import Home
+from florin_server.boot.keys import Keyring
 from florin_server.boot.service import Service
 from florin_server.config import EmbeddedChain, EmbeddedSolana, Settings
 from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
 from florin_server.devnet.solana import SOLNET, SolanaDevChain, SolanaDevSettings
 from florin_server.flows import demo
 from florin_server.rails import health
-from florin_server.rails.base import Rail
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.settings import EvmChain, EvmCoin
 from florin_server.rails.evm.transactions import Signer
@@ -45,9 +44,9 @@ EVM = f"eip155:{DEVNET.chain_id}"
 USD, EUR = f"{EVM}/erc20:{DEVNET.token.address}", f"{EVM}/erc20:{DEVNET.euro.address}"
 ETHER = f"{EVM}/slip44:60"
 # where merchants and the operator are paid
-MERCHANT, TREASURY = "0x" + "5a" * 20, "0x" + "fe" * 20
+MERCHANT, TREASURY = "0x" + "5a" * 20, Signer(b"\x7f" * 32)
 SOLANA_MERCHANT = SolanaSigner(b"\x5a" * 32).address
-SOLANA_TREASURY = SolanaSigner(b"\xfe" * 32).address
+SOLANA_TREASURY = SolanaSigner(b"\x7f" * 32)
 # the merchant that has no destinations is paid through the treasury
 KEPT_MERCHANT = "mrch_without_destinations"
 # slots are longer than the real ones: a busy machine needs time before a blockhash lapses
@@ -91,6 +90,8 @@ class Stage:
             "grpc_port": 0,
             "limits": NO_LIMITS,
             "rates": {ETHER: {"GBP": "2500.00"}},
+            # refunds of what a merchant was paid directly come out of the treasury
+            "refund_credit": dict.fromkeys((USD, EUR, ETHER, *ASSETS), 10**20),
             **FEES,
         }
         if self.embedded:
@@ -107,7 +108,7 @@ class Stage:
             confirmations=CONFIRMATIONS,
             poll_ms=POLL_MS,
             settler=DEVNET.settler,
-            treasury=TREASURY,
+            treasury=TREASURY.address,
             coin=EvmCoin(name="Test Ether", symbol="tETH"),
             assets=(asset(), euro()),
         )
@@ -116,7 +117,7 @@ class Stage:
             name="Foreign Solana",
             rpc_url=tuple(urls["solana_nodes"]),
             poll_ms=POLL_MS,
-            treasury=SOLANA_TREASURY,
+            treasury=SOLANA_TREASURY.address,
             assets=(mint(0), mint(1)),
         )
         return Settings(
@@ -141,9 +142,12 @@ class Stage:
         return SolanaSigner(self.home.secrets().solana_relayer_seed).address
 
     def treasuries(self) -> tuple[str, str]:
-        if self.embedded:
-            return self.relayers()[0], self.solana_relayer
-        return TREASURY, SOLANA_TREASURY
+        """Addresses of the operator's own accounts, on the EVM chain and on Solana."""
+        if not self.embedded:
+            return TREASURY.address, SOLANA_TREASURY.address
+        kept = self.home.secrets()
+        evm, solana = Signer(kept.treasury_key), SolanaSigner(kept.solana_treasury_seed)
+        return evm.address, solana.address
 
 
 # ---- the chains
@@ -248,15 +252,11 @@ def hurry() -> None:
 
 
 def give_keys(stage: Stage) -> None:
-    """Lets the service send with more keys than its own."""
-    inner = boot.rail_of
-
-    def rail_of(chain: EvmChain | SolanaChain, kept: Secrets) -> Rail:
-        if isinstance(chain, EvmChain):
-            return EvmRail(chain, Signer(stage.home.secrets().relayer_key), None, stage.more)
-        return inner(chain, kept)
-
-    boot.rail_of = rail_of
+    """Lets the service use keys that no keystore of the campaign would have to hold."""
+    inner = Keyring.relayers
+    Keyring.relayers = lambda self, chain: (*inner(self, chain), *stage.more)
+    Keyring.treasury = lambda *_: TREASURY
+    Keyring.solana_treasury = lambda *_: SOLANA_TREASURY
 
 
 async def open_shop(stage: Stage, service: Service) -> None:

@@ -121,18 +121,14 @@ class Storm:
             raise RuntimeError(f"{what} did not end in {limit:.0f} s") from None
 
     async def _holdings(self) -> dict[str, int]:
-        """What every buyer has, by asset and address."""
-        before = {}
-        for purse in self._purses.evm.values():
+        """What every buyer has, and the treasury, by asset and address."""
+        before, treasuries = {}, self._stage.treasuries()
+        for address in (treasuries[0], *(one.address for one in self._purses.evm.values())):
             for asset in (USD, EUR, ETHER):
-                before[f"{asset} {purse.address.lower()}"] = await held(
-                    self._till, purse.address, asset
-                )
-        for purse in self._purses.solana.values():
+                before[f"{asset} {address.lower()}"] = await held(self._till, address, asset)
+        for address in (treasuries[1], *(one.address for one in self._purses.solana.values())):
             for token, asset in enumerate(ASSETS):
-                before[f"{asset} {purse.address}"] = await self._till.solana.balance(
-                    purse.address, token
-                )
+                before[f"{asset} {address}"] = await self._till.solana.balance(address, token)
         return before
 
     async def _buy(self, order: Order) -> Story:

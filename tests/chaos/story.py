@@ -27,6 +27,7 @@ _ASSETS = {
 }
 _MADE_UP = "0x" + "11" * 32
 _MOVE = "a9059cbb"  # transfer(address,uint256)
+REFUND_LOOK_S = 0.2
 # times that a wallet tries to confirm what is refused
 _TRIES = 60
 
@@ -39,6 +40,7 @@ class Story:
     payment_id: str = ""
     status: str = ""
     refused: str = ""
+    refund: str = ""
     confirmed_at: float = 0.0
     ended_at: float = 0.0
     moved: bool = False
@@ -67,7 +69,22 @@ class Teller:
             story.refused = str(refusal)
         story.status = await till.final(story.payment_id)
         story.ended_at = monotonic()
+        if order.refunded and story.status == "succeeded":
+            await self._refund(story, headers, f"refund-{self._seed}-{order.n}")
         return story
+
+    async def _refund(self, story: Story, headers: dict[str, str], key: str) -> None:
+        """Asks for the money back, and waits until it is there."""
+        till, body = self._till, {"paymentId": story.payment_id}
+        keyed = {**headers, "Idempotency-Key": key}
+        await till.patiently(lambda: till.api.call("POST", "/v1/refunds", keyed, body))
+        path = f"/v1/payments/{story.payment_id}"
+        while True:
+            detail = await till.patiently(lambda: till.api.call("GET", path, headers))
+            if "completedAt" in detail["refund"]:
+                story.refund = detail["refund"]["status"]
+                return
+            await asyncio.sleep(REFUND_LOOK_S)
 
     async def _pay(self, story: Story) -> None:
         order, till = story.order, self._till

@@ -89,6 +89,7 @@ def settings(**changes: Any) -> EvmChain:
             "settler": DEVNET.settler,
             "treasury": FEES,
             "faucet": True,
+            "reads": "batch",
             "assets": (asset(token.address),),
         }
         | changes

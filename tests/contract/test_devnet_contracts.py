@@ -10,11 +10,13 @@ import subprocess
 from pathlib import Path
 
 import florin_server.devnet
+import florin_server.rails.evm
 import pytest
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.genesis import artifact
 
 CONTRACTS = Path(florin_server.devnet.__file__).parent / "contracts"
+CARRIED = Path(florin_server.rails.evm.__file__).parent / "bytecode.json"
 TOOLS = Path(__file__).parents[2] / "build" / "solc"
 
 
@@ -31,9 +33,18 @@ def test_the_artifacts_name_the_sources_they_were_made_from():
 
 def test_the_sources_compile_to_the_artifacts(tmp_path):
     compiler = solc()
-    rebuilt = tmp_path / "artifacts.json"
-    subprocess.run(["node", CONTRACTS / "build.mjs", rebuilt, compiler], check=True, timeout=120)
+    rebuilt, carried = tmp_path / "artifacts.json", tmp_path / "bytecode.json"
+    subprocess.run(
+        ["node", CONTRACTS / "build.mjs", rebuilt, compiler, carried], check=True, timeout=120
+    )
     assert json.loads(rebuilt.read_text()) == committed()
+    assert carried.read_bytes() == CARRIED.read_bytes()
+
+
+def test_the_rails_carry_the_code_that_was_compiled():
+    for name, code in json.loads(CARRIED.read_text()).items():
+        made = committed()["contracts"][name]
+        assert code == {part: made[part] for part in ("bytecode", "runtime")}, "run: make contracts"
 
 
 def test_a_known_interface_is_all_there_is():

@@ -34,7 +34,7 @@ OTHERS = (
 @pytest.fixture(scope="module")
 def chain() -> Chain:
     clock = TestClock(START_S * 1_000_000)
-    return Chain(History(None), 31337, 0, lambda: clock.now_us() // 1_000_000)
+    return Chain(History(None), 31337, 0, lambda: clock.now_us() // 1_000_000, {})
 
 
 def run(chain: Chain, rules: type[PragueComputation], code: bytes, gas: int) -> tuple:

@@ -225,7 +225,10 @@ async def test_a_trial_changes_nothing_and_shows_the_accounts_after_it(node):
         "sigVerify": True,
         "accounts": {"encoding": "base64", "addresses": [str(BUYER.pubkey()), str(MERCHANT)]},
     }
-    outcome = await node.value("simulateTransaction", wire, config)
+    answer = await node.ask("simulateTransaction", wire, config)
+    # the slot that it was asked for, as in every other answer
+    assert answer["context"]["slot"] == await node.ask("getSlot")
+    outcome = answer["value"]
     assert outcome["err"] is None
     assert outcome["unitsConsumed"] == 150
     lamports = [one["lamports"] for one in outcome["accounts"]]

@@ -11,12 +11,14 @@ import pytest
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.domain.journal import ChainTx, TxState
 from florin_server.flows.workers.blocks import BlockFollower
-from florin_server.rails.base import RailUnavailable
+from florin_server.rails.base import Effect, RailUnavailable, Transfer
 from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.health import BACKOFF_MAX_S, PROBE_S
 
 from tests.contract.evm_lab import (
     CHAIN,
+    FEES,
     RELAYER,
     START_S,
     Lab,
@@ -217,7 +219,7 @@ async def test_what_both_nodes_tell_is_agreed_on_with_one_read_of_each():
         mined = follower.evidence.mined[signed.hash]
         before = [proxy.requests for proxy in found.proxies]
         for _ in items:
-            assert await follower.is_settled(mined.block_number, mined.block_hash)
+            assert await follower.is_settled(mined)
         assert [proxy.requests for proxy in found.proxies] == [one + 1 for one in before]
         assert found.rail.doubt == ""
 
@@ -240,8 +242,9 @@ async def test_a_made_up_settlement_event_ends_nothing():
         await follower.look()
         (event,) = follower.evidence.paid["0x" + mine]
         assert event.tx_hash == real.hash
-        assert not await follower.is_settled(event.block_number, event.block_hash)
+        assert not await follower.is_settled(event)
         assert "differ" in found.rail.doubt
+        assert "0x" + mine not in follower.evidence.paid
 
 
 async def test_a_receipt_that_one_node_made_up_ends_no_transaction():
@@ -256,15 +259,14 @@ async def test_a_receipt_that_one_node_made_up_ends_no_transaction():
         await follower.look()
         mined = follower.evidence.mined[signed.hash]
         assert not mined.success
-        assert not await follower.is_settled(mined.block_number, mined.block_hash)
-        # what is not agreed on now may be later
+        assert not await follower.is_settled(mined)
+        assert signed.hash not in follower.evidence.mined
+        # what is not so is asked for again
         found.proxies[0].heal()
-        follower.evidence.forget_from(0)
-        await follower.start()
         follower.evidence.mined.update(await found.rail.mined([signed.hash]))
         mined = follower.evidence.mined[signed.hash]
         assert mined.success
-        assert await follower.is_settled(mined.block_number, mined.block_hash)
+        assert await follower.is_settled(mined)
 
 
 async def test_a_node_that_is_behind_ends_nothing_and_is_no_liar():
@@ -274,11 +276,11 @@ async def test_a_node_that_is_behind_ends_nothing_and_is_no_liar():
         await follower.look()
         mined = follower.evidence.mined[signed.hash]
         found.proxies[1].fail(faults.behind(mined.block_number))
-        assert not await follower.is_settled(mined.block_number, mined.block_hash)
+        assert not await follower.is_settled(mined)
         assert found.rail.doubt == ""
         found.proxies[1].heal()
         await follower.look()
-        assert await follower.is_settled(mined.block_number, mined.block_hash)
+        assert await follower.is_settled(mined)
 
 
 async def test_while_one_of_two_nodes_is_down_nothing_ends_and_it_is_told():
@@ -288,12 +290,12 @@ async def test_while_one_of_two_nodes_is_down_nothing_ends_and_it_is_told():
         found.proxies[1].down()
         await follower.look()
         mined = follower.evidence.mined[signed.hash]
-        assert not await follower.is_settled(mined.block_number, mined.block_hash)
+        assert not await follower.is_settled(mined)
         assert found.rail.doubt == "1 endpoints answer, and 2 have to agree"
         found.proxies[1].up()
         await found.later(BACKOFF_MAX_S)
         await follower.look()
-        assert await follower.is_settled(mined.block_number, mined.block_hash)
+        assert await follower.is_settled(mined)
         assert found.rail.doubt == ""
 
 
@@ -304,7 +306,7 @@ async def test_an_operator_may_trust_one_node_of_two():
         await follower.look()
         found.proxies[1].down()
         mined = follower.evidence.mined[signed.hash]
-        assert await follower.is_settled(mined.block_number, mined.block_hash)
+        assert await follower.is_settled(mined)
 
 
 async def test_a_payment_is_not_dead_because_one_node_hides_its_event():
@@ -341,23 +343,30 @@ async def test_a_transaction_is_not_gone_because_one_node_says_so():
         item = await found.lab.sold(1)
         nonce = await found.lab.rail.next_nonce(RELAYER.address)
         made = await found.lab.rail.sign(RELAYER.address, nonce, [item])
-        tx = ChainTx(
-            id="tx_1",
-            chain_id=CHAIN,
-            sender=RELAYER.address,
-            nonce=nonce,
-            raw=made.raw,
-            hash=made.hash,
-            item_ids=(item.payment.id,),
-            state=TxState.SIGNED,
-            created_at_us=START_S * 1_000_000,
-        )
+        tx = journaled(made, nonce=nonce, sender=RELAYER.address)
         await found.lab.mine(CONFIRMATIONS)
         counts = faults.change(faults.replied(hex(99)), method="eth_getTransactionCount")
         found.proxies[0].fail(counts)
         assert not await found.rail.gone(tx, ())
         found.proxies[1].fail(counts)
         assert await found.rail.gone(tx, ())
+
+
+async def test_a_block_was_replaced_only_if_both_nodes_say_so():
+    async with nodes() as found:
+        await found.lab.mine(3)
+        head = await found.rail.head()
+        other = "0x" + "00" * 32
+
+        def lie(_, answer):
+            return {**answer, "result": {**answer["result"], "hash": other}}
+
+        assert not await found.rail.replaced(head.number, head.hash)
+        found.proxies[0].fail(faults.change(lie, method="eth_getBlockByNumber"))
+        assert not await found.rail.replaced(head.number, head.hash)
+        found.proxies[0].heal()
+        await found.lab.reorg(2)
+        assert await found.rail.replaced(head.number, head.hash)
 
 
 async def test_settings_refuse_what_cannot_agree_without_telling_addresses():
@@ -376,5 +385,45 @@ async def test_one_address_is_one_node_that_nobody_has_to_agree_with():
         await follower.look()
         mined = follower.evidence.mined[signed.hash]
         before = found.proxies[0].requests
-        assert await follower.is_settled(mined.block_number, mined.block_hash)
+        assert await follower.is_settled(mined)
         assert found.proxies[0].requests == before
+
+
+async def test_a_payout_is_over_only_if_both_nodes_say_so():
+    async with nodes() as found:
+        first, second = found.proxies
+        treasury = Signer(b"\x77" * 32)
+        urls = found.rail.chain.rpc_url
+        rail = EvmRail(settings(rpc_url=urls), RELAYER, treasury=treasury, now=lambda: 0.0)
+        _, signed = await found.settled()
+        (tx_hash, tx) = (signed.hash, journaled(signed, nonce=0, sender=treasury.address))
+        coin = Transfer("ref", rail.native_asset, f"{CHAIN}:{FEES}", 1)
+        # a settlement is no transfer of coin, as both tell
+        assert await rail.payouts.effect(tx, tx_hash, coin) == Effect.OTHER
+        failed = {"status": "0x0"}
+
+        def lie(_, answer):
+            return {**answer, "result": {**answer["result"], **failed}}
+
+        second.fail(faults.change(lie, method="eth_getTransactionReceipt"))
+        with pytest.raises(RailUnavailable, match="differ about what"):
+            await rail.payouts.effect(tx, tx_hash, coin)
+        assert "differ" in rail.doubt
+        # a nonce that only one node calls used makes no second transfer
+        first.fail(faults.change(faults.replied("0x9"), method="eth_getTransactionCount"))
+        assert not await rail.payouts.gone(tx, None)
+        await rail.close()
+
+
+def journaled(signed, *, nonce, sender):
+    return ChainTx(
+        id="tx_1",
+        chain_id=CHAIN,
+        sender=sender,
+        nonce=nonce,
+        raw=signed.raw,
+        hash=signed.hash,
+        item_ids=("pay_1",),
+        state=TxState.SIGNED,
+        created_at_us=START_S * 1_000_000,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import struct
@@ -119,6 +120,12 @@ async def test_balances_of_many_accounts_take_few_calls(lab):
     assert len(found) == 120
     # twice two, with the faucet in between
     assert lab.between.asked.count("getMultipleAccounts") == 4
+    before = lab.rail.rpc.requests
+    again = [lab.rail.payable(payers, dict.fromkeys(ASSETS, PRICE)) for _ in range(3)]
+    assert await asyncio.gather(*again) == [found] * 3
+    # all of them are one read, and that is one payload
+    assert lab.rail.rpc.requests - before == 1
+    assert lab.between.asked.count("getMultipleAccounts") == 6
 
 
 @pytest.mark.parametrize(

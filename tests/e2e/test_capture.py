@@ -293,7 +293,9 @@ async def test_a_signature_that_was_accepted_is_enough(desk):
     till = await new_till(desk)
     later = await new_till(desk, till.wallet)
     await hand_in(desk, await till.url())
-    (executor,) = desk.service.app.executors.values()
+    app = desk.service.app
+    (rail,) = app.rails.values()
+    executor = app.executors[f"{rail.chain_id}:{rail.senders[0]}"]
     executor.pause()
     try:
         answer = await till.confirm([till.wallet.execute(one) for one in await till.fetch()])

@@ -7,7 +7,7 @@ import stat
 
 import pytest
 from eth_account import Account
-from florin_server.boot.chain_setup import settlement_contract
+from florin_server.boot.chain_setup import opener_contract, settlement_contract
 from florin_server.cli.main import app
 from florin_server.devnet.genesis import artifact
 from florin_server.devnet.solana import SOLNET, SolanaDevChain, SolanaDevSettings
@@ -27,6 +27,8 @@ ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}, "referenceId": "ord
 PRICE = 12_500_000
 TREASURY = Account.from_key(b"\x77" * 32).address
 SETTLER = checksum_address(settlement_contract().address)
+OPENER = checksum_address(opener_contract().address)
+OPENER_CODE = opener_contract().runtime
 PASSWORD = {"FLORIN_KEYSTORE_PASSWORD": "correct horse"}
 NO_CHAINS = {"FLORIN_EMBEDDED_SOLANA__ENABLED": "false"}
 BASE = 8453
@@ -125,6 +127,12 @@ async def test_a_chain_is_added_gets_its_contract_and_takes_money(
         assert (again.status, again.out) == (0, SETTLER + "\n")
         assert "has the settlement contract already" in again.err
         assert await chain.ask("eth_getTransactionCount", relayer, "latest") == count == "0x1"
+
+        both = await run("deploy", "far-away", "--opener", "--yes")
+        assert (both.status, both.out) == (0, f"{SETTLER}\n{OPENER}\n"), both
+        assert "The opener will be at" in both.err
+        assert await chain.ask("eth_getCode", OPENER, "latest") == f"0x{OPENER_CODE.hex()}"
+        assert (await run("deploy", "far-away", "--opener", "--yes")).out == both.out
 
         # a token that is not what was written down costs nobody anything but itself
         with (home / "chains" / "far-away.toml").open("a") as file:

@@ -200,3 +200,37 @@ async def test_payments_that_waited_together_are_settled_each_alone(desk, node):
     details = [(await offer.status())["info"]["txId"] for offer in offers]
     assert len(set(details)) == 3
     assert [await paid(node, offer) for offer in offers] == [PRICE] * 3
+
+
+async def test_what_became_final_after_it_was_looked_for_is_not_sent_again(
+    desk, node, offer, monkeypatch
+):
+    app = desk.service.app
+    settler, rail = app.settlers[SOLNET.chain_id], app.rails[SOLNET.chain_id]
+    find, mined, seen = rail.find, rail.mined, asyncio.Event()
+    released = []
+
+    async def late(items):
+        return await find(items) if seen.is_set() else []
+
+    async def told(hashes):
+        found = await mined(hashes)
+        if found:
+            seen.set()
+        return found
+
+    async def nothing():
+        pass
+
+    release = journal.release
+    monkeypatch.setattr(
+        journal, "release", lambda *given: released.append(given) or release(*given)
+    )
+    monkeypatch.setattr(rail, "find", late)
+    monkeypatch.setattr(rail, "mined", told)
+    # only the comparison of everything asks, which looks for payments first
+    monkeypatch.setattr(settler, "_ask", nothing)
+    await offer.confirm()
+    await journaled(desk, 1)
+    assert await ended(desk, node, offer) == "succeeded"
+    assert released == []

@@ -51,7 +51,6 @@ class FakeRail:
 
     live = False
     by_block = True
-    batch = 50
     open_max = 16
     confirmations = 1
     # the test tells when there is something to look at; this is for turns that came to nothing
@@ -136,8 +135,11 @@ class FakeRail:
     async def news(self) -> None:
         await asyncio.sleep(self.poll_s)
 
-    async def agreed(self, facts: Collection[Fact]) -> frozenset[Fact]:
-        return frozenset(facts)
+    async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
+        return dict.fromkeys(facts, True)
+
+    async def replaced(self, number: int, block_hash: str) -> bool:
+        return True
 
     async def shortages(self) -> tuple[str, ...]:
         return ()
@@ -210,6 +212,9 @@ class FakeRail:
 
     def proves(self, option: Option, paid: Paid) -> bool:
         return paid.ref == self.reference(option) and paid.value == option.value
+
+    def batches(self, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:
+        return [items] if items else []
 
     async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
         return [self._now() < _until(item.option) for item in items]

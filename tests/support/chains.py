@@ -86,7 +86,9 @@ class OnAnvil:
     def settings(self, chosen: Settings, clock: Clock | None) -> Settings:
         self._begin(clock or SystemClock(), automine=True)
         known = chains._embedded_chain(chosen, TREASURY)
-        chain = known.model_copy(update={"rpc_url": self._anvil.url, "faucet": False})
+        chain = known.model_copy(
+            update={"rpc_url": self._anvil.url, "faucet": False, "reads": "auto"}
+        )
         without = EmbeddedChain(enabled=False)
         return chosen.model_copy(update={"embedded": without, "chains": (chain, *chosen.chains)})
 
@@ -131,6 +133,8 @@ class OnAnvil:
                 (artifact("PaySettler").bytecode, DEVNET.settler),
                 (artifact("TestDollar").bytecode + owner, DEVNET.token.address),
                 (artifact("TestEuro").bytecode + owner, DEVNET.euro.address),
+                (artifact("Opener").bytecode, DEVNET.opener),
+                (artifact("DevWalletFactory").bytecode, DEVNET.wallet_factory),
             )
         ):
             made = keccak(rlp.encode([bytes.fromhex(faucet[2:]), nonce]))[12:]

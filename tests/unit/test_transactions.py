@@ -128,6 +128,7 @@ def test_gas_grows_with_the_items_up_to_the_limit():
     assert gas_limit(1, 0, CHAIN.gas_max) == 220_000
     assert gas_limit(10, 0, CHAIN.gas_max) == 1_840_000
     assert gas_limit(10, 2, CHAIN.gas_max) == 2_640_000
+    assert gas_limit(10, 2, CHAIN.gas_max, 2) == 3_700_000
     assert gas_limit(1000, 0, CHAIN.gas_max) == CHAIN.gas_max
 
 
@@ -160,6 +161,7 @@ def test_settings_write_addresses_in_one_way():
         {"confirmations": 0},
         {"live": True, "faucet": True},
         {"gas_price": 1},
+        {"factories": (SETTLER,)},
         {
             "assets": (
                 {"address": SETTLER, "name": "A", "symbol": "A", "decimals": 6},

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from florin_server.boot.home import Home, Refused, Secrets
 from florin_server.config import Settings
-from florin_server.devnet.genesis import artifact
 from florin_server.domain.spl import pubkey
 from florin_server.rails import registry
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.chain_files import Chain
+from florin_server.rails.evm.bytecode import bytecode
 from florin_server.rails.evm.deployment import Contract
 from florin_server.rails.evm.node import quantity
 from florin_server.rails.jsonrpc import HttpTransport, JsonRpc, RpcError
@@ -49,8 +49,17 @@ class Reached:
 
 def settlement_contract() -> Contract:
     """What `florin chain deploy` puts on a chain."""
-    made = artifact("PaySettler")
-    return Contract(made.bytecode, made.runtime)
+    return _contract("PaySettler")
+
+
+def opener_contract() -> Contract:
+    """What it puts there for accounts that do not exist yet, if it is told to."""
+    return _contract("Opener")
+
+
+def _contract(name: str) -> Contract:
+    made = bytecode(name)
+    return Contract(made.init, made.runtime)
 
 
 async def own_secrets(home: Home) -> Secrets:

@@ -148,9 +148,13 @@ def _embedded_chain(settings: Settings, treasury: Signer) -> EvmChain:
         confirmations=settings.embedded.confirmations,
         poll_ms=max(10, min(100, int(settings.embedded.block_interval_s * 250))),
         settler=DEVNET.settler,
+        opener=DEVNET.opener,
+        factories=(DEVNET.wallet_factory,),
         treasury=treasury.address,
         eta_s=max(1, round(settings.embedded.block_interval_s * settings.embedded.confirmations)),
         faucet=True,
+        # in the same process a call costs nothing but itself
+        reads="batch",
         coin=EvmCoin(name="Test Ether", symbol="tETH"),
         assets=tuple(_embedded_asset(token) for token in DEVNET.tokens),
     )

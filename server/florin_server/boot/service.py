@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from florin_server.boot import chains, gateway
+from florin_server.boot import chains, gateway, prices
 from florin_server.boot.addresses import check_bind
 from florin_server.boot.embedded import Embedded
 from florin_server.boot.grpc_server import GrpcServers
@@ -28,9 +28,10 @@ from florin_server.flows.workers.expire import expire, forget_data, forget_keys
 from florin_server.flows.workers.keep_books import BookKeeper
 from florin_server.flows.workers.outlive import outliving
 from florin_server.flows.workers.pay_out import PayoutWorker
+from florin_server.flows.workers.prices import follow_prices
 from florin_server.flows.workers.settle import ChainSettler
 from florin_server.rails.base import Rail
-from florin_server.rails.prices import FixedPrices
+from florin_server.rails.evm.rail import EvmRail
 from florin_server.store import executors, installation, payments
 from florin_server.store.engine import Store
 
@@ -72,6 +73,9 @@ class Service:
             stack.callback(listener.close)
             started = await chains.start(settings, home, kept, clock, stack)
             rails = started.rails
+            readers = {rail.chain_id: rail.reader for rail in rails if isinstance(rail, EvmRail)}
+            market = prices.market(settings, readers)
+            stack.push_async_callback(market.close)
             hub = Hub(store.reader.payment, lambda seen: store.read(payments.newer(seen)), clock)
             app = App(
                 settings=settings,
@@ -79,7 +83,7 @@ class Service:
                 randbytes=randbytes,
                 store=store,
                 hub=hub,
-                prices=FixedPrices(settings.rates),
+                prices=market,
                 links=_links(settings, gateway.url_of(listener)),
                 rails={rail.chain_id: rail for rail in rails},
                 limits=Limits(settings.limits, clock),
@@ -156,6 +160,8 @@ def _start_workers(
         *(partial(work, app) for work in (expire, forget_keys, forget_data)),
         app.hub.sweep,
     ]
+    if app.settings.prices.pairs:
+        steady.append(partial(follow_prices, app))
     jobs: list[Coroutine[Any, Any, None]] = [outliving(app.clock, work) for work in steady]
     owner = app.randbytes(8).hex()
     for rail in rails:

@@ -64,6 +64,10 @@ Deploy = Annotated[
     bool | None,
     typer.Option("--deploy/--no-deploy", help="Put the settlement contract there if it is not."),
 ]
+Opener = Annotated[
+    bool,
+    typer.Option("--opener", help="And the opener, for accounts that do not exist yet."),
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Ask nothing.")]
 Force = Annotated[bool, typer.Option("--force", help="Even if payments on it are open.")]
 
@@ -117,11 +121,13 @@ def chain_add(
 
 
 @chain.command("deploy")
-def chain_deploy(name: Name, yes: Yes = False, home: HomeOption = None) -> None:
+def chain_deploy(
+    *, name: Name, opener: Opener = False, yes: Yes = False, home: HomeOption = None
+) -> None:
     """Put the settlement contract on a chain, at the address that it has on every chain."""
     from florin_server.cli import chain_deploy as command
 
-    command.run(given(home=home), name, yes=yes)
+    command.run(given(home=home), name, opener=opener, yes=yes)
 
 
 @chain.command("list")

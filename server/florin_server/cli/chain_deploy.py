@@ -1,4 +1,4 @@
-"""`florin chain deploy`: puts the settlement contract on a chain, once and at one address."""
+"""`florin chain deploy`: puts Florin's contracts on a chain, once and at one address each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from florin_server.boot.chain_setup import named, own_secrets, settlement_contract
+from florin_server.boot.chain_setup import named, opener_contract, own_secrets, settlement_contract
 from florin_server.boot.home import Home, Refused
 from florin_server.boot.keys import Keyring
 from florin_server.cli.console import console, fail, note, settings_of
@@ -30,15 +30,15 @@ from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.jsonrpc import HttpTransport, JsonRpc, RpcError
 
 
-def run(given: dict[str, Any], name: str, *, yes: bool) -> None:
-    """Prints the contract's address; ends the program if it is not there afterwards."""
+def run(given: dict[str, Any], name: str, *, opener: bool, yes: bool) -> None:
+    """Prints each contract's address; ends the program if one is not there afterwards."""
     try:
-        asyncio.run(_run(settings_of(given), name, Talk(quiet=yes)))
+        asyncio.run(_run(settings_of(given), name, Talk(quiet=yes), opener=opener))
     except (Refused, NotDeployed, RailUnavailable, OSError) as error:
         fail("Not deployed", error)
 
 
-async def _run(settings: Settings, name: str, talk: Talk) -> None:
+async def _run(settings: Settings, name: str, talk: Talk, *, opener: bool) -> None:
     home = Home(settings.home)
     if home.addresses() is not None:
         raise Refused("Florin runs and may use the relayer's key: stop it first")
@@ -46,7 +46,10 @@ async def _run(settings: Settings, name: str, talk: Talk) -> None:
     if not isinstance(chain, EvmChain):
         raise Refused(f"{chain.name} needs no settlement contract")
     keys = Keyring(settings, await own_secrets(home))
-    await deploy(chain, keys.relayers(chain)[0], talk)
+    signer = keys.relayers(chain)[0]
+    await deploy(chain, signer, talk)
+    if opener:
+        await _ensure(chain, signer, opener_contract(), "opener", talk)
 
 
 async def deploy(chain: EvmChain, signer: Signer, talk: Talk) -> None:
@@ -57,11 +60,17 @@ async def deploy(chain: EvmChain, signer: Signer, talk: Talk) -> None:
             f"{chain.name} settles through {chain.settler}, which is not where this puts Florin's "
             f"contract: {contract.address}"
         )
+    await _ensure(chain, signer, contract, "settlement contract", talk)
+
+
+async def _ensure(
+    chain: EvmChain, signer: Signer, contract: Contract, title: str, talk: Talk
+) -> None:
     async with _work(chain, signer, contract) as work:
         if await work.there():
-            note(f"{chain.name} has the settlement contract already, and it is Florin's.")
+            note(f"{chain.name} has the {title} already, and it is Florin's.")
         else:
-            await _put(work, chain, contract, talk)
+            await _put(work, chain, contract, title, talk)
     console.print(checksum_address(contract.address))
 
 
@@ -84,7 +93,9 @@ async def _work(chain: EvmChain, signer: Signer, contract: Contract) -> AsyncIte
         await rpc.close()
 
 
-async def _put(work: Deployment, chain: EvmChain, contract: Contract, talk: Talk) -> None:
+async def _put(
+    work: Deployment, chain: EvmChain, contract: Contract, title: str, talk: Talk
+) -> None:
     if not await work.has_deployer():
         note(
             f"{chain.name} has no deterministic deployer yet: making it takes "
@@ -96,7 +107,7 @@ async def _put(work: Deployment, chain: EvmChain, contract: Contract, talk: Talk
             await work.perform(funding)
         await work.put_deployer()
     making = await work.making()
-    note(f"The settlement contract will be at {checksum_address(contract.address)}.")
+    note(f"The {title} will be at {checksum_address(contract.address)}.")
     _agree(talk, "Deploy it", making)
     tx_hash = await work.perform(making)
     if not await work.there():

@@ -19,7 +19,6 @@ from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.flows.screen import lists_problem
 from florin_server.rails import chain_files
-from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.store import payouts
@@ -59,6 +58,8 @@ async def _checks(settings: Settings) -> AsyncIterator[_Finding]:
     yield f"service {status.software_version} is running", ""
     for chain in status.chains:
         yield f"{chain.chain_id} at block {chain.head}, relayer {chain.relayer}", chain.problem
+        for node in chain.nodes:
+            yield _node(node.name, node.head, node.latency_ms), node.problem
     if status.screening_problem:
         yield "screening", status.screening_problem
     async for finding in _books(settings):
@@ -90,7 +91,8 @@ async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
     keys = Keyring(settings, kept)
     chains_named: tuple[EvmChain | SolanaChain, ...] = (*settings.chains, *settings.solana_chains)
     for chain in chains_named:
-        yield f"{chain.caip2} {chain.name}", await _problem(chain, keys)
+        async for finding in _chain(chain, keys):
+            yield finding
 
 
 async def _books(settings: Settings) -> AsyncIterator[_Finding]:
@@ -111,19 +113,24 @@ async def _books(settings: Settings) -> AsyncIterator[_Finding]:
             yield f"{one.account} holds {more} of {one.asset} more than is booked", ""
 
 
-async def _problem(chain: EvmChain | SolanaChain, keys: Keyring) -> str:
-    """What is wrong with a chain, asked of its node."""
+async def _chain(chain: EvmChain | SolanaChain, keys: Keyring) -> AsyncIterator[_Finding]:
+    """What is wrong with a chain, asked of its nodes, and with each of them."""
+    subject = f"{chain.caip2} {chain.name}"
     try:
         rail = chains.rail_of(chain, keys)
     except Refused as error:
-        return str(error)
+        yield subject, str(error)
+        return
     try:
-        await rail.start()
-        return "; ".join(await rail.problems())
-    except RailUnavailable as error:
-        return str(error)
+        yield subject, "; ".join(await rail.problems())
+        for node in rail.nodes():
+            yield _node(node.name, node.head, node.latency_ms), node.problem
     finally:
         await rail.close()
+
+
+def _node(name: str, head: int, latency_ms: float) -> str:
+    return f"node {name} at block {head}, answers in {latency_ms:.0f} ms"
 
 
 def _private(home: Home, settings: Settings) -> _Finding:

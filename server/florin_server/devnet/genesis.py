@@ -30,6 +30,7 @@ class DevToken:
 class Devnet:
     """Where things are on an embedded chain; the same on each, whatever its chain id.
 
+    `opener` and `wallet_factory` are for contract accounts that pay before they exist.
     `faucet` owns the tokens and more native coin than anybody needs. Its key is published here:
     never use it on another chain.
     """
@@ -40,6 +41,8 @@ class Devnet:
     token: DevToken
     euro: DevToken
     permit2: str
+    opener: str
+    wallet_factory: str
     faucet: str
     faucet_key: bytes
 
@@ -70,6 +73,8 @@ DEVNET: Final = Devnet(
         peg="EUR",
     ),
     permit2="0x000000000022d473030f116ddee9f6b43ac78ba3",
+    opener="0x1de0e03487dc9911f6942e1a96c4637d7aaa6985",
+    wallet_factory="0x19ecb27f8864ff0b1ef8b7e966cc4e93f9e4117b",
     faucet="0xa3be5770fc10f230c806a80d5ba227738204adf2",
     # the Keccak hash of "florin devnet faucet"
     faucet_key=bytes.fromhex("a9fc3c17c2e8d3e8d89194d687f275196f6eaf206b4bdfe6eae990ef0038a4d7"),

@@ -28,9 +28,19 @@ def price(app: App, payment: Payment, asset: Asset) -> Price | None:
         return None
     decimals = CURRENCIES[code].decimals
     if asset.peg is not None:
-        worth = convert_up(payment.value, decimals, asset.decimals)
-        return Price(worth) if asset.peg == code else None
+        if asset.peg != code or not _holds(app, asset, code):
+            return None
+        return Price(convert_up(payment.value, decimals, asset.decimals))
     rate = app.prices.rate(asset.id, code, app.clock.now_us())
     if rate is None:
         return None
     return Price(rate.cost(payment.value, decimals, asset.decimals), rate)
+
+
+def _holds(app: App, asset: Asset, currency: str) -> bool:
+    """True unless the operator wants an asset's peg to be watched, and it is off or unknown."""
+    percent = app.settings.prices.peg_off_max_percent
+    if percent is None or currency not in app.settings.prices.pairs.get(asset.id, {}):
+        return True
+    rate = app.prices.rate(asset.id, currency, app.clock.now_us())
+    return rate is not None and rate.is_about_one(percent)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from florin_server.flows import payouts
 from florin_server.flows.app import App
 from florin_server.flows.screen import lists_problem
+from florin_server.rails.base import NodeState
 from florin_server.store import journal
 
 
@@ -19,24 +21,38 @@ class Chain:
     open_transactions: int
     relayer: str
     problem: str
+    nodes: Sequence[NodeState]
 
 
 async def chains(app: App) -> list[Chain]:
     """Every enabled chain."""
     found = []
+    prices = app.prices.problems(app.clock.now_us())
     for chain_id, rail in app.rails.items():
         health = app.settlers[chain_id].health()
-        more = [text for text in await rail.problems() if text not in health.problem]
-        problems = [
-            health.problem,
-            *more,
+        found_wrong = [
+            *await rail.problems(),
+            rail.doubt,
             app.payers[chain_id].health().problem if chain_id in app.payers else "",
             await payouts.problems(app, chain_id),
             app.missing.get(chain_id, ""),
+            *(
+                f"{asset} has no price in {currency}: {why}"
+                for (asset, currency), why in prices.items()
+                if asset in rail.assets
+            ),
         ]
-        problem = "; ".join(text for text in problems if text)
-        relayer = ", ".join(rail.senders)
-        found.append(Chain(chain_id, health.head, health.open_transactions, relayer, problem))
+        problems = [health.problem, *(text for text in found_wrong if text not in health.problem)]
+        found.append(
+            Chain(
+                chain_id=chain_id,
+                head=health.head,
+                open_transactions=health.open_transactions,
+                relayer=", ".join(rail.senders),
+                problem="; ".join(text for text in problems if text),
+                nodes=rail.nodes(),
+            )
+        )
     return found
 
 

@@ -230,10 +230,6 @@ class Rail(Protocol):
         """
 
     @property
-    def batch(self) -> int:
-        """Payments that one transaction settles at most."""
-
-    @property
     def open_max(self) -> int:
         """Transactions of one key that may wait for a block at the same time."""
 
@@ -278,7 +274,7 @@ class Rail(Protocol):
         """Ends connections."""
 
     def nodes(self) -> Sequence[NodeState]:
-        """How each node looks, in the order of preference."""
+        """How each node looks, in the order of preference; none of this process."""
 
     @property
     def agreement(self) -> int:
@@ -352,6 +348,9 @@ class Rail(Protocol):
         of their own; only the whole event is proof.
         """
 
+    def batches(self, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:
+        """Cuts items, as they stand, into what one transaction settles each."""
+
     async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
         """Tells for each item whether it would settle if submitted now, all in one transaction."""
 
@@ -400,10 +399,17 @@ class Rail(Protocol):
         None on chains where nobody but Florin can settle.
         """
 
-    async def agreed(self, facts: Collection[Fact]) -> frozenset[Fact]:
-        """The facts that as many nodes tell as have to agree, at final depth; one read of each.
+    async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
+        """Which facts as many nodes tell as have to agree, at final depth; one read of each.
 
-        Never raises RailUnavailable: nodes that do not answer do not agree.
+        True if they do and False if they differ; absent ones may be told later. Never raises
+        RailUnavailable: nodes that do not answer do not agree.
+        """
+
+    async def replaced(self, number: int, block_hash: str) -> bool:
+        """True if as many nodes as have to agree tell of another block in the place of one.
+
+        The caller has heard of it from one of them.
         """
 
     async def holdings(

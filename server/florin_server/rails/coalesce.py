@@ -1,10 +1,11 @@
-"""Questions asked at about the same time travel together."""
+"""Questions asked at about the same time travel together, and equal ones are asked once."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -74,3 +75,34 @@ class Coalescer(Generic[Q, A]):
         for (_, answer), value in zip(wanted, answers, strict=True):
             if not answer.done():
                 answer.set_result(value)
+
+
+@dataclass(slots=True)
+class _Pending(Generic[A]):
+    task: asyncio.Task[A]
+    waiting: int = 0
+
+
+class Shared(Generic[A]):
+    """Whoever asks what is being asked already waits for the same answer.
+
+    Who gives up waiting ends the question only if nobody else waits for it.
+    """
+
+    def __init__(self) -> None:
+        self._pending: dict[Hashable, _Pending[A]] = {}
+
+    async def __call__(self, key: Hashable, ask: Callable[[], Coroutine[Any, Any, A]]) -> A:
+        """Returns what `ask` gives, or what it will give to whoever asked with an equal key."""
+        pending = self._pending.get(key)
+        if pending is None:
+            pending = self._pending[key] = _Pending(asyncio.create_task(ask()))
+        pending.waiting += 1
+        try:
+            return await asyncio.shield(pending.task)
+        finally:
+            pending.waiting -= 1
+            if pending.task.done() or not pending.waiting:
+                pending.task.cancel()
+                if self._pending.get(key) is pending:
+                    del self._pending[key]

@@ -83,8 +83,13 @@ class Endpoints:
         return sum(one.rpc.requests for one in self._pool.all)
 
     def states(self) -> tuple[NodeState, ...]:
-        """How each endpoint looks, in the order of preference."""
-        return self._pool.states()
+        """How each endpoint looks, in the order of preference; none if it is trusted."""
+        return () if self._trusted else self._pool.states()
+
+    async def look(self) -> None:
+        """Looks at the endpoints whose time has come, and waits a little for what they say."""
+        self._pool.tend()
+        await self._pool.looked(_WITNESS_S)
 
     async def call(self, method: str, *params: Any) -> Any:
         """Returns the result of one call; raises RpcError when the node refuses it."""

@@ -78,6 +78,11 @@ class Pool:
             if not self._trusted and one.probing is None and one.health.probe_at <= now:
                 one.probing = self.started(self._probe(one))
 
+    async def looked(self, seconds: float) -> None:
+        """Returns when the looks under way are over, or after a time."""
+        if looks := {one.probing for one in self.all if one.probing is not None}:
+            await asyncio.wait(looks, timeout=seconds)
+
     async def prove(self, one: Endpoint) -> None:
         """Returns once an endpoint has said that it serves our chain."""
         if one.probing is None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
+
+Pair: TypeAlias = tuple[str, str]
+"""An asset (CAIP-19) and a currency (ISO 4217)."""
 
 _DECIMAL = re.compile(r"([0-9]{1,30})(?:\.([0-9]{1,30}))?", re.ASCII)
 
@@ -29,6 +32,12 @@ class Rate:
         # floor division of the negated number rounds up
         return -(-worth // per_unit)
 
+    def is_about_one(self, percent: int) -> bool:
+        """True if the price is at most so many percent more or less than 1."""
+        digits, scale = parse_decimal(self.price)
+        one: int = 10**scale
+        return abs(digits - one) * 100 <= percent * one
+
 
 @dataclass(frozen=True, slots=True)
 class Quote:
@@ -43,10 +52,16 @@ class Quote:
 
 
 class PriceSource(Protocol):
-    """Knows rates. It answers at once: one that asks others does so beforehand."""
+    """Knows rates. It answers at once: one that asks others does so in `refresh`."""
+
+    async def refresh(self, now_us: int) -> None:
+        """Asks others, who may fail: what was known before is known until it is too old."""
 
     def rate(self, asset: str, currency: str, now_us: int) -> Rate | None:
         """The rate of an asset (CAIP-19) in a currency (ISO 4217); None if it is not known now."""
+
+    def problems(self, now_us: int) -> Mapping[Pair, str]:
+        """Why which rates are not known that the operator wants to be known."""
 
 
 class FixedPrices:
@@ -55,10 +70,17 @@ class FixedPrices:
     def __init__(self, table: Mapping[str, Mapping[str, str]]) -> None:
         self._table = table
 
+    async def refresh(self, now_us: int) -> None:
+        """There is nobody to ask."""
+
     def rate(self, asset: str, currency: str, now_us: int) -> Rate | None:
         """What the table says."""
         price = self._table.get(asset, {}).get(currency)
         return None if price is None else Rate(price, "settings", now_us)
+
+    def problems(self, now_us: int) -> Mapping[Pair, str]:  # noqa: ARG002
+        """What is written down is known."""
+        return {}
 
 
 def parse_decimal(text: str) -> tuple[int, int]:

@@ -12,6 +12,8 @@ from florin_server.rails.jsonrpc import Rpc
 
 T = TypeVar("T")
 
+DOUBT_S = 600.0  # how long a difference is told, so that an operator sees it
+
 
 @dataclass(frozen=True, slots=True)
 class Testimony:
@@ -25,30 +27,51 @@ class Testimony:
 
 
 class Witnesses:
-    """Asks as many endpoints as have to agree. `doubt` tells why they do not."""
+    """Asks as many endpoints as have to agree. `now` tells monotonic seconds."""
 
-    def __init__(self, endpoints: Endpoints) -> None:
+    def __init__(self, endpoints: Endpoints, now: Callable[[], float]) -> None:
         self._endpoints = endpoints
-        self.doubt = ""
+        self._now = now
+        self._unheard = ""
+        self._differ = ""
+        self._differed_at = 0.0
+
+    @property
+    def doubt(self) -> str:
+        """Why they do not agree; empty if they do, and did for a while."""
+        differ = self._differ if self._now() - self._differed_at < DOUBT_S else ""
+        return "; ".join(text for text in (self._unheard, differ) if text)
 
     async def agreed(
         self, facts: Collection[Fact], ask: Callable[[Rpc], Awaitable[Testimony]]
-    ) -> frozenset[Fact]:
-        """The facts that all of them tell; without a need to agree, all facts."""
-        wanted = frozenset(facts)
+    ) -> dict[Fact, bool]:
+        """True for facts that all of them tell, False for those that they differ about."""
         if self._endpoints.agreement == 1:
-            return wanted
+            return dict.fromkeys(facts, True)
         try:
             told = await self._endpoints.several(ask)
         except RailUnavailable as fault:
-            self.doubt = str(fault)
-            return frozenset()
-        agreed = wanted.intersection(*(one.facts for one in told))
-        self.doubt = ""
-        if agreed != wanted and all(one.far_enough for one in told):
-            (first, *_) = sorted(wanted - agreed, key=lambda one: one.block_number)
-            self.doubt = f"nodes differ about {first.tx_hash} in block {first.block_number}"
-        return agreed
+            self._unheard = str(fault)
+            return {}
+        self._unheard = ""
+        verdicts = {}
+        for fact in facts:
+            if all(fact in one.facts for one in told):
+                verdicts[fact] = True
+            elif all(one.far_enough for one in told):
+                verdicts[fact] = False
+                self._tell(f"{fact.tx_hash} in block {fact.block_number}")
+        return verdicts
+
+    async def same(self, ask: Callable[[Rpc], Awaitable[T]], what: str) -> T:
+        """What all of them answer; RailUnavailable if they differ, or too few of them answer."""
+        if self._endpoints.agreement == 1:
+            return await ask(self._endpoints)
+        answers = await self._endpoints.several(ask)
+        if any(one != answers[0] for one in answers):
+            self._tell(what)
+            raise RailUnavailable(f"nodes differ about {what}")
+        return answers[0]
 
     async def unanimous(self, ask: Callable[[Rpc], Awaitable[T | None]]) -> T | None:
         """What the first of them answers if none answers None.
@@ -61,3 +84,7 @@ class Witnesses:
         if any(one is None for one in answers):
             return None
         return answers[0]
+
+    def _tell(self, what: str) -> None:
+        self._differed_at = self._now()
+        self._differ = f"nodes differ about {what}"

@@ -10,6 +10,7 @@ import florin_server
 from florin_server.domain.payment import Payment
 from florin_server.flows import customers, executors, system
 from florin_server.flows.app import App
+from florin_server.rails.base import NodeState
 from florin_server.rpc.codec import payment_status, timestamp
 from florin_server.store.captures import Collected
 
@@ -31,6 +32,7 @@ class InstallationCalls:
                 open_transactions=chain.open_transactions,
                 relayer=chain.relayer,
                 problem=chain.problem,
+                nodes=[_node(node) for node in chain.nodes],
             )
             for chain in await system.chains(self._app)
         ]
@@ -82,6 +84,17 @@ class InstallationCalls:
             payments_kept=erased.kept,
             collected_data_erased=erased.data,
         )
+
+
+def _node(node: NodeState) -> admin_pb2.NodeStatus:
+    return admin_pb2.NodeStatus(
+        name=node.name,
+        head=node.head,
+        lag=node.lag,
+        latency_ms=node.latency_ms,
+        error_rate=node.error_rate,
+        problem=node.problem,
+    )
 
 
 def _executor(executor: executors.Executor) -> operator_pb2.Executor:

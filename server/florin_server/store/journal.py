@@ -126,6 +126,16 @@ _SENT_SINCE = Statement(
         payment.c.expires_at >= param("expires_at")
     )
 )
+_OFFERED = Statement(
+    select(*payment.c, *columns(payment_option, Option))
+    .join_from(payment_option, payment, payment.c.id == payment_option.c.payment_id)
+    .where(
+        any_of(payment_option.c.payer, "payers"),
+        payment_option.c.chain_id == param("chain_id"),
+        payment.c.status == Status.REQUIRES_ACTION,
+        text(f"payment.{UNCONFIRMED}"),
+    )
+)
 _COUNT = Statement(select(func.count()).select_from(confirm).where(text(UNSETTLED)))
 _SUBMIT = Statement(
     update(confirm)
@@ -263,6 +273,12 @@ def sent_since(chain_id: str, expires_at: int) -> Op[list[Sent]]:
     """
     rows = yield _SENT_SINCE(chain_id=chain_id, expires_at=expires_at)
     return [_sent_of(row) for row in rows]
+
+
+def offered(chain_id: str, payers: Collection[str]) -> Op[list[tuple[Payment, Option]]]:
+    """What accounts (CAIP-10) were offered on a chain for payments that can still be confirmed."""
+    rows = yield _OFFERED(chain_id=chain_id, payers=payers)
+    return [(Payment(*row[:_OPTION_AT]), option_of(row[_OPTION_AT:])) for row in rows]
 
 
 def _sent_of(row: Row) -> Sent:

@@ -281,6 +281,48 @@ class GetSystemStatusRequest(_message.Message):
 Global___GetSystemStatusRequest: _TypeAlias = GetSystemStatusRequest  # noqa: Y015
 
 @_typing.final
+class NodeStatus(_message.Message):
+    """How one node of a chain is doing."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    HEAD_FIELD_NUMBER: _builtins.int
+    LAG_FIELD_NUMBER: _builtins.int
+    LATENCY_MS_FIELD_NUMBER: _builtins.int
+    ERROR_RATE_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its host; the rest of its address may hold an access key."""
+    head: _builtins.int
+    """Newest block that it told of; on Solana, newest final slot."""
+    lag: _builtins.int
+    """By how many blocks it was behind the other nodes when it was looked at last."""
+    latency_ms: _builtins.float
+    """How long its recent answers took on average, in milliseconds."""
+    error_rate: _builtins.float
+    """Share of recent questions that it left unanswered, 0 to 1."""
+    problem: _builtins.str
+    """Why it is not asked now; empty if it is."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        head: _builtins.int = ...,
+        lag: _builtins.int = ...,
+        latency_ms: _builtins.float = ...,
+        error_rate: _builtins.float = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_rate", b"error_rate", "head", b"head", "lag", b"lag", "latency_ms", b"latency_ms", "name", b"name", "problem", b"problem"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeStatus: _TypeAlias = NodeStatus  # noqa: Y015
+
+@_typing.final
 class ChainStatus(_message.Message):
     """How one chain is doing."""
 
@@ -292,6 +334,7 @@ class ChainStatus(_message.Message):
     OPEN_TRANSACTIONS_FIELD_NUMBER: _builtins.int
     RELAYER_FIELD_NUMBER: _builtins.int
     PROBLEM_FIELD_NUMBER: _builtins.int
+    NODES_FIELD_NUMBER: _builtins.int
     chain_id: _builtins.str
     """CAIP-2 chain."""
     healthy: _builtins.bool
@@ -304,6 +347,10 @@ class ChainStatus(_message.Message):
     """Address that pays the gas."""
     problem: _builtins.str
     """Why it is not healthy; empty if it is."""
+    @_builtins.property
+    def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeStatus]:
+        """The nodes that it is read from, in the order of preference."""
+
     def __init__(
         self,
         *,
@@ -313,10 +360,11 @@ class ChainStatus(_message.Message):
         open_transactions: _builtins.int = ...,
         relayer: _builtins.str = ...,
         problem: _builtins.str = ...,
+        nodes: _abc.Iterable[Global___NodeStatus] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chain_id", b"chain_id", "head", b"head", "healthy", b"healthy", "open_transactions", b"open_transactions", "problem", b"problem", "relayer", b"relayer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chain_id", b"chain_id", "head", b"head", "healthy", b"healthy", "nodes", b"nodes", "open_transactions", b"open_transactions", "problem", b"problem", "relayer", b"relayer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,5 +1,6 @@
 // Compiles every contract beside this file; equal sources give equal bytes.
 //   node build.mjs [output file, default artifacts.json here] [directory whose node_modules has solc]
+//     [output file for what the rails use on any chain, default rails/evm/bytecode.json]
 import { createHash } from 'node:crypto';
 import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -9,6 +10,9 @@ import { fileURLToPath } from 'node:url';
 const here = dirname(fileURLToPath(import.meta.url));
 const output = resolve(process.argv[2] ?? join(here, 'artifacts.json'));
 const tools = resolve(process.argv[3] ?? here);
+const railsOutput = resolve(process.argv[4] ?? join(here, '../../rails/evm/bytecode.json'));
+// contracts that also stand, or are run by eth_call, on chains that are not ours
+const onAnyChain = ['ChainReader', 'Opener', 'PaySettler', 'SignatureProbe'];
 const solc = createRequire(join(tools, 'package.json'))('solc');
 
 const settings = {
@@ -48,3 +52,10 @@ for (const file of Object.keys(sources)) {
 }
 const artifacts = { compiler: solc.version(), sources: digests, contracts };
 writeFileSync(output, `${JSON.stringify(artifacts, null, 1)}\n`);
+const carried = Object.fromEntries(
+  onAnyChain.map((name) => {
+    const { bytecode, runtime } = contracts[name];
+    return [name, { bytecode, runtime }];
+  }),
+);
+writeFileSync(railsOutput, `${JSON.stringify(carried, null, 1)}\n`);

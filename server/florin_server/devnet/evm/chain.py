@@ -41,7 +41,14 @@ GWEI: Final = 10**9
 
 _ANCESTORS: Final = 256  # what BLOCKHASH may ask for
 _FORMAT: Final = b"1"
-_CONTRACTS: Final = ("PaySettler", "TestDollar", "TestEuro", "DevPermit2")
+_CONTRACTS: Final = (
+    "PaySettler",
+    "TestDollar",
+    "TestEuro",
+    "Opener",
+    "DevWalletFactory",
+    "DevPermit2",
+)
 _UNDECODABLE: Final = (
     PyEVMError,
     ValidationError,
@@ -129,6 +136,8 @@ class Chain:
         owner = faucet.rjust(32, b"\0")
         self._create(faucet, artifact("TestDollar").bytecode + owner, DEVNET.token.address)
         self._create(faucet, artifact("TestEuro").bytecode + owner, DEVNET.euro.address)
+        self._create(faucet, artifact("Opener").bytecode, DEVNET.opener)
+        self._create(faucet, artifact("DevWalletFactory").bytecode, DEVNET.wallet_factory)
         permit2 = bytes.fromhex(DEVNET.permit2[2:])
         self.state.set_code(Address(permit2), artifact("DevPermit2").runtime)
         for place, code in more.items():

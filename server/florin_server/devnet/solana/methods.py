@@ -280,7 +280,7 @@ class SolanaMethods:
             "unitsConsumed": outcome.units,
             "fee": outcome.fee,
         }
-        return _answer(self._slots.slot, value)
+        return _answer(slot, value)
 
 
 def _answer(slot: int, value: Any) -> dict[str, Any]:

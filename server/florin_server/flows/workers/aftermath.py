@@ -61,6 +61,9 @@ class Aftermath:
             if known is None:
                 sure = False  # a node that has no such block (yet) proves nothing
             elif known != block_hash:
+                if not await self._rail.replaced(number, block_hash):
+                    sure = False  # one node alone takes nothing back
+                    continue
                 gone += [w.tx_hash for w in self._watched.values() if w.block_hash == block_hash]
         if gone:
             await self._undo(gone, senders)

@@ -43,6 +43,17 @@ class Evidence:
                 del self.paid[ref]
         self.mined = {h: m for h, m in self.mined.items() if m.block_number < number}
 
+    def forget(self, fact: Fact) -> None:
+        """Drops what is not so."""
+        if isinstance(fact, Mined):
+            if self.mined.get(fact.tx_hash) == fact:
+                del self.mined[fact.tx_hash]
+            return
+        # whoever goes through the events goes on with the former list
+        self.paid[fact.ref] = [one for one in self.paid.get(fact.ref, ()) if one != fact]
+        if not self.paid[fact.ref]:
+            del self.paid[fact.ref]
+
     def of_block(self, number: int, block_hash: str) -> frozenset[Fact]:
         """What a block proves."""
         facts: list[Fact] = [event for events in self.paid.values() for event in events]
@@ -65,15 +76,22 @@ class Agreement:
         """A new look: what was not agreed on may be now."""
         self._asked.clear()
 
-    async def covers(self, number: int, block_hash: str) -> bool:
-        """True if everything that a block proves is agreed on."""
-        if self._rail.agreement == 1:
+    async def covers(self, fact: Fact) -> bool:
+        """True if enough nodes tell the fact; one that they differ about is forgotten.
+
+        What is true of it is asked for again, as of everything that no block told.
+        """
+        if self._rail.agreement == 1 or fact in self._agreed:
             return True
-        facts = self._evidence.of_block(number, block_hash)
+        facts = self._evidence.of_block(fact.block_number, fact.block_hash) | {fact}
         if new := facts - self._agreed - self._asked:
             self._asked |= new
-            self._agreed |= await self._rail.agreed(new)
-        return facts <= self._agreed
+            for one, is_true in (await self._rail.agreed(new)).items():
+                if is_true:
+                    self._agreed.add(one)
+                else:
+                    self._evidence.forget(one)
+        return fact in self._agreed
 
     def forget_below(self, number: int) -> None:
         """Drops what is older than a block."""
@@ -101,9 +119,9 @@ class HeadFollower:
         """True if a block is final."""
         return number <= self.head
 
-    async def is_settled(self, number: int, block_hash: str) -> bool:
-        """True if a block is final, and enough nodes tell what it proves; what is final stays."""
-        return self.is_final(number) and await self._agreement.covers(number, block_hash)
+    async def is_settled(self, fact: Fact) -> bool:
+        """True if a fact is final, and enough nodes tell it; what is final stays."""
+        return self.is_final(fact.block_number) and await self._agreement.covers(fact)
 
     async def hash_of(self, number: int) -> str | None:  # noqa: ARG002
         """None: blocks are not read."""
@@ -113,8 +131,12 @@ class HeadFollower:
         """True if the head moved."""
         self._agreement.ask_again()
         self._agreement.forget_below(self.head - _REMEMBERED)
-        before, self.head = self.head, max(self.head, (await self._rail.head()).number)
-        return self.head > before
+        before, self.head = self.head, self._next((await self._rail.head()).number)
+        return self.head != before
+
+    def _next(self, number: int) -> int:
+        """The newest final block, after a node told of one: it may lag behind what was seen."""
+        return max(self.head, number)
 
 
 class BlockFollower:
@@ -156,12 +178,12 @@ class BlockFollower:
         """True if a block is as deep as the chain's settings ask."""
         return self.head - number + 1 >= self._rail.confirmations
 
-    async def is_settled(self, number: int, block_hash: str) -> bool:
-        """True if a block is final and part of the chain, and enough nodes tell what it proves."""
+    async def is_settled(self, fact: Fact) -> bool:
+        """True if a fact's block is final and part of the chain, and enough nodes tell it."""
         return (
-            self.is_final(number)
-            and await self.is_canonical(number, block_hash)
-            and await self._agreement.covers(number, block_hash)
+            self.is_final(fact.block_number)
+            and await self.is_canonical(fact.block_number, fact.block_hash)
+            and await self._agreement.covers(fact)
         )
 
     async def is_canonical(self, number: int, block_hash: str) -> bool:

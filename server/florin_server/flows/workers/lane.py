@@ -320,9 +320,7 @@ class Lane:
         ended = []
         for tx in self._txs.values():
             mined = self._mined(tx)
-            if mined is not None and await self._blocks.is_settled(
-                mined.block_number, mined.block_hash
-            ):
+            if mined is not None and await self._blocks.is_settled(mined):
                 ended.append(self._end(tx, mined))
         return ended
 

@@ -38,7 +38,7 @@ class LateMoney:
         for event, (payment, option) in list(self._waiting.items()):
             if event not in self._blocks.evidence.paid.get(event.ref, ()):
                 del self._waiting[event]
-            elif await self._blocks.is_settled(event.block_number, event.block_hash):
+            elif await self._blocks.is_settled(event):
                 await self._record(payment, option, event)
                 del self._waiting[event]
 

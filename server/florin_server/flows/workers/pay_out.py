@@ -18,7 +18,15 @@ from florin_server.flows.app import App, Health
 from florin_server.flows.screen import check_lists, is_blocked
 from florin_server.flows.workers.blocks import HeadFollower
 from florin_server.flows.workers.lane import Ended, Lane
-from florin_server.rails.base import Effect, Payouts, Rail, RailUnavailable, Signed, Transfer
+from florin_server.rails.base import (
+    Effect,
+    Fact,
+    Payouts,
+    Rail,
+    RailUnavailable,
+    Signed,
+    Transfer,
+)
 from florin_server.store import journal, payouts
 from florin_server.store.payouts import Outcome, Uncovered
 from florin_server.store.query import Op, StoreUnavailable
@@ -41,17 +49,18 @@ class Glance(HeadFollower):
         """True if a block is as deep as the chain's settings ask."""
         return self.head - number + 1 >= self._rail.confirmations
 
-    async def is_settled(self, number: int, block_hash: str) -> bool:
-        """True if a block is final and part of the chain."""
-        if not self.is_final(number):
+    async def is_settled(self, fact: Fact) -> bool:
+        """True if a fact is final, part of the chain now, and enough nodes tell it."""
+        if not self.is_final(fact.block_number):
             return False
-        view = await self._rail.block(number) if self._rail.by_block else None
-        return not self._rail.by_block or (view is not None and view.hash == block_hash)
+        view = await self._rail.block(fact.block_number) if self._rail.by_block else None
+        if self._rail.by_block and (view is None or view.hash != fact.block_hash):
+            return False
+        return await self._agreement.covers(fact)
 
-    async def look(self) -> bool:
-        """True if the head moved."""
-        before, self.head = self.head, (await self._rail.head()).number
-        return self.head != before
+    def _next(self, number: int) -> int:
+        """Back as well: what was final may be replaced."""
+        return number
 
 
 class PayoutWorker:

@@ -10,21 +10,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Sequence
 
 from florin_server.domain.errors import FlorinError
 from florin_server.domain.journal import Accepted, ChainTx, Finding, Watched
-from florin_server.domain.payment import FailureCode, Status
+from florin_server.domain.payment import FailureCode, Payment, Status
 from florin_server.flows import postings
 from florin_server.flows.app import App, Health
 from florin_server.flows.workers.aftermath import Aftermath, ended_in
 from florin_server.flows.workers.blocks import follow
 from florin_server.flows.workers.hold import Held
 from florin_server.flows.workers.lane import Ended, Lane
+from florin_server.flows.workers.strangers import StrangerWatch, settled_by_others
 from florin_server.flows.workers.unconfirmed import WalletWatch
 from florin_server.rails.base import Paid, Rail, RailUnavailable, Signed
 from florin_server.store import journal
-from florin_server.store.query import StoreUnavailable
+from florin_server.store.query import Op, StoreUnavailable
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class ChainSettler:
         self._blocks = follow(rail)
         self._open: dict[str, Accepted] = {}  # by reference
         self._wallets = WalletWatch(app, rail, self._blocks)
+        self._strangers = StrangerWatch(app, rail, self._blocks)
         self._held = Held(app)
         self._aftermath = Aftermath(app, rail, self._blocks)
         self._shortages: tuple[str, ...] = ()
@@ -176,6 +178,7 @@ class ChainSettler:
                 await self._ask()
             await self._take_back()
             await self._wallets.adopt(self._open)
+            await self._strangers.adopt(self._open)
             await self._conclude()
         stalled: RailUnavailable | None = None
         try:
@@ -215,20 +218,22 @@ class ChainSettler:
             for item in waiting:
                 self._open[self._rail.reference(item.option)] = item
             ready = [item for item, ok in zip(free, good, strict=True) if ok]
-            for start in range(0, len(ready), self._rail.batch):
+            for part in self._rail.batches(ready):
                 lane = self._free_lane()
                 if lane is None:
                     return
-                await self._send(lane, ready[start : start + self._rail.batch])
+                await self._send(lane, part)
             if stuck := [item for item, ok in zip(free, good, strict=True) if not ok] + held + late:
                 await self._set_aside(stuck)
 
     async def _ours(self, items: Sequence[Accepted]) -> list[Accepted]:
-        """Leaves the payments to themselves that a wallet sends; gives back the others.
+        """Leaves payments to themselves that a wallet sends, or others sent; gives back the rest.
 
         Their effect may be in a block that was read long before they were confirmed.
         """
-        theirs = [item for item in items if not self._rail.submits(item.option)]
+        theirs = [
+            item for item in items if not self._rail.submits(item.option) or settled_by_others(item)
+        ]
         if theirs:
             await self._find_events(theirs)
             for item in theirs:
@@ -277,12 +282,14 @@ class ChainSettler:
 
     async def _set_aside(self, items: Sequence[Accepted]) -> None:
         """Keeps payments that would not settle now for later; ends those that never can."""
+        now_us = self._app.clock.now_us()
+        await self._app.store.write(_release([item.payment.id for item in items], now_us))
+        await self._bury(items)
+
+    async def _bury(self, items: Sequence[Accepted]) -> None:
+        """Ends payments that never can be settled; the chain may not answer."""
         findings = [f for item in items if (f := await self._dead(item)) is not None]
         await self._finish(findings, [])
-        dead = {finding.payment_id for finding in findings}
-        if later := [i.payment.id for i in items if i.payment.id not in dead]:
-            retry_at_us = self._app.clock.now_us() + _RETRY_S * 1_000_000
-            await self._app.store.write(journal.release(later, retry_at_us))
 
     # -- concluding
 
@@ -302,9 +309,7 @@ class ChainSettler:
 
     async def _proof(self, ref: str, item: Accepted) -> Paid | None:
         for event in self._blocks.evidence.paid.get(ref, ()):
-            if self._rail.proves(item.option, event) and await self._blocks.is_settled(
-                event.block_number, event.block_hash
-            ):
+            if self._rail.proves(item.option, event) and await self._blocks.is_settled(event):
                 return event
         return None
 
@@ -328,13 +333,17 @@ class ChainSettler:
         now_us = self._app.clock.now_us()
         watched = self._aftermath.new(ended_in(findings, ends))
         commit = self._aftermath.commit(watched)
+        done = {finding.payment_id for finding in findings}
+        if left := self._freed(ends, done):
+            # what they paid may have become final after it was looked for
+            await self._find_events(left)
+        freed = self._freed(ends, done)
         changed = await self._app.store.write(
-            journal.conclude(findings, [one.end for one in ends], now_us, commit)
+            _conclude(findings, ends, [item.payment.id for item in freed], now_us, commit)
         )
         self._aftermath.committed(watched)
         for payment in changed:
             await self._app.changed(payment)
-        done = {finding.payment_id for finding in findings}
         over = {ref for ref, item in self._open.items() if item.payment.id in done}
         self._wallets.over(over)
         self._held.forget(done)
@@ -343,16 +352,12 @@ class ChainSettler:
             self._blocks.evidence.paid.pop(ref, None)
         for lane in self._lanes:
             lane.over(ends)
-        for one in ends:
-            await self._free(one.tx)
+        await self._bury(freed)
 
-    async def _free(self, tx: ChainTx) -> None:
-        """A final transaction without a payment's event: the payment needs another one, later."""
-        still_open = {item.payment.id: item for item in self._open.values()}
-        left = [still_open[i] for i in tx.item_ids if i in still_open]
-        unproven = [i for i in left if not self._seen(i)]
-        if unproven:
-            await self._set_aside(unproven)
+    def _freed(self, ends: Sequence[Ended], done: Collection[str]) -> list[Accepted]:
+        """Payments of transactions that ended without their event: they need another one."""
+        left = {i for one in ends for i in one.tx.item_ids}.difference(done)
+        return [i for i in self._open.values() if i.payment.id in left and not self._seen(i)]
 
     def _seen(self, item: Accepted) -> bool:
         events = self._blocks.evidence.paid.get(self._rail.reference(item.option), ())
@@ -433,3 +438,24 @@ class ChainSettler:
         ours = self._rail.submits(item.option)
         sent = any(lane.holds(item.payment.id) for lane in self._lanes)
         return ours and not sent and await self._held.blocks(item)
+
+
+def _conclude(
+    findings: Sequence[Finding],
+    ends: Sequence[Ended],
+    freed: Sequence[str],
+    now_us: int,
+    watch: Op[None] | None,
+) -> Op[list[Payment]]:
+    """Ends payments and transactions; what ended without its payment is in line again with that.
+
+    Nothing may come in between: a payment in no transaction and not in line would wait for good.
+    """
+    changed = yield from journal.conclude(findings, [one.end for one in ends], now_us, watch)
+    yield from _release(freed, now_us)
+    return changed
+
+
+def _release(payment_ids: Sequence[str], now_us: int) -> Op[None]:
+    if payment_ids:
+        yield from journal.release(payment_ids, now_us + _RETRY_S * 1_000_000)

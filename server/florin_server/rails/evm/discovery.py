@@ -1,4 +1,4 @@
-"""What a chain really is, compared with what the operator said; and what accounts hold on it."""
+"""What a chain really is, compared with what the operator said."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from florin_server.domain.route import Route
-from florin_server.rails.base import Asset, Means
+from florin_server.rails.base import Asset
 from florin_server.rails.evm import abi, settler
-from florin_server.rails.evm.node import LATEST, Node, call_to, data, quantity, returned, uint
+from florin_server.rails.evm.means import DECIMALS
+from florin_server.rails.evm.node import LATEST, Node, call_to, data, quantity, returned
 from florin_server.rails.evm.settings import EvmAsset, EvmChain, EvmCoin
-from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, PERMIT2_METHOD, bare
+from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, PERMIT2_METHOD
 from florin_server.rails.evm.typed_data import PERMIT2, Domain, permit2_domain
-from florin_server.rails.evm.verify import BALANCE_OF, ask_allowance, ask_wallet
-from florin_server.rails.jsonrpc import Call, RpcError
+from florin_server.rails.jsonrpc import Call
 from florin_server.rails.registry import Claim, contradiction
 
-DECIMALS = abi.selector("decimals()")
 NAME = abi.selector("name()")
 VERSION = abi.selector("version()")
 DOMAIN_SEPARATOR = abi.selector("DOMAIN_SEPARATOR()")
@@ -78,94 +77,6 @@ async def inspect(node: Node, chain: EvmChain) -> Inspection:
                 f"{chain.coin.symbol}"
             )
     return Inspection(assets, tuple(problems))
-
-
-async def means(
-    node: Node,
-    chain: EvmChain,
-    payers: Sequence[str],
-    assets: Sequence[Asset],
-    prices: Mapping[str, int],
-) -> list[Means]:
-    """Which payers (CAIP-10) hold the price of which asset, and how they can pay it.
-
-    One batched read, and a second one if an account has code.
-    """
-    pairs = [(payer, asset) for payer in payers for asset in assets]
-    questions = [_ask_holdings(asset, bare(payer)) for payer, asset in pairs]
-    codes: list[Call] = [("eth_getCode", (bare(payer), LATEST)) for payer in payers]
-    answers = iter(await node.batch([*codes, *(call for calls in questions for call in calls)]))
-    with_code = [payer for payer in payers if data(next(answers))]
-    tokens = [asset for asset in assets if asset.address != NOBODY]
-    mute = await _mute(node, chain, with_code, tokens) if with_code else {}
-    found = []
-    for (payer, asset), calls in zip(pairs, questions, strict=True):
-        holdings = [next(answers) for _ in calls]
-        # a token that reverts on an account's balance will not move it either
-        if any(isinstance(one, RpcError) and one.is_revert for one in holdings):
-            continue
-        read = quantity if asset.address == NOBODY else uint
-        balance, *allowance = [read(one) for one in holdings]
-        price = prices[asset.id]
-        # whoever pays in coin needs some more of it for gas
-        if balance < price or (asset.address == NOBODY and balance == price):
-            continue
-        if payer in mute and asset.address != NOBODY:
-            missing = _approvals(asset, price, mute[payer][asset.id])
-            found.append(Means(payer, asset.id, missing, DIRECT_METHOD))
-        else:
-            missing = _approvals(asset, price, allowance[0]) if allowance else ()
-            found.append(Means(payer, asset.id, missing))
-    return found
-
-
-async def _mute(
-    node: Node, chain: EvmChain, payers: Sequence[str], assets: Sequence[Asset]
-) -> dict[str, dict[str, int]]:
-    """The accounts with code that cannot sign for a token, with their allowances for the contract.
-
-    Tokens ask an account with code whether it signed (ERC-1271), even if it has a key too
-    (EIP-7702). One that gives no answer to that, not even a refusal, can only send its payment.
-    """
-    calls = [
-        call
-        for payer in payers
-        for call in (
-            ask_wallet(bare(payer), bytes(abi.WORD), bytes(65)),
-            *(ask_allowance(asset.address, bare(payer), chain.settler) for asset in assets),
-        )
-    ]
-    answers = iter(await node.batch(calls))
-    mute = {}
-    for payer in payers:
-        verdict, *allowances = [next(answers) for _ in range(1 + len(assets))]
-        if not _speaks(verdict):
-            held = zip(assets, allowances, strict=True)
-            mute[payer] = {asset.id: uint(answer) for asset, answer in held}
-    return mute
-
-
-def _speaks(verdict: Any) -> bool:
-    """True if an account answered a question for its signature, or refused it with a reason."""
-    if isinstance(verdict, RpcError) and verdict.is_revert:
-        return isinstance(verdict.data, str) and len(verdict.data) > len("0x")
-    return len(data(verdict)) >= abi.WORD
-
-
-def _ask_holdings(asset: Asset, payer: str) -> list[Call]:
-    if asset.address == NOBODY:
-        return [("eth_getBalance", (payer, LATEST))]
-    calls = [call_to(asset.address, BALANCE_OF + abi.address(payer))]
-    if asset.method == PERMIT2_METHOD:
-        calls.append(ask_allowance(asset.address, payer, PERMIT2))
-    return calls
-
-
-def _approvals(asset: Asset, price: int, allowance: int) -> tuple[int, ...]:
-    """The allowances to give, in order, until one covers exactly the price."""
-    if allowance >= price:
-        return ()
-    return (0, price) if allowance and asset.approve_from_zero else (price,)
 
 
 def asset_of(chain: EvmChain, token: EvmAsset) -> Asset:

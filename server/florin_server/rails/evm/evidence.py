@@ -34,6 +34,7 @@ from florin_server.rails.witness import Testimony
 NONCE_BITMAP = abi.selector("nonceBitmap(address,uint256)")
 AUTHORIZATION_STATE = abi.selector("authorizationState(address,bytes32)")
 REFERENCES_MAX = 100  # in one log filter
+_INDEX_BLOCKS = 3  # after which a node has the receipts of a block
 
 
 class Evidence:
@@ -118,6 +119,12 @@ class Evidence:
             return "The authorization lapsed before it was settled"
         return None
 
+    async def hash_of(self, number: int) -> str | None:
+        """The hash of a block; None if the node has none."""
+        answer = await self._node.ask("eth_getBlockByNumber", hex(number), False)
+        block = _numbered(header(answer), number)
+        return None if block is None else block.hash
+
     async def testify(self, wanted: frozenset[Fact]) -> Testimony:
         """Which facts the node tells at final depth; one batched read."""
         hashes = sorted({one.tx_hash for one in wanted})
@@ -133,11 +140,14 @@ class Evidence:
         blocks = [header(one) for one in answers[: len(numbers)]]
         canonical = {one.hash for one in blocks if one is not None and one.number <= final}
         told: set[Fact] = set()
-        for receipt in (record(one) for one in answers[len(numbers) :]):
+        receipts = [record(one) for one in answers[len(numbers) :]]
+        for receipt in receipts:
             if receipt is not None and hash_text(receipt.get("blockHash")) in canonical:
                 told.update(self._paid_in(records(receipt.get("logs"))))
                 told.update(_mined([receipt]))
-        return Testimony(wanted & told, far_enough=max(numbers) <= final)
+        # a receipt that is missing may only be late, for a while
+        needed = max(numbers) + (_INDEX_BLOCKS if None in receipts else 0)
+        return Testimony(wanted & told, far_enough=needed <= final)
 
     async def nonce_used(self, sender: str, nonce: int) -> bool:
         """True if a transaction of an address with the nonce is final."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 from florin_server.domain.caip import canonical_account, parse_account
 from florin_server.domain.journal import Accepted, ChainTx
 from florin_server.domain.payment import Issued, Option, Payment
+from florin_server.rails.agreed_payouts import AgreedPayouts
 from florin_server.rails.base import (
     Asset,
     BlockView,
@@ -18,16 +20,21 @@ from florin_server.rails.base import (
     Mined,
     NodeState,
     Paid,
+    Payouts,
     RailUnavailable,
     Signed,
     Split,
 )
+from florin_server.rails.coalesce import Shared
 from florin_server.rails.evm import direct, discovery
+from florin_server.rails.evm.erc6492 import opener_problem
 from florin_server.rails.evm.evidence import Evidence
 from florin_server.rails.evm.family import NEW_BLOCKS, EvmFamily, block_mark
 from florin_server.rails.evm.holdings import holdings
+from florin_server.rails.evm.means import means, sample
 from florin_server.rails.evm.node import Node
 from florin_server.rails.evm.payouts import EvmPayouts
+from florin_server.rails.evm.reader import Reader
 from florin_server.rails.evm.relay import Relay
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, Terms, bare, build_option
@@ -69,15 +76,18 @@ class EvmRail:
         if treasury is not None and treasury.address in self._senders:
             raise ValueError(f"{chain.name}: treasury and relayer need keys of their own")
         self._node = Node(self.rpc)
+        self.reader = Reader(self._node, chain.name, way=chain.reads, multicall=chain.multicall3)
+        self._payable: Shared[list[Means]] = Shared()
         self._relay = Relay(self._node, chain, (signer, *more))
         self._verifier = Verifier(self._node, chain, signer.address)
         self._evidence = Evidence(self._node, chain, self._senders)
-        self._witnesses = Witnesses(self.rpc)
+        self._witnesses = Witnesses(self.rpc, now)
         self._news = News(self.poll_s)
         self._subscription = (
             Subscription(chain.ws_url, NEW_BLOCKS, block_mark, self._news) if chain.ws_url else None
         )
-        self._payouts = EvmPayouts(self._node, chain, treasury) if treasury else None
+        self._treasury = EvmPayouts(self._node, chain, treasury) if treasury else None
+        self._payouts = self._payouts_of(treasury) if treasury else None
         self._assets: Mapping[str, Asset] = {}
 
     @property
@@ -94,11 +104,6 @@ class EvmRail:
     def by_block(self) -> bool:
         """Blocks are read one by one."""
         return True
-
-    @property
-    def batch(self) -> int:
-        """Payments that one transaction settles at most."""
-        return BATCH_MAX
 
     @property
     def confirmations(self) -> int:
@@ -126,7 +131,7 @@ class EvmRail:
         return self.chain.treasury_account
 
     @property
-    def payouts(self) -> EvmPayouts | None:
+    def payouts(self) -> Payouts | None:
         """What pays out of the treasury; None if its key is not here."""
         return self._payouts
 
@@ -143,12 +148,16 @@ class EvmRail:
     async def start(self) -> None:
         """Checks chain id, contracts and every token; disables what does not match."""
         self._assets = (await self._inspect()).assets
+        await self._probe()
 
     async def problems(self) -> tuple[str, ...]:
         """Checks again; a chain that does not answer keeps the assets that it had."""
+        await self.rpc.look()
         try:
             found = await self._inspect()
             self._assets = found.assets
+            if not self.reader.probed:
+                await self._probe()
             return (*found.problems, *await self.shortages())
         except RailUnavailable as fault:
             return (f"{self.chain.name}: {fault}",)
@@ -162,10 +171,11 @@ class EvmRail:
         if self._subscription is not None:
             await self._subscription.close()
         await self._verifier.close()
+        await self.reader.close()
         await self.rpc.close()
 
     def nodes(self) -> Sequence[NodeState]:
-        """How each node looks, in the order of preference."""
+        """How each node looks, in the order of preference; none of this process."""
         return self.rpc.states()
 
     @property
@@ -204,9 +214,14 @@ class EvmRail:
         assets = [self._assets[one] for one in prices if one in self._assets]
         if not payers or not assets:
             return []
+        key = (*payers, *((asset.id, prices[asset.id]) for asset in assets))
+        return await self._payable(key, lambda: self._look(payers, assets, prices))
 
+    async def _look(
+        self, payers: Sequence[str], assets: Sequence[Asset], prices: Mapping[str, int]
+    ) -> list[Means]:
         async def able() -> list[Means]:
-            return await discovery.means(self._node, self.chain, payers, assets, prices)
+            return await means(self.reader, self.chain, payers, assets, prices)
 
         found, everybody = await able(), len(set(payers)) * len(assets)
         if self.chain.faucet and len(found) < everybody:
@@ -292,6 +307,10 @@ class EvmRail:
         """True if the event moved exactly what the option says, from its payer to its receivers."""
         return Terms.of(option).proven_by(bare(option.payer), paid)
 
+    def batches(self, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:
+        """Cuts items, as they stand, into what one transaction settles each."""
+        return self._relay.batches(items, BATCH_MAX)
+
     async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
         """Tells for each item whether it would settle if submitted now, all in one transaction."""
         return await self._relay.simulate(items)
@@ -302,14 +321,14 @@ class EvmRail:
 
     async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
         """Signs, with a sender's key, the one transaction that settles the items."""
-        if self._payouts is not None and sender == self._payouts.sender and not items:
-            return await self._payouts.fill(nonce)
+        if self._treasury is not None and sender == self._treasury.sender and not items:
+            return await self._treasury.fill(nonce)
         return await self._relay.sign(sender, nonce, items)
 
     async def bump(self, tx: ChainTx) -> Signed | None:
         """Signs a transaction again for a higher fee, within the limits."""
-        if self._payouts is not None and tx.sender == self._payouts.sender:
-            return await self._payouts.bump(tx)
+        if self._treasury is not None and tx.sender == self._treasury.sender:
+            return await self._treasury.bump(tx)
         return await self._relay.bump(tx)
 
     async def broadcast(self, raw: bytes) -> None:
@@ -380,8 +399,8 @@ class EvmRail:
 
         return await self._witnesses.unanimous(reason)
 
-    async def agreed(self, facts: Collection[Fact]) -> frozenset[Fact]:
-        """The facts that as many nodes tell as have to agree, at final depth."""
+    async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
+        """Which facts as many nodes tell as have to agree, at final depth."""
         wanted = frozenset(facts)
         return await self._witnesses.agreed(
             wanted, lambda rpc: self._evidence_of(rpc).testify(wanted)
@@ -398,8 +417,32 @@ class EvmRail:
             accounts = [bare(payer) for payer in payers]
             await self.rpc.call("florin_faucet", {"accounts": accounts, **gift})
 
+    async def replaced(self, number: int, block_hash: str) -> bool:
+        """True if as many nodes as have to agree tell of another block in the place of one."""
+        if self.agreement == 1:
+            return True
+
+        async def other(rpc: Rpc) -> bool | None:
+            found = await self._evidence_of(rpc).hash_of(number)
+            return None if found in {None, block_hash} else True
+
+        return await self._witnesses.unanimous(other) is not None
+
+    def _payouts_of(self, treasury: Signer) -> Payouts:
+        def make(rpc: Rpc) -> Payouts:
+            return EvmPayouts(Node(rpc), self.chain, treasury)
+
+        return AgreedPayouts(make, self.rpc, self._witnesses)
+
+    async def _probe(self) -> None:
+        """Finds out how the chain is read best; without assets nobody reads it."""
+        if self._assets:
+            await self.reader.probe(sample(self.chain, list(self._assets.values())))
+
     def _evidence_of(self, rpc: Rpc) -> Evidence:
         return Evidence(Node(rpc), self.chain, self._senders)
 
     async def _inspect(self) -> discovery.Inspection:
-        return await discovery.inspect(self._node, self.chain)
+        found = await discovery.inspect(self._node, self.chain)
+        problem = await opener_problem(self._node, self.chain) if found.assets else None
+        return replace(found, problems=(*found.problems, problem)) if problem else found

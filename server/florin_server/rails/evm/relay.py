@@ -6,11 +6,18 @@ from collections.abc import Sequence
 
 from florin_server.domain.journal import Accepted, ChainTx
 from florin_server.rails.base import RailUnavailable, Signed
-from florin_server.rails.evm import settler
-from florin_server.rails.evm.fees import GAS_BASE, GAS_ITEM, current_fees, gas_limit, raised
+from florin_server.rails.evm.fees import GAS_BASE, GAS_ITEM, current_fees, raised
 from florin_server.rails.evm.node import LATEST, Node, call_to, header, quantity, record, uint
 from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.evm.terms import PERMIT2_METHOD, Terms, bare, proof
+from florin_server.rails.evm.submission import (
+    GAS_ITEM_HEAVIEST,
+    Item,
+    Submission,
+    cut,
+    item,
+    submission,
+)
+from florin_server.rails.evm.terms import PERMIT2_METHOD, Terms, bare
 from florin_server.rails.evm.transactions import Signer, fees_of, transaction_hash
 from florin_server.rails.evm.verify import signature_bytes
 from florin_server.rails.jsonrpc import RpcError
@@ -42,20 +49,32 @@ class Relay:
             return settled + [False] * len(second)
         return settled + await self.simulate(second)
 
+    def batches(self, items: Sequence[Accepted], most: int) -> list[Sequence[Accepted]]:
+        """Cuts items into what one transaction settles each, at most so many."""
+        if not items:
+            return []
+        if len(items) <= most and GAS_BASE + len(items) * GAS_ITEM_HEAVIEST <= self._chain.gas_max:
+            return [items]
+        parts, first = [], 0
+        for count in cut(self._chain, [self._item(one) for one in items], most):
+            parts.append(items[first : first + count])
+            first += count
+        return parts
+
     async def next_nonce(self, sender: str) -> int:
         """A sender's next nonce as the chain knows it, pending transactions included."""
         return quantity(await self._node.ask("eth_getTransactionCount", sender, "pending"))
 
     async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
         """Signs, with a sender's key, the one transaction that settles the items."""
-        data, gas = self._settlement(items)
+        call = self._submission(items)
         return self._signers[sender].sign_call(
             chain_id=self._chain.chain_id,
             nonce=nonce,
             fees=await current_fees(self._node, self._chain),
-            gas=gas,
-            to=self._chain.settler,
-            data=data,
+            gas=call.gas,
+            to=call.to,
+            data=call.data,
         )
 
     async def bump(self, tx: ChainTx) -> Signed:
@@ -100,25 +119,19 @@ class Relay:
 
     async def _tried(self, items: Sequence[Accepted]) -> int | None:
         """The contract's answer to a settlement if sent now; None if all of it would revert."""
-        data, gas = self._settlement(items)
+        sent = self._submission(items)
         # anybody may settle, so that it does not matter who tries
-        call = call_to(self._chain.settler, data, sender=next(iter(self._signers)), gas=gas)
+        call = call_to(sent.to, sent.data, sender=next(iter(self._signers)), gas=sent.gas)
         (answer,) = await self._node.batch([call])
         return None if isinstance(answer, RpcError) and answer.is_revert else uint(answer)
 
-    def _settlement(self, items: Sequence[Accepted]) -> tuple[bytes, int]:
-        """The calldata that settles the items, and the gas for it."""
-        pays: dict[bool, list[settler.Pay]] = {False: [], True: []}
-        by_wallet = 0
-        for item in items:
-            terms = Terms.of(item.option)
-            payer = bare(item.option.payer)
-            given = signature_bytes(item.option, item.confirmation.outputs)
-            proven = proof(terms.message(payer).digest(), payer, given)
-            by_wallet += not proven.by_key
-            pays[_by_permit2(item)].append(terms.pay(payer, proven.signature))
-        gas = gas_limit(len(items) - by_wallet, by_wallet, self._chain.gas_max)
-        return settler.settle(pays[False], pays[True]), gas
+    def _submission(self, items: Sequence[Accepted]) -> Submission:
+        return submission(self._chain, [self._item(one) for one in items])
+
+    def _item(self, accepted: Accepted) -> Item:
+        option = accepted.option
+        given = signature_bytes(option, accepted.confirmation.outputs)
+        return item(self._chain, Terms.of(option), bare(option.payer), given)
 
 
 def _by_permit2(item: Accepted) -> bool:

@@ -28,6 +28,8 @@ def _account(text: str) -> str:
 
 
 Address = Annotated[str, AfterValidator(_address)]
+Reads = Literal["auto", "deployless", "multicall3", "batch"]
+MULTICALL3 = "0xca11bde05977b3631167028862be2a173976ca11"  # on every chain that has it
 _Text = Annotated[str, Field(min_length=1, max_length=100)]
 
 
@@ -87,13 +89,15 @@ class EvmChain(NodeSettings):
     """One chain. Money limits are in wei, times in seconds or as their name tells.
 
     `settler` is the settlement contract; `former_settlers` are those that open payments may still
-    refer to. `treasury` may be written as CAIP-10. Without `relayer_keystores` the installation's
-    own key submits; `treasury_keystore` is needed to pay out of the treasury. `genesis` is the hash
-    of the first block, if it is to be compared. `gas_max` bounds one transaction, `fee_max` and
-    `tip_max` what a unit of gas may cost, whatever a node suggests. The operator is told of a key
-    that cannot pay for `gas_reserve` more payments: as many as are sent together, which nodes
-    refuse from poorer keys. On a network of the registry most of it has a default, and `tokens`
-    names the registry's tokens by their symbols.
+    refer to. `factories` are those that may create accounts which signed before they exist
+    (ERC-6492), through the contract `opener`; without both such signatures are refused. `treasury`
+    may be written as CAIP-10. Without `relayer_keystores` the installation's own key submits;
+    `treasury_keystore` is needed to pay out of the treasury. `genesis` is the hash of the first
+    block, if it is to be compared. `gas_max` bounds one transaction, `fee_max` and `tip_max` what a
+    unit of gas may cost, whatever a node suggests. The operator is told of a key that cannot pay
+    for `gas_reserve` more payments: as many as are sent together, which nodes refuse from poorer
+    keys. On a network of the registry most of it has a default, and `tokens` names the registry's
+    tokens by their symbols.
     """
 
     chain_id: int = Field(gt=0, lt=2**53)
@@ -103,12 +107,18 @@ class EvmChain(NodeSettings):
     confirmations: int = Field(default=1, ge=1, le=1000)
     settler: Address
     former_settlers: tuple[Address, ...] = ()
+    opener: Address | None = None
+    factories: tuple[Address, ...] = ()
     treasury: Annotated[str, AfterValidator(_account)]
     relayer_keystores: tuple[Path, ...] = ()
     treasury_keystore: Path | None = None
     eta_s: int = Field(default=5, ge=0)
     faucet: bool = False
     native_slip44: int = Field(default=60, ge=0)
+    reads: Reads = Field(
+        default="auto", description="how balances are read; auto: as proves fastest on the node"
+    )
+    multicall3: Address = Field(default=MULTICALL3, description="where that contract is")
     coin: EvmCoin | None = None
     icon_url: str | None = None
     gas_max: int = Field(default=15_000_000, ge=200_000)  # the protocol stops at 2^24
@@ -135,6 +145,8 @@ class EvmChain(NodeSettings):
     def _consistent(self) -> Self:
         if self.live and self.faucet:
             raise ValueError("a live chain has no faucet")
+        if self.factories and self.opener is None:
+            raise ValueError("factories are called by the opener only, and none is named")
         if self.live and is_test_network(self.caip2):
             raise ValueError("money of a test network is worth nothing: it is not live")
         addresses = [asset.address for asset in self.assets]

@@ -16,11 +16,13 @@ from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payment import Option
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.coalesce import Coalescer
-from florin_server.rails.evm import abi, settler
+from florin_server.rails.evm import abi, erc6492, settler
+from florin_server.rails.evm.erc6492 import is_wrapped
 from florin_server.rails.evm.fees import dry_run_gas
 from florin_server.rails.evm.node import LATEST, Node, answered, call_to, data, uint
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.signatures import read_hex
+from florin_server.rails.evm.submission import item, submission
 from florin_server.rails.evm.terms import PERMIT2_METHOD, Proof, Terms, bare, proof
 from florin_server.rails.evm.typed_data import PERMIT2
 from florin_server.rails.jsonrpc import Call, RpcError
@@ -50,7 +52,20 @@ class Verifier:
             raise FlorinError(Code.QUOTE_EXPIRED)
         given = signature_bytes(option, outputs)
         digest = terms.message(payer).digest()
-        proven = proof(digest, payer, given)
+        if is_wrapped(given):
+            settles = await self._try_unborn(terms, payer, digest, given)
+        else:
+            settles = await self._try(terms, payer, digest, proof(digest, payer, given))
+        if not settles:
+            # what the buyer sent before is in no block yet, maybe; only the chain tells, later
+            await self._judge(terms, payer, approves=len(outputs) > 1)
+
+    async def close(self) -> None:
+        """Waits for the batches under way."""
+        await self._ask.close()
+
+    async def _try(self, terms: Terms, payer: str, digest: bytes, proven: Proof) -> bool:
+        """Whether the payment would settle with a signature of the account as it is."""
         dry_run = self._dry_run(terms, payer, proven)
         code_of: Call = ("eth_getCode", (payer, LATEST))
         # a signature of another key is worth no dry run until the payer is known to have code
@@ -61,24 +76,46 @@ class Verifier:
             )
             if not _accepts(verdict):
                 raise refused("signature_mismatch", "The account does not accept the signature")
-        elif proven.by_key:
-            outcome = answers[1]
-        else:
+            return self._returned(outcome) is not None
+        if not proven.by_key:
             raise refused("signature_mismatch", "The signature is not the account's")
-        # what the buyer sent before is in no block yet, maybe; only the chain tells, later
-        await self._judge(terms, payer, outcome, approves=len(outputs) > 1)
+        return self._returned(answers[1]) is not None
 
-    async def close(self) -> None:
-        """Waits for the batches under way."""
-        await self._ask.close()
+    async def _try_unborn(self, terms: Terms, payer: str, digest: bytes, given: bytes) -> bool:
+        """The same with a signature that brings along how its account is created (ERC-6492).
 
-    async def _judge(self, terms: Terms, payer: str, outcome: Any, *, approves: bool) -> None:
-        """Tells from a dry run's outcome why the payment would fail, if it would."""
+        If the account exists by now, it does not matter how it would have been created.
+        """
+        wrapped = erc6492.unwrap(given)
+        if wrapped is None:
+            raise refused("unreadable_output", "The output is no ERC-6492 signature")
+        form = item(self._chain, terms, payer, given)
+        if form.opening is None:
+            (code,) = await self._ask((("eth_getCode", (payer, LATEST)),))
+            if data(code):
+                proven = Proof(wrapped.signature, by_key=False)
+                return await self._try(terms, payer, digest, proven)
+            raise refused("signature_mismatch", erc6492.not_allowed(self._chain))
+        sent = submission(self._chain, [form])
+        settlement = call_to(sent.to, sent.data, sender=self._sender, gas=sent.gas)
+        verdict, outcome = await self._ask((erc6492.probe(payer, wrapped, digest), settlement))
+        found = uint(verdict)
+        if found == erc6492.ABSENT:
+            raise refused("signature_mismatch", "The factory does not create the account")
+        if found != erc6492.ACCEPTS:
+            raise refused("signature_mismatch", "The account does not accept the signature")
+        return self._returned(outcome) == abi.number(1)
+
+    def _returned(self, outcome: Any) -> bytes | None:
+        """What a dry run returned; None if it reverted."""
         if not isinstance(outcome, RpcError):
-            data(outcome)
-            return
-        if not outcome.is_revert:
-            raise RailUnavailable(f"{self._chain.name}: {outcome}")
+            return data(outcome)
+        if outcome.is_revert:
+            return None
+        raise RailUnavailable(f"{self._chain.name}: {outcome}")
+
+    async def _judge(self, terms: Terms, payer: str, *, approves: bool) -> None:
+        """Tells why a payment would not settle, unless that may be for want of an approval."""
         questions = [call_to(terms.token, BALANCE_OF + abi.address(payer))]
         if terms.method == PERMIT2_METHOD:
             questions.append(ask_allowance(terms.token, payer, PERMIT2))
@@ -108,8 +145,13 @@ def ask_allowance(token: str, payer: str, spender: str) -> Call:
 
 def ask_wallet(payer: str, digest: bytes, signature: bytes) -> Call:
     """ERC-1271, asked as a token will ask it."""
-    question = IS_VALID_SIGNATURE + digest + abi.number(2 * abi.WORD) + abi.padded(signature)
+    question = wallet_question(digest, signature)
     return call_to(payer, question, gas=dry_run_gas(question, by_key=False))
+
+
+def wallet_question(digest: bytes, signature: bytes) -> bytes:
+    """The same as bytes."""
+    return IS_VALID_SIGNATURE + digest + abi.number(2 * abi.WORD) + abi.padded(signature)
 
 
 def signature_bytes(option: Option, outputs: Sequence[str]) -> bytes:

@@ -7,7 +7,7 @@ looked at before how sure it is.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,6 +91,11 @@ class Evidence:
     async def records(self, hashes: Sequence[str]) -> Mapping[str, object]:
         """What finalized transactions did, to be compared."""
         return await self._read(hashes)
+
+    def forget(self, hashes: Iterable[str]) -> None:
+        """Transactions that were told wrong are read again."""
+        for one in hashes:
+            self._records.pop(one, None)
 
     async def paid(self, landings: Sequence[Landing]) -> list[Paid]:
         """What the final ones among the transactions paid."""

@@ -19,6 +19,7 @@ from florin_server.domain.caip import parse_account
 from florin_server.domain.errors import FlorinError
 from florin_server.domain.journal import Accepted, ChainTx
 from florin_server.domain.payment import Action, Issued, Option, Payment
+from florin_server.rails.agreed_payouts import AgreedPayouts
 from florin_server.rails.base import (
     Asset,
     BlockView,
@@ -28,10 +29,12 @@ from florin_server.rails.base import (
     Mined,
     NodeState,
     Paid,
+    Payouts,
     RailUnavailable,
     Signed,
     Split,
 )
+from florin_server.rails.coalesce import Shared
 from florin_server.rails.jsonrpc import Rpc, RpcError, Transport
 from florin_server.rails.news import News
 from florin_server.rails.nodes import connect
@@ -75,7 +78,6 @@ class SolanaRail:
     """
 
     by_block = False
-    batch = 1
     open_max = 1000  # nothing has to wait for another; this only bounds what is looked for at once
     confirmations = 1  # the head is the newest finalized slot
 
@@ -97,17 +99,14 @@ class SolanaRail:
         self._node = Node(self.rpc)
         self._verifier = Verifier(self._node, chain, signer.pubkey)
         self._evidence = Evidence(self._node, chain)
-        self._witnesses = Witnesses(self.rpc)
+        self._witnesses = Witnesses(self.rpc, now)
         self._news = News(self.poll_s)
         self._subscription = (
             Subscription(chain.ws_url, NEW_BLOCKS, slot_mark, self._news) if chain.ws_url else None
         )
         self._found = discovery.Inspection({}, {}, ())
-        self._payouts = (
-            SolanaPayouts(self._node, chain, signer, treasury, self._evidence, self._token)
-            if treasury
-            else None
-        )
+        self._payable: Shared[list[Means]] = Shared()
+        self._payouts = self._payouts_of(treasury) if treasury else None
         self._landing = lru_cache(maxsize=1024)(self._co_signed)
 
     @property
@@ -139,7 +138,7 @@ class SolanaRail:
         return self.chain.treasury_account
 
     @property
-    def payouts(self) -> SolanaPayouts | None:
+    def payouts(self) -> Payouts | None:
         """What pays out of the treasury; None if its key is not here."""
         return self._payouts
 
@@ -159,6 +158,7 @@ class SolanaRail:
 
     async def problems(self) -> tuple[str, ...]:
         """Checks again; a chain that does not answer keeps the assets that it had."""
+        await self.rpc.look()
         try:
             found = await self._inspect()
         except RailUnavailable as fault:
@@ -178,7 +178,7 @@ class SolanaRail:
         await self.rpc.close()
 
     def nodes(self) -> Sequence[NodeState]:
-        """How each node looks, in the order of preference."""
+        """How each node looks, in the order of preference; none of this process."""
         return self.rpc.states()
 
     @property
@@ -222,9 +222,18 @@ class SolanaRail:
         assets = [found.assets[one] for one in prices if one in found.assets]
         if not payers or not assets:
             return []
+        key = (*payers, *((asset.id, prices[asset.id]) for asset in assets))
+        return await self._payable(key, lambda: self._look(payers, assets, prices, found.programs))
 
+    async def _look(
+        self,
+        payers: Sequence[str],
+        assets: Sequence[Asset],
+        prices: Mapping[str, int],
+        programs: Mapping[str, str],
+    ) -> list[Means]:
         async def able() -> list[Means]:
-            held = await discovery.balances(self._node, payers, assets, found.programs)
+            held = await discovery.balances(self._node, payers, assets, programs)
             return [
                 Means(payer, asset)
                 for (payer, asset), balance in held.items()
@@ -331,6 +340,10 @@ class SolanaRail:
         """True if the transaction moved exactly what the option says."""
         return Terms.of(option).proven_by(bare(option.payer), paid)
 
+    def batches(self, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:
+        """Each payment is a transaction of its own."""
+        return [[one] for one in items]
+
     async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
         """Tells for each item whether it would settle if submitted now."""
         return await asyncio.gather(*(self._would_settle(item) for item in items))
@@ -422,17 +435,30 @@ class SolanaRail:
         one = self._landing_of(item)
         return await self._end(one.hash, one.submission.message, issued)
 
-    async def agreed(self, facts: Collection[Fact]) -> frozenset[Fact]:
-        """The facts that as many nodes tell as have to agree."""
+    async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
+        """Which facts as many nodes tell as have to agree."""
         wanted = frozenset(facts)
-        return await self._witnesses.agreed(
+        verdicts = await self._witnesses.agreed(
             wanted, lambda rpc: self._evidence_of(rpc).testify(wanted, self._evidence)
         )
+        self._evidence.forget(fact.tx_hash for fact, is_true in verdicts.items() if not is_true)
+        return verdicts
+
+    async def replaced(self, number: int, block_hash: str) -> bool:  # noqa: ARG002
+        """What is final stays."""
+        return False
 
     async def _end(self, tx_hash: str, message: MessageV0, issued: Sequence[Issued]) -> str | None:
         return await self._witnesses.unanimous(
             lambda rpc: self._evidence_of(rpc).end(tx_hash, message, issued)
         )
+
+    def _payouts_of(self, treasury: SolanaSigner) -> Payouts:
+        def make(rpc: Rpc) -> Payouts:
+            node, evidence = Node(rpc), self._evidence_of(rpc)
+            return SolanaPayouts(node, self.chain, self._signer, treasury, evidence, self._token)
+
+        return AgreedPayouts(make, self.rpc, self._witnesses)
 
     def _evidence_of(self, rpc: Rpc) -> Evidence:
         return Evidence(Node(rpc), self.chain)

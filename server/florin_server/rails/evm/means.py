@@ -1,0 +1,143 @@
+"""What accounts hold on a chain, and how they can pay with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from florin_server.rails.base import Asset, Means, RailUnavailable
+from florin_server.rails.evm import abi, settler
+from florin_server.rails.evm.fees import dry_run_gas
+from florin_server.rails.evm.reader import Reader
+from florin_server.rails.evm.reads import Answer, Question
+from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, PERMIT2_METHOD, bare
+from florin_server.rails.evm.typed_data import PERMIT2
+from florin_server.rails.evm.verify import ALLOWANCE, BALANCE_OF, wallet_question
+
+DECIMALS: Final = abi.selector("decimals()")
+_FOR_PERMIT2: Final = abi.address(PERMIT2)
+_SIGNS: Final = wallet_question(bytes(abi.WORD), bytes(65))
+_SIGNS_GAS: Final = dry_run_gas(_SIGNS, by_key=False)
+# accounts without keys, so that what they hold hardly ever changes
+_STRANGERS: Final = tuple(bytes([0xF1, number]) * 10 for number in (1, 2, 3))
+
+
+async def means(
+    reader: Reader,
+    chain: EvmChain,
+    payers: Sequence[str],
+    assets: Sequence[Asset],
+    prices: Mapping[str, int],
+) -> list[Means]:
+    """Which payers (CAIP-10) hold the price of which asset, and how they can pay it; one read."""
+    answers = iter(await reader.read(_questions(chain, payers, assets)))
+    tokens = [asset for asset in assets if asset.address != NOBODY]
+    found = []
+    for payer in payers:
+        by_hand = _by_hand(tokens, answers)
+        for asset in assets:
+            coin = asset.address == NOBODY
+            balance = _number(next(answers))
+            permitted = _number(next(answers)) if asset.method == PERMIT2_METHOD else None
+            price = prices[asset.id]
+            # a token that reverts on an account's balance will not move it either; whoever pays in
+            # coin needs some more of it for gas
+            if balance is None or balance < price or (coin and balance == price):
+                continue
+            if by_hand is not None and not coin:
+                approved = by_hand[asset.id]
+            elif asset.method == PERMIT2_METHOD:
+                approved = permitted
+            else:
+                found.append(Means(payer, asset.id))
+                continue
+            if approved is not None:
+                method = None if by_hand is None else DIRECT_METHOD
+                missing = _approvals(asset, price, approved)
+                found.append(Means(payer, asset.id, missing, method))
+    return found
+
+
+def sample(chain: EvmChain, assets: Sequence[Asset]) -> list[Question]:
+    """Questions as a buyer with three accounts has them, whose answers hardly ever change."""
+    strangers = [f"{chain.caip2}:0x{account.hex()}" for account in _STRANGERS]
+    there = bytes.fromhex(chain.settler[2:])
+    nothing = settler.IS_PAID + bytes(2 * abi.WORD)
+    tokens = [_place(asset) for asset in assets if asset.address != NOBODY]
+    return [
+        *_questions(chain, strangers, assets),
+        *(Question(token, DECIMALS) for token in tokens),
+        Question(there, nothing, of=there),
+        Question(there, None),
+        # answered by no contract, in whatever way they are asked
+        Question(there, abi.selector("nothing()")),
+    ]
+
+
+def _questions(chain: EvmChain, payers: Sequence[str], assets: Sequence[Asset]) -> list[Question]:
+    """For each payer how it signs, if it has code, and then what it holds of each asset."""
+    places = [(asset, _place(asset)) for asset in assets]
+    to_settler = abi.address(chain.settler)
+    asked = []
+    for payer in payers:
+        account = bytes.fromhex(bare(payer)[2:])
+        word = account.rjust(abi.WORD, b"\0")
+        balance, permitted = BALANCE_OF + word, ALLOWANCE + word + _FOR_PERMIT2
+        approved = ALLOWANCE + word + to_settler
+        tokens = [place for asset, place in places if asset.address != NOBODY]
+        if tokens:
+            asked.append(Question(account, _SIGNS, _SIGNS_GAS, of=account))
+            asked += [Question(place, approved, of=account) for place in tokens]
+        for asset, place in places:
+            if asset.address == NOBODY:
+                asked.append(Question(account, None))
+                continue
+            asked.append(Question(place, balance))
+            if asset.method == PERMIT2_METHOD:
+                asked.append(Question(place, permitted))
+    return asked
+
+
+def _by_hand(tokens: Sequence[Asset], answers: Iterator[Answer]) -> dict[str, int | None] | None:
+    """What an account allows the settlement contract, if it has code and cannot sign for tokens.
+
+    Tokens ask an account with code whether it signed (ERC-1271), even if it has a key too
+    (EIP-7702). One that gives no answer to that, not even a refusal, can only send its payment.
+    """
+    if not tokens:
+        return None
+    verdict = next(answers)
+    allowed = {asset.id: next(answers) for asset in tokens}
+    if verdict is None or _speaks(*verdict):
+        return None
+    return {asset: _number(answer) for asset, answer in allowed.items()}
+
+
+def _speaks(good: bool, told: bytes) -> bool:
+    """True if an account answered a question for its signature, or refused it with a reason."""
+    return len(told) >= abi.WORD if good else bool(told)
+
+
+def _number(answer: Answer) -> int | None:
+    """The number in an answer; None if the contract reverted."""
+    if answer is None:
+        raise RailUnavailable("the node answered nothing about a token")
+    good, told = answer
+    if not good:
+        return None
+    if len(told) != abi.WORD:
+        # no code at its address, for a node that lags behind
+        raise RailUnavailable("the contract answered something else than a number")
+    return int.from_bytes(told, "big")
+
+
+def _approvals(asset: Asset, price: int, allowance: int) -> tuple[int, ...]:
+    """The allowances to give, in order, until one covers exactly the price."""
+    if allowance >= price:
+        return ()
+    return (0, price) if allowance and asset.approve_from_zero else (price,)
+
+
+def _place(asset: Asset) -> bytes:
+    return bytes.fromhex(asset.address[2:])

@@ -1,0 +1,308 @@
+"""Changes what wallets return on EVM chains, in every way that comes to mind.
+
+A mutant is a list of outputs as JSON texts. Most of them are wrong; some say the same in another
+spelling, and the campaign knows which.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from eth_account.messages import encode_typed_data
+from eth_account.signers.local import LocalAccount
+from florin_server.devnet.genesis import DEVNET
+from florin_server.domain.payment import Option, Payment
+from florin_server.rails.evm.signatures import ORDER
+
+from tests.support.smart import Smart, smart, wrapped
+
+KINDS = ("key", "contract", "delegated", "unborn")
+HASH = json.dumps("0x" + "11" * 32)
+
+
+@dataclass(frozen=True)
+class Payer:
+    """An account and the key that signs for it. `smart` tells how it is, or was, created.
+
+    `side_door` is a factory that would create it too, and that nobody allowed. A poor one has
+    nothing to pay with.
+    """
+
+    kind: str  # one of KINDS
+    owner: LocalAccount
+    address: str
+    smart: Smart | None = None
+    side_door: str = DEVNET.settler
+    poor: bool = False
+
+    def wire(self, inner: bytes) -> bytes:
+        """A signature as the account's wallet returns it."""
+        if self.kind != "unborn" or self.smart is None:
+            return inner
+        return bytes.fromhex(wrapped(self.smart.factory, self.smart.data, inner)[2:])
+
+
+@dataclass(frozen=True)
+class Case:
+    """One option and the right answer to it."""
+
+    payer: Payer
+    payment: Payment
+    option: Option
+    document: dict[str, Any]
+    inner: bytes = field(repr=False)
+
+    @property
+    def good(self) -> bytes:
+        return self.payer.wire(self.inner)
+
+    def outputs(self, data: bytes) -> list[str]:
+        return self.around(json.dumps("0x" + data.hex()))
+
+    def around(self, last: str) -> list[str]:
+        """The outputs that end with a text."""
+        return [*(HASH for _ in self.option.actions[:-1]), last]
+
+
+def sign(owner: LocalAccount, document: dict[str, Any]) -> bytes:
+    signable = encode_typed_data(full_message=document)
+    return bytes(owner.sign_message(signable).signature)
+
+
+def twins(inner: bytes) -> list[bytes]:
+    """65 bytes that stand for the same signature: s in either half, v from 27 on."""
+    r, s, v = inner[:32], int.from_bytes(inner[32:64], "big"), inner[64]
+    return [inner, r + (ORDER - s).to_bytes(32, "big") + bytes([55 - v])]
+
+
+def spellings(inner: bytes) -> list[bytes]:
+    """The bytes that a key's signature may be written in, and no others."""
+    counted = twins(inner)
+    parities = [one[:64] + bytes([one[64] - 27]) for one in counted]
+    s = int.from_bytes(inner[32:64], "big") | (inner[64] - 27) << 255
+    return [*counted, *parities, inner[:32] + s.to_bytes(32, "big")]
+
+
+# ---- ways to change an answer
+
+
+def flipped(case: Case, others: Sequence[Case], rng: random.Random) -> list[str]:
+    return case.outputs(spoiled(case.good, rng))
+
+
+def flipped_inside(case: Case, others: Sequence[Case], rng: random.Random) -> list[str]:
+    return case.outputs(case.payer.wire(spoiled(case.inner, rng)))
+
+
+def spoiled(data: bytes, rng: random.Random) -> bytes:
+    raw = bytearray(data)
+    for _ in range(rng.choice((1, 1, 1, 2, 5))):
+        at = rng.randrange(len(raw)) if raw else 0
+        match rng.randrange(8):
+            case 0:
+                raw[at : at + 1] = bytes([(raw[at : at + 1] or b"\0")[0] ^ 1 << rng.randrange(8)])
+            case 1:
+                raw[at : at + 1] = bytes([rng.randrange(256)])
+            case 2:
+                del raw[at : at + rng.choice((1, 1, 32))]
+            case 3:
+                raw[at:at] = bytes(rng.choice((1, 1, 31, 32, 5000)))
+            case 4:
+                raw += bytes(rng.randrange(1, 40))
+            case 5:
+                raw[at:at] = raw[at : at + rng.randrange(1, 40)]
+            case 6 if len(raw) > 64:
+                raw[64] = rng.choice((0, 1, 2, 26, 27, 28, 29, 35, 36, 62647, 255)) % 256
+            case _:
+                raw[:32], raw[32:64] = raw[32:64], raw[:32]
+    return bytes(raw)
+
+
+def respelled(case: Case, others: Sequence[Case], rng: random.Random) -> list[str]:
+    """The same signature in all the forms that signatures have."""
+    inner = rng.choice(
+        (
+            *spellings(case.inner),
+            case.inner[:32]
+            + (int.from_bytes(case.inner[32:64], "big") + ORDER).to_bytes(33, "big")[-32:]
+            + case.inner[64:],
+            case.inner[:64] + bytes([case.inner[64] + 8]),
+            case.inner[64:] + case.inner[:64],
+            case.inner[32:64] + case.inner[:32] + case.inner[64:],
+            case.inner[:64].rjust(65, b"\0"),
+            case.inner[:64] + bytes(31) + case.inner[64:],
+        )
+    )
+    data = rng.choice((inner, case.payer.wire(inner)))
+    return case.around(json.dumps("0x" + recased(data.hex(), rng)))
+
+
+def recased(text: str, rng: random.Random) -> str:
+    return rng.choice((text, text.upper(), text.title(), text.swapcase()))
+
+
+def misspelled(case: Case, others: Sequence[Case], rng: random.Random) -> list[str]:
+    """The right bytes in texts that are not hex as it is agreed on."""
+    text = case.good.hex()
+    at = rng.randrange(len(text))
+    wide = "".join(chr(ord(digit) + 0xFEE0) for digit in text)
+    spelled = rng.choice(
+        (
+            "0X" + text,
+            text,
+            "0x0x" + text,
+            "0x" + text + " ",
+            " 0x" + text,
+            "0x" + text + "\n",
+            "0x" + text + "\0",
+            "0x" + text[:-1],
+            "0x0" + text,
+            "0x" + wide,
+            "０x" + text,
+            "0x" + text[:at] + "\u0661" + text[at + 1 :],
+            "0x" + text[:at] + "\ud800" + text[at + 1 :],
+            "0x" + text[:at] + "_" + text[at:],
+            "0x" + text[:at] + "g" + text[at + 1 :],
+            "\ufeff0x" + text,
+            str(int(text, 16)),
+            "",
+            "0x",
+        )
+    )
+    # half of a character is told by its escape only, whoever writes JSON
+    escaped = "\ud800" in spelled or rng.random() < 0.5
+    return case.around(json.dumps(spelled, ensure_ascii=escaped))
+
+
+def swapped(case: Case, others: Sequence[Case], rng: random.Random) -> list[str]:
+    """What answers another option, or carries another account's beginning."""
+    other = rng.choice(others)
+    inner = rng.choice((other.good, other.inner, other.payer.wire(case.inner)))
+    return case.outputs(rng.choice((inner, case.payer.wire(inner))))
+
+
+def retyped(case: Case, others: Sequence[Case], rng: random.Random) -> list[str]:
+    """The payer's own signature of something else."""
+    document = json.loads(json.dumps(case.document))
+    part = rng.choice((document["message"], document["message"], document["domain"]))
+    if isinstance(part.get("permitted"), dict) and rng.random() < 0.5:
+        part = part["permitted"]
+    name = rng.choice([name for name, value in part.items() if isinstance(value, str)])
+    part[name] = instead(name, part[name], rng.choice(others), rng)
+    owner = case.payer.owner
+    return case.outputs(case.payer.wire(sign(owner, document)))
+
+
+def instead(name: str, value: str, other: Case, rng: random.Random) -> str:
+    """Another value of the same type."""
+    if name in {"name", "version"}:
+        return rng.choice(("", "1", value + " ", value.lower() + "x"))
+    if len(value) == 42:
+        return rng.choice((DEVNET.opener, DEVNET.permit2, other.payer.address, "0x" + "00" * 20))
+    number = int(value, 16)
+    changed = rng.choice((number + 1, max(0, number - 1), number ^ 1 << rng.randrange(32), 0))
+    if changed == number:
+        changed = number + 2
+    return f"0x{changed:064x}" if len(value) == 66 else hex(changed)
+
+
+def rewrapped(case: Case, others: Sequence[Case], rng: random.Random) -> list[str]:
+    """Signatures in wrappers of all kinds (ERC-6492), good ones among them."""
+    own = case.payer.smart or smart(case.payer.owner)
+    other = rng.choice(others).payer.smart or smart(case.payer.owner, salt=9)
+    factory, data, inner = own.factory, own.data, rng.choice(twins(case.inner))
+    # mostly one thing is wrong
+    wrong = {rng.randrange(4) for _ in range(rng.choice((1, 1, 2, 3)))}
+    if 0 in wrong:
+        nobody, door = "0x" + "00" * 20, case.payer.side_door
+        factory = rng.choice((other.factory, door, door, DEVNET.settler, own.address, nobody))
+    if 1 in wrong:
+        longer = own.data + bytes(rng.randrange(64))
+        filled = b"\xff" * rng.choice((3_072, 3_073))
+        data = rng.choice((other.data, b"", longer, own.data[:-1], spoiled(data, rng), filled))
+    if 2 in wrong:
+        inner = rng.choice((spoiled(case.inner, rng), b"", case.good))
+    whole = bytes.fromhex(wrapped(factory, data, inner)[2:])
+    if 3 in wrong:
+        whole = unpacked(whole, rng)
+    return case.outputs(whole)
+
+
+def unpacked(whole: bytes, rng: random.Random) -> bytes:
+    """A wrapper whose words do not fit each other."""
+    body, magic = whole[:-32], whole[-32:]
+    match rng.randrange(5):
+        case 0:
+            at = 32 * rng.randrange(len(whole) // 32)
+            word = rng.choice((2**256 - 1, 2**255, 2**64, 2**32, len(whole), 96, 0, 31, 1))
+            return whole[:at] + word.to_bytes(32, "big") + whole[at + 32 :]
+        case 1:
+            return spoiled(body, rng) + magic
+        case 2:
+            return body + bytes(rng.choice((1, 31, 32, 64))) + magic
+        case 3:
+            return body[:-1] + b"\x01" + magic
+        case _:
+            return body[: rng.randrange(len(body))] + magic
+
+
+def shaped(case: Case, others: Sequence[Case], rng: random.Random) -> list[str]:
+    """The right text in JSON of another shape."""
+    text = "0x" + case.good.hex()
+    deep = rng.choice((1, 100, 2000))
+    last = rng.choice(
+        (
+            json.dumps([text]),
+            json.dumps({"signature": text}),
+            json.dumps({"r": text[:66], "s": text[66:130], "v": 27}),
+            json.dumps(int(text, 16)),
+            "null",
+            "true",
+            "{}",
+            "[]",
+            "",
+            text,
+            f"'{text}'",
+            f'"{text}',
+            f'"{text}" ',
+            f'"{text}","{text}"',
+            "[" * deep + f'"{text}"' + "]" * deep,
+            "[" * deep,
+            '"\\ud800"',
+            '"\x00"',
+            "NaN",
+            "1e999999",
+            json.dumps(rng.choice(others).outputs(case.good)),
+        )
+    )
+    good = json.dumps(text)
+    return rng.choice(
+        (
+            case.around(last),
+            case.around(last),
+            [],
+            [good, good],
+            [HASH, good],
+            [good, HASH],
+            [last],
+            [HASH] * 51,
+        )
+    )
+
+
+Way = Callable[[Case, Sequence[Case], random.Random], list[str]]
+
+WAYS: Sequence[Way] = (
+    flipped,
+    flipped_inside,
+    respelled,
+    misspelled,
+    swapped,
+    retyped,
+    rewrapped,
+    shaped,
+)

@@ -1,0 +1,36 @@
+"""The short form of the tampering campaign, and proof that it finds holes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chaos import evm_mutants, tamper_evm
+
+# what each hole lets through, and for whom
+HOLES = {
+    "accept-all": (evm_mutants.flipped, "key"),
+    "any-factory": (evm_mutants.rewrapped, "unborn"),
+    "believe-tokens": (evm_mutants.respelled, "key"),
+    "loose-hex": (evm_mutants.misspelled, "contract"),
+    "loose-wrapper": (evm_mutants.rewrapped, "unborn"),
+}
+
+
+async def test_nothing_that_was_tampered_with_pays_otherwise():
+    result = await tamper_evm.campaign(2500, seed=1)
+    assert result["wrong"] == []
+    # every kind of account met every way to end
+    ends = {"signature_mismatch", "unreadable_output", "taken", "mismatch", "unreadable"}
+    met = {f"{kind}: {end}" for kind in evm_mutants.KINDS for end in ends}
+    assert set(result["outcomes"]) >= {
+        *met,
+        "key: insufficient_funds",
+        "unborn: insufficient_funds",
+    }
+
+
+@pytest.mark.parametrize("bug", sorted(tamper_evm.BUGS))
+async def test_a_hole_is_found(bug, monkeypatch):
+    way, kind = HOLES[bug]
+    tamper_evm.plant(bug, monkeypatch.setattr)
+    assert (await tamper_evm.campaign(100, 1, [way], [kind]))["wrong"] != []

@@ -1,0 +1,125 @@
+"""A chain that is read from two nodes: what keeps a payment open, and who is told."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+import pytest_asyncio
+from florin.v1 import admin_pb2
+from florin_server.boot.keys import Keyring
+from florin_server.cli import doctor
+from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
+from florin_server.devnet.genesis import DEVNET
+from florin_server.rails.evm.settings import EvmAsset, EvmChain
+from florin_server.rails.evm.transactions import Signer
+from florin_server.rails.health import BACKOFF_MAX_S
+from florin_server.rails.jsonrpc import JsonRpc, LocalTransport
+
+from tests.support.desk import ORDER, opened
+from tests.support.installation import operator_of
+from tests.support.proxy import FaultyProxy
+from tests.support.wallet import Wallet
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+CHAIN = "eip155:31338"
+
+
+def settings(*proxies: FaultyProxy) -> EvmChain:
+    token = DEVNET.token
+    names = ("127.0.0.1", "localhost")
+    return EvmChain(
+        chain_id=31338,
+        name="Own",
+        rpc_url=[p.url.replace("127.0.0.1", n) for p, n in zip(proxies, names, strict=True)],
+        poll_ms=20,
+        settler=DEVNET.settler,
+        treasury="0x" + "fe" * 20,
+        assets=(
+            EvmAsset(
+                address=token.address,
+                name=token.name,
+                symbol=token.symbol,
+                decimals=token.decimals,
+                peg=token.peg,
+                domain_version=token.version,
+            ),
+        ),
+    )
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def own(tmp_path_factory):
+    chain = await EvmDevChain.open(None, EvmDevSettings(chain_id=31338))
+    try:
+        async with FaultyProxy(chain.handle) as first, FaultyProxy(chain.handle) as second:
+            home = tmp_path_factory.mktemp("nodes")
+            async with opened(home, chains=(settings(first, second),)) as desk:
+                control = JsonRpc(LocalTransport(chain.handle))
+                relayer = Signer(desk.service.secrets.relayer_key).address
+                purse = {"accounts": [relayer], "nativeWei": hex(10**20), "tokenUnits": "0x0"}
+                await control.call("florin_faucet", purse)
+                yield desk, (first, second), control
+    finally:
+        await chain.close()
+
+
+async def status_of(desk) -> admin_pb2.ChainStatus:
+    async with operator_of(desk.service) as operator:
+        status = await operator.ask("GetSystemStatus", admin_pb2.GetSystemStatusRequest())
+    (found,) = [chain for chain in status.chains if chain.chain_id == CHAIN]
+    return found
+
+
+async def told_by_doctor(desk) -> list[tuple[str, str]]:
+    """Each line of the doctor about the chain, and what is wrong."""
+    settings = desk.service.settings
+    keys = Keyring(settings, desk.service.secrets)
+    return [finding async for finding in doctor._chain(settings.chains[0], keys)]
+
+
+async def test_the_operator_sees_each_node_by_its_host(own):
+    desk, _, _ = own
+    status = await status_of(desk)
+    assert [node.name for node in status.nodes] == ["127.0.0.1", "localhost"]
+    assert [node.problem for node in status.nodes] == ["", ""]
+    found = await told_by_doctor(desk)
+    names = [what.split(" at block")[0] for what, _ in found]
+    assert names == [f"{CHAIN} Own", "node 127.0.0.1", "node localhost"]
+    assert [wrong for _, wrong in found] == ["", "", ""]
+    assert "secret" not in str(status) + str(found)
+
+
+async def test_a_payment_ends_when_two_nodes_tell_so_and_not_before(own):
+    desk, (first, second), control = own
+    wallet = Wallet(CHAIN)
+    purse = {"accounts": [wallet.address], "nativeWei": "0x0", "tokenUnits": hex(10**9)}
+    await control.call("florin_faucet", purse)
+    tenant, app = await desk.tenant(), await desk.wallet_app()
+    made = (await desk.ask("POST", "/v1/payments", tenant.headers, ORDER)).body["paymentId"]
+    path = f"/v1/gateway/payment/{made}"
+    offered = await desk.ask("POST", path + "/options", app, {"accounts": [wallet.account]})
+    (option,) = offered.body["options"]
+    second.down()
+    results = [{"type": "walletRpc", "data": wallet.execute_all(option)}]
+    body = {"optionId": option["id"], "results": results}
+    confirmed = await desk.ask("POST", path + "/confirm", app, body)
+    assert confirmed.body["status"] == "processing"
+    # the first node has it in a block, at final depth
+    async with asyncio.timeout(20):
+        while "2 have to agree" not in (status := await status_of(desk)).problem:
+            pass
+    assert not status.healthy
+    assert [bool(node.problem) for node in status.nodes] == [False, True]
+    _, *nodes = await told_by_doctor(desk)
+    assert [bool(wrong) for _, wrong in nodes] == [False, True]
+    assert "eth_getTransactionReceipt" in first.asked
+    assert (await desk.ask("GET", path + "/status", app)).body["status"] == "processing"
+
+    second.up()
+    pool = desk.service.app.rails[CHAIN].rpc._pool
+    pool._now = lambda: time.monotonic() + BACKOFF_MAX_S
+    assert (await desk.ended(made))["status"] == "succeeded"
+    assert (await status_of(desk)).problem == ""

@@ -1,0 +1,207 @@
+"""A coin costs what its sources tell now; without a believable price it is not offered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+import pytest_asyncio
+import rlp
+from aiohttp import web
+from eth_account import Account
+from eth_hash.auto import keccak
+from florin.v1 import admin_pb2
+from florin_server.devnet.evm import DEVNET
+from florin_server.devnet.genesis import artifact
+
+from tests.support.desk import CREATE, ORDER, Desk, opened
+from tests.support.installation import operator_of
+from tests.support.wallet import Wallet
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+COIN = f"eip155:{DEVNET.chain_id}/slip44:60"
+DOLLAR = f"eip155:{DEVNET.chain_id}/erc20:{DEVNET.token.address}"
+WRITER = Account.from_key(b"\x0f" * 32)
+FEED = "0x" + keccak(rlp.encode([bytes.fromhex(WRITER.address[2:]), 0]))[12:].hex()
+SET = keccak(b"set(uint80,int256,uint256,uint80)")[:4]
+STALE_S = 600
+
+
+class Shop:
+    """A service that tells one price, or fails."""
+
+    def __init__(self) -> None:
+        self.price: str | None = "2000.0"
+        self.dollar = "0.999"
+        self.asked = asyncio.Event()
+
+    async def answer(self, request: web.Request) -> web.Response:
+        self.asked.set()
+        if request.path == "/tUSD":
+            return web.json_response({"price": self.dollar})
+        if self.price is None:
+            return web.Response(status=500)
+        return web.json_response({"price": self.price})
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def shop():
+    shop = Shop()
+    app = web.Application()
+    app.router.add_get("/{rest:.*}", shop.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    shop.port = site._server.sockets[0].getsockname()[1]
+    yield shop
+    await runner.cleanup()
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def desk(tmp_path_factory, shop):
+    http = {"url": f"http://127.0.0.1:{shop.port}/{{base}}", "path": ["price"]}
+    ways = [
+        {"kind": "oracle", "chain": f"eip155:{DEVNET.chain_id}", "feed": FEED, "stale_s": STALE_S},
+        {"kind": "http", "source": "shop", "base": "ETH", "quote": "USD", "stale_s": STALE_S},
+    ]
+    pegged = {"kind": "http", "source": "shop", "base": "tUSD", "quote": "USD"}
+    prices = {
+        "http": {"shop": http},
+        "pairs": {COIN: {"USD": ways}, DOLLAR: {"USD": [pegged]}},
+        "peg_off_max_percent": 2,
+    }
+    async with opened(tmp_path_factory.mktemp("prices") / "home", prices=prices) as desk:
+        await ask(desk, "florin_faucet", {"accounts": [WRITER.address], "nativeWei": hex(10**18)})
+        await send(desk, artifact("TestOracle").bytecode + (8).to_bytes(32, "big"))
+        yield desk
+
+
+async def ask(desk: Desk, method: str, *params):
+    return await desk.chain.ask(method, *params)
+
+
+async def send(desk: Desk, data: bytes, to: str | None = None) -> None:
+    nonce = int(await ask(desk, "eth_getTransactionCount", WRITER.address, "pending"), 16)
+    transaction = {
+        "chainId": DEVNET.chain_id,
+        "nonce": nonce,
+        "gas": 2_000_000,
+        "maxFeePerGas": 10**11,
+        "maxPriorityFeePerGas": 10**9,
+        "value": 0,
+        "data": data,
+        **({"to": bytes.fromhex(to[2:])} if to else {}),
+    }
+    raw = WRITER.sign_transaction(transaction).raw_transaction
+    tx_hash = await ask(desk, "eth_sendRawTransaction", "0x" + bytes(raw).hex())
+    await ask(desk, "evm_mine")
+    receipt = await ask(desk, "eth_getTransactionReceipt", tx_hash)
+    assert receipt["status"] == "0x1"
+
+
+async def write(desk: Desk, price: int, age_s: int = 0) -> None:
+    """A new round of the feed."""
+    numbers = (7, price, desk.now - age_s, 7)
+    data = SET + b"".join(one.to_bytes(32, "big") for one in numbers)
+    await send(desk, data, FEED)
+
+
+async def refreshed(desk: Desk) -> None:
+    await desk.service.app.prices.refresh(desk.clock.now_us())
+
+
+async def offered(desk: Desk) -> dict[str, dict]:
+    """The options of a new payment of 12.50 USD, by asset."""
+    created = await desk.rest.call("POST", CREATE, desk.rest.merchant, ORDER)
+    told = await desk.rest.options(created["paymentId"], [Wallet().account])
+    return {option["amount"]["unit"].removeprefix("caip19/"): option for option in told["options"]}
+
+
+async def coin_option(desk: Desk) -> dict | None:
+    """The option in coin; the one in dollars is there in any case."""
+    found = await offered(desk)
+    assert DOLLAR in found
+    return found.get(COIN)
+
+
+def quote_of(desk: Desk, option: dict) -> dict:
+    """The rate that is kept with an option."""
+    ((terms,),) = desk.select("SELECT terms FROM payment_option WHERE id = ?", option["id"])
+    return json.loads(terms)["quote"]
+
+
+async def test_a_feed_then_a_service_then_nothing(desk, shop):
+    await write(desk, 2500_00000000, age_s=5)
+    await refreshed(desk)
+    option = await coin_option(desk)
+    assert option["amount"]["value"] == str(5 * 10**15)
+    assert option["expiresAt"] is not None
+    at_us = (desk.now - 5) * 1_000_000
+    quote = {"price": "2500.00000000", "source": f"oracle:eip155:{DEVNET.chain_id}:{FEED}"}
+    assert quote_of(desk, option) == {**quote, "at_us": at_us}
+
+    # nobody writes to the feed any more
+    desk.clock.advance(STALE_S)
+    await refreshed(desk)
+    option = await coin_option(desk)
+    assert option["amount"]["value"] == str(1250 * 10**16 // 2000)
+    kept = quote_of(desk, option)
+    assert (kept["price"], kept["source"]) == ("2000.0", "http:shop")
+    assert kept["at_us"] == desk.clock.now_us()
+
+    # the service fails too: its price holds for some time
+    shop.price = None
+    desk.clock.advance(STALE_S - 1)
+    await refreshed(desk)
+    assert await coin_option(desk)
+    desk.clock.advance(2)
+    await refreshed(desk)
+    assert await coin_option(desk) is None
+
+
+async def test_a_price_that_jumps_is_not_offered(desk, shop):
+    shop.price = "2000"
+    desk.clock.advance(2 * STALE_S)
+    await refreshed(desk)
+    assert await coin_option(desk)
+    shop.price = "1500"
+    await refreshed(desk)
+    assert await coin_option(desk) is None
+    shop.price = "2010"
+    await refreshed(desk)
+    assert await coin_option(desk)
+
+
+async def test_prices_are_asked_for_again_by_themselves(desk, shop):
+    for _ in range(3):
+        shop.asked.clear()
+        asked = asyncio.create_task(shop.asked.wait())
+        async with asyncio.timeout(10):
+            while not asked.done():
+                # the worker may not have begun to wait
+                desk.clock.advance(desk.service.app.settings.prices.refresh_s)
+                await asyncio.wait({asked}, timeout=0.05)
+
+
+async def test_a_token_that_lost_its_peg_is_not_offered(desk, shop):
+    for price, held in (("0.98", True), ("0.9799", False), ("1.02", True), ("1.0201", False)):
+        shop.dollar = price
+        await refreshed(desk)
+        assert (DOLLAR in await offered(desk)) is held
+    shop.dollar = "1"
+    await refreshed(desk)
+    assert (await offered(desk))[DOLLAR]["amount"]["value"] == "12500000"
+
+
+async def test_the_operator_is_told_what_has_no_price(desk, shop):
+    shop.price = None
+    desk.clock.advance(3 * STALE_S)
+    await refreshed(desk)
+    async with operator_of(desk.service) as operator:
+        status = await operator.ask("GetSystemStatus", admin_pb2.GetSystemStatusRequest())
+    (chain,) = status.chains
+    assert f"{COIN} has no price in USD: oracle:eip155:" in chain.problem
+    assert "http:shop: 127.0.0.1 answered HTTP 500" in chain.problem

@@ -1,0 +1,24 @@
+"""A merchant whose money goes to an address of its own on the embedded chain."""
+
+from __future__ import annotations
+
+from florin_server.devnet.genesis import DEVNET
+from florin_server.domain.payment import Destination
+from florin_server.store import settlements
+
+from tests.support.desk import Desk, Tenant
+
+
+async def shop(desk: Desk, address: str) -> Tenant:
+    """A new tenant that is paid at an address in both tokens."""
+    tenant = await desk.tenant()
+    chain = f"eip155:{DEVNET.chain_id}"
+    for number, token in enumerate(DEVNET.tokens):
+        place = Destination(
+            f"crypto_{tenant.merchant.id}{number}",
+            tenant.merchant.id,
+            f"{chain}/erc20:{token.address}",
+            f"{chain}:{address}",
+        )
+        await desk.service.app.store.write(settlements.put_destination(place))
+    return tenant

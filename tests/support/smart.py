@@ -1,0 +1,81 @@
+"""Contract accounts of the embedded chain, which sign before they exist (ERC-6492)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from eth_abi import encode
+from eth_account.messages import encode_typed_data
+from eth_account.signers.local import LocalAccount
+from eth_hash.auto import keccak
+from florin_server.devnet.genesis import DEVNET, artifact
+from florin_server.rails.evm import abi
+
+MAGIC = "6492" * 16
+# creates whatever it is told to: called with a salt and the code that creates
+UNIVERSAL = "36602090038060205f375f35905f5ff500"
+_CREATE = abi.selector("create(address,bytes32,(address,bytes)[])")
+
+
+@dataclass(frozen=True)
+class Smart:
+    """An account that one key signs for, and how it is created."""
+
+    owner: LocalAccount
+    address: str
+    factory: str
+    data: bytes
+
+    def sign(self, typed_data: dict[str, Any]) -> str:
+        """What the account accepts once it exists."""
+        signed = self.owner.sign_message(encode_typed_data(full_message=typed_data))
+        return "0x" + bytes(signed.signature).hex()
+
+    def wrap(self, typed_data: dict[str, Any]) -> str:
+        """The same with how to create the account."""
+        return wrapped(self.factory, self.data, bytes.fromhex(self.sign(typed_data)[2:]))
+
+    def owned_by(self, other: LocalAccount) -> Smart:
+        """The same account as somebody else would like to have it."""
+        return replace(self, owner=other)
+
+
+def smart(owner: LocalAccount, salt: int = 0, calls: Sequence[tuple[str, bytes]] = ()) -> Smart:
+    """An account of the embedded chain's own factory, and what it calls at its beginning."""
+    types = ["(address,bytes)[]"]
+    begun = artifact("DevWallet").bytecode + encode(
+        ["address", *types], [owner.address, list(calls)]
+    )
+    word = salt.to_bytes(32, "big")
+    data = _CREATE + encode(["address", "bytes32", *types], [owner.address, word, list(calls)])
+    factory = DEVNET.wallet_factory
+    return Smart(owner, place(factory, word, begun), factory, data)
+
+
+def made_by(factory: str, owner: LocalAccount, runtime: str, salt: int = 0) -> Smart:
+    """An account with that code, by a factory that creates whatever it is told to."""
+    code = bytes.fromhex(runtime)
+    begun = b"\x61" + len(code).to_bytes(2, "big") + bytes.fromhex("80600a3d393df3") + code
+    word = salt.to_bytes(32, "big")
+    return Smart(owner, place(factory, word, begun), factory, word + begun)
+
+
+def place(factory: str, salt: bytes, code: bytes) -> str:
+    """Where CREATE2 puts a contract, lower-case."""
+    parts = b"\xff" + bytes.fromhex(factory[2:]) + salt + keccak(code)
+    return "0x" + keccak(parts)[12:].hex()
+
+
+def wrapped(factory: str, data: bytes, signature: bytes) -> str:
+    """A signature as ERC-6492 writes it, by another encoder than the service's own."""
+    parts = encode(["address", "bytes", "bytes"], [factory, data, signature])
+    return "0x" + parts.hex() + MAGIC
+
+
+def approval(token: str, spender: str, amount: int) -> tuple[str, bytes]:
+    """An allowance that an account gives at its beginning."""
+    return token, abi.selector("approve(address,uint256)") + encode(
+        ["address", "uint256"], [spender, amount]
+    )
