@@ -155,6 +155,7 @@ def _embedded_chain(settings: Settings, treasury: Signer) -> EvmChain:
         faucet=True,
         # in the same process a call costs nothing but itself
         reads="batch",
+        trials="alone",
         coin=EvmCoin(name="Test Ether", symbol="tETH"),
         assets=tuple(_embedded_asset(token) for token in DEVNET.tokens),
     )
