@@ -104,7 +104,7 @@ def settlement(
 ) -> bytes:
     """A signed transaction in which each of the payers pays once."""
     pays = [_pay(key, buyer, chain_id) for key, buyer in payers]
-    data = settler.one(pays[0], "eip3009") if len(pays) == 1 else settler.settle(pays)
+    data = settler.one(pays[0]) if len(pays) == 1 else settler.settle(pays)
     return relayer.sign_call(
         chain_id=chain_id,
         nonce=nonce,

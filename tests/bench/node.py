@@ -1,4 +1,7 @@
-"""A chain in a process of its own, as a node that counts what it is asked."""
+"""A chain in a process of its own, as a node that counts what it is asked.
+
+It is the embedded chain, or anvil behind a counter, each with a block for each transaction.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ import asyncio
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -18,39 +21,61 @@ from urllib.request import Request, urlopen
 
 import aiohttp
 import orjson
+import pytest
 import uvloop
 from aiohttp import web
-from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
+from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
 
 from tests.bench import load
 from tests.bench.florin import cpu_s
 from tests.bench.load import Address
+from tests.support import anvil
+from tests.support.anvil_node import by_faucet
+from tests.support.chains import deploy
 
 # not the embedded chain's own number: the service has that chain too, and it stays idle
 CHAIN_ID = 31338
 _BODY_MAX = 2**24
+_COIN = hex(10**21)
+_UNITS = 10**12  # of a token, for each buyer
+_FUNDED = 100
 
 
 @dataclass(frozen=True)
 class Node:
-    """A running one. `chain_pid` is the process that does the chain's work."""
+    """A running one. `chain_pid` is the process that does the chain's work.
+
+    `direct` leads to the chain itself, past what counts.
+    """
 
     url: str
     chain_pid: int
+    direct: str
 
     @property
     def address(self) -> Address:
-        parts = urlsplit(self.url)
+        """Where the chain itself listens."""
+        parts = urlsplit(self.direct)
         assert parts.hostname is not None
         assert parts.port is not None
         return parts.hostname, parts.port
 
     def ask(self, method: str, *params: Any) -> Any:
-        question = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
-        content = self._fetch(self.url, json.dumps(question).encode())
-        if "error" in content:
-            raise RuntimeError(f"the chain refused {method}: {content['error']}")
-        return content["result"]
+        (result,) = self.ask_all([(method, params)])
+        return result
+
+    def ask_all(self, calls: Iterable[tuple[str, Sequence[Any]]]) -> list[Any]:
+        """What the chain itself answers to calls in one payload."""
+        questions = [
+            {"jsonrpc": "2.0", "id": number, "method": method, "params": list(params)}
+            for number, (method, params) in enumerate(calls)
+        ]
+        answers = self._fetch(self.direct, json.dumps(questions).encode())
+        refused = [answer["error"] for answer in answers if "error" in answer]
+        if refused:
+            raise RuntimeError(f"the chain refused {questions[0]['method']}: {refused[0]}")
+        by_number = {answer["id"]: answer["result"] for answer in answers}
+        return [by_number[number] for number in range(len(questions))]
 
     def counts(self) -> Counter[str]:
         """Calls so far, by method."""
@@ -60,15 +85,72 @@ class Node:
         """Processor time of the chain so far."""
         return cpu_s(self.chain_pid)
 
+    def fill(self, address: str) -> None:
+        """Gives somebody who sends transactions coin for them."""
+        self.ask("florin_faucet", {"accounts": [address], "nativeWei": _COIN, "tokenUnits": "0x0"})
+
+    def fund(self, addresses: Sequence[str]) -> None:
+        """Gives buyers tokens."""
+        for start in range(0, len(addresses), _FUNDED):
+            part = addresses[start : start + _FUNDED]
+            self.ask("florin_faucet", {"accounts": part, "nativeWei": "0x0"})
+
     def _fetch(self, url: str, data: bytes | None = None) -> Any:
         request = Request(url, data, {"Content-Type": "application/json"})
         with urlopen(request, timeout=load.PATIENCE_S) as answer:
             return json.load(answer)
 
 
+@dataclass(frozen=True)
+class AnvilNode(Node):
+    """anvil, whose test money is set and minted."""
+
+    def fill(self, address: str) -> None:
+        self.ask("anvil_setBalance", address, _COIN)
+
+    def fund(self, addresses: Sequence[str]) -> None:
+        nonce = int(self.ask("eth_getTransactionCount", DEVNET.faucet, "latest"), 16)
+        token = bytes.fromhex(DEVNET.token.address[2:])
+        raws = []
+        for number, address in enumerate(addresses):
+            mint = f"0x40c10f19{address[2:].lower().rjust(64, '0')}{_UNITS:064x}"
+            raws.append(by_faucet(nonce + number, to=token, data=mint, chainId=CHAIN_ID))
+        for start in range(0, len(raws), _FUNDED):
+            part = raws[start : start + _FUNDED]
+            self.ask_all(("eth_sendRawTransaction", ("0x" + raw.hex(),)) for raw in part)
+        while int(self.ask("eth_getTransactionCount", DEVNET.faucet, "latest"), 16) < (
+            nonce + len(raws)
+        ):
+            pass
+
+
 @contextmanager
-def node(upstream: str | None = None, chain_pid: int = 0) -> Iterator[Node]:
-    """The embedded chain, a block for each transaction, or a node in front of another chain."""
+def node() -> Iterator[Node]:
+    """The embedded chain."""
+    with _served(None) as (url, pid):
+        yield Node(url, pid, url)
+
+
+@contextmanager
+def anvil_node() -> Iterator[AnvilNode]:
+    """anvil; skips like a test where there is none."""
+    with anvil.running(chain_id=CHAIN_ID) as running:
+        deploy(running)
+        with _served(running.url) as (url, _):
+            yield AnvilNode(url, running.pid, running.url)
+
+
+def nodes() -> Iterator[tuple[str, AbstractContextManager[Node]]]:
+    """Every chain that there is, with the word by which figures on it are told apart."""
+    yield "", node()
+    with suppress(pytest.skip.Exception):
+        anvil.program()
+        yield "_anvil", anvil_node()
+
+
+@contextmanager
+def _served(upstream: str | None) -> Iterator[tuple[str, int]]:
+    """Where the embedded chain, or a counter in front of another one, listens; its process."""
     ours, theirs = get_context("spawn").Pipe()
     with tempfile.TemporaryDirectory(prefix="florin-bench-") as folder:
         process = get_context("spawn").Process(
@@ -79,7 +161,7 @@ def node(upstream: str | None = None, chain_pid: int = 0) -> Iterator[Node]:
             if not ours.poll(load.PATIENCE_S):
                 raise RuntimeError("the chain does not start")
             assert process.pid is not None
-            yield Node(ours.recv(), chain_pid or process.pid)
+            yield ours.recv(), process.pid
         finally:
             process.terminate()
             process.join()

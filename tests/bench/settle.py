@@ -29,7 +29,6 @@ from tests.support.wallet import Wallet
 COUNT, WARM = 300, 100
 # transactions under way at once, in order enough for a chain that keeps early ones
 _PUSHES = 8
-_FUNDED = 100
 _TREASURY = "0x" + "fe" * 20
 _RELAYER = Signer(b"\x1e" * 32)
 
@@ -69,21 +68,8 @@ def shop(chain: Node, together: int, **more: str) -> Iterator[Florin]:
         **more,
     }
     with florin(**chosen) as running:
-        fill(chain, Signer(running.home.secrets().relayer_key).address)
+        chain.fill(Signer(running.home.secrets().relayer_key).address)
         yield running
-
-
-def fill(chain: Node, relayer: str) -> None:
-    """Gives somebody who sends transactions coin for them."""
-    gift = {"nativeWei": hex(10**21), "tokenUnits": "0x0"}
-    chain.ask("florin_faucet", {"accounts": [relayer], **gift})
-
-
-def fund(chain: Node, addresses: list[str]) -> None:
-    """Gives buyers tokens."""
-    for start in range(0, len(addresses), _FUNDED):
-        part = addresses[start : start + _FUNDED]
-        chain.ask("florin_faucet", {"accounts": part, "nativeWei": "0x0"})
 
 
 def _measured(
@@ -120,7 +106,7 @@ def _prepared(
     chain: Node, running: Florin, pool: ProcessPoolExecutor, count: int
 ) -> list[tuple[str, bytes]]:
     wallets = [Wallet(f"eip155:{CHAIN_ID}") for _ in range(count)]
-    fund(chain, [wallet.address for wallet in wallets])
+    chain.fund([wallet.address for wallet in wallets])
     return prepare(running, pool, wallets)
 
 
@@ -128,8 +114,8 @@ def _push(chain: Node, pool: ProcessPoolExecutor, together: int) -> float:
     """Payments a second that the chain settles of transactions that are signed already."""
     keys = [PrivateKey() for _ in range(COUNT)]
     payers = [(key, address_of_key(key.public_key)) for key in keys]
-    fund(chain, [address for _, address in payers])
-    fill(chain, _RELAYER.address)
+    chain.fund([address for _, address in payers])
+    chain.fill(_RELAYER.address)
     raws = [
         settlement(_RELAYER, nonce, payers[start : start + together], CHAIN_ID)
         for nonce, start in enumerate(range(0, COUNT, together))

@@ -279,7 +279,7 @@ async def open_shop(stage: Stage, service: Service) -> None:
     if stage.embedded:
         urls = {"evm": service.evm_rpc_url, "solana": service.solana_rpc_url}
         stage.tell("chains", urls)
-    stage.tell("shop", {"url": service.http_url})
+    stage.tell("shop", {"url": service.http_url, "operator": service.grpc.operator_target})
 
 
 def _accounts(made: demo.DemoAccounts) -> Op[None]:

@@ -9,12 +9,12 @@ import pytest
 import pytest_asyncio
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain import spl
-from florin_server.store import ledger, payouts
+from florin_server.store import ledger
 from solders.keypair import Keypair
 
 from tests.e2e.test_solana_stories import Offer, refusal
 from tests.support.desk import opened
-from tests.support.solana import AT_ONCE, COIN, RENT, SolanaNode, SolanaWallet
+from tests.support.solana import AT_ONCE, COIN, RENT, SolanaNode, SolanaWallet, exact
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -61,11 +61,6 @@ async def offered(desk, wallet, tenant, amount=GBP) -> Offer:
     return offer
 
 
-async def books(desk) -> None:
-    assert await desk.service.app.store.read(ledger.check()) == []
-    assert await desk.service.app.store.read(payouts.check()) == []
-
-
 async def test_coin_goes_to_the_merchants_own_account_and_the_fee_to_the_operator(
     desk, node, wallet
 ):
@@ -97,7 +92,7 @@ async def test_coin_goes_to_the_merchants_own_account_and_the_fee_to_the_operato
     ((terms,),) = desk.select("SELECT terms FROM payment_option WHERE id = ?", offer.option["id"])
     assert any(json.loads(terms)["ref"] in line for line in found["meta"]["logMessages"])
     assert json.loads(terms)["quote"]["price"] == "120.00"
-    await books(desk)
+    await exact(desk, node)
 
 
 async def test_coin_for_a_merchant_without_a_destination_waits_in_the_treasury(desk, node, wallet):
@@ -110,7 +105,7 @@ async def test_coin_for_a_merchant_without_a_destination_waits_in_the_treasury(d
     assert await node.coin(treasury) == kept + LAMPORTS
     owed = await desk.service.app.store.read(ledger.balance(f"merchant:{tenant.merchant.id}", COIN))
     assert owed == FEE - LAMPORTS
-    await books(desk)
+    await exact(desk, node)
 
 
 @pytest.mark.parametrize("own", [True, False])
@@ -128,7 +123,7 @@ async def test_a_buyer_who_paid_in_coin_gets_it_back(desk, node, wallet, own):
     assert refund["status"] == "succeeded"
     assert await node.coin(wallet.address) == held
     assert await node.coin(treasury) == kept - LAMPORTS
-    await books(desk)
+    await exact(desk, node)
 
 
 async def test_a_quote_that_lapsed_is_told(desk, wallet):

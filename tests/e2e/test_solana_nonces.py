@@ -20,6 +20,7 @@ from tests.support.solana import (
     COIN,
     SolanaNode,
     SolanaWallet,
+    exact,
     rebuilt,
     steps,
     transaction_of,
@@ -71,10 +72,6 @@ def wallet() -> SolanaWallet:
     return SolanaWallet()
 
 
-async def books(desk) -> None:
-    assert await desk.service.app.store.read(ledger.check()) == []
-
-
 async def test_a_wallet_that_signs_after_three_hundred_blockhashes_pays_once(desk, node, wallet):
     (value,) = free(desk)
     offer = await offered(desk.rest, wallet)
@@ -114,7 +111,7 @@ async def test_a_wallet_that_signs_after_three_hundred_blockhashes_pays_once(des
     await other.confirm()
     assert (await other.final())["status"] == "succeeded"
     assert await node.balance(merchant) == before + 2 * PRICE
-    await books(desk)
+    await exact(desk, node)
 
 
 async def test_who_comes_while_none_is_free_gets_a_blockhash(desk, node, wallet):
@@ -132,7 +129,7 @@ async def test_many_who_come_at_once_get_one_nonce_each(desk, node):
     for offer in made:
         await offer.confirm()
         assert (await offer.final())["status"] == "succeeded"
-    await books(desk)
+    await exact(desk, node)
 
 
 async def test_a_payment_that_ends_soon_does_not_keep_a_nonce(desk, node, wallet):
@@ -160,7 +157,7 @@ async def test_a_nonce_that_was_left_is_advanced_and_what_was_signed_with_it_is_
     told = await node.refusal("sendTransaction", whole, {"encoding": "base64"})
     assert told["data"]["err"] == "BlockhashNotFound"
     assert await node.balance(wallet.address) == 10_000 * 10**6
-    await books(desk)
+    await exact(desk, node)
 
 
 async def test_a_payment_whose_money_is_gone_fails_and_frees_its_nonce(desk, node, wallet):
@@ -176,7 +173,7 @@ async def test_a_payment_whose_money_is_gone_fails_and_frees_its_nonce(desk, nod
     assert (await watching)["status"] == "failed"
     await until(desk, node, lambda: free(desk))
     assert await node.balance(wallet.address) == PRICE - 1
-    await books(desk)
+    await exact(desk, node)
 
 
 async def test_guards_come_behind_a_nonce(desk, node, wallet):
@@ -207,6 +204,6 @@ async def test_nonces_are_made_once_whatever_happens(tmp_path):
             await asyncio.sleep(0.02)
         assert desk.select("SELECT address FROM nonce_account") == addresses
         assert desk.select("SELECT hash FROM chain_tx") == sent
-        spent = await desk.service.app.store.read(ledger.balance("expense:gas", COIN))
+        spent = await desk.service.app.store.read(ledger.balance(ledger.RENT, COIN))
         assert spent >= 2 * 1_447_680
-        await books(desk)
+        await exact(desk, node)

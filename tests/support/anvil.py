@@ -43,6 +43,7 @@ class Anvil:
 
     url: str
     chain_id: int
+    pid: int
 
     def ask(self, method: str, *params: Any) -> Any:
         """The result of a call, once it is there: nothing else goes on meanwhile."""
@@ -71,7 +72,7 @@ def running(*options: str, chain_id: int = CHAIN_ID) -> Iterator[Anvil]:
             command, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT
         )
         try:
-            anvil = Anvil(_address(process, said), chain_id)
+            anvil = Anvil(_address(process, said), chain_id, process.pid)
             assert anvil.ask("eth_chainId") == hex(chain_id)
             yield anvil
         finally:

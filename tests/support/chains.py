@@ -76,7 +76,7 @@ class OnAnvil:
 
     def __init__(self, running: anvil.Anvil) -> None:
         self._anvil = running
-        self._deploy()
+        deploy(running)
         self._begun = running.ask("evm_snapshot")
         self._clock: Clock = SystemClock()
 
@@ -87,7 +87,12 @@ class OnAnvil:
         self._begin(clock or SystemClock(), automine=True)
         known = chains._embedded_chain(chosen, TREASURY)
         chain = known.model_copy(
-            update={"rpc_url": self._anvil.url, "faucet": False, "reads": "auto"}
+            update={
+                "rpc_url": self._anvil.url,
+                "faucet": False,
+                "reads": "auto",
+                "trials": "together",
+            }
         )
         without = EmbeddedChain(enabled=False)
         return chosen.model_copy(update={"embedded": without, "chains": (chain, *chosen.chains)})
@@ -123,26 +128,6 @@ class OnAnvil:
         ask("evm_setNextBlockTimestamp", clock.now_us() // 1_000_000)
         ask("evm_mine")
 
-    def _deploy(self) -> None:
-        """What the embedded chain begins with."""
-        ask, faucet = self._anvil.ask, DEVNET.faucet
-        ask("anvil_setBalance", faucet, hex(FAUCET_WEI))
-        owner = bytes.fromhex(faucet[2:]).rjust(32, b"\0")
-        for nonce, (code, place) in enumerate(
-            (
-                (artifact("PaySettler").bytecode, DEVNET.settler),
-                (artifact("TestDollar").bytecode + owner, DEVNET.token.address),
-                (artifact("TestEuro").bytecode + owner, DEVNET.euro.address),
-                (artifact("Opener").bytecode, DEVNET.opener),
-                (artifact("DevWalletFactory").bytecode, DEVNET.wallet_factory),
-            )
-        ):
-            made = keccak(rlp.encode([bytes.fromhex(faucet[2:]), nonce]))[12:]
-            assert "0x" + made.hex() == place
-            raw = by_faucet(nonce, data=code, gas=4_000_000)
-            assert ask("eth_sendRawTransactionSync", "0x" + raw.hex())["status"] == "0x1"
-        ask("anvil_setCode", DEVNET.permit2, "0x" + artifact("DevPermit2").runtime.hex())
-
 
 class AnvilChain(Chain):
     """anvil, asked as the embedded chain would be."""
@@ -157,6 +142,27 @@ class AnvilChain(Chain):
         content = json.loads(await self._node.handle(json.dumps(question).encode()))
         assert "error" not in content, content["error"]
         return content["result"]
+
+
+def deploy(running: anvil.Anvil) -> None:
+    """Puts on a fresh anvil what the embedded chain begins with."""
+    ask, faucet = running.ask, DEVNET.faucet
+    ask("anvil_setBalance", faucet, hex(FAUCET_WEI))
+    owner = bytes.fromhex(faucet[2:]).rjust(32, b"\0")
+    for nonce, (code, place) in enumerate(
+        (
+            (artifact("PaySettler").bytecode, DEVNET.settler),
+            (artifact("TestDollar").bytecode + owner, DEVNET.token.address),
+            (artifact("TestEuro").bytecode + owner, DEVNET.euro.address),
+            (artifact("Opener").bytecode, DEVNET.opener),
+            (artifact("DevWalletFactory").bytecode, DEVNET.wallet_factory),
+        )
+    ):
+        made = keccak(rlp.encode([bytes.fromhex(faucet[2:]), nonce]))[12:]
+        assert "0x" + made.hex() == place
+        raw = by_faucet(nonce, data=code, gas=4_000_000, chainId=running.chain_id)
+        assert ask("eth_sendRawTransactionSync", "0x" + raw.hex())["status"] == "0x1"
+    ask("anvil_setCode", DEVNET.permit2, "0x" + artifact("DevPermit2").runtime.hex())
 
 
 class _Followed(TestClock):

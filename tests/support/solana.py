@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from typing import Any
@@ -10,12 +11,15 @@ import aiohttp
 from florin_server.config import EmbeddedSolana
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain import spl
+from florin_server.flows import books
 from solders.hash import Hash
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 from solders.message import MessageV0, to_bytes_versioned
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
+
+from tests.support.desk import Desk
 
 # each transaction is final at once, whatever the clock says
 AT_ONCE = EmbeddedSolana(slot_s=0, finalized_slots=1)
@@ -171,6 +175,21 @@ class SolanaNode:
         return (await self.ask("getBalance", owner))["value"]
 
 
+async def exact(desk: Desk, node: SolanaNode) -> None:
+    """Returns once every wallet on the chain holds what is booked, to the lamport."""
+    async with asyncio.timeout(20):
+        while True:
+            # what was done last is final with the next slot, and looked at with the next tick
+            await node.fault("slots", slots=2)
+            desk.clock.advance(10)
+            found = await books.check(desk.service.app)
+            assert list(found.problems) == []
+            lines = [one for one in found.comparison.lines if SOLNET.chain_id in one.place[1]]
+            if {one.verdict for one in lines} == {books.Verdict.EXACT}:
+                return
+            await asyncio.sleep(0.02)
+
+
 __all__ = [
     "ASSETS",
     "AT_ONCE",
@@ -178,6 +197,7 @@ __all__ = [
     "RENT",
     "SolanaNode",
     "SolanaWallet",
+    "exact",
     "rebuilt",
     "steps",
     "transaction_of",

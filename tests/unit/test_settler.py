@@ -57,7 +57,7 @@ def test_settlement_calldata_is_that_of_a_general_encoder(items):
 @given(pays)
 def test_single_calldata_is_that_of_a_general_encoder(pay):
     arguments = encode([PAY], [values(pay)])
-    assert settler.one(pay, "eip3009") == keccak(f"one3009({PAY})".encode())[:4] + arguments
+    assert settler.one(pay) == keccak(f"one3009({PAY})".encode())[:4] + arguments
     assert settler.route_nonce(pay) == keccak(f"routeNonce({PAY})".encode())[:4] + arguments
 
 

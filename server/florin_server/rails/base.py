@@ -94,13 +94,18 @@ class Paid:
 
 @dataclass(frozen=True, slots=True)
 class Mined:
-    """A transaction of ours in a block. `gas_cost` is in minor units of the native coin."""
+    """A transaction of ours in a block.
+
+    `gas_cost` is in minor units of the native coin, and so is `rent`: what else its sender left in
+    accounts that it opened, below zero if it got more back.
+    """
 
     tx_hash: str
     block_number: int
     block_hash: str
     success: bool
     gas_cost: int
+    rent: int = 0
 
 
 Fact: TypeAlias = Paid | Mined
@@ -429,6 +434,15 @@ class Rail(Protocol):
         """True if as many nodes as have to agree tell of another block in the place of one.
 
         The caller has heard of it from one of them.
+        """
+
+    async def holdings(
+        self, places: Collection[tuple[str, str]], least: int
+    ) -> dict[tuple[str, str], int]:
+        """What accounts (CAIP-10) hold of assets (CAIP-19) at the newest final block.
+
+        One batched read, all at one block; assets of another kind than the chain's are left out.
+        RailUnavailable if the node's head is below the block `least`, which was seen before.
         """
 
     async def find(self, items: Sequence[Accepted]) -> list[Paid]:

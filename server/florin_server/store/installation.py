@@ -14,14 +14,24 @@ _PUT = Statement(upsert(installation, "name"))
 _AHEAD = "test_clock_ahead_us"
 
 
+def get(name: str) -> Op[str | None]:
+    """What is kept under a name."""
+    rows = yield _GET(name=name)
+    return rows[0][0] if rows else None
+
+
+def put(name: str, value: str) -> Op[None]:
+    """Part of an operation: keeps something under a name."""
+    yield _PUT(name=name, value=value)
+
+
 def clock_ahead() -> Op[int]:
     """Microseconds by which the test clock was moved on."""
-    rows = yield _GET(name=_AHEAD)
-    return int(rows[0][0]) if rows else 0
+    return int((yield from get(_AHEAD)) or 0)
 
 
 def move_clock(by_us: int) -> Op[int]:
     """Moves the test clock on; answers by how much it is ahead in all."""
     ahead_us = (yield from clock_ahead()) + by_us
-    yield _PUT(name=_AHEAD, value=str(ahead_us))
+    yield from put(_AHEAD, str(ahead_us))
     return ahead_us

@@ -37,6 +37,7 @@ class PayoutRow(Base, table=True):
     tx_id: str | None = text_()
     completed_at_us: int | None = number()
     lapses_at: int | None = number()
+    backed: bool
 
 
 class NonceAccountRow(Base, table=True):

@@ -30,6 +30,11 @@ from florin_server.store.query import (
 from florin_server.store.tables import payout, refund
 
 _COLUMNS = columns(payout, Payout)
+_JOURNAL = {
+    PayoutKind.REFUND: ledger.REFUND,
+    PayoutKind.RETURN: ledger.RETURN,
+    PayoutKind.BALANCE: ledger.PAYOUT,
+}
 
 
 class Uncovered(StoreError):  # noqa: N818  (a state of the world, not a mistake)
@@ -79,8 +84,6 @@ _SOME = Statement(_payouts().where(any_of(payout.c.id, "ids")))
 _DUE = Statement(
     _owed()
     .where(payout.c.status == PayoutStatus.WAITING, payout.c.retry_at_us <= param("now_us"))
-    # merchants can owe nothing for what came late
-    .where(payout.c.kind != PayoutKind.RETURN)
     .order_by(payout.c.created_at_us, payout.c.id)
     .limit(param("limit"))
 )
@@ -198,13 +201,14 @@ def uncovered(one: Payout, credit: int | None) -> Op[int]:
     """How much is missing to pay a payout: 0 if the merchant's balance and credit cover it.
 
     A merchant's balance is what it is owed less what is on its way. `credit` is what it may owe
-    for refunds, in minor units, None if that has no limit.
+    for what goes back to buyers, in minor units, None if that has no limit.
     """
-    if one.kind is PayoutKind.REFUND and credit is None:
+    goes_back = one.kind is not PayoutKind.BALANCE
+    if one.backed or (goes_back and credit is None):
         return 0
     ((sent,),) = yield _UNDER_WAY(merchant_id=one.merchant_id, asset=one.asset)
     free = (yield from _owed_to(one.merchant_id, one.asset)) - (sent or 0)
-    if one.kind is PayoutKind.REFUND:
+    if goes_back:
         free += credit or 0
     return max(0, one.value - free)
 
@@ -259,7 +263,7 @@ def check(page: int = 500) -> Op[list[str]]:
 
 def key_of(one: Payout) -> str:
     """What makes sure that a payout is booked once."""
-    return f"{ledger.REFUND if one.kind is PayoutKind.REFUND else ledger.PAYOUT}:{one.id}"
+    return f"{_JOURNAL[one.kind]}:{one.id}"
 
 
 def _conclude(one: Outcome, now_us: int) -> Op[None]:

@@ -95,7 +95,7 @@ class ControlMethods:
     # ---- test money
 
     def _faucet(self, options: Any) -> dict[str, Any]:
-        given = params.fields(options, ("accounts", "tokens", "nativeWei", "tokenUnits"))
+        given = params.fields(options, ("accounts", "tokens", "nativeWei", "tokenUnits", "rarely"))
         accounts = _addresses(given.get("accounts"))
         asked = _addresses(given.get("tokens", [DEVNET.token.address]))
         units = params.quantity(given["tokenUnits"]) if "tokenUnits" in given else None
@@ -104,7 +104,8 @@ class ControlMethods:
             raise bad_params("the faucet has no such token")
         tokens = [known[one] for one in dict.fromkeys(asked)]
         wei = params.quantity(given["nativeWei"]) if "nativeWei" in given else None
-        sent = faucet.top_up(self._chain, accounts, tokens, wei, units)
+        rarely = given.get("rarely") is True
+        sent = faucet.top_up(self._chain, accounts, tokens, wei, units, rarely=rarely)
         return {
             "transactions": [hexed(one) for one in sent],
             "blockNumber": hex(self._chain.head.number) if sent else None,

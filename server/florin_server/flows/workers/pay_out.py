@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Container, Sequence
-from dataclasses import replace
 
 from florin_server.domain.errors import FlorinError
-from florin_server.domain.journal import ChainTx, Posting, TxEnd
+from florin_server.domain.journal import ChainTx, Posting
 from florin_server.domain.payout import Payout, PayoutStatus
 from florin_server.flows.app import App, Health
 from florin_server.flows.screen import check_lists, is_blocked
@@ -87,6 +86,7 @@ class PayoutWorker:
             self._blocks,
             gone=self._gone,
             wake=self.wake,
+            payer=treasury.gas_payer,
             again=self._again,
             paused=f"{rail.chain_id}:{treasury.sender}" in pauses,
         )
@@ -151,7 +151,7 @@ class PayoutWorker:
 
     async def _submit(self) -> None:
         self._waits = False
-        while self.lane.has_room:
+        while self.lane.has_room and self._rail.chain_id not in self._app.unbegun:
             now_us = self._app.clock.now_us()
             due = await self._app.store.read(payouts.due(self._rail.chain_id, _BATCH, now_us))
             if not due:
@@ -267,7 +267,7 @@ class PayoutWorker:
         for one in outcomes:
             if one.problem:
                 _log.error("payout %s: %s", one.payout.id, one.problem)
-        ends = [self._priced(one.end) for one in ended]
+        ends = [one.end for one in ended]
         now_us = self._app.clock.now_us()
         await self._app.store.write(payouts.conclude(outcomes, ends, now_us))
         self.lane.over(ended)
@@ -288,13 +288,6 @@ class PayoutWorker:
             return Outcome(one, retry_at_us=self._retry_at(one), problem=problem)
         problem = f"its transaction {mined} is final, and it is not proven what it moved"
         return Outcome(one, mined, problem=problem)
-
-    def _priced(self, end: TxEnd) -> TxEnd:
-        """A transaction's cost, booked to whoever paid it."""
-        if end.gas is None:
-            return end
-        payer = f"wallet:{self._rail.chain_id}:{self._treasury.gas_payer}"
-        return replace(end, gas=replace(end.gas, credit=payer))
 
 
 def _transfer(one: Payout) -> Transfer:

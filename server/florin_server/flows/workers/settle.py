@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Collection, Container, Sequence
 
 from florin_server.domain.errors import FlorinError
-from florin_server.domain.journal import Accepted, ChainTx, Finding, Posting, Watched
+from florin_server.domain.journal import Accepted, ChainTx, Finding, Watched
 from florin_server.domain.payment import FailureCode, Payment, Status
+from florin_server.flows import postings
 from florin_server.flows.app import App, Health
 from florin_server.flows.workers.aftermath import Aftermath, ended_in
 from florin_server.flows.workers.blocks import follow
@@ -50,7 +51,7 @@ class ChainSettler:
         self._woken = asyncio.Event()
         self._blocks = follow(rail)
         self._open: dict[str, Accepted] = {}  # by reference
-        self._wallets = WalletWatch(app, rail, self._blocks.evidence)
+        self._wallets = WalletWatch(app, rail, self._blocks)
         self._strangers = StrangerWatch(app, rail, self._blocks)
         self._held = Held(app)
         self._nonces = NonceKeeper(app, rail)
@@ -209,7 +210,7 @@ class ChainSettler:
 
     async def _submit(self) -> None:
         batch = self._app.settings.settle_batch
-        while self._free_lane() is not None:
+        while self._free_lane() is not None and self._rail.chain_id not in self._app.unbegun:
             now_us = self._app.clock.now_us()
             found = await self._app.store.read(journal.waiting(self._rail.chain_id, batch, now_us))
             if not found:
@@ -320,13 +321,6 @@ class ChainSettler:
 
     def _success(self, item: Accepted, event: Paid) -> Finding:
         option, split = item.option, self._rail.split(item.option)
-        payer, treasury = option.payer, f"wallet:{self._rail.treasury}"
-        receiver = f"external:{split.dest}" if split.settled else treasury
-        source = f"external:{payer}" if split.settled else f"merchant:{item.payment.merchant_id}"
-        legs = [
-            Posting(receiver, source, option.asset, option.value - split.fee),
-            Posting(treasury, "income:fee", option.asset, split.fee),
-        ]
         return Finding(
             payment_id=item.payment.id,
             status=Status.SUCCEEDED,
@@ -334,7 +328,7 @@ class ChainSettler:
             option_unit=f"caip19/{option.asset}",
             option_value=option.value,
             settled_value=option.value - split.fee if split.settled else None,
-            postings=tuple(leg for leg in legs if leg.amount > 0),
+            postings=postings.settled(self._rail, item.payment.merchant_id, option),
             at=Watched(event.tx_hash, event.block_number, event.block_hash),
         )
 
@@ -392,6 +386,7 @@ class ChainSettler:
         await self._aftermath.forget()
         if (lane := self._free_lane()) is not None:
             await self._nonces.turn(lane)
+        await self._wallets.note()
         if not self._open and not any(lane.open_transactions for lane in self._lanes):
             return
         await self._find_events(self._unseen(accepted_by_us))

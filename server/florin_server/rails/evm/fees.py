@@ -43,9 +43,9 @@ def gas_limit(plain: int, by_wallet: int, gas_max: int, opened: int = 0) -> int:
     return min(GAS_BASE + items, gas_max)
 
 
-def dry_run_gas(call: bytes, *, by_key: bool) -> int:
-    """Gas to try one item with: no more than its share of a settlement covers."""
-    return 21_000 + 16 * len(call) + (GAS_ITEM_MAX if by_key else GAS_WALLET_ITEM_MAX)
+def dry_run_gas(call: bytes, *, by_key: bool, count: int = 1) -> int:
+    """Gas to try items with: no more than their shares of a settlement cover."""
+    return 21_000 + 16 * len(call) + count * (GAS_ITEM_MAX if by_key else GAS_WALLET_ITEM_MAX)
 
 
 def fees_for(base_fee: int, tip: int, chain: EvmChain) -> Fees:

@@ -30,6 +30,7 @@ from florin_server.rails.evm import direct, discovery
 from florin_server.rails.evm.erc6492 import opener_problem
 from florin_server.rails.evm.evidence import Evidence
 from florin_server.rails.evm.family import NEW_BLOCKS, EvmFamily, block_mark
+from florin_server.rails.evm.holdings import holdings
 from florin_server.rails.evm.means import means, sample
 from florin_server.rails.evm.node import Node
 from florin_server.rails.evm.payouts import EvmPayouts
@@ -379,6 +380,12 @@ class EvmRail:
     async def paid(self, references: Sequence[str], from_block: int) -> list[Paid]:
         """Settlement events of the references from a block on, whoever submitted them."""
         return await self._evidence.paid(references, from_block)
+
+    async def holdings(
+        self, places: Collection[tuple[str, str]], least: int
+    ) -> dict[tuple[str, str], int]:
+        """What accounts hold of assets at the newest final block; one batched read."""
+        return await holdings(self._node, self.chain, places, least)
 
     async def find(self, items: Sequence[Accepted]) -> list[Paid]:
         """Settlement events of the items, whoever submitted them."""

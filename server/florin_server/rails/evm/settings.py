@@ -29,6 +29,7 @@ def _account(text: str) -> str:
 
 Address = Annotated[str, AfterValidator(_address)]
 Reads = Literal["auto", "deployless", "multicall3", "batch"]
+Trials = Literal["together", "alone"]
 MULTICALL3 = "0xca11bde05977b3631167028862be2a173976ca11"  # on every chain that has it
 _Text = Annotated[str, Field(min_length=1, max_length=100)]
 
@@ -117,6 +118,10 @@ class EvmChain(NodeSettings):
     native_slip44: int = Field(default=60, ge=0)
     reads: Reads = Field(
         default="auto", description="how balances are read; auto: as proves fastest on the node"
+    )
+    trials: Trials = Field(
+        default="together",
+        description="how payments of one moment are tried; alone: by one call for each",
     )
     multicall3: Address = Field(default=MULTICALL3, description="where that contract is")
     coin: EvmCoin | None = None

@@ -77,9 +77,9 @@ def settle(by_3009: Sequence[Pay], by_permit2: Sequence[Pay] = ()) -> bytes:
     return SETTLE + head + first + second
 
 
-def one(pay: Pay, method: str) -> bytes:
+def one(pay: Pay, *, by_permit2: bool = False) -> bytes:
     """The call that settles one item and reverts with the token's own reason if it cannot."""
-    call = ONE_PERMIT2 if method == "permit2" else ONE_3009
+    call = ONE_PERMIT2 if by_permit2 else ONE_3009
     return call + abi.number(abi.WORD) + pay.encoded()
 
 

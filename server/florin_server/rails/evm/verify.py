@@ -2,7 +2,8 @@
 
 The message is rebuilt from the stored terms and never read from the wallet, so a signature by
 another key, for another amount, chain or payment is simply another signer's. The token has the
-last word: the very call that would settle is run against the newest block.
+last word: the very call that would settle is run against the newest block, for the payments of one
+moment together and for those that did not settle there alone.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ import orjson
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payment import Option
 from florin_server.rails.base import RailUnavailable
-from florin_server.rails.coalesce import Coalescer
-from florin_server.rails.evm import abi, erc6492, settler
+from florin_server.rails.evm import abi, erc6492
 from florin_server.rails.evm.erc6492 import is_wrapped
 from florin_server.rails.evm.fees import dry_run_gas
 from florin_server.rails.evm.node import LATEST, Node, answered, call_to, data, uint
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.signatures import read_hex
-from florin_server.rails.evm.submission import item, submission
+from florin_server.rails.evm.submission import Item, item, submission
 from florin_server.rails.evm.terms import PERMIT2_METHOD, Proof, Terms, bare, proof
+from florin_server.rails.evm.trial import Trials
 from florin_server.rails.evm.typed_data import PERMIT2
 from florin_server.rails.jsonrpc import Call, RpcError
 
@@ -38,10 +39,10 @@ class Verifier:
     """Verifies outputs for one chain; those that arrive together share one batch of calls."""
 
     def __init__(self, node: Node, chain: EvmChain, sender: str) -> None:
-        self._node = node
         self._chain = chain
         self._sender = sender
-        self._ask: Coalescer[Sequence[Call], list[Any]] = Coalescer(self._ask_together)
+        self._trials = Trials(node, chain, sender)
+        self._ask = self._trials.ask
 
     async def verify(self, option: Option, outputs: Sequence[str]) -> None:
         """Returns if the outputs pay the option now, else raises as the Rail protocol tells."""
@@ -52,36 +53,55 @@ class Verifier:
             raise FlorinError(Code.QUOTE_EXPIRED)
         given = signature_bytes(option, outputs)
         digest = terms.message(payer).digest()
+        besides: int | None
         if is_wrapped(given):
-            settles = await self._try_unborn(terms, payer, digest, given)
+            besides = await self._try_unborn(terms, payer, digest, given)
         else:
-            settles = await self._try(terms, payer, digest, proof(digest, payer, given))
-        if not settles:
+            besides = await self._try(terms, payer, digest, proof(digest, payer, given))
+        if besides != 0:
             # what the buyer sent before is in no block yet, maybe; only the chain tells, later
-            await self._judge(terms, payer, approves=len(outputs) > 1)
+            await self._judge(terms, payer, besides, approves=len(outputs) > 1)
 
     async def close(self) -> None:
         """Waits for the batches under way."""
-        await self._ask.close()
+        await self._trials.close()
 
-    async def _try(self, terms: Terms, payer: str, digest: bytes, proven: Proof) -> bool:
-        """Whether the payment would settle with a signature of the account as it is."""
-        dry_run = self._dry_run(terms, payer, proven)
-        code_of: Call = ("eth_getCode", (payer, LATEST))
-        # a signature of another key is worth no dry run until the payer is known to have code
-        answers = await self._ask((code_of, dry_run) if proven.by_key else (code_of,))
-        if data(answers[0]):
-            verdict, outcome = await self._ask(
-                (ask_wallet(payer, digest, proven.signature), dry_run)
-            )
-            if not _accepts(verdict):
-                raise refused("signature_mismatch", "The account does not accept the signature")
-            return self._returned(outcome) is not None
+    async def _try(self, terms: Terms, payer: str, digest: bytes, proven: Proof) -> int | None:
+        """None if the payment does not settle with a signature of the account as it is.
+
+        Otherwise what the account spends on others that settled with it, if it might not have both.
+        """
+        pay, by_permit2 = terms.pay(payer, proven.signature), terms.method == PERMIT2_METHOD
+        form = Item(pay, by_permit2, proven.by_key, opening=None)
         if not proven.by_key:
-            raise refused("signature_mismatch", "The signature is not the account's")
-        return self._returned(answers[1]) is not None
+            # a signature of another key is worth no dry run until the payer is known to have code
+            (code,) = await self._ask(("eth_getCode", (payer, LATEST)))
+            if not data(code):
+                raise refused("signature_mismatch", "The signature is not the account's")
+            return await self._try_with_code(form, digest)
+        tried = await self._trials.tried(form)
+        if data(tried.code):
+            return await self._try_with_code(form, digest)
+        if tried.settled:
+            return 0
+        outcome = tried.outcome
+        if outcome is None:
+            (outcome,) = await self._ask(self._trials.alone(form))
+        return None if self._returned(outcome) is None else tried.besides
 
-    async def _try_unborn(self, terms: Terms, payer: str, digest: bytes, given: bytes) -> bool:
+    async def _try_with_code(self, form: Item, digest: bytes) -> int | None:
+        """The same if the payer has code, which must accept the signature as well."""
+        pay = form.pay
+        verdict, outcome = await self._ask(
+            ask_wallet(pay.payer, digest, pay.signature), self._trials.alone(form)
+        )
+        if not _accepts(verdict):
+            raise refused("signature_mismatch", "The account does not accept the signature")
+        return None if self._returned(outcome) is None else 0
+
+    async def _try_unborn(
+        self, terms: Terms, payer: str, digest: bytes, given: bytes
+    ) -> int | None:
         """The same with a signature that brings along how its account is created (ERC-6492).
 
         If the account exists by now, it does not matter how it would have been created.
@@ -91,20 +111,20 @@ class Verifier:
             raise refused("unreadable_output", "The output is no ERC-6492 signature")
         form = item(self._chain, terms, payer, given)
         if form.opening is None:
-            (code,) = await self._ask((("eth_getCode", (payer, LATEST)),))
+            (code,) = await self._ask(("eth_getCode", (payer, LATEST)))
             if data(code):
                 proven = Proof(wrapped.signature, by_key=False)
                 return await self._try(terms, payer, digest, proven)
             raise refused("signature_mismatch", erc6492.not_allowed(self._chain))
         sent = submission(self._chain, [form])
         settlement = call_to(sent.to, sent.data, sender=self._sender, gas=sent.gas)
-        verdict, outcome = await self._ask((erc6492.probe(payer, wrapped, digest), settlement))
+        verdict, outcome = await self._ask(erc6492.probe(payer, wrapped, digest), settlement)
         found = uint(verdict)
         if found == erc6492.ABSENT:
             raise refused("signature_mismatch", "The factory does not create the account")
         if found != erc6492.ACCEPTS:
             raise refused("signature_mismatch", "The account does not accept the signature")
-        return self._returned(outcome) == abi.number(1)
+        return 0 if self._returned(outcome) == abi.number(1) else None
 
     def _returned(self, outcome: Any) -> bytes | None:
         """What a dry run returned; None if it reverted."""
@@ -114,28 +134,27 @@ class Verifier:
             return None
         raise RailUnavailable(f"{self._chain.name}: {outcome}")
 
-    async def _judge(self, terms: Terms, payer: str, *, approves: bool) -> None:
-        """Tells why a payment would not settle, unless that may be for want of an approval."""
+    async def _judge(
+        self, terms: Terms, payer: str, besides: int | None, *, approves: bool
+    ) -> None:
+        """Tells why a payment would not settle, unless that may be for want of an approval.
+
+        One that settles alone, but not with others for which the account pays something `besides`,
+        is refused only if it does not have both.
+        """
         questions = [call_to(terms.token, BALANCE_OF + abi.address(payer))]
         if terms.method == PERMIT2_METHOD:
             questions.append(ask_allowance(terms.token, payer, PERMIT2))
-        balance, *allowance = await self._ask(questions)
-        if uint(balance) < terms.value:
+        balance, *allowance = await self._ask(*questions)
+        wanted = terms.value + (besides or 0)
+        if uint(balance) < wanted:
             raise refused("insufficient_funds", "The account has insufficient funds")
-        if allowance and uint(allowance[0]) < terms.value:
+        if allowance and uint(allowance[0]) < wanted:
             if approves:
                 return
             raise refused("insufficient_funds", "The account has insufficient allowance")
-        raise refused("signature_mismatch", "The token does not accept the signature")
-
-    def _dry_run(self, terms: Terms, payer: str, proven: Proof) -> Call:
-        call = settler.one(terms.pay(payer, proven.signature), terms.method)
-        gas = dry_run_gas(call, by_key=proven.by_key)
-        return call_to(terms.settler, call, sender=self._sender, gas=gas)
-
-    async def _ask_together(self, questions: Sequence[Sequence[Call]]) -> list[list[Any]]:
-        answers = iter(await self._node.batch([call for calls in questions for call in calls]))
-        return [[next(answers) for _ in calls] for calls in questions]
+        if besides is None:
+            raise refused("signature_mismatch", "The token does not accept the signature")
 
 
 def ask_allowance(token: str, payer: str, spender: str) -> Call:

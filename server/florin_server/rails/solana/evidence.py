@@ -44,6 +44,7 @@ class _Record:
 
     slot: int
     error: Any
+    fee: int
     lamports: tuple[tuple[int, int], ...]  # before and after, by account
     tokens: Mapping[int, int]  # by how much each token account changed
 
@@ -85,7 +86,8 @@ class Evidence:
                 block_number=record.slot,
                 block_hash="",
                 success=record.error is None,
-                gas_cost=max(0, record.lamports[0][0] - record.lamports[0][1]),
+                gas_cost=record.fee,
+                rent=record.lamports[0][0] - record.lamports[0][1] - record.fee,
             )
             for one, record in records.items()
         }
@@ -225,6 +227,7 @@ class Evidence:
         return _Record(
             slot=number(told.get("slot")),
             error=meta["err"],
+            fee=number(meta.get("fee")),
             lamports=tuple(zip(before, after, strict=True)),
             tokens=changes,
         )

@@ -41,6 +41,7 @@ from florin_server.rails.solana import discovery, receivers
 from florin_server.rails.solana.check import Submission, submission
 from florin_server.rails.solana.evidence import Evidence, Landing
 from florin_server.rails.solana.family import NEW_BLOCKS, SolanaFamily, slot_mark
+from florin_server.rails.solana.holdings import holdings
 from florin_server.rails.solana.issue import Issuer
 from florin_server.rails.solana.node import Node
 from florin_server.rails.solana.nonces import SolanaNonces
@@ -390,6 +391,12 @@ class SolanaRail:
     ) -> list[Paid]:
         """Nothing: no wallet can send a payment by itself."""
         return []
+
+    async def holdings(
+        self, places: Collection[tuple[str, str]], least: int
+    ) -> dict[tuple[str, str], int]:
+        """What accounts hold of assets at the newest finalized slot; one batched read."""
+        return await holdings(self._node, self.native_asset, places, least)
 
     async def find(self, items: Sequence[Accepted]) -> list[Paid]:
         """What the items' transactions paid, as far as they are final.

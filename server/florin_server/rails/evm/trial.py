@@ -1,0 +1,146 @@
+"""Questions about payments that travel together, and payments that are tried as they will be sent.
+
+Payments of one moment are tried in one call, the very settlement that would bring them: what the
+contract answers for each is what would happen to it, also to the second of two that spend the same
+money. A payment that does not settle there proves nothing by that, since another one may be to
+blame; it has to be tried alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from florin_server.rails.base import RailUnavailable
+from florin_server.rails.coalesce import LIMIT, Coalescer
+from florin_server.rails.evm import settler
+from florin_server.rails.evm.fees import dry_run_gas
+from florin_server.rails.evm.node import LATEST, Node, call_to, uint
+from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.evm.settler import Pay
+from florin_server.rails.evm.submission import Item, cut, submission
+from florin_server.rails.jsonrpc import Call, RpcError
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What came of trying a payment. `code` is the node's answer to what code the payer has.
+
+    `settled` tells that it did; otherwise `outcome` is the answer to trying it alone, or None if
+    that is still to be done. `besides` is what the payer spent of the same token on payments that
+    settled in the same call, in minor units.
+    """
+
+    code: Any
+    settled: bool
+    outcome: Any = None
+    besides: int = 0
+
+
+_Question: TypeAlias = Sequence[Call] | Item
+
+
+class Trials:
+    """Asks one chain's node; what is asked at about the same time goes into one payload."""
+
+    def __init__(self, node: Node, chain: EvmChain, sender: str) -> None:
+        self._node = node
+        self._chain = chain
+        self._sender = sender
+        self._together: Coalescer[_Question, Any] = Coalescer(self._ask_together)
+
+    async def ask(self, *calls: Call) -> list[Any]:
+        """A result or an RpcError for each call."""
+        answers: list[Any] = await self._together(calls)
+        return answers
+
+    async def tried(self, item: Item) -> Tried:
+        """What comes of a payment that the payer's key signed, and what code the payer has.
+
+        The answer says nothing about payers with code: what that does, only a trial alone tells.
+        """
+        tried: Tried = await self._together(item)
+        return tried
+
+    def alone(self, item: Item) -> Call:
+        """Tries one payment, with no more gas than its share of a settlement covers."""
+        call = settler.one(item.pay, by_permit2=item.by_permit2)
+        gas = dry_run_gas(call, by_key=item.by_key)
+        return call_to(self._chain.settler, call, sender=self._sender, gas=gas)
+
+    async def close(self) -> None:
+        """Waits for the payloads under way."""
+        await self._together.close()
+
+    async def _ask_together(self, questions: Sequence[_Question]) -> list[Any]:
+        plain = [one for one in questions if not isinstance(one, Item)]
+        # a wallet that sends the same twice gets the same answer twice
+        items = list(dict.fromkeys(one for one in questions if isinstance(one, Item)))
+        parts = list(self._parts(items))
+        answers = iter(
+            await self._node.batch(
+                [
+                    *(call for calls in plain for call in calls),
+                    *(("eth_getCode", (one.pay.payer, LATEST)) for one in items),
+                    *map(self._trial, parts),
+                ]
+            )
+        )
+        told = iter([[next(answers) for _ in calls] for calls in plain])
+        codes = [next(answers) for _ in items]
+        outcomes = {
+            item: outcome
+            for part in parts
+            for item, outcome in zip(part, _read(part, next(answers)), strict=True)
+        }
+        tried = {
+            item: Tried(code, *outcomes[item]) for item, code in zip(items, codes, strict=True)
+        }
+        return [tried[one] if isinstance(one, Item) else next(told) for one in questions]
+
+    def _parts(self, items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+        """The items in settlements, in the order of each one's answer."""
+        first, most = 0, LIMIT if self._chain.trials == "together" else 1
+        for count in cut(self._chain, items, most):
+            yield sorted(items[first : first + count], key=lambda one: one.by_permit2)
+            first += count
+
+    def _trial(self, part: Sequence[Item]) -> Call:
+        if len(part) == 1:
+            return self.alone(part[0])
+        sent = submission(self._chain, part)
+        # all of them may use as much as each could alone
+        gas = dry_run_gas(sent.data, by_key=True, count=len(part))
+        return call_to(sent.to, sent.data, sender=self._sender, gas=gas)
+
+
+def _read(part: Sequence[Item], answer: Any) -> list[tuple[bool, Any, int]]:
+    """Whether each item settled, the outcome if it was tried alone, what else its payer spent."""
+    if len(part) == 1:
+        return [(False, answer, 0)]
+    mask = _mask(answer, len(part))
+    settled = [one.pay for at, one in enumerate(part) if mask >> at & 1]
+    return [(bool(mask >> at & 1), None, _besides(one.pay, settled)) for at, one in enumerate(part)]
+
+
+def _mask(answer: Any, count: int) -> int:
+    """The bits of the payments that settled; none if the call failed as a whole.
+
+    A node may refuse what is no trouble in smaller pieces.
+    """
+    if isinstance(answer, RpcError):
+        return 0
+    try:
+        mask = uint(answer)
+    except RailUnavailable:
+        return 0
+    return mask if mask < 1 << count else 0
+
+
+def _besides(pay: Pay, settled: Sequence[Pay]) -> int:
+    return sum(
+        one.value
+        for one in settled
+        if (one.payer, one.token) == (pay.payer, pay.token) and one.ref != pay.ref
+    )
