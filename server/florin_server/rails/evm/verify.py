@@ -25,7 +25,7 @@ from florin_server.rails.evm.signatures import read_hex
 from florin_server.rails.evm.submission import Item, item, submission
 from florin_server.rails.evm.terms import PERMIT2_METHOD, Proof, Terms, bare, proof
 from florin_server.rails.evm.trial import Trials
-from florin_server.rails.evm.typed_data import PERMIT2
+from florin_server.rails.evm.typed_data import PERMIT2, digest_of
 from florin_server.rails.jsonrpc import Call, RpcError
 
 SIGNATURE_BYTES_MIN = 64
@@ -52,7 +52,7 @@ class Verifier:
             # the operator changed contracts; the buyer gets new options with the new one
             raise FlorinError(Code.QUOTE_EXPIRED)
         given = signature_bytes(option, outputs)
-        digest = terms.message(payer).digest()
+        digest = digest_of(terms.message(payer))
         besides: int | None
         if is_wrapped(given):
             besides = await self._try_unborn(terms, payer, digest, given)
