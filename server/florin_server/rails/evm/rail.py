@@ -78,7 +78,7 @@ class EvmRail:
         self.reader = Reader(self._node, chain.name, way=chain.reads, multicall=chain.multicall3)
         self._payable: Shared[list[Means]] = Shared()
         self._relay = Relay(self._node, chain, (signer, *more), now)
-        self._verifier = Verifier(self._node, chain, signer.address)
+        self._verifier = Verifier(self._node, chain, signer.address, self.reader)
         self._evidence = Evidence(self._node, chain, self._senders)
         self._witnesses = Witnesses(self.rpc, now)
         self._news = News(self.poll_s)
