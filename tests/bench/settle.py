@@ -1,5 +1,8 @@
 """Settling on a chain in another process: one payment in each transaction, and many in one.
 
+The chain is the embedded one, whose pace is Python's, and anvil, which leaves the service to be
+measured.
+
 The service has the processor time of its own to answer for, and the calls that it makes; the chain
 alone is given ready, signed transactions that settle as many payments each.
 """
@@ -21,7 +24,7 @@ from tests.bench import http1, load
 from tests.bench.chain import settlement
 from tests.bench.florin import Florin, florin
 from tests.bench.load import RestJob
-from tests.bench.node import CHAIN_ID, Node, node
+from tests.bench.node import CHAIN_ID, Node, nodes
 from tests.bench.payments import prepare, settle
 from tests.bench.report import Figure
 from tests.support.wallet import Wallet
@@ -36,8 +39,9 @@ _RELAYER = Signer(b"\x1e" * 32)
 def measure(pool: ProcessPoolExecutor) -> list[Figure]:
     figures = []
     for together, name in ((1, "single"), (50, "batched")):
-        with node() as chain, shop(chain, together) as running:
-            figures += _measured(chain, running, pool, together, name)
+        for where, one in nodes():
+            with one as chain, shop(chain, together) as running:
+                figures += _measured(chain, running, pool, together, name + where)
     return figures
 
 

@@ -16,6 +16,7 @@ from florin_server.rails.evm.terms import Terms
 from florin_server.rails.evm.typed_data import PERMIT2
 
 from tests.contract.evm_lab import (
+    ACCEPTS_NONE,
     EURO,
     MERCHANT,
     PRICE,
@@ -82,6 +83,24 @@ async def test_payments_of_one_moment_are_tried_in_one_call(lab):
     assert await verified(lab, given) == [None] * MANY
     assert calls == [settler.SETTLE_3009]
     assert (lab.rail.rpc.calls - before[0], lab.rail.rpc.requests - before[1]) == (MANY + 1, 1)
+
+
+async def test_many_payers_are_asked_for_code_in_one_call_where_a_node_is_read_so(evm):
+    lab = await open_lab(evm=evm, reads="deployless")
+    given = await sold(lab, *range(MANY))
+    with_code = buyer(97)
+    await lab.fund(with_code)
+    option = lab.offer(with_code, new_payment(97))
+    given.append((option, signed(with_code, option)))
+    await lab.delegate(with_code, ACCEPTS_NONE)
+    lab.node.asked.clear()
+    done = reasons(await verified(lab, given))
+    assert done == [None] * MANY + ["signature_mismatch"]
+    # the trial and the codes, then what the one with code says, and its trial alone
+    assert lab.node.asked.count("eth_call") == 4
+    assert "eth_getCode" not in lab.node.asked
+    await lab.rail.close()
+    await lab.chain.close()
 
 
 async def test_a_payment_that_comes_alone_is_tried_alone(lab):

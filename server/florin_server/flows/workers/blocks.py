@@ -204,7 +204,9 @@ class BlockFollower:
         head = await self._rail.head()
         if head.number == self.head and self._hashes.get(head.number) == head.hash:
             return False
-        await self._rewind(head)
+        if head.number <= self.head:
+            # a higher block tells by its parent whether those before it were replaced
+            await self._rewind(head)
         while self.head < head.number:
             view = await self._rail.block(self.head + 1)
             if view is None:

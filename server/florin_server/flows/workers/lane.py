@@ -8,7 +8,7 @@ what it concludes itself, how the lane's transactions ended.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from florin_server.domain.ids import short_id
@@ -76,6 +76,7 @@ class Lane:
         self._lease_at_us = 0  # when to look at the lease again
         self._nonce = 0
         self._txs: dict[str, ChainTx] = {}  # by id, in nonce order
+        self._unnoted: dict[str, int] = {}  # handed over at a head, by id
         self._resumed = False
         self._stuck = ""  # the transaction that `problem` is about
         self.sender = sender
@@ -223,7 +224,7 @@ class Lane:
     async def _broadcast(self, tx: ChainTx) -> None:
         """Hands the newest variant to the chain, or an older one if it does not take that."""
         if not self.paused and await self._hand_over(tx):
-            await self._note_sent(tx)
+            self._note_sent(tx)
             # a chain that seals at once already has it
             self._wake()
 
@@ -238,16 +239,25 @@ class Lane:
                 return True
         return False
 
-    async def _note_sent(self, tx: ChainTx) -> None:
-        head = self._blocks.head
-        await self._app.store.write(journal.sent(tx.id, head))
+    def _note_sent(self, tx: ChainTx) -> None:
+        head = self._unnoted[tx.id] = self._blocks.head
         self._txs[tx.id] = replace(tx, state=TxState.SENT, sent_block=head)
 
+    async def _write_notes(self) -> None:
+        """Writes down what was handed over since; who never learns of it broadcasts it again."""
+        notes, self._unnoted = self._unnoted, {}
+        if notes:
+            await self._app.store.write(_sent(notes))
+
     async def tend(self, *, news: bool) -> None:
-        """Broadcasts again what the chain has lost; without `news` only after a pause."""
+        """Broadcasts again what the chain has lost; without `news` only after a pause.
+
+        What was handed over since the last time is written down.
+        """
         if news or self._resumed:
             self._resumed = False
             await self.rebroadcast()
+        await self._write_notes()
 
     async def rebroadcast(self) -> None:
         """Broadcasts again what the chain has lost; offers more for what it does not take.
@@ -268,7 +278,7 @@ class Lane:
             if not await self._rail.knows(tx.variants[-1].hash):
                 await self._broadcast(tx)
             elif tx.sent_block is None:
-                await self._note_sent(tx)
+                self._note_sent(tx)
             elif n == 0 and not gap:
                 await self._raise(tx)
 
@@ -359,6 +369,7 @@ class Lane:
         return Ended(tx, end, mined.success)
 
 
+<<<<<<< HEAD
 def costs_of(mined: Mined, account: str, coin: str) -> tuple[Posting, ...]:
     """What a transaction cost the account (CAIP-10) that paid for it."""
     wallet = f"wallet:{account}"
@@ -366,6 +377,11 @@ def costs_of(mined: Mined, account: str, coin: str) -> tuple[Posting, ...]:
     paid = (Posting(ledger.GAS, wallet, coin, gas), Posting(ledger.RENT, wallet, coin, rent))
     back = Posting(wallet, ledger.RENT, coin, -rent)
     return tuple(one for one in (*paid, back) if one.amount > 0)
+=======
+def _sent(notes: Mapping[str, int]) -> Op[None]:
+    for tx_id, head in notes.items():
+        yield from journal.sent(tx_id, head)
+>>>>>>> refs/heads/speed
 
 
 def _nothing() -> Op[None]:

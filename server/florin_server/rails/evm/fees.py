@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from florin_server.rails.base import RailUnavailable
@@ -23,6 +24,9 @@ OPEN_GAS = 500_000
 GAS_OPENING = 530_000
 # nodes take the place of a waiting transaction from 10 % on, some from 12.5 %
 RAISE_PERCENT = 15
+# In a second even the fastest chains make four blocks, and what is offered is good for five. What
+# waits for longer is raised by what is asked then.
+FEES_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +96,27 @@ async def current_fees(node: Node, chain: EvmChain) -> Fees:
     # a node need not suggest a tip; a tenth of the base fee is taken anywhere
     tip = block.base_fee // 10 if isinstance(suggested, RpcError) else quantity(suggested)
     return fees_for(block.base_fee, tip, chain)
+
+
+class RecentFees:
+    """The fees to sign with, asked for once for what is signed between two blocks.
+
+    `now` tells monotonic seconds.
+    """
+
+    def __init__(self, node: Node, chain: EvmChain, now: Callable[[], float]) -> None:
+        self._node = node
+        self._chain = chain
+        self._now = now
+        self._known: tuple[float, Fees] | None = None
+
+    def forget(self) -> None:
+        """There is a new block, or the fees were not taken."""
+        self._known = None
+
+    async def current(self) -> Fees:
+        """Fees that were asked for a moment ago at most."""
+        now = self._now()
+        if self._known is None or now - self._known[0] > FEES_S:
+            self._known = now, await current_fees(self._node, self._chain)
+        return self._known[1]

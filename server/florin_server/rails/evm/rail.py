@@ -78,8 +78,8 @@ class EvmRail:
         self._node = Node(self.rpc)
         self.reader = Reader(self._node, chain.name, way=chain.reads, multicall=chain.multicall3)
         self._payable: Shared[list[Means]] = Shared()
-        self._relay = Relay(self._node, chain, (signer, *more))
-        self._verifier = Verifier(self._node, chain, signer.address)
+        self._relay = Relay(self._node, chain, (signer, *more), now)
+        self._verifier = Verifier(self._node, chain, signer.address, self.reader)
         self._evidence = Evidence(self._node, chain, self._senders)
         self._witnesses = Witnesses(self.rpc, now)
         self._news = News(self.poll_s)
@@ -89,6 +89,7 @@ class EvmRail:
         self._treasury = EvmPayouts(self._node, chain, treasury) if treasury else None
         self._payouts = self._payouts_of(treasury) if treasury else None
         self._assets: Mapping[str, Asset] = {}
+        self._head: Head | None = None
 
     @property
     def chain_id(self) -> str:
@@ -367,6 +368,9 @@ class EvmRail:
         """The newest block."""
         head = await self._evidence.head()
         self._news.saw(head.number)
+        if head != self._head:
+            self._head = head
+            self._relay.new_block()
         return head
 
     async def block(self, number: int) -> BlockView | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from florin_server.domain.journal import Accepted, ChainTx
 from florin_server.rails.base import RailUnavailable, Signed
-from florin_server.rails.evm.fees import GAS_BASE, GAS_ITEM, current_fees, raised
+from florin_server.rails.evm.fees import GAS_BASE, GAS_ITEM, RecentFees, current_fees, raised
 from florin_server.rails.evm.node import LATEST, Node, call_to, header, quantity, record, uint
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.submission import (
@@ -26,7 +27,14 @@ from florin_server.rails.jsonrpc import RpcError
 class Relay:
     """Submits for one chain with some keys. Who calls it keeps the nonces."""
 
-    def __init__(self, node: Node, chain: EvmChain, signers: Sequence[Signer]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        chain: EvmChain,
+        signers: Sequence[Signer],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._fees = RecentFees(node, chain, now)
         self._node = node
         self._chain = chain
         self._signers = {signer.address: signer for signer in signers}
@@ -71,11 +79,15 @@ class Relay:
         return self._signers[sender].sign_call(
             chain_id=self._chain.chain_id,
             nonce=nonce,
-            fees=await current_fees(self._node, self._chain),
+            fees=await self._fees.current(),
             gas=call.gas,
             to=call.to,
             data=call.data,
         )
+
+    def new_block(self) -> None:
+        """What gas cost before it may not be what it costs now."""
+        self._fees.forget()
 
     async def bump(self, tx: ChainTx) -> Signed:
         """Signs the newest variant again for a higher fee; RailUnavailable above the limits."""
@@ -109,6 +121,7 @@ class Relay:
         try:
             await self._node.rpc.call("eth_sendRawTransaction", "0x" + raw.hex())
         except RpcError as refusal:
+            self._fees.forget()
             # nodes have many words for "I have it": only having it counts
             if not await self.knows(transaction_hash(raw)):
                 raise RailUnavailable(f"{self._chain.name}: {refusal}") from refusal

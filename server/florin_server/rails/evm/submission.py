@@ -20,6 +20,7 @@ from florin_server.rails.evm.fees import (
 )
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.terms import PERMIT2_METHOD, Terms, proof
+from florin_server.rails.evm.typed_data import digest_of
 
 GAS_ITEM_HEAVIEST = GAS_WALLET_ITEM + GAS_OPENING
 
@@ -53,7 +54,7 @@ def item(chain: EvmChain, terms: Terms, payer: str, given: bytes) -> Item:
     """A payment with the signature that its wallet gave; equal arguments give equal items."""
     wrapped = unwrap(given)
     if wrapped is None:
-        proven = proof(terms.message(payer).digest(), payer, given)
+        proven = proof(digest_of(terms.message(payer)), payer, given)
         pay, by_key, opening = terms.pay(payer, proven.signature), proven.by_key, None
     else:
         pay, by_key = terms.pay(payer, wrapped.signature), False

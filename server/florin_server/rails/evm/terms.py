@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import orjson
 
@@ -29,6 +30,8 @@ DIRECT_METHOD = "direct"  # the payer calls the settlement contract
 APPROVE = abi.selector("approve(address,uint256)")
 GRACE_S = 300  # an accepted authorization may be submitted that long after the payment's end
 NOBODY = "0x" + "00" * 20
+# signatures that are recognised again when their payments are settled, a moment after the confirm
+_PROOFS_KEPT = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +168,7 @@ class Proof:
     by_key: bool
 
 
+@lru_cache(maxsize=_PROOFS_KEPT)
 def proof(digest: bytes, payer: str, given: bytes) -> Proof:
     """Decides the form in which a signature is submitted; equal arguments give equal bytes.
 

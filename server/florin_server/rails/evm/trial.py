@@ -8,6 +8,7 @@ blame; it has to be tried alone.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -16,7 +17,9 @@ from florin_server.rails.base import RailUnavailable
 from florin_server.rails.coalesce import LIMIT, Coalescer
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.fees import dry_run_gas
-from florin_server.rails.evm.node import LATEST, Node, call_to, uint
+from florin_server.rails.evm.node import LATEST, Node, call_to, data, uint
+from florin_server.rails.evm.reader import DEPLOYLESS, Reader
+from florin_server.rails.evm.reads import Question
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.settler import Pay
 from florin_server.rails.evm.submission import Item, cut, submission
@@ -25,27 +28,30 @@ from florin_server.rails.jsonrpc import Call, RpcError
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of trying a payment. `code` is the node's answer to what code the payer has.
+    """What came of trying a payment.
 
-    `settled` tells that it did; otherwise `outcome` is the answer to trying it alone, or None if
-    that is still to be done. `besides` is what the payer spent of the same token on payments that
-    settled in the same call, in minor units.
+    `has_code` tells that the payer has code; None if the node does not say. `settled` tells that
+    the payment did; otherwise `outcome` is the answer to trying it alone, or None if that is still
+    to be done. `besides` is what the payer spent of the same token on payments that settled in the
+    same call, in minor units.
     """
 
-    code: Any
+    has_code: bool | None
     settled: bool
     outcome: Any = None
     besides: int = 0
 
 
+_MANY = 4
 _Question: TypeAlias = Sequence[Call] | Item
 
 
 class Trials:
     """Asks one chain's node; what is asked at about the same time goes into one payload."""
 
-    def __init__(self, node: Node, chain: EvmChain, sender: str) -> None:
+    def __init__(self, node: Node, chain: EvmChain, sender: str, reader: Reader) -> None:
         self._node = node
+        self._reader = reader
         self._chain = chain
         self._sender = sender
         self._together: Coalescer[_Question, Any] = Coalescer(self._ask_together)
@@ -56,7 +62,7 @@ class Trials:
         return answers
 
     async def tried(self, item: Item) -> Tried:
-        """What comes of a payment that the payer's key signed, and what code the payer has.
+        """What comes of a payment that the payer's key signed, and whether the payer has code.
 
         The answer says nothing about payers with code: what that does, only a trial alone tells.
         """
@@ -78,26 +84,38 @@ class Trials:
         # a wallet that sends the same twice gets the same answer twice
         items = list(dict.fromkeys(one for one in questions if isinstance(one, Item)))
         parts = list(self._parts(items))
-        answers = iter(
-            await self._node.batch(
-                [
-                    *(call for calls in plain for call in calls),
-                    *(("eth_getCode", (one.pay.payer, LATEST)) for one in items),
-                    *map(self._trial, parts),
-                ]
-            )
-        )
+        calls = [*(call for calls in plain for call in calls), *map(self._trial, parts)]
+        answered, coded = await self._answers(calls, [one.pay.payer for one in items])
+        answers = iter(answered)
         told = iter([[next(answers) for _ in calls] for calls in plain])
-        codes = [next(answers) for _ in items]
         outcomes = {
             item: outcome
             for part in parts
             for item, outcome in zip(part, _read(part, next(answers)), strict=True)
         }
         tried = {
-            item: Tried(code, *outcomes[item]) for item, code in zip(items, codes, strict=True)
+            item: Tried(has_code, *outcomes[item])
+            for item, has_code in zip(items, coded, strict=True)
         }
         return [tried[one] if isinstance(one, Item) else next(told) for one in questions]
+
+    async def _answers(
+        self, calls: Sequence[Call], payers: Sequence[str]
+    ) -> tuple[list[Any], list[bool | None]]:
+        """The answers to calls, and which payers have code.
+
+        Many payers are asked about in one call too, where the node is read that way; a payload of
+        its own is nothing against a call for each.
+        """
+        if len(payers) < _MANY or self._reader.order[0] != DEPLOYLESS:
+            codes: list[Call] = [("eth_getCode", (one, LATEST)) for one in payers]
+            answers = await self._node.batch([*calls, *codes])
+            return answers[: len(calls)], [_has_code(one) for one in answers[len(calls) :]]
+        places = [bytes.fromhex(one[2:]) for one in payers]
+        # what is asked hardly matters: only accounts with code are asked
+        owned = [Question(one, None, of=one) for one in places]
+        answers, found = await asyncio.gather(self._node.batch(calls), self._reader.read(owned))
+        return answers, [one is not None for one in found]
 
     def _parts(self, items: Sequence[Item]) -> Iterator[Sequence[Item]]:
         """The items in settlements, in the order of each one's answer."""
@@ -113,6 +131,13 @@ class Trials:
         # all of them may use as much as each could alone
         gas = dry_run_gas(sent.data, by_key=True, count=len(part))
         return call_to(sent.to, sent.data, sender=self._sender, gas=gas)
+
+
+def _has_code(answer: Any) -> bool | None:
+    try:
+        return bool(data(answer))
+    except RailUnavailable:
+        return None
 
 
 def _read(part: Sequence[Item], answer: Any) -> list[tuple[bool, Any, int]]:

@@ -179,6 +179,12 @@ class PermitTransferFrom:
         return _document(self.domain, "PermitTransferFrom", types, message)
 
 
+@lru_cache(maxsize=512)
+def digest_of(message: ReceiveWithAuthorization | PermitTransferFrom) -> bytes:
+    """A message's digest, remembered: what was verified is settled a moment later."""
+    return message.digest()
+
+
 def permit2_domain(chain_id: int) -> Domain:
     """Permit2's domain on a chain; it stands at one address everywhere."""
     return Domain("Permit2", None, chain_id, PERMIT2)

@@ -20,12 +20,13 @@ from florin_server.rails.evm import abi, erc6492
 from florin_server.rails.evm.erc6492 import is_wrapped
 from florin_server.rails.evm.fees import dry_run_gas
 from florin_server.rails.evm.node import LATEST, Node, answered, call_to, data, uint
+from florin_server.rails.evm.reader import Reader
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.signatures import read_hex
 from florin_server.rails.evm.submission import Item, item, submission
 from florin_server.rails.evm.terms import PERMIT2_METHOD, Proof, Terms, bare, proof
 from florin_server.rails.evm.trial import Trials
-from florin_server.rails.evm.typed_data import PERMIT2
+from florin_server.rails.evm.typed_data import PERMIT2, digest_of
 from florin_server.rails.jsonrpc import Call, RpcError
 
 SIGNATURE_BYTES_MIN = 64
@@ -38,10 +39,10 @@ IS_VALID_SIGNATURE = abi.selector("isValidSignature(bytes32,bytes)")
 class Verifier:
     """Verifies outputs for one chain; those that arrive together share one batch of calls."""
 
-    def __init__(self, node: Node, chain: EvmChain, sender: str) -> None:
+    def __init__(self, node: Node, chain: EvmChain, sender: str, reader: Reader) -> None:
         self._chain = chain
         self._sender = sender
-        self._trials = Trials(node, chain, sender)
+        self._trials = Trials(node, chain, sender, reader)
         self._ask = self._trials.ask
 
     async def verify(self, option: Option, outputs: Sequence[str]) -> None:
@@ -52,7 +53,7 @@ class Verifier:
             # the operator changed contracts; the buyer gets new options with the new one
             raise FlorinError(Code.QUOTE_EXPIRED)
         given = signature_bytes(option, outputs)
-        digest = terms.message(payer).digest()
+        digest = digest_of(terms.message(payer))
         besides: int | None
         if is_wrapped(given):
             besides = await self._try_unborn(terms, payer, digest, given)
@@ -80,7 +81,9 @@ class Verifier:
                 raise refused("signature_mismatch", "The signature is not the account's")
             return await self._try_with_code(form, digest)
         tried = await self._trials.tried(form)
-        if data(tried.code):
+        if tried.has_code is None:
+            raise RailUnavailable(f"{self._chain.name}: the node does not tell the payer's code")
+        if tried.has_code:
             return await self._try_with_code(form, digest)
         if tried.settled:
             return 0
