@@ -7,9 +7,10 @@ from dataclasses import replace
 from florin_server.domain.caip import canonical_account, canonical_asset, parse_asset
 from florin_server.domain.errors import Code, FlorinError, invalid
 from florin_server.domain.ids import short_id
+from florin_server.domain.payment import RefundStatus
 from florin_server.domain.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.flows.app import App
-from florin_server.store import merchants, payouts, settlements
+from florin_server.store import merchants, payouts, refunds, settlements
 from florin_server.store.query import Op
 
 # what one answer holds; older ones are history
@@ -50,7 +51,8 @@ async def create(app: App, merchant_id: str, asset: str, amount: int | None) -> 
 async def refuse(app: App, payout_id: str) -> Payout:
     """Calls a waiting payout off for good; the refund that it pays fails.
 
-    invalid_params for an unknown one, invalid_state for one that is not waiting any more.
+    invalid_params for an unknown one, invalid_state for one that is not waiting any more, or whose
+    refund had succeeded before a reorganisation undid it.
     """
     return await app.store.write(_refuse(payout_id, app.clock.now_us()))
 
@@ -87,6 +89,7 @@ def _create(app: App, merchant_id: str, asset: str, amount: int | None) -> Op[Pa
 
 
 def _refuse(payout_id: str, now_us: int) -> Op[Payout]:
+    yield from _never_promised(payout_id)
     refused = yield from payouts.refuse(payout_id, now_us)
     if refused is None:
         known = yield from payouts.get(payout_id)
@@ -94,6 +97,16 @@ def _refuse(payout_id: str, now_us: int) -> Op[Payout]:
             raise FlorinError(Code.INVALID_PARAMS, "Payout not found")
         raise FlorinError(Code.INVALID_STATE, f"Payout is {known.status} and cannot be refused")
     return refused
+
+
+def _never_promised(payout_id: str) -> Op[None]:
+    """Part of an operation: invalid_state if a refund was told as final already."""
+    known = yield from payouts.get(payout_id)
+    if known is None or known.payment_id is None or known.status is not PayoutStatus.WAITING:
+        return
+    refund = yield from refunds.refund(known.payment_id)
+    if refund is not None and (refund.id, refund.status) == (payout_id, RefundStatus.SUCCEEDED):
+        raise FlorinError(Code.INVALID_STATE, "Refund succeeded before and cannot be refused")
 
 
 def _lacking(app: App, one: Payout) -> str | None:

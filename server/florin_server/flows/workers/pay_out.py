@@ -13,15 +13,17 @@ from collections.abc import Container, Sequence
 from dataclasses import replace
 
 from florin_server.domain.errors import FlorinError
-from florin_server.domain.journal import ChainTx, Posting, TxEnd
+from florin_server.domain.journal import ChainTx, Posting, TxEnd, Watcher
 from florin_server.domain.payout import Payout, PayoutStatus
 from florin_server.flows.app import App, Health
 from florin_server.flows.screen import check_lists, is_blocked
+from florin_server.flows.workers.aftermath import Aftermath, ended_in
 from florin_server.flows.workers.blocks import HeadFollower
 from florin_server.flows.workers.lane import Ended, Lane
 from florin_server.rails.base import (
     Effect,
     Fact,
+    Head,
     Payouts,
     Rail,
     RailUnavailable,
@@ -37,14 +39,19 @@ _log = logging.getLogger(__name__)
 _BATCH = 50
 # a payout that was not sent is tried again after a quarter of its age, within these
 _RETRY_MIN_US, _RETRY_MAX_US = 5_000_000, 60_000_000
-# how often lost transactions are looked for
+# how often lost transactions are looked for, and what is final is compared with the chain
 _RECONCILE_US = 10_000_000
 # without anything to do the store is looked at this often, for what others have asked for
 _IDLE_S = 1.0
 
 
 class Glance(HeadFollower):
-    """The head of a chain that is looked at while something is on its way."""
+    """The head of a chain that is looked at while something is on its way.
+
+    `rewinds` counts how often the head moved: blocks are not read, so any may be replaced by then.
+    """
+
+    _newest: Head | None = None
 
     def is_final(self, number: int) -> bool:
         """True if a block is as deep as the chain's settings ask."""
@@ -54,14 +61,21 @@ class Glance(HeadFollower):
         """True if a fact is final, part of the chain now, and enough nodes tell it."""
         if not self.is_final(fact.block_number):
             return False
-        view = await self._rail.block(fact.block_number) if self._rail.by_block else None
-        if self._rail.by_block and (view is None or view.hash != fact.block_hash):
+        if self._rail.by_block and await self.hash_of(fact.block_number) != fact.block_hash:
             return False
         return await self._agreement.covers(fact)
 
-    def _next(self, number: int) -> int:
+    async def hash_of(self, number: int) -> str | None:
+        """The hash of the block with a number now; None if the chain has none (yet)."""
+        view = await self._rail.block(number)
+        return view.hash if view else None
+
+    def _moved(self, head: Head) -> bool:
         """Back as well: what was final may be replaced."""
-        return number
+        moved = head != self._newest
+        self._newest, self.head = head, head.number
+        self.rewinds += moved
+        return moved
 
 
 class PayoutWorker:
@@ -75,9 +89,11 @@ class PayoutWorker:
         self._treasury = treasury
         self._woken = asyncio.Event()
         self._blocks = Glance(rail)
+        self._aftermath = Aftermath(app, rail, self._blocks, Watcher.PAYER)
         self._problem = "starting"
         self._unsure = True  # what is open was not compared with the chain since something changed
         self._reconcile_at_us = 0
+        self._look_back_at_us = 0
         self._waits = False
         self.lane = Lane(
             app,
@@ -140,11 +156,14 @@ class PayoutWorker:
         await self._blocks.start()
         await self.lane.load()
         await self.lane.start()
-        self._unsure, self._reconcile_at_us = True, 0
+        await self._aftermath.load()
+        self._unsure, self._reconcile_at_us, self._look_back_at_us = True, 0, 0
 
     async def _turn(self) -> None:
         if self.lane.open_transactions:
             await self._follow()
+        if self._aftermath.is_watching and self._app.clock.now_us() >= self._look_back_at_us:
+            await self._look_back()
         await self._submit()
 
     # -- submitting
@@ -242,6 +261,18 @@ class PayoutWorker:
             await self._finish(await self.lane.replaced())
         await self.lane.tend(news=news)
 
+    async def _look_back(self) -> None:
+        """Begins again with what a reorganisation undid after it was final."""
+        self._look_back_at_us = self._app.clock.now_us() + _RECONCILE_US
+        if await self._blocks.look():
+            self._unsure = True
+        if await self._aftermath.check([self.lane.sender]):
+            await self.lane.load()
+            self._blocks.evidence.forget_from(0)
+            self._unsure = True
+            await self.lane.rebroadcast()
+        await self._aftermath.forget()
+
     async def _gone(self, tx: ChainTx) -> bool:
         found = await self._app.store.read(payouts.some(tx.item_ids))
         lapses = [one.lapses_at for one in found.values()]
@@ -269,7 +300,10 @@ class PayoutWorker:
                 _log.error("payout %s: %s", one.payout.id, one.problem)
         ends = [self._priced(one.end) for one in ended]
         now_us = self._app.clock.now_us()
-        await self._app.store.write(payouts.conclude(outcomes, ends, now_us))
+        watched = self._aftermath.new(ended_in([], ended))
+        commit = self._aftermath.commit(watched)
+        await self._app.store.write(payouts.conclude(outcomes, ends, now_us, commit))
+        self._aftermath.committed(watched)
         self.lane.over(ended)
 
     async def _outcome(self, one: Payout, ended: Ended) -> Outcome:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Container, Sequence
 
 from florin_server.domain.errors import FlorinError
-from florin_server.domain.journal import Accepted, ChainTx, Finding, Posting, Watched
+from florin_server.domain.journal import Accepted, ChainTx, Finding, Posting, Watched, Watcher
 from florin_server.domain.payment import FailureCode, Payment, Status
 from florin_server.flows.app import App, Health
 from florin_server.flows.workers.aftermath import Aftermath, ended_in
@@ -51,7 +51,7 @@ class ChainSettler:
         self._wallets = WalletWatch(app, rail, self._blocks.evidence)
         self._strangers = StrangerWatch(app, rail, self._blocks)
         self._held = Held(app)
-        self._aftermath = Aftermath(app, rail, self._blocks)
+        self._aftermath = Aftermath(app, rail, self._blocks, Watcher.SETTLER)
         self._shortages: tuple[str, ...] = ()
         self._problem = "starting"
         self._lanes = [
