@@ -132,7 +132,7 @@ class FakeRail:
     def nodes(self) -> Sequence[NodeState]:
         return ()
 
-    async def news(self) -> None:
+    async def news(self, waiter: str = "") -> None:
         await asyncio.sleep(self.poll_s)
 
     async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:

@@ -279,8 +279,11 @@ class Rail(Protocol):
     def doubt(self) -> str:
         """What keeps nodes from agreeing on what ends payments; empty if they agree."""
 
-    async def news(self) -> None:
-        """Returns when there may be a new block, and after a while in any case. For one waiter."""
+    async def news(self, waiter: str = "") -> None:
+        """Returns when there may be a new block, and after a while in any case.
+
+        Each of those who wait at the same time has a name of its own.
+        """
 
     def payer(self, account: str) -> str | None:
         """The canonical CAIP-10 of an account on this chain; None for anything else."""

@@ -27,7 +27,7 @@ from florin_server.store.query import (
     insert,
     param,
 )
-from florin_server.store.tables import payout, refund
+from florin_server.store.tables import OPEN, chain_tx, chain_tx_item, payout, refund
 
 _COLUMNS = columns(payout, Payout)
 
@@ -131,6 +131,16 @@ _MOVE = Statement(
         completed_at_us=param("done_us"),
     )
     .returning(payout.c.id)
+)
+# few transactions are open, however many there were
+_IN_OPEN = Statement(
+    select(chain_tx_item.c.payment_id)
+    .join_from(chain_tx, chain_tx_item, chain_tx_item.c.tx_id == chain_tx.c.id)
+    .where(
+        text(OPEN),
+        chain_tx.c.chain_id == param("chain"),
+        chain_tx_item.c.payment_id == param("id_"),
+    )
 )
 _REFUSE = Statement(
     _change()
@@ -272,6 +282,25 @@ def refuse(payout_id: str, now_us: int) -> Op[Payout | None]:
     refused = Payout(*rows[0])
     yield from _move_refund(refused, RefundStatus.FAILED, None, now_us)
     return refused
+
+
+def resolve(one: Payout, posting: Posting | None, told: str, now_us: int) -> Op[Payout | None]:
+    """Ends a payout by what the operator found out; None if it is not stuck.
+
+    With a `posting` it is done. Without, it waits to be sent once more: what its transaction did
+    not move cannot be moved by that any more. `told` is kept with it.
+    """
+    known = yield from get(one.id)
+    if known is None or known.status is not PayoutStatus.SUBMITTED:
+        return None
+    if (yield _IN_OPEN(chain=one.chain_id, id_=one.id)):
+        return None
+    if posting is not None:
+        outcome = Outcome(known, known.tx_id, posting, problem=told)
+    else:
+        outcome = Outcome(known, retry_at_us=now_us, problem=told)
+    yield from _conclude(outcome, now_us)
+    return (yield from get(one.id))
 
 
 def check(page: int = 500) -> Op[list[str]]:

@@ -108,6 +108,8 @@ class AdminServiceStub:
     """Pays a merchant what it is owed, to its settlement destination."""
     RefusePayout: _grpc.UnaryUnaryMultiCallable[_payout_pb2.RefusePayoutRequest, _payout_pb2.Payout]
     """Calls a payout off that is not on its way; the refund that it pays fails."""
+    ResolvePayout: _grpc.UnaryUnaryMultiCallable[_payout_pb2.ResolvePayoutRequest, _payout_pb2.Payout]
+    """Ends a payout whose transaction is final and does not prove it, or has it paid once more."""
     CreateApiKey: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CreateApiKeyRequest, _admin_pb2.CreateApiKeyResponse]
     """Makes an API key; its secret is told once, here."""
     ListApiKeys: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListApiKeysRequest, _admin_pb2.ListApiKeysResponse]
@@ -192,6 +194,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Pays a merchant what it is owed, to its settlement destination."""
     RefusePayout: _aio.UnaryUnaryMultiCallable[_payout_pb2.RefusePayoutRequest, _payout_pb2.Payout]  # type: ignore[assignment]
     """Calls a payout off that is not on its way; the refund that it pays fails."""
+    ResolvePayout: _aio.UnaryUnaryMultiCallable[_payout_pb2.ResolvePayoutRequest, _payout_pb2.Payout]  # type: ignore[assignment]
+    """Ends a payout whose transaction is final and does not prove it, or has it paid once more."""
     CreateApiKey: _aio.UnaryUnaryMultiCallable[_admin_pb2.CreateApiKeyRequest, _admin_pb2.CreateApiKeyResponse]  # type: ignore[assignment]
     """Makes an API key; its secret is told once, here."""
     ListApiKeys: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListApiKeysRequest, _admin_pb2.ListApiKeysResponse]  # type: ignore[assignment]
@@ -477,6 +481,14 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_payout_pb2.Payout, _abc.Awaitable[_payout_pb2.Payout]]:
         """Calls a payout off that is not on its way; the refund that it pays fails."""
+
+    @_abc_1.abstractmethod
+    def ResolvePayout(
+        self,
+        request: _payout_pb2.ResolvePayoutRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_payout_pb2.Payout, _abc.Awaitable[_payout_pb2.Payout]]:
+        """Ends a payout whose transaction is final and does not prove it, or has it paid once more."""
 
     @_abc_1.abstractmethod
     def CreateApiKey(

@@ -13,13 +13,15 @@ from collections.abc import Container, Sequence
 from dataclasses import replace
 
 from florin_server.domain.errors import FlorinError
-from florin_server.domain.journal import ChainTx, Posting, TxEnd, Watcher
+from florin_server.domain.journal import ChainTx, TxEnd, Watcher
 from florin_server.domain.payout import Payout, PayoutStatus
 from florin_server.flows.app import App, Health
+from florin_server.flows.payouts import booking
 from florin_server.flows.screen import check_lists, is_blocked
 from florin_server.flows.workers.aftermath import Aftermath, ended_in
 from florin_server.flows.workers.blocks import HeadFollower
 from florin_server.flows.workers.lane import Ended, Lane
+from florin_server.flows.workers.rest import first_of
 from florin_server.rails.base import (
     Effect,
     Fact,
@@ -142,13 +144,11 @@ class PayoutWorker:
             await self._rest()
 
     async def _rest(self) -> None:
-        busy = self._waits or self.lane.open_transactions
-        try:
+        if self._waits or self.lane.open_transactions:
             # the chain's pace is the machine's, not the service's clock
-            async with asyncio.timeout(self._rail.poll_s if busy else _IDLE_S):
-                await self._woken.wait()
-        except TimeoutError:
-            pass
+            await first_of(self._rail.news("payouts"), self._woken.wait())
+        else:
+            await first_of(self._woken.wait(), seconds=_IDLE_S)
         self._woken.clear()
 
     async def _start(self) -> None:
@@ -314,9 +314,7 @@ class PayoutWorker:
         mined = ended.end.final_hash or tx.hash
         effect = await self._treasury.effect(tx, mined, _transfer(one))
         if effect is Effect.EXACT:
-            wallet = f"wallet:{self._rail.treasury}"
-            posting = Posting(f"merchant:{one.merchant_id}", wallet, one.asset, one.value)
-            return Outcome(one, mined, posting)
+            return Outcome(one, mined, booking(one, self._rail.treasury))
         if effect is Effect.NOTHING:
             problem = f"its transaction {mined} failed"
             return Outcome(one, retry_at_us=self._retry_at(one), problem=problem)

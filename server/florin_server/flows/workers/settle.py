@@ -20,6 +20,7 @@ from florin_server.flows.workers.aftermath import Aftermath, ended_in
 from florin_server.flows.workers.blocks import follow
 from florin_server.flows.workers.hold import Held
 from florin_server.flows.workers.lane import Ended, Lane
+from florin_server.flows.workers.rest import first_of
 from florin_server.flows.workers.strangers import StrangerWatch, settled_by_others
 from florin_server.flows.workers.unconfirmed import WalletWatch
 from florin_server.rails.base import Paid, Rail, RailUnavailable, Signed
@@ -131,13 +132,7 @@ class ChainSettler:
 
     async def _rest(self) -> None:
         """Returns when there may be a new block, or there is something to do."""
-        waits = [asyncio.ensure_future(one) for one in (self._rail.news(), self._woken.wait())]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in waits:
-                one.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+        await first_of(self._rail.news(), self._woken.wait())
         self._woken.clear()
 
     async def _lead(self) -> bool:

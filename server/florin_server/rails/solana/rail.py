@@ -190,11 +190,11 @@ class SolanaRail:
         """What keeps nodes from agreeing on what ends payments; empty if they agree."""
         return self._witnesses.doubt
 
-    async def news(self) -> None:
+    async def news(self, waiter: str = "") -> None:
         """Returns when there may be a new block, and after a while in any case."""
         if self._subscription is not None:
             self._subscription.start()
-        await self._news.wait()
+        await self._news.wait(waiter)
 
     def announced_by(self, listen: Callable[[Callable[[], None]], object]) -> None:
         """Hears of new blocks from a chain of this process."""
