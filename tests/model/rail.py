@@ -255,6 +255,9 @@ class FakeRail:
         found = [self._paid[one] for one in references if one in self._paid]
         return [one for one in found if one.block_number >= from_block]
 
+    async def paid_between(self, first: int, last: int) -> list[Paid]:
+        return [one for one in self._paid.values() if first <= one.block_number <= last]
+
     async def find(self, items: Sequence[Accepted]) -> list[Paid]:
         return await self.paid([self.reference(item.option) for item in items], 0)
 

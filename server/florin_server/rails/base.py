@@ -397,6 +397,12 @@ class Rail(Protocol):
         None on chains where nobody but Florin can settle.
         """
 
+    async def paid_between(self, first: int, last: int) -> list[Paid]:
+        """All settlement events of a range of blocks, whoever submitted them, for whomever.
+
+        None on chains where nobody but Florin can settle.
+        """
+
     async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
         """Which facts as many nodes tell as have to agree, at final depth; one read of each.
 

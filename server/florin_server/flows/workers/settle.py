@@ -80,6 +80,7 @@ class ChainSettler:
         problems = (
             self._pauses(),
             self._problem,
+            self._strangers.problem,
             *(lane.problem for lane in self._lanes),
             *self._shortages,
             self._held.problem(self._open.values()),
@@ -153,6 +154,7 @@ class ChainSettler:
         await self._blocks.start()
         await self._load()
         await self._wallets.look_back(self._open)
+        await self._strangers.load()
         await self._aftermath.load()
         await self._take_back()
         for lane in self._led():
@@ -378,6 +380,7 @@ class ChainSettler:
             await self._rail.start()
         self._shortages = await self._rail.shortages()
         await self._catch_up()
+        await self._strangers.catch_up(self._open)
         await self._aftermath.forget()
         if not self._open and not any(lane.open_transactions for lane in self._lanes):
             return

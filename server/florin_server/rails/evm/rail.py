@@ -360,6 +360,10 @@ class EvmRail:
         """Settlement events of the references from a block on, whoever submitted them."""
         return await self._evidence.paid(references, from_block)
 
+    async def paid_between(self, first: int, last: int) -> list[Paid]:
+        """All settlement events of a range of blocks, whoever submitted them."""
+        return await self._evidence.paid_between(first, last)
+
     async def find(self, items: Sequence[Accepted]) -> list[Paid]:
         """Settlement events of the items, whoever submitted them."""
         references = [self.reference(item.option) for item in items]

@@ -409,6 +409,10 @@ class SolanaRail:
         """Nothing: no wallet can send a payment by itself."""
         return []
 
+    async def paid_between(self, first: int, last: int) -> list[Paid]:  # noqa: ARG002
+        """Nothing: nobody can send a payment without the relayer's signature."""
+        return []
+
     async def find(self, items: Sequence[Accepted]) -> list[Paid]:
         """What the items' transactions paid, as far as they are final.
 
