@@ -99,6 +99,13 @@ async def test_what_was_done_is_taken_back_told_and_paid_by_the_same_bytes(desk,
     assert await watched(desk) == [done.tx_id]
 
 
+async def test_it_is_sent_again_at_once_even_if_no_block_comes(desk):
+    done = await desk.done(await desk.asked(150))
+    await undone(desk, done)
+    await look(desk)
+    assert await desk.transfers() == [150]
+
+
 async def test_a_process_that_dies_in_between_pays_once(desk):
     done = await desk.done(await desk.asked(150))
     await undone(desk, done)
