@@ -132,7 +132,7 @@ class FakeRail:
     def nodes(self) -> Sequence[NodeState]:
         return ()
 
-    async def news(self) -> None:
+    async def news(self, waiter: str = "") -> None:
         await asyncio.sleep(self.poll_s)
 
     async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
@@ -274,6 +274,9 @@ class FakeRail:
 
     async def holdings(self, places: Collection[tuple[str, str]], least: int) -> dict:
         return dict.fromkeys(places, 0)
+
+    async def paid_between(self, first: int, last: int) -> list[Paid]:
+        return [one for one in self._paid.values() if first <= one.block_number <= last]
 
     async def find(self, items: Sequence[Accepted]) -> list[Paid]:
         return await self.paid([self.reference(item.option) for item in items], 0)

@@ -14,7 +14,7 @@ executors = group("List, pause and resume what settles payments on the chains.")
 customers = group("Export or erase what is kept about an account that pays.")
 sanctions = group("Import public lists of accounts that are not served, and look accounts up.")
 
-payouts = group("List what leaves the treasuries, pay merchants what they are owed, refuse.")
+payouts = group("List, begin, refuse and resolve what leaves the treasuries.")
 
 ledger = group("Compare the books with the chains, and look at them.")
 
@@ -144,6 +144,25 @@ def ledger_entries(
     from florin_server.cli import ledger as command
 
     command.entries(given(home=home), payment_id)
+
+
+@payouts.command("resolve")
+def payouts_resolve(
+    payout_id: PayoutId,
+    paid: Annotated[
+        bool,
+        typer.Option(
+            "--paid/--not-paid",
+            help="Whether the account has got exactly the amount; if not, it is paid once more.",
+            show_default=False,
+        ),
+    ],
+    home: HomeOption = None,
+) -> None:
+    """End a payout whose transaction is final and does not prove what it moved."""
+    from florin_server.cli import payouts as command
+
+    command.resolve(given(home=home), payout_id, paid=paid)
 
 
 @customers.command("export")

@@ -62,6 +62,13 @@ class ChainTx:
         return tuple(one.hash for one in self.variants)
 
 
+class Watcher(StrEnum):
+    """Who takes back what a final transaction ended, if that is undone."""
+
+    SETTLER = "settler"
+    PAYER = "payer"
+
+
 @dataclass(frozen=True, slots=True)
 class Watched:
     """A final transaction that ended something, watched until no reorganisation can undo it."""

@@ -297,8 +297,11 @@ class Rail(Protocol):
     def doubt(self) -> str:
         """What keeps nodes from agreeing on what ends payments; empty if they agree."""
 
-    async def news(self) -> None:
-        """Returns when there may be a new block, and after a while in any case. For one waiter."""
+    async def news(self, waiter: str = "") -> None:
+        """Returns when there may be a new block, and after a while in any case.
+
+        Each of those who wait at the same time has a name of its own.
+        """
 
     def payer(self, account: str) -> str | None:
         """The canonical CAIP-10 of an account on this chain; None for anything else."""
@@ -419,6 +422,12 @@ class Rail(Protocol):
 
     async def paid(self, references: Sequence[str], from_block: int) -> list[Paid]:
         """Settlement events of the references from a block on, whoever submitted them.
+
+        None on chains where nobody but Florin can settle.
+        """
+
+    async def paid_between(self, first: int, last: int) -> list[Paid]:
+        """All settlement events of a range of blocks, whoever submitted them, for whomever.
 
         None on chains where nobody but Florin can settle.
         """

@@ -12,6 +12,8 @@ _PUT = Statement(upsert(installation, "name"))
 
 # microseconds that the test clock is ahead of the machine's
 _AHEAD = "test_clock_ahead_us"
+# the newest block of a chain of which nothing was left unread
+_HEAD = "head_seen:"
 
 
 def get(name: str) -> Op[str | None]:
@@ -35,3 +37,14 @@ def move_clock(by_us: int) -> Op[int]:
     ahead_us = (yield from clock_ahead()) + by_us
     yield from put(_AHEAD, str(ahead_us))
     return ahead_us
+
+
+def head_seen(chain_id: str) -> Op[int | None]:
+    """Up to which block a chain was read when that was written down last."""
+    rows = yield _GET(name=_HEAD + chain_id)
+    return int(rows[0][0]) if rows else None
+
+
+def see_head(chain_id: str, number: int) -> Op[None]:
+    """Writes down up to which block a chain is read."""
+    yield _PUT(name=_HEAD + chain_id, value=str(number))

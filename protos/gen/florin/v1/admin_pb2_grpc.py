@@ -232,6 +232,11 @@ class AdminServiceStub:
                 request_serializer=florin_dot_v1_dot_ledger__pb2.ListEntriesRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_ledger__pb2.ListEntriesResponse.FromString,
                 _registered_method=True)
+        self.ResolvePayout = channel.unary_unary(
+                '/florin.v1.AdminService/ResolvePayout',
+                request_serializer=florin_dot_v1_dot_payout__pb2.ResolvePayoutRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_payout__pb2.Payout.FromString,
+                _registered_method=True)
         self.CreateApiKey = channel.unary_unary(
                 '/florin.v1.AdminService/CreateApiKey',
                 request_serializer=florin_dot_v1_dot_admin__pb2.CreateApiKeyRequest.SerializeToString,
@@ -525,6 +530,13 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ResolvePayout(self, request, context):
+        """Ends a payout whose transaction is final and does not prove it, or has it paid once more.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateApiKey(self, request, context):
         """Makes an API key; its secret is told once, here.
         """
@@ -745,6 +757,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListEntries,
                     request_deserializer=florin_dot_v1_dot_ledger__pb2.ListEntriesRequest.FromString,
                     response_serializer=florin_dot_v1_dot_ledger__pb2.ListEntriesResponse.SerializeToString,
+            ),
+            'ResolvePayout': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResolvePayout,
+                    request_deserializer=florin_dot_v1_dot_payout__pb2.ResolvePayoutRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_payout__pb2.Payout.SerializeToString,
             ),
             'CreateApiKey': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateApiKey,
@@ -1795,6 +1812,33 @@ class AdminService:
             '/florin.v1.AdminService/ListEntries',
             florin_dot_v1_dot_ledger__pb2.ListEntriesRequest.SerializeToString,
             florin_dot_v1_dot_ledger__pb2.ListEntriesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResolvePayout(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/ResolvePayout',
+            florin_dot_v1_dot_payout__pb2.ResolvePayoutRequest.SerializeToString,
+            florin_dot_v1_dot_payout__pb2.Payout.FromString,
             options,
             channel_credentials,
             insecure,

@@ -117,6 +117,8 @@ class AdminServiceStub:
     """Lists the balances of all accounts of the books."""
     ListEntries: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.ListEntriesRequest, _ledger_pb2.ListEntriesResponse]
     """Lists what was booked for a payment."""
+    ResolvePayout: _grpc.UnaryUnaryMultiCallable[_payout_pb2.ResolvePayoutRequest, _payout_pb2.Payout]
+    """Ends a payout whose transaction is final and does not prove it, or has it paid once more."""
     CreateApiKey: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CreateApiKeyRequest, _admin_pb2.CreateApiKeyResponse]
     """Makes an API key; its secret is told once, here."""
     ListApiKeys: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListApiKeysRequest, _admin_pb2.ListApiKeysResponse]
@@ -209,6 +211,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Lists the balances of all accounts of the books."""
     ListEntries: _aio.UnaryUnaryMultiCallable[_ledger_pb2.ListEntriesRequest, _ledger_pb2.ListEntriesResponse]  # type: ignore[assignment]
     """Lists what was booked for a payment."""
+    ResolvePayout: _aio.UnaryUnaryMultiCallable[_payout_pb2.ResolvePayoutRequest, _payout_pb2.Payout]  # type: ignore[assignment]
+    """Ends a payout whose transaction is final and does not prove it, or has it paid once more."""
     CreateApiKey: _aio.UnaryUnaryMultiCallable[_admin_pb2.CreateApiKeyRequest, _admin_pb2.CreateApiKeyResponse]  # type: ignore[assignment]
     """Makes an API key; its secret is told once, here."""
     ListApiKeys: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListApiKeysRequest, _admin_pb2.ListApiKeysResponse]  # type: ignore[assignment]
@@ -526,6 +530,14 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_ledger_pb2.ListEntriesResponse, _abc.Awaitable[_ledger_pb2.ListEntriesResponse]]:
         """Lists what was booked for a payment."""
+
+    @_abc_1.abstractmethod
+    def ResolvePayout(
+        self,
+        request: _payout_pb2.ResolvePayoutRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_payout_pb2.Payout, _abc.Awaitable[_payout_pb2.Payout]]:
+        """Ends a payout whose transaction is final and does not prove it, or has it paid once more."""
 
     @_abc_1.abstractmethod
     def CreateApiKey(

@@ -46,6 +46,8 @@ class ControlMethods:
             "reorg": self._reorg,
             "baseFee": self._set_base_fee,
             "evict": self._evict,
+            "revert": self._let_fail,
+            "lag": self._lag,
             "clear": self._clear,
         }
         self.table: Mapping[str, Method] = {
@@ -180,9 +182,22 @@ class ControlMethods:
             pool.remove(one)
         return len(waiting)
 
+    def _let_fail(self, options: Any) -> bool:
+        """The next transactions that are sealed fail; test money comes all the same."""
+        given = params.fields(options, ("times",))
+        self._chain.reverting = params.count(given.get("times", 1), TIMES_MAX)
+        return True
+
+    def _lag(self, options: Any) -> bool:
+        """Reads are answered as if the newest blocks did not exist; what is sent gets there."""
+        given = params.fields(options, ("blocks",))
+        self._faults.lag = params.count(given.get("blocks"), KEPT_STATES - 1)
+        return True
+
     def _clear(self, options: Any) -> bool:
         params.fields(options, ())
         self._faults.clear()
+        self._chain.reverting = 0
         self._mining.resume()
         return True
 

@@ -369,7 +369,6 @@ class Lane:
         return Ended(tx, end, mined.success)
 
 
-<<<<<<< HEAD
 def costs_of(mined: Mined, account: str, coin: str) -> tuple[Posting, ...]:
     """What a transaction cost the account (CAIP-10) that paid for it."""
     wallet = f"wallet:{account}"
@@ -377,11 +376,11 @@ def costs_of(mined: Mined, account: str, coin: str) -> tuple[Posting, ...]:
     paid = (Posting(ledger.GAS, wallet, coin, gas), Posting(ledger.RENT, wallet, coin, rent))
     back = Posting(wallet, ledger.RENT, coin, -rent)
     return tuple(one for one in (*paid, back) if one.amount > 0)
-=======
+
+
 def _sent(notes: Mapping[str, int]) -> Op[None]:
     for tx_id, head in notes.items():
         yield from journal.sent(tx_id, head)
->>>>>>> refs/heads/speed
 
 
 def _nothing() -> Op[None]:

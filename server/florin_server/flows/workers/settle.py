@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Container, Sequence
 
 from florin_server.domain.errors import FlorinError
-from florin_server.domain.journal import Accepted, ChainTx, Finding, Watched
+from florin_server.domain.journal import Accepted, ChainTx, Finding, Watched, Watcher
 from florin_server.domain.payment import FailureCode, Payment, Status
 from florin_server.flows import postings
 from florin_server.flows.app import App, Health
@@ -23,6 +23,7 @@ from florin_server.flows.workers.hold import Held
 from florin_server.flows.workers.lane import Ended, Lane
 from florin_server.flows.workers.nonces import NonceKeeper
 from florin_server.flows.workers.receiving import ReceivingDesk
+from florin_server.flows.workers.rest import first_of
 from florin_server.flows.workers.strangers import StrangerWatch, settled_by_others
 from florin_server.flows.workers.unconfirmed import WalletWatch
 from florin_server.rails.base import Paid, Rail, RailUnavailable, Signed
@@ -56,7 +57,7 @@ class ChainSettler:
         self._held = Held(app)
         self._nonces = NonceKeeper(app, rail)
         self._receiving = ReceivingDesk(app, rail)
-        self._aftermath = Aftermath(app, rail, self._blocks)
+        self._aftermath = Aftermath(app, rail, self._blocks, Watcher.SETTLER)
         self._shortages: tuple[str, ...] = ()
         self._problem = "starting"
         self._lanes = [
@@ -84,6 +85,7 @@ class ChainSettler:
         problems = (
             self._pauses(),
             self._problem,
+            self._strangers.problem,
             *(lane.problem for lane in self._lanes),
             *self._shortages,
             self._held.problem(self._open.values()),
@@ -136,13 +138,7 @@ class ChainSettler:
 
     async def _rest(self) -> None:
         """Returns when there may be a new block, or there is something to do."""
-        waits = [asyncio.ensure_future(one) for one in (self._rail.news(), self._woken.wait())]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in waits:
-                one.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+        await first_of(self._rail.news(), self._woken.wait())
         self._woken.clear()
 
     async def _lead(self) -> bool:
@@ -163,6 +159,7 @@ class ChainSettler:
         await self._blocks.start()
         await self._load()
         await self._wallets.look_back(self._open)
+        await self._strangers.load()
         await self._aftermath.load()
         await self._take_back()
         for lane in self._led():
@@ -383,6 +380,7 @@ class ChainSettler:
             await self._rail.start()
         self._shortages = await self._rail.shortages()
         await self._catch_up()
+        await self._strangers.catch_up(self._open)
         await self._aftermath.forget()
         if (lane := self._free_lane()) is not None:
             await self._nonces.turn(lane)

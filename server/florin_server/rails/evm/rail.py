@@ -199,11 +199,11 @@ class EvmRail:
         """What keeps nodes from agreeing on what ends payments; empty if they agree."""
         return self._witnesses.doubt
 
-    async def news(self) -> None:
+    async def news(self, waiter: str = "") -> None:
         """Returns when there may be a new block, and after a while in any case."""
         if self._subscription is not None:
             self._subscription.start()
-        await self._news.wait()
+        await self._news.wait(waiter)
 
     def announced_by(self, listen: Callable[[Callable[[], None]], object]) -> None:
         """Hears of new blocks from a chain of this process."""
@@ -390,6 +390,10 @@ class EvmRail:
     ) -> dict[tuple[str, str], int]:
         """What accounts hold of assets at the newest final block; one batched read."""
         return await holdings(self._node, self.chain, places, least)
+
+    async def paid_between(self, first: int, last: int) -> list[Paid]:
+        """All settlement events of a range of blocks, whoever submitted them."""
+        return await self._evidence.paid_between(first, last)
 
     async def find(self, items: Sequence[Accepted]) -> list[Paid]:
         """Settlement events of the items, whoever submitted them."""

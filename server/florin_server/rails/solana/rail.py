@@ -190,11 +190,11 @@ class SolanaRail:
         """What keeps nodes from agreeing on what ends payments; empty if they agree."""
         return self._witnesses.doubt
 
-    async def news(self) -> None:
+    async def news(self, waiter: str = "") -> None:
         """Returns when there may be a new block, and after a while in any case."""
         if self._subscription is not None:
             self._subscription.start()
-        await self._news.wait()
+        await self._news.wait(waiter)
 
     def announced_by(self, listen: Callable[[Callable[[], None]], object]) -> None:
         """Hears of new blocks from a chain of this process."""
@@ -397,6 +397,10 @@ class SolanaRail:
     ) -> dict[tuple[str, str], int]:
         """What accounts hold of assets at the newest finalized slot; one batched read."""
         return await holdings(self._node, self.native_asset, places, least)
+
+    async def paid_between(self, first: int, last: int) -> list[Paid]:  # noqa: ARG002
+        """Nothing: nobody can send a payment without the relayer's signature."""
+        return []
 
     async def find(self, items: Sequence[Accepted]) -> list[Paid]:
         """What the items' transactions paid, as far as they are final.

@@ -29,8 +29,10 @@ def upgrade() -> None:
         "watched_tx",
         sa.Column("chain_id", sa.Text(), nullable=False),
         sa.Column("tx_hash", sa.Text(), nullable=False),
+        sa.Column("watcher", sa.Text(), nullable=False),
         sa.Column("block_number", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("block_hash", sa.Text(), nullable=False),
+        sa.CheckConstraint("watcher IN ('settler', 'payer')", name=op.f("ck_watched_tx_watcher")),
         sa.PrimaryKeyConstraint("chain_id", "tx_hash", name=op.f("pk_watched_tx")),
         sqlite_with_rowid=False,
     )
