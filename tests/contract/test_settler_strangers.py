@@ -43,6 +43,11 @@ async def settled(shop, option, output):
     return receipt["transactionHash"]
 
 
+async def read_up_to(shop) -> int:
+    block, _ = await shop.store.read(installation.followed(CHAIN))
+    return block
+
+
 async def test_it_is_bound_once_the_event_is_final(shop):
     payment, option, output = await unconfirmed(shop)
     tx_hash = await settled(shop, option, output)
@@ -132,7 +137,7 @@ async def test_what_was_not_final_yet_when_florin_went_down_is_found_too(shop):
     tx_hash = await settled(shop, option, output)
     shop.lab.clock.advance(61)
     await shop.turn()
-    assert await shop.store.read(installation.head_seen(CHAIN)) is not None
+    assert await shop.store.read(installation.followed(CHAIN)) is not None
     await shop._stop()
     await shop.lab.mine(3)
     await shop.restart()
@@ -177,17 +182,17 @@ async def test_many_blocks_are_read_one_part_after_the_other(shop, monkeypatch):
     head = int(await shop.lab.control.call("eth_blockNumber"), 16)
     shop.lab.clock.advance(61)
     await shop.turn()
-    assert await shop.store.read(installation.head_seen(CHAIN)) == head
+    assert await read_up_to(shop) == head
 
 
 async def test_where_a_chain_is_read_to_is_not_written_down_for_every_block(shop):
     shop.lab.clock.advance(61)
     await shop.mine()
-    seen = await shop.store.read(installation.head_seen(CHAIN))
+    seen = await read_up_to(shop)
     for _ in range(4):
         shop.lab.clock.advance(11)
         await shop.mine()
-        assert await shop.store.read(installation.head_seen(CHAIN)) == seen
+        assert await read_up_to(shop) == seen
     shop.lab.clock.advance(20)
     await shop.mine()
-    assert await shop.store.read(installation.head_seen(CHAIN)) == seen + 5
+    assert await read_up_to(shop) == seen + 5

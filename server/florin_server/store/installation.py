@@ -12,8 +12,8 @@ _PUT = Statement(upsert(installation, "name"))
 
 # microseconds that the test clock is ahead of the machine's
 _AHEAD = "test_clock_ahead_us"
-# the newest block of a chain of which nothing was left unread
-_HEAD = "head_seen:"
+# the newest block of a chain before which nothing was left unread, and when that was
+_FOLLOWED = "followed:"
 
 
 def get(name: str) -> Op[str | None]:
@@ -39,12 +39,15 @@ def move_clock(by_us: int) -> Op[int]:
     return ahead_us
 
 
-def head_seen(chain_id: str) -> Op[int | None]:
-    """Up to which block a chain was read when that was written down last."""
-    rows = yield _GET(name=_HEAD + chain_id)
-    return int(rows[0][0]) if rows else None
+def followed(chain_id: str) -> Op[tuple[int, int] | None]:
+    """The block up to which a chain was read when that was written down last, and Unix seconds."""
+    value = yield from get(_FOLLOWED + chain_id)
+    if value is None:
+        return None
+    block, _, at = value.partition(" ")
+    return int(block), int(at)
 
 
-def see_head(chain_id: str, number: int) -> Op[None]:
-    """Writes down up to which block a chain is read."""
-    yield _PUT(name=_HEAD + chain_id, value=str(number))
+def follow(chain_id: str, block: int, at: int) -> Op[None]:
+    """Writes down that all events of a chain up to a block were looked at."""
+    yield from put(_FOLLOWED + chain_id, f"{block} {at}")

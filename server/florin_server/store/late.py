@@ -9,7 +9,7 @@ from sqlalchemy import select
 from florin_server.domain.journal import Posting
 from florin_server.domain.payment import Option, Payment, Status
 from florin_server.domain.payout import Payout
-from florin_server.store import installation, ledger, payouts
+from florin_server.store import ledger, payouts
 from florin_server.store.payments import option_of
 from florin_server.store.query import Op, Statement, any_of, columns, param
 from florin_server.store.tables import payment, payment_option
@@ -25,7 +25,6 @@ _OFFERED_SINCE = Statement(
     )
 )
 _OPTION_AT = len(payment.c)
-_FOLLOWED = "followed:"
 
 
 def record(
@@ -67,17 +66,3 @@ def offered_since(
     """
     rows = yield _OFFERED_SINCE(chain_id=chain_id, payers=payers, expires_at=expires_at)
     return [(Payment(*row[:_OPTION_AT]), option_of(row[_OPTION_AT:])) for row in rows]
-
-
-def followed(chain_id: str) -> Op[tuple[int, int] | None]:
-    """The block up to which a chain's events were looked at, and when, in Unix seconds."""
-    value = yield from installation.get(_FOLLOWED + chain_id)
-    if value is None:
-        return None
-    block, _, at = value.partition(" ")
-    return int(block), int(at)
-
-
-def follow(chain_id: str, block: int, at: int) -> Op[None]:
-    """All events of a chain up to a block were looked at."""
-    yield from installation.put(_FOLLOWED + chain_id, f"{block} {at}")

@@ -384,7 +384,6 @@ class ChainSettler:
         await self._aftermath.forget()
         if (lane := self._free_lane()) is not None:
             await self._nonces.turn(lane)
-        await self._wallets.note()
         if not self._open and not any(lane.open_transactions for lane in self._lanes):
             return
         await self._find_events(self._unseen(accepted_by_us))

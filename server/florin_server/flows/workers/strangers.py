@@ -48,7 +48,8 @@ class StrangerWatch:
         if not self._rail.by_block:
             return
         chain, head = self._rail.chain_id, self._blocks.head
-        seen = await self._app.store.read(installation.head_seen(chain))
+        stopped = await self._app.store.read(installation.followed(chain))
+        seen = stopped[0] if stopped is not None else None
         self._written, self._write_at_us = seen or 0, 0
         first = head if seen is None else max(0, seen + 1 - self._rail.confirmations)
         if head + 1 - first > _BLOCKS_MAX:
@@ -72,7 +73,8 @@ class StrangerWatch:
         read = self._unread[0] - 1 if self._unread else self._blocks.head
         now_us = self._app.clock.now_us()
         if read != self._written and now_us >= self._write_at_us:
-            await self._app.store.write(installation.see_head(self._rail.chain_id, read))
+            now = now_us // 1_000_000
+            await self._app.store.write(installation.follow(self._rail.chain_id, read, now))
             self._written, self._write_at_us = read, now_us + _WRITTEN_US
 
     async def _adopt_missed(self, events: Collection[Paid], accepted: Collection[str]) -> None:

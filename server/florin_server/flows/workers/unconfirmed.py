@@ -18,15 +18,13 @@ from florin_server.flows.app import App
 from florin_server.flows.workers.blocks import Follower
 from florin_server.flows.workers.late import LateMoney
 from florin_server.rails.base import Paid, Rail
-from florin_server.store import journal, late, payments
+from florin_server.store import installation, journal, late, payments
 
 _log = logging.getLogger(__name__)
 
 _REFS_A_CALL = 50
 # no contract takes what a wallet signed or sends much later than its payment ends
 _LATE_S = 3600
-# how often it is written down how far the blocks were looked at
-_NOTE_S = 60
 
 
 class WalletWatch:
@@ -38,7 +36,6 @@ class WalletWatch:
         self._blocks = blocks
         self._evidence = blocks.evidence
         self._late = LateMoney(app, rail, blocks)
-        self._noted_at = 0  # Unix seconds
         self._seen: set[str] = set()  # references that need no second look
 
     async def look_back(self, accepted: Collection[str]) -> None:
@@ -46,11 +43,12 @@ class WalletWatch:
         sent = await self._app.store.read(journal.unconfirmed(self._rail.chain_id))
         await self._ask(sent, 0)
         # and for what came late meanwhile
-        stopped = await self._app.store.read(late.followed(self._rail.chain_id))
+        stopped = await self._app.store.read(installation.followed(self._rail.chain_id))
         if stopped is not None:
             block, at = stopped
             ended = journal.sent_since(self._rail.chain_id, at - _LATE_S)
-            await self._ask(await self._app.store.survey(ended), block)
+            least = max(0, block + 1 - self._rail.confirmations)
+            await self._ask(await self._app.store.survey(ended), least)
         await self.adopt(accepted)
 
     async def _ask(self, sent: Sequence[Sent], least: int) -> None:
@@ -60,14 +58,6 @@ class WalletWatch:
             first = max(least, min(self._first_block(one) for one in part))
             for event in await self._rail.paid([one.reference for one in part], first):
                 self._evidence.add_paid(event)
-
-    async def note(self) -> None:
-        """Writes down now and then how far the blocks were looked at."""
-        now = self._app.clock.now_us() // 1_000_000
-        block = self._blocks.head - self._rail.confirmations
-        if self._rail.by_block and block > 0 and now - self._noted_at >= _NOTE_S:
-            self._noted_at = now
-            await self._app.store.write(late.follow(self._rail.chain_id, block, now))
 
     async def adopt(self, accepted: Collection[str]) -> None:
         """Binds what was sent; `accepted` are the references of payments that need no such thing.
