@@ -18,7 +18,6 @@ from florin_server.rails.base import (
     Head,
     Means,
     Mined,
-    NodeState,
     Paid,
     Payouts,
     RailUnavailable,
@@ -26,6 +25,7 @@ from florin_server.rails.base import (
     Split,
 )
 from florin_server.rails.coalesce import Shared
+from florin_server.rails.connected import Connected
 from florin_server.rails.evm import direct, discovery
 from florin_server.rails.evm.erc6492 import opener_problem
 from florin_server.rails.evm.evidence import Evidence
@@ -41,17 +41,13 @@ from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, Terms, bare, bu
 from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.evm.verify import Verifier
 from florin_server.rails.jsonrpc import Rpc, RpcError, Transport
-from florin_server.rails.news import News
-from florin_server.rails.nodes import connect
 from florin_server.rails.prices import Quote
-from florin_server.rails.subscription import Subscription
-from florin_server.rails.witness import Witnesses
 
 OPEN_MAX = 16  # what nodes keep of one account in any case (geth's slots), executable at once
 BATCH_MAX = 50  # the service's own limit; a transaction of so many stays below every gas limit
 
 
-class EvmRail:
+class EvmRail(Connected):
     """Implements the Rail protocol over JSON-RPC.
 
     `signer` is the relayer, `more` are others of its kind: they pay for gas and can neither
@@ -71,7 +67,9 @@ class EvmRail:
     ) -> None:
         self.chain = chain
         family = EvmFamily(chain.name, chain.chain_id, chain.lag_max, chain.genesis)
-        self.rpc = connect(chain, family, transport, now)
+        super().__init__(
+            chain, family, transport, now=now, announcements=NEW_BLOCKS, mark=block_mark
+        )
         self._senders = tuple(one.address for one in (signer, *more))
         if treasury is not None and treasury.address in self._senders:
             raise ValueError(f"{chain.name}: treasury and relayer need keys of their own")
@@ -81,25 +79,10 @@ class EvmRail:
         self._relay = Relay(self._node, chain, (signer, *more), now)
         self._verifier = Verifier(self._node, chain, signer.address, self.reader)
         self._evidence = Evidence(self._node, chain, self._senders)
-        self._witnesses = Witnesses(self.rpc, now)
-        self._news = News(self.poll_s)
-        self._subscription = (
-            Subscription(chain.ws_url, NEW_BLOCKS, block_mark, self._news) if chain.ws_url else None
-        )
         self._treasury = EvmPayouts(self._node, chain, treasury) if treasury else None
         self._payouts = self._payouts_of(treasury) if treasury else None
         self._assets: Mapping[str, Asset] = {}
         self._head: Head | None = None
-
-    @property
-    def chain_id(self) -> str:
-        """CAIP-2."""
-        return self.chain.caip2
-
-    @property
-    def live(self) -> bool:
-        """False for test networks."""
-        return self.chain.live
 
     @property
     def by_block(self) -> bool:
@@ -117,19 +100,9 @@ class EvmRail:
         return OPEN_MAX
 
     @property
-    def poll_s(self) -> float:
-        """Seconds between two looks at the head."""
-        return self.chain.poll_ms / 1000
-
-    @property
     def senders(self) -> Sequence[str]:
         """Addresses that sign our settlements and pay their gas, lower-case."""
         return self._senders
-
-    @property
-    def treasury(self) -> str:
-        """CAIP-10 account that receives for merchants without a destination, and fees."""
-        return self.chain.treasury_account
 
     @property
     def payouts(self) -> Payouts | None:
@@ -179,36 +152,9 @@ class EvmRail:
 
     async def close(self) -> None:
         """Ends connections after the checks under way."""
-        if self._subscription is not None:
-            await self._subscription.close()
         await self._verifier.close()
         await self.reader.close()
-        await self.rpc.close()
-
-    def nodes(self) -> Sequence[NodeState]:
-        """How each node looks, in the order of preference; none of this process."""
-        return self.rpc.states()
-
-    @property
-    def agreement(self) -> int:
-        """How many nodes must tell what ends a payment."""
-        return self.rpc.agreement
-
-    @property
-    def doubt(self) -> str:
-        """What keeps nodes from agreeing on what ends payments; empty if they agree."""
-        return self._witnesses.doubt
-
-    async def news(self, waiter: str = "") -> None:
-        """Returns when there may be a new block, and after a while in any case."""
-        if self._subscription is not None:
-            self._subscription.start()
-        await self._news.wait(waiter)
-
-    def announced_by(self, listen: Callable[[Callable[[], None]], object]) -> None:
-        """Hears of new blocks from a chain of this process."""
-        self._news.announced = True
-        listen(self._news.announce)
+        await self._disconnect()
 
     def payer(self, account: str) -> str | None:
         """The canonical CAIP-10 of an account on this chain; None for anything else."""

@@ -25,7 +25,6 @@ from florin_server.rails.base import (
     Head,
     Means,
     Mined,
-    NodeState,
     Paid,
     Payouts,
     RailUnavailable,
@@ -33,9 +32,8 @@ from florin_server.rails.base import (
     Split,
 )
 from florin_server.rails.coalesce import Shared
+from florin_server.rails.connected import Connected
 from florin_server.rails.jsonrpc import Rpc, RpcError, Transport
-from florin_server.rails.news import News
-from florin_server.rails.nodes import connect
 from florin_server.rails.prices import Quote
 from florin_server.rails.solana import discovery, receivers
 from florin_server.rails.solana.check import Submission, submission
@@ -51,11 +49,9 @@ from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.signer import SolanaSigner
 from florin_server.rails.solana.terms import Terms, bare, build_option, terms_of
 from florin_server.rails.solana.verify import Verifier
-from florin_server.rails.subscription import Subscription
-from florin_server.rails.witness import Witnesses
 
 
-class SolanaRail:
+class SolanaRail(Connected):
     """Implements the Rail protocol over JSON-RPC.
 
     `signer` is the relayer: it pays fees and rent, and signs what was verified, last. `treasury` is
@@ -80,17 +76,14 @@ class SolanaRail:
             raise ValueError(f"{chain.name}: treasury and relayer need keys of their own")
         self.chain = chain
         family = SolanaFamily(chain.name, chain.reference, chain.lag_max)
-        self.rpc = connect(chain, family, transport, now)
+        super().__init__(
+            chain, family, transport, now=now, announcements=NEW_BLOCKS, mark=slot_mark
+        )
         self._signer = signer
         self._node = Node(self.rpc)
         self._verifier = Verifier(self._node, chain, signer.pubkey)
         self._issuer = Issuer(self._node, chain, signer.pubkey)
         self._evidence = Evidence(self._node, chain)
-        self._witnesses = Witnesses(self.rpc, now)
-        self._news = News(self.poll_s)
-        self._subscription = (
-            Subscription(chain.ws_url, NEW_BLOCKS, slot_mark, self._news) if chain.ws_url else None
-        )
         self._found = discovery.Inspection({}, {}, ())
         self._payable: Shared[list[Means]] = Shared()
         self._payouts = self._payouts_of(treasury) if treasury else None
@@ -99,32 +92,12 @@ class SolanaRail:
         self._landing = lru_cache(maxsize=1024)(self._co_signed)
 
     @property
-    def chain_id(self) -> str:
-        """CAIP-2."""
-        return self.chain.caip2
-
-    @property
-    def live(self) -> bool:
-        """False for test networks."""
-        return self.chain.live
-
-    @property
-    def poll_s(self) -> float:
-        """Seconds between two looks at the head."""
-        return self.chain.poll_ms / 1000
-
-    @property
     def senders(self) -> Sequence[str]:
         """The one address that signs settlements and pays their fee.
 
         It is written into what buyers sign, and nothing that is sent has to wait for another.
         """
         return (self._signer.address,)
-
-    @property
-    def treasury(self) -> str:
-        """CAIP-10 account that receives for merchants without a destination, and fees."""
-        return self.chain.treasury_account
 
     @property
     def payouts(self) -> Payouts | None:
@@ -171,35 +144,8 @@ class SolanaRail:
 
     async def close(self) -> None:
         """Ends connections after the checks under way."""
-        if self._subscription is not None:
-            await self._subscription.close()
         await self._verifier.close()
-        await self.rpc.close()
-
-    def nodes(self) -> Sequence[NodeState]:
-        """How each node looks, in the order of preference; none of this process."""
-        return self.rpc.states()
-
-    @property
-    def agreement(self) -> int:
-        """How many nodes must tell what ends a payment."""
-        return self.rpc.agreement
-
-    @property
-    def doubt(self) -> str:
-        """What keeps nodes from agreeing on what ends payments; empty if they agree."""
-        return self._witnesses.doubt
-
-    async def news(self, waiter: str = "") -> None:
-        """Returns when there may be a new block, and after a while in any case."""
-        if self._subscription is not None:
-            self._subscription.start()
-        await self._news.wait(waiter)
-
-    def announced_by(self, listen: Callable[[Callable[[], None]], object]) -> None:
-        """Hears of new blocks from a chain of this process."""
-        self._news.announced = True
-        listen(self._news.announce)
+        await self._disconnect()
 
     # ---- offering
 
