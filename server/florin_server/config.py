@@ -47,6 +47,12 @@ class EmbeddedSolana(BaseModel):
     finalized_slots: int = Field(
         default=4, ge=1, description="slots on top of a final one: 32 on Solana, a buyer's patience"
     )
+    durable_nonces: int = Field(
+        default=0, ge=0, le=100, description="payments whose buyers may sign slowly, at a time"
+    )
+    accounts_a_day: int = Field(
+        default=50, ge=0, description="token accounts opened for receivers in advance"
+    )
 
 
 class LimitSettings(BaseModel):
@@ -187,6 +193,9 @@ class Settings(BaseSettings):
     options_max: int = Field(default=100, description="options that one answer holds")
     discovery_s: float = Field(default=3.0, description="a slower chain is left out")
     key_cache_s: float = Field(default=5.0, description="a revoked key works no longer than this")
+    books_check_s: float = Field(
+        default=300.0, gt=0, description="how often the books are compared with every chain"
+    )
     settle_batch: int = Field(default=50, ge=1, le=50, description="payments per transaction")
     shutdown_s: float = Field(default=5.0, description="what open calls get to finish")
 

@@ -6,6 +6,7 @@ themselves, and each of them must be explained by what is stored, to the last un
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections import Counter, defaultdict
@@ -15,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import grpc
+from florin.v1 import ledger_pb2
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.solana import SOLNET
 from florin_server.rails.evm import abi, settler
@@ -34,12 +37,16 @@ from tests.chaos.stage import (
 )
 from tests.chaos.story import SAVINGS, Story
 from tests.chaos.stranger import THIEF
-from tests.chaos.till import Till
+from tests.chaos.till import LOOK_S, Till
+from tests.support.installation import Operator
 from tests.support.solana import ASSETS
 
 FINAL = {"succeeded", "failed", "expired", "cancelled"}
 TOKENS = {USD: DEVNET.token.address, EUR: DEVNET.euro.address}
 _PAGE = 100
+# at the books and chains, until nothing is under way
+_LOOKS = 100
+_GIFTS = {10**10, 10**12, 10**21}
 _TRANSFER = abi.topic("Transfer(address,address,uint256)")
 _ROWS = """
     SELECT p.id, p.status, p.tx_id, p.settled_value, o.payer, o.chain_id, o.asset, o.value, o.fee,
@@ -133,6 +140,7 @@ class Audit:
         await self._nonces()
         await self._evm_balances(chain, before)
         await self._solana(before)
+        await self._wallets()
 
     def _expect(self, what: str, found: Any, wanted: Any) -> None:
         if found != wanted:
@@ -182,6 +190,13 @@ class Audit:
     def _balance(self, account: str, asset: str) -> int:
         with closing(Connection(self._path, writes=False)) as connection:
             return run(ledger.balance(account, asset), connection.query)
+
+    def _since_opening(self, wallet: str, asset: str) -> int:
+        """What the books say that a wallet has got, beyond what it began with."""
+        key = f"{ledger.OPENING}:wallet:{wallet}:{asset}"
+        query = f"SELECT amount FROM ledger_transfer WHERE idem_key = '{key}'"
+        began = sum(int(amount) for (amount,) in select(self._path, query))
+        return self._balance(f"wallet:{wallet}", asset) - began
 
     # ---- the EVM chain
 
@@ -262,7 +277,7 @@ class Audit:
             kept = self._received(asset, treasury) - self._given_back(asset)
             if asset == ETHER:
                 kept -= chain.gas[treasury.lower()]
-            booked = self._balance(f"wallet:{EVM}:{treasury}", asset)
+            booked = self._since_opening(f"{EVM}:{treasury}", asset)
             self._expect(f"the treasury's {asset} in the books", booked, kept)
             self._expect(f"the thief's {asset}", await held(self._till, THIEF, asset), 0)
         for key, had in before.items():
@@ -307,6 +322,26 @@ class Audit:
             if row.asset == asset and _same(row.payer.rpartition(":")[2], payer)
         )
 
+    # ---- what the service itself says
+
+    async def _wallets(self) -> None:
+        """Every wallet holds what is booked, and what the faucets gave it while Florin ran."""
+        verdict = ledger_pb2.BalanceVerdict
+        for _ in range(_LOOKS):
+            target = self._stage.told("shop")["operator"]
+            async with grpc.aio.insecure_channel(target) as channel:
+                operator = Operator(channel, self._stage.home.secrets().operator_token)
+                found = await operator.ask("CheckLedger", ledger_pb2.CheckLedgerRequest())
+            verdicts = {one.verdict for one in found.wallets}
+            if not found.unread and verdict.BALANCE_VERDICT_UNDER_WAY not in verdicts:
+                break
+            await asyncio.sleep(LOOK_S)
+        self.bad += [*found.problems, *(f"not read: {one}" for one in found.unread)]
+        for one in found.wallets:
+            more = int(one.held) - int(one.booked)
+            if more and not (more in _GIFTS and one.verdict == verdict.BALANCE_VERDICT_UNBOOKED):
+                self.bad.append(f"the books and the chain disagree: {one}")
+
     # ---- Solana
 
     async def _solana(self, before: dict[str, int]) -> None:
@@ -323,15 +358,17 @@ class Audit:
         written = {one for (one,) in select(self._path, "SELECT hash FROM chain_tx")}
         self._expect("sent on Solana and never written down", worked - written, set())
         coin = f"{SOLNET.chain_id}/slip44:501"
-        self._expect("booked lamports", self._balance("expense:gas", coin), fees)
+        booked = sum(self._balance(one, coin) for one in (ledger.GAS, ledger.RENT))
+        self._expect("booked lamports", booked, fees)
         for token, asset in enumerate(ASSETS):
             found = await self._till.solana.balance(SOLANA_MERCHANT, token)
             self._expect(f"the merchant's {asset}", found, self._received(asset, SOLANA_MERCHANT))
-            for owner, kind in ((SOLANA_MERCHANT, "external"), (self._treasuries[1], "wallet")):
-                got = self._received(asset, owner)
-                got -= self._given_back(asset) if kind == "wallet" else 0
-                booked = self._balance(f"{kind}:{SOLNET.chain_id}:{owner}", asset)
-                self._expect(f"{owner}'s {asset} in the books", booked, got)
+            booked = self._balance(f"external:{SOLNET.chain_id}:{SOLANA_MERCHANT}", asset)
+            got = self._received(asset, SOLANA_MERCHANT)
+            self._expect(f"the merchant's {asset} in the books", booked, got)
+            booked = self._since_opening(f"{SOLNET.chain_id}:{self._treasuries[1]}", asset)
+            got = self._received(asset, self._treasuries[1]) - self._given_back(asset)
+            self._expect(f"the treasury's {asset} in the books", booked, got)
         for key, had in before.items():
             asset, _, payer = key.partition(" ")
             if asset in ASSETS:

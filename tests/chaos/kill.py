@@ -109,7 +109,7 @@ async def drive(folder: Path, steps: Steps) -> None:
     wallet = Wallet()
     wallet._account = Account.from_key(b"\x07" * 32)
     wallet.address = wallet._account.address
-    async with aiohttp.ClientSession() as session, asyncio.timeout(20):
+    async with aiohttp.ClientSession() as session, asyncio.timeout(12):
         api = RestApi(session, env["FLORIN_BASE_URL"], env)
         chain = Chain(session, env["FLORIN_EVM_RPC_URL"], env["FLORIN_EVM_ASSET"].split(":")[-1])
         if not (folder / "created").exists():

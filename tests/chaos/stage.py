@@ -20,7 +20,6 @@ from florin_server.config import EmbeddedChain, EmbeddedSolana, Settings
 from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
 from florin_server.devnet.solana import SOLNET, SolanaDevChain, SolanaDevSettings
 from florin_server.flows import demo
-from florin_server.rails import health
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.settings import EvmChain, EvmCoin
 from florin_server.rails.evm.transactions import Signer
@@ -33,7 +32,7 @@ from florin_server.store.query import Op
 
 from tests.chaos.node import Node
 from tests.chaos.plan import CONFIRMATIONS, Kill
-from tests.chaos.quick import SPEED, QuickClock
+from tests.chaos.quick import QuickClock
 from tests.chaos.stranger import Stranger
 from tests.contract.evm_lab import asset, euro
 from tests.contract.solana_lab import asset as mint
@@ -226,7 +225,6 @@ async def serve(stage: Stage, kill: Kill | None, ready: Callable[[], None]) -> N
         level=logging.WARNING,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
-    hurry()
     give_keys(stage)
     # a shop that never opened has nothing to lose
     steps = Steps(kill, counting=(stage.root / "shop.json").exists())
@@ -243,12 +241,6 @@ async def serve(stage: Stage, kill: Kill | None, ready: Callable[[], None]) -> N
         await tasks[1]
     tasks[1].cancel()
     await service.stop()
-
-
-def hurry() -> None:
-    """Lets an endpoint's health pass by the clock's time, as all else does."""
-    for name in ("PROBE_S", "BACKOFF_S", "BACKOFF_MAX_S"):
-        setattr(health, name, getattr(health, name) / SPEED)
 
 
 def give_keys(stage: Stage) -> None:
@@ -279,7 +271,7 @@ async def open_shop(stage: Stage, service: Service) -> None:
     if stage.embedded:
         urls = {"evm": service.evm_rpc_url, "solana": service.solana_rpc_url}
         stage.tell("chains", urls)
-    stage.tell("shop", {"url": service.http_url})
+    stage.tell("shop", {"url": service.http_url, "operator": service.grpc.operator_target})
 
 
 def _accounts(made: demo.DemoAccounts) -> Op[None]:

@@ -24,11 +24,12 @@ from dataclasses import dataclass
 from florin_server.domain import spl
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payment import Issued, Option, Payment
-from florin_server.rails.base import Means
+from florin_server.rails.base import Asset, Means
 from florin_server.rails.solana import check as checking
 from florin_server.rails.solana import terms
-from florin_server.rails.solana.discovery import asset_of
+from florin_server.rails.solana.discovery import asset_of, coin_of
 from florin_server.rails.solana.message import compile_message, stored
+from florin_server.rails.solana.settings import SolanaChain, SolanaCoin
 from florin_server.rails.solana.verify import highest_fee
 from solders.account import Account
 from solders.hash import Hash
@@ -38,7 +39,6 @@ from solders.litesvm import LiteSVM
 from solders.message import MessageV0, to_bytes_versioned
 from solders.pubkey import Pubkey
 from solders.signature import Signature
-from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 from solders.transaction_metadata import FailedTransactionMetadata
 
@@ -46,6 +46,7 @@ from tests.contract.evm_lab import new_payment
 from tests.contract.solana_lab import MERCHANT, RELAYER, TREASURY, asset, settings, split
 from tests.support.solana import rebuilt, steps
 
+RECENT = Hash.hash(b"recent")
 VALUE, FEE = 1_500_000, 40_000
 HELD = 10**9
 FEE_MAX = 10_000 + 200_000 * 5  # two signatures, and all units at the highest price
@@ -59,40 +60,58 @@ BUGS: dict[str, Callable[[], None]] = {
 
 @dataclass
 class World:
-    """One issued transaction, and a chain on which it can be executed."""
+    """One issued transaction, and a chain on which it can be executed.
+
+    `nonce` is the account whose value stands for the blockhash, if it has one. `owners` are those
+    whose coin is counted, `places` their token accounts.
+    """
 
     svm: LiteSVM
     option: Option
     issued: Issued
     message: MessageV0
+    owners: dict[str, Pubkey]
     places: dict[str, Pubkey]
+    nonce: Pubkey | None
+
+    @property
+    def is_coin(self) -> bool:
+        return terms.Terms.of(self.option).is_coin
 
     @property
     def pristine(self) -> bytes:
         return sign(VersionedTransaction.populate(self.message, [Signature.default()] * 2))
 
     def amounts(self, accounts: dict[Pubkey, Account]) -> dict[str, int]:
-        """Tokens by owner, and the relayer's coin."""
+        """Tokens by owner, and everybody's coin."""
         found = {}
         for name, place in self.places.items():
             account = accounts.get(place) or self.svm.get_account(place)
             held = spl.token_account(bytes(account.data)) if account else None
             found[name] = held.amount if held else 0
-        relayer = accounts.get(RELAYER.pubkey) or self.svm.get_account(RELAYER.pubkey)
-        assert relayer is not None
-        return {**found, "coin": relayer.lamports}
+        for name, owner in self.owners.items():
+            account = accounts.get(owner) or self.svm.get_account(owner)
+            found[f"{name}'s coin"] = account.lamports if account else 0
+        return found
+
+    @property
+    def promised(self) -> dict[str, int]:
+        """What changes for whom, but for what the relayer pays."""
+        unchanged = dict.fromkeys(self.amounts({}), 0)
+        del unchanged["relayer's coin"]
+        kind = "'s coin" if self.is_coin else ""
+        moved = {"buyer": -VALUE, "merchant": VALUE - FEE, "treasury": FEE}
+        return {**unchanged, **{f"{name}{kind}": amount for name, amount in moved.items()}}
 
 
-def world() -> World:
-    token, chain = asset(), settings(faucet=False)
+def world(*, coin: bool = False, durable: bool = False) -> World:
+    token, chain = asset(), settings(faucet=False, coin=SolanaCoin())
     mint = spl.pubkey(token.mint)
     svm = LiteSVM().with_blockhash_check(False).with_sigverify(True).with_transaction_history(0)
     memo = svm.get_account(spl.MEMO)
     assert memo is not None
     # the real one is not at hand: a program that checks and changes nothing stands in for it
     svm.add_program(spl.LIGHTHOUSE, elf_of(svm, memo))
-    for key, lamports in ((RELAYER.pubkey, 10**10), (BUYER.pubkey(), 10**9)):
-        svm.set_account(key, Account(lamports, b"", spl.SYSTEM))
     rent = svm.minimum_balance_for_rent_exemption(spl.MINT_BYTES)
     mint_data = b"\x01\0\0\0" + bytes(THIEF.pubkey()) + HELD.to_bytes(8, "little") + b"\x06\x01"
     svm.set_account(mint, Account(rent, mint_data + bytes(36), spl.TOKEN))
@@ -103,14 +122,22 @@ def world() -> World:
         "thief": THIEF.pubkey(),
         "relayer": RELAYER.pubkey,
     }
+    for owner in owners.values():
+        svm.set_account(owner, Account(10**10, b"", spl.SYSTEM))
+    nonce = spl.nonce_address(RELAYER.pubkey, "florin nonce 0") if durable else None
+    if nonce is not None:
+        data = struct.pack("<II", 1, 1) + bytes(RELAYER.pubkey) + bytes(RECENT)
+        svm.set_account(nonce, Account(10**7, data + struct.pack("<Q", 5000), spl.SYSTEM))
+        owners["nonce"] = nonce
     places = {name: spl.associated(owner, mint, spl.TOKEN) for name, owner in owners.items()}
     rent = svm.minimum_balance_for_rent_exemption(spl.ACCOUNT_BYTES)
     for name, amount in (("buyer", HELD), ("thief", 0), ("relayer", HELD)):
         data = bytes(mint) + bytes(owners[name]) + amount.to_bytes(8, "little")
         data = (data + bytes(36) + b"\x01").ljust(spl.ACCOUNT_BYTES, b"\0")
         svm.set_account(places[name], Account(rent, data, spl.TOKEN))
-    option, issued, message = offer(chain, new_payment(), owners["buyer"])
-    return World(svm, option, issued, message, places)
+    chosen = coin_of(chain, SolanaCoin()) if coin else asset_of(chain, token)
+    option, issued, message = offer(chain, new_payment(), owners["buyer"], chosen, nonce)
+    return World(svm, option, issued, message, owners, places, nonce)
 
 
 def elf_of(svm: LiteSVM, program: Account) -> bytes:
@@ -124,8 +151,9 @@ def elf_of(svm: LiteSVM, program: Account) -> bytes:
     return code[code.index(b"\x7fELF") :]
 
 
-def offer(chain, payment: Payment, buyer: Pubkey) -> tuple[Option, Issued, MessageV0]:
-    taken = asset_of(chain, asset())
+def offer(
+    chain: SolanaChain, payment: Payment, buyer: Pubkey, taken: Asset, nonce: Pubkey | None
+) -> tuple[Option, Issued, MessageV0]:
     means = Means(f"{chain.caip2}:{buyer}", taken.id)
     option = terms.build_option(
         chain,
@@ -133,16 +161,18 @@ def offer(chain, payment: Payment, buyer: Pubkey) -> tuple[Option, Issued, Messa
         account=means.payer,
         payer=means.payer,
         asset=taken,
-        program=str(spl.TOKEN),
+        program=taken.address if taken.peg is None else str(spl.TOKEN),
         value=VALUE,
         split=split(FEE),
         now_us=0,
     )
     own = terms.Terms.of(option).instructions(chain, RELAYER.pubkey, str(buyer))
-    message = compile_message(RELAYER.pubkey, own, Hash.hash(b"recent"))
-    issued = Issued(
-        payment.id, option.id, 0, (), {"message": stored(message), "last_valid": 150}, 0, 0
-    )
+    good: dict[str, object] = {"last_valid": 150}
+    if nonce is not None:
+        own.insert(0, spl.advance_nonce(nonce, RELAYER.pubkey))
+        good = {"nonce": str(nonce), "slot": 1}
+    message = compile_message(RELAYER.pubkey, own, RECENT)
+    issued = Issued(payment.id, option.id, 0, (), {"message": stored(message), **good}, 0, 0)
     return option, issued, message
 
 
@@ -204,6 +234,7 @@ def spoiled(raw: bytearray, rng: random.Random) -> bytes:
 def edited(world: World, rng: random.Random) -> bytes:
     """Instructions changed by somebody who knows what they mean."""
     own = steps(world.message)
+    priced = 1 if world.nonce is None else 2
     for _ in range(rng.choice((1, 1, 2, 3))):
         at = rng.randrange(len(own) + 1)
         match rng.randrange(8):
@@ -212,7 +243,9 @@ def edited(world: World, rng: random.Random) -> bytes:
             case 1:
                 own.insert(at, guard(world, rng))
             case 2:
-                own[1] = spl.compute_unit_price(rng.choice((0, 1, 10**6, 5 * 10**6, 10**9, 2**63)))
+                own[priced % len(own)] = spl.compute_unit_price(
+                    rng.choice((0, 1, 10**6, 5 * 10**6, 10**9, 2**63))
+                )
             case 3 if len(own) > 1:
                 del own[at % len(own)]
             case 4:
@@ -234,12 +267,12 @@ def edited(world: World, rng: random.Random) -> bytes:
 def extra(world: World, rng: random.Random) -> Instruction:
     """Takes what is not the taker's."""
     mint, places = spl.pubkey(asset().mint), world.places
-    coin = TransferParams(
-        from_pubkey=RELAYER.pubkey, to_pubkey=THIEF.pubkey(), lamports=rng.randrange(1, 10**9)
-    )
+    giver = rng.choice((RELAYER.pubkey, BUYER.pubkey()))
+    taker = rng.choice((THIEF.pubkey(), spl.pubkey(MERCHANT), RELAYER.pubkey))
     return rng.choice(
         (
-            transfer(coin),
+            spl.transfer_coin(giver, taker, rng.randrange(1, 10**9)),
+            spl.transfer_coin(giver, taker, VALUE - FEE),
             spl.create_associated(RELAYER.pubkey, Keypair().pubkey(), mint, spl.TOKEN),
             spl.mint_to(spl.TOKEN, mint, places["thief"], THIEF.pubkey(), 7),
             spl.transfer_checked(
@@ -252,8 +285,30 @@ def extra(world: World, rng: random.Random) -> Instruction:
                 amount=rng.randrange(1, HELD),
             ),
             spl.memo("another note"),
+            *thefts(world.nonce or THIEF.pubkey(), rng),
             spl.compute_unit_limit(1_400_000),
         )
+    )
+
+
+def thefts(nonce: Pubkey, rng: random.Random) -> tuple[Instruction, ...]:
+    """What a nonce's authority could do: use it again, take its coin, give it away."""
+    whole = spl.advance_nonce(nonce, RELAYER.pubkey)
+    out = [AccountMeta(THIEF.pubkey(), is_signer=False, is_writable=True)]
+    rent = Pubkey.from_string("SysvarRent111111111111111111111111111111111")
+    withdrawn = [
+        whole.accounts[0],
+        *out,
+        whole.accounts[1],
+        AccountMeta(rent, is_signer=False, is_writable=False),
+        whole.accounts[2],
+    ]
+    amount = struct.pack("<IQ", 5, rng.randrange(1, 10**7))
+    handed = struct.pack("<I", 7) + bytes(THIEF.pubkey())
+    return (
+        whole,
+        Instruction(spl.SYSTEM, amount, withdrawn),
+        Instruction(spl.SYSTEM, handed, [whole.accounts[0], whole.accounts[2]]),
     )
 
 
@@ -268,7 +323,7 @@ def redirected(world: World, one: Instruction, rng: random.Random) -> Instructio
         return one
     accounts = list(one.accounts)
     at = rng.randrange(len(accounts))
-    key = rng.choice([*world.places.values(), THIEF.pubkey(), BUYER.pubkey(), RELAYER.pubkey])
+    key = rng.choice([*world.places.values(), *world.owners.values()])
     accounts[at] = AccountMeta(key, accounts[at].is_signer, accounts[at].is_writable)
     return Instruction(one.program_id, bytes(one.data), accounts)
 
@@ -280,29 +335,41 @@ def judged(world: World, found: checking.Submission) -> str:
     """What executing an accepted transaction leads to; "wrong" if it is not what was promised."""
     sent = RELAYER.co_sign(found.message, found.signature)
     outcome = world.svm.simulate_transaction(VersionedTransaction.from_bytes(sent.raw))
+    if world.nonce is not None and steps(found.message)[0] != steps(world.message)[0]:
+        return "wrong: the nonce is not used up"
     if isinstance(outcome, FailedTransactionMetadata):
         # nothing moves but the fee
         return "fails"
     before, after = world.amounts({}), world.amounts(dict(outcome.post_accounts()))
-    rent = 2 * world.svm.minimum_balance_for_rent_exemption(spl.ACCOUNT_BYTES)
+    rent = world.svm.minimum_balance_for_rent_exemption(spl.ACCOUNT_BYTES)
     changes = {name: after[name] - before[name] for name in after}
-    cost = -changes.pop("coin")
-    promised = {"buyer": -VALUE, "merchant": VALUE - FEE, "treasury": FEE, "thief": 0, "relayer": 0}
+    cost = -changes.pop("relayer's coin")
     try:
         fee = highest_fee(found)
     except struct.error:
         return "wrong: a compute budget that cannot be read"
-    if changes != promised or cost > fee + rent or fee > FEE_MAX:
+    opened = 0 if world.is_coin else 2
+    if changes != world.promised or cost > fee + opened * rent or fee > FEE_MAX:
         return f"wrong: {changes}, {cost}"
     return "pays"
 
 
 def campaign(mutants: int, seed: int = 0) -> dict[str, object]:
-    rng, place = random.Random(seed), world()
-    outcomes: Counter[str] = Counter()
+    """Mutants of payments in a token, in coin, and of both with a nonce, by turns."""
+    rng = random.Random(seed)
+    worlds = {
+        "token": world(),
+        "coin": world(coin=True),
+        "token, nonce": world(durable=True),
+        "coin, nonce": world(coin=True, durable=True),
+    }
+    counts: dict[str, Counter[str]] = {name: Counter() for name in worlds}
     wrong: list[str] = []
-    assert judged(place, taken(place, place.pristine)) == "pays"
-    for _ in range(mutants):
+    for place in worlds.values():
+        assert judged(place, taken(place, place.pristine)) == "pays"
+    for number in range(mutants):
+        name = tuple(worlds)[number % len(worlds)]
+        place, outcomes = worlds[name], counts[name]
         raw = mutant(place, rng)
         try:
             found = taken(place, raw)
@@ -321,7 +388,8 @@ def campaign(mutants: int, seed: int = 0) -> dict[str, object]:
         outcomes[outcome.partition(":")[0]] += 1
         if outcome.startswith("wrong"):
             wrong.append(f"{base64.b64encode(raw).decode()}: {outcome}")
-    return {"mutants": mutants, "outcomes": dict(sorted(outcomes.items())), "wrong": wrong}
+    told = {name: dict(sorted(outcomes.items())) for name, outcomes in counts.items()}
+    return {"mutants": mutants, "outcomes": told, "wrong": wrong}
 
 
 def taken(world: World, raw: bytes) -> checking.Submission:

@@ -77,17 +77,18 @@ class Lab:
         number: int = 1,
         token: int = 0,
         value: int = PRICE,
+        asset_id: str = "",
         **route: Any,
     ) -> tuple[Payment, Option]:
-        payment = new_payment(number)
+        payment, asset_id = new_payment(number), asset_id or ASSETS[token]
         payer = self.rail.payer(buyer.account)
         assert payer is not None
-        await self.rail.payable([payer], {ASSETS[token]: value})
+        await self.rail.payable([payer], {asset_id: value})
         option = self.rail.offer(
             payment,
             buyer.account,
-            Means(payer, ASSETS[token]),
-            self.rail.assets[ASSETS[token]],
+            Means(payer, asset_id),
+            self.rail.assets[asset_id],
             value,
             split(**route),
             START_S * 1_000_000,

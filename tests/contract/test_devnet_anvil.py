@@ -192,7 +192,9 @@ ITS_OWN = {"blobGasPrice", "blockTimestamp"}
 def spelled(value: Any) -> Any:
     """How a value is written down, whatever it is."""
     if isinstance(value, dict):
-        return {name: spelled(one) for name, one in value.items() if name not in ITS_OWN}
+        told = {name: spelled(one) for name, one in value.items() if name not in ITS_OWN}
+        # numbers that are as long as a hash, unless they begin with zeros
+        return {**told, **{name: "number" for name in ("r", "s") if name in told}}
     if isinstance(value, list):
         return [spelled(one) for one in value]
     if not isinstance(value, str):

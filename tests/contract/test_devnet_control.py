@@ -307,3 +307,56 @@ async def test_an_idle_chain_slows_down_but_time_goes_on():
         await mined_to(node, 33)
         block = await node.ask("eth_getBlockByNumber", "latest", False)
         assert block["timestamp"] == hex(START_S + 47)
+
+
+# transactions that fail
+
+
+async def test_the_next_transactions_fail_pay_their_gas_and_do_nothing(node):
+    await fault(node, "revert", times=2)
+    await node.fund(BUYER.address)  # test money comes all the same
+    assert await node.tokens(BUYER.address) == GIFT
+    held = await coin(node, RELAYER.address)
+    for _ in range(2):
+        receipt = await node.receipt(await node.send(RELAYER, MERCHANT, "0x", value=ETHER // 10))
+        assert (receipt["status"], receipt["logs"]) == ("0x0", [])
+    cost = int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
+    assert await coin(node, MERCHANT) == 0
+    assert 0 < held - await coin(node, RELAYER.address) <= 3 * cost
+    await node.settle(RELAYER, payment(BUYER, 3, value=1))
+    assert await node.tokens(BUYER.address) == GIFT - 1
+
+
+async def test_a_settlement_that_fails_leaves_the_authorization_good(node):
+    await node.fund(BUYER.address)
+    await fault(node, "revert")
+    paid = payment(BUYER, 1, value=5)
+    assert (await node.settle(RELAYER, paid))["status"] == "0x0"
+    assert (await node.settle(RELAYER, paid))["status"] == "0x1"
+
+
+async def test_a_node_that_lags_tells_only_older_blocks(node):
+    old = await node.ask("eth_getBlockByNumber", "latest", False)
+    sent = await node.send(RELAYER, MERCHANT, "0x", value=7)
+    new = await node.ask("eth_getBlockByNumber", "latest", False)
+    everything = {"fromBlock": "0x0", "toBlock": "latest"}
+    await fault(node, "lag", blocks=1)
+    assert await node.number() == int(old["number"], 16)
+    assert await node.ask("eth_getBlockByNumber", "latest", False) == old
+    for method, asked in (
+        ("eth_getTransactionReceipt", [sent]),
+        ("eth_getTransactionByHash", [sent]),
+        ("eth_getBlockByNumber", [new["number"], False]),
+        ("eth_getBlockByHash", [new["hash"], False]),
+        ("eth_getBlockReceipts", [new["hash"]]),
+    ):
+        assert await node.ask(method, *asked) is None
+    assert await coin(node, MERCHANT) == 0
+    assert new["hash"] not in {
+        one["blockHash"] for one in await node.ask("eth_getLogs", everything)
+    }
+    # what is sent gets there
+    later = await node.send(RELAYER, MERCHANT, "0x", value=2, nonce=1)
+    await fault(node, "clear")
+    assert (await node.receipt(later))["status"] == "0x1"
+    assert await coin(node, MERCHANT) == 9

@@ -11,7 +11,7 @@ from florin_server.rails.base import RailUnavailable
 from florin_server.rails.endpoints import Endpoints
 from florin_server.rails.evm.family import EvmFamily
 from florin_server.rails.family import PATIENCE_S
-from florin_server.rails.health import BACKOFF_MAX_S, PROBE_S
+from florin_server.rails.health import BACKOFF_MAX_S, PROBE_S, SHORT_S
 from florin_server.rails.jsonrpc import AnswerTooLarge, JsonRpc, RateLimited, RpcError
 
 FAMILY = EvmFamily("Test", 31337, lag_max=5)
@@ -133,16 +133,53 @@ async def test_looks_at_a_dead_endpoint_become_rarer():
     stage = await Stage(first, second).ready()
     first.fault = lost()
     await stage.rpc.batch([QUESTION])
-    looks = []
-    for second_number in range(300):
-        first.take()
-        await stage.later(1)
-        if first.take():
-            looks.append(second_number)
+    looks = await looks_in(stage, 300)
     gaps = [b - a for a, b in itertools.pairwise(looks)]
     assert gaps == sorted(gaps)
     assert max(gaps) == BACKOFF_MAX_S
     assert len(looks) < 12
+
+
+async def looks_in(stage, seconds):
+    """In which seconds the first endpoint was looked at."""
+    looks = []
+    for second in range(seconds):
+        stage.nodes[0].take()
+        await stage.later(1)
+        if stage.nodes[0].take():
+            looks.append(second)
+    return looks
+
+
+async def test_while_too_few_agree_dead_endpoints_are_looked_at_every_few_seconds():
+    """Nothing ends meanwhile: what was away for two seconds must not be missed for a minute."""
+    first, second = Node(), Node()
+    stage = await Stage(first, second, agreement=2).ready()
+    first.fault = lost()
+    await stage.rpc.batch([QUESTION])
+    looks = await looks_in(stage, 300)
+    assert max(b - a for a, b in itertools.pairwise(looks)) == SHORT_S
+    first.fault = None
+    await stage.later(SHORT_S)
+    assert stage.problems() == ["", ""]
+
+
+async def test_who_asked_for_time_gets_it_even_while_too_few_agree():
+    first, second = Node(), Node()
+    stage = await Stage(first, second, agreement=2).ready()
+    first.fault = RateLimited("node0.example: too many requests", 60)
+    await stage.rpc.batch([QUESTION])
+    first.take()
+    await stage.later(59)
+    assert first.take() == []
+    await stage.later(1)
+    assert first.take()
+
+
+async def test_who_serves_another_chain_is_not_hurried():
+    first, second = Node(chain=1), Node()
+    stage = await Stage(first, second, agreement=2).ready()
+    assert len(await looks_in(stage, 300)) < 12
 
 
 async def test_a_slow_endpoint_leaves_time_for_the_next():

@@ -91,6 +91,29 @@ async def test_an_announcement_during_a_look_is_not_lost():
     await soon(news.wait())
 
 
+async def test_everybody_who_waits_hears_of_an_announcement():
+    news = News(NEVER_S)
+    waits = [asyncio.create_task(news.wait(name)) for name in ("", "payouts")]
+    await asyncio.sleep(0)
+    news.announce()
+    for one in waits:
+        await soon(one)
+    # one of them looks, while the other is away
+    news.announce()
+    await soon(news.wait())
+    await soon(news.wait("payouts"))
+
+
+async def test_a_second_look_does_not_hide_what_polling_alone_found():
+    news = News(0.001, announced=True)
+    for head in range(1, MISSED_MAX + 1):
+        assert not news.silent.is_set()
+        for name in ("", "payouts"):
+            await news.wait(name)
+            news.saw(head)
+    assert news.silent.is_set()
+
+
 async def test_without_announcements_the_clock_ends_the_wait():
     await soon(News(0.001).wait())
     await soon(News(0.001, announced=True).wait())

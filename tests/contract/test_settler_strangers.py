@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import pytest
 from florin_server.devnet.evm import DEVNET
 from florin_server.flows.confirm import confirm
 from florin_server.flows.create import NewPayment, create
 from florin_server.flows.options import options
+from florin_server.flows.workers import strangers
 from florin_server.rails.evm import settler as contract
 from florin_server.rails.evm.terms import Terms, bare
+from florin_server.store import installation
 
-from tests.contract.evm_lab import PRICE, account_of, buyer, signed
+from tests.contract.evm_lab import CHAIN, PRICE, account_of, buyer, refuse, signed
 from tests.contract.settler_lab import BUYER, MERCHANT, SHOP, works
 
 WALLET = buyer(78)
@@ -38,6 +41,11 @@ async def settled(shop, option, output):
     pay = Terms.of(option).pay(bare(option.payer), bytes.fromhex(json.loads(output)[2:]))
     receipt = await shop.lab.send(to=DEVNET.settler, data=contract.settle([pay]))
     return receipt["transactionHash"]
+
+
+async def read_up_to(shop) -> int:
+    block, _ = await shop.store.read(installation.followed(CHAIN))
+    return block
 
 
 async def test_it_is_bound_once_the_event_is_final(shop):
@@ -89,3 +97,102 @@ async def test_a_restart_in_between_loses_nothing(shop):
     await shop.restart()
     ended = await shop.end(payment)
     assert (ended.status, ended.tx_id) == ("succeeded", tx_hash)
+
+
+# while Florin was down
+
+
+async def down(shop, option, output, blocks: int = 3) -> str:
+    """Somebody settles it while nobody follows the chain."""
+    shop.lab.clock.advance(11)
+    await shop.mine()
+    await shop._stop()
+    tx_hash = await settled(shop, option, output)
+    await shop.lab.mine(blocks)
+    return str(tx_hash)
+
+
+async def test_what_happened_while_florin_was_down_is_found_at_start(shop):
+    payment, option, output = await unconfirmed(shop)
+    tx_hash = await down(shop, option, output)
+    await shop.restart()
+    await shop.turn(2)
+    ended = await shop.now(payment)
+    assert (ended.status, ended.tx_id) == ("succeeded", tx_hash)
+    assert await shop.lab.balance(MERCHANT) == PRICE
+
+
+async def test_it_is_bound_only_once_it_is_final(shop):
+    payment, option, output = await unconfirmed(shop)
+    await down(shop, option, output, blocks=0)
+    await shop.restart()
+    await shop.turn(2)
+    assert await shop.status(payment) == "requires_action"
+    await shop.mine(3)
+    assert await shop.status(payment) == "succeeded"
+
+
+async def test_what_was_not_final_yet_when_florin_went_down_is_found_too(shop):
+    payment, option, output = await unconfirmed(shop)
+    tx_hash = await settled(shop, option, output)
+    shop.lab.clock.advance(61)
+    await shop.turn()
+    assert await shop.store.read(installation.followed(CHAIN)) is not None
+    await shop._stop()
+    await shop.lab.mine(3)
+    await shop.restart()
+    await shop.turn(2)
+    assert (await shop.now(payment)).tx_id == tx_hash
+
+
+async def test_a_node_that_refuses_keeps_nothing_else_from_being_settled(shop):
+    payment, option, output = await unconfirmed(shop)
+    tx_hash = await down(shop, option, output)
+    shop.lab.node.changes = {"eth_getLogs": refuse(-32005, "too many blocks")}
+    await shop.restart()
+    assert "are not read yet" in shop.settler.health().problem
+    shop.lab.node.changes = {}
+    shop.lab.clock.advance(11)
+    await shop.turn(2)
+    assert (await shop.now(payment)).tx_id == tx_hash
+    assert shop.settler.health().problem == ""
+
+
+async def test_what_is_too_long_ago_is_told_and_not_read(shop, caplog, monkeypatch):
+    monkeypatch.setattr(strangers, "_BLOCKS_MAX", 5)
+    payment, option, output = await unconfirmed(shop)
+    await down(shop, option, output, blocks=9)
+    with caplog.at_level(logging.ERROR):
+        await shop.restart()
+    assert "are not searched" in caplog.text
+    await shop.turn(2)
+    assert await shop.status(payment) == "requires_action"
+
+
+async def test_many_blocks_are_read_one_part_after_the_other(shop, monkeypatch):
+    monkeypatch.setattr(strangers, "_BLOCKS_A_CALL", 4)
+    payment, option, output = await unconfirmed(shop)
+    tx_hash = await down(shop, option, output, blocks=9)
+    shop.lab.node.asked.clear()
+    await shop.restart()
+    for _ in range(4):
+        shop.lab.clock.advance(11)
+        await shop.turn()
+    assert (await shop.now(payment)).tx_id == tx_hash
+    head = int(await shop.lab.control.call("eth_blockNumber"), 16)
+    shop.lab.clock.advance(61)
+    await shop.turn()
+    assert await read_up_to(shop) == head
+
+
+async def test_where_a_chain_is_read_to_is_not_written_down_for_every_block(shop):
+    shop.lab.clock.advance(61)
+    await shop.mine()
+    seen = await read_up_to(shop)
+    for _ in range(4):
+        shop.lab.clock.advance(11)
+        await shop.mine()
+        assert await read_up_to(shop) == seen
+    shop.lab.clock.advance(20)
+    await shop.mine()
+    assert await read_up_to(shop) == seen + 5

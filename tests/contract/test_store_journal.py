@@ -165,7 +165,7 @@ async def test_two_open_transactions_never_share_a_nonce(store):
 async def test_a_proven_payment_ends_with_its_event_its_books_and_its_transaction(store):
     of = await accepted(store)
     written = await submitted(store, of)
-    end = TxEnd(written.id, TxState.FINAL, 9, "0xblock", GAS)
+    end = TxEnd(written.id, TxState.FINAL, 9, "0xblock", (GAS,))
     (ended,) = await store.write(journal.conclude([success(of)], [end], LATER_US + 1))
     assert ended == replace(
         of,
@@ -189,7 +189,7 @@ async def test_a_proven_payment_ends_with_its_event_its_books_and_its_transactio
 async def test_the_same_proof_twice_changes_nothing(store):
     of = await accepted(store)
     written = await submitted(store, of)
-    end = TxEnd(written.id, TxState.FINAL, 9, "0xblock", GAS)
+    end = TxEnd(written.id, TxState.FINAL, 9, "0xblock", (GAS,))
     await store.write(journal.conclude([success(of)], [end], LATER_US))
     before = await store.reader.payment(of.id)
     lapsed = Finding(of.id, Status.FAILED, failure_detail="lapsed")

@@ -83,7 +83,7 @@ async def work(engine: str, folder: Path, deadly_step: str, deadly_count: int) -
         )
         noted.note("signed", TX.id)
         await store.write(journal.sent(TX.id, 8))
-        ends = [TxEnd(TX.id, TxState.FINAL, 9, "0xblock", GAS)]
+        ends = [TxEnd(TX.id, TxState.FINAL, 9, "0xblock", (GAS,))]
         await store.write(journal.conclude([success(of, 3) for of in MADE], ends, LATER_US))
         noted.note("concluded")
 

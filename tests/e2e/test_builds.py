@@ -54,7 +54,9 @@ class Building:
         self._inline[option.id] = option
         return replace(option, actions=(Build(TOKEN),))
 
-    async def build(self, option: Option, issued: Any, now_us: int) -> Issued | None:
+    async def build(
+        self, option: Option, issued: Any, now_us: int, spare: Any = None
+    ) -> Issued | None:
         head = await self.rail.head()
         if self.silent:
             raise RailUnavailable("no answer")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import stat
+import tomllib
 
 import pytest
 from eth_account import Account
@@ -180,11 +181,14 @@ async def test_a_solana_cluster_is_added_and_takes_money(run, home, session):
             *("add", "--rpc-url", f"http://127.0.0.1:{await chain.serve_http('127.0.0.1', 0)}"),
             *("--treasury", treasury.address, "--yes", "--new-relayer", "--poll-ms", "50"),
             *("--chain", SOLNET.chain_id, "--name", "Own Cluster"),
-            *("--token", f"{token.address}:USD:tUSD"),
+            *("--token", f"{token.address}:USD:tUSD", "--coin"),
         )
         assert added.status == 0, added
         assert "has too little coin" in added.err
-        gift = {"accounts": [relayer_of(added)], "tokens": [], "lamports": 10**10}
+        assert f"the treasury {treasury.address} has less than" in added.err
+        assert "Offered once the settings have a rate for it: SOL." in added.err
+        assert 'symbol = "SOL"' in (home / "chains" / "own-cluster.toml").read_text()
+        gift = {"accounts": [relayer_of(added), treasury.address], "tokens": [], "lamports": 10**10}
         await rpc.call("florin_faucet", gift)
         assert "ok" in (await run("list")).out
         assert "needs no settlement contract" in refused(await run("deploy", "own-cluster"))
@@ -343,3 +347,32 @@ async def test_a_node_that_does_not_take_that_transaction_is_told(run):
         told = refused(await run("deploy", "base-sepolia", "--yes"))
         assert "only replay-protected" in told
         assert f"ask whoever runs the chain for the deployer at {DEPLOYER}" in told
+
+
+# several nodes
+
+
+async def test_a_chain_with_several_nodes_is_added_and_each_is_listed(run, home):
+    async with foreign.embedded(424242) as chain:
+        second = chain.url.replace("127.0.0.1", "localhost")
+        words = ("--rpc-url", second, "--new-relayer", "--chain", "eip155:424242", "--name", "Two")
+        added = await run(*wanted(chain, *words, "--token", f"{chain.token}:USD"))
+        assert added.status == 0, added
+        written = tomllib.loads((home / "chains" / "two.toml").read_text())
+        assert written["evm"]["rpc_url"] == [chain.url, second]
+        head = int(await chain.ask("eth_blockNumber"), 16)
+        listed = (await run("list")).out.splitlines()
+        rows = [line.split() for line in listed[listed.index("") + 2 :]]
+        assert [(row[0], row[1], row[2], row[-1]) for row in rows] == [
+            ("eip155:424242", str(head), "0", "ok")
+        ] * 2
+        assert ["127.0.0.1" in rows[0][5], "localhost" in rows[1][5]] == [True, True]
+
+
+async def test_nodes_of_different_chains_are_not_added_together(run, home):
+    async with foreign.embedded(424242) as chain, foreign.embedded(424243) as other:
+        words = ("--rpc-url", other.url, "--new-relayer", "--chain", "eip155:424242")
+        told = refused(await run(*wanted(chain, *words, "--name", "Two")))
+        assert "node 2 serves" in told
+        assert "424243" in told
+        assert not (home / "chains").exists()

@@ -124,10 +124,11 @@ async def test_the_books_keep_the_account_and_nothing_else(desk, operator):
     wallet = Wallet()
     bought, looked = await paid(desk, wallet), await desk.offer(wallet)
     await desk.rest.refund(bought.payment_id)
+    await desk.refunded(bought.payment_id)
     before = await desk.rest.detail(bought.payment_id)
     assert await erase(operator, wallet.account) == (1, 1, 1)
     assert await erase(operator, wallet.account) == (0, 0, 1)
-    assert traces(desk, wallet) == {"payment", "payment_option", "refund", *BOOKS}
+    assert traces(desk, wallet) == {"payment", "payment_option", "refund", "payout", *BOOKS}
     after = await desk.rest.detail(bought.payment_id)
     assert after == {**before, "buyer": {**before["buyer"], "accountProviderName": "unknown"}}
     (left,) = (await export(operator, wallet.account)).payments

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import aiohttp
@@ -156,9 +158,12 @@ def test_what_cannot_be_is_told_in_a_sentence(forks, home):
 
 
 def test_an_executor_is_listed_paused_and_resumed(ask_up):
-    executor, on_solana = sorted(set(rows(ask_up("executors", "list"))) - {"Executor id"})
-    assert re.fullmatch(r"eip155:31337:0x[0-9a-fA-F]{40}", executor)
-    assert re.fullmatch(r"solana:[1-9A-Za-z]{32}:[1-9A-Za-z]{32,44}", on_solana)
+    listed = sorted(set(rows(ask_up("executors", "list"))) - {"Executor id"})
+    # a relayer and a treasury each
+    executor, _, *on_solana = listed
+    assert all(re.fullmatch(r"eip155:31337:0x[0-9a-fA-F]{40}", one) for one in listed[:2])
+    assert all(re.fullmatch(r"solana:[1-9A-Za-z]{32}:[1-9A-Za-z]{32,44}", one) for one in on_solana)
+    assert len(on_solana) == 2
     for _ in range(2):
         assert ask_up("executors", "pause", executor) == [f"{executor} is paused."]
     state, since, open_transactions = rows(ask_up("executors", "list"))[executor]
@@ -269,3 +274,30 @@ def test_payouts_are_begun_listed_and_refused(forks, stopped):
         assert done.status == 2
     done = forks("payouts", "refuse", "pout_unknown", home=stopped)
     assert told(done) == "Not done: Payout not found"
+
+
+def test_the_books_of_a_stopped_florin_are_proven_and_its_chains_are_told_to_rest(forks, stopped):
+    done = forks("ledger", "check", home=stopped)
+    assert done.status == 0
+    assert "eip155:31337 was not compared: it is not running here" in done.err
+    assert "✓ the books are whole" in done.out
+    planted = "('settle:x', 0, 'wallet:w', 'external:e', 'a', '5')"
+    with closing(sqlite3.connect(stopped / "florin.db")) as database, database:
+        database.execute(f"INSERT INTO ledger_transfer VALUES {planted}")
+    done = forks("ledger", "check", home=stopped)
+    assert done.status == 1
+    assert "✗ transfers of settle:x have no journal" in done.out
+
+
+def test_the_books_are_compared_and_listed_while_florin_runs(ask_up, forks, up):
+    lines = ask_up("ledger", "check")
+    assert lines[-1] == "✓ the books are whole"
+    wallets = [re.split(r" {2,}", line) for line in lines[1:-1]]
+    assert {words[0] for words in wallets} == {"exact"}
+    assert {words[3] for words in wallets} == {"+0"}
+    accounts = {line.rpartition(" ")[2] for line in ask_up("ledger", "balances")}
+    assert "external:opening" in accounts
+    assert len(ask_up("ledger", "entries", "pay_unknown")) == 1
+    account, asset = wallets[0][5], wallets[0][4]
+    done = forks("ledger", "book", account, asset, "--note=nothing", home=up.home.path)
+    assert (done.status, told(done)) == (1, "Not done: There is no difference")

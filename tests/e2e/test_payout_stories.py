@@ -231,6 +231,16 @@ async def test_a_blocked_payer_is_not_refunded(desk, shop):
     assert (await shop.told(payment_id))["status"] == "pending"
     # the operator ends it
     async with operator_of(desk.service) as operator:
+        for outcome, refusal in (
+            (payout_pb2.PAYOUT_OUTCOME_PAID, "invalid_state"),
+            (payout_pb2.PAYOUT_OUTCOME_NOT_PAID, "invalid_state"),
+            (payout_pb2.PAYOUT_OUTCOME_UNSPECIFIED, "params_validation"),
+            (7, "params_validation"),
+        ):
+            said = payout_pb2.ResolvePayoutRequest(payout_id=refund_id, outcome=outcome)
+            with pytest.raises(Refused) as caught:
+                await operator.ask("ResolvePayout", said)
+            assert caught.value.code == refusal
         request = payout_pb2.RefusePayoutRequest(payout_id=refund_id)
         assert (await operator.ask("RefusePayout", request)).status == (
             payout_pb2.PAYOUT_STATUS_REFUSED

@@ -108,11 +108,12 @@ async def test_every_outcome_is_seen_as_it_is_told(folder):
     process = await typed(script, folder)
     out, err = await asyncio.wait_for(process.communicate(), 120)
     assert (process.returncode, err) == (0, b""), (out, err)
-    succeeded, failed, moved, expired, fault = [json.loads(line) for line in out.splitlines()]
+    told = [json.loads(line) for line in out.splitlines()]
+    succeeded, failed, moved, expired, reverts, fault = told
     assert [one["status"] for one in (succeeded, failed, expired)] == [
         "succeeded",
         "failed",
         "expired",
     ]
     assert moved["movable"] is True
-    assert fault["result"] is True
+    assert reverts["result"] is fault["result"] is True

@@ -145,13 +145,18 @@ async def test_the_relayers_cost_is_booked_to_the_lamport(desk, node, wallet):
     rail = desk.service.app.rails[SOLNET.chain_id]
     before = await node.coin(rail.senders[0])
     read = desk.service.app.store.read
-    booked = await read(ledger.balance("expense:gas", rail.native_asset))
+
+    async def expenses() -> int:
+        kinds = (ledger.GAS, ledger.RENT)
+        return sum([await read(ledger.balance(one, rail.native_asset)) for one in kinds])
+
+    booked = await expenses()
     offer = await offered(desk.rest, wallet)
     await offer.confirm()
     assert (await offer.final())["status"] == "succeeded"
     spent = before - await node.coin(rail.senders[0])
     assert spent > 0
-    assert await read(ledger.balance("expense:gas", rail.native_asset)) - booked == spent
+    assert await expenses() - booked == spent
 
 
 async def test_a_merchant_without_a_destination_is_paid_to_the_treasury(desk, node, wallet):
@@ -341,28 +346,8 @@ async def test_a_signature_by_the_relayers_place_is_not_the_payers(desk, wallet)
 async def test_money_spent_meanwhile_is_missed(desk, node, wallet):
     offer = await offered(desk.rest, wallet)
     output = offer.output
-    mint = SOLNET.tokens[0]
     held = await node.balance(wallet.address)
-    source = spl.associated(wallet.key.pubkey(), spl.pubkey(mint.address), spl.TOKEN)
-    elsewhere = Keypair().pubkey()
-    moves = [
-        spl.create_associated(wallet.key.pubkey(), elsewhere, spl.pubkey(mint.address), spl.TOKEN),
-        spl.transfer_checked(
-            spl.TOKEN,
-            spl.pubkey(mint.address),
-            mint.decimals,
-            owner=wallet.key.pubkey(),
-            source=source,
-            dest=spl.associated(elsewhere, spl.pubkey(mint.address), spl.TOKEN),
-            amount=held - PRICE + 1,
-        ),
-    ]
-    latest = await node.ask("getLatestBlockhash", {"commitment": "processed"})
-    message = MessageV0.try_compile(
-        wallet.key.pubkey(), moves, [], Hash.from_string(latest["value"]["blockhash"])
-    )
-    sent = wire(VersionedTransaction(message, [wallet.key]))
-    await node.ask("sendTransaction", sent, {"encoding": "base64"})
+    await node.spend(wallet, held - PRICE + 1)
     error = await refusal(offer.confirm(output))
     assert (error.http, error.details["reason"]) == (400, "insufficient_funds")
     assert (await offer.status())["status"] == "requires_action"

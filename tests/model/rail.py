@@ -14,7 +14,7 @@ from florin_server.clock import Clock
 from florin_server.domain.caip import canonical_account
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.journal import Accepted, ChainTx
-from florin_server.domain.payment import Action, Issued, Option, Payment
+from florin_server.domain.payment import Action, Issued, Option, Payment, Spare
 from florin_server.rails.base import (
     Asset,
     BlockView,
@@ -132,7 +132,7 @@ class FakeRail:
     def nodes(self) -> Sequence[NodeState]:
         return ()
 
-    async def news(self) -> None:
+    async def news(self, waiter: str = "") -> None:
         await asyncio.sleep(self.poll_s)
 
     async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
@@ -140,6 +140,14 @@ class FakeRail:
 
     async def replaced(self, number: int, block_hash: str) -> bool:
         return True
+
+    @property
+    def nonces(self) -> None:
+        return None
+
+    @property
+    def receiving(self) -> None:
+        return None
 
     async def shortages(self) -> tuple[str, ...]:
         return ()
@@ -152,6 +160,9 @@ class FakeRail:
 
     async def payable(self, payers: Sequence[str], prices: Mapping[str, int]) -> list[Means]:
         return [Means(payer, asset) for payer in payers for asset in prices]
+
+    async def obstacle(self, asset: Asset, value: int, split: Split) -> str | None:
+        return None
 
     def offer(
         self,
@@ -188,7 +199,13 @@ class FakeRail:
             created_at_us=now_us,
         )
 
-    async def build(self, option: Option, issued: Sequence[Issued], now_us: int) -> Issued | None:
+    async def build(
+        self,
+        option: Option,
+        issued: Sequence[Issued],
+        now_us: int,
+        spare: Spare | None = None,
+    ) -> Issued | None:
         raise AssertionError("every action is inline")
 
     def submits(self, option: Option) -> bool:
@@ -254,6 +271,12 @@ class FakeRail:
     async def paid(self, references: Sequence[str], from_block: int) -> list[Paid]:
         found = [self._paid[one] for one in references if one in self._paid]
         return [one for one in found if one.block_number >= from_block]
+
+    async def holdings(self, places: Collection[tuple[str, str]], least: int) -> dict:
+        return dict.fromkeys(places, 0)
+
+    async def paid_between(self, first: int, last: int) -> list[Paid]:
+        return [one for one in self._paid.values() if first <= one.block_number <= last]
 
     async def find(self, items: Sequence[Accepted]) -> list[Paid]:
         return await self.paid([self.reference(item.option) for item in items], 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from typing import Any
@@ -10,15 +11,22 @@ import aiohttp
 from florin_server.config import EmbeddedSolana
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain import spl
+from florin_server.flows import books
+from solders.hash import Hash
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 from solders.message import MessageV0, to_bytes_versioned
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
+from tests.support.desk import Desk
+
 # each transaction is final at once, whatever the clock says
 AT_ONCE = EmbeddedSolana(slot_s=0, finalized_slots=1)
 ASSETS = tuple(f"{SOLNET.chain_id}/token:{token.address}" for token in SOLNET.tokens)
+COIN = f"{SOLNET.chain_id}/slip44:501"
+# what any account must hold, in lamports
+RENT = 890_880
 
 
 class SolanaWallet:
@@ -102,6 +110,13 @@ class SolanaNode:
         assert "error" not in content, content["error"]
         return content["result"]
 
+    async def refusal(self, method: str, *params: Any) -> Any:
+        """The error of a call."""
+        question = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
+        async with self._session.post(self._url, json=question) as answer:
+            content = await answer.json()
+        return content["error"]
+
     async def fault(self, kind: str, **options: Any) -> Any:
         return await self.ask("florin_fault", {"kind": kind, **options})
 
@@ -118,15 +133,71 @@ class SolanaNode:
         assert held is not None
         return held.amount
 
+    async def close_account(self, owner: Keypair, place: str, token: int = 0) -> None:
+        """The owner of an empty token account ends it, and keeps its rent."""
+        program = spl.pubkey(SOLNET.tokens[token].program)
+        accounts = [
+            AccountMeta(spl.pubkey(place), is_signer=False, is_writable=True),
+            AccountMeta(owner.pubkey(), is_signer=False, is_writable=True),
+            AccountMeta(owner.pubkey(), is_signer=True, is_writable=False),
+        ]
+        payer = Keypair()
+        await self.ask("florin_faucet", {"accounts": [str(payer.pubkey())], "tokens": []})
+        await self.send([payer, owner], Instruction(program, b"\x09", accounts))
+
+    async def spend(self, wallet: SolanaWallet, amount: int) -> None:
+        """A wallet sends units of the first token to somebody, by itself."""
+        payer, elsewhere = wallet.key.pubkey(), Keypair().pubkey()
+        token = SOLNET.tokens[0]
+        mint = spl.pubkey(token.address)
+        moves = spl.transfer_checked(
+            spl.TOKEN,
+            mint,
+            token.decimals,
+            owner=payer,
+            source=spl.associated(payer, mint, spl.TOKEN),
+            dest=spl.associated(elsewhere, mint, spl.TOKEN),
+            amount=amount,
+        )
+        opens = spl.create_associated(payer, elsewhere, mint, spl.TOKEN)
+        await self.send([wallet.key], opens, moves)
+
+    async def send(self, signers: list[Keypair], *instructions: Instruction) -> str:
+        """A transaction with a fresh blockhash; the first signer pays its fee."""
+        latest = await self.ask("getLatestBlockhash", {"commitment": "processed"})
+        blockhash = Hash.from_string(latest["value"]["blockhash"])
+        message = MessageV0.try_compile(signers[0].pubkey(), list(instructions), [], blockhash)
+        sent = wire(VersionedTransaction(message, signers))
+        signature: str = await self.ask("sendTransaction", sent, {"encoding": "base64"})
+        return signature
+
     async def coin(self, owner: str) -> int:
         return (await self.ask("getBalance", owner))["value"]
+
+
+async def exact(desk: Desk, node: SolanaNode) -> None:
+    """Returns once every wallet on the chain holds what is booked, to the lamport."""
+    async with asyncio.timeout(20):
+        while True:
+            # what was done last is final with the next slot, and looked at with the next tick
+            await node.fault("slots", slots=2)
+            desk.clock.advance(10)
+            found = await books.check(desk.service.app)
+            assert list(found.problems) == []
+            lines = [one for one in found.comparison.lines if SOLNET.chain_id in one.place[1]]
+            if {one.verdict for one in lines} == {books.Verdict.EXACT}:
+                return
+            await asyncio.sleep(0.02)
 
 
 __all__ = [
     "ASSETS",
     "AT_ONCE",
+    "COIN",
+    "RENT",
     "SolanaNode",
     "SolanaWallet",
+    "exact",
     "rebuilt",
     "steps",
     "transaction_of",

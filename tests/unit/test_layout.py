@@ -43,7 +43,8 @@ def leaves(command: typer.core.TyperGroup, path: str) -> Iterator[tuple[str, set
         if isinstance(found, typer.core.TyperGroup):
             yield from leaves(found, f"{path} {name}")
         else:
-            yield f"{path} {name}", {option for one in found.params for option in one.opts}
+            options = {o for one in found.params for o in (*one.opts, *one.secondary_opts)}
+            yield f"{path} {name}", options
 
 
 def test_no_module_is_too_long_to_read(modules):

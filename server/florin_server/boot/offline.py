@@ -19,6 +19,7 @@ from florin_server.feed import Hub
 from florin_server.flows.app import App, Links
 from florin_server.flows.limits import Limits
 from florin_server.flows.screening import Screening
+from florin_server.rails.base import Rail
 from florin_server.rpc.admin import AdminServicer
 from florin_server.rpc.codec import Codec
 from florin_server.rpc.validate import Validator
@@ -29,16 +30,24 @@ _SERVICE = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
 
 
 @asynccontextmanager
-async def offline(settings: Settings) -> AsyncIterator[Callable[[str, Message], Awaitable[Any]]]:
-    """AdminService by method name, on the store itself; OperatorError if a service has it."""
+async def offline(
+    settings: Settings, *, chains: bool = False
+) -> AsyncIterator[Callable[[str, Message], Awaitable[Any]]]:
+    """AdminService by method name, on the store itself; OperatorError if a service has it.
+
+    With `chains` it asks the nodes of the chains that the settings name; embedded ones rest.
+    """
     home = Home(settings.home)
     try:
         store = await Store.open(home.database)
     except StoreError as error:
         raise OperatorError(str(error)) from error
+    rails: list[Rail] = []
     try:
         kept = home.secrets()
-        app = _without_chains(settings, store, kept)
+        if chains:
+            rails = await _rails(settings, kept)
+        app = _resting(settings, store, kept, rails)
         servicer = AdminServicer(app, Codec(app), kept.pepper)
 
         async def call(method: str, request: Message) -> Any:
@@ -48,11 +57,20 @@ async def offline(settings: Settings) -> AsyncIterator[Callable[[str, Message], 
 
         yield call
     finally:
+        for rail in rails:
+            await rail.close()
         await store.close()
 
 
-def _without_chains(settings: Settings, store: Store, kept: Secrets) -> App:
-    """A service without chains and callers: enough for accounts and keys."""
+async def _rails(settings: Settings, kept: Secrets) -> list[Rail]:
+    # chains are slow to load, and most calls need none
+    from florin_server.boot.chains import named  # noqa: PLC0415
+
+    return await named(settings, kept)
+
+
+def _resting(settings: Settings, store: Store, kept: Secrets, rails: list[Rail]) -> App:
+    """A service without workers and callers: enough for accounts, keys and the books."""
     clock = SystemClock()
 
     async def nothing(_seen: object) -> list[Any]:
@@ -65,7 +83,7 @@ def _without_chains(settings: Settings, store: Store, kept: Secrets) -> App:
         store=store,
         hub=Hub(store.reader.payment, nothing, clock),
         links=Links("", frozenset()),
-        rails={},
+        rails={rail.chain_id: rail for rail in rails},
         limits=Limits(settings.limits, clock),
         seal=Seal(kept.capture_keys),
         screening=Screening(store, clock),

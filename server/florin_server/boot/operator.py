@@ -38,10 +38,13 @@ class Operator:
 
 
 @asynccontextmanager
-async def operator(settings: Settings, *, running_only: bool = False) -> AsyncIterator[Operator]:
+async def operator(
+    settings: Settings, *, running_only: bool = False, chains: bool = False
+) -> AsyncIterator[Operator]:
     """An operator of the installation, whether it runs or not; not while it starts or stops.
 
-    With `running_only` one that does not run is refused.
+    With `running_only` one that does not run is refused; with `chains` one that does not run asks
+    the nodes of the chains that the settings name.
     """
     home = Home(settings.home)
     addresses = home.addresses()
@@ -53,7 +56,7 @@ async def operator(settings: Settings, *, running_only: bool = False) -> AsyncIt
         # the store is slow to load and a running service needs none here
         from florin_server.boot.offline import offline  # noqa: PLC0415
 
-        async with offline(settings) as local:
+        async with offline(settings, chains=chains) as local:
             yield Operator(local)
         return
     metadata = (("authorization", f"Bearer {home.secrets().operator_token}"),)

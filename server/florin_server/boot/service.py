@@ -25,6 +25,7 @@ from florin_server.flows.app import App, Links
 from florin_server.flows.limits import Limits
 from florin_server.flows.screening import Screening
 from florin_server.flows.workers.expire import expire, forget_data, forget_keys
+from florin_server.flows.workers.keep_books import BookKeeper
 from florin_server.flows.workers.outlive import outliving
 from florin_server.flows.workers.pay_out import PayoutWorker
 from florin_server.flows.workers.prices import follow_prices
@@ -166,7 +167,7 @@ def _start_workers(
     for rail in rails:
         settler = ChainSettler(app, rail, owner, pauses)
         app.settlers[rail.chain_id] = settler
-        jobs.append(settler.run())
+        jobs += [BookKeeper(app, rail).run(), settler.run()]
         if rail.payouts is not None:
             payer = PayoutWorker(app, rail, rail.payouts, owner, pauses)
             app.payers[rail.chain_id] = payer

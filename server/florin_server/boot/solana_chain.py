@@ -13,13 +13,15 @@ from florin_server.config import Settings
 from florin_server.devnet.solana import SOLNET, SolanaDevChain, SolanaDevSettings
 from florin_server.rails.jsonrpc import JsonRpc, LocalTransport
 from florin_server.rails.solana.rail import SolanaRail
-from florin_server.rails.solana.settings import SolanaAsset, SolanaChain
+from florin_server.rails.solana.settings import SolanaAsset, SolanaChain, SolanaCoin
 from florin_server.rails.solana.signer import SolanaSigner
 
 # what the relayer of the embedded chain pays fees and rent from
 _RELAYER_LAMPORTS = 1_000 * 10**9
-# what the treasury can pay back before it has received anything: a float of each test token
+# what the treasury can pay back before it has received anything: a float of each test token, and
+# of the coin
 _FLOAT_UNITS = 100_000 * 10**6
+_FLOAT_LAMPORTS = 1_000 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +50,10 @@ async def start(
     for account, gift in (
         (keys.relayer, {"tokens": [], "lamports": _RELAYER_LAMPORTS}),
         # the relayer pays its fees
-        (keys.treasury, {"lamports": 0, "tokenUnits": _FLOAT_UNITS}),
+        (keys.treasury, {"lamports": _FLOAT_LAMPORTS, "tokenUnits": _FLOAT_UNITS}),
     ):
-        await faucet.call("florin_faucet", {"accounts": [account.address], **gift})
+        # seldom: for the books it is money that nobody knows of
+        await faucet.call("florin_faucet", {"accounts": [account.address], "rarely": True, **gift})
     return Embedded(chain.handle, f"http://127.0.0.1:{port}", chain.listen)
 
 
@@ -64,6 +67,9 @@ def rail(settings: Settings, embedded: Embedded, keys: Keys) -> SolanaRail:
         treasury=keys.treasury.address,
         eta_s=max(1, round(chosen.slot_s * (chosen.finalized_slots + 1))),
         faucet=True,
+        durable_nonces=chosen.durable_nonces,
+        accounts_a_day=chosen.accounts_a_day,
+        coin=SolanaCoin(name="Test SOL", symbol="tSOL"),
         assets=tuple(
             SolanaAsset(
                 mint=token.address,

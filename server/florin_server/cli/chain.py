@@ -17,7 +17,10 @@ Name = Annotated[str, typer.Argument(help="The chain's name, or its CAIP-2 id.")
 OwnName = Annotated[
     str | None, typer.Option("--name", help="What a chain that is not registered is called.")
 ]
-RpcUrl = Annotated[str | None, typer.Option("--rpc-url", help="JSON-RPC address of a node.")]
+RpcUrls = Annotated[
+    list[str] | None,
+    typer.Option("--rpc-url", help="JSON-RPC address of a node; several, the preferred one first."),
+]
 ChainId = Annotated[
     str | None, typer.Option("--chain", help="CAIP-2 id that the node must serve, eip155:8453.")
 ]
@@ -76,7 +79,7 @@ Force = Annotated[bool, typer.Option("--force", help="Even if payments on it are
 def chain_add(
     *,
     name: OwnName = None,
-    rpc_url: RpcUrl = None,
+    rpc_urls: RpcUrls = None,
     chain_id: ChainId = None,
     treasury: Treasury = None,
     treasury_keystore: TreasuryKeystore = None,
@@ -100,7 +103,7 @@ def chain_add(
 
     wishes = command.Wishes(
         name=name,
-        rpc_url=rpc_url,
+        rpc_urls=tuple(rpc_urls or ()),
         chain_id=chain_id,
         treasury=treasury,
         treasury_keystore=treasury_keystore,

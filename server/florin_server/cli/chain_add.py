@@ -34,6 +34,7 @@ from florin_server.rails.evm.settings import GWEI, EvmChain
 from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.jsonrpc import RpcError
 from florin_server.rails.solana.rail import SolanaRail
+from florin_server.rails.solana.settings import SolanaCoin
 from florin_server.rails.solana.signer import SolanaSigner
 
 # of a chain that nobody told us about: rather too late than too early
@@ -46,7 +47,7 @@ class Wishes:
     """What was given on the command line; the rest is asked for, or what is usual."""
 
     name: str | None
-    rpc_url: str | None
+    rpc_urls: tuple[str, ...]
     chain_id: str | None
     treasury: str | None
     treasury_keystore: Path | None
@@ -92,14 +93,18 @@ class _Walk:
         self._talk = talk
 
     async def go(self) -> None:
-        url = self._talk.text("JSON-RPC address of a node", "--rpc-url", self._wishes.rpc_url)
+        first, *others = self._wishes.rpc_urls or (None,)
+        url = self._talk.text("JSON-RPC address of a node", "--rpc-url", first)
         kept = await own_secrets(self._home)
         async with reach(url) as reached:
+            for number, other in enumerate(others, 2):
+                await _serves_the_same(other, number, reached)
             name, path = self._place(reached)
             relayer = self._relayer(reached, kept, path.stem)
             treasury = self._treasury(reached)
             tokens = await self._tokens(reached)
-            said = self._said(reached, name, url, tokens) | treasury
+            said = self._said(reached, name, tokens) | treasury
+            said["rpc_url"] = [url, *others] if others else url
             said["relayer_keystores"] = list(relayer.keystores)
         kind = "solana" if reached.is_solana else "evm"
         text = chain_files.text(kind, {one: value for one, value in said.items() if value != []})
@@ -197,7 +202,7 @@ class _Walk:
             chosen.append(one)
         return chosen
 
-    def _said(self, reached: Reached, name: str, url: str, tokens: list[Chosen]) -> dict[str, Any]:
+    def _said(self, reached: Reached, name: str, tokens: list[Chosen]) -> dict[str, Any]:
         """The chain's settings, as far as they are not the registry's."""
         wishes, is_registered = self._wishes, reached.network is not None
         live = wishes.live
@@ -206,12 +211,12 @@ class _Walk:
         said: dict[str, Any] = {
             "name": None if is_registered and wishes.name is None else name,
             "live": live,
-            "rpc_url": url,
             "poll_ms": wishes.poll_ms,
             "tokens": [one.symbol for one in tokens if one.said is None],
             "assets": [one.said for one in tokens if one.said is not None],
         }
         if reached.is_solana:
+            said["coin"] = SolanaCoin().model_dump(exclude_none=True) if wishes.coin else None
             return {"reference": reached.chain_id.partition(":")[2], **said}
         usual = reached.network.pace.confirmations if reached.network else _CONFIRMATIONS
         confirmations = self._talk.text(
@@ -278,6 +283,14 @@ class _Walk:
             note(f"Next: give {signer.address} coin for gas, then `florin chain deploy`.")
 
 
+async def _serves_the_same(url: str | None, number: int, first: Reached) -> None:
+    """Refused if another node cannot be used, or serves another chain."""
+    async with reach(url or "") as reached:
+        if reached.chain_id != first.chain_id:
+            told = f"node {number} serves {reached.title}, the first one {first.title}"
+            raise Refused(told)
+
+
 def _rail(chain: Chain, secrets: tuple[bytes, ...]) -> EvmRail | SolanaRail:
     first, *others = secrets
     if isinstance(chain, EvmChain):
@@ -303,7 +316,7 @@ def _key_in(path: Path) -> bytes:
 
 def _tell_rates(chain: Chain, tokens: list[Chosen]) -> None:
     wanted = [one.symbol for one in tokens if one.has_rate]
-    if isinstance(chain, EvmChain) and chain.coin is not None:
+    if chain.coin is not None:
         wanted.append(chain.coin.symbol)
     if wanted:
         note(f"Offered once the settings have a rate for it: {', '.join(wanted)}.")

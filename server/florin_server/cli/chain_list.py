@@ -1,4 +1,4 @@
-"""`florin chain list`: every chain as its node tells it now."""
+"""`florin chain list`: every chain as its nodes tell it now, and each node."""
 
 from __future__ import annotations
 
@@ -10,32 +10,37 @@ from florin_server.boot import chains
 from florin_server.boot.chain_setup import own_secrets
 from florin_server.boot.home import Home, Refused
 from florin_server.boot.keys import Keyring
-from florin_server.cli.console import fail, note, settings_of
+from florin_server.cli.console import console, fail, note, settings_of
 from florin_server.cli.operation import table
 from florin_server.config import Settings
 from florin_server.rails import chain_files
-from florin_server.rails.base import RailUnavailable
+from florin_server.rails.base import NodeState, RailUnavailable
 from florin_server.rails.chain_files import Chain
 
 _COLUMNS = ("Chain", "Data", "State", "Takes", "Relayer", "Name")
+_NODE_COLUMNS = ("Chain", "Head", "Behind", "Answers in", "Node", "State")
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A chain, and what is wrong with it."""
+    """A chain, its nodes, and what is wrong with it."""
 
     row: tuple[str, ...]
+    nodes: tuple[tuple[str, ...], ...]
     problems: tuple[str, ...]
 
 
 def run(given: dict[str, Any]) -> None:
-    """Prints all chains, and on stderr what is wrong with them."""
+    """Prints all chains and their nodes, and on stderr what is wrong with the chains."""
     settings = settings_of(given)
     try:
         seen = asyncio.run(_look(settings))
     except (Refused, OSError) as error:
         fail("Not done", error)
     table(_COLUMNS, [one.row for one in seen])
+    if nodes := [node for one in seen for node in one.nodes]:
+        console.print()
+        table(_NODE_COLUMNS, nodes)
     for one in seen:
         for problem in one.problems:
             note(problem)
@@ -54,6 +59,7 @@ async def _look(settings: Settings) -> list[_Seen]:
 
 async def _seen(chain: Chain, keys: Keyring, *, added: bool) -> _Seen:
     relayer, takes = "-", "-"
+    nodes: tuple[tuple[str, ...], ...] = ()
     try:
         rail = chains.rail_of(chain, keys)
     except Refused as error:
@@ -65,9 +71,15 @@ async def _seen(chain: Chain, keys: Keyring, *, added: bool) -> _Seen:
         except RailUnavailable as error:
             problems = (str(error),)
         finally:
+            nodes = tuple(_node(chain.caip2, node) for node in rail.nodes())
             await rail.close()
         takes = " ".join(sorted(one.symbol for one in rail.assets.values())) or "-"
     name = chain.name if added else f"{chain.name} (from the settings)"
     state = "ok" if not problems else f"{len(problems)} wrong"
     data = "live" if chain.live else "test"
-    return _Seen((chain.caip2, data, state, takes, relayer, name), problems)
+    return _Seen((chain.caip2, data, state, takes, relayer, name), nodes, problems)
+
+
+def _node(chain_id: str, node: NodeState) -> tuple[str, ...]:
+    latency = f"{node.latency_ms:.0f} ms"
+    return chain_id, str(node.head), str(node.lag), latency, node.name, node.problem or "ok"

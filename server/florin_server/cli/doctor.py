@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from florin.v1 import admin_pb2
+from florin.v1 import admin_pb2, ledger_pb2
 from rich.markup import escape
 
 from florin_server.boot import chains
 from florin_server.boot.home import Home, Refused
 from florin_server.boot.keys import Keyring
 from florin_server.boot.operator import OperatorError, operator
+from florin_server.cli import ledger as books
 from florin_server.cli.console import console, settings_of
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
@@ -20,7 +21,7 @@ from florin_server.flows.screen import lists_problem
 from florin_server.rails import chain_files
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.solana.settings import SolanaChain
-from florin_server.store import ledger, payouts
+from florin_server.store import payouts
 from florin_server.store.engine import Store
 from florin_server.store.query import StoreError
 
@@ -61,6 +62,8 @@ async def _checks(settings: Settings) -> AsyncIterator[_Finding]:
             yield _node(node.name, node.head, node.latency_ms), node.problem
     if status.screening_problem:
         yield "screening", status.screening_problem
+    async for finding in _books(settings):
+        yield finding
 
 
 async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
@@ -72,8 +75,6 @@ async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
         return
     try:
         yield "store opens", ""
-        wrong = [*await store.read(ledger.check()), *await store.read(payouts.check())]
-        yield "ledger balances", "; ".join(wrong)
         for chain_id, problem, count in await store.read(payouts.problems()):
             if problem:
                 yield f"payouts on {chain_id}", f"{count} wait, because {problem}"
@@ -85,11 +86,31 @@ async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
         return
     finally:
         await store.close()
+    async for finding in _books(settings):
+        yield finding
     keys = Keyring(settings, kept)
     chains_named: tuple[EvmChain | SolanaChain, ...] = (*settings.chains, *settings.solana_chains)
     for chain in chains_named:
         async for finding in _chain(chain, keys):
             yield finding
+
+
+async def _books(settings: Settings) -> AsyncIterator[_Finding]:
+    try:
+        found = await books.asked(settings)
+    except (OperatorError, Refused) as error:
+        yield "ledger", str(error)
+        return
+    yield "ledger balances", "; ".join(found.problems)
+    for left in found.unread:
+        problem = "" if left.resting else left.problem
+        yield f"{left.chain_id} was not compared with the books", problem
+    if any(one.HasField("held") for one in found.wallets):
+        yield "wallets hold what is booked", "; ".join(books.missing(found))
+    for one in found.wallets:
+        if one.verdict == ledger_pb2.BALANCE_VERDICT_UNBOOKED:
+            more = int(one.held) - int(one.booked)
+            yield f"{one.account} holds {more} of {one.asset} more than is booked", ""
 
 
 async def _chain(chain: EvmChain | SolanaChain, keys: Keyring) -> AsyncIterator[_Finding]:

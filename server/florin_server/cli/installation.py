@@ -14,9 +14,12 @@ executors = group("List, pause and resume what settles payments on the chains.")
 customers = group("Export or erase what is kept about an account that pays.")
 sanctions = group("Import public lists of accounts that are not served, and look accounts up.")
 
-payouts = group("List what leaves the treasuries, pay merchants what they are owed, refuse.")
+payouts = group("List, begin, refuse and resolve what leaves the treasuries.")
+
+ledger = group("Compare the books with the chains, and look at them.")
 
 GROUPS = {
+    "ledger": ledger,
     "executors": executors,
     "payouts": payouts,
     "customers": customers,
@@ -102,6 +105,64 @@ def payouts_refuse(payout_id: PayoutId, home: HomeOption = None) -> None:
     from florin_server.cli import payouts as command
 
     command.refuse(given(home=home), payout_id)
+
+
+@ledger.command("check")
+def ledger_check(home: HomeOption = None) -> None:
+    """Prove the books, and compare them with what the wallets hold on the chains."""
+    from florin_server.cli import ledger as command
+
+    command.check(given(home=home))
+
+
+@ledger.command("book")
+def ledger_book(
+    account: Account,
+    asset: AssetId,
+    note: Annotated[str, typer.Option(help="What it was, in your words.")],
+    home: HomeOption = None,
+) -> None:
+    """Book the whole difference of a wallet as your own deposit or withdrawal."""
+    from florin_server.cli import ledger as command
+
+    command.book(given(home=home), account, asset, note)
+
+
+@ledger.command("balances")
+def ledger_balances(home: HomeOption = None) -> None:
+    """List the balances of all accounts: debits less credits."""
+    from florin_server.cli import ledger as command
+
+    command.balances(given(home=home))
+
+
+@ledger.command("entries")
+def ledger_entries(
+    payment_id: Annotated[str, typer.Argument(help="Payment id.")], home: HomeOption = None
+) -> None:
+    """List what was booked for a payment."""
+    from florin_server.cli import ledger as command
+
+    command.entries(given(home=home), payment_id)
+
+
+@payouts.command("resolve")
+def payouts_resolve(
+    payout_id: PayoutId,
+    paid: Annotated[
+        bool,
+        typer.Option(
+            "--paid/--not-paid",
+            help="Whether the account has got exactly the amount; if not, it is paid once more.",
+            show_default=False,
+        ),
+    ],
+    home: HomeOption = None,
+) -> None:
+    """End a payout whose transaction is final and does not prove what it moved."""
+    from florin_server.cli import payouts as command
+
+    command.resolve(given(home=home), payout_id, paid=paid)
 
 
 @customers.command("export")

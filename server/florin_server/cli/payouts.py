@@ -34,6 +34,15 @@ def refuse(given: dict[str, Any], payout_id: str) -> None:
     console.print(f"{refused.payout_id} is refused.")
 
 
+def resolve(given: dict[str, Any], payout_id: str, *, paid: bool) -> None:
+    """Ends a payout whose transaction does not prove it, or has it paid by another one."""
+    outcome = payout_pb2.PAYOUT_OUTCOME_PAID if paid else payout_pb2.PAYOUT_OUTCOME_NOT_PAID
+    request = payout_pb2.ResolvePayoutRequest(payout_id=payout_id, outcome=outcome)
+    resolved = ask(given, "ResolvePayout", request, running_only=True)
+    what = "is done" if paid else "waits to be paid by another transaction"
+    console.print(f"{resolved.payout_id} {what}.")
+
+
 def _row(one: payout_pb2.Payout) -> tuple[str, ...]:
     return (
         one.payout_id,

@@ -32,9 +32,13 @@ class Fault:
 
 
 class Faults:
-    """What is planned, by method; the first planned is the first to happen."""
+    """What is planned, by method; the first planned is the first to happen.
+
+    `lag` is how many blocks behind the chain is told.
+    """
 
     def __init__(self) -> None:
+        self.lag = 0
         self._planned: dict[str, deque[Fault]] = {}
 
     def plan(self, method: str, fault: Fault) -> None:
@@ -54,4 +58,5 @@ class Faults:
 
     def clear(self) -> None:
         """Forgets everything planned."""
+        self.lag = 0
         self._planned.clear()

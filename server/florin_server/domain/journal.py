@@ -62,6 +62,13 @@ class ChainTx:
         return tuple(one.hash for one in self.variants)
 
 
+class Watcher(StrEnum):
+    """Who takes back what a final transaction ended, if that is undone."""
+
+    SETTLER = "settler"
+    PAYER = "payer"
+
+
 @dataclass(frozen=True, slots=True)
 class Watched:
     """A final transaction that ended something, watched until no reorganisation can undo it."""
@@ -122,11 +129,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class TxEnd:
-    """What became of a transaction of ours; `gas` is its cost, booked once."""
+    """What became of a transaction of ours; `costs` are booked once."""
 
     tx_id: str
     state: TxState  # FINAL or REPLACED
     block_number: int | None = None
     block_hash: str | None = None
-    gas: Posting | None = None
+    costs: tuple[Posting, ...] = ()
     final_hash: str | None = None  # the variant that was mined, if it was not the first

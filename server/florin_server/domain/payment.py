@@ -173,6 +173,15 @@ class Issued:
 
 
 @dataclass(frozen=True, slots=True)
+class Spare:
+    """A durable nonce that nobody has, as the final block `slot` held it."""
+
+    address: str
+    value: str
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
 class Confirmation:
     """The content bound to a payment by its confirm. `outputs` are JSON texts, in order."""
 

@@ -30,7 +30,8 @@ class Payout:
     `account` (CAIP-10) receives. A refund's payout has the id of the refund. `problem` tells why a
     waiting one was not sent when it was tried last, or what is wrong with one that was; `tx_id` is
     set while it is in a transaction, and once it is done. `lapses_at` is the block height after
-    which that transaction cannot be mined, on chains where transactions lapse.
+    which that transaction cannot be mined, on chains where transactions lapse. `backed` tells that
+    the treasury got its money for nothing else, whatever the merchant owes.
     """
 
     id: str
@@ -49,3 +50,4 @@ class Payout:
     tx_id: str | None = None
     completed_at_us: int | None = None
     lapses_at: int | None = None
+    backed: bool = False

@@ -5,10 +5,25 @@ Money that is sent to a mistyped address is lost, so whatever can be told from t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from florin_server.domain.caip import AccountId, evm_address, parse_account, parse_asset
 from florin_server.domain.spl import pubkey
 
 _PREFIX = "caip19/"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An asset (CAIP-19) and an account (CAIP-10) that receives it."""
+
+    asset: str
+    account: str
+
+    @property
+    def chain_id(self) -> str:
+        """CAIP-2."""
+        return self.account.rpartition(":")[0]
 
 
 def read_asset(text: str) -> str:

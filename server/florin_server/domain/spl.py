@@ -1,4 +1,4 @@
-"""Solana's token programs: addresses, accounts and instructions, as bytes."""
+"""Solana's system and token programs: addresses, accounts and instructions, as bytes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from solders.hash import Hash
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 
@@ -26,6 +27,11 @@ MINT_BYTES: Final = 82
 ACCOUNT_BYTES: Final = 165
 COMPUTE_UNIT_PRICE: Final = b"\x03"  # how its data begins
 LAMPORTS_PER_SOL: Final = 10**9
+NONCE_BYTES: Final = 80
+ADVANCE_NONCE: Final = struct.pack("<I", 4)
+
+_RECENT_BLOCKHASHES = Pubkey.from_string("SysvarRecentB1ockHashes11111111111111111111")
+_RENT = Pubkey.from_string("SysvarRent111111111111111111111111111111111")
 
 _KIND_AT = ACCOUNT_BYTES  # where Token-2022 says what an extended account is
 _MINT_KIND, _ACCOUNT_KIND = 1, 2
@@ -50,6 +56,14 @@ class Mint:
     extensions: frozenset[int]
 
 
+@dataclass(frozen=True, slots=True)
+class Nonce:
+    """A durable nonce: who may advance it, and what stands for a blockhash until then."""
+
+    authority: Pubkey
+    value: Hash
+
+
 def pubkey(text: str) -> Pubkey:
     """The key that a text names. ValueError if it is none, or not in its only spelling."""
     try:
@@ -66,6 +80,11 @@ def associated(owner: Pubkey, mint: Pubkey, program: Pubkey) -> Pubkey:
     """The address where an owner holds a token unless it decided otherwise."""
     seeds = [bytes(owner), bytes(program), bytes(mint)]
     return Pubkey.find_program_address(seeds, ASSOCIATED)[0]
+
+
+def keeps(lamports: int, value: int, rent: int) -> bool:
+    """True if an account can give coin away: what is left is nothing, or enough to exist."""
+    return lamports == value or lamports - value >= rent
 
 
 def token_account(data: bytes) -> TokenAccount | None:
@@ -94,6 +113,69 @@ def mint_of(data: bytes) -> Mint | None:
         found.add(kind)
         at += 4 + size
     return Mint(decimals=data[44], extensions=frozenset(found))
+
+
+def transfer_coin(payer: Pubkey, dest: Pubkey, lamports: int) -> Instruction:
+    """Moves coin; the payer signs."""
+    return Instruction(
+        SYSTEM,
+        struct.pack("<IQ", 2, lamports),
+        [
+            AccountMeta(payer, is_signer=True, is_writable=True),
+            AccountMeta(dest, is_signer=False, is_writable=True),
+        ],
+    )
+
+
+def nonce_of(data: bytes) -> Nonce | None:
+    """Reads a nonce account; None if the bytes are none that is in use."""
+    if len(data) != NONCE_BYTES or data[:8] != struct.pack("<II", 1, 1):
+        return None
+    return Nonce(Pubkey.from_bytes(data[8:40]), Hash.from_bytes(data[40:72]))
+
+
+def create_nonce(payer: Pubkey, seed: str, lamports: int) -> list[Instruction]:
+    """Makes the payer's nonce account of a seed, which only the payer may advance."""
+    nonce = nonce_address(payer, seed)
+    text = seed.encode()
+    made = struct.pack("<I", 3) + bytes(payer) + struct.pack("<Q", len(text)) + text
+    return [
+        Instruction(
+            SYSTEM,
+            made + struct.pack("<QQ", lamports, NONCE_BYTES) + bytes(SYSTEM),
+            [
+                AccountMeta(payer, is_signer=True, is_writable=True),
+                AccountMeta(nonce, is_signer=False, is_writable=True),
+            ],
+        ),
+        Instruction(
+            SYSTEM,
+            struct.pack("<I", 6) + bytes(payer),
+            [
+                AccountMeta(nonce, is_signer=False, is_writable=True),
+                AccountMeta(_RECENT_BLOCKHASHES, is_signer=False, is_writable=False),
+                AccountMeta(_RENT, is_signer=False, is_writable=False),
+            ],
+        ),
+    ]
+
+
+def nonce_address(payer: Pubkey, seed: str) -> Pubkey:
+    """Where the nonce account of a seed is."""
+    return Pubkey.create_with_seed(payer, seed, SYSTEM)
+
+
+def advance_nonce(nonce: Pubkey, authority: Pubkey) -> Instruction:
+    """Gives a nonce another value; in front of a transaction it lets the old one be used once."""
+    return Instruction(
+        SYSTEM,
+        ADVANCE_NONCE,
+        [
+            AccountMeta(nonce, is_signer=False, is_writable=True),
+            AccountMeta(_RECENT_BLOCKHASHES, is_signer=False, is_writable=False),
+            AccountMeta(authority, is_signer=True, is_writable=False),
+        ],
+    )
 
 
 def create_associated(payer: Pubkey, owner: Pubkey, mint: Pubkey, program: Pubkey) -> Instruction:

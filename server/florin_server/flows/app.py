@@ -102,6 +102,10 @@ class App:
     settlers: dict[str, Settler] = field(default_factory=dict)
     payers: dict[str, Settler] = field(default_factory=dict)  # by chain, where there is a key
     executors: dict[str, Sender] = field(default_factory=dict)  # by CAIP-10
+    # chains (CAIP-2) on which receivers were registered since their settler looked
+    registered: set[str] = field(default_factory=set)
+    unbegun: set[str] = field(default_factory=set)  # chains whose wallets have no books yet
+    missing: dict[str, str] = field(default_factory=dict)  # what wallets lack, by chain
     accounts: Accounts = field(default_factory=Accounts)
     totals: Recent[Totals] = field(default_factory=_remembered_totals)
     blocked: Blocklist = field(default_factory=Blocklist)

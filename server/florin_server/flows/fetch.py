@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.levers import Lever
-from florin_server.domain.payment import Action, Issued, Option, Payment, Status
+from florin_server.domain.payment import Action, Issued, Option, Payment, Spare, Status
 from florin_server.flows import capture
 from florin_server.flows.app import App, Caller
 from florin_server.flows.load import find, not_payable
-from florin_server.rails.base import RailUnavailable
-from florin_server.store import payments
+from florin_server.rails.base import NotReceivable, Rail, RailUnavailable
+from florin_server.store import nonces, payments
+
+_log = logging.getLogger(__name__)
+
+# a receiver who is short may be helped by a person
+_RETRY_S = 60
+# who has less time than this is as well served with a blockhash
+_SLOW_US = 90 * 1_000_000
+# longer than anybody takes to sign; whoever fetches and leaves keeps a nonce from others
+_HOLD_US = 3600 * 1_000_000
 
 
 async def fetch(
@@ -34,7 +44,7 @@ async def fetch(
     told = await capture.require(app, payment, option, collected)
     if build is None:
         return option.resolved(()) or ()
-    issued = await _resolve(app, option)
+    issued = await _resolve(app, payment, option)
     if whole or (told and not data):
         return option.resolved(issued) or ()
     return issued[0].actions
@@ -51,16 +61,43 @@ async def open_option(app: App, payment: Payment, option_id: str) -> Option:
     return option
 
 
-async def _resolve(app: App, option: Option) -> Sequence[Issued]:
+async def _resolve(app: App, payment: Payment, option: Option) -> Sequence[Issued]:
     """All that was issued for the option, the newest first; one more if that is needed now."""
     known = await app.store.read(payments.issued(option.payment_id, option.id))
-    rail = app.rails[option.chain_id]
+    rail, until_us = app.rails[option.chain_id], _held_until(app, payment, option)
+    spare = await _spare(app, rail, until_us)
     try:
-        fresh = await rail.build(option, known, app.clock.now_us())
+        fresh = await rail.build(option, known, app.clock.now_us(), spare)
+    except NotReceivable as error:
+        _log.warning("payment %s: %s", option.payment_id, error)
+        raise FlorinError(
+            Code.INTERNAL_ERROR, str(error), unavailable=True, retry_after_s=_RETRY_S
+        ) from error
     except RailUnavailable as error:
         raise silent() from error
-    # two calls at a time may both resolve it: what was stored first is told to both
-    return known if fresh is None else await app.store.write(payments.put_issued(fresh))
+    if fresh is None:
+        return known
+    if spare is None:
+        # two calls at a time may both resolve it: what was stored first is told to both
+        return await app.store.write(payments.put_issued(fresh))
+    try:
+        return await app.store.write(nonces.issue(fresh, rail.chain_id, spare, until_us))
+    except nonces.Raced:
+        return await _resolve(app, payment, option)
+
+
+async def _spare(app: App, rail: Rail, until_us: int) -> Spare | None:
+    """A durable nonce that nobody has, if the buyer may need one."""
+    slow = until_us - app.clock.now_us() >= _SLOW_US
+    if rail.nonces is None or not slow:
+        return None
+    return await app.store.read(nonces.free(rail.chain_id, rail.nonces.addresses))
+
+
+def _held_until(app: App, payment: Payment, option: Option) -> int:
+    """How long a nonce is kept for an option, microseconds since 1970."""
+    ends = payment.expires_at if option.expires_at is None else option.expires_at
+    return min(min(ends, payment.expires_at) * 1_000_000, app.clock.now_us() + _HOLD_US)
 
 
 def silent() -> FlorinError:

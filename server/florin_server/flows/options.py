@@ -136,6 +136,11 @@ async def _search(
     try:
         async with asyncio.timeout(app.settings.discovery_s):
             payable = await rail.payable(list(written), prices)
+            splits = {
+                one: _split(app, rail, one, prices[one], known.destinations)
+                for one in {means.asset for means in payable}
+            }
+            refused = await _refused(rail, prices, splits)
     except (RailUnavailable, TimeoutError) as error:
         _log.warning("chain %s is left out of options: %s", rail.chain_id, error)
         return []
@@ -158,7 +163,7 @@ async def _search(
                 means,
                 assets[means.asset],
                 prices[means.asset],
-                split := _split(app, rail, means.asset, prices[means.asset], known.destinations),
+                split := splits[means.asset],
                 now_us,
                 quote(means),
             ),
@@ -167,7 +172,21 @@ async def _search(
             fee_basis_points=app.settings.fee_basis_points,
         )
         for means in payable
+        if means.asset not in refused
     ]
+
+
+async def _refused(
+    rail: Rail, prices: Mapping[str, int], splits: Mapping[str, Split]
+) -> frozenset[str]:
+    """The assets whose receivers cannot take the price."""
+    told = await asyncio.gather(
+        *(rail.obstacle(rail.assets[one], prices[one], split) for one, split in splits.items())
+    )
+    obstacles = {one: problem for one, problem in zip(splits, told, strict=True) if problem}
+    for asset, problem in obstacles.items():
+        _log.warning("%s is left out of options: %s", asset, problem)
+    return frozenset(obstacles)
 
 
 def _quoted(app: App, known: Sequence[Option]) -> dict[_Quoted, int]:

@@ -1,16 +1,21 @@
-"""The operator's view of what leaves its treasuries: listed, begun, refused."""
+"""The operator's view of what leaves its treasuries: listed, begun, refused, resolved."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 from florin_server.domain.caip import canonical_account, canonical_asset, parse_asset
 from florin_server.domain.errors import Code, FlorinError, invalid
 from florin_server.domain.ids import short_id
+from florin_server.domain.journal import Posting
+from florin_server.domain.payment import RefundStatus
 from florin_server.domain.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.flows.app import App
-from florin_server.store import merchants, payouts, settlements
+from florin_server.store import merchants, payouts, refunds, settlements
 from florin_server.store.query import Op
+
+_log = logging.getLogger(__name__)
 
 # what one answer holds; older ones are history
 _LISTED_MAX = 1000
@@ -50,9 +55,40 @@ async def create(app: App, merchant_id: str, asset: str, amount: int | None) -> 
 async def refuse(app: App, payout_id: str) -> Payout:
     """Calls a waiting payout off for good; the refund that it pays fails.
 
-    invalid_params for an unknown one, invalid_state for one that is not waiting any more.
+    invalid_params for an unknown one, invalid_state for one that is not waiting any more, or whose
+    refund had succeeded before a reorganisation undid it.
     """
     return await app.store.write(_refuse(payout_id, app.clock.now_us()))
+
+
+async def resolve(app: App, payout_id: str, *, paid: bool) -> Payout:
+    """Ends a payout whose transaction is final and does not prove it, by the operator's word.
+
+    One that was paid is done and booked; one that was not waits, and is paid by another
+    transaction. invalid_params for an unknown one, invalid_state for one that is not stuck, or
+    whose chain is not served now.
+    """
+    known = await app.store.read(payouts.get(payout_id))
+    if known is None:
+        raise FlorinError(Code.INVALID_PARAMS, "Payout not found")
+    rail = app.rails.get(known.chain_id)
+    if rail is None:
+        raise FlorinError(Code.INVALID_STATE, "The payout's chain is not served now")
+    told = f"the operator told that {known.tx_id} {'paid it' if paid else 'moved nothing'}"
+    posting = booking(known, rail.treasury) if paid else None
+    resolved = await app.store.write(payouts.resolve(known, posting, told, app.clock.now_us()))
+    if resolved is None:
+        raise FlorinError(
+            Code.INVALID_STATE, f"Payout is {known.status}, and the chain tells how it ends"
+        )
+    _log.warning("payout %s: %s", payout_id, told)
+    app.wake_payouts()
+    return resolved
+
+
+def booking(one: Payout, treasury: str) -> Posting:
+    """What a payout that is done moved, by the books; `treasury` is CAIP-10."""
+    return Posting(f"merchant:{one.merchant_id}", f"wallet:{treasury}", one.asset, one.value)
 
 
 def _create(app: App, merchant_id: str, asset: str, amount: int | None) -> Op[Payout]:
@@ -87,6 +123,7 @@ def _create(app: App, merchant_id: str, asset: str, amount: int | None) -> Op[Pa
 
 
 def _refuse(payout_id: str, now_us: int) -> Op[Payout]:
+    yield from _never_promised(payout_id)
     refused = yield from payouts.refuse(payout_id, now_us)
     if refused is None:
         known = yield from payouts.get(payout_id)
@@ -94,6 +131,16 @@ def _refuse(payout_id: str, now_us: int) -> Op[Payout]:
             raise FlorinError(Code.INVALID_PARAMS, "Payout not found")
         raise FlorinError(Code.INVALID_STATE, f"Payout is {known.status} and cannot be refused")
     return refused
+
+
+def _never_promised(payout_id: str) -> Op[None]:
+    """Part of an operation: invalid_state if a refund was told as final already."""
+    known = yield from payouts.get(payout_id)
+    if known is None or known.payment_id is None or known.status is not PayoutStatus.WAITING:
+        return
+    refund = yield from refunds.refund(known.payment_id)
+    if refund is not None and (refund.id, refund.status) == (payout_id, RefundStatus.SUCCEEDED):
+        raise FlorinError(Code.INVALID_STATE, "Refund succeeded before and cannot be refused")
 
 
 def _lacking(app: App, one: Payout) -> str | None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from florin_server.domain.caip import AccountId
+from florin_server.domain.caip import AccountId, canonical_account
 from florin_server.domain.errors import FlorinError, Issue, invalid, invalid_members
 from florin_server.domain.ids import short_id
 from florin_server.domain.payment import Destination
 from florin_server.domain.refusals import settlement_asset_taken, settlement_unknown
-from florin_server.domain.settlement import check_chain, read_asset, read_destination
+from florin_server.domain.settlement import Place, check_chain, read_asset, read_destination
 from florin_server.flows.app import App, Caller
 from florin_server.flows.idempotent import failing, once
 from florin_server.flows.merchants import require
-from florin_server.store import settlements
+from florin_server.store import receiving, settlements
 from florin_server.store.idempotency import Replay
 from florin_server.store.query import Op
 from florin_server.store.settlements import Settlements
@@ -42,10 +42,13 @@ async def create(
 ) -> list[Destination] | Replay:
     """Creates all of them or none, or repeats the answer of the idempotency key."""
     try:
-        work = _create(caller, merchant_id, _places(app, merchant_id, wanted))
+        work = _create(app, caller, merchant_id, _places(app, merchant_id, wanted))
     except FlorinError as fault:
         work = failing(fault)
-    return await once(app, caller, work, receipt)
+    outcome = await once(app, caller, work, receipt)
+    if not isinstance(outcome, Replay):
+        _tell(app, outcome)
+    return outcome
 
 
 async def change(
@@ -62,7 +65,11 @@ async def change(
         account = read_destination(destination)
     except ValueError as fault:
         return await once(app, caller, failing(invalid("destination", str(fault))), receipt)
-    return await once(app, caller, _change(caller, merchant_id, settlement_id, account), receipt)
+    work = _change(app, caller, merchant_id, settlement_id, account)
+    outcome = await once(app, caller, work, receipt)
+    if not isinstance(outcome, Replay):
+        _tell(app, [outcome])
+    return outcome
 
 
 async def delete(
@@ -109,19 +116,39 @@ def _list(caller: Caller, merchant_id: str) -> Op[Settlements]:
     return (yield from settlements.of_merchant(merchant_id))
 
 
+def _tell(app: App, places: Sequence[Destination]) -> None:
+    """Lets settlers look at new receivers, outside of the request."""
+    for chain_id in {_receiver(one).chain_id for one in places} & app.settlers.keys():
+        app.registered.add(chain_id)
+        app.settlers[chain_id].wake()
+
+
+def _receiver(place: Destination) -> Place:
+    return Place(place.asset_key, canonical_account(place.account))
+
+
+def _expect(app: App, place: Destination) -> Op[None]:
+    """Queues what has to be opened before the place can receive."""
+    receiver = _receiver(place)
+    rail = app.rails.get(receiver.chain_id)
+    if rail is not None and rail.receiving is not None and rail.receiving.needed(receiver):
+        yield from receiving.want(receiver)
+
+
 def _create(
-    caller: Caller, merchant_id: str, places: Sequence[Destination]
+    app: App, caller: Caller, merchant_id: str, places: Sequence[Destination]
 ) -> Op[list[Destination]]:
     yield from require(caller, merchant_id)
     for place in places:
         # the refusal undoes those before it
         if not (yield from settlements.add(place)):
             raise settlement_asset_taken(deployed=caller.deployed)
+        yield from _expect(app, place)
     return list(places)
 
 
 def _change(
-    caller: Caller, merchant_id: str, settlement_id: str, account: AccountId
+    app: App, caller: Caller, merchant_id: str, settlement_id: str, account: AccountId
 ) -> Op[Destination]:
     yield from require(caller, merchant_id)
     known = yield from settlements.one(merchant_id, settlement_id)
@@ -134,6 +161,7 @@ def _change(
     moved = yield from settlements.move(merchant_id, settlement_id, str(account))
     if moved is None:
         raise settlement_unknown(deployed=caller.deployed)
+    yield from _expect(app, moved)
     return moved
 
 

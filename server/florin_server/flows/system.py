@@ -35,6 +35,7 @@ async def chains(app: App) -> list[Chain]:
             rail.doubt,
             app.payers[chain_id].health().problem if chain_id in app.payers else "",
             await payouts.problems(app, chain_id),
+            app.missing.get(chain_id, ""),
             *(
                 f"{asset} has no price in {currency}: {why}"
                 for (asset, currency), why in prices.items()

@@ -12,8 +12,9 @@ from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from florin_server.domain.journal import Accepted, ChainTx
-from florin_server.domain.payment import Issued, Option, Payment
+from florin_server.domain.payment import Issued, Option, Payment, Spare
 from florin_server.rails.prices import Quote
+from florin_server.rails.upkeep import Nonces, Receiving
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +94,18 @@ class Paid:
 
 @dataclass(frozen=True, slots=True)
 class Mined:
-    """A transaction of ours in a block. `gas_cost` is in minor units of the native coin."""
+    """A transaction of ours in a block.
+
+    `gas_cost` is in minor units of the native coin, and so is `rent`: what else its sender left in
+    accounts that it opened, below zero if it got more back.
+    """
 
     tx_hash: str
     block_number: int
     block_hash: str
     success: bool
     gas_cost: int
+    rent: int = 0
 
 
 Fact: TypeAlias = Paid | Mined
@@ -169,6 +175,10 @@ class NodeState:
 
 class RailUnavailable(Exception):  # noqa: N818  (a state of the world, not a mistake)
     """The chain did not answer, or answered nonsense; nothing is known about what was asked."""
+
+
+class NotReceivable(RailUnavailable):
+    """A receiver cannot take what is to be paid, as the chain is now; the text says why."""
 
 
 class Payouts(Protocol):
@@ -249,6 +259,14 @@ class Rail(Protocol):
         """What pays out of the treasury; None if its key is not here."""
 
     @property
+    def nonces(self) -> Nonces | None:
+        """The durable nonces for buyers who sign slowly; None on chains without such."""
+
+    @property
+    def receiving(self) -> Receiving | None:
+        """What opens accounts before they receive; None where none has to be opened."""
+
+    @property
     def native_asset(self) -> str:
         """CAIP-19 of the coin that pays gas."""
 
@@ -279,14 +297,20 @@ class Rail(Protocol):
     def doubt(self) -> str:
         """What keeps nodes from agreeing on what ends payments; empty if they agree."""
 
-    async def news(self) -> None:
-        """Returns when there may be a new block, and after a while in any case. For one waiter."""
+    async def news(self, waiter: str = "") -> None:
+        """Returns when there may be a new block, and after a while in any case.
+
+        Each of those who wait at the same time has a name of its own.
+        """
 
     def payer(self, account: str) -> str | None:
         """The canonical CAIP-10 of an account on this chain; None for anything else."""
 
     async def payable(self, payers: Sequence[str], prices: Mapping[str, int]) -> list[Means]:
         """Who can pay what price: their balance covers it; one batched read."""
+
+    async def obstacle(self, asset: Asset, value: int, split: Split) -> str | None:
+        """Why the receivers of a split cannot take a value now, in a sentence; None if they can."""
 
     def offer(  # noqa: PLR0917  (one of each, none alike)
         self,
@@ -304,11 +328,19 @@ class Rail(Protocol):
         It lapses with its quote.
         """
 
-    async def build(self, option: Option, issued: Sequence[Issued], now_us: int) -> Issued | None:
+    async def build(
+        self,
+        option: Option,
+        issued: Sequence[Issued],
+        now_us: int,
+        spare: Spare | None = None,
+    ) -> Issued | None:
         """Resolves the option's build; None if the newest that was issued is still good.
 
+        `spare` is a durable nonce for it, which only it may use.
+
         `issued` is what was issued for the option before, the newest first. Every issue has
-        actions of the same kinds, at least one.
+        actions of the same kinds, at least one. NotReceivable if a receiver cannot take it.
         """
 
     def submits(self, option: Option) -> bool:
@@ -394,6 +426,12 @@ class Rail(Protocol):
         None on chains where nobody but Florin can settle.
         """
 
+    async def paid_between(self, first: int, last: int) -> list[Paid]:
+        """All settlement events of a range of blocks, whoever submitted them, for whomever.
+
+        None on chains where nobody but Florin can settle.
+        """
+
     async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
         """Which facts as many nodes tell as have to agree, at final depth; one read of each.
 
@@ -405,6 +443,15 @@ class Rail(Protocol):
         """True if as many nodes as have to agree tell of another block in the place of one.
 
         The caller has heard of it from one of them.
+        """
+
+    async def holdings(
+        self, places: Collection[tuple[str, str]], least: int
+    ) -> dict[tuple[str, str], int]:
+        """What accounts (CAIP-10) hold of assets (CAIP-19) at the newest final block.
+
+        One batched read, all at one block; assets of another kind than the chain's are left out.
+        RailUnavailable if the node's head is below the block `least`, which was seen before.
         """
 
     async def find(self, items: Sequence[Accepted]) -> list[Paid]:

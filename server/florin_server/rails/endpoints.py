@@ -64,7 +64,9 @@ class Endpoints:
         timeout_s: float = TIMEOUT_S,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._pool = Pool(rpcs, family, trusted=trusted, timeout_s=timeout_s, now=now)
+        self._pool = Pool(
+            rpcs, family, agreement=agreement, trusted=trusted, timeout_s=timeout_s, now=now
+        )
         self._family = family
         self._trusted = trusted
         self._timeout_s = timeout_s

@@ -9,6 +9,7 @@ from florin_server.rails.base import NodeState
 PROBE_S = 15.0  # how often a good endpoint is looked at: which chain it serves, how far it is
 BACKOFF_S = 1.0  # of the first failure; each one doubles it
 BACKOFF_MAX_S = 60.0  # an endpoint that came back is not missed for longer
+SHORT_S = 5.0  # at most, while too few endpoints are good for anything to end
 RETRY_MAX_S = 300.0  # whatever a server asks for
 # a share of failures above which others are asked first, and how slow an answer must be for that
 ERRORS_MAX = 0.3
@@ -37,6 +38,7 @@ class EndpointHealth:
     probe_at: float = 0.0
     limited_until: float = 0.0
     _failures: int = 0  # in a row
+    _left_out_at: float = 0.0
 
     def answered(self, seconds: float) -> None:
         """It answered; only a probe takes back one that was left out."""
@@ -79,6 +81,12 @@ class EndpointHealth:
         else:
             self.left_out, self.problem, self._failures = False, "", 0
 
+    def due(self, now: float, *, short: bool) -> bool:
+        """True if it is time to look at it; `short` tells that too few endpoints are good."""
+        if short and self.left_out and not self.foreign and self.limited_until <= now:
+            return now >= min(self.probe_at, self._left_out_at + SHORT_S)
+        return self.probe_at <= now
+
     def usable(self, now: float) -> bool:
         """True if it may be asked at all."""
         return not self.foreign and self.limited_until <= now
@@ -100,7 +108,7 @@ class EndpointHealth:
         )
 
     def _leave_out(self, now: float, problem: str) -> None:
-        self.left_out, self.problem = True, problem
+        self.left_out, self.problem, self._left_out_at = True, problem, now
         # its exponent is bounded as the time is
         self.probe_at = now + min(BACKOFF_S * 2 ** min(self._failures, 10), BACKOFF_MAX_S)
         self._failures += 1

@@ -25,19 +25,24 @@ class Endpoint:
 
 
 class Pool:
-    """Looks after endpoints in the order of preference. `now` tells monotonic seconds."""
+    """Looks after endpoints in the order of preference.
+
+    `agreement` of them must be good for anything to end. `now` tells monotonic seconds.
+    """
 
     def __init__(
         self,
         rpcs: Mapping[str, JsonRpc],
         family: Family,
         *,
+        agreement: int,
         trusted: bool,
         timeout_s: float,
         now: Callable[[], float],
     ) -> None:
         self.all = tuple(Endpoint(rpc, EndpointHealth(name)) for name, rpc in rpcs.items())
         self._family = family
+        self._agreement = agreement
         self._trusted = trusted
         self._timeout_s = timeout_s
         self._now = now
@@ -73,9 +78,12 @@ class Pool:
 
     def tend(self) -> None:
         """Begins to look at the endpoints whose time has come."""
+        if self._trusted:
+            return
         now = self._now()
+        short = sum(not one.health.left_out for one in self.all) < self._agreement
         for one in self.all:
-            if not self._trusted and one.probing is None and one.health.probe_at <= now:
+            if one.probing is None and one.health.due(now, short=short):
                 one.probing = self.started(self._probe(one))
 
     async def looked(self, seconds: float) -> None:

@@ -9,6 +9,7 @@ from florin_server.flows.sanctions import Import
 from florin_server.rpc.account import AccountCalls
 from florin_server.rpc.codec import Codec
 from florin_server.rpc.installation import InstallationCalls
+from florin_server.rpc.ledger import LedgerCalls
 from florin_server.rpc.operator import OperatorCalls
 from florin_server.rpc.payouts import PayoutCalls
 from florin_server.rpc.screening import ScreeningCalls
@@ -20,6 +21,7 @@ class AdminServicer(
     InstallationCalls,
     ScreeningCalls,
     PayoutCalls,
+    LedgerCalls,
     admin_pb2_grpc.AdminServiceServicer,
 ):
     """All parts; which of them a listener answers is decided before a call comes here."""

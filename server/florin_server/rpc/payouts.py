@@ -6,6 +6,7 @@ from typing import Any
 
 from florin.v1 import payout_pb2
 
+from florin_server.domain.errors import invalid
 from florin_server.domain.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.flows import payouts
 from florin_server.flows.app import App
@@ -16,10 +17,14 @@ _STATUS = {
     status: payout_pb2.PayoutStatus.Value(f"PAYOUT_STATUS_{status.upper()}")
     for status in PayoutStatus
 }
+_PAID: dict[int, bool] = {
+    payout_pb2.PAYOUT_OUTCOME_PAID: True,
+    payout_pb2.PAYOUT_OUTCOME_NOT_PAID: False,
+}
 
 
 class PayoutCalls:
-    """Payouts: listed, begun, refused."""
+    """Payouts: listed, begun, refused, resolved."""
 
     _app: App
 
@@ -42,6 +47,15 @@ class PayoutCalls:
     ) -> payout_pb2.Payout:
         """Calls a waiting payout off for good."""
         return _payout(await payouts.refuse(self._app, request.payout_id))
+
+    async def ResolvePayout(
+        self, request: payout_pb2.ResolvePayoutRequest, context: Any
+    ) -> payout_pb2.Payout:
+        """Ends a payout by what the operator found out."""
+        paid = _PAID.get(request.outcome)
+        if paid is None:
+            raise invalid("outcome", "must tell whether it was paid")
+        return _payout(await payouts.resolve(self._app, request.payout_id, paid=paid))
 
 
 def _payout(one: Payout) -> payout_pb2.Payout:

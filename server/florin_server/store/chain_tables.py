@@ -1,6 +1,7 @@
 """Tables about what may still become of transactions of ours."""
 
-from florin_server.store.fields import BY_KEY, Base, bytes_, number, text_
+from florin_server.domain.journal import Watcher
+from florin_server.store.fields import BY_KEY, Base, bytes_, number, one_of, only, text_
 
 
 class ChainTxBumpRow(Base, table=True):
@@ -20,9 +21,10 @@ class WatchedRow(Base, table=True):
     """A final transaction that a deep reorganisation might still undo."""
 
     __tablename__ = "watched_tx"
-    __table_args__ = (BY_KEY,)
+    __table_args__ = (only("watcher", Watcher), BY_KEY)
 
     chain_id: str = text_(key=True)
     tx_hash: str = text_(key=True)
+    watcher: Watcher = one_of(Watcher)
     block_number: int = number()
     block_hash: str = text_()

@@ -121,6 +121,11 @@ _UNCONFIRMED = Statement(
         payment.c.status == Status.REQUIRES_ACTION, text(f"payment.{UNCONFIRMED}")
     )
 )
+_SENT_SINCE = Statement(
+    _sent_with(payment_option.c.chain_id == param("chain_id")).where(
+        payment.c.expires_at >= param("expires_at")
+    )
+)
 _OFFERED = Statement(
     select(*payment.c, *columns(payment_option, Option))
     .join_from(payment_option, payment, payment.c.id == payment_option.c.payment_id)
@@ -259,6 +264,15 @@ def sent_by_wallets(references: Collection[str]) -> Op[list[Sent]]:
 def unconfirmed(chain_id: str) -> Op[list[Sent]]:
     """What wallets were told to send on a chain for payments that can still be confirmed."""
     return [_sent_of(row) for row in (yield _UNCONFIRMED(chain_id=chain_id))]
+
+
+def sent_since(chain_id: str, expires_at: int) -> Op[list[Sent]]:
+    """What wallets were told to send on a chain for payments whose time ends after a second.
+
+    Looks at all that wallets were ever told to send.
+    """
+    rows = yield _SENT_SINCE(chain_id=chain_id, expires_at=expires_at)
+    return [_sent_of(row) for row in rows]
 
 
 def offered(chain_id: str, payers: Collection[str]) -> Op[list[tuple[Payment, Option]]]:
@@ -414,9 +428,9 @@ def end_txs(ends: Sequence[TxEnd], now_us: int) -> Op[None]:
             digest=end.block_hash,
             mined=end.final_hash,
         )
-        if rows and end.gas is not None:
+        if rows and end.costs:
             key = f"gas:{end.tx_id}"
-            yield from ledger.post_again(key, "gas", None, rows[0][0], (end.gas,), now_us)
+            yield from ledger.post_again(key, "gas", None, rows[0][0], end.costs, now_us)
 
 
 def _to_settle(findings: Sequence[Finding]) -> Op[dict[str, Status]]:

@@ -1,7 +1,18 @@
 """The books: append-only double entry, written in the same transaction as what they book.
 
 One row is one transfer, so that it balances by itself. No statement here changes or deletes a row,
-and a journal is booked once for its key.
+and a journal is booked once for its key. Accounts, in minor units of one asset (CAIP-19) each:
+
+- `wallet:<CAIP-10>`: what we hold on a chain; relayers hold coin, treasuries coin and assets
+- `merchant:<id>`: what a merchant is owed (credit), or owes (debit)
+- `income:fee`: fees of payments; `expense:gas`: fees of our transactions; `expense:rent`: coin that
+  they left in accounts that they opened
+- `external:<CAIP-10>`: whoever pays us or is paid past us; `external:opening`: what a wallet held
+  when its books began; `external:operator`: what the operator put in or took out
+
+Journals: `settle:<payment>` (and `reverse:` of it), `late:<payment>:<transaction>:<reference>`,
+`refund:`, `return:` and `payout:<payout>`, `gas:<transaction of ours>`, `opening:<wallet>:<asset>`,
+which has no transfer for a wallet that held nothing, and `operator:<id>`.
 """
 
 from __future__ import annotations
@@ -28,9 +39,13 @@ from florin_server.store.tables import ledger_journal, ledger_transfer
 # accounts of what is ours or passes by, and of what is owed or earned
 _KINDS = frozenset({"wallet", "expense", "external", "merchant", "income"})
 # journals of what left the treasury on a merchant's account
-REFUND, PAYOUT = "refund", "payout"
+REFUND, RETURN, PAYOUT = "refund", "return", "payout"
+OPENING, LATE, OPERATOR = "opening", "late", "operator"
+GAS, RENT, FEE = "expense:gas", "expense:rent", "income:fee"
+# the other side of what no payment explains
+BEGINNING, BY_OPERATOR = "external:opening", "external:operator"
 # how the keys of journals begin by which a merchant may come to owe
-_OWING = (f"{REFUND}:", "reverse:")
+_OWING = (f"{REFUND}:", f"{RETURN}:", "reverse:")
 # rows that are looked at in one go while the books are checked
 _PAGE = 500
 
@@ -92,24 +107,32 @@ def post(  # noqa: PLR0917  (the columns of a journal)
     tx_hash: str | None,
     postings: Sequence[Posting],
     now_us: int,
+    note: str | None = None,
 ) -> Op[bool]:
     """Part of an operation: books a journal; False if its key is booked already.
 
-    ValueError unless it has transfers, each between two accounts of known kinds.
+    ValueError unless it has transfers, each between two accounts of known kinds. A `note` is the
+    operator's own words.
     """
-    if not postings:
+    if not postings and kind != OPENING:
         raise ValueError(f"nothing to book for {idem_key}")
     for posting in postings:
         _check(posting)
     booked = yield _POST(
-        idem_key=idem_key, type=kind, payment_id=payment_id, tx_hash=tx_hash, at_us=now_us
+        idem_key=idem_key,
+        type=kind,
+        payment_id=payment_id,
+        tx_hash=tx_hash,
+        at_us=now_us,
+        note=note,
     )
     if not booked:
         return False
     rows: list[Params] = [
         {"idem_key": idem_key, "n": n, **record(posting)} for n, posting in enumerate(postings)
     ]
-    yield _TRANSFER.many(rows)
+    if rows:
+        yield _TRANSFER.many(rows)
     return True
 
 
@@ -169,7 +192,7 @@ def check() -> Op[list[str]]:
 
     Looks at every row: no journal without transfers or the other way round, every transfer moves
     something between two accounts, all balances of an asset add up to zero, no merchant owes us
-    more than was refunded for it, or taken back: whatever else is paid out, it was owed before.
+    more than went back to its buyers, or was taken back: what else is paid out was owed before.
     """
     problems: list[str] = []
     balances: dict[tuple[str, str], int] = defaultdict(int)
@@ -189,7 +212,11 @@ def check() -> Op[list[str]]:
     after = ""
     while rows := (yield _JOURNALS(after=after, limit=_PAGE)):
         keys = [key for (key,) in rows]
-        problems += [f"journal {key} has no transfers" for key in keys if key not in booked_keys]
+        problems += [
+            f"journal {key} has no transfers"
+            for key in keys
+            if key not in booked_keys and not key.startswith(f"{OPENING}:")
+        ]
         booked_keys.difference_update(keys)
         after = keys[-1]
     problems += [f"transfers of {key} have no journal" for key in sorted(booked_keys)]

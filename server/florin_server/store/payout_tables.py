@@ -37,16 +37,22 @@ class PayoutRow(Base, table=True):
     tx_id: str | None = text_()
     completed_at_us: int | None = number()
     lapses_at: int | None = number()
+    backed: bool
 
 
 class NonceAccountRow(Base, table=True):
-    """A durable nonce account on Solana, and the option whose transaction has it."""
+    """A durable nonce account on Solana, and the option whose transaction has it.
+
+    `value` is what it held when the final block `slot` was the newest; empty before it was seen.
+    """
 
     __tablename__ = "nonce_account"
     __table_args__ = (BY_KEY,)
 
     chain_id: str = text_(key=True)
     address: str = text_(key=True)
+    value: str = text_()
+    slot: int = number()
     payment_id: str | None = text_()
     option_id: str | None = text_()
     held_until_us: int = number()

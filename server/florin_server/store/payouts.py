@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Select, Update, func, select, text, update
+from sqlalchemy import Select, Update, func, null, select, text, update
 
 from florin_server.domain.journal import Posting, TxEnd
 from florin_server.domain.payment import RefundStatus
@@ -27,9 +27,14 @@ from florin_server.store.query import (
     insert,
     param,
 )
-from florin_server.store.tables import payout, refund
+from florin_server.store.tables import OPEN, chain_tx, chain_tx_item, payout, refund
 
 _COLUMNS = columns(payout, Payout)
+_JOURNAL = {
+    PayoutKind.REFUND: ledger.REFUND,
+    PayoutKind.RETURN: ledger.RETURN,
+    PayoutKind.BALANCE: ledger.PAYOUT,
+}
 
 
 class Uncovered(StoreError):  # noqa: N818  (a state of the world, not a mistake)
@@ -79,8 +84,6 @@ _SOME = Statement(_payouts().where(any_of(payout.c.id, "ids")))
 _DUE = Statement(
     _owed()
     .where(payout.c.status == PayoutStatus.WAITING, payout.c.retry_at_us <= param("now_us"))
-    # merchants can owe nothing for what came late
-    .where(payout.c.kind != PayoutKind.RETURN)
     .order_by(payout.c.created_at_us, payout.c.id)
     .limit(param("limit"))
 )
@@ -132,17 +135,43 @@ _MOVE = Statement(
     )
     .returning(payout.c.id)
 )
+# few transactions are open, however many there were
+_IN_OPEN = Statement(
+    select(chain_tx_item.c.payment_id)
+    .join_from(chain_tx, chain_tx_item, chain_tx_item.c.tx_id == chain_tx.c.id)
+    .where(
+        text(OPEN),
+        chain_tx.c.chain_id == param("chain"),
+        chain_tx_item.c.payment_id == param("id_"),
+    )
+)
 _REFUSE = Statement(
     _change()
     .where(payout.c.status == PayoutStatus.WAITING)
     .values(status=PayoutStatus.REFUSED, completed_at_us=param("now_us"))
     .returning(*_COLUMNS)
 )
+_REOPEN = Statement(
+    _change()
+    .where(payout.c.status != PayoutStatus.REFUSED)
+    .values(
+        status=PayoutStatus.SUBMITTED,
+        problem=param("why"),
+        tx_id=param("tx"),
+        completed_at_us=null(),
+    )
+)
+# what was told as final stays so, even if a reorganisation undoes it
 _MOVE_REFUND = Statement(
     update(refund)
-    .where(refund.c.id == param("id_"))
+    .where(
+        refund.c.id == param("id_"),
+        refund.c.status != RefundStatus.SUCCEEDED,
+    )
     .values(status=param("after"), tx_id=param("tx"), completed_at_us=param("done_us"))
+    .returning(refund.c.id)
 )
+_PAID_BY = Statement(update(refund).where(refund.c.id == param("id_")).values(tx_id=param("tx")))
 _DONE = Statement(
     _payouts()
     .where(payout.c.status == PayoutStatus.DONE, payout.c.id > param("after"))
@@ -198,13 +227,14 @@ def uncovered(one: Payout, credit: int | None) -> Op[int]:
     """How much is missing to pay a payout: 0 if the merchant's balance and credit cover it.
 
     A merchant's balance is what it is owed less what is on its way. `credit` is what it may owe
-    for refunds, in minor units, None if that has no limit.
+    for what goes back to buyers, in minor units, None if that has no limit.
     """
-    if one.kind is PayoutKind.REFUND and credit is None:
+    goes_back = one.kind is not PayoutKind.BALANCE
+    if one.backed or (goes_back and credit is None):
         return 0
     ((sent,),) = yield _UNDER_WAY(merchant_id=one.merchant_id, asset=one.asset)
     free = (yield from _owed_to(one.merchant_id, one.asset)) - (sent or 0)
-    if one.kind is PayoutKind.REFUND:
+    if goes_back:
         free += credit or 0
     return max(0, one.value - free)
 
@@ -226,11 +256,26 @@ def set_aside(payout_id: str, problem: str, retry_at_us: int) -> Op[None]:
     yield _SET_ASIDE(id_=payout_id, at_us=retry_at_us, why=problem)
 
 
-def conclude(outcomes: Sequence[Outcome], ends: Sequence[TxEnd], now_us: int) -> Op[None]:
-    """Ends transactions and what they were for, on proof from the chain, and books both once."""
+def conclude(
+    outcomes: Sequence[Outcome], ends: Sequence[TxEnd], now_us: int, watch: Op[None]
+) -> Op[None]:
+    """Ends transactions and what they were for, on proof from the chain, and books both once.
+
+    `watch` writes down, in the same transaction, what a deep reorganisation might undo.
+    """
     for one in outcomes:
         yield from _conclude(one, now_us)
     yield from journal.end_txs(ends, now_us)
+    yield from watch
+
+
+def reopen(one: Payout, tx_hash: str, now_us: int) -> Op[None]:
+    """Part of an operation: a payout is on its way again in what was final, and is not any more."""
+    if one.status is PayoutStatus.DONE:
+        yield from ledger.reverse(key_of(one), now_us)
+    why = "a reorganisation undid its transaction, which is sent again"
+    yield _REOPEN(id_=one.id, why=why, tx=tx_hash)
+    yield from _move_refund(one, RefundStatus.PROCESSING, tx_hash, None)
 
 
 def refuse(payout_id: str, now_us: int) -> Op[Payout | None]:
@@ -241,6 +286,25 @@ def refuse(payout_id: str, now_us: int) -> Op[Payout | None]:
     refused = Payout(*rows[0])
     yield from _move_refund(refused, RefundStatus.FAILED, None, now_us)
     return refused
+
+
+def resolve(one: Payout, posting: Posting | None, told: str, now_us: int) -> Op[Payout | None]:
+    """Ends a payout by what the operator found out; None if it is not stuck.
+
+    With a `posting` it is done. Without, it waits to be sent once more: what its transaction did
+    not move cannot be moved by that any more. `told` is kept with it.
+    """
+    known = yield from get(one.id)
+    if known is None or known.status is not PayoutStatus.SUBMITTED:
+        return None
+    if (yield _IN_OPEN(chain=one.chain_id, id_=one.id)):
+        return None
+    if posting is not None:
+        outcome = Outcome(known, known.tx_id, posting, problem=told)
+    else:
+        outcome = Outcome(known, retry_at_us=now_us, problem=told)
+    yield from _conclude(outcome, now_us)
+    return (yield from get(one.id))
 
 
 def check(page: int = 500) -> Op[list[str]]:
@@ -259,7 +323,7 @@ def check(page: int = 500) -> Op[list[str]]:
 
 def key_of(one: Payout) -> str:
     """What makes sure that a payout is booked once."""
-    return f"{ledger.REFUND if one.kind is PayoutKind.REFUND else ledger.PAYOUT}:{one.id}"
+    return f"{_JOURNAL[one.kind]}:{one.id}"
 
 
 def _conclude(one: Outcome, now_us: int) -> Op[None]:
@@ -284,7 +348,8 @@ def _conclude(one: Outcome, now_us: int) -> Op[None]:
     yield from _move_refund(subject, back, one.tx_id, done_us)
     if one.posting is not None:
         kind, _, _ = key_of(subject).partition(":")
-        yield from ledger.post(
+        # a reorganisation may have undone it before
+        yield from ledger.post_again(
             key_of(subject), kind, subject.payment_id, one.tx_id, (one.posting,), now_us
         )
 
@@ -292,8 +357,11 @@ def _conclude(one: Outcome, now_us: int) -> Op[None]:
 def _move_refund(
     subject: Payout, after: RefundStatus, tx_id: str | None, done_us: int | None
 ) -> Op[None]:
-    if subject.kind is PayoutKind.REFUND:
-        yield _MOVE_REFUND(id_=subject.id, after=after, tx=tx_id, done_us=done_us)
+    if subject.kind is not PayoutKind.REFUND:
+        return
+    moved = yield _MOVE_REFUND(id_=subject.id, after=after, tx=tx_id, done_us=done_us)
+    if not moved and after is RefundStatus.SUCCEEDED:
+        yield _PAID_BY(id_=subject.id, tx=tx_id)
 
 
 def _owed_to(merchant_id: str, asset: str) -> Op[int]:

@@ -411,6 +411,7 @@ class JournalRow(_Base, table=True):
     payment_id: str | None = _text()
     tx_hash: str | None = _text()
     at_us: int = _number()
+    note: str | None = _text()
 
 
 class TransferRow(_Base, table=True):

@@ -2,7 +2,7 @@
 
 What ended something is watched for a while longer. When its block is gone, the books take it back
 by opposite entries, and settling begins again with the same authorization and the same bytes. The
-status of a payment never changes.
+status of a payment never changes, nor that of a refund.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import delete, func, null, select, update
 
-from florin_server.domain.journal import TxState, Watched
+from florin_server.domain.journal import TxState, Watched, Watcher
 from florin_server.domain.payment import Status
-from florin_server.store import ledger
+from florin_server.domain.payout import Payout, PayoutStatus
+from florin_server.store import ledger, payouts
 from florin_server.store.query import Op, Statement, any_of, param, upsert
 from florin_server.store.tables import (
     ConfirmState,
@@ -30,17 +31,23 @@ Ended = tuple[list[str], list[str]]
 _WATCH = Statement(upsert(watched_tx, "chain_id", "tx_hash"))
 _WATCHED = Statement(
     select(watched_tx.c.tx_hash, watched_tx.c.block_number, watched_tx.c.block_hash).where(
-        watched_tx.c.chain_id == param("chain")
+        watched_tx.c.chain_id == param("chain"), watched_tx.c.watcher == param("by")
     )
 )
 _FORGET = Statement(
     delete(watched_tx).where(
-        watched_tx.c.chain_id == param("chain"), watched_tx.c.block_number < param("number")
+        watched_tx.c.chain_id == param("chain"),
+        watched_tx.c.watcher == param("by"),
+        watched_tx.c.block_number < param("number"),
     )
 )
 _UNWATCH = Statement(
     delete(watched_tx)
-    .where(watched_tx.c.chain_id == param("chain"), any_of(watched_tx.c.tx_hash, "hashes"))
+    .where(
+        watched_tx.c.chain_id == param("chain"),
+        watched_tx.c.watcher == param("by"),
+        any_of(watched_tx.c.tx_hash, "hashes"),
+    )
     .returning(watched_tx.c.tx_hash)
 )
 _PAID_BY = Statement(
@@ -72,7 +79,12 @@ _REOPEN = Statement(
         block_hash=null(),
         final_hash=null(),
     )
-    .returning(chain_tx.c.id)
+    .returning(chain_tx.c.id, chain_tx.c.hash)
+)
+_ITEMS = Statement(
+    select(chain_tx_item.c.tx_id, chain_tx_item.c.payment_id).where(
+        any_of(chain_tx_item.c.tx_id, "ids")
+    )
 )
 _HELD = Statement(select(chain_tx_item.c.payment_id).where(any_of(chain_tx_item.c.tx_id, "ids")))
 _BACK = Statement(
@@ -82,7 +94,7 @@ _BACK = Statement(
 )
 
 
-def watch(chain_id: str, ended: Sequence[Watched]) -> Op[None]:
+def watch(chain_id: str, by: Watcher, ended: Sequence[Watched]) -> Op[None]:
     """Part of an operation: watches transactions from now on."""
     if ended:
         yield _WATCH.many(
@@ -90,6 +102,7 @@ def watch(chain_id: str, ended: Sequence[Watched]) -> Op[None]:
                 {
                     "chain_id": chain_id,
                     "tx_hash": one.tx_hash,
+                    "watcher": by,
                     "block_number": one.block_number,
                     "block_hash": one.block_hash,
                 }
@@ -98,14 +111,14 @@ def watch(chain_id: str, ended: Sequence[Watched]) -> Op[None]:
         )
 
 
-def watched(chain_id: str) -> Op[list[Watched]]:
+def watched(chain_id: str, by: Watcher = Watcher.SETTLER) -> Op[list[Watched]]:
     """The transactions that are watched."""
-    return [Watched(*row) for row in (yield _WATCHED(chain=chain_id))]
+    return [Watched(*row) for row in (yield _WATCHED(chain=chain_id, by=by))]
 
 
-def forget(chain_id: str, below: int) -> Op[None]:
+def forget(chain_id: str, by: Watcher, below: int) -> Op[None]:
     """Watches what is in older blocks no longer."""
-    yield _FORGET(chain=chain_id, number=below)
+    yield _FORGET(chain=chain_id, by=by, number=below)
 
 
 def ended_by(chain_id: str, hashes: Collection[str], senders: Collection[str]) -> Op[Ended]:
@@ -115,13 +128,15 @@ def ended_by(chain_id: str, hashes: Collection[str], senders: Collection[str]) -
     return paid, ours
 
 
-def undo(chain_id: str, hashes: Collection[str], ended: Ended, now_us: int) -> Op[list[str]]:
+def undo_settled(
+    chain_id: str, hashes: Collection[str], ended: Ended, now_us: int
+) -> Op[list[str]]:
     """Takes back what transactions ended that are gone; answers the payments.
 
     Their transactions are open again, and payments of others wait to be settled. What is not
     watched (any more) is left alone, so that nothing is taken back twice.
     """
-    if not (yield _UNWATCH(chain=chain_id, hashes=hashes)):
+    if not (yield _UNWATCH(chain=chain_id, by=Watcher.SETTLER, hashes=hashes)):
         return []
     payment_ids, tx_ids = ended
     undone = []
@@ -135,3 +150,35 @@ def undo(chain_id: str, hashes: Collection[str], ended: Ended, now_us: int) -> O
     yield _BACK(ids=[one for one in undone if one in held], next_state=ConfirmState.SUBMITTED)
     yield _BACK(ids=[one for one in undone if one not in held], next_state=ConfirmState.WAITING)
     return undone
+
+
+def undo_paid_out(
+    chain_id: str, hashes: Collection[str], ended: Ended, now_us: int
+) -> Op[list[str]]:
+    """Takes back what transactions of a treasury ended that are gone; answers the payouts.
+
+    Their transactions are open again. One whose payout has gone on without it stays as it is, for
+    what is sent again must not pay a second time.
+    """
+    if not (yield _UNWATCH(chain=chain_id, by=Watcher.PAYER, hashes=hashes)):
+        return []
+    items: dict[str, list[str]] = {tx_id: [] for tx_id in ended[1]}
+    for tx_id, payout_id in (yield _ITEMS(ids=list(items))):
+        items[tx_id].append(payout_id)
+    found = yield from payouts.some([one for held in items.values() for one in held])
+    undone = []
+    for tx_id, held in items.items():
+        subjects = [found[one] for one in held]
+        if not all(_is_by(one, hashes) for one in subjects):
+            continue
+        for _, tx_hash in (yield _REOPEN(ids=[tx_id])):
+            yield from ledger.reverse(f"gas:{tx_id}", now_us)
+            for one in subjects:
+                yield from payouts.reopen(one, tx_hash, now_us)
+                undone.append(one.id)
+    return undone
+
+
+def _is_by(one: Payout, hashes: Collection[str]) -> bool:
+    """True if a payout is in one of the transactions, or in none since one of them failed."""
+    return one.tx_id in hashes if one.status is not PayoutStatus.WAITING else True

@@ -5,6 +5,7 @@ import warnings
 
 from florin.v1 import account_pb2 as florin_dot_v1_dot_account__pb2
 from florin.v1 import admin_pb2 as florin_dot_v1_dot_admin__pb2
+from florin.v1 import ledger_pb2 as florin_dot_v1_dot_ledger__pb2
 from florin.v1 import operator_pb2 as florin_dot_v1_dot_operator__pb2
 from florin.v1 import payment_pb2 as florin_dot_v1_dot_payment__pb2
 from florin.v1 import payout_pb2 as florin_dot_v1_dot_payout__pb2
@@ -209,6 +210,31 @@ class AdminServiceStub:
         self.RefusePayout = channel.unary_unary(
                 '/florin.v1.AdminService/RefusePayout',
                 request_serializer=florin_dot_v1_dot_payout__pb2.RefusePayoutRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_payout__pb2.Payout.FromString,
+                _registered_method=True)
+        self.CheckLedger = channel.unary_unary(
+                '/florin.v1.AdminService/CheckLedger',
+                request_serializer=florin_dot_v1_dot_ledger__pb2.CheckLedgerRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_ledger__pb2.CheckLedgerResponse.FromString,
+                _registered_method=True)
+        self.BookDifference = channel.unary_unary(
+                '/florin.v1.AdminService/BookDifference',
+                request_serializer=florin_dot_v1_dot_ledger__pb2.BookDifferenceRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_ledger__pb2.BookDifferenceResponse.FromString,
+                _registered_method=True)
+        self.ListBalances = channel.unary_unary(
+                '/florin.v1.AdminService/ListBalances',
+                request_serializer=florin_dot_v1_dot_ledger__pb2.ListBalancesRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_ledger__pb2.ListBalancesResponse.FromString,
+                _registered_method=True)
+        self.ListEntries = channel.unary_unary(
+                '/florin.v1.AdminService/ListEntries',
+                request_serializer=florin_dot_v1_dot_ledger__pb2.ListEntriesRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_ledger__pb2.ListEntriesResponse.FromString,
+                _registered_method=True)
+        self.ResolvePayout = channel.unary_unary(
+                '/florin.v1.AdminService/ResolvePayout',
+                request_serializer=florin_dot_v1_dot_payout__pb2.ResolvePayoutRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_payout__pb2.Payout.FromString,
                 _registered_method=True)
         self.CreateApiKey = channel.unary_unary(
@@ -476,6 +502,41 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CheckLedger(self, request, context):
+        """Proves the books, and compares them with the chains.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BookDifference(self, request, context):
+        """Books the difference of a wallet as the operator's deposit or withdrawal, while it is quiet.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListBalances(self, request, context):
+        """Lists the balances of all accounts of the books.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListEntries(self, request, context):
+        """Lists what was booked for a payment.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResolvePayout(self, request, context):
+        """Ends a payout whose transaction is final and does not prove it, or has it paid once more.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateApiKey(self, request, context):
         """Makes an API key; its secret is told once, here.
         """
@@ -675,6 +736,31 @@ def add_AdminServiceServicer_to_server(servicer, server):
             'RefusePayout': grpc.unary_unary_rpc_method_handler(
                     servicer.RefusePayout,
                     request_deserializer=florin_dot_v1_dot_payout__pb2.RefusePayoutRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_payout__pb2.Payout.SerializeToString,
+            ),
+            'CheckLedger': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckLedger,
+                    request_deserializer=florin_dot_v1_dot_ledger__pb2.CheckLedgerRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_ledger__pb2.CheckLedgerResponse.SerializeToString,
+            ),
+            'BookDifference': grpc.unary_unary_rpc_method_handler(
+                    servicer.BookDifference,
+                    request_deserializer=florin_dot_v1_dot_ledger__pb2.BookDifferenceRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_ledger__pb2.BookDifferenceResponse.SerializeToString,
+            ),
+            'ListBalances': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBalances,
+                    request_deserializer=florin_dot_v1_dot_ledger__pb2.ListBalancesRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_ledger__pb2.ListBalancesResponse.SerializeToString,
+            ),
+            'ListEntries': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListEntries,
+                    request_deserializer=florin_dot_v1_dot_ledger__pb2.ListEntriesRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_ledger__pb2.ListEntriesResponse.SerializeToString,
+            ),
+            'ResolvePayout': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResolvePayout,
+                    request_deserializer=florin_dot_v1_dot_payout__pb2.ResolvePayoutRequest.FromString,
                     response_serializer=florin_dot_v1_dot_payout__pb2.Payout.SerializeToString,
             ),
             'CreateApiKey': grpc.unary_unary_rpc_method_handler(
@@ -1617,6 +1703,141 @@ class AdminService:
             target,
             '/florin.v1.AdminService/RefusePayout',
             florin_dot_v1_dot_payout__pb2.RefusePayoutRequest.SerializeToString,
+            florin_dot_v1_dot_payout__pb2.Payout.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckLedger(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/CheckLedger',
+            florin_dot_v1_dot_ledger__pb2.CheckLedgerRequest.SerializeToString,
+            florin_dot_v1_dot_ledger__pb2.CheckLedgerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BookDifference(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/BookDifference',
+            florin_dot_v1_dot_ledger__pb2.BookDifferenceRequest.SerializeToString,
+            florin_dot_v1_dot_ledger__pb2.BookDifferenceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBalances(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/ListBalances',
+            florin_dot_v1_dot_ledger__pb2.ListBalancesRequest.SerializeToString,
+            florin_dot_v1_dot_ledger__pb2.ListBalancesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListEntries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/ListEntries',
+            florin_dot_v1_dot_ledger__pb2.ListEntriesRequest.SerializeToString,
+            florin_dot_v1_dot_ledger__pb2.ListEntriesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResolvePayout(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/ResolvePayout',
+            florin_dot_v1_dot_payout__pb2.ResolvePayoutRequest.SerializeToString,
             florin_dot_v1_dot_payout__pb2.Payout.FromString,
             options,
             channel_credentials,

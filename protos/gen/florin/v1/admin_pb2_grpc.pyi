@@ -6,6 +6,7 @@ Accounts: what a partner manages itself, and what the operator of the installati
 from collections import abc as _abc
 from florin.v1 import account_pb2 as _account_pb2
 from florin.v1 import admin_pb2 as _admin_pb2
+from florin.v1 import ledger_pb2 as _ledger_pb2
 from florin.v1 import operator_pb2 as _operator_pb2
 from florin.v1 import payment_pb2 as _payment_pb2
 from florin.v1 import payout_pb2 as _payout_pb2
@@ -108,6 +109,16 @@ class AdminServiceStub:
     """Pays a merchant what it is owed, to its settlement destination."""
     RefusePayout: _grpc.UnaryUnaryMultiCallable[_payout_pb2.RefusePayoutRequest, _payout_pb2.Payout]
     """Calls a payout off that is not on its way; the refund that it pays fails."""
+    CheckLedger: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.CheckLedgerRequest, _ledger_pb2.CheckLedgerResponse]
+    """Proves the books, and compares them with the chains."""
+    BookDifference: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.BookDifferenceRequest, _ledger_pb2.BookDifferenceResponse]
+    """Books the difference of a wallet as the operator's deposit or withdrawal, while it is quiet."""
+    ListBalances: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.ListBalancesRequest, _ledger_pb2.ListBalancesResponse]
+    """Lists the balances of all accounts of the books."""
+    ListEntries: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.ListEntriesRequest, _ledger_pb2.ListEntriesResponse]
+    """Lists what was booked for a payment."""
+    ResolvePayout: _grpc.UnaryUnaryMultiCallable[_payout_pb2.ResolvePayoutRequest, _payout_pb2.Payout]
+    """Ends a payout whose transaction is final and does not prove it, or has it paid once more."""
     CreateApiKey: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CreateApiKeyRequest, _admin_pb2.CreateApiKeyResponse]
     """Makes an API key; its secret is told once, here."""
     ListApiKeys: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListApiKeysRequest, _admin_pb2.ListApiKeysResponse]
@@ -192,6 +203,16 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Pays a merchant what it is owed, to its settlement destination."""
     RefusePayout: _aio.UnaryUnaryMultiCallable[_payout_pb2.RefusePayoutRequest, _payout_pb2.Payout]  # type: ignore[assignment]
     """Calls a payout off that is not on its way; the refund that it pays fails."""
+    CheckLedger: _aio.UnaryUnaryMultiCallable[_ledger_pb2.CheckLedgerRequest, _ledger_pb2.CheckLedgerResponse]  # type: ignore[assignment]
+    """Proves the books, and compares them with the chains."""
+    BookDifference: _aio.UnaryUnaryMultiCallable[_ledger_pb2.BookDifferenceRequest, _ledger_pb2.BookDifferenceResponse]  # type: ignore[assignment]
+    """Books the difference of a wallet as the operator's deposit or withdrawal, while it is quiet."""
+    ListBalances: _aio.UnaryUnaryMultiCallable[_ledger_pb2.ListBalancesRequest, _ledger_pb2.ListBalancesResponse]  # type: ignore[assignment]
+    """Lists the balances of all accounts of the books."""
+    ListEntries: _aio.UnaryUnaryMultiCallable[_ledger_pb2.ListEntriesRequest, _ledger_pb2.ListEntriesResponse]  # type: ignore[assignment]
+    """Lists what was booked for a payment."""
+    ResolvePayout: _aio.UnaryUnaryMultiCallable[_payout_pb2.ResolvePayoutRequest, _payout_pb2.Payout]  # type: ignore[assignment]
+    """Ends a payout whose transaction is final and does not prove it, or has it paid once more."""
     CreateApiKey: _aio.UnaryUnaryMultiCallable[_admin_pb2.CreateApiKeyRequest, _admin_pb2.CreateApiKeyResponse]  # type: ignore[assignment]
     """Makes an API key; its secret is told once, here."""
     ListApiKeys: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListApiKeysRequest, _admin_pb2.ListApiKeysResponse]  # type: ignore[assignment]
@@ -477,6 +498,46 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_payout_pb2.Payout, _abc.Awaitable[_payout_pb2.Payout]]:
         """Calls a payout off that is not on its way; the refund that it pays fails."""
+
+    @_abc_1.abstractmethod
+    def CheckLedger(
+        self,
+        request: _ledger_pb2.CheckLedgerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_ledger_pb2.CheckLedgerResponse, _abc.Awaitable[_ledger_pb2.CheckLedgerResponse]]:
+        """Proves the books, and compares them with the chains."""
+
+    @_abc_1.abstractmethod
+    def BookDifference(
+        self,
+        request: _ledger_pb2.BookDifferenceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_ledger_pb2.BookDifferenceResponse, _abc.Awaitable[_ledger_pb2.BookDifferenceResponse]]:
+        """Books the difference of a wallet as the operator's deposit or withdrawal, while it is quiet."""
+
+    @_abc_1.abstractmethod
+    def ListBalances(
+        self,
+        request: _ledger_pb2.ListBalancesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_ledger_pb2.ListBalancesResponse, _abc.Awaitable[_ledger_pb2.ListBalancesResponse]]:
+        """Lists the balances of all accounts of the books."""
+
+    @_abc_1.abstractmethod
+    def ListEntries(
+        self,
+        request: _ledger_pb2.ListEntriesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_ledger_pb2.ListEntriesResponse, _abc.Awaitable[_ledger_pb2.ListEntriesResponse]]:
+        """Lists what was booked for a payment."""
+
+    @_abc_1.abstractmethod
+    def ResolvePayout(
+        self,
+        request: _payout_pb2.ResolvePayoutRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_payout_pb2.Payout, _abc.Awaitable[_payout_pb2.Payout]]:
+        """Ends a payout whose transaction is final and does not prove it, or has it paid once more."""
 
     @_abc_1.abstractmethod
     def CreateApiKey(

@@ -80,6 +80,30 @@ PAYOUT_STATUS_REFUSED: PayoutStatus.ValueType  # 4
 """Final: the operator called it off."""
 Global___PayoutStatus: _TypeAlias = PayoutStatus  # noqa: Y015
 
+class _PayoutOutcome:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PayoutOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PayoutOutcome.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PAYOUT_OUTCOME_UNSPECIFIED: _PayoutOutcome.ValueType  # 0
+    """Refused: somebody has to look."""
+    PAYOUT_OUTCOME_PAID: _PayoutOutcome.ValueType  # 1
+    """The account has got exactly the amount."""
+    PAYOUT_OUTCOME_NOT_PAID: _PayoutOutcome.ValueType  # 2
+    """The account has got nothing."""
+
+class PayoutOutcome(_PayoutOutcome, metaclass=_PayoutOutcomeEnumTypeWrapper):
+    """What became of a payout whose transaction does not prove it."""
+
+PAYOUT_OUTCOME_UNSPECIFIED: PayoutOutcome.ValueType  # 0
+"""Refused: somebody has to look."""
+PAYOUT_OUTCOME_PAID: PayoutOutcome.ValueType  # 1
+"""The account has got exactly the amount."""
+PAYOUT_OUTCOME_NOT_PAID: PayoutOutcome.ValueType  # 2
+"""The account has got nothing."""
+Global___PayoutOutcome: _TypeAlias = PayoutOutcome  # noqa: Y015
+
 @_typing.final
 class Payout(_message.Message):
     """One payment out of a treasury."""
@@ -229,6 +253,32 @@ class CreatePayoutRequest(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CreatePayoutRequest: _TypeAlias = CreatePayoutRequest  # noqa: Y015
+
+@_typing.final
+class ResolvePayoutRequest(_message.Message):
+    """Tells what became of a payout whose transaction is final and does not prove it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAYOUT_ID_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    payout_id: _builtins.str
+    """Payout id."""
+    outcome: Global___PayoutOutcome.ValueType
+    """What the operator found out."""
+    def __init__(
+        self,
+        *,
+        payout_id: _builtins.str = ...,
+        outcome: Global___PayoutOutcome.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcome", b"outcome", "payout_id", b"payout_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResolvePayoutRequest: _TypeAlias = ResolvePayoutRequest  # noqa: Y015
 
 @_typing.final
 class RefusePayoutRequest(_message.Message):

@@ -85,6 +85,7 @@ class Chain:
         self.pool = Pool()
         self.base_fee = GWEI
         self.last_busy = 0  # the newest block with a transaction
+        self.reverting = 0  # how many transactions are to fail from now on
         self._builder = PragueVM.get_transaction_builder()
         self._vm = DevState(None, _context(chain_id, 0, 0, GWEI, ()), BLANK_ROOT_HASH)  # type: ignore[arg-type]
         self._branches = 0
@@ -199,7 +200,10 @@ class Chain:
     # ---- blocks
 
     def mine(self, only: bytes | None = None, *, empty: bool = False) -> Block:
-        """Seals the next block, of one sender's transactions if `only`, of none if `empty`."""
+        """Seals the next block, of one sender's transactions if `only`, of none if `empty`.
+
+        Those of one sender are spared from failing on purpose.
+        """
         time = max(self.now(), self.head.time)
         number = self.head.number + 1
         self._vm.execution_context = self._context_at(number, time)
@@ -210,7 +214,8 @@ class Chain:
             if waiting.transaction.gas > room:
                 continue
             try:
-                outcome = self._execute(waiting.transaction)
+                fails = only is None and self.reverting > 0
+                outcome = self._execute(waiting.transaction, fails=fails)
             except ValidationError:
                 self.state.forget()
                 self.pool.remove(waiting)  # it cannot pay for itself any more
@@ -221,6 +226,7 @@ class Chain:
                 self.state.reset(self.state.take_undo())
                 self.pool.remove(waiting)
                 raise
+            self.reverting -= fails
             room -= outcome.gas_used
             done.append((waiting, outcome))
         block = self._seal(done, time, parent=self.head.hash, number=number, salt=self._salt())
@@ -228,8 +234,9 @@ class Chain:
             self.pool.remove(waiting)
         return block
 
-    def _execute(self, fields: SignedTransactionAPI) -> Outcome:
-        computation = self._vm.apply_transaction(fields)
+    def _execute(self, fields: SignedTransactionAPI, *, fails: bool = False) -> Outcome:
+        apply = self._vm.apply_reverting if fails else self._vm.apply_transaction
+        computation = apply(fields)
         created = computation.msg.storage_address if computation.msg.is_create else None
         outcome = Outcome(
             success=computation.is_success,

@@ -46,6 +46,8 @@ class ControlMethods:
             "reorg": self._reorg,
             "baseFee": self._set_base_fee,
             "evict": self._evict,
+            "revert": self._let_fail,
+            "lag": self._lag,
             "clear": self._clear,
         }
         self.table: Mapping[str, Method] = {
@@ -95,7 +97,7 @@ class ControlMethods:
     # ---- test money
 
     def _faucet(self, options: Any) -> dict[str, Any]:
-        given = params.fields(options, ("accounts", "tokens", "nativeWei", "tokenUnits"))
+        given = params.fields(options, ("accounts", "tokens", "nativeWei", "tokenUnits", "rarely"))
         accounts = _addresses(given.get("accounts"))
         asked = _addresses(given.get("tokens", [DEVNET.token.address]))
         units = params.quantity(given["tokenUnits"]) if "tokenUnits" in given else None
@@ -104,7 +106,8 @@ class ControlMethods:
             raise bad_params("the faucet has no such token")
         tokens = [known[one] for one in dict.fromkeys(asked)]
         wei = params.quantity(given["nativeWei"]) if "nativeWei" in given else None
-        sent = faucet.top_up(self._chain, accounts, tokens, wei, units)
+        rarely = given.get("rarely") is True
+        sent = faucet.top_up(self._chain, accounts, tokens, wei, units, rarely=rarely)
         return {
             "transactions": [hexed(one) for one in sent],
             "blockNumber": hex(self._chain.head.number) if sent else None,
@@ -179,9 +182,22 @@ class ControlMethods:
             pool.remove(one)
         return len(waiting)
 
+    def _let_fail(self, options: Any) -> bool:
+        """The next transactions that are sealed fail; test money comes all the same."""
+        given = params.fields(options, ("times",))
+        self._chain.reverting = params.count(given.get("times", 1), TIMES_MAX)
+        return True
+
+    def _lag(self, options: Any) -> bool:
+        """Reads are answered as if the newest blocks did not exist; what is sent gets there."""
+        given = params.fields(options, ("blocks",))
+        self._faults.lag = params.count(given.get("blocks"), KEPT_STATES - 1)
+        return True
+
     def _clear(self, options: Any) -> bool:
         params.fields(options, ())
         self._faults.clear()
+        self._chain.reverting = 0
         self._mining.resume()
         return True
 

@@ -31,20 +31,22 @@ def top_up(
     tokens: Sequence[DevToken],
     wei: int | None,
     units: int | None,
+    *,
+    rarely: bool = False,
 ) -> list[bytes]:
     """Sees to it that each account has that much; returns the transactions, mined.
 
     `wei` is of the coin, `units` of each token. Without an amount an account gets
-    the usual gift once it has less than half of it.
+    the usual gift once it has less than half of it; with `rarely` that goes for amounts too.
     """
     queue: list[tuple[bytes, int, bytes]] = []
     for account in dict.fromkeys(accounts):
-        coin = missing(chain.state.get_balance(Address(account)), wei, GIFT_WEI)
+        coin = missing(chain.state.get_balance(Address(account)), wei, GIFT_WEI, rarely=rarely)
         if coin:
             queue.append((account, coin, b""))
         for token in tokens:
             place, gift = bytes.fromhex(token.address[2:]), GIFT_TOKENS * 10**token.decimals
-            lacking = missing(_held(chain, place, account), units, gift)
+            lacking = missing(_held(chain, place, account), units, gift, rarely=rarely)
             if lacking:
                 arguments = account.rjust(32, b"\0") + lacking.to_bytes(32, "big")
                 queue.append((place, 0, _MINT + arguments))
@@ -62,11 +64,12 @@ def top_up(
     return sent
 
 
-def missing(has: int, asked: int | None, gift: int) -> int:
+def missing(has: int, asked: int | None, gift: int, *, rarely: bool = False) -> int:
     """What to add to what an account has; nothing if it has enough."""
-    if asked is None:
-        return gift - has if has < gift // 2 else 0
-    return max(0, asked - has)
+    wanted = gift if asked is None else asked
+    if asked is None or rarely:
+        return wanted - has if has < (wanted + 1) // 2 else 0
+    return max(0, wanted - has)
 
 
 def _held(chain: Chain, token: bytes, account: bytes) -> int:

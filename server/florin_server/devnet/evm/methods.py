@@ -15,6 +15,7 @@ from florin_server.devnet.evm.chain import GWEI, Chain, Moment
 from florin_server.devnet.evm.history import Block
 from florin_server.devnet.evm.mining import Mining
 from florin_server.devnet.evm.views import GAS_LIMIT, block_view, hexed, transaction_view
+from florin_server.devnet.faults import Faults
 
 SAFE_DEPTH: Final = 2  # blocks on top that make a block "safe"
 FINAL_DEPTH: Final = 6  # ... and "finalized"
@@ -28,9 +29,10 @@ _LIVE: Final = ("latest", "pending")
 class EthMethods:
     """Reads of one chain, and eth_sendRawTransaction."""
 
-    def __init__(self, chain: Chain, mining: Mining) -> None:
+    def __init__(self, chain: Chain, mining: Mining, faults: Faults) -> None:
         self._chain = chain
         self._mining = mining
+        self._faults = faults
         self.table: Mapping[str, Method] = {
             "web3_clientVersion": (lambda: "florin-devnet/1", 0, 0),
             "net_version": (lambda: str(chain.chain_id), 0, 0),
@@ -38,7 +40,7 @@ class EthMethods:
             "eth_accounts": (list, 0, 0),
             "eth_syncing": (lambda: False, 0, 0),
             "eth_chainId": (lambda: hex(chain.chain_id), 0, 0),
-            "eth_blockNumber": (lambda: hex(chain.head.number), 0, 0),
+            "eth_blockNumber": (lambda: hex(self._head.number), 0, 0),
             "eth_gasPrice": (lambda: hex(chain.base_fee + TIP), 0, 0),
             "eth_maxPriorityFeePerGas": (lambda: hex(TIP), 0, 0),
             "eth_feeHistory": (self._fee_history, 2, 3),
@@ -59,13 +61,22 @@ class EthMethods:
 
     # ---- blocks by tag, number or hash
 
+    @property
+    def _head(self) -> Block:
+        """The newest block that is told."""
+        head, lag = self._chain.head, self._faults.lag
+        return self._chain.block(max(0, head.number - lag)) if lag else head
+
+    def _told(self, block: Block | None) -> Block | None:
+        return block if block is not None and block.number <= self._head.number else None
+
     def _find(self, tag: Any) -> Block | None:
         """A block; "pending" is the newest, for it holds nothing yet."""
-        head = self._chain.head
+        head = self._head
         if isinstance(tag, dict):
             given = params.fields(tag, ("blockHash", "blockNumber", "requireCanonical"))
             if "blockHash" in given:
-                return self._chain.history.block_by_hash(params.hash32(given["blockHash"]))
+                return self._by_hash(given["blockHash"])
             tag = given.get("blockNumber")
         if tag in _LIVE:
             return head
@@ -74,6 +85,9 @@ class EthMethods:
             return self._chain.block(max(0, head.number - depth))
         number = 0 if tag == "earliest" else params.quantity(tag)
         return self._chain.block(number) if number <= head.number else None
+
+    def _by_hash(self, block_hash: Any) -> Block | None:
+        return self._told(self._chain.history.block_by_hash(params.hash32(block_hash)))
 
     def _moment(self, tag: Any) -> Moment:
         """For code at the newest block it is now: an idle chain's last block may be long ago."""
@@ -126,10 +140,17 @@ class EthMethods:
         waiting = self._chain.pool.get(wanted)
         if waiting is not None:
             return transaction_view(waiting.transaction, self._chain.chain_id, None, 0)
-        return _stored(self._chain.history.body(wanted))
+        return self._stored(self._chain.history.body(wanted))
 
     def _receipt(self, transaction_hash: Any) -> Any:
-        return _stored(self._chain.history.receipt(params.hash32(transaction_hash)))
+        return self._stored(self._chain.history.receipt(params.hash32(transaction_hash)))
+
+    def _stored(self, json: bytes | None) -> Any:
+        if json is None:
+            return None
+        if self._faults.lag and int(orjson.loads(json)["blockNumber"], 16) > self._head.number:
+            return None
+        return orjson.Fragment(json)
 
     # ---- blocks
 
@@ -140,7 +161,7 @@ class EthMethods:
         return self._view(block, full)
 
     def _block_by_hash(self, block_hash: Any, full: Any = False) -> Any:
-        return self._view(self._chain.history.block_by_hash(params.hash32(block_hash)), full)
+        return self._view(self._by_hash(block_hash), full)
 
     def _view(self, block: Block | None, full: Any) -> Any:
         if block is None:
@@ -191,7 +212,7 @@ class EthMethods:
                 raise RpcFault("unknown block")
             return block.number, block.number
         first = self._find(given.get("fromBlock", "latest"))
-        last = self._find(given.get("toBlock", "latest")) or self._chain.head
+        last = self._find(given.get("toBlock", "latest")) or self._head
         if first is None:
             return 1, 0
         if first.number > last.number:
@@ -215,10 +236,6 @@ class EthMethods:
         if percentiles:
             answer["reward"] = [[hex(TIP)] * len(percentiles) for _ in found]
         return answer
-
-
-def _stored(json: bytes | None) -> Any:
-    return None if json is None else orjson.Fragment(json)
 
 
 def _alternatives(wanted: Any) -> frozenset[str] | None:

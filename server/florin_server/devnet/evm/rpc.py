@@ -25,5 +25,8 @@ class RpcServer(Dispatcher):
         def dropped(passed: list[Any]) -> str:
             return hexed(chain.decode(params.data(passed[0])).hash)
 
-        table = {**EthMethods(chain, mining).table, **ControlMethods(chain, mining, faults).table}
+        table = {
+            **EthMethods(chain, mining, faults).table,
+            **ControlMethods(chain, mining, faults).table,
+        }
         super().__init__(table, faults, dropped)

@@ -9,10 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from eth.abc import AccountDatabaseAPI
+from eth.abc import (
+    AccountDatabaseAPI,
+    ComputationAPI,
+    MessageAPI,
+    SignedTransactionAPI,
+)
 from eth.constants import BLANK_ROOT_HASH, EMPTY_SHA3
 from eth.typing import JournalDBCheckpoint
-from eth.vm.forks.prague.state import PragueState
+from eth.vm.forks.prague.state import PragueState, PragueTransactionExecutor
 from eth.vm.state import BaseState
 from eth_hash.auto import keccak
 from eth_typing import Address, Hash32
@@ -25,6 +30,8 @@ Value = int | bytes
 BALANCE: Final = -1
 NONCE: Final = -2
 CODE: Final = -3
+
+_REVERT: Final = bytes.fromhex("60006000fd")
 
 
 class FlatState(AccountDatabaseAPI):
@@ -230,6 +237,15 @@ class FlatState(AccountDatabaseAPI):
         return None
 
 
+class _Reverting(PragueTransactionExecutor):
+    """Lets a transaction run code that reverts, whatever it calls."""
+
+    def build_evm_message(self, transaction: SignedTransactionAPI) -> MessageAPI:
+        message = super().build_evm_message(transaction)
+        message.code = _REVERT
+        return message
+
+
 class DevState(PragueState):
     """Prague's rules on the flat state, with transient storage in the same log."""
 
@@ -241,6 +257,10 @@ class DevState(PragueState):
     def flat(self) -> FlatState:
         """The accounts and storage."""
         return self._account_db
+
+    def apply_reverting(self, transaction: SignedTransactionAPI) -> ComputationAPI:
+        """Applies a transaction that fails on purpose: it pays for its gas and does nothing."""
+        return _Reverting(self)(transaction)
 
     def get_transient_storage(self, address: Address, slot: int) -> bytes:
         """A slot that lives as long as the transaction."""

@@ -51,9 +51,12 @@ class ControlMethods:
     def _faucet(self, options: Any) -> dict[str, Any]:
         """Sees to it that accounts have that much; without an amount, the usual gift.
 
-        The usual gift comes once an account has less than half of it.
+        The usual gift comes once an account has less than half of it; with `rarely` that goes for
+        amounts too.
         """
-        given = params.fields(options, ("accounts", "tokens", "lamports", "tokenUnits"))
+        names = ("accounts", "tokens", "lamports", "tokenUnits", "rarely")
+        given = params.fields(options, names)
+        rarely = given.get("rarely") is True
         accounts = params.pubkeys(given.get("accounts"), ACCOUNTS_MAX)
         known = {token.address: token for token in SOLNET.tokens}
         asked = given.get("tokens", list(known))
@@ -64,10 +67,11 @@ class ControlMethods:
         sent = []
         for account in dict.fromkeys(accounts):
             instructions = []
-            if coin := _missing(self._lamports(account), lamports, GIFT_LAMPORTS):
+            has = self._lamports(account)
+            if coin := _missing(has, lamports, GIFT_LAMPORTS, rarely=rarely):
                 instructions.append(self._sending.coin(account, coin))
             for token in (known[one] for one in asked):
-                instructions += self._tokens(account, token, units)
+                instructions += self._tokens(account, token, units, rarely=rarely)
             if instructions:
                 sent.append(self._sending.give(instructions))
         return {"signatures": sent, "slot": self._slots.slot}
@@ -76,13 +80,15 @@ class ControlMethods:
         found = self._machine.account(account)
         return found.lamports if found else 0
 
-    def _tokens(self, account: Pubkey, token: DevMint, units: int | None) -> list[Any]:
+    def _tokens(
+        self, account: Pubkey, token: DevMint, units: int | None, *, rarely: bool
+    ) -> list[Any]:
         mint, program = spl.pubkey(token.address), spl.pubkey(token.program)
         place = spl.associated(account, mint, program)
         found = self._machine.account(place)
         held = spl.token_account(bytes(found.data)) if found else None
         gift = GIFT_UNITS * 10**token.decimals
-        missing = _missing(held.amount if held else 0, units, gift)
+        missing = _missing(held.amount if held else 0, units, gift, rarely=rarely)
         if not missing:
             return []
         faucet = self._sending.faucet.pubkey()
@@ -144,7 +150,8 @@ def _amount(given: Mapping[str, Any], name: str, most: int) -> int | None:
     return params.number(given[name], 0, most) if name in given else None
 
 
-def _missing(has: int, asked: int | None, gift: int) -> int:
-    if asked is None:
-        return gift - has if has < gift // 2 else 0
-    return max(0, asked - has)
+def _missing(has: int, asked: int | None, gift: int, *, rarely: bool) -> int:
+    wanted = gift if asked is None else asked
+    if asked is None or rarely:
+        return wanted - has if has < (wanted + 1) // 2 else 0
+    return max(0, wanted - has)

@@ -11,7 +11,6 @@ from solders.account import Account
 from solders.clock import Clock as SysvarClock
 from solders.keypair import Keypair
 from solders.litesvm import LiteSVM
-from solders.message import Message, MessageV0, MessageV1
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 from solders.transaction_metadata import FailedTransactionMetadata
@@ -25,8 +24,10 @@ from solders.transaction_status import (
 )
 
 from florin_server.devnet.errors import DevChainError
+from florin_server.devnet.solana import nonces
 from florin_server.devnet.solana.genesis import FAUCET_LAMPORTS, SOLNET
 from florin_server.devnet.solana.history import History, Landed, StoredAccount
+from florin_server.devnet.solana.nonces import AnyMessage
 from florin_server.devnet.solana.slots import Slots
 from florin_server.domain import spl
 
@@ -98,6 +99,15 @@ class Machine:
         """Lamports that an account of a size must hold."""
         return self._svm.minimum_balance_for_rent_exemption(size)
 
+    def is_current(self, message: AnyMessage) -> bool:
+        """True if a transaction may land by its blockhash, or by the nonce in its place."""
+        if self._slots.is_valid(message.recent_blockhash):
+            return True
+        used = nonces.nonce_used(message)
+        if used is None:
+            return False
+        return nonces.holds(self.account(used[0]), message.recent_blockhash, used[1])
+
     def simulate(self, transaction: VersionedTransaction) -> Outcome:
         """What would happen if the transaction landed now; nothing changes."""
         self._set_clock()
@@ -122,6 +132,7 @@ class Machine:
             error, meta = error_json(done.err()), done.meta()
             if self.account(keys[0]) == before[0]:
                 return None
+            self._use_nonce(message)
         else:
             meta = done
         after = [self.account(key) for key in keys]
@@ -159,6 +170,13 @@ class Machine:
         self._history.append(landed, map(bytes, keys))
         self._slots.landed()
         return landed
+
+    def _use_nonce(self, message: AnyMessage) -> None:
+        """What the machine leaves out when a transaction fails."""
+        used = nonces.nonce_used(message)
+        account = self.account(used[0]) if used else None
+        if used and account and nonces.holds(account, message.recent_blockhash, used[1]):
+            self._svm.set_account(used[0], nonces.advanced(account))
 
     def _set_clock(self) -> None:
         slot = self._slots.slot
@@ -226,7 +244,7 @@ def _instruction_error(error: Any) -> Any:
             return str(error).rpartition(".")[2]
 
 
-def memo_of(message: Message | MessageV0 | MessageV1) -> str | None:
+def memo_of(message: AnyMessage) -> str | None:
     """The notes of a transaction, as lists of signatures show them."""
     keys = message.account_keys
     notes = [

@@ -252,7 +252,7 @@ class SolanaMethods:
         fault = None
         if self._history.transaction(bytes(transaction.signatures[0])) is not None:
             fault = "AlreadyProcessed"
-        elif not replaces and not self._slots.is_valid(transaction.message.recent_blockhash):
+        elif not replaces and not self._machine.is_current(transaction.message):
             fault = "BlockhashNotFound"
         if replaces:
             value["replacementBlockhash"] = {

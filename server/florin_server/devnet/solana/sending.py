@@ -92,7 +92,7 @@ class Sending:
     def _preflight(self, transaction: VersionedTransaction) -> None:
         if self._known(transaction):
             raise _failed("This transaction has already been processed", "AlreadyProcessed")
-        if not self._slots.is_valid(transaction.message.recent_blockhash):
+        if not self._machine.is_current(transaction.message):
             raise _failed("Blockhash not found", "BlockhashNotFound")
         outcome = self._machine.simulate(transaction)
         if outcome.error is not None:
@@ -104,7 +104,7 @@ class Sending:
             )
 
     def _land(self, transaction: VersionedTransaction) -> None:
-        lapsed = not self._slots.is_valid(transaction.message.recent_blockhash)
+        lapsed = not self._machine.is_current(transaction.message)
         if not lapsed and not self._known(transaction):
             self._machine.execute(transaction)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
-from florin_server.domain.journal import Finding, Watched
+from florin_server.domain.journal import Finding, Watched, Watcher
 from florin_server.flows.app import App
 from florin_server.flows.workers.blocks import Follower
 from florin_server.flows.workers.lane import Ended
@@ -17,21 +17,29 @@ _log = logging.getLogger(__name__)
 
 # what is final is watched for twice as many blocks again as made it final
 _LONGER = 2
+_UNDO = {Watcher.SETTLER: undo.undo_settled, Watcher.PAYER: undo.undo_paid_out}
+_WHAT = {Watcher.SETTLER: "payments", Watcher.PAYER: "payouts"}
 
 
 class Aftermath:
     """The final transactions of one chain that a reorganisation might still undo."""
 
-    def __init__(self, app: App, rail: Rail, blocks: Follower) -> None:
+    def __init__(self, app: App, rail: Rail, blocks: Follower, watcher: Watcher) -> None:
         self._app = app
+        self._watcher = watcher
         self._rail = rail
         self._blocks = blocks
         self._watched: dict[str, Watched] = {}  # by transaction
         self._seen: int | None = None  # of the rewinds, after which all is well
 
+    @property
+    def is_watching(self) -> bool:
+        """True if there is anything that might be undone."""
+        return bool(self._watched)
+
     async def load(self) -> None:
         """Begins with what is written down; all of it is looked at once."""
-        found = await self._app.store.read(undo.watched(self._rail.chain_id))
+        found = await self._app.store.read(undo.watched(self._rail.chain_id, self._watcher))
         self._watched = {one.tx_hash: one for one in found}
         self._seen = None
 
@@ -43,7 +51,7 @@ class Aftermath:
 
     def commit(self, watched: Sequence[Watched]) -> Op[None]:
         """Part of an operation: writes down what is watched."""
-        return undo.watch(self._rail.chain_id, watched)
+        return undo.watch(self._rail.chain_id, self._watcher, watched)
 
     def committed(self, watched: Iterable[Watched]) -> None:
         """Watches it from now on."""
@@ -75,13 +83,15 @@ class Aftermath:
         store, chain_id = self._app.store, self._rail.chain_id
         ended = await store.survey(undo.ended_by(chain_id, gone, senders))
         now_us = self._app.clock.now_us()
-        undone = await store.write(undo.undo(chain_id, gone, ended, now_us))
+        take_back = _UNDO[self._watcher]
+        undone = await store.write(take_back(chain_id, gone, ended, now_us))
         for one in gone:
             self._watched.pop(one, None)
         _log.error(
-            "a reorganisation of %s undid final transactions: %s; payments: %s",
+            "a reorganisation of %s undid final transactions: %s; %s: %s",
             chain_id,
             ", ".join(gone),
+            _WHAT[self._watcher],
             ", ".join(undone) or "none",
         )
 
@@ -89,7 +99,7 @@ class Aftermath:
         """Lets go of what is so deep by now that it stays."""
         below = self._blocks.head + 1 - (1 + _LONGER) * self._rail.confirmations
         if any(one.block_number < below for one in self._watched.values()):
-            await self._app.store.write(undo.forget(self._rail.chain_id, below))
+            await self._app.store.write(undo.forget(self._rail.chain_id, self._watcher, below))
             self._watched = {h: w for h, w in self._watched.items() if w.block_number >= below}
 
 

@@ -131,12 +131,12 @@ class HeadFollower:
         """True if the head moved."""
         self._agreement.ask_again()
         self._agreement.forget_below(self.head - _REMEMBERED)
-        before, self.head = self.head, self._next((await self._rail.head()).number)
-        return self.head != before
+        return self._moved(await self._rail.head())
 
-    def _next(self, number: int) -> int:
-        """The newest final block, after a node told of one: it may lag behind what was seen."""
-        return max(self.head, number)
+    def _moved(self, head: Head) -> bool:
+        """Remembers the newest final block; a node may lag behind what was seen."""
+        before, self.head = self.head, max(self.head, head.number)
+        return self.head != before
 
 
 class BlockFollower:

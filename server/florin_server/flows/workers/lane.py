@@ -16,7 +16,7 @@ from florin_server.domain.journal import ChainTx, Posting, TxEnd, TxState, Varia
 from florin_server.flows.app import App
 from florin_server.flows.workers.blocks import Follower
 from florin_server.rails.base import Mined, Rail, RailUnavailable, Signed
-from florin_server.store import journal, leases
+from florin_server.store import journal, leases, ledger
 from florin_server.store.query import Op
 
 _log = logging.getLogger(__name__)
@@ -44,8 +44,9 @@ class Lane:
 
     `gone` tells that no block can hold a transaction any more, judged at final depth; `wake` lets
     its owner take a turn at once; `again` tells whether a transaction that was over may be sent
-    once more if a reorganisation undid it, which all may if there is none. While it is paused it
-    signs and broadcasts nothing, and follows what is on its way.
+    once more if a reorganisation undid it, which all may if there is none; `payer` is the address
+    that pays for gas if it is not the sender. While it is paused it signs and broadcasts nothing,
+    and follows what is on its way.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Lane:
         gone: Callable[[ChainTx], Awaitable[bool]],
         wake: Callable[[], None],
         again: Callable[[ChainTx], Awaitable[bool]] | None = None,
+        payer: str = "",
         paused: bool = False,
     ) -> None:
         self._app = app
@@ -78,6 +80,7 @@ class Lane:
         self._resumed = False
         self._stuck = ""  # the transaction that `problem` is about
         self.sender = sender
+        self._payer = f"{rail.chain_id}:{payer or sender}"
         self.paused = paused
         self.problem = ""  # what keeps the oldest transaction from being mined
 
@@ -101,6 +104,11 @@ class Lane:
         """True if the key may sign something new now."""
         waiting = sum(self._mined(tx) is None for tx in self._txs.values())
         return self.leads and not self.paused and waiting < self._rail.open_max
+
+    @property
+    def prepares(self) -> bool:
+        """True while a transaction without items is open."""
+        return any(not tx.item_ids for tx in self._txs.values())
 
     def holds(self, item_id: str) -> bool:
         """True if an item is in an open transaction."""
@@ -356,11 +364,19 @@ class Lane:
         return next((mined[one] for one in tx.hashes if one in mined), None)
 
     def _end(self, tx: ChainTx, mined: Mined) -> Ended:
-        cost, wallet = mined.gas_cost, f"wallet:{self.account}"
-        gas = Posting("expense:gas", wallet, self._rail.native_asset, cost) if cost else None
+        costs = costs_of(mined, self._payer, self._rail.native_asset)
         other = mined.tx_hash if mined.tx_hash != tx.hash else None
-        end = TxEnd(tx.id, TxState.FINAL, mined.block_number, mined.block_hash, gas, other)
+        end = TxEnd(tx.id, TxState.FINAL, mined.block_number, mined.block_hash, costs, other)
         return Ended(tx, end, mined.success)
+
+
+def costs_of(mined: Mined, account: str, coin: str) -> tuple[Posting, ...]:
+    """What a transaction cost the account (CAIP-10) that paid for it."""
+    wallet = f"wallet:{account}"
+    gas, rent = mined.gas_cost, mined.rent
+    paid = (Posting(ledger.GAS, wallet, coin, gas), Posting(ledger.RENT, wallet, coin, rent))
+    back = Posting(wallet, ledger.RENT, coin, -rent)
+    return tuple(one for one in (*paid, back) if one.amount > 0)
 
 
 def _sent(notes: Mapping[str, int]) -> Op[None]:

@@ -10,18 +10,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Container, Sequence
-from dataclasses import replace
 
 from florin_server.domain.errors import FlorinError
-from florin_server.domain.journal import ChainTx, Posting, TxEnd
+from florin_server.domain.journal import ChainTx, Watcher
 from florin_server.domain.payout import Payout, PayoutStatus
 from florin_server.flows.app import App, Health
+from florin_server.flows.payouts import booking
 from florin_server.flows.screen import check_lists, is_blocked
+from florin_server.flows.workers.aftermath import Aftermath, ended_in
 from florin_server.flows.workers.blocks import HeadFollower
 from florin_server.flows.workers.lane import Ended, Lane
+from florin_server.flows.workers.rest import first_of
 from florin_server.rails.base import (
     Effect,
     Fact,
+    Head,
     Payouts,
     Rail,
     RailUnavailable,
@@ -37,14 +40,19 @@ _log = logging.getLogger(__name__)
 _BATCH = 50
 # a payout that was not sent is tried again after a quarter of its age, within these
 _RETRY_MIN_US, _RETRY_MAX_US = 5_000_000, 60_000_000
-# how often lost transactions are looked for
+# how often lost transactions are looked for, and what is final is compared with the chain
 _RECONCILE_US = 10_000_000
 # without anything to do the store is looked at this often, for what others have asked for
 _IDLE_S = 1.0
 
 
 class Glance(HeadFollower):
-    """The head of a chain that is looked at while something is on its way."""
+    """The head of a chain that is looked at while something is on its way.
+
+    `rewinds` counts how often the head moved: blocks are not read, so any may be replaced by then.
+    """
+
+    _newest: Head | None = None
 
     def is_final(self, number: int) -> bool:
         """True if a block is as deep as the chain's settings ask."""
@@ -54,14 +62,21 @@ class Glance(HeadFollower):
         """True if a fact is final, part of the chain now, and enough nodes tell it."""
         if not self.is_final(fact.block_number):
             return False
-        view = await self._rail.block(fact.block_number) if self._rail.by_block else None
-        if self._rail.by_block and (view is None or view.hash != fact.block_hash):
+        if self._rail.by_block and await self.hash_of(fact.block_number) != fact.block_hash:
             return False
         return await self._agreement.covers(fact)
 
-    def _next(self, number: int) -> int:
+    async def hash_of(self, number: int) -> str | None:
+        """The hash of the block with a number now; None if the chain has none (yet)."""
+        view = await self._rail.block(number)
+        return view.hash if view else None
+
+    def _moved(self, head: Head) -> bool:
         """Back as well: what was final may be replaced."""
-        return number
+        moved = head != self._newest
+        self._newest, self.head = head, head.number
+        self.rewinds += moved
+        return moved
 
 
 class PayoutWorker:
@@ -75,9 +90,11 @@ class PayoutWorker:
         self._treasury = treasury
         self._woken = asyncio.Event()
         self._blocks = Glance(rail)
+        self._aftermath = Aftermath(app, rail, self._blocks, Watcher.PAYER)
         self._problem = "starting"
         self._unsure = True  # what is open was not compared with the chain since something changed
         self._reconcile_at_us = 0
+        self._look_back_at_us = 0
         self._waits = False
         self.lane = Lane(
             app,
@@ -87,6 +104,7 @@ class PayoutWorker:
             self._blocks,
             gone=self._gone,
             wake=self.wake,
+            payer=treasury.gas_payer,
             again=self._again,
             paused=f"{rail.chain_id}:{treasury.sender}" in pauses,
         )
@@ -126,13 +144,11 @@ class PayoutWorker:
             await self._rest()
 
     async def _rest(self) -> None:
-        busy = self._waits or self.lane.open_transactions
-        try:
+        if self._waits or self.lane.open_transactions:
             # the chain's pace is the machine's, not the service's clock
-            async with asyncio.timeout(self._rail.poll_s if busy else _IDLE_S):
-                await self._woken.wait()
-        except TimeoutError:
-            pass
+            await first_of(self._rail.news("payouts"), self._woken.wait())
+        else:
+            await first_of(self._woken.wait(), seconds=_IDLE_S)
         self._woken.clear()
 
     async def _start(self) -> None:
@@ -140,18 +156,21 @@ class PayoutWorker:
         await self._blocks.start()
         await self.lane.load()
         await self.lane.start()
-        self._unsure, self._reconcile_at_us = True, 0
+        await self._aftermath.load()
+        self._unsure, self._reconcile_at_us, self._look_back_at_us = True, 0, 0
 
     async def _turn(self) -> None:
         if self.lane.open_transactions:
             await self._follow()
+        if self._aftermath.is_watching and self._app.clock.now_us() >= self._look_back_at_us:
+            await self._look_back()
         await self._submit()
 
     # -- submitting
 
     async def _submit(self) -> None:
         self._waits = False
-        while self.lane.has_room:
+        while self.lane.has_room and self._rail.chain_id not in self._app.unbegun:
             now_us = self._app.clock.now_us()
             due = await self._app.store.read(payouts.due(self._rail.chain_id, _BATCH, now_us))
             if not due:
@@ -242,6 +261,18 @@ class PayoutWorker:
             await self._finish(await self.lane.replaced())
         await self.lane.tend(news=news)
 
+    async def _look_back(self) -> None:
+        """Begins again with what a reorganisation undid after it was final."""
+        self._look_back_at_us = self._app.clock.now_us() + _RECONCILE_US
+        if await self._blocks.look():
+            self._unsure = True
+        if await self._aftermath.check([self.lane.sender]):
+            await self.lane.load()
+            self._blocks.evidence.forget_from(0)
+            self._unsure = True
+            await self.lane.rebroadcast()
+        await self._aftermath.forget()
+
     async def _gone(self, tx: ChainTx) -> bool:
         found = await self._app.store.read(payouts.some(tx.item_ids))
         lapses = [one.lapses_at for one in found.values()]
@@ -267,9 +298,12 @@ class PayoutWorker:
         for one in outcomes:
             if one.problem:
                 _log.error("payout %s: %s", one.payout.id, one.problem)
-        ends = [self._priced(one.end) for one in ended]
+        ends = [one.end for one in ended]
         now_us = self._app.clock.now_us()
-        await self._app.store.write(payouts.conclude(outcomes, ends, now_us))
+        watched = self._aftermath.new(ended_in([], ended))
+        commit = self._aftermath.commit(watched)
+        await self._app.store.write(payouts.conclude(outcomes, ends, now_us, commit))
+        self._aftermath.committed(watched)
         self.lane.over(ended)
 
     async def _outcome(self, one: Payout, ended: Ended) -> Outcome:
@@ -280,21 +314,12 @@ class PayoutWorker:
         mined = ended.end.final_hash or tx.hash
         effect = await self._treasury.effect(tx, mined, _transfer(one))
         if effect is Effect.EXACT:
-            wallet = f"wallet:{self._rail.treasury}"
-            posting = Posting(f"merchant:{one.merchant_id}", wallet, one.asset, one.value)
-            return Outcome(one, mined, posting)
+            return Outcome(one, mined, booking(one, self._rail.treasury))
         if effect is Effect.NOTHING:
             problem = f"its transaction {mined} failed"
             return Outcome(one, retry_at_us=self._retry_at(one), problem=problem)
         problem = f"its transaction {mined} is final, and it is not proven what it moved"
         return Outcome(one, mined, problem=problem)
-
-    def _priced(self, end: TxEnd) -> TxEnd:
-        """A transaction's cost, booked to whoever paid it."""
-        if end.gas is None:
-            return end
-        payer = f"wallet:{self._rail.chain_id}:{self._treasury.gas_payer}"
-        return replace(end, gas=replace(end.gas, credit=payer))
 
 
 def _transfer(one: Payout) -> Transfer:

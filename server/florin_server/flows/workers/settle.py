@@ -13,13 +13,17 @@ from collections import Counter
 from collections.abc import Collection, Container, Sequence
 
 from florin_server.domain.errors import FlorinError
-from florin_server.domain.journal import Accepted, ChainTx, Finding, Posting, Watched
+from florin_server.domain.journal import Accepted, ChainTx, Finding, Watched, Watcher
 from florin_server.domain.payment import FailureCode, Payment, Status
+from florin_server.flows import postings
 from florin_server.flows.app import App, Health
 from florin_server.flows.workers.aftermath import Aftermath, ended_in
 from florin_server.flows.workers.blocks import follow
 from florin_server.flows.workers.hold import Held
 from florin_server.flows.workers.lane import Ended, Lane
+from florin_server.flows.workers.nonces import NonceKeeper
+from florin_server.flows.workers.receiving import ReceivingDesk
+from florin_server.flows.workers.rest import first_of
 from florin_server.flows.workers.strangers import StrangerWatch, settled_by_others
 from florin_server.flows.workers.unconfirmed import WalletWatch
 from florin_server.rails.base import Paid, Rail, RailUnavailable, Signed
@@ -48,10 +52,12 @@ class ChainSettler:
         self._woken = asyncio.Event()
         self._blocks = follow(rail)
         self._open: dict[str, Accepted] = {}  # by reference
-        self._wallets = WalletWatch(app, rail, self._blocks.evidence)
+        self._wallets = WalletWatch(app, rail, self._blocks)
         self._strangers = StrangerWatch(app, rail, self._blocks)
         self._held = Held(app)
-        self._aftermath = Aftermath(app, rail, self._blocks)
+        self._nonces = NonceKeeper(app, rail)
+        self._receiving = ReceivingDesk(app, rail)
+        self._aftermath = Aftermath(app, rail, self._blocks, Watcher.SETTLER)
         self._shortages: tuple[str, ...] = ()
         self._problem = "starting"
         self._lanes = [
@@ -79,6 +85,7 @@ class ChainSettler:
         problems = (
             self._pauses(),
             self._problem,
+            self._strangers.problem,
             *(lane.problem for lane in self._lanes),
             *self._shortages,
             self._held.problem(self._open.values()),
@@ -131,13 +138,7 @@ class ChainSettler:
 
     async def _rest(self) -> None:
         """Returns when there may be a new block, or there is something to do."""
-        waits = [asyncio.ensure_future(one) for one in (self._rail.news(), self._woken.wait())]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in waits:
-                one.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+        await first_of(self._rail.news(), self._woken.wait())
         self._woken.clear()
 
     async def _lead(self) -> bool:
@@ -158,6 +159,7 @@ class ChainSettler:
         await self._blocks.start()
         await self._load()
         await self._wallets.look_back(self._open)
+        await self._strangers.load()
         await self._aftermath.load()
         await self._take_back()
         for lane in self._led():
@@ -185,6 +187,8 @@ class ChainSettler:
         except RailUnavailable as error:
             # too expensive now, say; what is on its way is looked after all the same
             stalled = error
+        if (lane := self._free_lane()) is not None:
+            await self._receiving.turn(lane)
         for lane in self._led():
             await lane.tend(news=news)
         if self._app.clock.now_us() >= self._reconcile_at_us:
@@ -203,7 +207,7 @@ class ChainSettler:
 
     async def _submit(self) -> None:
         batch = self._app.settings.settle_batch
-        while self._free_lane() is not None:
+        while self._free_lane() is not None and self._rail.chain_id not in self._app.unbegun:
             now_us = self._app.clock.now_us()
             found = await self._app.store.read(journal.waiting(self._rail.chain_id, batch, now_us))
             if not found:
@@ -314,13 +318,6 @@ class ChainSettler:
 
     def _success(self, item: Accepted, event: Paid) -> Finding:
         option, split = item.option, self._rail.split(item.option)
-        payer, treasury = option.payer, f"wallet:{self._rail.treasury}"
-        receiver = f"external:{split.dest}" if split.settled else treasury
-        source = f"external:{payer}" if split.settled else f"merchant:{item.payment.merchant_id}"
-        legs = [
-            Posting(receiver, source, option.asset, option.value - split.fee),
-            Posting(treasury, "income:fee", option.asset, split.fee),
-        ]
         return Finding(
             payment_id=item.payment.id,
             status=Status.SUCCEEDED,
@@ -328,7 +325,7 @@ class ChainSettler:
             option_unit=f"caip19/{option.asset}",
             option_value=option.value,
             settled_value=option.value - split.fee if split.settled else None,
-            postings=tuple(leg for leg in legs if leg.amount > 0),
+            postings=postings.settled(self._rail, item.payment.merchant_id, option),
             at=Watched(event.tx_hash, event.block_number, event.block_hash),
         )
 
@@ -383,7 +380,10 @@ class ChainSettler:
             await self._rail.start()
         self._shortages = await self._rail.shortages()
         await self._catch_up()
+        await self._strangers.catch_up(self._open)
         await self._aftermath.forget()
+        if (lane := self._free_lane()) is not None:
+            await self._nonces.turn(lane)
         if not self._open and not any(lane.open_transactions for lane in self._lanes):
             return
         await self._find_events(self._unseen(accepted_by_us))

@@ -16,10 +16,17 @@ from florin_server.domain.payment import Confirmation, Option, Payment
 from florin_server.domain.state import Event
 from florin_server.flows.app import App
 from florin_server.flows.workers.blocks import Follower
-from florin_server.rails.base import Paid, Rail
-from florin_server.store import journal, payments
+from florin_server.rails.base import Paid, Rail, RailUnavailable
+from florin_server.store import installation, journal, payments
 
 _log = logging.getLogger(__name__)
+
+# how often it is written down up to where a chain is read; what is read twice does no harm
+_WRITTEN_US = 60_000_000
+# blocks that are read again after Florin was down, and how many of them at a time: a day of a
+# chain with a block every ten seconds. Payments are open for as long only if somebody wants that.
+_BLOCKS_MAX = 10_000
+_BLOCKS_A_CALL = 1_000
 
 
 class StrangerWatch:
@@ -31,6 +38,55 @@ class StrangerWatch:
         self._blocks = blocks
         self._seen: set[str] = set()  # references that were looked up
         self._waiting: dict[str, tuple[Payment, Option]] = {}  # by reference, until final
+        self._unread = range(0)  # blocks that came while nobody followed them
+        self._written = 0
+        self._write_at_us = 0
+        self.problem = ""  # what keeps blocks from being read
+
+    async def load(self) -> None:
+        """Finds out which blocks came while nobody followed them; the newest is the head."""
+        if not self._rail.by_block:
+            return
+        chain, head = self._rail.chain_id, self._blocks.head
+        stopped = await self._app.store.read(installation.followed(chain))
+        seen = stopped[0] if stopped is not None else None
+        self._written, self._write_at_us = seen or 0, 0
+        first = head if seen is None else max(0, seen + 1 - self._rail.confirmations)
+        if head + 1 - first > _BLOCKS_MAX:
+            text = "%s: blocks %d to %d are not searched for payments that others settled"
+            _log.error(text, chain, first, head - _BLOCKS_MAX)
+            first = head + 1 - _BLOCKS_MAX
+        self._unread = range(first, head + 1)
+
+    async def catch_up(self, accepted: Collection[str]) -> None:
+        """Reads some of the blocks that nobody followed, and writes down how far all are read."""
+        if not self._rail.by_block:
+            return
+        if part := self._unread[:_BLOCKS_A_CALL]:
+            try:
+                events = await self._rail.paid_between(part[0], part[-1])
+            except RailUnavailable as error:
+                self.problem = f"blocks {part[0]} to {self._unread[-1]} are not read yet: {error}"
+                return
+            self.problem, self._unread = "", self._unread[len(part) :]
+            await self._adopt_missed(events, accepted)
+        read = self._unread[0] - 1 if self._unread else self._blocks.head
+        now_us = self._app.clock.now_us()
+        if read != self._written and now_us >= self._write_at_us:
+            now = now_us // 1_000_000
+            await self._app.store.write(installation.follow(self._rail.chain_id, read, now))
+            self._written, self._write_at_us = read, now_us + _WRITTEN_US
+
+    async def _adopt_missed(self, events: Collection[Paid], accepted: Collection[str]) -> None:
+        missed: dict[str, list[Paid]] = {}
+        for event in events:
+            if event.ref not in accepted:
+                missed.setdefault(event.ref, []).append(event)
+        await self._look_up(missed)
+        for ref in self._waiting.keys() & missed.keys():
+            for event in missed[ref]:
+                self._blocks.evidence.add_paid(event)
+        await self.adopt(accepted)
 
     async def adopt(self, accepted: Collection[str]) -> None:
         """Binds what is final; `accepted` are the references of payments that need no such thing.

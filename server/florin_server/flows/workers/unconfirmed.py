@@ -1,46 +1,63 @@
 """Binds payments to what their wallets sent without ever confirming it.
 
 A wallet that sends its transaction by itself may be gone before it says so, or say so when its
-quote has lapsed. The money moved all the same, and the settlement event tells for what.
+quote has lapsed. The money moved all the same, and the settlement event tells for what. What it
+can pay for no more goes back.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from florin_server.domain import results
 from florin_server.domain.journal import Sent
-from florin_server.domain.payment import Confirmation, Status
+from florin_server.domain.payment import Confirmation
 from florin_server.domain.state import Event
 from florin_server.flows.app import App
-from florin_server.flows.workers.blocks import Evidence
+from florin_server.flows.workers.blocks import Follower
+from florin_server.flows.workers.late import LateMoney
 from florin_server.rails.base import Paid, Rail
-from florin_server.store import journal, payments
+from florin_server.store import installation, journal, late, payments
 
 _log = logging.getLogger(__name__)
 
 _REFS_A_CALL = 50
+# no contract takes what a wallet signed or sends much later than its payment ends
+_LATE_S = 3600
 
 
 class WalletWatch:
     """Looks through the evidence of one chain for events that belong to no accepted payment."""
 
-    def __init__(self, app: App, rail: Rail, evidence: Evidence) -> None:
+    def __init__(self, app: App, rail: Rail, blocks: Follower) -> None:
         self._app = app
         self._rail = rail
-        self._evidence = evidence
+        self._blocks = blocks
+        self._evidence = blocks.evidence
+        self._late = LateMoney(app, rail, blocks)
         self._seen: set[str] = set()  # references that need no second look
 
     async def look_back(self, accepted: Collection[str]) -> None:
         """Asks for what was sent while nobody followed the blocks."""
         sent = await self._app.store.read(journal.unconfirmed(self._rail.chain_id))
+        await self._ask(sent, 0)
+        # and for what came late meanwhile
+        stopped = await self._app.store.read(installation.followed(self._rail.chain_id))
+        if stopped is not None:
+            block, at = stopped
+            ended = journal.sent_since(self._rail.chain_id, at - _LATE_S)
+            least = max(0, block + 1 - self._rail.confirmations)
+            await self._ask(await self._app.store.survey(ended), least)
+        await self.adopt(accepted)
+
+    async def _ask(self, sent: Sequence[Sent], least: int) -> None:
+        """Asks for the events of what wallets were told to send, from a block on."""
         for start in range(0, len(sent), _REFS_A_CALL):
             part = sent[start : start + _REFS_A_CALL]
-            first = min(self._first_block(one) for one in part)
+            first = max(least, min(self._first_block(one) for one in part))
             for event in await self._rail.paid([one.reference for one in part], first):
                 self._evidence.add_paid(event)
-        await self.adopt(accepted)
 
     async def adopt(self, accepted: Collection[str]) -> None:
         """Binds what was sent; `accepted` are the references of payments that need no such thing.
@@ -50,13 +67,38 @@ class WalletWatch:
         paid = self._evidence.paid
         self._seen &= paid.keys()
         unknown = paid.keys() - set(accepted) - self._seen
-        if not unknown:
+        if unknown:
+            found = await self._app.store.read(journal.sent_by_wallets(unknown))
+            for sent in found:
+                for event in paid[sent.reference]:
+                    if self._rail.proves(sent.option, event):
+                        await self._bind(sent, event)
+            await self._others(unknown - {sent.reference for sent in found})
+            self._seen |= unknown
+        await self._late.record()
+
+    async def _others(self, references: Collection[str]) -> None:
+        """Events of what wallets signed for us to send; others may have sent it, too late."""
+        paid, chain = self._evidence.paid, self._rail.chain_id
+        here = [event for ref in references for event in paid[ref] if self._is_ours(event)]
+        if not here:
             return
-        for sent in await self._app.store.read(journal.sent_by_wallets(unknown)):
-            for event in paid[sent.reference]:
-                if self._rail.proves(sent.option, event):
-                    await self._bind(sent, event)
-        self._seen |= unknown
+        payers = {f"{chain}:{event.payer}" for event in here}
+        least = self._app.clock.now_us() // 1_000_000 - _LATE_S
+        offered = await self._app.store.survey(late.offered_since(chain, payers, least))
+        known = set()
+        for payment, option in offered:
+            for event in paid.get(self._rail.reference(option), ()):
+                if self._rail.proves(option, event):
+                    known.add(event)
+                    self._late.add(payment, option, event)
+        for event in here:
+            if event not in known and f"{chain}:{event.dest}" == self._rail.treasury:
+                text = "%s paid %d of %s to the treasury, for nothing that is known"
+                _log.warning(text, event.tx_hash, event.value, event.token)
+
+    def _is_ours(self, event: Paid) -> bool:
+        return any(asset.address == event.token for asset in self._rail.assets.values())
 
     def over(self, references: Collection[str]) -> None:
         """Tells of payments that have ended: their events stay known for a while."""
@@ -82,5 +124,5 @@ class WalletWatch:
         )
         if bound is not None:
             await self._app.changed(bound)
-        elif sent.payment.at(now_us).status in {Status.CANCELLED, Status.EXPIRED, Status.FAILED}:
-            _log.error("payment %s was paid late, by %s", sent.payment.id, event.tx_hash)
+        else:
+            self._late.add(sent.payment, sent.option, event)

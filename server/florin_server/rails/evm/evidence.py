@@ -98,6 +98,10 @@ class Evidence:
             found += await self._paid_between(wanted, from_block, newest)
         return found
 
+    async def paid_between(self, first: int, last: int) -> list[Paid]:
+        """All settlement events of a range of blocks."""
+        return await self._paid_between(None, first, last)
+
     async def spent_or_lapsed(self, option: Option) -> str | None:
         """Why the option is dead at the newest final block; None while it is not."""
         terms = Terms.of(option)
@@ -182,7 +186,9 @@ class Evidence:
         answers = [record(one) for one in await self._node.batch(calls)]
         return [one for one in answers if one is not None and one.get("blockHash") is not None]
 
-    async def _paid_between(self, references: Sequence[str], first: int, last: int) -> list[Paid]:
+    async def _paid_between(
+        self, references: Sequence[str] | None, first: int, last: int
+    ) -> list[Paid]:
         """Asks for a range, and for its halves when the node refuses so many blocks at once."""
         if first > last:
             return []
@@ -207,8 +213,8 @@ class Evidence:
             ]
         if header(block) is None:
             raise RailUnavailable(f"{self._chain.name}: the node lags behind its own head")
-        asked = set(references)
-        return [one for one in self._paid_in(records(logs)) if one.ref in asked]
+        found = self._paid_in(records(logs))
+        return found if references is None else [one for one in found if one.ref in references]
 
     def _filter(self, references: Sequence[str] | None = None) -> dict[str, Any]:
         """A log filter for the Paid event."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from florin_server.domain.caip import canonical_account, parse_account
 from florin_server.domain.journal import Accepted, ChainTx
-from florin_server.domain.payment import Issued, Option, Payment
+from florin_server.domain.payment import Issued, Option, Payment, Spare
 from florin_server.rails.agreed_payouts import AgreedPayouts
 from florin_server.rails.base import (
     Asset,
@@ -30,6 +30,7 @@ from florin_server.rails.evm import direct, discovery
 from florin_server.rails.evm.erc6492 import opener_problem
 from florin_server.rails.evm.evidence import Evidence
 from florin_server.rails.evm.family import NEW_BLOCKS, EvmFamily, block_mark
+from florin_server.rails.evm.holdings import holdings
 from florin_server.rails.evm.means import means, sample
 from florin_server.rails.evm.node import Node
 from florin_server.rails.evm.payouts import EvmPayouts
@@ -136,6 +137,16 @@ class EvmRail:
         return self._payouts
 
     @property
+    def nonces(self) -> None:
+        """None: what is signed lapses by time, and lasts as long as its payment."""
+        return None
+
+    @property
+    def receiving(self) -> None:
+        """Nothing: every account can hold every token."""
+        return None
+
+    @property
     def native_asset(self) -> str:
         """CAIP-19 of the coin that pays gas."""
         return f"{self.chain.caip2}/slip44:{self.chain.native_slip44}"
@@ -188,11 +199,11 @@ class EvmRail:
         """What keeps nodes from agreeing on what ends payments; empty if they agree."""
         return self._witnesses.doubt
 
-    async def news(self) -> None:
+    async def news(self, waiter: str = "") -> None:
         """Returns when there may be a new block, and after a while in any case."""
         if self._subscription is not None:
             self._subscription.start()
-        await self._news.wait()
+        await self._news.wait(waiter)
 
     def announced_by(self, listen: Callable[[Callable[[], None]], object]) -> None:
         """Hears of new blocks from a chain of this process."""
@@ -237,6 +248,15 @@ class EvmRail:
                 found = await able()
         return found
 
+    async def obstacle(
+        self,
+        asset: Asset,  # noqa: ARG002
+        value: int,  # noqa: ARG002
+        split: Split,  # noqa: ARG002
+    ) -> str | None:
+        """None: what a destination's code refuses is seen when a payment is tried out."""
+        return None
+
     def offer(  # noqa: PLR0917  (one of each, none alike)
         self,
         payment: Payment,
@@ -266,6 +286,7 @@ class EvmRail:
         option: Option,
         issued: Sequence[Issued],
         now_us: int,
+        spare: Spare | None = None,  # noqa: ARG002
     ) -> Issued | None:
         """Resolves the option's build, once and for all; None if it was."""
         if issued:
@@ -363,6 +384,16 @@ class EvmRail:
     async def paid(self, references: Sequence[str], from_block: int) -> list[Paid]:
         """Settlement events of the references from a block on, whoever submitted them."""
         return await self._evidence.paid(references, from_block)
+
+    async def holdings(
+        self, places: Collection[tuple[str, str]], least: int
+    ) -> dict[tuple[str, str], int]:
+        """What accounts hold of assets at the newest final block; one batched read."""
+        return await holdings(self._node, self.chain, places, least)
+
+    async def paid_between(self, first: int, last: int) -> list[Paid]:
+        """All settlement events of a range of blocks, whoever submitted them."""
+        return await self._evidence.paid_between(first, last)
 
     async def find(self, items: Sequence[Accepted]) -> list[Paid]:
         """Settlement events of the items, whoever submitted them."""

@@ -44,15 +44,25 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class IssuedMessage:
-    """A message that was issued; no block above the height `last_valid` can hold it."""
+    """A message that was issued.
+
+    No block above the height `last_valid` can hold it; or none that comes after its nonce got
+    another value than it had in the final block `slot`.
+    """
 
     message: MessageV0
-    last_valid: int
+    last_valid: int | None
+    nonce: str | None = None
+    slot: int = 0
 
     @classmethod
     def of(cls, issued: Issued) -> IssuedMessage:
         """Reads back what was stored."""
-        return cls(restored(str(issued.terms["message"])), int(str(issued.terms["last_valid"])))
+        terms = issued.terms
+        message = restored(str(terms["message"]))
+        if (nonce := terms.get("nonce")) is not None:
+            return cls(message, None, str(nonce), int(str(terms["slot"])))
+        return cls(message, int(str(terms["last_valid"])))
 
 
 def submission(outputs: Sequence[str]) -> Submission:
@@ -83,9 +93,10 @@ def check(
 
 
 def issue_of(message: MessageV0, issued: Sequence[Issued]) -> IssuedMessage | None:
-    """The issue that a message belongs to: no two share a blockhash."""
+    """The issue that a message belongs to: no two share a blockhash, or a nonce and its value."""
     for one in map(IssuedMessage.of, issued):
-        if one.message.recent_blockhash == message.recent_blockhash:
+        ours = one.nonce is None or spl.pubkey(one.nonce) in message.account_keys
+        if ours and one.message.recent_blockhash == message.recent_blockhash:
             return one
     return None
 

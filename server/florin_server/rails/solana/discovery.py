@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from solders.pubkey import Pubkey
 
 from florin_server.domain import spl
-from florin_server.rails.base import Asset
+from florin_server.rails.base import Asset, Means
 from florin_server.rails.registry import Claim, contradiction
 from florin_server.rails.solana.node import (
     CONFIRMED,
@@ -19,7 +19,7 @@ from florin_server.rails.solana.node import (
     number,
     valued,
 )
-from florin_server.rails.solana.settings import SolanaAsset, SolanaChain
+from florin_server.rails.solana.settings import SolanaAsset, SolanaChain, SolanaCoin
 from florin_server.rails.solana.terms import bare
 from florin_server.rails.solana.verify import RELAYER_LAMPORTS_MIN
 
@@ -31,11 +31,15 @@ _HARMLESS = frozenset({18, 19, 20, 21, 22, 23})
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """The assets that may be offered, by CAIP-19, their programs by mint, and what is wrong."""
+    """The assets that may be offered, by CAIP-19, their programs by mint, and what is wrong.
+
+    `rent` is what any account must hold, in lamports.
+    """
 
     assets: Mapping[str, Asset]
     programs: Mapping[str, str]
     problems: tuple[str, ...]
+    rent: int = 0
 
 
 async def inspect(node: Node, chain: SolanaChain, relayer: Pubkey) -> Inspection:
@@ -47,6 +51,8 @@ async def inspect(node: Node, chain: SolanaChain, relayer: Pubkey) -> Inspection
             ("getGenesisHash", ()),
             ("getBalance", (str(relayer), {"commitment": CONFIRMED})),
             ("getMultipleAccounts", ([str(mint) for mint in mints], whole)),
+            ("getMinimumBalanceForRentExemption", (0,)),
+            ("getBalance", (bare(chain.treasury_account), {"commitment": CONFIRMED})),
         ]
     )
     genesis = str(answered(answers[0]))
@@ -56,7 +62,16 @@ async def inspect(node: Node, chain: SolanaChain, relayer: Pubkey) -> Inspection
     problems = []
     if number(valued(answers[1])) < RELAYER_LAMPORTS_MIN:
         problems.append(f"{chain.name}: {relayer} has too little coin to pay for fees and rent")
-    assets, programs = {}, {}
+    assets, programs, rent = {}, {}, number(answers[3])
+    if chain.coin is not None:
+        coin = coin_of(chain, chain.coin)
+        assets[coin.id], programs[coin.address] = coin, str(spl.SYSTEM)
+        if number(valued(answers[4])) < rent:
+            problems.append(
+                f"{chain.name}: the treasury {bare(chain.treasury_account)} has less than {rent} "
+                "lamports, which the network wants any account to hold: it cannot receive smaller "
+                f"amounts of {chain.coin.symbol} than that, fees for one"
+            )
     accounts = account_views(answers[2])
     for token, account in zip(chain.assets, accounts, strict=True):
         claim = Claim(token.symbol, token.mint, token.decimals, token.peg)
@@ -68,25 +83,60 @@ async def inspect(node: Node, chain: SolanaChain, relayer: Pubkey) -> Inspection
         assets[asset.id] = asset
         if account is not None:
             programs[token.mint] = str(account.owner)
-    return Inspection(assets, programs, tuple(problems))
+    return Inspection(assets, programs, tuple(problems), rent)
 
 
-async def balances(
-    node: Node, payers: Sequence[str], assets: Sequence[Asset], programs: Mapping[str, str]
-) -> dict[tuple[str, str], int]:
-    """What each payer (CAIP-10) can spend of each asset; one batched read."""
+async def able(
+    node: Node,
+    payers: Sequence[str],
+    assets: Sequence[Asset],
+    prices: Mapping[str, int],
+    found: Inspection,
+) -> list[Means]:
+    """Which payer (CAIP-10) can pay the price of which asset; one batched read."""
     pairs = [(payer, asset) for payer in payers for asset in assets]
     places = [
-        spl.associated(
-            spl.pubkey(bare(payer)), spl.pubkey(asset.address), spl.pubkey(programs[asset.address])
-        )
-        for payer, asset in pairs
+        _place(bare(payer), asset.address, found.programs[asset.address]) for payer, asset in pairs
     ]
     accounts = await node.accounts(places)
-    return {
-        (payer, asset.id): _spendable(account, bare(payer), asset.address)
+    return [
+        Means(payer, asset.id)
         for (payer, asset), account in zip(pairs, accounts, strict=True)
-    }
+        if _can_pay(account, bare(payer), asset.address, prices[asset.id], found.rent)
+    ]
+
+
+def _place(owner: str, mint: str, program: str) -> Pubkey:
+    if program == str(spl.SYSTEM):
+        return spl.pubkey(owner)
+    return spl.associated(spl.pubkey(owner), spl.pubkey(mint), spl.pubkey(program))
+
+
+def _can_pay(account: AccountView | None, owner: str, mint: str, price: int, rent: int) -> bool:
+    if mint != str(spl.SYSTEM):
+        return _spendable(account, owner, mint) >= price
+    # an account with data cannot send coin by itself
+    plain = account is not None and account.owner == spl.SYSTEM and not account.data
+    return plain and spl.keeps(account.lamports if account else 0, price, rent)
+
+
+def coin_of(chain: SolanaChain, coin: SolanaCoin) -> Asset:
+    """A cluster's own coin as the service knows it."""
+    return Asset(
+        id=chain.coin_id,
+        chain_id=chain.caip2,
+        address=str(spl.SYSTEM),
+        name=coin.name,
+        symbol=coin.symbol,
+        decimals=9,
+        peg=None,
+        method=METHOD,
+        domain_name="",
+        domain_version="",
+        network_name=chain.name,
+        icon_url=coin.icon_url,
+        network_icon_url=chain.icon_url,
+    )
 
 
 def asset_of(chain: SolanaChain, token: SolanaAsset) -> Asset:

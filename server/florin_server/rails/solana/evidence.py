@@ -14,10 +14,22 @@ from typing import Any
 from solders.message import MessageV0
 from solders.pubkey import Pubkey
 
+from florin_server.domain import spl
 from florin_server.domain.payment import Issued, Option
 from florin_server.rails.base import Fact, Head, Mined, Paid, RailUnavailable
-from florin_server.rails.solana.check import Submission, issue_of
-from florin_server.rails.solana.node import FINALIZED, Node, answered, number, record
+from florin_server.rails.solana.check import IssuedMessage, Submission, issue_of
+from florin_server.rails.solana.message import lapses_at
+from florin_server.rails.solana.node import (
+    FINALIZED,
+    Node,
+    SignatureStatus,
+    account_views,
+    accounts_call,
+    answered,
+    number,
+    record,
+    slot_of,
+)
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.terms import Terms, bare
 from florin_server.rails.witness import Testimony
@@ -32,6 +44,7 @@ class _Record:
 
     slot: int
     error: Any
+    fee: int
     lamports: tuple[tuple[int, int], ...]  # before and after, by account
     tokens: Mapping[int, int]  # by how much each token account changed
 
@@ -73,7 +86,8 @@ class Evidence:
                 block_number=record.slot,
                 block_hash="",
                 success=record.error is None,
-                gas_cost=max(0, record.lamports[0][0] - record.lamports[0][1]),
+                gas_cost=record.fee,
+                rent=record.lamports[0][0] - record.lamports[0][1] - record.fee,
             )
             for one, record in records.items()
         }
@@ -124,7 +138,10 @@ class Evidence:
         It failed for good, or its blockhash lapsed and it is nowhere.
         """
         ours = issue_of(message, issued)
-        return await self.end_of(tx_hash, None if ours is None else ours.last_valid)
+        if ours is not None and ours.nonce is not None:
+            return await self._end_by_nonce(tx_hash, ours, ours.nonce)
+        last_valid = lapses_at(message) if ours is None else ours.last_valid
+        return await self.end_of(tx_hash, last_valid)
 
     async def end_of(self, tx_hash: str, last_valid: int | None) -> str | None:
         """The same for a transaction whose blockhash is good up to a height, if that is known."""
@@ -137,18 +154,44 @@ class Evidence:
         # asked for after the height: what landed in time is seen then
         status = (await self._node.statuses([tx_hash], least=number(slot))).get(tx_hash)
         if status is not None:
-            failed = status.final and status.error is not None
-            return f"The transaction failed on chain: {status.error}" if failed else None
+            return _failure(status)
         if last_valid is None or number(height) <= last_valid:
             return None
         return "The transaction lapsed before it landed"
 
-    async def changes(self, tx_hash: str, message: MessageV0) -> dict[Pubkey, int] | None:
-        """By how much a final transaction of ours changed token accounts; None if it failed."""
+    async def _end_by_nonce(self, tx_hash: str, ours: IssuedMessage, nonce: str) -> str | None:
+        """The same for a transaction that lapses when its nonce is advanced."""
+        (answer,) = await self._node.batch([accounts_call([spl.pubkey(nonce)], FINALIZED)])
+        slot = slot_of(answer)
+        if slot < ours.slot:
+            # an older value of the nonce is no newer one
+            raise RailUnavailable(f"{self._chain.name}: the node lags behind what was seen before")
+        # asked for after the nonce: whatever advanced it is seen then
+        status = (await self._node.statuses([tx_hash], least=slot)).get(tx_hash)
+        if status is not None:
+            return _failure(status)
+        (account,) = account_views(answer)
+        held = None if account is None else spl.nonce_of(account.data)
+        if held is None or held.value == ours.message.recent_blockhash:
+            return None
+        return "The transaction's nonce was used up before it landed"
+
+    async def changes(
+        self, tx_hash: str, message: MessageV0, *, coin: bool
+    ) -> dict[Pubkey, int] | None:
+        """By how much a final transaction of ours changed token accounts; None if it failed.
+
+        For `coin`: the lamports of every account but its own, from which it was paid for.
+        """
         record = (await self._read([tx_hash])).get(tx_hash)
         if record is None:
             raise RailUnavailable(f"{self._chain.name}: a final transaction is missing")
-        return None if record.error is not None else _changed(message, record)
+        if record.error is not None:
+            return None
+        if not coin:
+            return _changed(message, record)
+        moved = _lamports(message, record)
+        return {key: change for key, change in moved.items() if key != message.account_keys[0]}
 
     async def knows(self, tx_hash: str) -> bool:
         """True if the transaction has landed, however deep."""
@@ -184,19 +227,32 @@ class Evidence:
         return _Record(
             slot=number(told.get("slot")),
             error=meta["err"],
+            fee=number(meta.get("fee")),
             lamports=tuple(zip(before, after, strict=True)),
             tokens=changes,
         )
 
 
-def _moved(one: Landing, record: _Record) -> bool:
-    """True if every token account changed by exactly what was promised.
+def _failure(status: SignatureStatus) -> str | None:
+    """Why a transaction that is in a block will never pay; None while it may have."""
+    failed = status.final and status.error is not None
+    return f"The transaction failed on chain: {status.error}" if failed else None
 
-    The accounts are those of the message that we signed, whatever the node says it was.
+
+def _moved(one: Landing, record: _Record) -> bool:
+    """True if every token account, or every receiver of coin, changed by exactly what was promised.
+
+    The accounts are those of the message that we signed, whatever the node says it was. A payer of
+    coin may have paid for a guard of its wallet too.
     """
     if record.error is not None:
         return False
-    promised = Terms.of(one.option).changes(bare(one.option.payer))
+    terms, payer = Terms.of(one.option), bare(one.option.payer)
+    promised = terms.changes(payer)
+    if terms.is_coin:
+        moved, source = _lamports(one.submission.message, record), terms.place(payer)
+        exact = all(moved.get(key, 0) == promised[key] for key in promised if key != source)
+        return exact and moved.get(source, 0) <= promised[source]
     wanted = {key: change for key, change in promised.items() if change}
     return _changed(one.submission.message, record) == wanted
 
@@ -208,6 +264,14 @@ def _changed(message: MessageV0, record: _Record) -> dict[Pubkey, int]:
         for index, change in record.tokens.items()
         if change and index < len(keys)
     }
+
+
+def _lamports(message: MessageV0, record: _Record) -> dict[Pubkey, int]:
+    changes = [after - before for before, after in record.lamports]
+    if len(changes) != len(message.account_keys):
+        raise RailUnavailable("the node told balances of other accounts than the message names")
+    moved = zip(message.account_keys, changes, strict=True)
+    return {key: change for key, change in moved if change}
 
 
 def _numbers(told: Any) -> list[int]:

@@ -19,6 +19,8 @@ from florin_server.domain import spl
 GUARDS_MAX = 3  # what the best known wallets add, and one more
 GUARD_BYTES_MAX = 512
 
+_LAPSES = "florin: good until block "
+
 _Step: TypeAlias = tuple[Pubkey, tuple[Pubkey, ...], bytes]
 
 
@@ -27,6 +29,20 @@ def compile_message(
 ) -> MessageV0:
     """The message of a transaction whose fee the relayer pays."""
     return MessageV0.try_compile(relayer, list(instructions), [], blockhash)
+
+
+def lapse_note(last_valid: int) -> Instruction:
+    """Tells in a transaction of our own until which block height it can land."""
+    return spl.memo(f"{_LAPSES}{last_valid}")
+
+
+def lapses_at(message: MessageV0) -> int | None:
+    """The height in a message's note; None if it has none."""
+    program, _, data = _steps(message)[-1]
+    text = data.decode(errors="replace")
+    height = text.removeprefix(_LAPSES)
+    told = program == spl.MEMO and text.startswith(_LAPSES) and height.isdecimal()
+    return int(height) if told else None
 
 
 def unsigned(message: MessageV0) -> str:
@@ -65,6 +81,9 @@ def acceptable(ours: MessageV0, got: MessageV0, price_max: int) -> bool:
     ):
         return False
     expected = _steps(ours)
+    if _advances(expected[0]) and _steps(got)[:1] != expected[:1]:
+        # it stands for the blockhash only as the first
+        return False
     guards = 0
     for step in _steps(got):
         if expected and (step == expected[0] or _raised(expected[0], step, price_max)):
@@ -95,6 +114,10 @@ def _raised(ours: _Step, got: _Step, price_max: int) -> bool:
     if not (ours[2][:1] == got[2][:1] == spl.COMPUTE_UNIT_PRICE and len(got[2]) == 9):
         return False
     return int(struct.unpack("<Q", got[2][1:])[0]) <= price_max
+
+
+def _advances(step: _Step) -> bool:
+    return (step[0], step[2]) == (spl.SYSTEM, spl.ADVANCE_NONCE)
 
 
 def _is_guard(step: _Step, relayer: Pubkey) -> bool:

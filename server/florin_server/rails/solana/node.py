@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from solders.hash import Hash
 from solders.pubkey import Pubkey
 
 from florin_server.domain import spl
@@ -91,7 +92,7 @@ class Node:
         answers = await self.batch([("getSignatureStatuses", (part, history)) for part in parts])
         found: dict[str, SignatureStatus] = {}
         for part, answer in zip(parts, answers, strict=True):
-            if number(record(record(answer).get("context")).get("slot")) < least:
+            if slot_of(answer) < least:
                 raise RailUnavailable("the node lags behind what was seen before")
             told = valued(answer)
             if not isinstance(told, list) or len(told) != len(part):
@@ -102,9 +103,36 @@ class Node:
         return found
 
 
-def accounts_call(keys: Sequence[Pubkey]) -> Call:
+async def require_coin(node: Node, account: Pubkey, lamports: int) -> None:
+    """RailUnavailable if an account has less than it needs."""
+    told = await node.ask("getBalance", str(account), {"commitment": CONFIRMED})
+    if number(valued(told)) < lamports:
+        raise RailUnavailable(f"{account} has less than the {lamports} lamports that this takes")
+
+
+async def fresh_blockhash(node: Node) -> tuple[Hash, int]:
+    """The newest blockhash, and the block height up to which it is good."""
+    return blockhash_of(await node.ask("getLatestBlockhash", {"commitment": CONFIRMED}))
+
+
+def blockhash_of(answer: Any) -> tuple[Hash, int]:
+    """The blockhash in an answer, and the height up to which it is good."""
+    told = record(valued(answer))
+    try:
+        found = Hash.from_string(str(told.get("blockhash")))
+    except ValueError as error:
+        raise RailUnavailable("the node told no blockhash") from error
+    return found, number(told.get("lastValidBlockHeight"))
+
+
+def slot_of(answer: Any) -> int:
+    """The slot that an answer was true in."""
+    return number(record(record(answer).get("context")).get("slot"))
+
+
+def accounts_call(keys: Sequence[Pubkey], commitment: str = CONFIRMED) -> Call:
     """Asks for accounts, as many as one call may ask for."""
-    config = {"commitment": CONFIRMED, "encoding": "base64", "dataSlice": _SLICE}
+    config = {"commitment": commitment, "encoding": "base64", "dataSlice": _SLICE}
     return ("getMultipleAccounts", ([str(key) for key in keys], config))
 
 

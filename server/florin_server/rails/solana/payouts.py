@@ -1,4 +1,4 @@
-"""Token transfers out of the treasury: its key signs, the relayer pays the fee.
+"""Transfers of tokens and coin out of the treasury: its key signs, the relayer pays the fee.
 
 What would fail is not sent: the balance and a dry run are looked at first.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from solders.hash import Hash
 from solders.instruction import Instruction
 from solders.message import MessageV0
 from solders.pubkey import Pubkey
@@ -16,10 +15,19 @@ from solders.transaction import VersionedTransaction
 
 from florin_server.domain import spl
 from florin_server.domain.journal import ChainTx
-from florin_server.rails.base import Asset, Effect, RailUnavailable, Signed, Transfer
+from florin_server.rails.base import Effect, RailUnavailable, Signed, Transfer
+from florin_server.rails.solana.discovery import Inspection
 from florin_server.rails.solana.evidence import Evidence
 from florin_server.rails.solana.message import compile_message, unsigned
-from florin_server.rails.solana.node import CONFIRMED, Node, number, record, valued
+from florin_server.rails.solana.node import (
+    CONFIRMED,
+    AccountView,
+    Node,
+    fresh_blockhash,
+    record,
+    valued,
+)
+from florin_server.rails.solana.receivers import not_a_wallet, short_of_rent
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.signer import SolanaSigner
 from florin_server.rails.solana.terms import bare
@@ -31,15 +39,22 @@ class _Token:
     program: Pubkey
     decimals: int
 
+    @property
+    def is_coin(self) -> bool:
+        """True if it is the cluster's own coin."""
+        return self.program == spl.SYSTEM
+
     def place(self, owner: Pubkey) -> Pubkey:
-        """Where an owner holds the token."""
+        """Where an owner holds it."""
+        if self.is_coin:
+            return owner
         return spl.associated(owner, self.mint, self.program)
 
 
 class SolanaPayouts:
     """Implements the Payouts protocol for one cluster and key.
 
-    `token` tells an asset (CAIP-19) and its token program, None if it is not taken now.
+    `found` tells what is taken now.
     """
 
     def __init__(  # noqa: PLR0917  (one of each, none alike)
@@ -49,14 +64,14 @@ class SolanaPayouts:
         relayer: SolanaSigner,
         treasury: SolanaSigner,
         evidence: Evidence,
-        token: Callable[[str], tuple[Asset, str] | None],
+        found: Callable[[], Inspection],
     ) -> None:
         self._node = node
         self._chain = chain
         self._relayer = relayer
         self._treasury = treasury
         self._evidence = evidence
-        self._known = token
+        self._found = found
 
     @property
     def sender(self) -> str:
@@ -83,16 +98,16 @@ class SolanaPayouts:
             return f"{transfer.asset} cannot be paid out now"
         receiver = spl.pubkey(bare(transfer.account))
         source, owner = await self._node.accounts([token.place(self._treasury.pubkey), receiver])
-        if owner is not None and owner.owner in spl.PROGRAMS:
-            # what an account of the token program is sent can never be moved again
-            return f"{receiver} is no wallet, and cannot own"
-        held = source.tokens if source else None
+        if (problem := not_a_wallet(str(receiver), owner)) is not None:
+            return problem
         needed = transfer.value + sum(one.value for one in ahead if one.asset == transfer.asset)
-        if short := max(0, needed - (held.amount if held else 0)):
+        if short := self._short(token, source, needed):
             return (
                 f"the treasury {self._treasury.address} lacks {short} minor units of "
                 f"{transfer.asset}"
             )
+        if token.is_coin and (problem := self._too_little(transfer, owner)) is not None:
+            return problem
         message, _ = await self._message(transfer, token)
         config = {"encoding": "base64", "commitment": CONFIRMED}
         tried = record(
@@ -120,7 +135,7 @@ class SolanaPayouts:
         token = self._token(transfer)
         if token is None or not isinstance(message, MessageV0):
             raise RailUnavailable(f"{self._chain.name}: {transfer.asset} is not taken now")
-        changed = await self._evidence.changes(tx_hash, message)
+        changed = await self._evidence.changes(tx_hash, message, coin=token.is_coin)
         if changed is None:
             return Effect.NOTHING
         receiver = spl.pubkey(bare(transfer.account))
@@ -134,29 +149,49 @@ class SolanaPayouts:
         """True if its blockhash lapsed and no block holds it."""
         return await self._evidence.end_of(tx.hash, lapses_at) is not None
 
+    def _short(self, token: _Token, source: AccountView | None, needed: int) -> int:
+        """What the treasury lacks."""
+        if token.is_coin:
+            lamports = source.lamports if source else 0
+            # what is left must be nothing, or enough for an account to exist
+            return 0 if lamports == needed else max(0, needed + self._found().rent - lamports)
+        held = source.tokens if source else None
+        return max(0, needed - (held.amount if held else 0))
+
+    def _too_little(self, transfer: Transfer, owner: AccountView | None) -> str | None:
+        """Why a receiver cannot take an amount of coin; None if it can."""
+        receiver = bare(transfer.account)
+        if receiver == self._relayer.address:
+            return f"{receiver} pays the fees, and cannot receive beside that"
+        return short_of_rent(receiver, transfer.value, owner, self._found().rent)
+
     def _token(self, transfer: Transfer) -> _Token | None:
-        known = self._known(transfer.asset)
-        if known is None:
+        found = self._found()
+        asset = found.assets.get(transfer.asset)
+        if asset is None:
             return None
-        asset, program = known
-        return _Token(spl.pubkey(asset.address), spl.pubkey(program), asset.decimals)
+        program = spl.pubkey(found.programs[asset.address])
+        return _Token(spl.pubkey(asset.address), program, asset.decimals)
 
     async def _message(self, transfer: Transfer, token: _Token) -> tuple[MessageV0, int]:
         """The message with a fresh blockhash, and the height up to which that is good."""
-        latest = await self._node.ask("getLatestBlockhash", {"commitment": CONFIRMED})
-        told = record(valued(latest))
-        try:
-            blockhash = Hash.from_string(str(told.get("blockhash")))
-        except ValueError as error:
-            raise RailUnavailable(f"{self._chain.name}: the node told no blockhash") from error
+        blockhash, last_valid = await fresh_blockhash(self._node)
         message = compile_message(self._relayer.pubkey, self._steps(transfer, token), blockhash)
-        return message, number(told.get("lastValidBlockHeight"))
+        return message, last_valid
 
     def _steps(self, transfer: Transfer, token: _Token) -> list[Instruction]:
-        receiver = spl.pubkey(bare(transfer.account))
         return [
             spl.compute_unit_limit(self._chain.compute_units),
             spl.compute_unit_price(self._chain.compute_price),
+            *self._moves(transfer, token),
+            spl.memo(transfer.ref),
+        ]
+
+    def _moves(self, transfer: Transfer, token: _Token) -> list[Instruction]:
+        receiver = spl.pubkey(bare(transfer.account))
+        if token.is_coin:
+            return [spl.transfer_coin(self._treasury.pubkey, receiver, transfer.value)]
+        return [
             spl.create_associated(self._relayer.pubkey, receiver, token.mint, token.program),
             spl.transfer_checked(
                 token.program,
@@ -167,5 +202,4 @@ class SolanaPayouts:
                 dest=token.place(receiver),
                 amount=transfer.value,
             ),
-            spl.memo(transfer.ref),
         ]

@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 
-import orjson
-from solders.hash import Hash
 from solders.message import MessageV0
 from solders.transaction import VersionedTransaction
 
@@ -18,7 +16,7 @@ from florin_server.domain import spl
 from florin_server.domain.caip import parse_account
 from florin_server.domain.errors import FlorinError
 from florin_server.domain.journal import Accepted, ChainTx
-from florin_server.domain.payment import Action, Issued, Option, Payment
+from florin_server.domain.payment import Issued, Option, Payment, Spare
 from florin_server.rails.agreed_payouts import AgreedPayouts
 from florin_server.rails.base import (
     Asset,
@@ -39,33 +37,22 @@ from florin_server.rails.jsonrpc import Rpc, RpcError, Transport
 from florin_server.rails.news import News
 from florin_server.rails.nodes import connect
 from florin_server.rails.prices import Quote
-from florin_server.rails.solana import discovery
+from florin_server.rails.solana import discovery, receivers
 from florin_server.rails.solana.check import Submission, submission
 from florin_server.rails.solana.evidence import Evidence, Landing
 from florin_server.rails.solana.family import NEW_BLOCKS, SolanaFamily, slot_mark
-from florin_server.rails.solana.message import compile_message, stored, unsigned
-from florin_server.rails.solana.node import (
-    CONFIRMED,
-    FINALIZED,
-    Node,
-    account_views,
-    accounts_call,
-    number,
-    record,
-    valued,
-)
+from florin_server.rails.solana.holdings import holdings
+from florin_server.rails.solana.issue import Issuer
+from florin_server.rails.solana.node import Node
+from florin_server.rails.solana.nonces import SolanaNonces
 from florin_server.rails.solana.payouts import SolanaPayouts
+from florin_server.rails.solana.receiving import SolanaReceiving
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.signer import SolanaSigner
-from florin_server.rails.solana.terms import METHOD, Terms, bare, build_option
+from florin_server.rails.solana.terms import Terms, bare, build_option, terms_of
 from florin_server.rails.solana.verify import Verifier
 from florin_server.rails.subscription import Subscription
 from florin_server.rails.witness import Witnesses
-
-BLOCKHASH_BLOCKS = 150
-# a wallet that fetches again gets the same transaction while half of its time is left
-_GOOD_BLOCKS = BLOCKHASH_BLOCKS // 2
-_SOL_SLIP44 = 501
 
 
 class SolanaRail:
@@ -97,6 +84,7 @@ class SolanaRail:
         self._signer = signer
         self._node = Node(self.rpc)
         self._verifier = Verifier(self._node, chain, signer.pubkey)
+        self._issuer = Issuer(self._node, chain, signer.pubkey)
         self._evidence = Evidence(self._node, chain)
         self._witnesses = Witnesses(self.rpc, now)
         self._news = News(self.poll_s)
@@ -106,6 +94,8 @@ class SolanaRail:
         self._found = discovery.Inspection({}, {}, ())
         self._payable: Shared[list[Means]] = Shared()
         self._payouts = self._payouts_of(treasury) if treasury else None
+        self._nonces = SolanaNonces(self._node, chain, signer)
+        self._receiving = SolanaReceiving(self._node, chain, signer, lambda: self._found)
         self._landing = lru_cache(maxsize=1024)(self._co_signed)
 
     @property
@@ -142,9 +132,19 @@ class SolanaRail:
         return self._payouts
 
     @property
+    def nonces(self) -> SolanaNonces:
+        """The durable nonces for buyers who sign slowly."""
+        return self._nonces
+
+    @property
+    def receiving(self) -> SolanaReceiving:
+        """What opens token accounts before they receive."""
+        return self._receiving
+
+    @property
     def native_asset(self) -> str:
         """CAIP-19 of the coin that pays fees."""
-        return f"{self.chain.caip2}/slip44:{_SOL_SLIP44}"
+        return self.chain.coin_id
 
     @property
     def assets(self) -> Mapping[str, Asset]:
@@ -190,11 +190,11 @@ class SolanaRail:
         """What keeps nodes from agreeing on what ends payments; empty if they agree."""
         return self._witnesses.doubt
 
-    async def news(self) -> None:
+    async def news(self, waiter: str = "") -> None:
         """Returns when there may be a new block, and after a while in any case."""
         if self._subscription is not None:
             self._subscription.start()
-        await self._news.wait()
+        await self._news.wait(waiter)
 
     def announced_by(self, listen: Callable[[Callable[[], None]], object]) -> None:
         """Hears of new blocks from a chain of this process."""
@@ -222,22 +222,17 @@ class SolanaRail:
         if not payers or not assets:
             return []
         key = (*payers, *((asset.id, prices[asset.id]) for asset in assets))
-        return await self._payable(key, lambda: self._look(payers, assets, prices, found.programs))
+        return await self._payable(key, lambda: self._look(payers, assets, prices, found))
 
     async def _look(
         self,
         payers: Sequence[str],
         assets: Sequence[Asset],
         prices: Mapping[str, int],
-        programs: Mapping[str, str],
+        found: discovery.Inspection,
     ) -> list[Means]:
         async def able() -> list[Means]:
-            held = await discovery.balances(self._node, payers, assets, programs)
-            return [
-                Means(payer, asset)
-                for (payer, asset), balance in held.items()
-                if balance >= prices[asset]
-            ]
+            return await discovery.able(self._node, payers, assets, prices, found)
 
         means, everybody = await able(), len(set(payers)) * len(assets)
         if self.chain.faucet and len(means) < everybody:
@@ -245,9 +240,24 @@ class SolanaRail:
             means = await able()
             if len(means) < everybody:
                 # the usual gift is less than the price
-                await self._fill(payers, tokenUnits=max(prices.values()))
+                coin = prices.get(self.native_asset, 0) + found.rent
+                tokens = [prices[one.id] for one in assets if one.id != self.native_asset]
+                await self._fill(payers, tokenUnits=max(tokens, default=0))
+                await self._fill(payers, tokens=[], lamports=coin)
                 means = await able()
         return means
+
+    async def obstacle(self, asset: Asset, value: int, split: Split) -> str | None:
+        """Why the receivers of a split cannot take a value now; asked for coin only.
+
+        Nothing can be too little of a token.
+        """
+        found = self._found
+        if asset.id != self.native_asset:
+            return None
+        terms = terms_of(self.chain, asset, found.programs[asset.address], value, split)
+        accounts = await self._node.accounts(receivers.places(terms))
+        return receivers.judge(terms, accounts, found.rent, self._signer.pubkey).problem
 
     def offer(  # noqa: PLR0917  (one of each, none alike)
         self,
@@ -274,42 +284,15 @@ class SolanaRail:
             quote=quote,
         )
 
-    async def build(self, option: Option, issued: Sequence[Issued], now_us: int) -> Issued | None:
-        """A transaction with a fresh blockhash; None if the newest one is good for long enough."""
-        terms = Terms.of(option)
-        owners = [owner for owner, _ in terms.shares()]
-        slot, latest, receivers = await self._node.batch(
-            [
-                ("getSlot", ({"commitment": FINALIZED},)),
-                ("getLatestBlockhash", ({"commitment": CONFIRMED},)),
-                accounts_call([spl.pubkey(owner) for owner in owners]),
-            ]
-        )
-        for owner, account in zip(owners, account_views(receivers), strict=True):
-            # what an account of the token program is sent can never be moved again
-            if account is not None and account.owner in spl.PROGRAMS:
-                raise RailUnavailable(f"{self.chain.name}: {owner} is no wallet, and cannot own")
-        told = record(valued(latest))
-        last_valid = number(told.get("lastValidBlockHeight"))
-        height = last_valid - BLOCKHASH_BLOCKS
-        if issued and int(str(issued[0].terms["last_valid"])) - height >= _GOOD_BLOCKS:
-            return None
-        try:
-            blockhash = Hash.from_string(str(told.get("blockhash")))
-        except ValueError as error:
-            raise RailUnavailable(f"{self.chain.name}: the node told no blockhash") from error
-        steps = terms.instructions(self.chain, self._signer.pubkey, bare(option.payer))
-        message = compile_message(self._signer.pubkey, steps, blockhash)
-        params = orjson.dumps([{"transaction": unsigned(message)}]).decode()
-        return Issued(
-            payment_id=option.payment_id,
-            option_id=option.id,
-            n=len(issued),
-            actions=(Action(self.chain.caip2, METHOD, params),),
-            terms={"message": stored(message), "last_valid": last_valid},
-            head=number(slot),
-            issued_at_us=now_us,
-        )
+    async def build(
+        self,
+        option: Option,
+        issued: Sequence[Issued],
+        now_us: int,
+        spare: Spare | None = None,
+    ) -> Issued | None:
+        """A transaction to sign; None if the newest one is good for long enough."""
+        return await self._issuer.issue(option, issued, self._found.rent, now_us, spare)
 
     def submits(self, option: Option) -> bool:  # noqa: ARG002
         """Every option is a transaction that the relayer co-signs and sends."""
@@ -409,6 +392,16 @@ class SolanaRail:
         """Nothing: no wallet can send a payment by itself."""
         return []
 
+    async def holdings(
+        self, places: Collection[tuple[str, str]], least: int
+    ) -> dict[tuple[str, str], int]:
+        """What accounts hold of assets at the newest finalized slot; one batched read."""
+        return await holdings(self._node, self.native_asset, places, least)
+
+    async def paid_between(self, first: int, last: int) -> list[Paid]:  # noqa: ARG002
+        """Nothing: nobody can send a payment without the relayer's signature."""
+        return []
+
     async def find(self, items: Sequence[Accepted]) -> list[Paid]:
         """What the items' transactions paid, as far as they are final.
 
@@ -449,17 +442,14 @@ class SolanaRail:
     def _payouts_of(self, treasury: SolanaSigner) -> Payouts:
         def make(rpc: Rpc) -> Payouts:
             node, evidence = Node(rpc), self._evidence_of(rpc)
-            return SolanaPayouts(node, self.chain, self._signer, treasury, evidence, self._token)
+            return SolanaPayouts(
+                node, self.chain, self._signer, treasury, evidence, lambda: self._found
+            )
 
         return AgreedPayouts(make, self.rpc, self._witnesses)
 
     def _evidence_of(self, rpc: Rpc) -> Evidence:
         return Evidence(Node(rpc), self.chain)
-
-    def _token(self, asset_id: str) -> tuple[Asset, str] | None:
-        """An asset that is taken now, and its token program."""
-        asset = self._found.assets.get(asset_id)
-        return None if asset is None else (asset, self._found.programs[asset.address])
 
     async def _would_settle(self, item: Accepted) -> bool:
         try:
@@ -476,7 +466,7 @@ class SolanaRail:
         found = submission(outputs)
         return found, self._signer.co_sign(found.message, found.signature).hash
 
-    async def _fill(self, payers: Sequence[str], **amount: int) -> None:
+    async def _fill(self, payers: Sequence[str], **amount: object) -> None:
         """Asks a test chain's faucet to fill accounts."""
         # without funds there is no option, which is all that a broken faucet may cause
         with contextlib.suppress(RpcError, RailUnavailable):

@@ -25,6 +25,7 @@ def _account(text: str) -> str:
 
 
 Address = Annotated[str, AfterValidator(_address)]
+_SOL_SLIP44 = 501
 _Text = Annotated[str, Field(min_length=1, max_length=100)]
 
 
@@ -41,13 +42,27 @@ class SolanaAsset(BaseModel):
     icon_url: str | None = None
 
 
+class SolanaCoin(BaseModel):
+    """A cluster's own coin. It is offered if there is a rate for it; it has 9 decimals."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: _Text = "Solana"
+    symbol: _Text = "SOL"
+    icon_url: str | None = None
+
+
 class SolanaChain(NodeSettings):
     """One cluster. `reference` is the CAIP-2 reference: 32 characters of the genesis hash.
 
     `treasury` may be written as CAIP-10. Without `relayer_keystores` the installation's own key
     submits; `treasury_keystore` is needed to pay out of the treasury. `compute_units` bounds one
     payment; `compute_price` is offered and `compute_price_max` accepted from wallets that raise it,
-    in millionths of a lamport for each unit. On a network of the registry most of it has a default,
+    in millionths of a lamport for each unit. `accounts_a_day` bounds the token accounts that the
+    relayer opens for receivers in advance: each costs about 0.002 SOL of rent, which its owner may
+    take by closing it. `durable_nonces` is how many buyers at a time may take as long to sign as
+    their payment lives, and not a minute; each is an account of the relayer's with 0.0015 SOL. On a
+    network of the registry most of it has a default,
     and `tokens` names the registry's tokens by their symbols.
     """
 
@@ -60,10 +75,13 @@ class SolanaChain(NodeSettings):
     treasury_keystore: Path | None = None
     eta_s: int = Field(default=15, ge=0)
     faucet: bool = False
+    coin: SolanaCoin | None = None
     icon_url: str | None = None
     compute_units: int = Field(default=200_000, ge=50_000, le=1_400_000)
     compute_price: int = Field(default=1_000, ge=0, le=5_000_000)
     compute_price_max: int = Field(default=5_000_000, ge=0, le=50_000_000)
+    durable_nonces: int = Field(default=0, ge=0, le=100)
+    accounts_a_day: int = Field(default=50, ge=0, le=10_000)
     tokens: tuple[str, ...] = ()
     assets: tuple[SolanaAsset, ...] = ()
 
@@ -105,6 +123,11 @@ class SolanaChain(NodeSettings):
     def caip2(self) -> str:
         """The chain's CAIP-2 id."""
         return f"solana:{self.reference}"
+
+    @property
+    def coin_id(self) -> str:
+        """The coin's CAIP-19 id."""
+        return f"{self.caip2}/slip44:{_SOL_SLIP44}"
 
     @property
     def treasury_account(self) -> str:

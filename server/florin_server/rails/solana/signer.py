@@ -30,6 +30,12 @@ class SolanaSigner:
         """The signature of a message."""
         return self._key.sign_message(to_bytes_versioned(message))
 
+    def seal(self, message: MessageV0, lapses_at: int) -> Signed:
+        """A transaction that needs no other signature, ready to be sent."""
+        own = self.sign(message)
+        sealed = VersionedTransaction.populate(message, [own])
+        return Signed(raw=bytes(sealed), hash=str(own), lapses_at=lapses_at)
+
     def co_sign(self, message: MessageV0, payer_signature: Signature) -> Signed:
         """The transaction ready to be sent; equal arguments give equal bytes.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 from solders.hash import Hash
@@ -23,6 +24,7 @@ class Terms:
     """One option's transfer. `dest` and `fee_to` own the accounts that receive.
 
     `settled` tells that `dest` is the merchant's own. `ref` is the text of the transaction's memo.
+    The coin has the system program in the place of mint and token program.
     """
 
     chain_id: str
@@ -74,8 +76,15 @@ class Terms:
         fee_to = None if self.fee_to is None else f"{self.chain_id}:{self.fee_to}"
         return Split(f"{self.chain_id}:{self.dest}", fee_to, self.fee, self.settled)
 
+    @property
+    def is_coin(self) -> bool:
+        """True if lamports are paid, and no token."""
+        return self.program == str(spl.SYSTEM)
+
     def place(self, owner: str) -> Pubkey:
-        """Where an owner holds the token."""
+        """Where an owner holds what is paid."""
+        if self.is_coin:
+            return spl.pubkey(owner)
         return spl.associated(spl.pubkey(owner), spl.pubkey(self.mint), spl.pubkey(self.program))
 
     def shares(self) -> list[tuple[str, int]]:
@@ -88,37 +97,45 @@ class Terms:
         return [(owner, amount) for owner, amount in shares if amount]
 
     def changes(self, payer: str) -> dict[Pubkey, int]:
-        """By how much each token account changes."""
+        """By how much each account that holds what is paid changes."""
         found: dict[Pubkey, int] = {self.place(payer): -self.value}
         for owner, amount in self.shares():
             found[self.place(owner)] = found.get(self.place(owner), 0) + amount
         return found
 
-    def instructions(self, chain: SolanaChain, relayer: Pubkey, payer: str) -> list[Instruction]:
-        """What the transaction does, in order."""
-        mint, program = spl.pubkey(self.mint), spl.pubkey(self.program)
-        shares = self.shares()
+    def instructions(
+        self, chain: SolanaChain, relayer: Pubkey, payer: str, ready: Container[str] = ()
+    ) -> list[Instruction]:
+        """What the transaction does, in order; the owners in `ready` have accounts already."""
         return [
             spl.compute_unit_limit(chain.compute_units),
             spl.compute_unit_price(chain.compute_price),
-            *(
-                spl.create_associated(relayer, spl.pubkey(owner), mint, program)
-                for owner, _ in shares
-            ),
-            *(
-                spl.transfer_checked(
-                    program,
-                    mint,
-                    self.decimals,
-                    owner=spl.pubkey(payer),
-                    source=self.place(payer),
-                    dest=self.place(owner),
-                    amount=amount,
-                )
-                for owner, amount in shares
-            ),
+            *(self._opening(relayer, owner) for owner in self._without(ready)),
+            *(self._transfer(payer, owner, amount) for owner, amount in self.shares()),
             spl.memo(self.ref),
         ]
+
+    def _without(self, ready: Container[str]) -> list[str]:
+        if self.is_coin:
+            return []
+        return [owner for owner, _ in self.shares() if owner not in ready]
+
+    def _opening(self, relayer: Pubkey, owner: str) -> Instruction:
+        mint, program = spl.pubkey(self.mint), spl.pubkey(self.program)
+        return spl.create_associated(relayer, spl.pubkey(owner), mint, program)
+
+    def _transfer(self, payer: str, owner: str, amount: int) -> Instruction:
+        if self.is_coin:
+            return spl.transfer_coin(spl.pubkey(payer), spl.pubkey(owner), amount)
+        return spl.transfer_checked(
+            spl.pubkey(self.program),
+            spl.pubkey(self.mint),
+            self.decimals,
+            owner=spl.pubkey(payer),
+            source=self.place(payer),
+            dest=self.place(owner),
+            amount=amount,
+        )
 
     def proven_by(self, payer: str, paid: Paid) -> bool:
         """True if what moved is all that was promised."""
@@ -129,6 +146,24 @@ class Terms:
 def bare(account: str) -> str:
     """The address of a CAIP-10 account."""
     return account.rpartition(":")[2]
+
+
+def terms_of(  # noqa: PLR0917  (one of each, none alike)
+    chain: SolanaChain, asset: Asset, program: str, value: int, split: Split, ref: str = ""
+) -> Terms:
+    """The terms of paying a value of an asset."""
+    return Terms(
+        chain_id=chain.caip2,
+        mint=asset.address,
+        program=program,
+        decimals=asset.decimals,
+        value=value,
+        dest=bare(split.dest),
+        fee_to=None if split.fee_to is None else bare(split.fee_to),
+        fee=split.fee,
+        settled=split.settled,
+        ref=ref,
+    )
 
 
 def build_option(
@@ -158,18 +193,8 @@ def build_option(
             *((f"until {quote.expires_at}",) if quote else ()),
         )
     )
-    terms = Terms(
-        chain_id=chain.caip2,
-        mint=asset.address,
-        program=program,
-        decimals=asset.decimals,
-        value=value,
-        dest=bare(split.dest),
-        fee_to=None if split.fee_to is None else bare(split.fee_to),
-        fee=split.fee,
-        settled=split.settled,
-        ref=str(Hash.from_bytes(reference(payment.salt, chosen))),
-    )
+    ref = str(Hash.from_bytes(reference(payment.salt, chosen)))
+    terms = terms_of(chain, asset, program, value, split, ref)
     return Option(
         id=chosen,
         payment_id=payment.id,

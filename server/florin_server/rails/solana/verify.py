@@ -40,6 +40,8 @@ LAMPORTS_PER_SIGNATURE = 5_000
 RELAYER_LAMPORTS_MIN = 10_000_000
 # other transactions of the relayer may land between two reads
 _ATTEMPTS = 3
+# the payer, behind the relayer, would keep less than any account must hold
+_PAYER_BELOW_RENT = {"InsufficientFundsForRent": {"account_index": 1}}
 # errors of a transaction whose fee cannot be paid
 _PENNILESS = ("AccountNotFound", "InsufficientFundsForFee", "InvalidAccountForFee")
 
@@ -75,7 +77,7 @@ class Verifier:
             trial = await self._tried(option, found)
             if trial.error is not None:
                 raise self._fault(option, trial)
-            if self._loses_nothing(found, trial):
+            if self._loses_nothing(option, found, trial):
                 return
         raise RailUnavailable(f"{self._chain.name}: the relayer's balance does not add up")
 
@@ -110,10 +112,19 @@ class Verifier:
             raise RailUnavailable(f"{self._chain.name}: the node left accounts out")
         return _Trial(error, held, after)
 
-    def _loses_nothing(self, found: Submission, trial: _Trial) -> bool:
-        """True if the relayer paid the fee and rent only, and nobody lost tokens but the payer."""
+    def _loses_nothing(self, option: Option, found: Submission, trial: _Trial) -> bool:
+        """True if the relayer paid the fee and rent only, and nobody lost money but the payer."""
+        terms = Terms.of(option)
         lamports = [one.lamports if one else 0 for one in trial.before]
         left = [one.lamports if one else 0 for one in trial.after]
+        if terms.is_coin:
+            promised = terms.changes(bare(option.payer))
+            gains = [
+                (left[place], lamports[place] + promised[spl.pubkey(owner)])
+                for place, (owner, _) in enumerate(terms.shares(), 2)
+            ]
+            cheap = lamports[0] - left[0] <= highest_fee(found)
+            return cheap and all(has >= due for has, due in gains)
         # the payer's own account stays as it is, so only new accounts can have gained
         rent = sum(new - old for old, new in zip(lamports[2:], left[2:], strict=True))
         if lamports[0] - left[0] > highest_fee(found) + rent:
@@ -128,7 +139,12 @@ class Verifier:
             return FlorinError(Code.QUOTE_EXPIRED)
         if error in _PENNILESS:
             return RailUnavailable(f"{self._chain.name}: the relayer cannot pay the fee")
-        if _tokens(source) < option.value:
+        if Terms.of(option).is_coin:
+            short = source is None or source.lamports < option.value
+            poor = short or error == _PAYER_BELOW_RENT
+        else:
+            poor = _tokens(source) < option.value
+        if poor:
             return refused("insufficient_funds", "The account has insufficient funds")
         if relayer is None or relayer.lamports < RELAYER_LAMPORTS_MIN:
             return RailUnavailable(f"{self._chain.name}: the relayer cannot pay the rent")

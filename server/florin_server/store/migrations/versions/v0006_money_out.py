@@ -12,7 +12,8 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Adds the tables, and the column."""
+    """Adds the tables, and the columns."""
+    op.add_column("ledger_journal", sa.Column("note", sa.Text(), nullable=True))
     op.add_column("chain_tx", sa.Column("final_hash", sa.Text(), nullable=True))
     op.create_table(
         "chain_tx_bump",
@@ -28,8 +29,10 @@ def upgrade() -> None:
         "watched_tx",
         sa.Column("chain_id", sa.Text(), nullable=False),
         sa.Column("tx_hash", sa.Text(), nullable=False),
+        sa.Column("watcher", sa.Text(), nullable=False),
         sa.Column("block_number", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("block_hash", sa.Text(), nullable=False),
+        sa.CheckConstraint("watcher IN ('settler', 'payer')", name=op.f("ck_watched_tx_watcher")),
         sa.PrimaryKeyConstraint("chain_id", "tx_hash", name=op.f("pk_watched_tx")),
         sqlite_with_rowid=False,
     )
@@ -38,6 +41,8 @@ def upgrade() -> None:
         "nonce_account",
         sa.Column("chain_id", sa.Text(), nullable=False),
         sa.Column("address", sa.Text(), nullable=False),
+        sa.Column("value", sa.Text(), nullable=False),
+        sa.Column("slot", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("payment_id", sa.Text(), nullable=True),
         sa.Column("option_id", sa.Text(), nullable=True),
         sa.Column("held_until_us", sa.BigInteger(), autoincrement=False, nullable=False),
@@ -58,6 +63,7 @@ def downgrade() -> None:
     for table in ("installation", "nonce_account", "payout", "watched_tx", "chain_tx_bump"):
         op.drop_table(table)
     op.drop_column("chain_tx", "final_hash")
+    op.drop_column("ledger_journal", "note")
 
 
 def _make_payout() -> None:
@@ -79,6 +85,7 @@ def _make_payout() -> None:
         sa.Column("tx_id", sa.Text(), nullable=True),
         sa.Column("completed_at_us", sa.BigInteger(), autoincrement=False, nullable=True),
         sa.Column("lapses_at", sa.BigInteger(), autoincrement=False, nullable=True),
+        sa.Column("backed", sa.Boolean(), nullable=False),
         sa.CheckConstraint("kind IN ('refund', 'balance', 'return')", name=op.f("ck_payout_kind")),
         sa.CheckConstraint(
             "status IN ('waiting', 'submitted', 'done', 'refused')", name=op.f("ck_payout_status")

@@ -1,0 +1,96 @@
+"""`florin ledger`: the books, proven and compared with what the wallets hold on the chains."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+from florin.v1 import ledger_pb2
+from rich.markup import escape
+
+from florin_server.boot.home import Refused
+from florin_server.boot.operator import OperatorError, operator
+from florin_server.cli.console import console, fail, note, settings_of
+from florin_server.cli.operation import ask, minute, table
+from florin_server.config import Settings
+
+_WALLETS = ("Books and chain", "Booked", "On chain", "Difference", "Asset", "Wallet")
+_BALANCES = ("Balance", "Asset", "Account")
+_ENTRIES = ("Booked", "Minor units", "Asset", "From", "To", "Journal")
+_WORDS = {
+    ledger_pb2.BALANCE_VERDICT_EXACT: "exact",
+    ledger_pb2.BALANCE_VERDICT_UNDER_WAY: "under way",
+    ledger_pb2.BALANCE_VERDICT_UNBOOKED: "unbooked",
+    ledger_pb2.BALANCE_VERDICT_MISSING: "MISSING",
+    ledger_pb2.BALANCE_VERDICT_NOT_BEGUN: "not begun",
+    ledger_pb2.BALANCE_VERDICT_NOT_READ: "not read",
+}
+
+
+def check(given: dict[str, Any]) -> None:
+    """Prints how the books compare; exits with 1 unless they are whole and no money is missing."""
+    try:
+        found = asyncio.run(asked(settings_of(given)))
+    except (OperatorError, Refused, OSError) as error:
+        fail("Not done", error)
+    table(_WALLETS, map(_wallet, found.wallets))
+    for one in found.unread:
+        note(f"{one.chain_id} was not compared: {one.problem}")
+    unread = [f"{one.chain_id} did not tell" for one in found.unread if not one.resting]
+    wrong = [*found.problems, *missing(found), *unread]
+    for problem in wrong:
+        console.print("[red]\u2717[/]", escape(problem))
+    if wrong:
+        raise SystemExit(1)
+    console.print("[green]\u2713[/] the books are whole")
+
+
+async def asked(settings: Settings) -> ledger_pb2.CheckLedgerResponse:
+    """How the books stand, as the service tells it, or the store and the chains without it."""
+    async with operator(settings, chains=True) as service:
+        found: ledger_pb2.CheckLedgerResponse = await service.ask(
+            "CheckLedger", ledger_pb2.CheckLedgerRequest()
+        )
+    return found
+
+
+def missing(found: ledger_pb2.CheckLedgerResponse) -> Iterator[str]:
+    """What wallets lack, in sentences."""
+    for one in found.wallets:
+        if one.verdict == ledger_pb2.BALANCE_VERDICT_MISSING:
+            yield (
+                f"{one.account} holds {one.held} minor units of {one.asset}; {one.booked} are "
+                "booked"
+            )
+
+
+def book(given: dict[str, Any], account: str, asset: str, words: str) -> None:
+    """Books the difference of a wallet, and prints it."""
+    request = ledger_pb2.BookDifferenceRequest(account=account, asset=asset, note=words)
+    done = ask(given, "BookDifference", request, running_only=True)
+    console.print(done.amount)
+
+
+def balances(given: dict[str, Any]) -> None:
+    """Prints the balances of all accounts."""
+    found = ask(given, "ListBalances", ledger_pb2.ListBalancesRequest())
+    table(_BALANCES, [(one.amount, one.asset, one.account) for one in found.balances])
+
+
+def entries(given: dict[str, Any], payment_id: str) -> None:
+    """Prints what was booked for a payment."""
+    found = ask(given, "ListEntries", ledger_pb2.ListEntriesRequest(payment_id=payment_id))
+    table(_ENTRIES, map(_entry, found.entries))
+
+
+def _wallet(one: ledger_pb2.WalletBalance) -> tuple[str, ...]:
+    read = one.HasField("held")
+    difference = f"{int(one.held) - int(one.booked):+d}" if read else "-"
+    held = one.held if read else "-"
+    return (_WORDS[one.verdict], one.booked, held, difference, one.asset, one.account)
+
+
+def _entry(one: ledger_pb2.LedgerEntry) -> tuple[str, ...]:
+    at = minute(one, "booked_at")
+    return (at, one.amount, one.asset, one.credit, one.debit, one.journal)

@@ -1,0 +1,45 @@
+"""Durable nonces: accounts whose value stands for a blockhash, once."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final, TypeAlias
+
+from solders.account import Account
+from solders.hash import Hash
+from solders.message import Message, MessageV0, MessageV1
+from solders.pubkey import Pubkey
+
+from florin_server.domain import spl
+
+_VALUE_AT: Final = 40
+
+AnyMessage: TypeAlias = Message | MessageV0 | MessageV1
+
+
+def nonce_used(message: AnyMessage) -> tuple[Pubkey, Pubkey] | None:
+    """Nonce account and signing authority that a message begins with; None if it uses none."""
+    if not message.instructions:
+        return None
+    first, keys = message.instructions[0], message.account_keys
+    at = bytes(first.accounts)
+    if keys[first.program_id_index] != spl.SYSTEM or bytes(first.data) != spl.ADVANCE_NONCE:
+        return None
+    if len(at) < 3 or not message.is_signer(at[2]):
+        return None
+    return keys[at[0]], keys[at[2]]
+
+
+def holds(account: Account | None, value: Hash, authority: Pubkey) -> bool:
+    """True if a nonce account has the value, and the authority may use it."""
+    if account is None or account.owner != spl.SYSTEM:
+        return False
+    return spl.nonce_of(bytes(account.data)) == spl.Nonce(authority, value)
+
+
+def advanced(account: Account) -> Account:
+    """A nonce account with its next value: that of a failed transaction is used up too."""
+    data = bytearray(account.data)
+    value = bytes(data[_VALUE_AT : _VALUE_AT + 32])
+    data[_VALUE_AT : _VALUE_AT + 32] = hashlib.sha256(b"DURABLE_NONCE" + value).digest()
+    return Account(account.lamports, bytes(data), account.owner, account.executable)

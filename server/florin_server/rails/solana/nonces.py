@@ -1,0 +1,93 @@
+"""Durable nonces of a relayer: for buyers who take longer to sign than a blockhash lasts.
+
+Their addresses follow from the relayer's own, so that none is ever made twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from solders.instruction import Instruction
+
+from florin_server.domain import spl
+from florin_server.rails.base import RailUnavailable, Signed
+from florin_server.rails.solana.message import compile_message, lapse_note
+from florin_server.rails.solana.node import (
+    FINALIZED,
+    Node,
+    account_views,
+    accounts_call,
+    fresh_blockhash,
+    number,
+    require_coin,
+    slot_of,
+)
+from florin_server.rails.solana.settings import SolanaChain
+from florin_server.rails.solana.signer import SolanaSigner
+from florin_server.rails.solana.verify import RELAYER_LAMPORTS_MIN
+from florin_server.rails.upkeep import Values
+
+# what one transaction makes or advances; each names an account of 32 bytes, and making takes a seed
+AT_ONCE = 5
+_UNITS = 50_000
+
+
+class SolanaNonces:
+    """Implements the Nonces protocol for one cluster and relayer."""
+
+    def __init__(self, node: Node, chain: SolanaChain, relayer: SolanaSigner) -> None:
+        self._node = node
+        self._chain = chain
+        self._relayer = relayer
+        self._seeds = {
+            str(spl.nonce_address(relayer.pubkey, seed)): seed
+            for seed in (f"florin nonce {number}" for number in range(chain.durable_nonces))
+        }
+
+    @property
+    def addresses(self) -> Sequence[str]:
+        """The accounts that are to be used, made or not."""
+        return tuple(self._seeds)
+
+    async def values(self, addresses: Sequence[str]) -> Values:
+        """What accounts hold at final depth; one read."""
+        keys = [spl.pubkey(address) for address in addresses]
+        (answer,) = await self._node.batch([accounts_call(keys, FINALIZED)])
+        held = {}
+        for address, account in zip(addresses, account_views(answer), strict=True):
+            nonce = None if account is None else spl.nonce_of(account.data)
+            if nonce is not None and nonce.authority == self._relayer.pubkey:
+                held[address] = str(nonce.value)
+        return Values(slot_of(answer), held)
+
+    async def create(self, addresses: Sequence[str]) -> Signed:
+        """Signs the one transaction that makes accounts; it fails if one is there."""
+        rent = number(await self._node.ask("getMinimumBalanceForRentExemption", spl.NONCE_BYTES))
+        relayer = self._relayer.pubkey
+        await require_coin(self._node, relayer, RELAYER_LAMPORTS_MIN + rent * len(addresses))
+        steps = [spl.create_nonce(relayer, self._seeds[one], rent) for one in addresses]
+        return await self._signed([step for pair in steps for step in pair])
+
+    async def advance(self, addresses: Sequence[str]) -> Signed:
+        """Signs the one transaction that gives accounts other values.
+
+        It has a blockhash of its own: the first nonce does not stand for it.
+        """
+        relayer = self._relayer.pubkey
+        return await self._signed(
+            [spl.advance_nonce(spl.pubkey(one), relayer) for one in addresses]
+        )
+
+    async def _signed(self, steps: list[Instruction]) -> Signed:
+        if not steps:
+            raise RailUnavailable(f"{self._chain.name}: no nonce is named")
+        blockhash, last_valid = await fresh_blockhash(self._node)
+        all_steps = [
+            # in front: a nonce that came first would be taken for the blockhash
+            spl.compute_unit_limit(_UNITS),
+            spl.compute_unit_price(self._chain.compute_price),
+            *steps,
+            lapse_note(last_valid),
+        ]
+        message = compile_message(self._relayer.pubkey, all_steps, blockhash)
+        return self._relayer.seal(message, last_valid)

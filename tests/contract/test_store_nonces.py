@@ -1,0 +1,114 @@
+"""Durable nonces go to one option at a time, and are free again only with another value."""
+
+from __future__ import annotations
+
+import pytest
+from florin_server.domain.payment import Spare, Status
+from florin_server.domain.settlement import Place
+from florin_server.store import nonces, payments, receiving
+from florin_server.store.nonces import Raced
+
+from tests.contract.test_store_kit import CHAIN, EXPIRES, created, issued
+
+UNTIL_US = EXPIRES * 1_000_000
+FIRST, SECOND = "nonce-1", "nonce-2"
+
+
+async def seen(store, address: str, before: str, now: str, slot: int) -> None:
+    await store.write(nonces.seen(CHAIN, address, before, now, slot))
+
+
+async def free(store, *addresses: str) -> Spare | None:
+    return await store.read(nonces.free(CHAIN, addresses or (FIRST, SECOND)))
+
+
+async def test_an_account_is_given_out_once_it_was_seen_on_chain(store):
+    await store.write(nonces.expect(CHAIN, [FIRST, SECOND]))
+    assert await free(store) is None
+    await seen(store, SECOND, "", "b", 7)
+    assert await free(store) == Spare(SECOND, "b", 7)
+    assert await free(store, FIRST) is None
+    # what is written down again stays as it is
+    await store.write(nonces.expect(CHAIN, [FIRST, SECOND]))
+    assert await free(store) == Spare(SECOND, "b", 7)
+    assert await store.read(nonces.free("solana:other", [SECOND])) is None
+
+
+async def test_of_two_that_take_a_nonce_one_has_it(store):
+    await store.write(nonces.expect(CHAIN, [FIRST]))
+    await seen(store, FIRST, "", "a", 1)
+    spare = Spare(FIRST, "a", 1)
+    one, other = await created(store), await created(store)
+    mine = issued(one, terms={"nonce": FIRST})
+    assert await store.write(nonces.issue(mine, CHAIN, spare, UNTIL_US)) == [mine]
+    with pytest.raises(Raced):
+        await store.write(nonces.issue(issued(other), CHAIN, spare, UNTIL_US))
+    assert await store.read(payments.issued(other.id, "opt_1")) == []
+    assert await free(store) is None
+    (held,) = await store.read(nonces.every(CHAIN))
+    assert held == nonces.Held(FIRST, "a", 1, UNTIL_US, Status.REQUIRES_ACTION)
+
+
+async def test_an_option_that_was_resolved_meanwhile_takes_no_nonce(store):
+    await store.write(nonces.expect(CHAIN, [FIRST]))
+    await seen(store, FIRST, "", "a", 1)
+    of = await created(store)
+    first = issued(of)
+    await store.write(payments.put_issued(first))
+    late = issued(of, terms={"nonce": FIRST})
+    with pytest.raises(Raced):
+        await store.write(nonces.issue(late, CHAIN, Spare(FIRST, "a", 1), UNTIL_US))
+    assert await free(store) == Spare(FIRST, "a", 1)
+    assert await store.read(payments.issued(of.id, "opt_1")) == [first]
+
+
+async def test_only_a_newer_value_frees_a_nonce(store):
+    await store.write(nonces.expect(CHAIN, [FIRST]))
+    await seen(store, FIRST, "", "a", 5)
+    of = await created(store)
+    mine = issued(of, terms={"nonce": FIRST})
+    await store.write(nonces.issue(mine, CHAIN, Spare(FIRST, "a", 5), UNTIL_US))
+    await seen(store, FIRST, "a", "older", 4)
+    await seen(store, FIRST, "other", "b", 9)
+    assert await free(store) is None
+    await seen(store, FIRST, "a", "b", 9)
+    assert await free(store) == Spare(FIRST, "b", 9)
+    # what was freed is not taken with its old value
+    other = await created(store)
+    with pytest.raises(Raced):
+        await store.write(nonces.issue(issued(other), CHAIN, Spare(FIRST, "a", 5), UNTIL_US))
+
+
+# accounts that are opened for receivers
+
+
+def place(number: int, chain: str = "solana:one") -> Place:
+    return Place(f"{chain}/token:mint", f"{chain}:owner{number}")
+
+
+async def test_places_wait_until_they_are_done_and_never_again(store):
+    for number in (1, 2, 2):
+        await store.write(receiving.want(place(number)))
+    await store.write(receiving.want(place(3, "solana:ONE")))
+    assert await store.read(receiving.wanted("solana:one", 10)) == [place(1), place(2)]
+    assert await store.read(receiving.wanted("solana:one", 1)) == [place(1)]
+    await store.write(receiving.settle("solana:one", [place(1)], 20_000, 1))
+    await store.write(receiving.want(place(1)))
+    assert await store.read(receiving.wanted("solana:one", 10)) == [place(2)]
+    assert await store.read(receiving.wanted("solana:ONE", 10)) == [place(3, "solana:ONE")]
+
+
+async def test_the_count_of_a_day_begins_anew_with_the_next(store):
+    await store.write(receiving.settle("solana:one", [place(1), place(2)], 20_000, 2))
+    await store.write(receiving.settle("solana:one", [place(3), place(4)], 20_000, 1))
+    await store.write(receiving.settle("solana:one", [place(5)], 20_000, 0))
+    assert await store.read(receiving.opened("solana:one", 20_000)) == 3
+    assert await store.read(receiving.opened("solana:one", 20_001)) == 0
+    assert await store.read(receiving.opened("solana:ONE", 20_000)) == 0
+
+
+async def test_too_many_that_wait_are_left_to_payments(store, monkeypatch):
+    monkeypatch.setattr(receiving, "QUEUE_MAX", 2)
+    for number in range(3):
+        await store.write(receiving.want(place(number)))
+    assert len(await store.read(receiving.wanted("solana:one", 10))) == 2

@@ -1,0 +1,55 @@
+"""What a transaction of ours cost, and who is booked for it."""
+
+from __future__ import annotations
+
+import pytest
+from florin_server.domain.journal import Posting
+from florin_server.flows.workers.lane import costs_of
+from florin_server.rails.base import Mined
+from florin_server.rails.evm.evidence import _mined
+
+HASH, BLOCK = "0x" + "aa" * 32, "0x" + "bb" * 32
+RECEIPT = {
+    "transactionHash": HASH,
+    "blockNumber": "0x5",
+    "blockHash": BLOCK,
+    "status": "0x1",
+    "gasUsed": "0x5208",
+    "effectiveGasPrice": "0x2",
+}
+
+
+@pytest.mark.parametrize(
+    ("more", "cost"), [({}, 42_000), ({"l1Fee": None}, 42_000), ({"l1Fee": "0x7"}, 42_007)]
+)
+def test_a_rollups_fee_for_its_data_is_part_of_the_gas(more, cost):
+    (mined,) = _mined([RECEIPT | more])
+    assert (mined.gas_cost, mined.rent) == (cost, 0)
+
+
+@pytest.mark.parametrize(
+    ("gas", "rent", "booked"),
+    [
+        (0, 0, ()),
+        (5, 0, (Posting("expense:gas", "wallet:a:1:b", "coin", 5),)),
+        (
+            5,
+            7,
+            (
+                Posting("expense:gas", "wallet:a:1:b", "coin", 5),
+                Posting("expense:rent", "wallet:a:1:b", "coin", 7),
+            ),
+        ),
+        (
+            5,
+            -3,
+            (
+                Posting("expense:gas", "wallet:a:1:b", "coin", 5),
+                Posting("wallet:a:1:b", "expense:rent", "coin", 3),
+            ),
+        ),
+    ],
+)
+def test_gas_and_rent_are_booked_apart_and_rent_may_come_back(gas, rent, booked):
+    mined = Mined(HASH, 5, BLOCK, success=True, gas_cost=gas, rent=rent)
+    assert costs_of(mined, "a:1:b", "coin") == booked
