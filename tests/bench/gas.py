@@ -1,25 +1,29 @@
 """What a payment costs in gas, by the way it is paid: alone, and as one of many.
 
 Every payment has a fee that is split off, a buyer of its own, and receivers that hold the token or
-coin already: what a running shop sees. Gas does not depend on the machine.
+coin already: what a running shop sees. Payouts go to an account that has been paid before. Gas does
+not depend on the machine.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.journal import Accepted
-from florin_server.rails.base import Asset, Means, Split
+from florin_server.domain.payment import Option, Payment
+from florin_server.rails.base import Asset, Means, Split, Transfer
 from florin_server.rails.evm.settings import EvmCoin
 from florin_server.rails.evm.typed_data import PERMIT2
 
 from tests.bench.report import Figure
 from tests.contract.evm_lab import (
     CHAIN,
+    ETHER,
     EURO,
     FEES,
     MERCHANT,
@@ -35,6 +39,8 @@ from tests.contract.evm_lab import (
     open_lab,
     signed,
 )
+from tests.contract.payout_lab import TREASURY
+from tests.support.smart import smart
 
 COIN = f"{CHAIN}/slip44:60"
 TOGETHER, FEE = 50, 15_000
@@ -48,7 +54,13 @@ def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
 async def _measure() -> list[Figure]:
     figures = []
     coin = EvmCoin(name="Test Ether", symbol="tETH")
-    lab = await open_lab(assets=(asset(), euro()), coin=coin)
+    lab = await open_lab(
+        assets=(asset(), euro()),
+        coin=coin,
+        opener=DEVNET.opener,
+        factories=(DEVNET.wallet_factory,),
+        treasury=TREASURY,
+    )
     try:
         for name, way, most in (("eip3009", TOKEN, 75_000), ("permit2", EURO, 75_000)):
             await _settled(lab, way, [1])  # the receivers' first
@@ -60,6 +72,11 @@ async def _measure() -> list[Figure]:
             await lab.send(to=receiver, value=1)
         figures.append(await _sent(lab, COIN, Means("", COIN), 100_000))
         figures.append(await _sent(lab, TOKEN, Means("", TOKEN, (PRICE,), "direct"), 130_000))
+        figures += await _by_contract(lab)
+        await lab.send(to=TREASURY.address, value=10 * ETHER)
+        await lab.send_tokens(TREASURY.address, 10 * PRICE)
+        for name, asset_id, most in (("token", TOKEN, 45_000), ("coin", COIN, 21_000)):
+            figures.append(await _paid_out(lab, name, asset_id, most))
     finally:
         await lab.rail.close()
         await lab.chain.close()
@@ -91,12 +108,52 @@ async def _sent(lab: Lab, asset_id: str, means: Means, most: int) -> Figure:
     return Figure(f"gas_{kind}", last, "gas", note, at_most=most)
 
 
+async def _by_contract(lab: Lab) -> list[Figure]:
+    """The gas of payments by an account that signed before it existed (ERC-6492)."""
+    account = smart(buyer(30_000))
+    token = lab.rail.assets[TOKEN]
+    await lab.rail.payable([account_of(account.address)], {TOKEN: 2 * PRICE})
+    gas = []
+    for number in (30_001, 30_002):
+        payment, option = _offered(lab, token, account_of(account.address), number)
+        typed_data = json.loads(json.loads(option.actions[-1].params_json)[1])
+        output = json.dumps(account.sign(typed_data) if gas else account.wrap(typed_data))
+        item = accept(payment, option, output)
+        await lab.rail.verify(option, (), item.confirmation.outputs)
+        gas.append(await _settlement(lab, [item]))
+    note = "a payment with a fee by a contract account, in a transaction of its own"
+    return [
+        Figure("gas_erc6492_first", gas[0], "gas", f"{note}, which creates it", at_most=500_000),
+        Figure("gas_erc6492_later", gas[1], "gas", f"{note}, which is there", at_most=135_000),
+    ]
+
+
+async def _paid_out(lab: Lab, name: str, asset_id: str, most: int) -> Figure:
+    """The gas of a transfer out of the treasury."""
+    payouts = lab.rail.payouts
+    if payouts is None:
+        raise RuntimeError("the treasury's key is not there")
+    transfer = Transfer("pout_bench", asset_id, account_of(MERCHANT), PRICE)
+    nonce = await lab.rail.next_nonce(payouts.sender)
+    signed_transfer = await payouts.sign(nonce, transfer)
+    await lab.rail.broadcast(signed_transfer.raw)
+    receipt = await lab.control.call("eth_getTransactionReceipt", signed_transfer.hash)
+    if int(receipt["status"], 16) != 1:
+        raise RuntimeError("the payout failed")
+    note = f"a refund or payout in {'the chain’s own coin' if name == 'coin' else 'a token'}"
+    return Figure(f"gas_payout_{name}", int(receipt["gasUsed"], 16), "gas", note, at_most=most)
+
+
 async def _settled(lab: Lab, asset_id: str, numbers: list[int]) -> int:
     """The gas of one transaction that settles a payment for each number."""
     token = lab.rail.assets[asset_id]
     wallets = [buyer(10_000 + number) for number in numbers]
     await lab.rail.payable([account_of(wallet) for wallet in wallets], {asset_id: PRICE})
-    items = [await _sold(lab, token, number) for number in numbers]
+    return await _settlement(lab, [await _sold(lab, token, number) for number in numbers])
+
+
+async def _settlement(lab: Lab, items: Sequence[Accepted]) -> int:
+    """The gas of one transaction that settles payments, all of them."""
     transaction = await lab.settle(*items)
     paid = await lab.rail.paid([lab.rail.reference(item.option) for item in items], 0)
     if len(paid) != len(items):
@@ -106,12 +163,17 @@ async def _settled(lab: Lab, asset_id: str, numbers: list[int]) -> int:
 
 
 async def _sold(lab: Lab, token: Asset, number: int) -> Accepted:
-    wallet, payment = buyer(10_000 + number), new_payment(number)
+    wallet = buyer(10_000 + number)
     if token.method == "permit2":
         # some more than the price, as for a wallet that approved before
         data = _APPROVE + (PRICE * 2).to_bytes(32, "big")
         await lab.send(key=bytes(wallet.key), to=DEVNET.euro.address, data=data)
-    payer = account_of(wallet)
+    payment, option = _offered(lab, token, account_of(wallet), number)
+    return accept(payment, option, signed(wallet, option))
+
+
+def _offered(lab: Lab, token: Asset, payer: str, number: int) -> tuple[Payment, Option]:
+    payment = new_payment(number)
     split = Split(account_of(MERCHANT), account_of(FEES), FEE, settled=True)
     option = lab.rail.offer(payment, payer, Means(payer, token.id), token, PRICE, split, 0)
-    return accept(payment, option, signed(wallet, option))
+    return payment, option

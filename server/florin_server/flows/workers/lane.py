@@ -143,6 +143,7 @@ class Lane:
             if not renewed:
                 self.epoch = 0
                 self._txs.clear()
+                self._unnoted.clear()
         if not self.epoch:
             taken = await store.write(
                 leases.acquire(self._lease, self._owner, now_us, ttl_us, steal=self._may_steal)
