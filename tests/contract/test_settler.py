@@ -12,6 +12,7 @@ import pytest
 from eth_account import Account
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.journal import TxState
+from florin_server.rails.base import Paid
 from florin_server.rails.evm import settler as contract
 from florin_server.rails.evm.terms import Terms, bare
 from florin_server.store import journal, ledger
@@ -353,6 +354,37 @@ async def test_an_overspent_payment_fails_once_its_authorization_lapsed(shop):
     await shop.turn()
     ended = await shop.now(second)
     assert (ended.status, ended.failure_code) == ("failed", None)
+    assert "lapsed" in (ended.failure_detail or "")
+    await shop.check(ended)
+
+
+async def test_an_event_of_a_block_that_was_replaced_unread_is_no_event(shop):
+    first, second = await two_on_one_balance(shop)
+    await shop.turn()
+    assert (await shop.end(first)).status == "succeeded"
+    item = await shop.item(second)
+    terms, split = Terms.of(item.option), shop.lab.rail.split(item.option)
+    told = Paid(
+        ref=shop.lab.rail.reference(item.option),
+        tx_hash="0x" + "ab" * 32,
+        block_number=(await shop.lab.rail.head()).number + 1,
+        block_hash="0x" + "cd" * 32,
+        payer=bare(item.option.payer),
+        dest=bare(split.dest),
+        token=terms.token,
+        value=item.option.value,
+        fee=split.fee,
+    )
+    assert shop.lab.rail.proves(item.option, told)
+    # as a node answers that follows another block for a moment
+    shop.settler._blocks.evidence.add_paid(told)
+    shop.lab.clock.advance(900 + GRACE_S)
+    for _ in range(2):
+        await shop.mine(3)
+        shop.lab.clock.advance(11)
+        await shop.turn()
+    ended = await shop.now(second)
+    assert ended.status == "failed"
     assert "lapsed" in (ended.failure_detail or "")
     await shop.check(ended)
 

@@ -54,9 +54,23 @@ async def running(
     service = await Service.start(evm.settings(settings(home, **more), clock), clock=clock)
     try:
         await evm.join(service)
+        await begun(service)
         yield service
     finally:
         await service.stop()
+
+
+async def begun(service: Service) -> None:
+    """Returns once the books hold what the wallets began with, on every chain that answers.
+
+    Until then rows are written that no test asked for.
+    """
+    answering = {rail.chain_id for rail in service.app.rails.values() if rail.assets}
+    for _ in range(5000):
+        if answering.isdisjoint(service.app.unbegun):
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError(f"no books yet of {', '.join(answering & service.app.unbegun)}")
 
 
 async def held(service: Service, count: int) -> None:

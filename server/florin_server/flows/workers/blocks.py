@@ -180,15 +180,13 @@ class BlockFollower:
 
     async def is_settled(self, fact: Fact) -> bool:
         """True if a fact's block is final and part of the chain, and enough nodes tell it."""
-        return (
-            self.is_final(fact.block_number)
-            and await self.is_canonical(fact.block_number, fact.block_hash)
-            and await self._agreement.covers(fact)
-        )
-
-    async def is_canonical(self, number: int, block_hash: str) -> bool:
-        """True if the block is part of the chain now."""
-        return await self.hash_of(number) == block_hash
+        if not self.is_final(fact.block_number):
+            return False
+        now = await self.hash_of(fact.block_number)
+        if now not in {None, fact.block_hash}:
+            # told by a node of a block that this follower never read, and that was replaced
+            self.evidence.forget(fact)
+        return now == fact.block_hash and await self._agreement.covers(fact)
 
     async def hash_of(self, number: int) -> str | None:
         """The hash of the block with a number now; None if the chain has none (yet)."""
