@@ -10,8 +10,9 @@ from typing import Any
 from florin_server.devnet.evm import DEVNET
 
 from tests.chaos.plan import Mood, Order, Way
+from tests.chaos.purse import Purse
 from tests.chaos.stage import ETHER, EUR, USD
-from tests.chaos.till import LOOK_S, Till
+from tests.chaos.till import LOOK_S, ChainRefused, Till
 from tests.support.api import Refused
 from tests.support.solana import ASSETS
 
@@ -134,8 +135,22 @@ class Teller:
         async with purse.busy:
             # money that was sent is not sent again
             if not (order.way.sends and story.outputs):
-                story.outputs = await purse.perform(till.evm, actions)
+                story.outputs = await self._performed(purse, actions)
         return story.outputs
+
+    async def _performed(self, purse: Purse, actions: list[dict[str, Any]]) -> list[str]:
+        """The outputs of a wallet whose user tries again when the chain refuses a step.
+
+        A reorganisation may have taken an approval before the payment that needs it.
+        """
+        for left in reversed(range(_TRIES)):
+            try:
+                return await purse.perform(self._till.evm, actions)
+            except ChainRefused:
+                if not left:
+                    raise
+                await asyncio.sleep(LOOK_S)
+        raise AssertionError
 
     async def _confirm(
         self, story: Story, option: dict[str, Any], outputs: list[str], *, last: bool
