@@ -234,7 +234,9 @@ async def test_a_page_that_only_follows_an_index_needs_no_thread(desk, shop, mon
     survey = desk.service.app.store.survey
 
     async def counted(op: Any) -> Any:
-        surveyed.append(op)
+        # a worker compares the books with the chains meanwhile
+        if op.__name__ != "standing":
+            surveyed.append(op)
         return await survey(op)
 
     monkeypatch.setattr(type(desk.service.app.store), "survey", lambda _, op: counted(op))
