@@ -5,30 +5,42 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import ExitStack
 
 import pytest
 
-
-def campaign(folder, bug=""):
-    # a process of its own: it forks, which a process with threads and channels must not
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.chaos.kill", str(folder), bug],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+BUGS = ("amnesia", "splitledger")
 
 
-def test_killed_at_every_step_it_pays_exactly_once(tmp_path):
-    result = campaign(tmp_path)
+@pytest.fixture(scope="module")
+def campaigns(tmp_path_factory):
+    """All at once, each in a process of its own: it forks, which one with threads must not."""
+    command = [sys.executable, "-m", "tests.chaos.kill"]
+    with ExitStack() as stack:
+        started = {}
+        for bug in ("", *BUGS):
+            folder = tmp_path_factory.mktemp(f"kill-{bug}")
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+            process = subprocess.Popen([*command, str(folder), bug], **pipes)
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            started[bug] = process
+        yield started
+
+
+def result_of(process):
+    out, err = process.communicate(timeout=600)
+    assert process.returncode == 0, err
+    return json.loads(out.splitlines()[-1])
+
+
+def test_killed_at_every_step_it_pays_exactly_once(campaigns):
+    result = result_of(campaigns[""])
     assert result["bad"] == ""
     assert result["steps"] > 20
     assert result["kills"] >= result["steps"]
 
 
-@pytest.mark.parametrize("bug", ["amnesia", "splitledger"])
-def test_the_campaign_notices_a_planted_bug(tmp_path, bug):
-    assert campaign(tmp_path, bug)["bad"] != ""
+@pytest.mark.parametrize("bug", BUGS)
+def test_the_campaign_notices_a_planted_bug(campaigns, bug):
+    assert result_of(campaigns[bug])["bad"] != ""
