@@ -110,6 +110,7 @@ def open_keystore(path: Path, password: str) -> bytes:
     """The secret in a keystore. Takes most of a second, on purpose. Refused if it cannot be had."""
     stored = _stored(path)
     try:
+        # it says NotImplementedError of a version or cipher that it does not know
         secret = bytes(Account.decrypt(stored, password))
     except (ValueError, KeyError, TypeError, NotImplementedError) as error:
         why = "its password is another one" if "MAC" in str(error) else "it is damaged"

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from florin_server.clock import Clock, SystemClock
 from florin_server.devnet.errors import DevChainError
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from florin_server.devnet.evm.rpc import RpcServer
 
-BODY_MAX: Final = 5 * 2**20  # as geth
-SHUTDOWN_S: Final = 1.0  # an answer that is late on purpose may never come
 _FRAMES_MAX = 10_240
 
 
@@ -110,25 +108,13 @@ class EvmDevChain:
 
     async def serve_http(self, host: str, port: int) -> int:
         """Answers POST requests and WebSockets too; returns the port, which port 0 leaves open."""
-        from aiohttp import web  # noqa: PLC0415  (only if asked for)
-
+        # aiohttp is slow to load, and needed only if asked for
         from florin_server.devnet.evm.newheads import EvmDialect  # noqa: PLC0415
-        from florin_server.devnet.socket import Socket, add_sockets  # noqa: PLC0415
-
-        async def post(request: web.Request) -> web.Response:
-            answer = await self.handle(await request.read())
-            return web.Response(body=answer, content_type="application/json")
+        from florin_server.devnet.http import listen_at, runner_of  # noqa: PLC0415
 
         dialect = EvmDialect(self._worker.run, self._engine.header)
-        application = web.Application(client_max_size=BODY_MAX)
-        application.router.add_post("/", post)
-        add_sockets(application, lambda: Socket(self.handle, self, dialect))
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_S)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port)
-        await site.start()
-        actual: int = self._runner.addresses[0][1]
-        return actual
+        self._runner = runner_of(self.handle, self, dialect)
+        return await listen_at(self._runner, host, port)
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Calls the listener at each new head; gives back what ends that."""

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from florin_server.clock import Clock, SystemClock
 from florin_server.devnet.errors import DevChainError
@@ -16,9 +16,6 @@ from florin_server.devnet.worker import Worker
 
 if TYPE_CHECKING:
     from aiohttp import web
-
-BODY_MAX: Final = 5 * 2**20
-SHUTDOWN_S: Final = 1.0  # an answer that is late on purpose may never come
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,28 +86,16 @@ class SolanaDevChain:
 
     async def serve_http(self, host: str, port: int) -> int:
         """Answers POST requests and WebSockets too; returns the port, which port 0 leaves open."""
-        from aiohttp import web  # noqa: PLC0415  (only if asked for)
-
-        from florin_server.devnet.socket import Socket, add_sockets  # noqa: PLC0415
+        # aiohttp is slow to load, and needed only if asked for
+        from florin_server.devnet.http import listen_at, runner_of  # noqa: PLC0415
         from florin_server.devnet.solana.newslots import SolanaDialect  # noqa: PLC0415
-
-        async def post(request: web.Request) -> web.Response:
-            answer = await self.handle(await request.read())
-            return web.Response(body=answer, content_type="application/json")
 
         async def look() -> tuple[int, int]:
             return await self._worker.run(self._engine.head)
 
         dialect = SolanaDialect(look)
-        application = web.Application(client_max_size=BODY_MAX)
-        application.router.add_post("/", post)
-        add_sockets(application, lambda: Socket(self.handle, self, dialect))
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_S)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port)
-        await site.start()
-        actual: int = self._runner.addresses[0][1]
-        return actual
+        self._runner = runner_of(self.handle, self, dialect)
+        return await listen_at(self._runner, host, port)
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Calls the listener at each new slot; gives back what ends that.
