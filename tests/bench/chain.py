@@ -15,9 +15,9 @@ from typing import Any
 import uvloop
 from coincurve import PrivateKey
 from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
-from florin_server.domain.route import Route
+from florin_server.domain.route import Kind, Route
 from florin_server.rails.evm import settler
-from florin_server.rails.evm.fees import GAS_BASE, GAS_ITEM, Fees
+from florin_server.rails.evm.fees import KEY_GAS, Fees, payment_share, transaction_gas
 from florin_server.rails.evm.settler import Pay
 from florin_server.rails.evm.signatures import address_of_key
 from florin_server.rails.evm.transactions import Signer
@@ -109,7 +109,7 @@ def settlement(
         chain_id=chain_id,
         nonce=nonce,
         fees=Fees(max_fee=100 * _GWEI, tip=_GWEI),
-        gas=GAS_BASE + GAS_ITEM * len(pays),
+        gas=transaction_gas(sum(payment_share(one.gas, one.size) for one in pays), len(data)),
         to=DEVNET.settler,
         data=data,
     ).raw
@@ -120,8 +120,10 @@ def _pay(key: PrivateKey, buyer: str, chain_id: int) -> Pay:
     route = Route(
         chain_id=chain_id,
         settler=DEVNET.settler,
+        kind=Kind.EIP3009,
         token=token.address,
         value=PRICE,
+        valid_before=valid_before,
         dest=_MERCHANT,
         fee_to=_NOBODY,
         fee=0,
@@ -147,5 +149,6 @@ def _pay(key: PrivateKey, buyer: str, chain_id: int) -> Pay:
         fee_to=_NOBODY,
         fee=0,
         ref=route.ref,
+        gas=KEY_GAS,
         signature=signature[:64] + bytes((signature[64] + 27,)),
     )

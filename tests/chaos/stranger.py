@@ -18,7 +18,7 @@ from florin_server.rails.jsonrpc import JsonRpc, RpcError
 
 THIEF = "0x" + "7e" * 20
 KEY = hashlib.sha256(b"florin chaos stranger").digest()
-_PAYS = "(address,address,uint256,uint256,uint256,address,address,uint256,bytes32,bytes)[]"
+_PAYS = "(address,address,uint256,uint256,uint256,address,address,uint256,bytes32,uint256,bytes)[]"
 _GWEI = 10**9
 
 

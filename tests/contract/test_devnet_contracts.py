@@ -54,11 +54,10 @@ def test_a_known_interface_is_all_there_is():
         for one in artifact("PaySettler").abi
         if one["type"] in ("function", "event")
     }
-    pay = "(address,address,uint256,uint256,uint256,address,address,uint256,bytes32,bytes)"
+    pay = "(address,address,uint256,uint256,uint256,address,address,uint256,bytes32,uint256,bytes)"
     assert settler == {
-        "ITEM_GAS()",
         "PERMIT2()",
-        f"routeNonce({pay})",
+        f"routeNonce(uint8,{pay})",
         f"settle3009({pay}[])",
         f"one3009({pay})",
         f"settlePermit2({pay}[])",
@@ -66,7 +65,7 @@ def test_a_known_interface_is_all_there_is():
         f"settle({pay}[],{pay}[])",
         f"pay({pay})",
         "isPaid(address,bytes32)",
-        "Paid(bytes32,address,address,address,uint256,uint256)",
+        "Paid(bytes32,address,address,address,uint256,address,uint256,bytes32)",
         "Failed(bytes32,bytes)",
     }
     names = {one.get("name") for one in artifact("TestDollar").abi}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from eth_account.signers.local import LocalAccount
 from florin_server.devnet.evm import DEVNET
+from florin_server.domain.route import Kind
 
 from tests.contract.test_devnet_kit import (
     FEES,
@@ -30,6 +31,7 @@ from tests.contract.test_devnet_settlement import FALSE_TOKEN, SILENT_TOKEN
 STRANGER, BUYER = account(3), account(4)
 VALUE, FEE = 5_000_000, 50_000
 PAY = f"pay({PAY_TYPE})"
+COIN = "0x" + "00" * 20
 TOKENS = [DEVNET.token.address, DEVNET.euro.address]
 
 
@@ -52,6 +54,7 @@ def item(number: int = 1, **changes: Any) -> tuple[Any, ...]:
         "fee_to": FEES,
         "fee": FEE,
         "ref": reference(number),
+        "gas": 0,
         "signature": b"",
     }
     return tuple((fields | changes).values())
@@ -90,7 +93,8 @@ async def test_a_buyer_pays_by_itself_in_any_token(node, token):
 
 async def test_a_payment_is_made_once_however_often_it_is_sent(node):
     await approve(node, DEVNET.token.address, 3 * VALUE)
-    asked = call_data("isPaid(address,bytes32)", BUYER.address, route_nonce(item()))
+    nonce = route_nonce(item(), kind=Kind.DIRECT)
+    asked = call_data("isPaid(address,bytes32)", BUYER.address, nonce)
     paid = {"to": DEVNET.settler, "data": asked}
     assert int(await node.ask("eth_call", paid), 16) == 0
     assert (await pay(node, item()))["status"] == "0x1"
@@ -122,6 +126,8 @@ async def test_a_payment_ends_before_its_time(node):
     [
         ({"fee": VALUE + 1}, "FeeExceedsValue()"),
         ({"dest": DEVNET.settler}, "RouteEndsHere()"),
+        ({"dest": COIN}, "RouteEndsNowhere()"),
+        ({"fee_to": COIN}, "RouteEndsNowhere()"),
         ({"token": MERCHANT}, "TransferFailed()"),
         ({"value": VALUE + 1}, "TransferFailed()"),
     ],
@@ -145,8 +151,6 @@ async def test_coin_sent_along_with_tokens_is_refused(node):
 
 # the chain's own coin
 
-COIN = "0x" + "00" * 20
-
 
 async def coin(node: Node, address: str) -> int:
     return int(await node.ask("eth_getBalance", address), 16)
@@ -160,8 +164,9 @@ async def test_coin_goes_to_the_merchant_and_the_taker_of_the_fee(node):
     receipt = await send(node, item(token=COIN))
     (log,) = events(receipt, PAID)
     assert log["topics"][2].endswith(BUYER.address[2:].lower())
-    words = [int(log["data"][2:][at : at + 64], 16) for at in range(0, 192, 64)]
-    assert words == [0, VALUE, FEE]
+    words = [int(log["data"][2:][at : at + 64], 16) for at in range(0, 320, 64)]
+    nonce = route_nonce(item(token=COIN), kind=Kind.DIRECT)
+    assert words == [0, VALUE, int(FEES, 16), FEE, int.from_bytes(nonce, "big")]
     held = [await coin(node, one) for one in (MERCHANT, FEES, DEVNET.settler)]
     assert held == [VALUE - FEE, FEE, 0]
 

@@ -14,16 +14,20 @@ from eth_account.signers.local import LocalAccount
 from eth_hash.auto import keccak
 from florin_server.clock import Clock, TestClock
 from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
+from florin_server.domain.route import Kind
 
 START_S = 1_800_000_000
 GWEI = 10**9
 ETHER = 10**18
 MERCHANT = "0x" + "aa" * 20
 FEES = "0x" + "fe" * 20
-PAY_TYPE = "(address,address,uint256,uint256,uint256,address,address,uint256,bytes32,bytes)"  # Pay
+ITEM_GAS = 300_000
+PAY_TYPE = (
+    "(address,address,uint256,uint256,uint256,address,address,uint256,bytes32,uint256,bytes)"  # Pay
+)
 SETTLE = f"settle3009({PAY_TYPE}[])"
 ONE = f"one3009({PAY_TYPE})"
-PAID = "0x" + keccak(b"Paid(bytes32,address,address,address,uint256,uint256)").hex()
+PAID = "0x" + keccak(b"Paid(bytes32,address,address,address,uint256,address,uint256,bytes32)").hex()
 FAILED = "0x" + keccak(b"Failed(bytes32,bytes)").hex()
 FAUCET = Account.from_key(DEVNET.faucet_key)
 
@@ -170,11 +174,15 @@ def reference(number: int) -> bytes:
     return number.to_bytes(32, "big")
 
 
-def route_nonce(item: tuple[Any, ...], chain_id: int = DEVNET.chain_id) -> bytes:
+def route_nonce(
+    item: tuple[Any, ...], chain_id: int = DEVNET.chain_id, kind: Kind = Kind.EIP3009
+) -> bytes:
     """What a buyer signs as nonce, encoded by another library."""
-    token, _, value, _, _, dest, fee_to, fee, ref, _ = item
-    types = ["uint256", "address", "address", "uint256", "address", "address", "uint256", "bytes32"]
-    return keccak(encode(types, [chain_id, DEVNET.settler, token, value, dest, fee_to, fee, ref]))
+    token, _, value, _, before, dest, fee_to, fee, ref, *_ = item
+    types = ["uint256", "address", "uint8", "address", "uint256", "uint256"]
+    types += ["address", "address", "uint256", "bytes32"]
+    route = [chain_id, DEVNET.settler, kind, token, value, before, dest, fee_to, fee, ref]
+    return keccak(encode(types, route))
 
 
 def sign_authorization(
@@ -214,10 +222,11 @@ def payment(
     after: int = 0,
     before: int = START_S + 900,
     chain_id: int = DEVNET.chain_id,
+    gas: int = ITEM_GAS,
 ) -> tuple[Any, ...]:
     """A signed Pay of the settlement contract."""
-    token = DEVNET.token.address
-    item = (token, buyer.address, value, after, before, MERCHANT, FEES, fee, reference(number), b"")
+    token, ref = DEVNET.token.address, reference(number)
+    item = (token, buyer.address, value, after, before, MERCHANT, FEES, fee, ref, gas, b"")
     message = {
         "from": buyer.address,
         "to": DEVNET.settler,

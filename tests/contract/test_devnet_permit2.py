@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from eth_account.signers.local import LocalAccount
 from florin_server.devnet.evm import DEVNET
+from florin_server.domain.route import Kind
 from florin_server.rails.evm.typed_data import permit2_domain
 
 from tests.contract.test_devnet_kit import (
     FAILED,
     FEES,
+    ITEM_GAS,
     MERCHANT,
     PAID,
     PAY_TYPE,
@@ -101,14 +103,19 @@ def permit(
     **signed: Any,
 ) -> tuple[Any, ...]:
     """A signed Pay of the settlement contract; what is signed can be made to differ."""
-    item = (token, buyer.address, VALUE, 0, deadline, MERCHANT, FEES, fee, reference(number), b"")
+    ref = reference(number)
+    item = (token, buyer.address, VALUE, 0, deadline, MERCHANT, FEES, fee, ref, ITEM_GAS, b"")
     message = {
         "permitted": {"token": token, "amount": VALUE},
         "spender": DEVNET.settler,
-        "nonce": int.from_bytes(route_nonce(item), "big"),
+        "nonce": int.from_bytes(permit_nonce(item), "big"),
         "deadline": deadline,
     }
     return (*item[:-1], permit_signature(buyer, **message | signed))
+
+
+def permit_nonce(item: tuple[Any, ...]) -> bytes:
+    return route_nonce(item, kind=Kind.PERMIT2)
 
 
 async def settle(node: Node, *items: Any, sender: LocalAccount = RELAYER, **changes: Any) -> Any:
@@ -182,9 +189,9 @@ async def test_a_signature_for_something_else_is_worthless(node, signed):
 
 async def test_a_stranger_can_only_carry_out_what_was_signed(node):
     item = permit(BUYER, 1)
-    nonce = int.from_bytes(route_nonce(item), "big")
+    nonce = int.from_bytes(permit_nonce(item), "big")
     permitted = ((DEVNET.euro.address, VALUE), nonce, START_S + 900)
-    data = call_data(_TRANSFER, permitted, (STRANGER.address, VALUE), BUYER.address, item[9])
+    data = call_data(_TRANSFER, permitted, (STRANGER.address, VALUE), BUYER.address, item[10])
     assert (await node.run(STRANGER, DEVNET.permit2, data))["status"] == "0x0"
     assert events(await settle(node, item, sender=STRANGER), PAID)
     assert await euros(node, MERCHANT) == VALUE
@@ -205,8 +212,8 @@ async def test_a_spender_takes_no_more_than_was_permitted(node):
 
 async def test_the_short_spelling_of_a_signature_is_good(node):
     item = list(permit(BUYER, 1))
-    r, s, v = item[9][:32], int.from_bytes(item[9][32:64], "big"), item[9][64]
-    item[9] = r + (s | (v - 27) << 255).to_bytes(32, "big")
+    r, s, v = item[10][:32], int.from_bytes(item[10][32:64], "big"), item[10][64]
+    item[10] = r + (s | (v - 27) << 255).to_bytes(32, "big")
     assert events(await settle(node, tuple(item)), PAID)
 
 
@@ -218,7 +225,7 @@ async def test_what_is_no_signature_moves_nothing(node, signature):
 
 async def test_a_nonce_that_its_owner_gave_up_is_used(node):
     item = permit(BUYER, 1)
-    nonce = int.from_bytes(route_nonce(item), "big")
+    nonce = int.from_bytes(permit_nonce(item), "big")
     data = call_data("invalidateUnorderedNonces(uint256,uint256)", nonce >> 8, 1 << (nonce & 255))
     await node.run(BUYER, DEVNET.permit2, data, gas=100_000)
     assert "0x" + failure(await settle(node, item)).hex() == call_data("InvalidNonce()")
@@ -271,7 +278,7 @@ async def test_a_contract_account_pays_if_it_accepts_the_signature(node):
     approval = call_data("approve(address,uint256)", DEVNET.permit2, VALUE)
     assert (await node.run(STRANGER, wallet, approval))["status"] == "0x1"
     item = list(permit(BUYER, 1))
-    item[1], item[9] = wallet, b"whatever it likes"
+    item[1], item[10] = wallet, b"whatever it likes"
     assert events(await settle(node, tuple(item)), PAID)
 
 

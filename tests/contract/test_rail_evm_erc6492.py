@@ -304,7 +304,7 @@ async def test_a_transaction_is_never_fuller_than_its_gas_allows(lab):
     mixed = [*items[:9], *plain, *items[9:]]
     parts = lab.rail.batches(mixed)
     assert [one for part in parts for one in part] == mixed
-    assert [len(part) for part in parts] == [22, 4]
+    assert [len(part) for part in parts] == [23, 3]
     for part in parts:
         assert await lab.rail.simulate(part) == [True] * len(part)
 

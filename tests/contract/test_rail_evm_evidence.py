@@ -110,7 +110,7 @@ async def test_a_settlement_submitted_by_a_stranger_is_found(lab):
     item = await lab.sold(1)
     terms = Terms.of(item.option)
     signature = bytes.fromhex(item.confirmation.outputs[0].strip('"')[2:])
-    pay = terms.pay(buyer(1001).address.lower(), signature)
+    pay = terms.pay(buyer(1001).address.lower(), signature, gas=200_000)
     receipt = await lab.send(to=DEVNET.settler, data=settler.settle([pay]))
     (paid,) = await lab.rail.paid([lab.rail.reference(item.option)], 0)
     assert paid.tx_hash == receipt["transactionHash"]

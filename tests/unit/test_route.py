@@ -4,7 +4,7 @@ import hashlib
 import pytest
 from eth_abi import encode
 from eth_utils import keccak
-from florin_server.domain.route import Route, reference
+from florin_server.domain.route import Kind, Route, reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,19 +14,26 @@ ROUTES = st.builds(
     Route,
     chain_id=UINT256,
     settler=ADDRESS,
+    kind=st.sampled_from(Kind),
     token=ADDRESS,
     value=UINT256,
+    valid_before=UINT256,
     dest=ADDRESS,
     fee_to=ADDRESS,
     fee=UINT256,
     ref=st.binary(min_size=32, max_size=32),
 )
-TYPES = ("uint256", "address", "address", "uint256", "address", "address", "uint256", "bytes32")
+TYPES = (
+    *("uint256", "address", "uint8", "address", "uint256", "uint256"),
+    *("address", "address", "uint256", "bytes32"),
+)
 ROUTE = Route(
     chain_id=8453,
     settler="0x" + "11" * 20,
+    kind=Kind.EIP3009,
     token="0x" + "22" * 20,
     value=1_000_000,
+    valid_before=1_800_000_000,
     dest="0x" + "33" * 20,
     fee_to="0x" + "44" * 20,
     fee=4_000,
@@ -47,7 +54,10 @@ def test_the_nonce_is_the_hash_that_the_contract_computes(route):
         {"chain_id": 1},
         {"settler": "0x" + "55" * 20},
         {"token": "0x" + "55" * 20},
+        {"kind": Kind.PERMIT2},
+        {"kind": Kind.DIRECT},
         {"value": 1_000_001},
+        {"valid_before": 2**64},
         {"dest": "0x" + "55" * 20},
         {"fee_to": "0x" + "55" * 20},
         {"fee": 4_001},

@@ -7,12 +7,14 @@ import contextlib
 import pytest
 from eth_abi import encode
 from eth_hash.auto import keccak
+from florin_server.domain.route import Kind
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm import abi, settler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-PAY = "(address,address,uint256,uint256,uint256,address,address,uint256,bytes32,bytes)"
+PAY = "(address,address,uint256,uint256,uint256,address,address,uint256,bytes32,uint256,bytes)"
+TOLD = ["address", "uint256", "address", "uint256", "bytes32"]
 addresses = st.binary(min_size=20, max_size=20).map(lambda raw: "0x" + raw.hex())
 numbers = st.integers(min_value=0, max_value=2**256 - 1)
 pays = st.builds(
@@ -26,6 +28,7 @@ pays = st.builds(
     fee_to=addresses,
     fee=numbers,
     ref=st.binary(min_size=32, max_size=32),
+    gas=numbers,
     signature=st.binary(max_size=200),
 )
 
@@ -41,6 +44,7 @@ def values(pay):
         pay.fee_to,
         pay.fee,
         pay.ref,
+        pay.gas,
         pay.signature,
     )
 
@@ -58,7 +62,15 @@ def test_settlement_calldata_is_that_of_a_general_encoder(items):
 def test_single_calldata_is_that_of_a_general_encoder(pay):
     arguments = encode([PAY], [values(pay)])
     assert settler.one(pay) == keccak(f"one3009({PAY})".encode())[:4] + arguments
-    assert settler.route_nonce(pay) == keccak(f"routeNonce({PAY})".encode())[:4] + arguments
+
+    asked = keccak(f"routeNonce(uint8,{PAY})".encode())[:4]
+    asked += encode(["uint8", PAY], [1, values(pay)])
+    assert settler.route_nonce(Kind.PERMIT2, pay) == asked
+
+
+@given(st.lists(pays, max_size=3), pays)
+def test_the_size_of_an_item_is_what_it_adds_to_the_calldata(items, one):
+    assert len(settler.settle([*items, one])) - len(settler.settle(items)) == one.size
 
 
 def paid_log(**changes):
@@ -70,7 +82,7 @@ def paid_log(**changes):
             "0x" + "00" * 12 + "01" * 20,
             "0x" + "00" * 12 + "02" * 20,
         ],
-        "data": "0x" + encode(["address", "uint256", "uint256"], ["0x" + "03" * 20, 500, 5]).hex(),
+        "data": "0x" + encode(TOLD, ["0x" + "03" * 20, 500, "0x" + "04" * 20, 5, b"n" * 32]).hex(),
         "blockNumber": "0x10",
         "blockHash": "0x" + "0b" * 32,
         "transactionHash": "0x" + "0c" * 32,
@@ -81,7 +93,9 @@ def paid_log(**changes):
 def test_paid_event_is_read():
     paid = settler.paid(paid_log())
     assert paid.ref == "0x" + "ab" * 32
-    assert (paid.payer, paid.dest, paid.token) == tuple(f"0x0{n}" + f"0{n}" * 19 for n in (1, 2, 3))
+    told = (paid.payer, paid.dest, paid.token, paid.fee_to)
+    assert told == tuple(f"0x0{n}" + f"0{n}" * 19 for n in (1, 2, 3, 4))
+    assert paid.nonce == "0x" + (b"n" * 32).hex()
     assert (paid.value, paid.fee, paid.block_number) == (500, 5, 16)
 
 
@@ -93,8 +107,8 @@ def test_paid_event_is_read():
         {"topics": ["0x" + "00" * 32] * 4},
         {"topics": [settler.PAID, "0x" + "ab" * 32, "0x" + "ff" * 32, "0x" + "00" * 32]},
         {"data": "0x"},
-        {"data": "0x" + "ff" * 96},
-        {"data": "0x" + "00" * 95},
+        {"data": "0x" + "ff" * 160},
+        {"data": "0x" + "00" * 159},
         {"data": None},
         {"blockNumber": None},
         {"transactionHash": "0x12"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from eth_account import Account
 from florin_server.rails.base import RailUnavailable
-from florin_server.rails.evm.fees import Fees, dry_run_gas, fees_for, gas_limit, raised
+from florin_server.rails.evm.fees import Fees, fees_for, raised
 from florin_server.rails.evm.settings import GWEI, EvmAsset, EvmChain
 from florin_server.rails.evm.transactions import Signer, fees_of, transaction_hash
 from hypothesis import given, settings
@@ -122,21 +122,6 @@ def test_a_transaction_that_is_raised_changes_its_fees_only():
     )
     raised_again = signer.sign_again(bytes(with_value.raw_transaction), again)
     assert (fees_of(raised_again.raw), raised_again.raw.count(b"\x4d\x80")) == (again, 1)
-
-
-def test_gas_grows_with_the_items_up_to_the_limit():
-    assert gas_limit(1, 0, CHAIN.gas_max) == 220_000
-    assert gas_limit(10, 0, CHAIN.gas_max) == 1_840_000
-    assert gas_limit(10, 2, CHAIN.gas_max) == 2_640_000
-    assert gas_limit(10, 2, CHAIN.gas_max, 2) == 3_700_000
-    assert gas_limit(1000, 0, CHAIN.gas_max) == CHAIN.gas_max
-
-
-@pytest.mark.parametrize(("signature_bytes", "by_key"), [(65, True), (65, False), (4096, False)])
-def test_what_a_dry_run_may_use_a_share_of_the_settlement_covers(signature_bytes, by_key):
-    call = b"\xff" * (12 * 32 + signature_bytes + 32)
-    share = gas_limit(int(by_key), int(not by_key), CHAIN.gas_max) - gas_limit(0, 0, CHAIN.gas_max)
-    assert share > dry_run_gas(call, by_key=by_key) - 21_000
 
 
 def test_settings_write_addresses_in_one_way():

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from uuid import UUID
 
 from eth_hash.auto import keccak
@@ -16,36 +17,48 @@ _REFERENCE_BYTES = 32
 SALT_BYTES = 16
 
 
+class Kind(IntEnum):
+    """The ways in which the settlement contract is paid, as it numbers them."""
+
+    EIP3009 = 0
+    PERMIT2 = 1
+    DIRECT = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """One payment's way through the settlement contract.
 
     Addresses are 0x-hex in any case; `value` and `fee` are minor units of the token; `fee` is part
-    of `value`. `ref` is the 32-byte payment reference.
+    of `value`. `valid_before` is in Unix seconds, `ref` the 32-byte payment reference.
     """
 
     chain_id: int
     settler: str
+    kind: Kind
     token: str
     value: int
+    valid_before: int
     dest: str
     fee_to: str
     fee: int
     ref: bytes
 
     def nonce(self) -> bytes:
-        """The route's hash, equal to what the contract computes, so that nobody can redirect it.
+        """The route's hash, equal to what the contract computes, so that nobody can change it.
 
-        keccak256 over the ABI encoding of (chain id, settler, token, value, dest, fee_to, fee,
-        ref). ValueError if a part does not fit its type.
+        keccak256 over the ABI encoding of (chain id, settler, kind, token, value, valid_before,
+        dest, fee_to, fee, ref). ValueError if a part does not fit its type.
         """
         if len(self.ref) != _REFERENCE_BYTES:
             raise ValueError(f"a reference has {_REFERENCE_BYTES} bytes, not {len(self.ref)}")
         words = (
             _uint256(self.chain_id),
             _address(self.settler),
+            _uint256(self.kind),
             _address(self.token),
             _uint256(self.value),
+            _uint256(self.valid_before),
             _address(self.dest),
             _address(self.fee_to),
             _uint256(self.fee),

@@ -78,7 +78,9 @@ class Head:
 class Paid:
     """Proof on chain that a payment's money moved: the settlement contract's event.
 
-    Hex texts are lower-case; addresses are bare, not CAIP-10.
+    Hex texts are lower-case; addresses are bare, not CAIP-10. `fee_to` means nothing where no fee
+    was taken. `nonce` stands for all that was offered, the way to pay and its end included; it is
+    empty on chains without such.
     """
 
     ref: str
@@ -87,9 +89,11 @@ class Paid:
     block_hash: str
     payer: str
     dest: str
+    fee_to: str
     token: str
     value: int
     fee: int
+    nonce: str
 
 
 @dataclass(frozen=True, slots=True)

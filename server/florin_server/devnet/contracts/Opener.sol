@@ -29,18 +29,25 @@ contract Opener {
     /// @notice Calls the factories of accounts that have no code, and then `target` with `data`;
     /// answers, or reverts, with exactly what `target` does.
     /// @dev A factory that fails is no failure here: an account that is not there cannot sign,
-    /// which is for `target` to find. In assembly so that nothing of an answer is copied before
-    /// the last call.
+    /// which is for `target` to find. None takes the gas of another: each may use OPEN_GAS, and if
+    /// that is not left the whole call reverts. In assembly so that nothing of an answer is copied
+    /// before the last call.
     function open(Opening[] calldata openings, address target, bytes calldata data) external {
+        uint256 free;
+        assembly ("memory-safe") {
+            free := mload(0x40)
+        }
         for (uint256 i = 0; i < openings.length; ++i) {
             Opening calldata one = openings[i];
             if (one.account.code.length > 0) continue;
-            uint256 left = gasleft();
-            if (left - left / 64 < OPEN_GAS + CALL_GAS) revert NotEnoughGas();
             address factory = one.factory;
             bytes memory callData = one.data;
+            uint256 left = gasleft();
+            if (left - left / 64 < OPEN_GAS + CALL_GAS) revert NotEnoughGas();
             assembly ("memory-safe") {
                 pop(call(OPEN_GAS, factory, 0, add(callData, 32), mload(callData), 0, 0))
+                // the next one's call takes this one's place
+                mstore(0x40, free)
             }
         }
         bytes memory last = data;

@@ -42,13 +42,22 @@ interface IPermit2 {
 
 /// @title PaySettler: takes signed payments to where the buyer's signature says they go
 /// @notice A payment is pulled from the buyer and passed on, to the merchant and to the taker of
-/// the fee, within one call. The nonce that the buyer signs is the hash of the whole route, so
-/// callers need no permission: whoever submits a payment can only carry it out as it was signed.
+/// the fee, within one call. The nonce that the buyer signs is the hash of the whole route, of its
+/// end and of the way in which it is paid, so callers need no permission: whoever submits a payment
+/// can only carry it out as it was signed.
 /// @dev Nothing stays here: no owner, no balance between two transactions, and in storage only
 /// which payments buyers made by themselves. Tokens are not vetted: whoever reads `Paid` must
-/// compare token, destination, value and fee with the route that was offered, since anybody can pay
-/// with a token of their own making.
+/// compare payer and nonce with what was offered. The nonce stands for all the rest: the token,
+/// since anybody can pay with one of their own making, value, both receivers, fee, the way, and
+/// the end before which it was paid.
 contract PaySettler {
+    /// @notice The ways in which a payment is made; each has nonces of its own.
+    enum Kind {
+        Eip3009,
+        Permit2,
+        Direct
+    }
+
     /// @notice One payment: a route and the buyer's authorization for it.
     /// @param token the token to move; zero is the chain's own coin, which buyers send themselves
     /// @param from the buyer
@@ -57,10 +66,12 @@ contract PaySettler {
     /// Permit2 knows no such time
     /// @param validBefore the authorization is good before this time, Unix seconds, exclusive;
     /// with Permit2 it is the deadline, inclusive
-    /// @param dest receives value - fee
-    /// @param feeTo receives fee; not looked at if the fee is zero
+    /// @param dest receives value - fee; not zero
+    /// @param feeTo receives fee; may be zero if the fee is
     /// @param fee at most value
     /// @param ref names the payment; it comes back in the events
+    /// @param gas the most that it may use as one of a batch, and what is kept for it; the
+    /// caller's choice, not looked at elsewhere and no part of the nonce
     /// @param sig the buyer's signature: 65 bytes, or whatever a contract account accepts
     struct Pay {
         address token;
@@ -72,12 +83,9 @@ contract PaySettler {
         address feeTo;
         uint256 fee;
         bytes32 ref;
+        uint256 gas;
         bytes sig;
     }
-
-    /// @notice Gas that one payment of a batch may use, so that a contract account cannot burn the
-    /// gas of the others. A plain account's payment needs about a quarter of it.
-    uint256 public constant ITEM_GAS = 300_000;
 
     /// @notice Where Permit2 stands on every chain.
     address public constant PERMIT2 = 0x000000000022D473030F116dDEE9F6B43aC78BA3;
@@ -85,30 +93,38 @@ contract PaySettler {
     /// @dev Bytes kept of a failed payment's reason: room for a selector and a long sentence.
     uint256 private constant REASON_BYTES = 256;
 
-    /// @notice True once a buyer made the payment of a route by itself: a wallet that sends it
-    /// again, with more gas or by mistake, does not pay twice.
+    /// @dev What the call of one payment costs by itself, and the event if it fails: less than half
+    /// of this.
+    uint256 private constant CALL_GAS = 10_000;
+
+    /// @notice True once a buyer made the payment of a nonce (Kind.Direct) by itself: a wallet that
+    /// sends it again, with more gas or by mistake, does not pay twice.
     mapping(address from => mapping(bytes32 nonce => bool)) public isPaid;
 
     /// @dev True while one payment moves; forgotten at the end of the transaction.
     bool private transient moving;
 
-    /// @notice The payment moved: `value - fee` to `dest`, `fee` to the taker of the fee.
+    /// @notice The payment moved: `value - fee` to `dest`, `fee` to `feeTo`. `nonce` is that of the
+    /// route by the way in which it was paid, and was used for the first time.
     event Paid(
         bytes32 indexed ref,
         address indexed from,
         address indexed dest,
         address token,
         uint256 value,
-        uint256 fee
+        address feeTo,
+        uint256 fee,
+        bytes32 nonce
     );
 
     /// @notice The payment of a batch did not move, this time. `reason` is what the token reverted
-    /// with, cut to 256 bytes. It proves nothing about later tries.
+    /// with, cut to 256 bytes. It had all the gas that it was to have; it proves nothing about later
+    /// tries.
     event Failed(bytes32 indexed ref, bytes reason);
 
     /// @notice More payments than the result has bits.
     error TooMany();
-    /// @notice A payment used up its gas and had been given less than ITEM_GAS.
+    /// @notice A payment could not have been given all the gas that it may use.
     error NotEnoughGas();
     /// @notice A token or a receiver called back while a payment was moving.
     error Reentered();
@@ -116,6 +132,8 @@ contract PaySettler {
     error FeeExceedsValue();
     /// @notice The money would stay in this contract.
     error RouteEndsHere();
+    /// @notice The money would go to the zero address.
+    error RouteEndsNowhere();
     /// @notice The token did not pass the money on.
     error TransferFailed();
     /// @notice Somebody else than the buyer sent a payment without a signature.
@@ -134,18 +152,29 @@ contract PaySettler {
         moving = false;
     }
 
-    /// @notice The nonce that a buyer signs for a route: in an EIP-3009 authorization, or as a
-    /// number in a Permit2 permit for this contract.
-    function routeNonce(Pay calldata p) public view returns (bytes32) {
+    /// @notice The nonce of a payment: what a buyer signs in an EIP-3009 authorization, or as a
+    /// number in a Permit2 permit for this contract, and by which `pay` knows what was paid.
+    function routeNonce(Kind kind, Pay calldata p) public view returns (bytes32) {
         return keccak256(
-            abi.encode(block.chainid, address(this), p.token, p.value, p.dest, p.feeTo, p.fee, p.ref)
+            abi.encode(
+                block.chainid,
+                address(this),
+                kind,
+                p.token,
+                p.value,
+                p.validBefore,
+                p.dest,
+                p.feeTo,
+                p.fee,
+                p.ref
+            )
         );
     }
 
     /// @notice Settles up to 256 payments by EIP-3009; one that fails leaves the others alone.
     /// @return mask bit i is set if payment i moved
-    /// @dev A payment starved by the caller's gas limit reverts the whole call: it is not the
-    /// payment's fault, and a gas estimate must not find a limit at which payments fail.
+    /// @dev No payment begins without all of its gas: if that is not left, the whole call reverts. So
+    /// none can take the gas of another, and a gas estimate finds no limit at which payments fail.
     function settle3009(Pay[] calldata payments) external returns (uint256 mask) {
         if (payments.length > 256) revert TooMany();
         return _each(this.one3009.selector, payments);
@@ -171,63 +200,73 @@ contract PaySettler {
     /// @notice Settles one payment by EIP-3009; reverts with the token's own reason.
     function one3009(Pay calldata p) external alone {
         _checkRoute(p);
+        bytes32 nonce = routeNonce(Kind.Eip3009, p);
         // reverts if the token has no code; one that did not deliver fails at the next step,
         // because this contract owns nothing
         IReceiveWithAuthorization(p.token).receiveWithAuthorization(
-            p.from, address(this), p.value, p.validAfter, p.validBefore, routeNonce(p), p.sig
+            p.from, address(this), p.value, p.validAfter, p.validBefore, nonce, p.sig
         );
-        _payOut(p);
+        _payOut(p, nonce);
     }
 
     /// @notice Settles one payment by Permit2; reverts with Permit2's or the token's own reason.
     function onePermit2(Pay calldata p) external alone {
         _checkRoute(p);
         if (p.token.code.length == 0) revert TransferFailed();
+        bytes32 nonce = routeNonce(Kind.Permit2, p);
         // Permit2 binds a permit to its caller; one that did not deliver fails at the next step
         IPermit2(PERMIT2)
             .permitTransferFrom(
                 IPermit2.PermitTransferFrom(
-                    IPermit2.TokenPermissions(p.token, p.value),
-                    uint256(routeNonce(p)),
-                    p.validBefore
+                    IPermit2.TokenPermissions(p.token, p.value), uint256(nonce), p.validBefore
                 ),
                 IPermit2.SignatureTransferDetails(address(this), p.value),
                 p.from,
                 p.sig
             );
-        _payOut(p);
+        _payOut(p, nonce);
     }
 
     /// @notice A buyer makes its payment by itself: in the chain's own coin, sent along, or in a
-    /// token that it let this contract take. `sig` and `validAfter` are not looked at.
+    /// token that it let this contract take. `sig` and `validAfter` are not looked at. `validBefore`
+    /// is part of the nonce, so that a buyer who puts its end off pays for something else.
     function pay(Pay calldata p) external payable alone {
         if (msg.sender != p.from) revert NotTheBuyer();
         if (block.timestamp >= p.validBefore) revert TooLate();
-        bytes32 nonce = routeNonce(p);
+        bytes32 nonce = routeNonce(Kind.Direct, p);
         if (isPaid[p.from][nonce]) revert AlreadyPaid();
         isPaid[p.from][nonce] = true;
         _checkRoute(p);
         if (msg.value != (p.token == address(0) ? p.value : 0)) revert WrongValue();
         if (p.token != address(0)) _take(p);
-        _payOut(p);
+        _payOut(p, nonce);
     }
 
+    /// @dev The memory of each payment is given to the next, so that many cost what each costs.
     function _each(bytes4 one, Pay[] calldata payments) private returns (uint256 mask) {
+        uint256 free;
+        assembly ("memory-safe") {
+            free := mload(0x40)
+        }
         for (uint256 i = 0; i < payments.length; ++i) {
             bytes memory callData = abi.encodeWithSelector(one, payments[i]);
-            if (_isolated(callData, payments[i].ref)) mask |= 1 << i;
+            if (_isolated(callData, payments[i].gas, payments[i].ref)) mask |= 1 << i;
+            assembly ("memory-safe") {
+                mstore(0x40, free)
+            }
         }
     }
 
     function _checkRoute(Pay calldata p) private view {
         if (p.fee > p.value) revert FeeExceedsValue();
         if (p.dest == address(this) || p.feeTo == address(this)) revert RouteEndsHere();
+        if (p.dest == address(0) || (p.fee > 0 && p.feeTo == address(0))) revert RouteEndsNowhere();
     }
 
-    function _payOut(Pay calldata p) private {
+    function _payOut(Pay calldata p, bytes32 nonce) private {
         _transfer(p.token, p.dest, p.value - p.fee);
         if (p.fee > 0) _transfer(p.token, p.feeTo, p.fee);
-        emit Paid(p.ref, p.from, p.dest, p.token, p.value, p.fee);
+        emit Paid(p.ref, p.from, p.dest, p.token, p.value, p.feeTo, p.fee, nonce);
     }
 
     /// @dev A token that delivers less fails at the next step.
@@ -264,17 +303,19 @@ contract PaySettler {
         return answer.length >= 32 && abi.decode(answer, (uint256)) == 1;
     }
 
-    /// @dev Calls this contract with ITEM_GAS at most; a failure becomes an event. Written in
+    /// @dev Calls this contract with exactly so much gas; a failure becomes an event. Written in
     /// assembly because a plain call copies all of the reason, which a hostile token can make
     /// long enough to cost the whole batch its gas.
-    function _isolated(bytes memory callData, bytes32 ref) private returns (bool ok) {
-        uint256 available;
-        uint256 left;
+    function _isolated(bytes memory callData, uint256 most, bytes32 ref)
+        private
+        returns (bool ok)
+    {
+        // a call silently forwards no more than 63/64 of what is left
+        uint256 left = gasleft();
+        if (left - left / 64 < most + CALL_GAS) revert NotEnoughGas();
         bytes memory reason;
         assembly ("memory-safe") {
-            available := gas()
-            ok := call(ITEM_GAS, address(), 0, add(callData, 32), mload(callData), 0, 0)
-            left := gas()
+            ok := call(most, address(), 0, add(callData, 32), mload(callData), 0, 0)
             if iszero(ok) {
                 let size := returndatasize()
                 if gt(size, REASON_BYTES) { size := REASON_BYTES }
@@ -284,11 +325,6 @@ contract PaySettler {
                 returndatacopy(add(reason, 32), 0, size)
             }
         }
-        if (ok) return true;
-        // a call silently forwards at most 63/64 of what is left; one that was starved, at any
-        // depth, comes back with close to nothing
-        uint256 given = available - available / 64;
-        if (given < ITEM_GAS && available - left > given - given / 8) revert NotEnoughGas();
-        emit Failed(ref, reason);
+        if (!ok) emit Failed(ref, reason);
     }
 }

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from florin_server.domain.route import Route
+from florin_server.domain.route import Kind, Route
 from florin_server.rails.base import Asset
 from florin_server.rails.evm import abi, settler
 from florin_server.rails.evm.means import DECIMALS
@@ -39,7 +39,7 @@ async def inspect(node: Node, chain: EvmChain) -> Inspection:
     calls: list[Call] = [
         ("eth_chainId", ()),
         ("eth_getCode", (chain.settler, LATEST)),
-        call_to(chain.settler, settler.route_nonce(probe)),
+        call_to(chain.settler, settler.route_nonce(Kind.DIRECT, probe)),
         *(call_to(token.address, ask) for token in chain.assets for ask in _TOKEN_CALLS),
     ]
     if any(token.method == PERMIT2_METHOD for token in chain.assets):
@@ -125,11 +125,12 @@ def _probe(chain: EvmChain) -> settler.Pay:
         payer=NOBODY,
         value=3,
         valid_after=0,
-        valid_before=0,
+        valid_before=5,
         dest=chain.treasury_account.rpartition(":")[2],
         fee_to=NOBODY,
         fee=1,
         ref=b"\x5a" * 32,
+        gas=7,
         signature=b"",
     )
 
@@ -141,8 +142,10 @@ def _settler_fault(chain: EvmChain, probe: settler.Pay, code: Any, nonce: Any) -
     route = Route(
         chain_id=chain.chain_id,
         settler=chain.settler,
+        kind=Kind.DIRECT,
         token=probe.token,
         value=probe.value,
+        valid_before=probe.valid_before,
         dest=probe.dest,
         fee_to=probe.fee_to,
         fee=probe.fee,

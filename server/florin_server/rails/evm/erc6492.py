@@ -38,6 +38,12 @@ class Opening:
     factory: str
     data: bytes
 
+    @property
+    def size(self) -> int:
+        """Bytes of the opener's calldata that are there for it, its offset included."""
+        # its offset, and the length of what the factory is called with
+        return (5 - -len(self.data) // abi.WORD) * abi.WORD
+
     def encoded(self) -> bytes:
         """The opening as an ABI tuple."""
         return b"".join(

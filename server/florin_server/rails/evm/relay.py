@@ -7,14 +7,21 @@ from collections.abc import Callable, Sequence
 
 from florin_server.domain.journal import Accepted, ChainTx
 from florin_server.rails.base import RailUnavailable, Signed
-from florin_server.rails.evm.fees import GAS_BASE, GAS_ITEM, RecentFees, current_fees, raised
+from florin_server.rails.evm.fees import (
+    GAS_BASE,
+    KEY_GAS,
+    RecentFees,
+    current_fees,
+    payment_share,
+    raised,
+)
 from florin_server.rails.evm.node import LATEST, Node, call_to, header, quantity, record, uint
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.submission import (
-    GAS_ITEM_HEAVIEST,
     Item,
     Submission,
     cut,
+    few,
     item,
     submission,
 )
@@ -22,6 +29,8 @@ from florin_server.rails.evm.terms import PERMIT2_METHOD, Terms, bare
 from florin_server.rails.evm.transactions import Signer, fees_of, transaction_hash
 from florin_server.rails.evm.verify import signature_bytes
 from florin_server.rails.jsonrpc import RpcError
+
+_SHARE = payment_share(KEY_GAS, 512)  # of a payment as most are
 
 
 class Relay:
@@ -38,30 +47,35 @@ class Relay:
         self._node = node
         self._chain = chain
         self._signers = {signer.address: signer for signer in signers}
+        self._few = few(chain)
 
     async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
-        """Tells for each item whether it would settle if submitted now, all in one transaction."""
-        if not items:
-            return []
+        """Tells for each item whether it would settle if submitted now, with as many as fit."""
+        settled = []
+        for part in self.batches(items, len(items)):
+            settled += await self._simulate(part)
+        return settled
+
+    async def _simulate(self, items: Sequence[Accepted]) -> list[bool]:
         mask = await self._tried(items)
         if mask is not None:
             # bits stand in the order of the calldata: first all of one kind, then the others
             order = sorted(range(len(items)), key=lambda at: _by_permit2(items[at]))
             return [bool(mask >> order.index(index) & 1) for index in range(len(items))]
-        # one of them takes the gas of the others: it is found by leaving out half of them
+        # the node does not run so much at once, say: some of it is tried
         if len(items) == 1:
             return [False]
         first, second = items[: len(items) // 2], items[len(items) // 2 :]
-        settled = await self.simulate(first)
+        settled = await self._simulate(first)
         if any(settled):
             return settled + [False] * len(second)
-        return settled + await self.simulate(second)
+        return settled + await self._simulate(second)
 
     def batches(self, items: Sequence[Accepted], most: int) -> list[Sequence[Accepted]]:
         """Cuts items into what one transaction settles each, at most so many."""
         if not items:
             return []
-        if len(items) <= most and GAS_BASE + len(items) * GAS_ITEM_HEAVIEST <= self._chain.gas_max:
+        if len(items) <= min(most, self._few):
             return [items]
         parts, first = [], 0
         for count in cut(self._chain, [self._item(one) for one in items], most):
@@ -108,7 +122,7 @@ class Relay:
             raise RailUnavailable(f"{self._chain.name}: the node has no newest block")
         count = self._chain.gas_reserve
         price = min(2 * block.base_fee, self._chain.fee_max)
-        wanted = max(price * (GAS_BASE + GAS_ITEM * count), 1)
+        wanted = max(price * (GAS_BASE + _SHARE * count), 1)
         return tuple(
             f"{self._chain.name}: {sender} has too little coin to pay for gas: {amount} wei,"
             f" {count} payments may cost {wanted}"

@@ -126,7 +126,8 @@ class EvmChain(NodeSettings):
     multicall3: Address = Field(default=MULTICALL3, description="where that contract is")
     coin: EvmCoin | None = None
     icon_url: str | None = None
-    gas_max: int = Field(default=15_000_000, ge=200_000)  # the protocol stops at 2^24
+    # at least what the heaviest payment may use alone; the protocol stops at 2^24
+    gas_max: int = Field(default=15_000_000, ge=1_000_000)
     fee_max: int = Field(default=500 * GWEI, gt=0)
     tip_max: int = Field(default=50 * GWEI, gt=0)
     gas_reserve: int = Field(default=50, ge=1, le=1_000_000)

@@ -1,7 +1,8 @@
 """The settlement contract's calls and events.
 
 It takes a signed authorization and forwards the money in the same transaction. The signed nonce is
-the hash of the route, so whoever submits it can only send the money where the buyer wanted it.
+the hash of the route, so whoever submits it can only send the money where the buyer wanted it. The
+event tells the nonce: one that was offered proves all that was offered, the time included.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from florin_server.domain.route import Kind
 from florin_server.rails.base import Paid, RailUnavailable
 from florin_server.rails.evm import abi
 from florin_server.rails.evm.node import address_text, data, hash_text, quantity
 
-_PAY = "(address,address,uint256,uint256,uint256,address,address,uint256,bytes32,bytes)"
+_PAY = "(address,address,uint256,uint256,uint256,address,address,uint256,bytes32,uint256,bytes)"
 SETTLE_3009 = abi.selector(f"settle3009({_PAY}[])")
 SETTLE_PERMIT2 = abi.selector(f"settlePermit2({_PAY}[])")
 SETTLE = abi.selector(f"settle({_PAY}[],{_PAY}[])")
@@ -22,16 +24,19 @@ ONE_3009 = abi.selector(f"one3009({_PAY})")
 ONE_PERMIT2 = abi.selector(f"onePermit2({_PAY})")
 PAY = abi.selector(f"pay({_PAY})")
 IS_PAID = abi.selector("isPaid(address,bytes32)")
-ROUTE_NONCE = abi.selector(f"routeNonce({_PAY})")
-PAID = abi.topic("Paid(bytes32,address,address,address,uint256,uint256)")
+ROUTE_NONCE = abi.selector(f"routeNonce(uint8,{_PAY})")
+PAID = abi.topic("Paid(bytes32,address,address,address,uint256,address,uint256,bytes32)")
 FAILED = abi.topic("Failed(bytes32,bytes)")
 
-_HEAD_WORDS = 10
+_HEAD_WORDS = 11
 
 
 @dataclass(frozen=True, slots=True)
 class Pay:
-    """One item of a settlement. Addresses are lower-case, values in minor units of the token."""
+    """One item of a settlement. Addresses are lower-case, values in minor units of the token.
+
+    `gas` is the most that it may use as one of several.
+    """
 
     token: str
     payer: str
@@ -42,7 +47,14 @@ class Pay:
     fee_to: str
     fee: int
     ref: bytes
+    gas: int
     signature: bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes of a settlement's calldata that are there for it, its offset included."""
+        # its offset, and the length of what is signed
+        return (_HEAD_WORDS + 2 - -len(self.signature) // abi.WORD) * abi.WORD
 
     def encoded(self) -> bytes:
         """The item as an ABI tuple."""
@@ -57,6 +69,7 @@ class Pay:
                 abi.address(self.fee_to),
                 abi.number(self.fee),
                 self.ref,
+                abi.number(self.gas),
                 abi.number(_HEAD_WORDS * abi.WORD),
                 abi.padded(self.signature),
             )
@@ -98,9 +111,9 @@ def _list(pays: Sequence[Pay]) -> bytes:
     return b"".join((abi.number(len(items)), *offsets, *items))
 
 
-def route_nonce(pay: Pay) -> bytes:
-    """The call that asks the contract for the nonce of an item's route."""
-    return ROUTE_NONCE + abi.number(abi.WORD) + pay.encoded()
+def route_nonce(kind: Kind, pay: Pay) -> bytes:
+    """The call that asks the contract for the nonce of an item that is paid in a way."""
+    return ROUTE_NONCE + abi.number(kind) + abi.number(2 * abi.WORD) + pay.encoded()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +129,9 @@ def paid(log: Mapping[str, Any]) -> Paid:
     topics = _topics(log, PAID, 4)
     body = data(log.get("data"))
     try:
-        token, value, fee = abi.words(body)
+        token, value, fee_to, fee, nonce = abi.words(body)
         payer, dest = (abi.address_of(bytes.fromhex(topic[2:])) for topic in topics[2:])
-        token_address = abi.address_of(token)
+        token_address, taker = abi.address_of(token), abi.address_of(fee_to)
     except ValueError as fault:
         raise RailUnavailable(f"the node answered a broken settlement event: {fault}") from None
     return Paid(
@@ -128,9 +141,11 @@ def paid(log: Mapping[str, Any]) -> Paid:
         block_hash=hash_text(log.get("blockHash")),
         payer=payer,
         dest=dest,
+        fee_to=taker,
         token=token_address,
         value=int.from_bytes(value, "big"),
         fee=int.from_bytes(fee, "big"),
+        nonce="0x" + nonce.hex(),
     )
 
 

@@ -1,28 +1,35 @@
 """The one transaction that settles payments: which contract is called, with what and how much gas.
 
 Accounts that do not exist yet are created first, by the opener; everything else goes to the
-settlement contract itself.
+settlement contract itself. Each payment has a share of the gas that it cannot exceed, so that no
+payer, whatever its code does, takes the gas of others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.erc6492 import Opening, open_and_call, unwrap
 from florin_server.rails.evm.fees import (
     GAS_BASE,
-    GAS_ITEM,
-    GAS_OPENING,
-    GAS_WALLET_ITEM,
-    gas_limit,
+    KEY_GAS,
+    WALLET_GAS,
+    opening_share,
+    payment_share,
+    transaction_gas,
 )
 from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.evm.terms import PERMIT2_METHOD, Terms, proof
+from florin_server.rails.evm.terms import PERMIT2_METHOD, Proof, Terms, proof
 from florin_server.rails.evm.typed_data import digest_of
 
-GAS_ITEM_HEAVIEST = GAS_WALLET_ITEM + GAS_OPENING
+# Nodes refuse a transaction of more than 128 KiB.
+DATA_MAX = 120_000
+_FRAME = 512  # bytes of calldata around the items
+# The heaviest payment: a wallet's longest answer (4 KiB), which creates its account too.
+_SIZE_MAX = 5_000
+GAS_HEAVIEST = payment_share(WALLET_GAS, _SIZE_MAX) + opening_share(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +42,15 @@ class Item:
     opening: Opening | None
 
     @property
+    def size(self) -> int:
+        """Bytes of a transaction's calldata that are there for it."""
+        return self.pay.size if self.opening is None else self.pay.size + self.opening.size
+
+    @property
     def gas(self) -> int:
-        """Its share of a transaction."""
-        share = GAS_ITEM if self.by_key else GAS_WALLET_ITEM
-        return share if self.opening is None else share + GAS_OPENING
+        """Its share of a transaction: more than it can use."""
+        share = payment_share(self.pay.gas, self.pay.size)
+        return share if self.opening is None else share + opening_share(self.opening.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,36 +66,44 @@ def item(chain: EvmChain, terms: Terms, payer: str, given: bytes) -> Item:
     """A payment with the signature that its wallet gave; equal arguments give equal items."""
     wrapped = unwrap(given)
     if wrapped is None:
-        proven = proof(digest_of(terms.message(payer)), payer, given)
-        pay, by_key, opening = terms.pay(payer, proven.signature), proven.by_key, None
-    else:
-        pay, by_key = terms.pay(payer, wrapped.signature), False
-        allowed = chain.opener is not None and wrapped.factory in chain.factories
-        opening = Opening(payer, wrapped.factory, wrapped.data) if allowed else None
-    return Item(pay, terms.method == PERMIT2_METHOD, by_key, opening)
+        return plain_item(terms, payer, proof(digest_of(terms.message(payer)), payer, given))
+    inner = plain_item(terms, payer, Proof(wrapped.signature, by_key=False))
+    if chain.opener is None or wrapped.factory not in chain.factories:
+        return inner
+    return replace(inner, opening=Opening(payer, wrapped.factory, wrapped.data))
+
+
+def plain_item(terms: Terms, payer: str, proven: Proof) -> Item:
+    """A payment whose payer needs not be created."""
+    pay = terms.pay(payer, proven.signature, KEY_GAS if proven.by_key else WALLET_GAS)
+    return Item(pay, terms.method == PERMIT2_METHOD, proven.by_key, opening=None)
 
 
 def submission(chain: EvmChain, items: Sequence[Item]) -> Submission:
     """What settles the items; it answers a bit for each, first all by EIP-3009, then the others."""
     by_3009 = [one.pay for one in items if not one.by_permit2]
     by_permit2 = [one.pay for one in items if one.by_permit2]
-    data = settler.settle(by_3009, by_permit2)
-    by_wallet = sum(not one.by_key for one in items)
+    to, data = chain.settler, settler.settle(by_3009, by_permit2)
     openings = [one.opening for one in items if one.opening is not None]
-    gas = gas_limit(len(items) - by_wallet, by_wallet, chain.gas_max, len(openings))
-    if not openings or chain.opener is None:
-        return Submission(chain.settler, data, gas)
-    return Submission(chain.opener, open_and_call(openings, chain.settler, data), gas)
+    if openings and chain.opener is not None:
+        to, data = chain.opener, open_and_call(openings, chain.settler, data)
+    return Submission(to, data, transaction_gas(sum(one.gas for one in items), len(data)))
+
+
+def few(chain: EvmChain) -> int:
+    """How many items fit into one transaction whatever they are."""
+    return min((chain.gas_max - GAS_BASE) // GAS_HEAVIEST, (DATA_MAX - _FRAME) // _SIZE_MAX)
 
 
 def cut(chain: EvmChain, items: Sequence[Item], most: int) -> list[int]:
-    """How many items, from the first on, go into one transaction each: their gas must fit."""
+    """How many items, from the first on, go into one transaction each: all that they need fits."""
     counts: list[int] = []
-    left = 0
+    gas = size = 0
     for one in items:
-        if not counts or counts[-1] == most or one.gas > left:
+        if not counts or counts[-1] == most or one.gas > gas or one.size > size:
             counts.append(0)
-            left = chain.gas_max - GAS_BASE
+            gas, size = chain.gas_max - GAS_BASE, DATA_MAX - _FRAME
         counts[-1] += 1
-        left -= one.gas
+        gas -= one.gas
+        size -= one.size
     return counts

@@ -9,7 +9,7 @@ from functools import lru_cache
 import orjson
 
 from florin_server.domain.payment import Action, Build, Option, Payment
-from florin_server.domain.route import Route, option_id, reference
+from florin_server.domain.route import Kind, Route, option_id, reference
 from florin_server.rails.base import Asset, Means, Paid, Split
 from florin_server.rails.evm import abi, settler
 from florin_server.rails.evm.settings import EvmChain
@@ -25,8 +25,14 @@ from florin_server.rails.evm.typed_data import (
 )
 from florin_server.rails.prices import Quote
 
+EIP3009_METHOD = "eip3009"
 PERMIT2_METHOD = "permit2"
 DIRECT_METHOD = "direct"  # the payer calls the settlement contract
+KINDS = {
+    EIP3009_METHOD: Kind.EIP3009,
+    PERMIT2_METHOD: Kind.PERMIT2,
+    DIRECT_METHOD: Kind.DIRECT,
+}
 APPROVE = abi.selector("approve(address,uint256)")
 GRACE_S = 300  # an accepted authorization may be submitted that long after the payment's end
 NOBODY = "0x" + "00" * 20
@@ -127,8 +133,8 @@ class Terms:
             domain, payer, self.settler, self.value, 0, self.valid_before, self.nonce
         )
 
-    def pay(self, payer: str, signature: bytes) -> Pay:
-        """What the settlement contract is given."""
+    def pay(self, payer: str, signature: bytes, gas: int = 0) -> Pay:
+        """What the settlement contract is given; `gas` is what it may use as one of several."""
         return Pay(
             token=self.token,
             payer=payer,
@@ -139,6 +145,7 @@ class Terms:
             fee_to=self.fee_to,
             fee=self.fee,
             ref=self.ref,
+            gas=gas,
             signature=signature,
         )
 
@@ -154,10 +161,17 @@ class Terms:
         return Split(f"{chain}:{self.dest}", fee_to, self.fee, self.settled)
 
     def proven_by(self, payer: str, paid: Paid) -> bool:
-        """True if a settlement event says all that was promised."""
+        """True if a settlement event says all that was promised, the way and the end included."""
+        return paid.nonce == "0x" + self.nonce.hex() and self._moved_by(payer, paid)
+
+    def resembled_by(self, payer: str, paid: Paid) -> bool:
+        """True if it moved the same money to the same receivers, in another way or time."""
+        return paid.nonce != "0x" + self.nonce.hex() and self._moved_by(payer, paid)
+
+    def _moved_by(self, payer: str, paid: Paid) -> bool:
         told = (paid.ref, paid.payer, paid.token, paid.value, paid.dest, paid.fee)
         promised = ("0x" + self.ref.hex(), payer, self.token, self.value, self.dest, self.fee)
-        return told == promised
+        return told == promised and (not self.fee or paid.fee_to == self.fee_to)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,11 +239,17 @@ def build_option(
     ref = reference(payment.salt, chosen)
     dest = bare(split.dest)
     fee_to = bare(split.fee_to) if split.fee_to is not None else NOBODY
+    # the contract takes what a buyer sends up to this, whoever watches: no price outlives its quote
+    # by that way. What we submit ourselves may be on its way when the quote ends.
+    at_once = quote is not None and method == DIRECT_METHOD
+    valid_before = (quote or payment).expires_at + (0 if at_once else GRACE_S)
     route = Route(
         chain_id=chain.chain_id,
         settler=chain.settler,
+        kind=KINDS[method],
         token=asset.address,
         value=value,
+        valid_before=valid_before,
         dest=dest,
         fee_to=fee_to,
         fee=split.fee,
@@ -247,7 +267,7 @@ def build_option(
         settled=split.settled,
         ref=ref,
         nonce=route.nonce(),
-        valid_before=(quote or payment).expires_at + GRACE_S,
+        valid_before=valid_before,
         domain_name=asset.domain_name,
         domain_version=asset.domain_version,
         approvals=means.approvals,

@@ -128,9 +128,7 @@ class Trials:
         if len(part) == 1:
             return self.alone(part[0])
         sent = submission(self._chain, part)
-        # all of them may use as much as each could alone
-        gas = dry_run_gas(sent.data, by_key=True, count=len(part))
-        return call_to(sent.to, sent.data, sender=self._sender, gas=gas)
+        return call_to(sent.to, sent.data, sender=self._sender, gas=sent.gas)
 
 
 def _has_code(answer: Any) -> bool | None:

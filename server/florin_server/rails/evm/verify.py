@@ -23,7 +23,7 @@ from florin_server.rails.evm.node import LATEST, Node, answered, call_to, data, 
 from florin_server.rails.evm.reader import Reader
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.signatures import read_hex
-from florin_server.rails.evm.submission import Item, item, submission
+from florin_server.rails.evm.submission import Item, item, plain_item, submission
 from florin_server.rails.evm.terms import PERMIT2_METHOD, Proof, Terms, bare, proof
 from florin_server.rails.evm.trial import Trials
 from florin_server.rails.evm.typed_data import PERMIT2, digest_of
@@ -72,8 +72,7 @@ class Verifier:
 
         Otherwise what the account spends on others that settled with it, if it might not have both.
         """
-        pay, by_permit2 = terms.pay(payer, proven.signature), terms.method == PERMIT2_METHOD
-        form = Item(pay, by_permit2, proven.by_key, opening=None)
+        form = plain_item(terms, payer, proven)
         if not proven.by_key:
             # a signature of another key is worth no dry run until the payer is known to have code
             (code,) = await self._ask(("eth_getCode", (payer, LATEST)))

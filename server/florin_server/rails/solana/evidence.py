@@ -125,9 +125,11 @@ class Evidence:
                         block_hash="",
                         payer=bare(one.option.payer),
                         dest=terms.dest,
+                        fee_to=terms.fee_to or "",
                         token=terms.mint,
                         value=terms.value,
                         fee=terms.fee,
+                        nonce="",
                     )
                 )
         return found
