@@ -14,6 +14,7 @@ from florin_server.devnet.evm import DEVNET
 from florin_server.domain.journal import TxState
 from florin_server.rails.base import Paid
 from florin_server.rails.evm import settler as contract
+from florin_server.rails.evm.fees import KEY_GAS
 from florin_server.rails.evm.terms import Terms, bare
 from florin_server.store import journal, ledger
 
@@ -44,7 +45,7 @@ async def settlement_of(shop: Works, payment) -> bytes:
     item = await shop.item(payment)
     terms, payer = Terms.of(item.option), bare(item.option.payer)
     signature = bytes.fromhex(item.confirmation.outputs[0].strip('"')[2:])
-    return contract.settle([terms.pay(payer, signature)])
+    return contract.settle([terms.pay(payer, signature, KEY_GAS)])
 
 
 async def front_run(shop: Works, payment) -> str:
@@ -371,9 +372,11 @@ async def test_an_event_of_a_block_that_was_replaced_unread_is_no_event(shop):
         block_hash="0x" + "cd" * 32,
         payer=bare(item.option.payer),
         dest=bare(split.dest),
+        fee_to=terms.fee_to,
         token=terms.token,
         value=item.option.value,
         fee=split.fee,
+        nonce="0x" + terms.nonce.hex(),
     )
     assert shop.lab.rail.proves(item.option, told)
     # as a node answers that follows another block for a moment

@@ -12,6 +12,7 @@ from florin_server.flows.create import NewPayment, create
 from florin_server.flows.options import options
 from florin_server.flows.workers import strangers
 from florin_server.rails.evm import settler as contract
+from florin_server.rails.evm.fees import KEY_GAS
 from florin_server.rails.evm.terms import Terms, bare
 from florin_server.store import installation
 
@@ -38,7 +39,8 @@ async def unconfirmed(shop):
 
 async def settled(shop, option, output):
     """The transaction by which somebody settles it."""
-    pay = Terms.of(option).pay(bare(option.payer), bytes.fromhex(json.loads(output)[2:]))
+    signature = bytes.fromhex(json.loads(output)[2:])
+    pay = Terms.of(option).pay(bare(option.payer), signature, KEY_GAS)
     receipt = await shop.lab.send(to=DEVNET.settler, data=contract.settle([pay]))
     return receipt["transactionHash"]
 

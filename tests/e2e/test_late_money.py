@@ -141,13 +141,14 @@ async def test_a_signature_that_a_stranger_takes_to_the_chain_too_late_is_return
 async def submit(desk: Desk, stranger: Wallet, wallet: Wallet, offer: Any) -> None:
     """Settles what a buyer signed, past Florin."""
     from florin_server.rails.evm import settler
+    from florin_server.rails.evm.fees import KEY_GAS
     from florin_server.rails.evm.terms import Terms
     from florin_server.store import payments
 
     found = await desk.service.app.store.read(payments.option(offer.payment_id, offer.option_id))
     assert found is not None
     signature = bytes.fromhex(offer.outputs[0][2:])
-    call = settler.settle([Terms.of(found).pay(wallet.address.lower(), signature)])
+    call = settler.settle([Terms.of(found).pay(wallet.address.lower(), signature, KEY_GAS)])
     await stranger._send(
         desk.chain, gas=500_000, to=bytes.fromhex(DEVNET.settler[2:]), data="0x" + call.hex()
     )

@@ -16,6 +16,7 @@ from eth_account.signers.local import LocalAccount
 from florin_server.devnet.genesis import DEVNET
 from florin_server.rails.evm import abi, settler
 from florin_server.rails.evm.erc6492 import open_and_call
+from florin_server.rails.evm.fees import KEY_GAS
 from florin_server.rails.evm.settler import Pay
 from florin_server.rails.evm.terms import Terms, bare
 from florin_server.store import payments
@@ -88,7 +89,7 @@ async def signed(desk: Desk, tenant: Tenant, amount: dict[str, str]) -> Signed:
     stored = await desk.service.app.store.read(payments.option(payment_id, option["id"]))
     assert stored is not None
     terms = Terms.of(stored)
-    pay = terms.pay(bare(stored.payer), bytes.fromhex(outputs[-1][2:]))
+    pay = terms.pay(bare(stored.payer), bytes.fromhex(outputs[-1][2:]), KEY_GAS)
     return Signed(payment_id, option["id"], outputs, wallet, pay, terms)
 
 

@@ -118,9 +118,11 @@ class FakeRail:
             block_hash=block_hash,
             payer=option.payer,
             dest=split.dest,
+            fee_to=split.fee_to or "",
             token=TOKEN,
             value=option.value,
             fee=split.fee,
+            nonce="",
         )
 
     async def start(self) -> None:
@@ -229,6 +231,9 @@ class FakeRail:
 
     def proves(self, option: Option, paid: Paid) -> bool:
         return paid.ref == self.reference(option) and paid.value == option.value
+
+    def resembles(self, option: Option, paid: Paid) -> bool:
+        return False
 
     def batches(self, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:
         return [items] if items else []

@@ -373,10 +373,17 @@ class Rail(Protocol):
         """The newest block time that lets the option be paid; None if it does not lapse by time."""
 
     def proves(self, option: Option, paid: Paid) -> bool:
-        """True if the event moved exactly what the option says, from its payer to its receivers.
+        """True if the event is exactly what was offered: money, payer, receivers, way and end.
 
         Anybody may call the settlement contract with a reference that they have seen and a token
         of their own; only the whole event is proof.
+        """
+
+    def resembles(self, option: Option, paid: Paid) -> bool:
+        """True if the event moved an option's money to its receivers, but in another way or time.
+
+        It pays for nothing: it was sent again, or to another end than was offered. False on
+        chains where nobody but Florin can settle.
         """
 
     def batches(self, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:

@@ -33,17 +33,20 @@ def record(
     postings: Sequence[Posting],
     back: Payout,
     now_us: int,
+    *,
+    in_vain: bool,
 ) -> Op[bool | None]:
     """Books money that came late, with the payout that returns it; False if that was done before.
 
-    None if it is not late: the payment can still be paid, or this is what paid it. `event` is the
-    transaction with the reference that it carries.
+    None if it is not late: the payment can still be paid, or this is what paid it. That is never so
+    of money `in_vain`, which was not sent as it was offered. `event` is the transaction, with what
+    tells its events apart however often they are read.
     """
     (row,) = yield _LOCKED(payment_id=option.payment_id)
-    if not is_late(Payment(*row).at(now_us), option):
+    if not in_vain and not is_late(Payment(*row).at(now_us), option):
         return None
-    tx_hash, reference = event
-    key = f"{ledger.LATE}:{option.payment_id}:{tx_hash}:{reference}"
+    tx_hash, name = event
+    key = f"{ledger.LATE}:{option.payment_id}:{name}"
     if not (yield from ledger.post(key, ledger.LATE, option.payment_id, tx_hash, postings, now_us)):
         return False
     yield from payouts.add(back)

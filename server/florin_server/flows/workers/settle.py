@@ -21,6 +21,7 @@ from florin_server.flows.workers.aftermath import Aftermath, ended_in
 from florin_server.flows.workers.blocks import follow
 from florin_server.flows.workers.hold import Held
 from florin_server.flows.workers.lane import Ended, Lane
+from florin_server.flows.workers.late import LateMoney
 from florin_server.flows.workers.nonces import NonceKeeper
 from florin_server.flows.workers.receiving import ReceivingDesk
 from florin_server.flows.workers.rest import first_of
@@ -52,8 +53,9 @@ class ChainSettler:
         self._woken = asyncio.Event()
         self._blocks = follow(rail)
         self._open: dict[str, Accepted] = {}  # by reference
-        self._wallets = WalletWatch(app, rail, self._blocks)
-        self._strangers = StrangerWatch(app, rail, self._blocks)
+        self._late = LateMoney(app, rail, self._blocks)
+        self._wallets = WalletWatch(app, rail, self._blocks, self._late)
+        self._strangers = StrangerWatch(app, rail, self._blocks, self._late)
         self._held = Held(app)
         self._nonces = NonceKeeper(app, rail)
         self._receiving = ReceivingDesk(app, rail)
@@ -348,11 +350,14 @@ class ChainSettler:
         for payment in changed:
             await self._app.changed(payment)
         over = {ref for ref, item in self._open.items() if item.payment.id in done}
-        self._wallets.over(over)
         self._held.forget(done)
+        paid = self._blocks.evidence.paid
         for ref in over:
-            del self._open[ref]
-            self._blocks.evidence.paid.pop(ref, None)
+            item = self._open.pop(ref)
+            # what came besides goes back once it is final
+            self._late.again(item.payment, item.option)
+            if besides := [event for event in paid.pop(ref, ()) if self._late.knows(event)]:
+                paid[ref] = besides
         for lane in self._lanes:
             lane.over(ends)
         await self._bury(freed)

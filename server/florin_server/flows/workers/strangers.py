@@ -16,6 +16,7 @@ from florin_server.domain.payment import Confirmation, Option, Payment
 from florin_server.domain.state import Event
 from florin_server.flows.app import App
 from florin_server.flows.workers.blocks import Follower
+from florin_server.flows.workers.late import LateMoney
 from florin_server.rails.base import Paid, Rail, RailUnavailable
 from florin_server.store import installation, journal, payments
 
@@ -32,10 +33,11 @@ _BLOCKS_A_CALL = 1_000
 class StrangerWatch:
     """Looks through the evidence of one chain for payments that nobody confirmed."""
 
-    def __init__(self, app: App, rail: Rail, blocks: Follower) -> None:
+    def __init__(self, app: App, rail: Rail, blocks: Follower, late: LateMoney) -> None:
         self._app = app
         self._rail = rail
         self._blocks = blocks
+        self._late = late
         self._seen: set[str] = set()  # references that were looked up
         self._waiting: dict[str, tuple[Payment, Option]] = {}  # by reference, until final
         self._unread = range(0)  # blocks that came while nobody followed them
@@ -106,8 +108,24 @@ class StrangerWatch:
                 # a block that was replaced may come back
                 self._seen.discard(ref)
             elif await self._blocks.is_settled(events[0]):
+                if await self._in_time(option, events[0]):
+                    await self._bind(payment, option, events[0])
+                else:
+                    self._late.add(payment, option, events[0], in_vain=True)
                 del self._waiting[ref]
-                await self._bind(payment, option, events[0])
+
+    async def _in_time(self, option: Option, event: Paid) -> bool:
+        """True unless the price was over when the money moved.
+
+        What is signed is good for some time longer, for us to send it if it was confirmed in time;
+        nobody is to wait with it for a better price.
+        """
+        if option.expires_at is None:
+            return True
+        view = await self._rail.block(event.block_number)
+        if view is None or view.hash != event.block_hash:
+            raise RailUnavailable(f"{self._rail.chain_id}: a block changed while it was read")
+        return view.time < option.expires_at
 
     async def _look_up(self, unknown: dict[str, list[Paid]]) -> None:
         tokens = {asset.address for asset in self._rail.assets.values()}

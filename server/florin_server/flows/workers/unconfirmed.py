@@ -8,10 +8,10 @@ can pay for no more goes back.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from florin_server.domain import results
-from florin_server.domain.journal import Sent
+from florin_server.domain.journal import Accepted, Sent
 from florin_server.domain.payment import Confirmation
 from florin_server.domain.state import Event
 from florin_server.flows.app import App
@@ -30,15 +30,15 @@ _LATE_S = 3600
 class WalletWatch:
     """Looks through the evidence of one chain for events that belong to no accepted payment."""
 
-    def __init__(self, app: App, rail: Rail, blocks: Follower) -> None:
+    def __init__(self, app: App, rail: Rail, blocks: Follower, late: LateMoney) -> None:
         self._app = app
         self._rail = rail
         self._blocks = blocks
         self._evidence = blocks.evidence
-        self._late = LateMoney(app, rail, blocks)
-        self._seen: set[str] = set()  # references that need no second look
+        self._late = late
+        self._seen: dict[str, list[Paid]] = {}  # events that need no second look, by reference
 
-    async def look_back(self, accepted: Collection[str]) -> None:
+    async def look_back(self, accepted: Mapping[str, Accepted]) -> None:
         """Asks for what was sent while nobody followed the blocks."""
         sent = await self._app.store.read(journal.unconfirmed(self._rail.chain_id))
         await self._ask(sent, 0)
@@ -59,22 +59,24 @@ class WalletWatch:
             for event in await self._rail.paid([one.reference for one in part], first):
                 self._evidence.add_paid(event)
 
-    async def adopt(self, accepted: Collection[str]) -> None:
-        """Binds what was sent; `accepted` are the references of payments that need no such thing.
+    async def adopt(self, accepted: Mapping[str, Accepted]) -> None:
+        """Binds what was sent; `accepted` are payments by reference that need no such thing.
 
         A payment that is over stays over: its money came late.
         """
         paid = self._evidence.paid
-        self._seen &= paid.keys()
-        unknown = paid.keys() - set(accepted) - self._seen
-        if unknown:
+        for ref in paid.keys() & accepted.keys():
+            self._late.again(accepted[ref].payment, accepted[ref].option)
+        new = {ref for ref, events in paid.items() if self._seen.get(ref) != events}
+        if unknown := new - accepted.keys():
             found = await self._app.store.read(journal.sent_by_wallets(unknown))
             for sent in found:
                 for event in paid[sent.reference]:
                     if self._rail.proves(sent.option, event):
                         await self._bind(sent, event)
+                self._late.again(sent.payment, sent.option)
             await self._others(unknown - {sent.reference for sent in found})
-            self._seen |= unknown
+        self._seen = {ref: list(paid[ref]) for ref in paid.keys() - accepted.keys()}
         await self._late.record()
 
     async def _others(self, references: Collection[str]) -> None:
@@ -88,21 +90,19 @@ class WalletWatch:
         offered = await self._app.store.survey(late.offered_since(chain, payers, least))
         known = set()
         for payment, option in offered:
+            self._late.again(payment, option)
             for event in paid.get(self._rail.reference(option), ()):
                 if self._rail.proves(option, event):
                     known.add(event)
                     self._late.add(payment, option, event)
         for event in here:
-            if event not in known and f"{chain}:{event.dest}" == self._rail.treasury:
+            unknown = event not in known and not self._late.knows(event)
+            if unknown and f"{chain}:{event.dest}" == self._rail.treasury:
                 text = "%s paid %d of %s to the treasury, for nothing that is known"
                 _log.warning(text, event.tx_hash, event.value, event.token)
 
     def _is_ours(self, event: Paid) -> bool:
         return any(asset.address == event.token for asset in self._rail.assets.values())
-
-    def over(self, references: Collection[str]) -> None:
-        """Tells of payments that have ended: their events stay known for a while."""
-        self._seen.update(references)
 
     def _first_block(self, sent: Sent) -> int:
         return max(0, sent.head - self._rail.confirmations)

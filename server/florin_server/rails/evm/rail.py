@@ -271,8 +271,12 @@ class EvmRail(Connected):
         return Terms.of(option).last_second
 
     def proves(self, option: Option, paid: Paid) -> bool:
-        """True if the event moved exactly what the option says, from its payer to its receivers."""
+        """True if the event is exactly what was offered: money, payer, receivers, way and end."""
         return Terms.of(option).proven_by(bare(option.payer), paid)
+
+    def resembles(self, option: Option, paid: Paid) -> bool:
+        """True if it moved an option's money to its receivers, but in another way or time."""
+        return Terms.of(option).resembled_by(bare(option.payer), paid)
 
     def batches(self, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:
         """Cuts items, as they stand, into what one transaction settles each."""

@@ -268,6 +268,10 @@ class SolanaRail(Connected):
         """True if the transaction moved exactly what the option says."""
         return Terms.of(option).proven_by(bare(option.payer), paid)
 
+    def resembles(self, option: Option, paid: Paid) -> bool:  # noqa: ARG002
+        """False: nobody but Florin can settle."""
+        return False
+
     def batches(self, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:
         """Each payment is a transaction of its own."""
         return [[one] for one in items]
