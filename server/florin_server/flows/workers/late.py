@@ -6,6 +6,7 @@ The payment that it was for stays as it ended.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
 from florin_server.domain.ids import short_id
 from florin_server.domain.payment import Option, Payment
@@ -32,6 +33,11 @@ class LateMoney:
         """Looks after an event that is proven to pay an option of a payment."""
         if event not in self._waiting:
             self._waiting[event] = payment, option
+
+    @property
+    def waiting(self) -> Collection[Paid]:
+        """Events that are looked after."""
+        return self._waiting.keys()
 
     async def record(self) -> None:
         """Books what is final by now. What a reorganisation took back comes again, or never."""
