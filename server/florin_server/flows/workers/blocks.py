@@ -7,7 +7,7 @@ everything from the replaced blocks is forgotten and read again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -38,6 +38,12 @@ class Evidence:
         known = self.paid.setdefault(event.ref, [])
         if event not in known:
             known.append(event)
+
+    def spend(self, ref: str, is_proof: Callable[[Paid], bool]) -> None:
+        """Drops the events of a reference that ended their payment; others may be late money."""
+        kept = [event for event in self.paid.pop(ref, ()) if not is_proof(event)]
+        if kept:
+            self.paid[ref] = kept
 
     def forget_from(self, number: int) -> None:
         """Drops everything from a block on."""

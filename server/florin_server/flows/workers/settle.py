@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Collection, Container, Sequence
+from functools import partial
 
 from florin_server.domain.errors import FlorinError
 from florin_server.domain.journal import Accepted, ChainTx, Finding, Watched, Watcher
@@ -363,8 +364,8 @@ class ChainSettler:
         self._held.forget(done)
         self._unproven.forget(done)
         for ref in over:
-            del self._open[ref]
-            self._blocks.evidence.paid.pop(ref, None)
+            proves = partial(self._rail.proves, self._open.pop(ref).option)
+            self._blocks.evidence.spend(ref, proves)
         for lane in self._lanes:
             lane.over(ends)
         await self._bury(freed)

@@ -82,7 +82,8 @@ class Unconfirmed:
             return False
         payment, option = paid_for
         if not self._rail.proves(option, event):
-            # whoever has seen the reference may have sent anything with it
+            # whoever has seen the reference may have sent anything with it: what is of any worth
+            # of that goes to the late money here, and nowhere else
             return False
         self._evidence.add_paid(event)
         seen = payment.at(self._app.clock.now_us())
