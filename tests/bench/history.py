@@ -37,11 +37,11 @@ _INDEXES = """
 _OPTIONS = f"""
     INSERT INTO payment_option SELECT id, option_id, payer, payer, '{CHAIN}',
     substr(option_unit, 8), option_value, 12, NULL, 'eip3009', '[]', '{{}}', created_at_us,
-    '5', '1', 40 FROM payment WHERE option_id IS NOT NULL
+    '5', '1', 40, '0x' || id, 1 FROM payment WHERE option_id IS NOT NULL
 """
 _TXS = f"""
     INSERT INTO chain_tx SELECT 'tx' || id, '{CHAIN}', '0xcc', row_number() OVER (ORDER BY id),
-    x'02', tx_id, 'final', updated_at_us, 1, 2, '0xbb' FROM payment WHERE tx_id IS NOT NULL
+    x'02', tx_id, 'final', updated_at_us, 1, 2, '0xbb', NULL FROM payment WHERE tx_id IS NOT NULL
 """
 
 

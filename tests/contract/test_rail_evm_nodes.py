@@ -240,7 +240,9 @@ async def test_a_made_up_settlement_event_ends_nothing():
 
         found.proxies[0].fail(faults.change(swapped))
         await follower.look()
-        (event,) = follower.evidence.paid["0x" + mine]
+        (event,) = follower.evidence.fresh
+        follower.evidence.add_paid(event)
+        assert event.ref == "0x" + mine
         assert event.tx_hash == real.hash
         assert not await follower.is_settled(event)
         assert "differ" in found.rail.doubt

@@ -10,7 +10,7 @@ from florin_server.devnet.evm import DEVNET
 from florin_server.flows.confirm import confirm
 from florin_server.flows.create import NewPayment, create
 from florin_server.flows.options import options
-from florin_server.flows.workers import strangers
+from florin_server.flows.workers import missed
 from florin_server.rails.evm import settler as contract
 from florin_server.rails.evm.fees import KEY_GAS
 from florin_server.rails.evm.terms import Terms, bare
@@ -139,7 +139,9 @@ async def test_what_was_not_final_yet_when_florin_went_down_is_found_too(shop):
     tx_hash = await settled(shop, option, output)
     shop.lab.clock.advance(61)
     await shop.turn()
-    assert await shop.store.read(installation.followed(CHAIN)) is not None
+    # what waits is read once more, however long it waits
+    receipt = await shop.lab.control.call("eth_getTransactionReceipt", tx_hash)
+    assert await read_up_to(shop) == int(receipt["blockNumber"], 16) - 1
     await shop._stop()
     await shop.lab.mine(3)
     await shop.restart()
@@ -160,19 +162,29 @@ async def test_a_node_that_refuses_keeps_nothing_else_from_being_settled(shop):
     assert shop.settler.health().problem == ""
 
 
-async def test_what_is_too_long_ago_is_told_and_not_read(shop, caplog, monkeypatch):
-    monkeypatch.setattr(strangers, "_BLOCKS_MAX", 5)
+@pytest.mark.parametrize("over", [False, True])
+async def test_of_what_is_too_long_ago_only_what_was_offered_is_asked_for(
+    shop, caplog, monkeypatch, over
+):
+    monkeypatch.setattr(missed, "_BLOCKS_MAX", 5)
     payment, option, output = await unconfirmed(shop)
-    await down(shop, option, output, blocks=9)
-    with caplog.at_level(logging.ERROR):
+    tx_hash = await down(shop, option, output, blocks=9)
+    if over:
+        shop.lab.clock.advance(1000)
+    with caplog.at_level(logging.WARNING):
         await shop.restart()
-    assert "are not searched" in caplog.text
+    assert "only what was offered is asked for" in caplog.text
     await shop.turn(2)
-    assert await shop.status(payment) == "requires_action"
+    found = await shop.now(payment)
+    if over:
+        assert found.at(shop.lab.clock.now_us()).status == "expired"
+        assert f"payment {payment.id} was paid late, or twice, by {tx_hash}" in caplog.text
+    else:
+        assert (found.status, found.tx_id) == ("succeeded", tx_hash)
 
 
 async def test_many_blocks_are_read_one_part_after_the_other(shop, monkeypatch):
-    monkeypatch.setattr(strangers, "_BLOCKS_A_CALL", 4)
+    monkeypatch.setattr(missed, "_BLOCKS_A_CALL", 4)
     payment, option, output = await unconfirmed(shop)
     tx_hash = await down(shop, option, output, blocks=9)
     shop.lab.node.asked.clear()

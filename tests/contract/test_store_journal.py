@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from florin_server.domain.journal import Finding, Posting, TxEnd, TxState
-from florin_server.domain.payment import CancelledReason, Status
+from florin_server.domain.payment import Status
 from florin_server.domain.state import Event
 from florin_server.store import journal, leases, ledger, payments
 from florin_server.store.journal import LostLease, NotWaiting
@@ -64,22 +64,6 @@ async def test_what_is_left_to_the_buyer_waits_no_more_and_is_still_to_be_settle
     await store.write(journal.conclude([success(left)], [], LATER_US))
     await store.write(journal.leave([left.id]))
     assert await unsettled(store) == [other.id]
-
-
-async def test_what_wallets_were_told_to_send_is_found_by_its_reference(store):
-    of, silent, other = await created(store), await created(store), await created(store)
-    for one in (issued(of), issued(silent, reference=None), issued(other, option_id="opt_9")):
-        await store.write(payments.put_issued(one))
-    references = [f"0x{one.id}" for one in (of, silent, other)]
-    (found,) = await store.read(journal.sent_by_wallets(references))
-    assert (found.payment, found.option) == (of, option(of))
-    assert (found.reference, found.head) == (f"0x{of.id}", 8)
-    assert found in await store.read(journal.unconfirmed(CHAIN))
-    assert await store.read(journal.unconfirmed("eip155:1")) == []
-    await store.write(payments.cancel(of.id, CancelledReason.BY_USER, LATER_US))
-    assert await store.read(journal.unconfirmed(CHAIN)) == []
-    (found,) = await store.read(journal.sent_by_wallets(references))
-    assert found.payment.status is Status.CANCELLED
 
 
 async def test_released_payments_wait_until_their_time(store):

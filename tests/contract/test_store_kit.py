@@ -88,6 +88,8 @@ def option(of: Payment, **changes: Any) -> Option:
         actions=(Action(CHAIN, "eth_signTypedData_v4", '["0xbb",{"a":1}]'), Build("more")),
         terms={"nonce": "0x12", "value": U256_MAX, "parts": [1, None, {"x": True}]},
         created_at_us=NOW_US,
+        reference=f"0x{of.id}",
+        head=8,
     )
     return replace(made, **changes)
 
@@ -102,7 +104,6 @@ def issued(of: Payment, **changes: Any) -> Issued:
         head=8,
         issued_at_us=NOW_US,
         expires_at=EXPIRES,
-        reference=f"0x{of.id}",
     )
     return replace(made, **changes)
 

@@ -18,6 +18,7 @@ from florin_server.store.query import Query, run
 from florin_server.store.sqlite import Connection
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
 
+from tests.bench import history
 from tests.contract.test_store_kit import (
     AFTER_US,
     ASSET,
@@ -307,3 +308,13 @@ async def test_an_asset_compares_in_any_case_and_a_network_as_it_is(store):
     ):
         totals = await store.read(listing.totals(replace(ALL, **narrow), NOW_US))
         assert totals.payments == count, narrow
+
+
+def test_the_store_of_the_bench_is_as_the_tables_are(tmp_path):
+    history.write(tmp_path / "florin.db", 50)
+    raw = Connection(tmp_path / "florin.db", writes=False)
+    try:
+        ((count,),) = raw.command("SELECT count(*) FROM payment").fetchall()
+        assert count == 50
+    finally:
+        raw.close()

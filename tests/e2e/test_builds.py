@@ -52,7 +52,8 @@ class Building:
     def offer(self, *args: Any) -> Option:
         option = self._offer(*args)
         self._inline[option.id] = option
-        return replace(option, actions=(Build(TOKEN),))
+        # nobody looks for what pays it before it is confirmed
+        return replace(option, actions=(Build(TOKEN),), reference=None)
 
     async def build(
         self, option: Option, issued: Any, now_us: int, spare: Any = None

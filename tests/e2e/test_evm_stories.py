@@ -441,27 +441,3 @@ async def test_money_that_comes_late_changes_nothing_and_is_told_of(desk, till, 
     assert (await desk.final(next_id))["status"] == "succeeded"
     assert (await desk.rest.status(payment_id))["status"] == "cancelled"
     assert f"payment {payment_id} was paid late, or twice, by {tx_hash}" in caplog.text
-
-
-async def test_what_was_sent_while_florin_was_down_is_found(desk, till, monkeypatch):
-    (settler,) = desk.service.app.settlers.values()
-    payment_id, option = await till.offer(GBP)
-    actions = await till.fetch(payment_id, option)
-    # nobody reads the blocks
-    with monkeypatch.context() as patch:
-        patch.setattr(settler._wallets, "adopt", nothing)
-        (tx_hash,) = await till.wallet.perform(desk.chain, actions)
-        await desk.chain.mine(40)
-        paid_id, paid = await till.offer(USD)
-        await till.confirm(paid_id, paid, await till.perform(paid))
-        await desk.final(paid_id)
-    settler._blocks.evidence.paid.clear()
-    assert (await desk.rest.status(payment_id))["status"] == "requires_action"
-    await settler._wallets.look_back(())
-    settler.wake()
-    final = await desk.final(payment_id)
-    assert (final["status"], final["info"]["txId"]) == ("succeeded", tx_hash)
-
-
-async def nothing(_: Any) -> None:
-    """Does it."""

@@ -199,6 +199,7 @@ class FakeRail:
                 "settled": split.settled,
             },
             created_at_us=now_us,
+            reference=_hash("reference", option_id),
         )
 
     async def build(
@@ -288,6 +289,9 @@ class FakeRail:
 
     async def gone(self, tx: ChainTx, issued: Sequence[Issued]) -> bool:
         return await self.nonce_used(tx.sender, tx.nonce)
+
+    async def is_paid(self, option: Option) -> bool:
+        return False
 
     async def dead(self, item: Accepted, issued: Sequence[Issued]) -> str | None:
         if self.reference(item.option) in self._paid:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from florin_server.domain.payment import Confirmation, FailureCode, Option, Payment, Status
@@ -87,15 +87,13 @@ class Accepted:
     confirmation: Confirmation
     from_block: int
 
+    def since_offered(self, confirmations: int) -> Accepted:
+        """The same, with every block that may hold its effect.
 
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """What a wallet was told to send by itself, since the block `head`."""
-
-    payment: Payment
-    option: Option
-    reference: str
-    head: int
+        Others may have settled it before its confirm, unseen by a node that lagged behind.
+        """
+        first = self.option.first_block(confirmations, self.from_block)
+        return replace(self, from_block=min(first, self.from_block))
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,10 @@ class Option:
     is set if the price lapses before the payment does. `terms` is what the rail needs to verify
     and settle it again later (JSON values only); it never changes once stored. `fee` is what the
     operator keeps of `value`: `fee_fixed` and `fee_basis_points` of it, rounded up.
+
+    `reference` (0x-hex) is what its settlement event carries; None where nobody but Florin can
+    settle. `head` was the newest known block when it was offered, None for those of a Florin that
+    did not write it down.
     """
 
     id: str
@@ -129,6 +133,15 @@ class Option:
     fee: int = 0
     fee_fixed: int = 0
     fee_basis_points: int = 0
+    reference: str | None = None
+    head: int | None = None
+
+    def first_block(self, confirmations: int, otherwise: int) -> int:
+        """No block below can hold its effect, however the chain is reorganised.
+
+        `otherwise` stands for the newest block when it was offered, if that is not known.
+        """
+        return max(0, (otherwise if self.head is None else self.head) - confirmations)
 
     @property
     def build(self) -> Build | None:
@@ -157,8 +170,7 @@ class Issued:
 
     Every one that was issued stays good until `expires_at` (Unix seconds), or as long as its
     option if that is None. `head` was the newest block then: the actions have no effect in any
-    block before it. `terms` are the rail's own, JSON values only. `reference` is what the event
-    carries by which a wallet's own transaction is known; None if nobody but Florin sends one.
+    block before it. `terms` are the rail's own, JSON values only.
     """
 
     payment_id: str
@@ -169,7 +181,6 @@ class Issued:
     head: int
     issued_at_us: int
     expires_at: int | None = None
-    reference: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,10 @@ class Health:
 class Settler(Protocol):
     """Settles what was accepted on one chain, or pays out there."""
 
+    @property
+    def head(self) -> int:
+        """The newest block that it has seen; 0 if it has seen none."""
+
     def wake(self) -> None:
         """Tells that there is something to do."""
 

@@ -189,7 +189,7 @@ def _places(rail: Rail, now: Standing) -> set[Place]:
 def _seen(app: App, rail: Rail) -> int:
     """The newest block of which the books may tell."""
     workers = (app.settlers.get(rail.chain_id), app.payers.get(rail.chain_id))
-    return max((one.health().head for one in workers if one is not None), default=0)
+    return max((one.head for one in workers if one is not None), default=0)
 
 
 def _chain(place: Place) -> str:

@@ -23,7 +23,7 @@ from florin_server.domain.state import Event, step
 from florin_server.flows import capture
 from florin_server.flows.app import App, Caller
 from florin_server.flows.fetch import open_option, silent
-from florin_server.flows.load import current, find
+from florin_server.flows.load import current, find, head_of
 from florin_server.flows.screen import check_lists, is_blocked
 from florin_server.rails.base import Rail, RailUnavailable
 from florin_server.store import captures, payments
@@ -139,19 +139,15 @@ async def _accept(
 async def _first_block(app: App, rail: Rail, option: Option, issued: Sequence[Issued]) -> int:
     """From which block on the payment's effect is looked for.
 
-    A reorganisation may put it below today's head, as far down as blocks are not final. The head
-    that the settler has seen is no newer than the chain's, and costs no question. What the buyer
-    sends may be in a block already, since the first time that it was issued.
+    A reorganisation may put it below today's head, as far down as blocks are not final. What the
+    buyer sends may be in a block already, since it was offered.
     """
-    head = app.settlers[rail.chain_id].health().head
     if not rail.submits(option):
-        head = min(one.head for one in issued)
-    elif not head:
-        try:
-            head = (await rail.head()).number
-        except RailUnavailable:
-            return 0
-    return max(0, head - rail.confirmations)
+        return option.first_block(rail.confirmations, min(one.head for one in issued))
+    try:
+        return max(0, await head_of(app, rail) - rail.confirmations)
+    except RailUnavailable:
+        return 0
 
 
 async def _lost(app: App, content: Confirmation) -> Payment:

@@ -7,6 +7,7 @@ from florin_server.domain.ids import is_payment_id_shape
 from florin_server.domain.links import resolve_payment_id
 from florin_server.domain.payment import Merchant, Payment, Status
 from florin_server.flows.app import App, Caller
+from florin_server.rails.base import Rail
 from florin_server.store import merchants, payments
 
 
@@ -57,3 +58,11 @@ async def merchant_of(app: App, payment: Payment) -> Merchant:
     if merchant is None:
         raise RuntimeError(f"payment {payment.id} has no merchant")
     return merchant
+
+
+async def head_of(app: App, rail: Rail) -> int:
+    """A chain's head, or one that it had; RailUnavailable if it is not known.
+
+    What the chain's settler has seen is no newer than the chain, and costs no question.
+    """
+    return app.settlers[rail.chain_id].head or (await rail.head()).number

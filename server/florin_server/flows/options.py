@@ -15,7 +15,7 @@ from florin_server.domain.payment import Option, Payment, Status
 from florin_server.flows import capture
 from florin_server.flows.app import App, Caller
 from florin_server.flows.capture import Asked
-from florin_server.flows.load import find, payment_id_of
+from florin_server.flows.load import find, head_of, payment_id_of
 from florin_server.flows.price import price
 from florin_server.flows.screen import check_lists, is_blocked
 from florin_server.rails.base import Means, Rail, RailUnavailable, Split
@@ -135,6 +135,7 @@ async def _search(
         return []
     try:
         async with asyncio.timeout(app.settings.discovery_s):
+            head = await head_of(app, rail)
             payable = await rail.payable(list(written), prices)
             splits = {
                 one: _split(app, rail, one, prices[one], known.destinations)
@@ -170,6 +171,7 @@ async def _search(
             fee=split.fee,
             fee_fixed=min(app.settings.fee_fixed, split.fee),
             fee_basis_points=app.settings.fee_basis_points,
+            head=head,
         )
         for means in payable
         if means.asset not in refused

@@ -348,10 +348,7 @@ class Rail(Protocol):
         """
 
     def submits(self, option: Option) -> bool:
-        """False if the buyer's wallet sends the transaction: its effect is only looked for.
-
-        Such an option has a build, so that it is known since when there can be an effect.
-        """
+        """False if the buyer's wallet sends the transaction: its effect is only looked for."""
 
     async def verify(
         self, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
@@ -473,6 +470,12 @@ class Rail(Protocol):
 
         `issued` is what was issued for its payments. The caller must look for the transaction
         after this answer.
+        """
+
+    async def is_paid(self, option: Option) -> bool:
+        """True if the chain says at final depth that a wallet's own transaction paid the option.
+
+        That alone is no proof of what moved; but such an option is never `dead`.
         """
 
     async def dead(self, item: Accepted, issued: Sequence[Issued]) -> str | None:

@@ -10,13 +10,12 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from operator import attrgetter
 
-from sqlalchemy import ColumnElement, Select, Update, func, select, text, update
+from sqlalchemy import Select, Update, func, select, text, update
 
 from florin_server.domain.journal import (
     Accepted,
     ChainTx,
     Finding,
-    Sent,
     TxEnd,
     TxState,
     Variant,
@@ -39,7 +38,6 @@ from florin_server.store.query import (
 )
 from florin_server.store.tables import (
     OPEN,
-    UNCONFIRMED,
     UNSETTLED,
     ConfirmState,
     chain_tx,
@@ -84,19 +82,6 @@ def _accepted() -> Select[Row]:
     )
 
 
-def _sent_with(where: ColumnElement[bool]) -> Select[Row]:
-    return (
-        select(*payment.c, *columns(payment_option, Option), issue.c.reference, issue.c.head)
-        .join_from(issue, payment, payment.c.id == issue.c.payment_id)
-        .join(
-            payment_option,
-            (payment_option.c.payment_id == issue.c.payment_id)
-            & (payment_option.c.id == issue.c.option_id),
-        )
-        .where(where, issue.c.reference.is_not(None))
-    )
-
-
 _WAITING = Statement(
     _accepted()
     .where(confirm.c.state == ConfirmState.WAITING, confirm.c.retry_at_us <= param("now_us"))
@@ -114,27 +99,6 @@ _ISSUED = Statement(
     )
     .where(any_of(confirm.c.payment_id, "ids"))
     .order_by(issue.c.payment_id, issue.c.n.desc())
-)
-_SENT_BY_WALLETS = Statement(_sent_with(any_of(issue.c.reference, "references")))
-_UNCONFIRMED = Statement(
-    _sent_with(payment_option.c.chain_id == param("chain_id")).where(
-        payment.c.status == Status.REQUIRES_ACTION, text(f"payment.{UNCONFIRMED}")
-    )
-)
-_SENT_SINCE = Statement(
-    _sent_with(payment_option.c.chain_id == param("chain_id")).where(
-        payment.c.expires_at >= param("expires_at")
-    )
-)
-_OFFERED = Statement(
-    select(*payment.c, *columns(payment_option, Option))
-    .join_from(payment_option, payment, payment.c.id == payment_option.c.payment_id)
-    .where(
-        any_of(payment_option.c.payer, "payers"),
-        payment_option.c.chain_id == param("chain_id"),
-        payment.c.status == Status.REQUIRES_ACTION,
-        text(f"payment.{UNCONFIRMED}"),
-    )
 )
 _COUNT = Statement(select(func.count()).select_from(confirm).where(text(UNSETTLED)))
 _SUBMIT = Statement(
@@ -254,35 +218,6 @@ def unsettled_ids(chain_id: str) -> Op[frozenset[str]]:
 def issued(payment_ids: Collection[str]) -> Op[list[Issued]]:
     """What was issued for the options that payments are bound to, the newest of each first."""
     return [issued_of(row) for row in (yield _ISSUED(ids=payment_ids))]
-
-
-def sent_by_wallets(references: Collection[str]) -> Op[list[Sent]]:
-    """What wallets were told to send that carries one of the references."""
-    return [_sent_of(row) for row in (yield _SENT_BY_WALLETS(references=references))]
-
-
-def unconfirmed(chain_id: str) -> Op[list[Sent]]:
-    """What wallets were told to send on a chain for payments that can still be confirmed."""
-    return [_sent_of(row) for row in (yield _UNCONFIRMED(chain_id=chain_id))]
-
-
-def sent_since(chain_id: str, expires_at: int) -> Op[list[Sent]]:
-    """What wallets were told to send on a chain for payments whose time ends after a second.
-
-    Looks at all that wallets were ever told to send.
-    """
-    rows = yield _SENT_SINCE(chain_id=chain_id, expires_at=expires_at)
-    return [_sent_of(row) for row in rows]
-
-
-def offered(chain_id: str, payers: Collection[str]) -> Op[list[tuple[Payment, Option]]]:
-    """What accounts (CAIP-10) were offered on a chain for payments that can still be confirmed."""
-    rows = yield _OFFERED(chain_id=chain_id, payers=payers)
-    return [(Payment(*row[:_OPTION_AT]), option_of(row[_OPTION_AT:])) for row in rows]
-
-
-def _sent_of(row: Row) -> Sent:
-    return Sent(Payment(*row[:_OPTION_AT]), option_of(row[_OPTION_AT:-2]), row[-2], row[-1])
 
 
 def count_unsettled() -> Op[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from sqlalchemy import select
 
@@ -10,21 +10,10 @@ from florin_server.domain.journal import Posting
 from florin_server.domain.payment import Option, Payment, Status
 from florin_server.domain.payout import Payout
 from florin_server.store import ledger, payouts
-from florin_server.store.payments import option_of
-from florin_server.store.query import Op, Statement, any_of, columns, param
-from florin_server.store.tables import payment, payment_option
+from florin_server.store.query import Op, Statement, param
+from florin_server.store.tables import payment
 
 _LOCKED = Statement(select(*payment.c).where(payment.c.id == param("payment_id")).with_for_update())
-_OFFERED_SINCE = Statement(
-    select(*payment.c, *columns(payment_option, Option))
-    .join_from(payment_option, payment, payment.c.id == payment_option.c.payment_id)
-    .where(
-        any_of(payment_option.c.payer, "payers"),
-        payment_option.c.chain_id == param("chain_id"),
-        payment.c.expires_at >= param("expires_at"),
-    )
-)
-_OPTION_AT = len(payment.c)
 
 
 def record(
@@ -58,14 +47,3 @@ def is_late(seen: Payment, option: Option) -> bool:
     if seen.status in {Status.PROCESSING, Status.SUCCEEDED}:
         return seen.option_id != option.id
     return seen.status in {Status.CANCELLED, Status.EXPIRED, Status.FAILED}
-
-
-def offered_since(
-    chain_id: str, payers: Collection[str], expires_at: int
-) -> Op[list[tuple[Payment, Option]]]:
-    """What accounts (CAIP-10) were offered on a chain for payments that end after a second.
-
-    Looks at all that was ever offered.
-    """
-    rows = yield _OFFERED_SINCE(chain_id=chain_id, payers=payers, expires_at=expires_at)
-    return [(Payment(*row[:_OPTION_AT]), option_of(row[_OPTION_AT:])) for row in rows]

@@ -37,7 +37,7 @@ UNSETTLED = "state <> 'done'"
 OPEN = "state IN ('signed', 'sent')"
 LAPSES = "expires_at_us IS NOT NULL"
 PAYS = "payer IS NOT NULL"
-SENT_BY_WALLETS = "reference IS NOT NULL"
+REFERENCED = "reference IS NOT NULL"
 UNPAID = "status IN ('pending', 'processing')"
 
 
@@ -211,7 +211,7 @@ class OptionRow(_Base, table=True):
     """One way to pay a payment; never changes."""
 
     __tablename__ = "payment_option"
-    __table_args__ = (_BY_KEY,)
+    __table_args__ = (_partial("ix_payment_option_reference", REFERENCED, "reference"), _BY_KEY)
 
     payment_id: str = _text(key=True)
     id: str = _text(key=True)
@@ -229,13 +229,15 @@ class OptionRow(_Base, table=True):
     fee: int = _amount()
     fee_fixed: int = _amount()
     fee_basis_points: int = _number()
+    reference: str | None = _text()
+    head: int | None = _number()
 
 
 class IssuedRow(_Base, table=True):
     """What an option's build was resolved to; never changes."""
 
     __tablename__ = "issued"
-    __table_args__ = (_partial("ix_issued_reference", SENT_BY_WALLETS, "reference"), _BY_KEY)
+    __table_args__ = (_BY_KEY,)
 
     payment_id: str = _text(key=True)
     option_id: str = _text(key=True)
@@ -245,7 +247,6 @@ class IssuedRow(_Base, table=True):
     head: int = _number()
     issued_at_us: int = _number()
     expires_at: int | None = _number()
-    reference: str | None = _text()
 
 
 class ConfirmRow(_Base, table=True):

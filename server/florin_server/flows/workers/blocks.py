@@ -7,6 +7,7 @@ everything from the replaced blocks is forgotten and read again.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -22,16 +23,27 @@ _TIMES, _INTERVAL_MAX_S = 16, 60
 
 @dataclass(slots=True)
 class Evidence:
-    """What the chain proves now: settlement events by reference, our transactions by hash."""
+    """What the chain proves now: settlement events by reference, our transactions by hash.
+
+    `fresh` are all events of blocks that were read since somebody took those out that matter here.
+    Contracts are shared and anybody may call them, so that most events are nobody's.
+    """
 
     paid: dict[str, list[Paid]] = field(default_factory=dict)
     mined: dict[str, Mined] = field(default_factory=dict)
+    fresh: list[Paid] = field(default_factory=list)
 
     def add_paid(self, event: Paid) -> None:
         """Remembers an event once."""
         known = self.paid.setdefault(event.ref, [])
         if event not in known:
             known.append(event)
+
+    def spend(self, ref: str, is_proof: Callable[[Paid], bool]) -> None:
+        """Drops the events of a reference that ended their payment; others may be late money."""
+        kept = [event for event in self.paid.pop(ref, ()) if not is_proof(event)]
+        if kept:
+            self.paid[ref] = kept
 
     def forget_from(self, number: int) -> None:
         """Drops everything from a block on."""
@@ -42,6 +54,20 @@ class Evidence:
             else:
                 del self.paid[ref]
         self.mined = {h: m for h, m in self.mined.items() if m.block_number < number}
+        self.fresh = [event for event in self.fresh if event.block_number < number]
+
+    def forget_below(self, number: int, pinned: Container[str]) -> None:
+        """Drops what is older than a block, but for events of some references.
+
+        It can be asked for again.
+        """
+        for ref in [one for one in self.paid if one not in pinned]:
+            kept = [event for event in self.paid[ref] if event.block_number >= number]
+            if kept:
+                self.paid[ref] = kept
+            else:
+                del self.paid[ref]
+        self.mined = {h: m for h, m in self.mined.items() if m.block_number >= number}
 
     def forget(self, fact: Fact) -> None:
         """Drops what is not so."""
@@ -133,6 +159,10 @@ class HeadFollower:
         self._agreement.forget_below(self.head - _REMEMBERED)
         return self._moved(await self._rail.head())
 
+    def forget_old(self, pinned: Container[str]) -> None:
+        """Drops evidence that nobody will need soon, but for events of some references."""
+        self.evidence.forget_below(self.head - _REMEMBERED, pinned)
+
     def _moved(self, head: Head) -> bool:
         """Remembers the newest final block; a node may lag behind what was seen."""
         before, self.head = self.head, max(self.head, head.number)
@@ -221,18 +251,24 @@ class BlockFollower:
         self.head = view.number
         self._hashes[view.number] = view.hash
         self._times.append(view.time)
-        for event in view.paid:
-            self.evidence.add_paid(event)
+        self.evidence.fresh += view.paid
         for mined in view.mined:
             self.evidence.mined[mined.tx_hash] = mined
-        # deeper than any reorganisation that is handled; asked for again if ever needed
-        for number in [n for n in self._hashes if n < view.number - 4 * self._depth]:
+        for number in [n for n in self._hashes if n < self._oldest]:
             del self._hashes[number]
-        self._agreement.forget_below(view.number - 4 * self._depth)
+        self._agreement.forget_below(self._oldest)
+
+    def forget_old(self, pinned: Container[str]) -> None:
+        """Drops evidence that nobody will need soon, but for events of some references."""
+        self.evidence.forget_below(self._oldest, pinned)
 
     @property
-    def _depth(self) -> int:
-        return max(self._rail.confirmations, 16)
+    def _oldest(self) -> int:
+        """The lowest block that a reorganisation may replace, as far as that is handled.
+
+        What is below is asked for again if it is ever needed.
+        """
+        return self.head - 4 * max(self._rail.confirmations, 16)
 
     async def _rewind(self, head: Head) -> None:
         """Steps back to the newest remembered block that is still part of the chain."""

@@ -6,6 +6,7 @@ The payment that it was for stays as it ended.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
 from florin_server.domain.ids import short_id
 from florin_server.domain.payment import Option, Payment
@@ -27,7 +28,6 @@ class LateMoney:
         self._rail = rail
         self._blocks = blocks
         self._waiting: dict[Paid, tuple[Payment, Option, bool]] = {}
-        self._booked: set[Paid] = set()  # of the blocks that are remembered
 
     def add(self, payment: Payment, option: Option, event: Paid, *, in_vain: bool = False) -> None:
         """Looks after an event that is proven to pay an option of a payment.
@@ -35,23 +35,17 @@ class LateMoney:
         `in_vain` tells that it cannot count for it, whatever becomes of the payment: it moved the
         money in another way than was offered, or when its price was over.
         """
-        if event not in self._booked and (in_vain or event not in self._waiting):
+        if in_vain or event not in self._waiting:
             self._waiting[event] = payment, option, in_vain
 
-    def again(self, payment: Payment, option: Option) -> None:
-        """Looks after all that was paid for an option besides, or to another end than offered."""
-        for event in self._blocks.evidence.paid.get(self._rail.reference(option), ()):
-            if self._rail.resembles(option, event):
-                self.add(payment, option, event, in_vain=True)
-
-    def knows(self, event: Paid) -> bool:
-        """True if an event is looked after, or was booked of late."""
-        return event in self._waiting or event in self._booked
+    @property
+    def waiting(self) -> Collection[Paid]:
+        """Events that are looked after."""
+        return self._waiting.keys()
 
     async def record(self) -> None:
         """Books what is final by now. What a reorganisation took back comes again, or never."""
         paid = self._blocks.evidence.paid
-        self._booked = {event for event in self._booked if event in paid.get(event.ref, ())}
         for event, (payment, option, in_vain) in list(self._waiting.items()):
             if event not in paid.get(event.ref, ()):
                 del self._waiting[event]
@@ -82,8 +76,6 @@ class LateMoney:
         done = await self._app.store.write(
             late.record(option, (event.tx_hash, name), legs, back, now_us, in_vain=in_vain)
         )
-        if done is not None:
-            self._booked.add(event)
         if done:
             _log.error(
                 "payment %s was paid late, or twice, by %s: payout %s returns %d of %s to %s",

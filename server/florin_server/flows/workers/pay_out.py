@@ -114,6 +114,11 @@ class PayoutWorker:
         """Tells that there is something to pay out."""
         self._woken.set()
 
+    @property
+    def head(self) -> int:
+        """The newest block that was seen; 0 if none was."""
+        return self._blocks.head
+
     def health(self) -> Health:
         """How paying out looks now."""
         paused = "paused by the operator" if self.lane.paused else ""

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Collection, Container, Sequence
+from functools import partial
 
 from florin_server.domain.errors import FlorinError
 from florin_server.domain.journal import Accepted, ChainTx, Finding, Watched, Watcher
@@ -21,12 +22,12 @@ from florin_server.flows.workers.aftermath import Aftermath, ended_in
 from florin_server.flows.workers.blocks import follow
 from florin_server.flows.workers.hold import Held
 from florin_server.flows.workers.lane import Ended, Lane
-from florin_server.flows.workers.late import LateMoney
+from florin_server.flows.workers.missed import MissedBlocks
 from florin_server.flows.workers.nonces import NonceKeeper
 from florin_server.flows.workers.receiving import ReceivingDesk
 from florin_server.flows.workers.rest import first_of
-from florin_server.flows.workers.strangers import StrangerWatch, settled_by_others
-from florin_server.flows.workers.unconfirmed import WalletWatch
+from florin_server.flows.workers.unconfirmed import Unconfirmed, settled_by_others
+from florin_server.flows.workers.unproven import Unproven
 from florin_server.rails.base import Paid, Rail, RailUnavailable, Signed
 from florin_server.store import journal
 from florin_server.store.query import Op, StoreUnavailable
@@ -53,9 +54,9 @@ class ChainSettler:
         self._woken = asyncio.Event()
         self._blocks = follow(rail)
         self._open: dict[str, Accepted] = {}  # by reference
-        self._late = LateMoney(app, rail, self._blocks)
-        self._wallets = WalletWatch(app, rail, self._blocks, self._late)
-        self._strangers = StrangerWatch(app, rail, self._blocks, self._late)
+        self._unconfirmed = Unconfirmed(app, rail, self._blocks)
+        self._missed = MissedBlocks(app, rail, self._blocks, self._unconfirmed)
+        self._unproven = Unproven(rail, self._find_events, self._seen)
         self._held = Held(app)
         self._nonces = NonceKeeper(app, rail)
         self._receiving = ReceivingDesk(app, rail)
@@ -82,15 +83,21 @@ class ChainSettler:
         """Tells that a payment was accepted."""
         self._woken.set()
 
+    @property
+    def head(self) -> int:
+        """The newest block that was seen; 0 if none was."""
+        return self._blocks.head
+
     def health(self) -> Health:
         """How the chain looks now."""
         problems = (
             self._pauses(),
             self._problem,
-            self._strangers.problem,
+            self._missed.problem,
             *(lane.problem for lane in self._lanes),
             *self._shortages,
             self._held.problem(self._open.values()),
+            self._unproven.problem(self._open.values()),
             self._undone(),
         )
         problem = "; ".join(text for text in problems if text)
@@ -160,8 +167,7 @@ class ChainSettler:
         """Picks up where the last owner of a lease stopped."""
         await self._blocks.start()
         await self._load()
-        await self._wallets.look_back(self._open)
-        await self._strangers.load()
+        await self._missed.load()
         await self._aftermath.load()
         await self._take_back()
         for lane in self._led():
@@ -180,9 +186,9 @@ class ChainSettler:
             if not self._rail.by_block:
                 await self._ask()
             await self._take_back()
-            await self._wallets.adopt(self._open)
-            await self._strangers.adopt(self._open)
+            await self._unconfirmed.adopt(self._open)
             await self._conclude()
+            self._forget_old()
         stalled: RailUnavailable | None = None
         try:
             await self._submit()
@@ -197,6 +203,11 @@ class ChainSettler:
             await self._reconcile(self._reconcile_at_us - _RECONCILE_S * 1_000_000)
         if stalled is not None:
             raise stalled
+
+    def _forget_old(self) -> None:
+        """Drops evidence that lies deep and is not waited for."""
+        waiting = {event.ref for event in self._unconfirmed.waiting}
+        self._blocks.forget_old(waiting | self._open.keys())
 
     async def _take_back(self) -> None:
         """Begins again with what a reorganisation undid after it was final."""
@@ -351,13 +362,10 @@ class ChainSettler:
             await self._app.changed(payment)
         over = {ref for ref, item in self._open.items() if item.payment.id in done}
         self._held.forget(done)
-        paid = self._blocks.evidence.paid
+        self._unproven.forget(done)
         for ref in over:
-            item = self._open.pop(ref)
-            # what came besides goes back once it is final
-            self._late.again(item.payment, item.option)
-            if besides := [event for event in paid.pop(ref, ()) if self._late.knows(event)]:
-                paid[ref] = besides
+            proves = partial(self._rail.proves, self._open.pop(ref).option)
+            self._blocks.evidence.spend(ref, proves)
         for lane in self._lanes:
             lane.over(ends)
         await self._bury(freed)
@@ -385,7 +393,8 @@ class ChainSettler:
             await self._rail.start()
         self._shortages = await self._rail.shortages()
         await self._catch_up()
-        await self._strangers.catch_up(self._open)
+        await self._missed.catch_up(self._open)
+        await self._unconfirmed.adopt(self._open)
         await self._aftermath.forget()
         if (lane := self._free_lane()) is not None:
             await self._nonces.turn(lane)
@@ -418,9 +427,11 @@ class ChainSettler:
         ]
 
     async def _find_events(self, items: Sequence[Accepted]) -> None:
+        options = {self._rail.reference(item.option): item.option for item in items}
         for start in range(0, len(items), _REFS_A_CALL):
             for event in await self._rail.find(items[start : start + _REFS_A_CALL]):
-                self._blocks.evidence.add_paid(event)
+                if self._rail.proves(options[event.ref], event):
+                    self._blocks.evidence.add_paid(event)
 
     async def _gone(self, tx: ChainTx) -> bool:
         issued = await self._app.store.read(journal.issued(tx.item_ids))
@@ -428,6 +439,9 @@ class ChainSettler:
 
     async def _dead(self, item: Accepted) -> Finding | None:
         """The proof that a payment's authorization can never be used again, if there is one."""
+        item = item.since_offered(self._rail.confirmations)
+        if await self._unproven.holds(item):
+            return None
         issued = await self._app.store.read(journal.issued([item.payment.id]))
         reason = await self._rail.dead(item, issued)
         if reason is None:

@@ -1,128 +1,158 @@
-"""Binds payments to what their wallets sent without ever confirming it.
+"""Binds payments that nobody confirmed to the settlement events that pay them.
 
-A wallet that sends its transaction by itself may be gone before it says so, or say so when its
-quote has lapsed. The money moved all the same, and the settlement event tells for what. What it
-can pay for no more goes back.
+A wallet that sends its transaction by itself may be gone before it says so, or may never ask what
+to send. Whoever gets hold of what a buyer signed can take it to the settlement contract, which
+carries the money where it belongs. The event tells for what the money is; what it can pay for no
+more goes back.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from florin_server.domain import results
-from florin_server.domain.journal import Accepted, Sent
-from florin_server.domain.payment import Confirmation
+from florin_server.domain.journal import Accepted
+from florin_server.domain.payment import Confirmation, Option, Payment, Status
 from florin_server.domain.state import Event
 from florin_server.flows.app import App
 from florin_server.flows.workers.blocks import Follower
 from florin_server.flows.workers.late import LateMoney
-from florin_server.rails.base import Paid, Rail
-from florin_server.store import installation, journal, late, payments
+from florin_server.rails.base import Paid, Rail, RailUnavailable
+from florin_server.store import late, offered, payments
 
 _log = logging.getLogger(__name__)
 
-_REFS_A_CALL = 50
-# no contract takes what a wallet signed or sends much later than its payment ends
-_LATE_S = 3600
+# looked up at once: a question to the store that takes a few milliseconds
+_REFS_A_QUERY = 500
 
 
-class WalletWatch:
-    """Looks through the evidence of one chain for events that belong to no accepted payment."""
+class Unconfirmed:
+    """Looks through the events of one chain for those that pay an option of ours.
 
-    def __init__(self, app: App, rail: Rail, blocks: Follower, late: LateMoney) -> None:
+    What a wallet sends is bound at once, so that nobody pays twice; what a wallet signed and
+    somebody else took to the chain is bound when it is final, so that nothing is taken back.
+    """
+
+    def __init__(self, app: App, rail: Rail, blocks: Follower) -> None:
         self._app = app
         self._rail = rail
         self._blocks = blocks
         self._evidence = blocks.evidence
-        self._late = late
-        self._seen: dict[str, list[Paid]] = {}  # events that need no second look, by reference
+        self._late = LateMoney(app, rail, blocks)
+        self._waiting: dict[Paid, tuple[Payment, Option]] = {}  # until they are final
 
-    async def look_back(self, accepted: Mapping[str, Accepted]) -> None:
-        """Asks for what was sent while nobody followed the blocks."""
-        sent = await self._app.store.read(journal.unconfirmed(self._rail.chain_id))
-        await self._ask(sent, 0)
-        # and for what came late meanwhile
-        stopped = await self._app.store.read(installation.followed(self._rail.chain_id))
-        if stopped is not None:
-            block, at = stopped
-            ended = journal.sent_since(self._rail.chain_id, at - _LATE_S)
-            least = max(0, block + 1 - self._rail.confirmations)
-            await self._ask(await self._app.store.survey(ended), least)
-        await self.adopt(accepted)
-
-    async def _ask(self, sent: Sequence[Sent], least: int) -> None:
-        """Asks for the events of what wallets were told to send, from a block on."""
-        for start in range(0, len(sent), _REFS_A_CALL):
-            part = sent[start : start + _REFS_A_CALL]
-            first = max(least, min(self._first_block(one) for one in part))
-            for event in await self._rail.paid([one.reference for one in part], first):
-                self._evidence.add_paid(event)
+    @property
+    def waiting(self) -> Sequence[Paid]:
+        """Events that are not final, and for which something is to be done then."""
+        return [*self._waiting, *self._late.waiting]
 
     async def adopt(self, accepted: Mapping[str, Accepted]) -> None:
-        """Binds what was sent; `accepted` are payments by reference that need no such thing.
+        """Looks at the events of new blocks, and binds what is final by now.
 
-        A payment that is over stays over: its money came late.
+        `accepted` are the payments, by reference, that only wait for their events.
         """
-        paid = self._evidence.paid
-        for ref in paid.keys() & accepted.keys():
-            self._late.again(accepted[ref].payment, accepted[ref].option)
-        new = {ref for ref, events in paid.items() if self._seen.get(ref) != events}
-        if unknown := new - accepted.keys():
-            found = await self._app.store.read(journal.sent_by_wallets(unknown))
-            for sent in found:
-                for event in paid[sent.reference]:
-                    if self._rail.proves(sent.option, event):
-                        await self._bind(sent, event)
-                self._late.again(sent.payment, sent.option)
-            await self._others(unknown - {sent.reference for sent in found})
-        self._seen = {ref: list(paid[ref]) for ref in paid.keys() - accepted.keys()}
+        await self.take(self._evidence.fresh, accepted)
+        self._evidence.fresh.clear()
+        for event, (payment, option) in list(self._waiting.items()):
+            if event.ref in accepted or event not in self._evidence.paid.get(event.ref, ()):
+                # it was confirmed meanwhile, or a block was replaced, which may come back
+                del self._waiting[event]
+            elif await self._blocks.is_settled(event):
+                if await self._in_time(option, event):
+                    await self._bind(payment, option, event)
+                else:
+                    self._late.add(payment, option, event, in_vain=True)
+                del self._waiting[event]
         await self._late.record()
 
-    async def _others(self, references: Collection[str]) -> None:
-        """Events of what wallets signed for us to send; others may have sent it, too late."""
-        paid, chain = self._evidence.paid, self._rail.chain_id
-        here = [event for ref in references for event in paid[ref] if self._is_ours(event)]
-        if not here:
-            return
-        payers = {f"{chain}:{event.payer}" for event in here}
-        least = self._app.clock.now_us() // 1_000_000 - _LATE_S
-        offered = await self._app.store.survey(late.offered_since(chain, payers, least))
-        known = set()
-        for payment, option in offered:
-            self._late.again(payment, option)
-            for event in paid.get(self._rail.reference(option), ()):
-                if self._rail.proves(option, event):
-                    known.add(event)
-                    self._late.add(payment, option, event)
-        for event in here:
-            unknown = event not in known and not self._late.knows(event)
-            if unknown and f"{chain}:{event.dest}" == self._rail.treasury:
-                text = "%s paid %d of %s to the treasury, for nothing that is known"
-                _log.warning(text, event.tx_hash, event.value, event.token)
+    async def _in_time(self, option: Option, event: Paid) -> bool:
+        """True unless the price was over when the money moved.
 
-    def _is_ours(self, event: Paid) -> bool:
-        return any(asset.address == event.token for asset in self._rail.assets.values())
+        What is signed is good for some time longer, for us to send it if it was confirmed in time;
+        nobody is to wait with it for a better price.
+        """
+        if option.expires_at is None:
+            return True
+        view = await self._rail.block(event.block_number)
+        if view is None or view.hash != event.block_hash:
+            raise RailUnavailable(f"{self._rail.chain_id}: a block changed while it was read")
+        return view.time < option.expires_at
 
-    def _first_block(self, sent: Sent) -> int:
-        return max(0, sent.head - self._rail.confirmations)
+    async def take(self, events: Sequence[Paid], accepted: Mapping[str, Accepted]) -> None:
+        """Keeps the events that pay an option of ours; all others are nobody's, and forgotten."""
+        references = {event.ref for event in events}
+        open_ones = {ref: accepted[ref] for ref in references if ref in accepted}
+        known = {ref: (item.payment, item.option) for ref, item in open_ones.items()}
+        wanted = sorted(references - known.keys())
+        for start in range(0, len(wanted), _REFS_A_QUERY):
+            part = wanted[start : start + _REFS_A_QUERY]
+            found = await self._app.store.read(offered.by_reference(self._rail.chain_id, part))
+            known |= {self._rail.reference(option): (payment, option) for payment, option in found}
+        strange = [event for event in events if not await self._judge(known.get(event.ref), event)]
+        self._tell_of(strange)
 
-    async def _bind(self, sent: Sent, event: Paid) -> None:
+    async def _judge(self, paid_for: tuple[Payment, Option] | None, event: Paid) -> bool:
+        """True if an event moved an option's money; does what follows from that."""
+        if paid_for is None:
+            return False
+        payment, option = paid_for
+        if self._rail.resembles(option, event):
+            # the money, but not as it was offered: it goes back, whatever becomes of the payment
+            self._evidence.add_paid(event)
+            self._late.add(payment, option, event, in_vain=True)
+            return True
+        if not self._rail.proves(option, event):
+            # whoever has seen the reference may have sent anything with it
+            return False
+        self._evidence.add_paid(event)
+        seen = payment.at(self._app.clock.now_us())
+        if late.is_late(seen, option):
+            self._late.add(payment, option, event)
+        elif seen.status is not Status.REQUIRES_ACTION:
+            pass  # the settler waits for it, or has concluded from it
+        elif self._rail.submits(option):
+            self._waiting[event] = payment, option
+        else:
+            await self._bind(payment, option, event)
+        return True
+
+    async def _bind(self, payment: Payment, option: Option, event: Paid) -> None:
+        """Accepts what the chain says in the place of a wallet; it is late if that is too late."""
         now_us = self._app.clock.now_us()
         output = f'"{event.tx_hash}"'
-        digest = results.digest(sent.option.id, [output])
-        content = Confirmation(sent.payment.id, sent.option.id, (output,), digest, now_us)
+        digest = results.digest(option.id, [output])
+        content = Confirmation(payment.id, option.id, (output,), digest, now_us)
+        first = option.first_block(self._rail.confirmations, event.block_number)
         bound = await self._app.store.write(
             payments.accept(
-                content,
-                sent.option,
-                self._first_block(sent),
-                ("unknown", None),
-                now_us,
-                cause=Event.SEEN_ON_CHAIN,
+                content, option, first, ("unknown", None), now_us, cause=Event.SEEN_ON_CHAIN
             )
         )
-        if bound is not None:
-            await self._app.changed(bound)
-        else:
-            self._late.add(sent.payment, sent.option, event)
+        if bound is None:
+            self._late.add(payment, option, event)
+            return
+        if self._rail.submits(option):
+            _log.warning("payment %s was settled by others, in %s", payment.id, event.tx_hash)
+        await self._app.changed(bound)
+
+    def _tell_of(self, strange: Sequence[Paid]) -> None:
+        """Tells of money that the treasury got for nothing that is known; one line a look."""
+        chain = self._rail.chain_id
+        tokens = {asset.address for asset in self._rail.assets.values()}
+        here = [
+            event
+            for event in strange
+            if event.token in tokens and f"{chain}:{event.dest}" == self._rail.treasury
+        ]
+        if here:
+            first = here[0]
+            text = "%s paid %d of %s to the treasury, for nothing that is known; such events: %d"
+            _log.warning(text, first.tx_hash, first.value, first.token, len(here))
+
+
+def settled_by_others(item: Accepted) -> bool:
+    """True if a payment is bound to a transaction, where a wallet would have signed something."""
+    return results.match([results.Kind.TX_HASH], item.confirmation.outputs).verdict is (
+        results.Verdict.OK
+    )

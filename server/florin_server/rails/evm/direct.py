@@ -36,7 +36,6 @@ def issue(option: Option, head: int, now_us: int) -> Issued:
         terms={},
         head=head,
         issued_at_us=now_us,
-        reference="0x" + Terms.of(option).ref.hex(),
     )
 
 

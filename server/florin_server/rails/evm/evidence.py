@@ -118,10 +118,21 @@ class Evidence:
         if block is None:
             raise RailUnavailable(f"{self._chain.name}: a final block is missing")
         if _is_used(terms, uint(state)):
+            if terms.method == DIRECT_METHOD:
+                return None  # nothing but the payment itself uses it: there is an event
             return "The authorization was used or cancelled elsewhere"
         if block.time > terms.last_second:
             return "The authorization lapsed before it was settled"
         return None
+
+    async def is_paid(self, option: Option) -> bool:
+        """True if the contract says at the newest final block that the payer itself paid."""
+        terms = Terms.of(option)
+        final = await self._node.final_block(self._chain.confirmations)
+        if terms.method != DIRECT_METHOD or final is None:
+            return False
+        (state,) = await self._node.batch([_ask_nonce(terms, bare(option.payer), hex(final))])
+        return bool(uint(state))
 
     async def hash_of(self, number: int) -> str | None:
         """The hash of a block; None if the node has none."""

@@ -388,6 +388,10 @@ class EvmRail(Connected):
         """Why the option can never be paid again, judged at final depth; None while it can."""
         return await self._evidence.spent_or_lapsed(option)
 
+    async def is_paid(self, option: Option) -> bool:
+        """True if the settlement contract says at final depth that the payer itself paid."""
+        return await self._evidence.is_paid(option)
+
     async def _fill(self, payers: Sequence[str], **gift: object) -> None:
         """Asks a test chain's faucet to fill accounts."""
         # without funds there is no option, which is all that a broken faucet may cause

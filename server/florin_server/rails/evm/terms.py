@@ -286,12 +286,12 @@ def build_option(
         actions=_actions(terms, bare(payer), chosen),
         terms=terms.stored() | ({"quote": quote.stored()} if quote else {}),
         created_at_us=now_us,
+        reference="0x" + ref.hex(),
     )
 
 
 def _actions(terms: Terms, payer: str, chosen: str) -> tuple[Action | Build, ...]:
     if terms.method == DIRECT_METHOD:
-        # fetch notes the block before which nothing can have been sent
         return (Build(_build_data(terms.calls(payer), chosen)),)
     chain = f"eip155:{terms.chain_id}"
     approvals = [_approve(chain, payer, terms.token, PERMIT2, one) for one in terms.approvals]

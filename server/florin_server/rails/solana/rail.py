@@ -366,6 +366,10 @@ class SolanaRail(Connected):
             return False
         return await self._end(tx.hash, message, issued) is not None
 
+    async def is_paid(self, option: Option) -> bool:  # noqa: ARG002
+        """False: no wallet can send a payment by itself."""
+        return False
+
     async def dead(self, item: Accepted, issued: Sequence[Issued]) -> str | None:
         """Why the item will never be paid, judged at final depth; None while it may."""
         one = self._landing_of(item)
