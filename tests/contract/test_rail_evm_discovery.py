@@ -61,6 +61,18 @@ async def test_another_settlement_contract_is_not_used(lab, address, words):
     assert words in problem
 
 
+async def test_a_settlement_contract_of_another_version_is_not_used(lab):
+    """It hashes a route without its way and end, and would not be understood."""
+    older = await lab.deploy("7f" + "5a" * 32 + "60005260206000f3")
+    for changes in ({"settler": older}, {"former_settlers": (older,)}):
+        assets, (problem,) = await checked(lab, **changes)
+        assert assets == {}
+        assert problem == (
+            f"{DEVNET.name}: the contract at {older} is not Florin's settlement contract,"
+            " or not that of this version"
+        )
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

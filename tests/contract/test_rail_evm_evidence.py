@@ -6,11 +6,22 @@ from dataclasses import replace
 
 import pytest
 from florin_server.devnet.evm import DEVNET
+from florin_server.devnet.genesis import artifact
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm import settler
+from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.terms import Terms
 
-from tests.contract.evm_lab import PRICE, RELAYER, buyer, open_lab, refuse, reply
+from tests.contract.evm_lab import (
+    PRICE,
+    RELAYER,
+    TOKEN,
+    buyer,
+    open_lab,
+    refuse,
+    reply,
+    settings,
+)
 
 pytestmark = pytest.mark.both_chains
 
@@ -302,12 +313,16 @@ async def test_with_nothing_final_nothing_is_dead(lab):
     assert not await lab.rail.nonce_used(RELAYER.address, 0)
 
 
-async def test_events_of_a_former_settlement_contract_still_count(evm):
-    lab = await open_lab(evm=evm, former_settlers=("0x" + "12" * 20,))
+async def test_events_of_a_former_settlement_contract_still_count(lab):
+    made = await lab.send(data=artifact("PaySettler").bytecode, gas=3_000_000)
+    changed = settings(settler=made["contractAddress"], former_settlers=(DEVNET.settler,))
     item, paid, reference = await settled(lab)
-    assert await lab.rail.paid([reference], 0) == [paid]
+    now = EvmRail(changed, RELAYER, lab.node)
+    await now.start()
+    assert list(now.assets) == [TOKEN]
+    assert await now.paid([reference], 0) == [paid]
+    assert now.proves(item.option, paid)
     stranger = replace(item.option, terms={**item.option.terms, "settler": "0x" + "13" * 20})
     await lab.mine(CONFIRMATIONS)
-    assert await lab.rail.spent_or_lapsed(stranger) is None
-    await lab.rail.close()
-    await lab.chain.close()
+    assert await now.spent_or_lapsed(stranger) is None
+    assert "was used" in await now.spent_or_lapsed(item.option)

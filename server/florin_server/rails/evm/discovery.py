@@ -35,31 +35,33 @@ class Inspection:
 
 async def inspect(node: Node, chain: EvmChain) -> Inspection:
     """Compares chain, settlement contract and tokens with the settings; one batched read."""
-    probe = _probe(chain)
+    asked = settler.route_nonce(Kind.DIRECT, _probe(chain))
     calls: list[Call] = [
         ("eth_chainId", ()),
         ("eth_getCode", (chain.settler, LATEST)),
-        call_to(chain.settler, settler.route_nonce(Kind.DIRECT, probe)),
+        call_to(chain.settler, asked),
+        *(call_to(former, asked) for former in chain.former_settlers),
         *(call_to(token.address, ask) for token in chain.assets for ask in _TOKEN_CALLS),
     ]
     if any(token.method == PERMIT2_METHOD for token in chain.assets):
         calls += [call_to(PERMIT2, DOMAIN_SEPARATOR), call_to(chain.settler, _NOTHING_BY_PERMIT2)]
     if chain.coin is not None:
-        asked = settler.IS_PAID + abi.address(NOBODY) + bytes(abi.WORD)
-        calls.append(call_to(chain.settler, asked))
+        is_paid = settler.IS_PAID + abi.address(NOBODY) + bytes(abi.WORD)
+        calls.append(call_to(chain.settler, is_paid))
     answers = await node.batch(calls)
     number = quantity(answers[0])
     if number != chain.chain_id:
         return Inspection(
             {}, (f"{chain.name}: the node serves chain {number}, not {chain.chain_id}",)
         )
-    if (fault := _settler_fault(chain, probe, answers[1], answers[2])) is not None:
+    before = 3 + len(chain.former_settlers)
+    if (fault := _settler_fault(chain, answers[1], answers[2:before])) is not None:
         return Inspection({}, (fault,))
     problems = []
     assets = {}
-    behind = 3 + len(chain.assets) * len(_TOKEN_CALLS)
+    behind = before + len(chain.assets) * len(_TOKEN_CALLS)
     for index, token in enumerate(chain.assets):
-        first = 3 + index * len(_TOKEN_CALLS)
+        first = before + index * len(_TOKEN_CALLS)
         of_token = answers[first : first + len(_TOKEN_CALLS)]
         difference = _difference(chain, token, of_token, answers[behind : behind + 2])
         if difference is None:
@@ -135,24 +137,32 @@ def _probe(chain: EvmChain) -> settler.Pay:
     )
 
 
-def _settler_fault(chain: EvmChain, probe: settler.Pay, code: Any, nonce: Any) -> str | None:
-    """Why the settlement contract cannot be used; it must hash a route as we do."""
+def _settler_fault(chain: EvmChain, code: Any, nonces: Sequence[Any]) -> str | None:
+    """Why a settlement contract cannot be used; each must hash a route as we do.
+
+    What was paid through one of another version is not seen, as if it had not been paid.
+    """
     if not data(code):
         return f"{chain.name}: there is no contract at {chain.settler}"
-    route = Route(
-        chain_id=chain.chain_id,
-        settler=chain.settler,
-        kind=Kind.DIRECT,
-        token=probe.token,
-        value=probe.value,
-        valid_before=probe.valid_before,
-        dest=probe.dest,
-        fee_to=probe.fee_to,
-        fee=probe.fee,
-        ref=probe.ref,
-    )
-    if returned(nonce) != route.nonce():
-        return f"{chain.name}: the contract at {chain.settler} is not Florin's settlement contract"
+    probe = _probe(chain)
+    for address, nonce in zip((chain.settler, *chain.former_settlers), nonces, strict=True):
+        route = Route(
+            chain_id=chain.chain_id,
+            settler=address,
+            kind=Kind.DIRECT,
+            token=probe.token,
+            value=probe.value,
+            valid_before=probe.valid_before,
+            dest=probe.dest,
+            fee_to=probe.fee_to,
+            fee=probe.fee,
+            ref=probe.ref,
+        )
+        if returned(nonce) != route.nonce():
+            return (
+                f"{chain.name}: the contract at {address} is not Florin's settlement contract,"
+                " or not that of this version"
+            )
     return None
 
 

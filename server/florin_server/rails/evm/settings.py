@@ -90,15 +90,15 @@ class EvmChain(NodeSettings):
     """One chain. Money limits are in wei, times in seconds or as their name tells.
 
     `settler` is the settlement contract; `former_settlers` are those that open payments may still
-    refer to. `factories` are those that may create accounts which signed before they exist
-    (ERC-6492), through the contract `opener`; without both such signatures are refused. `treasury`
-    may be written as CAIP-10. Without `relayer_keystores` the installation's own key submits;
-    `treasury_keystore` is needed to pay out of the treasury. `genesis` is the hash of the first
-    block, if it is to be compared. `gas_max` bounds one transaction, `fee_max` and `tip_max` what a
-    unit of gas may cost, whatever a node suggests. The operator is told of a key that cannot pay
-    for `gas_reserve` more payments: as many as are sent together, which nodes refuse from poorer
-    keys. On a network of the registry most of it has a default, and `tokens` names the registry's
-    tokens by their symbols.
+    refer to, of the same version. `factories` are those that may create accounts which signed
+    before they exist (ERC-6492), through the contract `opener`; without both such signatures are
+    refused. `treasury` may be written as CAIP-10. Without `relayer_keystores` the installation's
+    own key submits; `treasury_keystore` is needed to pay out of the treasury. `genesis` is the hash
+    of the first block, if it is to be compared. `gas_max` bounds one transaction, `fee_max` and
+    `tip_max` what a unit of gas may cost, whatever a node suggests. The operator is told of a key
+    that cannot pay for `gas_reserve` more payments: as many as are sent together, which nodes
+    refuse from poorer keys. On a network of the registry most of it has a default, and `tokens`
+    names the registry's tokens by their symbols.
     """
 
     chain_id: int = Field(gt=0, lt=2**53)
