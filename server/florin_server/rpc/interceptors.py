@@ -31,6 +31,7 @@ from florin_server.rpc.call import CALL, Call
 from florin_server.rpc.errors import GATEWAY_FAULT, GatewayFault, TooLate, abort, told
 from florin_server.rpc.idempotency import Guards, key_of
 from florin_server.rpc.methods import Method, methods_of
+from florin_server.rpc.open_services import OpenServices
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ PeerOf: TypeAlias = Callable[[Any, str], str]
 
 
 class Gate(grpc.aio.ServerInterceptor):
-    """Admits or refuses every call to the given services; others (health, reflection) pass.
+    """Admits or refuses every call to the given services; others need no credential.
 
     The operator's RPCs exist on the operator's listener only, and there nothing else does.
     """
@@ -64,6 +65,7 @@ class Gate(grpc.aio.ServerInterceptor):
     ) -> None:
         self._app = app
         self._peer_of = peer_of or _transport_peer
+        self._open = OpenServices(app.limits, self._peer_of)
         self._auth = auth
         self._guards = guards
         self.services = tuple(services)
@@ -87,11 +89,12 @@ class Gate(grpc.aio.ServerInterceptor):
         method = self._methods.get(name)
         if method is None and name.startswith(self._prefixes):
             return None  # another listener's
-        if method is None or handler is None:
-            return handler
+        if handler is None:
+            return None
         known = self._guarded.get(name)
         if known is None or known[0] is not handler:
-            known = self._guarded[name] = (handler, self._guard(method, handler))
+            guarded = self._guard(method, handler) if method else self._open.around(handler)
+            known = self._guarded[name] = (handler, guarded)
         return known[1]
 
     def _guard(self, method: Method, handler: Any) -> _Handler:
