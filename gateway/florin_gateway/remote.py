@@ -78,7 +78,7 @@ class Remote:
                 ahead = await under_way.initial_metadata()
                 return answer, (*ahead, *await under_way.trailing_metadata())
             except grpc.aio.AioRpcError as error:
-                raise _failure(error) from error
+                raise self._failure(error) from error
             finally:
                 # a call that is merely dropped would neither be collected nor cancelled
                 under_way.cancel()
@@ -93,7 +93,9 @@ class Remote:
             request: Message, metadata: Metadata, timeout_s: float, peer: str
         ) -> RemoteMessages:
             told = self._with(metadata, peer)
-            return RemoteMessages(lambda: stub(request, metadata=told, timeout=timeout_s))
+            return RemoteMessages(
+                lambda: stub(request, metadata=told, timeout=timeout_s), self._failure
+            )
 
         return call
 
@@ -101,6 +103,15 @@ class Remote:
         if not self._token:
             return metadata
         return (*metadata, (CLIENT_ADDRESS_KEY, peer), (GATEWAY_TOKEN_KEY, self._token))
+
+    def _failure(self, error: grpc.aio.AioRpcError) -> CallError:
+        ahead, after = error.initial_metadata() or (), error.trailing_metadata() or ()
+        silent = error.code() is grpc.StatusCode.UNAVAILABLE and not self._is_connected()
+        kind = UnreachableError if silent else CallError
+        return kind(error.code(), error.details() or "", (*ahead, *after))
+
+    def _is_connected(self) -> bool:
+        return self._channel.get_state() is grpc.ChannelConnectivity.READY
 
     async def ready(self, timeout_s: float = 1.0) -> bool:
         """True if the server answers within the time given, and does not say that it is leaving."""
@@ -134,8 +145,11 @@ class Remote:
 class RemoteMessages:
     """A stream over the channel, opened with its first message."""
 
-    def __init__(self, dial: Callable[[], Any]) -> None:
+    def __init__(
+        self, dial: Callable[[], Any], failure: Callable[[grpc.aio.AioRpcError], CallError]
+    ) -> None:
         self._dial = dial
+        self._failure = failure
         self._call: Any = None
         self._messages: Any = None
 
@@ -149,7 +163,7 @@ class RemoteMessages:
         try:
             return cast("Message", await self._messages.__anext__())
         except grpc.aio.AioRpcError as error:
-            raise _failure(error) from error
+            raise self._failure(error) from error
 
     async def metadata(self) -> Metadata:
         """What the server sent ahead; waits for it."""
@@ -164,10 +178,3 @@ class RemoteMessages:
 def _codecs(method: MethodDescriptor) -> tuple[Any, Any]:
     request, answer = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
     return request.SerializeToString, answer.FromString
-
-
-def _failure(error: grpc.aio.AioRpcError) -> CallError:
-    ahead, after = error.initial_metadata() or (), error.trailing_metadata() or ()
-    metadata = (*ahead, *after)
-    kind = UnreachableError if error.code() is grpc.StatusCode.UNAVAILABLE else CallError
-    return kind(error.code(), error.details() or "", metadata)

@@ -33,7 +33,7 @@ class CallError(Exception):
 
 
 class UnreachableError(CallError):
-    """A call that found no server, unless its metadata tells what a server said."""
+    """A call that found no server."""
 
 
 class Unary(Protocol):

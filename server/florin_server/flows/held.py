@@ -61,8 +61,7 @@ class Held:
         """An answer to an App-Id; `credential` names its client too."""
         places = [
             (self._addresses, network),
-            (self._credentials, credential),
-            *self._wallet(payment_id, network, credential),
+            *self._wallet(payment_id, network, f"{network} {credential}"),
         ]
         return _all([*places, (self._apps, app_id)])
 

@@ -88,13 +88,14 @@ class Limits:
     def client(self, app_id: str, client: str, network: str) -> Quota | None:
         """Counts a call with an App-Id: the tightest of the three limits that hold for it.
 
-        `client` names the Client-Id with its App-Id. What one limit refuses is not taken from the
+        `client` names the Client-Id with its App-Id; whoever learns one cannot use it up from
+        elsewhere. What one limit refuses is not taken from the
         next, so that whoever is over its own does not use up what it shares with others.
         """
         tightest: Quota | None = None
         for limit, key in (
             (self._addresses, network),
-            (self._clients, client),
+            (self._clients, _of(client, network)),
             (self._apps, app_id),
         ):
             quota = limit.quota(key)
