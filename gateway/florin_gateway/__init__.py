@@ -1,8 +1,9 @@
 """A REST gateway for gRPC services, driven by google.api.http and a JSON dialect in protos."""
 
 from florin_gateway.app import Gateway
-from florin_gateway.backends import Local, Remote
+from florin_gateway.backends import Local
 from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
+from florin_gateway.remote import Remote
 from florin_gateway.routes import RouteError
 from florin_gateway.rpc import Backend, CallError
 from florin_gateway.server import HttpServer

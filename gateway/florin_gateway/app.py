@@ -25,6 +25,7 @@ from florin_gateway.errors import (
     refusal_of,
 )
 from florin_gateway.exchange import ClientGoneError, Exchange, Scope, Send, path_of, peer_of
+from florin_gateway.forwarded import HEADER, client_of, is_near
 from florin_gateway.headers import (
     CORS,
     Headers,
@@ -46,6 +47,8 @@ from florin_gateway.sse import EventStream
 
 logger = logging.getLogger(__name__)
 
+FORWARDED = HEADER.encode()
+
 
 class Gateway:
     """REST over the RPCs of a back end.
@@ -66,6 +69,7 @@ class Gateway:
         add_routes(self._router, self.bindings)
         self._held: set[Hold] = set()
         self._stopping = False
+        self._wondered = False
 
     def add_route(
         self, method: str, path: str, handler: PlainHandler, *, cors: bool = False
@@ -143,6 +147,21 @@ class Gateway:
             logger.exception("a request failed")
             await self._refuse(exchange, internal_error())
 
+    def _peer(self, scope: Scope) -> str:
+        peer = peer_of(scope)
+        listed = [value.decode("latin-1") for name, value in scope["headers"] if name == FORWARDED]
+        if not listed:
+            return peer
+        client = client_of(peer, listed, self.settings.trusted_proxies)
+        if client == peer and not self._wondered and is_near(peer):
+            self._wondered = True
+            logger.warning(
+                "%s says whom it was called by and is no trusted proxy: all that comes through it "
+                "counts as one address",
+                peer,
+            )
+        return client
+
     async def _refuse(self, exchange: Exchange, refused: RefusedError) -> None:
         incoming = exchange.incoming
         if not incoming.request_id:
@@ -167,7 +186,7 @@ class Gateway:
             return
         route, texts = found
         exchange.cors = route.cors or self._lists_cors(exchange.path)
-        exchange.peer = peer_of(scope)
+        exchange.peer = self._peer(scope)
         if isinstance(route, PlainRoute):
             await self._plain(exchange, route, texts)
             return

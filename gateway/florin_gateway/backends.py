@@ -1,11 +1,7 @@
-"""The two back ends: servicers in this process, or a channel to a server elsewhere.
-
-Both run the same interceptors: `Local` walks them itself, behind `Remote` the server does.
-"""
+"""The back end in this process: servicers behind the interceptors of a gRPC server."""
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
@@ -13,7 +9,6 @@ from typing import Any, NamedTuple, cast
 import grpc
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
-from google.protobuf.message_factory import GetMessageClass
 
 from florin_gateway.rpc import CallError, Metadata, Stream, Unary, full_name
 from florin_gateway.servicercontext import LocalContext
@@ -164,107 +159,6 @@ class LocalMessages:
         await self._messages.aclose()
 
 
-class Remote:
-    """One channel to a Florin server elsewhere.
-
-    A lost connection is dialled again with a growing pause; making channels anew would leak them.
-    """
-
-    def __init__(
-        self,
-        target: str,
-        *,
-        credentials: grpc.ChannelCredentials | None = None,
-        options: Sequence[tuple[str, Any]] = (),
-    ) -> None:
-        given = [
-            ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.max_reconnect_backoff_ms", 5000),
-            *options,
-        ]
-        self._channel = (
-            grpc.aio.insecure_channel(target, options=given)
-            if credentials is None
-            else grpc.aio.secure_channel(target, credentials, options=given)
-        )
-
-    def unary(self, method: MethodDescriptor) -> Unary:
-        """A call over the channel."""
-        stub: Any = self._channel.unary_unary(full_name(method), *_codecs(method))
-
-        async def call(
-            request: Message, metadata: Metadata, timeout_s: float, peer: str
-        ) -> tuple[Message, Metadata]:
-            del peer
-            under_way = stub(request, metadata=metadata, timeout=timeout_s)
-            try:
-                answer = await under_way
-                ahead = await under_way.initial_metadata()
-                return answer, (*ahead, *await under_way.trailing_metadata())
-            except grpc.aio.AioRpcError as error:
-                raise _failure(error) from error
-            finally:
-                # a call that is merely dropped would neither be collected nor cancelled
-                under_way.cancel()
-
-        return call
-
-    def stream(self, method: MethodDescriptor) -> Stream:
-        """A streaming call over the channel."""
-        stub: Any = self._channel.unary_stream(full_name(method), *_codecs(method))
-
-        def call(
-            request: Message, metadata: Metadata, timeout_s: float, peer: str
-        ) -> RemoteMessages:
-            del peer
-            return RemoteMessages(lambda: stub(request, metadata=metadata, timeout=timeout_s))
-
-        return call
-
-    async def ready(self, timeout_s: float = 1.0) -> bool:
-        """True if the server can be reached now or within the time given."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._channel.channel_ready()
-        except TimeoutError:
-            return False
-        return True
-
-    async def close(self) -> None:
-        """Close the channel and cancel what runs over it."""
-        await self._channel.close()
-
-
-class RemoteMessages:
-    """A stream over the channel, opened with its first message."""
-
-    def __init__(self, dial: Callable[[], Any]) -> None:
-        self._dial = dial
-        self._call: Any = None
-        self._messages: Any = None
-
-    def __aiter__(self) -> RemoteMessages:
-        return self
-
-    async def __anext__(self) -> Message:
-        if self._call is None:
-            self._call = self._dial()
-            self._messages = self._call.__aiter__()
-        try:
-            return cast("Message", await self._messages.__anext__())
-        except grpc.aio.AioRpcError as error:
-            raise _failure(error) from error
-
-    async def metadata(self) -> Metadata:
-        """What the server sent ahead; waits for it."""
-        return tuple(await self._call.initial_metadata()) if self._call is not None else ()
-
-    async def close(self) -> None:
-        """Cancel the call."""
-        if self._call is not None:
-            self._call.cancel()
-
-
 def _link(interceptor: grpc.aio.ServerInterceptor, following: _Chain) -> _Chain:
     intercept: Any = interceptor.intercept_service
 
@@ -272,13 +166,3 @@ def _link(interceptor: grpc.aio.ServerInterceptor, following: _Chain) -> _Chain:
         return cast("Awaitable[Any]", intercept(following, details))
 
     return step
-
-
-def _codecs(method: MethodDescriptor) -> tuple[Any, Any]:
-    request, answer = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
-    return request.SerializeToString, answer.FromString
-
-
-def _failure(error: grpc.aio.AioRpcError) -> CallError:
-    ahead, after = error.initial_metadata() or (), error.trailing_metadata() or ()
-    return CallError(error.code(), error.details() or "", (*ahead, *after))

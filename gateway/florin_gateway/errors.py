@@ -13,7 +13,7 @@ import grpc
 import orjson
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
-from florin_gateway.rpc import CallError, Metadata
+from florin_gateway.rpc import CallError, Metadata, UnreachableError
 
 ERROR_DOMAIN = "florin"
 FAULT_KEY = "gateway-fault-bin"
@@ -108,6 +108,14 @@ def refusal_of(failure: CallError) -> RefusedError:
     refused = _from_status(packed, failure.metadata) if isinstance(packed, bytes) else None
     if refused is not None:
         return refused
+    if isinstance(failure, UnreachableError):
+        return RefusedError(
+            503,
+            INTERNAL_ERROR,
+            "The service behind this gateway does not answer",
+            headers=[(b"retry-after", b"1")],
+            metadata=failure.metadata,
+        )
     if failure.code in {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE}:
         return internal_error(503, failure.metadata)
     return internal_error(500, failure.metadata)

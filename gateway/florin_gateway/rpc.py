@@ -17,6 +17,10 @@ from google.protobuf.message import Message
 # names that end in -bin hold bytes
 Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
 
+# what a gateway tells a server about its client, and by what it is believed
+CLIENT_ADDRESS_KEY = "client-address"
+GATEWAY_TOKEN_KEY = "gateway-token"  # noqa: S105  (a name, no secret)
+
 
 class CallError(Exception):
     """A call that ended with another status than OK; `metadata` is initial plus trailing."""
@@ -26,6 +30,10 @@ class CallError(Exception):
         self.message = message
         self.metadata = metadata
         super().__init__(f"{code.name}: {message}")
+
+
+class UnreachableError(CallError):
+    """A call that found no server."""
 
 
 class Unary(Protocol):

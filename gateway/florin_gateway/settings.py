@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from florin_gateway.forwarded import Network
+
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
     """How requests are translated.
 
     `cors_paths` names paths that browsers of every origin may read beyond the routes that say so
-    themselves; one that ends in `*` is a prefix.
+    themselves; one that ends in `*` is a prefix. `trusted_proxies` are the networks of those who
+    are believed when they say whom they were called by.
     """
 
     deadline_s: float = 30.0
@@ -21,6 +24,7 @@ class GatewaySettings:
     body_bytes_max: int = 1 << 20
     cors_paths: tuple[str, ...] = ()
     cors_max_age_s: int = 7200
+    trusted_proxies: tuple[Network, ...] = ()
     stream_event: str = "status"
     stream_retry_ms: int = 2000
     stream_heartbeat_s: float = 15.0

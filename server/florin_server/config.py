@@ -5,7 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    IPvAnyNetwork,
+    SecretStr,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -74,13 +82,41 @@ class LimitSettings(BaseModel):
         default=1_200, ge=0, description="App-Id with Client-Id: 20 polls a second of one device"
     )
     app_burst: int = Field(default=120, ge=1, description="6 s of them")
+    address_per_minute: int = Field(
+        default=3_000,
+        ge=0,
+        description="App-Ids from one address (IPv6: /64), whatever their Client-Id: a caller "
+        "writes what it likes into that one; fifty buyers behind one router, a poll a second each",
+    )
+    address_burst: int = Field(default=200, ge=1, description="4 s of them")
+    app_total_per_minute: int = Field(
+        default=60_000,
+        ge=0,
+        description="one App-Id, which is public, from everywhere: 1,000 calls a second are more "
+        "than one process answers beside others",
+    )
+    app_total_burst: int = Field(default=6_000, ge=1, description="6 s of them")
     payment_per_minute: int = Field(
         default=20,
         ge=0,
-        description="new confirms, cancels, and forms, of one payment: each may ask a chain; no "
-        "buyer needs more",
+        description="new confirms, cancels, and forms, of one payment by one caller (a key, or an "
+        "address): each may ask a chain; no buyer needs more. Signed ones that may be right are "
+        "counted by the account that signed, apart from all others",
     )
     payment_burst: int = Field(default=20, ge=1, description="a wallet that tries them in a row")
+    payment_total_per_minute: int = Field(
+        default=200,
+        ge=0,
+        description="confirms of one payment by anybody that only a chain can judge: ten callers",
+    )
+    payment_total_burst: int = Field(default=200, ge=1, description="a minute of them")
+    options_per_minute: int = Field(
+        default=60,
+        ge=0,
+        description="how often one caller asks for the options of one payment: each asks chains; "
+        "a wallet that looks each second",
+    )
+    options_burst: int = Field(default=60, ge=1, description="a buyer who tries accounts in a row")
     failure_per_minute: int = Field(
         default=60, ge=0, description="401 answers for one address: guessing is hopeless, and quiet"
     )
@@ -89,11 +125,36 @@ class LimitSettings(BaseModel):
         default=600, ge=0, description="buyer pages for one address: many buyers may share it"
     )
     page_burst: int = Field(default=100, ge=1, description="a queue at a till behind one address")
+    guard_per_minute: int = Field(
+        default=60,
+        ge=0,
+        description="new idempotency keys of App-Ids from one address: each is kept for days",
+    )
+    guard_burst: int = Field(default=60, ge=1, description="every step of ten payments at once")
     held_per_credential: int = Field(
         default=1_000, ge=0, description="long polls and streams at a time; each holds memory"
     )
     held_per_payment: int = Field(
-        default=50, ge=0, description="the same for one payment: nobody shows it on more screens"
+        default=50,
+        ge=0,
+        description="the same of one payment by its merchant: nobody shows it on more screens",
+    )
+    held_per_payment_caller: int = Field(
+        default=20,
+        ge=0,
+        description="the same of one payment by one wallet's caller (a key, or an address; half "
+        "of them for one Client-Id), apart from the merchant's: a buyer has one or two open",
+    )
+    held_per_payment_total: int = Field(
+        default=500, ge=0, description="the same by all wallets: no few callers take it from others"
+    )
+    held_per_address: int = Field(
+        default=200,
+        ge=0,
+        description="the same of one address, over all payments, Client-Ids and health streams",
+    )
+    held_per_app: int = Field(
+        default=10_000, ge=0, description="the same of one App-Id: 200 MB, at 20 kB each"
     )
 
 
@@ -142,6 +203,18 @@ class Settings(BaseSettings):
         default=5.0, gt=0, description="a slower head is answered 408: it holds a connection"
     )
     request_body_s: float = Field(default=5.0, gt=0, description="a slower body is answered 408")
+    trusted_proxies: tuple[IPvAnyNetwork, ...] = Field(
+        default=(),
+        description="networks of the proxies in front of REST or gRPC, whose X-Forwarded-For tells "
+        "who calls; empty: nobody is believed, and all that comes through a proxy is one address",
+    )
+    gateway_token: SecretStr | None = Field(
+        default=None,
+        description="equal on both sides: lets `florin gateway` tell the service who calls it. "
+        "Without it a gateway that shares the state folder uses a secret from there, and all "
+        "callers of others count as one address",
+    )
+    gateway_token_file: Path | None = Field(default=None, description="holds that token")
 
     sandbox_clock: bool = Field(
         default=True,
@@ -194,6 +267,18 @@ class Settings(BaseSettings):
     )
     accounts_max: int = Field(default=256, description="accounts that one options call reads")
     options_max: int = Field(default=100, description="options that one answer holds")
+    options_per_caller: int = Field(
+        default=200,
+        ge=10,
+        description="options of one payment that are kept for one caller (a key, or an address): "
+        "two full answers; they are kept for good, as late money is told by them",
+    )
+    options_per_payment: int = Field(
+        default=4_000,
+        ge=100,
+        description="the same for all callers, about 10 MB; a new caller gets a tenth of its share "
+        "once half of them are used, so that a few callers do not leave others without",
+    )
     discovery_s: float = Field(default=3.0, description="a slower chain is left out")
     key_cache_s: float = Field(default=5.0, description="a revoked key works no longer than this")
     books_check_s: float = Field(

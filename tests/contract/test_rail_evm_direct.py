@@ -121,6 +121,14 @@ async def test_a_node_that_does_not_answer_is_no_verdict(lab):
         await way(lab)
 
 
+async def test_what_it_says_of_its_transaction_only_the_chain_can_judge(lab):
+    option, issued = await mute(lab)
+    hashes = [json.dumps(UNKNOWN)] * len(issued.actions)
+    assert lab.rail.plausible(option, (issued,), hashes) is None
+    assert lab.rail.plausible(option, (issued,), hashes[1:]) is False
+    assert lab.rail.plausible(option, (), hashes) is False
+
+
 async def test_the_option_is_one_build_that_is_resolved_once(lab):
     option, issued = await mute(lab)
     (build,) = option.actions

@@ -105,6 +105,21 @@ async def test_a_nonce_comes_first_and_stands_for_the_blockhash(lab, buyer):
     assert await lab.built(item.option, [issued]) is None
 
 
+async def test_what_the_payer_signed_is_told_without_the_chain(lab, buyer):
+    item, issued = await accepted(lab, buyer)
+    option, outputs = item.option, item.confirmation.outputs
+    before = lab.rail.rpc.requests
+    assert lab.rail.plausible(option, [issued], outputs) is True
+    # signed by somebody else, never issued, or no transaction at all
+    raw = bytearray(base64.b64decode(json.loads(outputs[0])))
+    raw[1 + 64] ^= 1
+    forged = json.dumps(base64.b64encode(raw).decode())
+    for wrong in ([forged], ['"AAAA"'], ["7"], ["{"], [*outputs, *outputs], []):
+        assert lab.rail.plausible(option, [issued], wrong) is False
+    assert lab.rail.plausible(option, [], outputs) is False
+    assert lab.rail.rpc.requests == before
+
+
 async def test_what_is_signed_with_a_nonce_does_not_lapse_by_time(lab, buyer):
     item, issued = await accepted(lab, buyer)
     await lab.slots(5_300)

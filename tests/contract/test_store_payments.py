@@ -65,7 +65,7 @@ async def test_options_come_back_in_order_and_never_change(store):
     of = await created(store)
     second = option(of, id="opt_0", expires_at=EXPIRES, value=U256_MAX, actions=(), terms={})
     await store.write(payments.put_options([option(of, eta_s=99), second]))
-    assert await store.read(payments.options(of.id)) == [second, option(of)]
+    assert await store.read(payments.options(of.id, [PAYER])) == [second, option(of)]
     assert await store.read(payments.option(of.id, "opt_1")) == option(of)
     assert await store.read(payments.option(of.id, "opt_2")) is None
     assert await store.read(payments.option("pay_none", "opt_1")) is None

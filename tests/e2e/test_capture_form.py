@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import aiohttp
 import pytest
 import pytest_asyncio
 from florin_server.config import LimitSettings
@@ -228,6 +229,12 @@ async def test_forms_are_limited(tmp_path):
         assert over.told == (429, "rate_limited")
         assert over.headers["Retry-After"] == "1"
         assert (await hand_in(desk, await other.url())).status == 200
+        # whoever knows payment and account has the token: at another address that counts apart
+        connector = aiohttp.TCPConnector(local_addr=("127.0.0.7", 0))
+        async with aiohttp.ClientSession(connector=connector) as buyer:
+            sent = {"token": query_of(url)["t"], "data": DATA}
+            async with buyer.post(f"{desk.rest.base}/collect/", json=sent) as answer:
+                assert answer.status == 200
         # guesses are refused failures like any other
         guess = {"token": "00" * 32, "data": DATA}
         told = [(await desk.ask("POST", "/collect/", body=guess)).status for _ in range(5)]

@@ -218,6 +218,11 @@ class FakeRail:
     def submits(self, option: Option) -> bool:
         return True
 
+    def plausible(
+        self, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
+    ) -> bool | None:
+        return list(outputs) == [json.dumps(signature(option.id))] or None
+
     async def verify(
         self, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
     ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from florin_server.boot import gateway
 from florin_server.boot.service import Service
+from florin_server.boot.upstream import Link
 
 ALIVE = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -101,7 +102,8 @@ async def door(service: Service, kind: str, **settings: Any) -> AsyncIterator[Do
             await gateway.start(app, service.grpc, listener, stack, _no_problems)
         else:
             target, server = service.grpc.target, gateway.server_settings(own)
-            await gateway.start_remote(target, listener, stack, server)
+            link, trusted = Link(token=service.secrets.gateway_token), own.trusted_proxies
+            await gateway.start_remote(target, listener, stack, server, link=link, trusted=trusted)
         yield Door(*listener.getsockname()[:2])
 
 

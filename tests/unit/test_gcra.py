@@ -90,9 +90,37 @@ def test_keys_whose_budget_is_whole_are_forgotten():
 
 def test_memory_is_bounded_whoever_calls():
     bucket = Bucket(60, 1, 100)
+    admitted = sum(bucket.take(str(number), 0).admitted for number in range(10_000))
+    # the hundred that have a budget of their own, and the one that all others share
+    assert (len(bucket), admitted) == (100, 101)
+
+
+def test_no_number_of_other_keys_gives_a_budget_back():
+    bucket = Bucket(60, 2, 100)
+    while bucket.take("one", 0).admitted:
+        pass
     for number in range(10_000):
-        assert bucket.take(str(number), 0).admitted
-    assert len(bucket) == 100
+        bucket.take(str(number), 0)
+        assert not bucket.take("one", 0).admitted
+
+
+def test_a_key_that_is_used_up_does_not_keep_stale_ones():
+    bucket = Bucket(60, 20, 100)
+    while bucket.take("one", 0).admitted:
+        pass
+    for second in range(1, 200, 2):
+        bucket.take(str(second), second * 1_000_000)
+    assert len(bucket) < 10
+
+
+def test_new_keys_have_budgets_of_their_own_again_when_others_are_whole():
+    bucket = Bucket(60, 2, 100)
+    for number in range(1000):
+        bucket.take(str(number), 0)
+    assert not bucket.take("late", 0).admitted
+    # whoever had one keeps it
+    assert bucket.take("7", 0).admitted
+    assert [bucket.take(f"later {n}", 2_000_000).left for n in range(100)] == [1] * 100
 
 
 def test_a_clock_that_is_set_back_costs_one_budget_at_most():

@@ -33,6 +33,7 @@ SMALL = LimitSettings(
     page_burst=4,
     held_per_credential=4,
     held_per_payment=2,
+    held_per_payment_caller=4,
 )
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -195,6 +196,13 @@ async def test_what_is_taken_by_default():
     taken = LimitSettings()
     assert (taken.key_per_minute, taken.key_burst) == (12_000, 600)
     assert (taken.app_per_minute, taken.app_burst) == (1_200, 120)
+    assert (taken.address_per_minute, taken.address_burst) == (3_000, 200)
+    assert (taken.app_total_per_minute, taken.app_total_burst) == (60_000, 6_000)
+    assert (taken.options_per_minute, taken.options_burst) == (60, 60)
+    assert (taken.payment_total_per_minute, taken.payment_total_burst) == (200, 200)
+    assert (taken.guard_per_minute, taken.guard_burst) == (60, 60)
+    assert (taken.held_per_payment_caller, taken.held_per_payment_total) == (20, 500)
+    assert (taken.held_per_address, taken.held_per_app) == (200, 10_000)
     assert (taken.payment_per_minute, taken.payment_burst) == (20, 20)
     assert (taken.failure_per_minute, taken.failure_burst) == (60, 60)
     assert (taken.page_per_minute, taken.page_burst) == (600, 100)
@@ -251,7 +259,9 @@ async def test_new_confirms_of_a_payment_are_limited_and_polls_are_not(shop, ten
     for number in range(2):
         wrong = ["0x" + f"{number + 1:02x}" * 65]
         assert (await confirm(wrong)).told == (400, "invalid_params")
+    # what its account signed is counted apart
     assert (await confirm(offer.outputs)).status == 200
+    assert (await confirm(["0x" + "08" * 65])).told == (409, "idempotency_conflict")
     assert (await confirm(["0x" + "09" * 65])).told == LIMITED
     for _ in range(6):
         assert (await confirm(offer.outputs)).status == 200
@@ -305,6 +315,16 @@ async def rest_stream(desk: Desk, tenant: Tenant, payment_id: str):
 
 
 @asynccontextmanager
+async def watched(desk: Desk, headers: dict[str, str], payment_id: str):
+    """A stream of a wallet."""
+    url = f"{desk.rest.base}/v1/gateway/payment/{payment_id}/events"
+    async with desk.session.get(url, headers=headers) as stream:
+        assert stream.status == 200, await stream.text()
+        await stream.content.readuntil(b"data:")
+        yield
+
+
+@asynccontextmanager
 async def grpc_stream(desk: Desk, tenant: Tenant, payment_id: str):
     stub = merchant_pb2_grpc.MerchantServiceStub(desk.channel)
     metadata = [(name.lower(), value) for name, value in tenant.headers.items()]
@@ -318,12 +338,11 @@ async def grpc_stream(desk: Desk, tenant: Tenant, payment_id: str):
 
 async def nothing_held(desk: Desk) -> None:
     """Returns once every held answer was given back, of which nothing tells from outside."""
-    limits = desk.service.app.limits
     for _ in range(2000):
-        if not (limits._held_by_credential._counts or limits._held_by_payment._counts):
+        if not desk.service.app.limits.held.counted:
             return
         await asyncio.sleep(0.001)
-    raise AssertionError(limits._held_by_payment._counts)
+    raise AssertionError
 
 
 @pytest.mark.parametrize("stream", [rest_stream, grpc_stream])
@@ -377,11 +396,9 @@ async def test_a_confirm_that_cannot_be_held_is_answered_at_once(shop, tenant):
     offer = await shop.offer(tenant=tenant)
     path = f"/v1/gateway/payment/{offer.payment_id}/confirm?{LONG}"
     body = {"optionId": offer.option_id, "results": results(*offer.outputs)}
-    async with (
-        rest_stream(shop, tenant, offer.payment_id),
-        rest_stream(shop, tenant, offer.payment_id),
-    ):
-        answer = await shop.ask("POST", path, {"Api-Key": tenant.secret}, body)
+    buyer = wallet(shop, "buyer")
+    async with watched(shop, buyer, offer.payment_id), watched(shop, buyer, offer.payment_id):
+        answer = await shop.ask("POST", path, buyer, body)
         assert (answer.status, answer.body["status"]) == (200, "processing")
     await nothing_held(shop)
     await shop.final(offer.payment_id)

@@ -79,7 +79,7 @@ def routes(app: App) -> Mapping[str, PlainHandler]:
             _check_site(app, request)
             sent = _read(request)
             browser = sent.browser
-            await capture.hand_in(app, sent.token, sent.data)
+            await capture.hand_in(app, sent.token, sent.data, peer=request.peer)
         except FlorinError as refused:
             if browser:
                 return await _again(app, request, sent, refused, look)

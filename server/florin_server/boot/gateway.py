@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from decimal import Decimal
 from types import MappingProxyType
 
 from florin_gateway.app import Gateway
-from florin_gateway.backends import Local, Remote
+from florin_gateway.backends import Local
+from florin_gateway.forwarded import Network
 from florin_gateway.pages import checkout as checkout_page
 from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
+from florin_gateway.remote import Remote
 from florin_gateway.rpc import Backend
 from florin_gateway.server import HttpServer
 from florin_gateway.settings import GatewaySettings, GuardSettings, ServerSettings
@@ -20,10 +24,13 @@ from florin_server.boot import collect
 from florin_server.boot.addresses import listen, spelled
 from florin_server.boot.grpc_server import PUBLIC, GrpcServers
 from florin_server.boot.openapi import serve as published
+from florin_server.boot.upstream import Link
 from florin_server.config import Settings
 from florin_server.flows.app import App
 from florin_server.flows.checkout import checkout
 from florin_server.rpc.codec import Codec
+
+_log = logging.getLogger(__name__)
 
 Problems = Callable[[], Awaitable[Mapping[str, str]]]
 
@@ -68,7 +75,8 @@ async def start(
     pages = {(method, "/{payment_id}"): _checkout_page(app) for method in ("GET", "HEAD")} | {
         (method, collect.PATH): handler for method, handler in collect.routes(app).items()
     }
-    await _start(local, listener, server, stack, problems, pages=pages)
+    trusted = app.settings.trusted_proxies
+    await _start(local, listener, server, stack, problems, pages=pages, trusted=trusted)
 
 
 def _checkout_page(app: App) -> PlainHandler:
@@ -101,16 +109,38 @@ async def start_remote(
     listener: socket.socket,
     stack: AsyncExitStack,
     server: ServerSettings | None = None,
+    *,
+    link: Link | None = None,
+    trusted: Sequence[Network] = (),
 ) -> str:
-    """Starts the gateway over a channel; returns its address."""
-    remote = Remote(target)
+    """Starts the gateway over a channel; returns its address.
+
+    `trusted` are the networks of proxies in front. Refused for a link that others can listen to.
+    """
+    link = link or Link()
+    link.check(target)
+    remote = Remote(
+        target, credentials=link.credentials(), token=link.token, options=link.options()
+    )
     stack.push_async_callback(remote.close)
+    following = asyncio.create_task(_follow(remote, target))
+    stack.callback(following.cancel)
 
     async def reachable() -> Mapping[str, str]:
         return {} if await remote.ready() else {"upstream": f"{target} does not answer"}
 
-    await _start(remote, listener, server or ServerSettings(), stack, reachable)
+    chosen = server or ServerSettings()
+    await _start(remote, listener, chosen, stack, reachable, trusted=trusted)
     return url_of(listener)
+
+
+async def _follow(remote: Remote, target: str) -> None:
+    """Logs when the service is lost, and when it is back."""
+    async for connected in remote.connected():
+        if connected:
+            _log.info("connected to %s", target)
+        else:
+            _log.error("%s does not answer: every call is refused with 503 until it does", target)
 
 
 async def _start(
@@ -121,8 +151,10 @@ async def _start(
     problems: Problems,
     *,
     pages: Mapping[tuple[str, str], PlainHandler] = MappingProxyType({}),
+    trusted: Sequence[Network] = (),
 ) -> None:
-    gateway = Gateway(backend, PUBLIC, GatewaySettings(cors_paths=_CORS_PATHS))
+    chosen = GatewaySettings(cors_paths=_CORS_PATHS, trusted_proxies=tuple(trusted))
+    gateway = Gateway(backend, PUBLIC, chosen)
     gateway.reserve(*_RESERVED)
 
     async def healthz(_request: PlainRequest) -> PlainAnswer:

@@ -22,6 +22,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_g
 
 from florin_server.boot.addresses import check_free, spelled
 from florin_server.boot.home import Secrets
+from florin_server.boot.peers import Peers, chosen_token
 from florin_server.flows.app import App
 from florin_server.rpc.admin import AdminServicer
 from florin_server.rpc.auth import Authenticator
@@ -54,6 +55,10 @@ _OPTIONS = (
     # a second server on the same port would silently get half of the calls
     ("grpc.so_reuseport", 0),
     ("grpc.max_concurrent_streams", 1000),
+    # beyond this, connections are refused before they cost memory; a gateway needs one
+    ("grpc.max_allowed_incoming_connections", 4000),
+    # clients dial again by themselves
+    ("grpc.max_connection_idle_ms", 300_000),
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
 )
 
@@ -86,7 +91,9 @@ class GrpcServers:
 
         settings = app.settings
         guards = Guards(app)
-        public = Gate(app, auth, PUBLIC, guards)
+        token = chosen_token(settings) or kept.gateway_token
+        peers = Peers(token, settings.trusted_proxies)
+        public = Gate(app, auth, PUBLIC, guards, peer_of=peers)
         address = (settings.host, settings.grpc_port)
         target = await _serve(public, register, address, settings.shutdown_s, stack)
         operator = Gate(app, auth, OPERATOR, guards, operator=True)

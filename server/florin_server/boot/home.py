@@ -56,6 +56,11 @@ class Secrets:
     capture_keys: tuple[bytes, ...] = field(repr=False)
 
     @property
+    def gateway_token(self) -> str:
+        """By what a gateway that shares the state folder is believed."""
+        return _gateway_token(self.pepper)
+
+    @property
     def treasury_key(self) -> bytes:
         """The treasury's key on the embedded chain; operators bring their own for others."""
         return _derived(self.relayer_key, b"florin treasury")
@@ -169,6 +174,21 @@ class Home:
             return {}
         lines = self.demo_env.read_text().splitlines()
         return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def gateway_token(home: Path) -> str | None:
+    """The same of a folder, which is not made if there is none; None if it holds no secrets."""
+    path = home / "secrets.json"
+    try:
+        return _gateway_token(bytes.fromhex(json.loads(path.read_text())["pepper"]))
+    except OSError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise Refused(f"{path} is damaged; restore a copy") from error
+
+
+def _gateway_token(pepper: bytes) -> str:
+    return _derived(pepper, b"florin gateway").hex()
 
 
 def _derived(key: bytes, purpose: bytes = b"florin solana") -> bytes:

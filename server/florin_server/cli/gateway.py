@@ -4,32 +4,44 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 from florin_server.boot import gateway
 from florin_server.boot.addresses import check_bind
-from florin_server.boot.home import Refused
-from florin_server.cli.console import console, fail, log_to_stderr, settings_of
+from florin_server.boot.home import Refused, gateway_token
+from florin_server.boot.peers import chosen_token
+from florin_server.boot.upstream import Link
+from florin_server.cli.console import console, fail, log_to_stderr, note, settings_of
 from florin_server.cli.signals import run_until_signalled
 from florin_server.config import Settings
 
 
-def run(upstream: str, given: dict[str, Any]) -> None:
+def run(upstream: str, link: Link, given: dict[str, Any]) -> None:
     """Runs until Ctrl-C or SIGTERM."""
     settings = settings_of(given)
     log_to_stderr()
-    run_until_signalled(_run(upstream, settings))
+    run_until_signalled(_run(upstream, link, settings))
 
 
-async def _run(upstream: str, settings: Settings) -> None:
+async def _run(upstream: str, link: Link, settings: Settings) -> None:
     async with AsyncExitStack() as stack:
         try:
             check_bind(settings)
+            token = chosen_token(settings) or gateway_token(settings.home)
             listener = gateway.bind(settings.host, settings.http_port)
+            url = await gateway.start_remote(
+                upstream,
+                listener,
+                stack,
+                gateway.server_settings(settings),
+                link=replace(link, token=token or ""),
+                trusted=settings.trusted_proxies,
+            )
         except (Refused, OSError) as error:
             fail("The gateway does not start", error)
-        server = gateway.server_settings(settings)
-        url = await gateway.start_remote(upstream, listener, stack, server)
+        if not token:
+            note("No FLORIN_GATEWAY_TOKEN: for the service all callers here are one address.")
         console.print(f"[bold green]The gateway is up.[/]\nREST  {url}\ngRPC  {upstream}")
         console.print("\nCtrl-C ends it.")
         await asyncio.Event().wait()

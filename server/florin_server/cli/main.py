@@ -5,6 +5,7 @@ Importing everything would cost a second before `--help` could answer.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -62,17 +63,40 @@ def doctor(home: HomeOption = None) -> None:
 
 
 @app.command()
-def gateway(
+def gateway(  # noqa: PLR0917  (typer gives them by name)
     upstream: Annotated[str, typer.Option(help="gRPC address of the service, host:port.")],
     host: Annotated[
         str | None, typer.Option(help="Address to listen on.  [default: 127.0.0.1]")
     ] = None,
     http_port: HttpPort = None,
+    home: HomeOption = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Reach the service over TLS, as any option below does.")
+    ] = False,
+    ca: Annotated[
+        Path | None, typer.Option(help="PEM file of who vouches for it.  [default: the system's]")
+    ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option(help="PEM file of a client certificate.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help="PEM file of its key.")] = None,
+    server_name: Annotated[
+        str | None, typer.Option(help="Name in the service's certificate.  [default: the host]")
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Allow plain text to another machine.")
+    ] = False,
 ) -> None:
-    """Run the REST gateway alone, in front of a Florin elsewhere."""
+    """Run the REST gateway alone, in front of a Florin elsewhere.
+
+    Another machine is reached over TLS only. Both sides need one FLORIN_GATEWAY_TOKEN, unless they
+    share the state folder: it lets the service believe who calls here, for limits by address.
+    """
+    from florin_server.boot.upstream import Link
     from florin_server.cli import gateway as command
 
-    command.run(upstream, given(host=host, http_port=http_port))
+    link = Link(tls, ca, certificate, key, server_name, insecure)
+    command.run(upstream, link, given(home=home, host=host, http_port=http_port))
 
 
 for name, commands in {**chain.GROUPS, **accounts.GROUPS, **installation.GROUPS}.items():

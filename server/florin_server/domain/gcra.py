@@ -10,6 +10,8 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 _MINUTE_US = 60_000_000
+# two at least, so that stale keys run out while others come
+_LOOKS = 4
 
 
 class Verdict(NamedTuple):
@@ -23,12 +25,11 @@ class Verdict(NamedTuple):
 class Bucket:
     """The budgets of all keys of one kind; times are microseconds.
 
-    Keys whose budget is whole are forgotten as others come. Above `keys_max` the one that was used
-    longest ago is forgotten too, which gives it a whole budget: who has that many keys has as many
-    budgets anyway.
+    Keys whose budget is whole are forgotten as others come, and no others: what somebody used up
+    stays used up, however many keys are made. Beyond `keys_max` all new keys share one budget.
     """
 
-    __slots__ = ("_burst", "_keys_max", "_per_minute", "_room", "_whole")
+    __slots__ = ("_burst", "_keys_max", "_per_minute", "_room", "_shared", "_whole")
 
     def __init__(self, per_minute: int, burst: int, keys_max: int) -> None:
         if per_minute < 1 or burst < 1 or keys_max < 1:
@@ -40,6 +41,7 @@ class Bucket:
         # admitted or refused by rounding
         self._room = burst * _MINUTE_US
         self._whole: OrderedDict[str, int] = OrderedDict()
+        self._shared = 0
 
     def __len__(self) -> int:
         """How many keys are remembered."""
@@ -49,28 +51,32 @@ class Bucket:
         """Takes one call from a key's budget, if it has one left."""
         now = now_us * self._per_minute
         whole = self._whole.get(key)
+        own = whole is not None or self._make_room(now)
         if whole is None:
-            self._make_room(now)
-            whole = now
-        used = max(whole - now, 0)
-        if used > self._room:
-            # a clock that was set back must not keep a key waiting for what it once was
-            used = self._room
-            self._whole[key] = now + used
+            whole = now if own else self._shared
+        # a clock that was set back must not keep a key waiting for what it once was
+        used = min(max(whole - now, 0), self._room)
         admitted = used + _MINUTE_US <= self._room
         if admitted:
             used += _MINUTE_US
+        if not own:
+            self._shared = now + used
+        else:
             self._whole[key] = now + used
-            self._whole.move_to_end(key)
         left = (self._room - used) // _MINUTE_US
         # rounded up to whole microseconds: not earlier than it is true
         wait_us = -(-(used - (self._room - (left + 1) * _MINUTE_US)) // self._per_minute)
         return Verdict(admitted, left, wait_us)
 
-    def _make_room(self, now: int) -> None:
-        """Forgets up to two keys for one that comes, so that the stale ones run out."""
-        for _ in range(2):
+    def _make_room(self, now: int) -> bool:
+        """Looks at a few keys in turn and forgets the stale ones; False if there is no room."""
+        for _ in range(_LOOKS):
             key = next(iter(self._whole), None)
-            if key is None or (self._whole[key] > now and len(self._whole) < self._keys_max):
-                return
-            del self._whole[key]
+            if key is None:
+                break
+            if self._whole[key] <= now:
+                del self._whole[key]
+            else:
+                # one that is used a lot must not hide the stale ones behind it
+                self._whole.move_to_end(key)
+        return len(self._whole) < self._keys_max

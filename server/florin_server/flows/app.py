@@ -159,7 +159,8 @@ class Caller:
 
     `credential` names the credential (not its secret), for limits; the operator has none.
     `merchant` is set on merchant paths, `app` when a wallet came with an App-Id. `deployed` tells
-    that the caller speaks the deployed wire profile.
+    that the caller speaks the deployed wire profile. `network` is where the call came from, as
+    limits count addresses.
     """
 
     live: bool
@@ -170,6 +171,12 @@ class Caller:
     deployed: bool = False
     version: str = ""
     idempotency: IdempotencyKey | None = None
+    network: str = ""
+
+    @property
+    def origin(self) -> str:
+        """Who counts as one caller beside others: a key, or where a public App-Id came from."""
+        return self.network if self.app is not None else self.credential
 
     @property
     def partner(self) -> str:

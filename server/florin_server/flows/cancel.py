@@ -29,7 +29,7 @@ async def cancel(
     try:
         payment = await find(app, caller, text)
         if payment.status is not Status.CANCELLED:
-            app.limits.cancel(payment.id)
+            app.limits.cancel(payment.id, caller.origin)
     except FlorinError as fault:
         return await once(app, caller, failing(fault), receipt)
     work = _cancel(payment.id, reason, app.clock.now_us())

@@ -117,13 +117,14 @@ async def form(app: App, payment_id: str | None, token: str) -> Form:
     return Form(payment, await merchant_of(app, payment), found.used is not None)
 
 
-async def hand_in(app: App, token: str, value: object) -> None:
+async def hand_in(app: App, token: str, value: object, *, peer: str = "") -> None:
     """Stores what a form holds for the accounts of its token; the same once more changes nothing.
 
+    `peer` is who hands it in, in gRPC's form.
     FlorinError: unauthorized, payment_expired, rate_limited, params_validation.
     """
     found, payment = await _found(app, token)
-    app.limits.form(payment.id)
+    app.limits.form(found.hash, peer)
     if found.used is None:
         _check_open(payment)
     data = _checked(value, "data")

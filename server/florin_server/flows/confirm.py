@@ -23,7 +23,7 @@ from florin_server.domain.payment import (
 from florin_server.domain.state import Event, step
 from florin_server.flows import capture, opening
 from florin_server.flows.app import App, Caller
-from florin_server.flows.fetch import open_option, silent
+from florin_server.flows.fetch import silent, still_open
 from florin_server.flows.load import current, find, head_of
 from florin_server.flows.screen import check_lists, is_blocked
 from florin_server.rails.base import Rail, RailUnavailable
@@ -56,11 +56,16 @@ async def confirm(
     digests = {digest, results.digest(option_id, flat[-1:])}
     if (known := await _repeated(app, payment, digests)) is not None:
         return known
-    app.limits.confirm(payment.id)
+    offered, issued = await _looked_up(app, payment, option_id)
+    right = _right(app, offered, issued, flat)
+    if offered is not None and right:
+        # nobody else can sign for it: what others hand in must not hold it up
+        app.limits.signed(payment.id, offered.payer)
+    else:
+        app.limits.confirm(payment.id, caller.origin, asks=right is None)
     step(payment.status, Event.CONFIRM_ACCEPTED)
-    option = await open_option(app, payment, option_id)
+    option = still_open(app, payment, offered)
     await capture.require(app, payment, option, collected)
-    issued = await _issued(app, option)
     content = Confirmation(payment.id, option.id, tuple(flat), digest, arrived_us)
     form = results.match(_expected(option, issued), flat)
     if form.verdict is results.Verdict.MISMATCH:
@@ -87,10 +92,26 @@ async def _repeated(app: App, payment: Payment, digests: Collection[bytes]) -> P
     return payment if bound is not None and bound.digest in digests else None
 
 
-async def _issued(app: App, option: Option) -> Sequence[Issued]:
-    if option.build is None:
-        return ()
-    return await app.store.read(payments.issued(option.payment_id, option.id))
+async def _looked_up(
+    app: App, payment: Payment, option_id: str
+) -> tuple[Option | None, Sequence[Issued]]:
+    """The option, and what its build was resolved to; nothing if the payment takes no results."""
+    if payment.status is not Status.REQUIRES_ACTION:
+        return None, ()
+    option = await app.store.read(payments.option(payment.id, option_id))
+    if option is None or option.build is None:
+        return option, ()
+    return option, await app.store.read(payments.issued(payment.id, option.id))
+
+
+def _right(
+    app: App, option: Option | None, issued: Sequence[Issued], outputs: Sequence[str]
+) -> bool | None:
+    """Whether the outputs may pay the option, as far as no chain has to be asked for it."""
+    rail = app.rails.get(option.chain_id) if option else None
+    if option is None or rail is None:
+        return False
+    return rail.plausible(option, issued, outputs)
 
 
 def _expected(option: Option, issued: Sequence[Issued]) -> list[results.Kind]:

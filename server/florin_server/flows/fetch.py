@@ -53,7 +53,11 @@ async def fetch(
 
 async def open_option(app: App, payment: Payment, option_id: str) -> Option:
     """The payment's option, if it exists and its price still holds."""
-    option = await app.store.read(payments.option(payment.id, option_id))
+    return still_open(app, payment, await app.store.read(payments.option(payment.id, option_id)))
+
+
+def still_open(app: App, payment: Payment, option: Option | None) -> Option:
+    """The same of an option that was looked up."""
     if option is None:
         raise FlorinError(Code.INVALID_PARAMS, "Unknown option")
     lapsed = option.expires_at is not None and app.clock.now_us() >= option.expires_at * 1_000_000

@@ -1,12 +1,11 @@
 """How much is taken from whom: calls a minute, failures, and how many answers are held.
 
-One process counts for itself, by the service's clock.
+One process counts for itself, by the service's clock. What a caller chooses freely (a Client-Id)
+never stands alone: behind it count the address that it comes from, and the App-Id as a whole.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
 from typing import NamedTuple
 
 from florin_server.clock import Clock
@@ -14,12 +13,11 @@ from florin_server.config import LimitSettings
 from florin_server.domain.addresses import network_of
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.gcra import Bucket, Verdict
+from florin_server.flows.held import Held
 
 # of each kind; a key takes about 200 bytes
 _KEYS_MAX = 50_000
 _SECOND_US = 1_000_000
-
-Release = Callable[[], None]
 
 
 class Quota(NamedTuple):
@@ -45,6 +43,14 @@ class _Limit:
         """Counts a call; None where nothing is limited."""
         return None if self._bucket is None else self._bucket.take(key, self._clock.now_us())
 
+    def quota(self, key: str) -> Quota | None:
+        """The same, as it is told."""
+        verdict = self.take(key)
+        if verdict is None:
+            return None
+        wait_s = _seconds(verdict.wait_us)
+        return Quota(self.per_minute, verdict.left, wait_s, verdict.admitted)
+
     def check(self, key: str) -> None:
         """Counts a call; FlorinError(rate_limited) if it is one too many."""
         verdict = self.take(key)
@@ -53,40 +59,85 @@ class _Limit:
 
 
 class Limits:
-    """All limits of one running service."""
+    """All limits of one running service.
+
+    An `origin` is who counts as one caller: a key, or the network that a public App-Id came from.
+    """
 
     def __init__(self, settings: LimitSettings, clock: Clock) -> None:
         s = settings
         self._keys = _Limit(s.key_per_minute, s.key_burst, clock)
-        self._apps = _Limit(s.app_per_minute, s.app_burst, clock)
+        self._clients = _Limit(s.app_per_minute, s.app_burst, clock)
+        self._addresses = _Limit(s.address_per_minute, s.address_burst, clock)
+        self._apps = _Limit(s.app_total_per_minute, s.app_total_burst, clock)
+        self._options = _Limit(s.options_per_minute, s.options_burst, clock)
         self._confirms = _Limit(s.payment_per_minute, s.payment_burst, clock)
+        self._signed = _Limit(s.payment_per_minute, s.payment_burst, clock)
+        self._unknown = _Limit(s.payment_total_per_minute, s.payment_total_burst, clock)
         self._cancels = _Limit(s.payment_per_minute, s.payment_burst, clock)
         self._forms = _Limit(s.payment_per_minute, s.payment_burst, clock)
         self._failures = _Limit(s.failure_per_minute, s.failure_burst, clock)
         self._pages = _Limit(s.page_per_minute, s.page_burst, clock)
-        self._held_by_credential = _Held(s.held_per_credential)
-        self._held_by_payment = _Held(s.held_per_payment)
+        self._guards = _Limit(s.guard_per_minute, s.guard_burst, clock)
+        self.held = Held(s)
 
-    def call(self, credential: str, *, app: bool) -> Quota | None:
-        """Counts a call of a credential; None where such credentials are not limited."""
-        limit = self._apps if app else self._keys
-        verdict = limit.take(credential)
-        if verdict is None:
-            return None
-        wait_s = _seconds(verdict.wait_us)
-        return Quota(limit.per_minute, verdict.left, wait_s, verdict.admitted)
+    def key(self, credential: str) -> Quota | None:
+        """Counts a call with a key; None where those are not limited."""
+        return self._keys.quota(credential)
 
-    def confirm(self, payment_id: str) -> None:
-        """Counts a confirm that hands in something new; FlorinError(rate_limited)."""
-        self._confirms.check(payment_id)
+    def client(self, app_id: str, client: str, network: str) -> Quota | None:
+        """Counts a call with an App-Id: the tightest of the three limits that hold for it.
 
-    def cancel(self, payment_id: str) -> None:
+        `client` names the Client-Id with its App-Id; whoever learns one cannot use it up from
+        elsewhere. What one limit refuses is not taken from the
+        next, so that whoever is over its own does not use up what it shares with others.
+        """
+        tightest: Quota | None = None
+        for limit, key in (
+            (self._addresses, network),
+            (self._clients, _of(client, network)),
+            (self._apps, app_id),
+        ):
+            quota = limit.quota(key)
+            if quota is None:
+                continue
+            if not quota.admitted:
+                return quota
+            if tightest is None or (quota.left, -quota.wait_s) < (tightest.left, -tightest.wait_s):
+                tightest = quota
+        return tightest
+
+    def open_call(self, network: str) -> None:
+        """Counts a call that needs no credential; FlorinError(rate_limited)."""
+        self._addresses.check(network)
+
+    def options(self, payment_id: str, origin: str) -> None:
+        """Counts a look at what a payment can be paid with; FlorinError(rate_limited)."""
+        self._options.check(_of(payment_id, origin))
+
+    def confirm(self, payment_id: str, origin: str, *, asks: bool) -> None:
+        """Counts a confirm that hands in something new; FlorinError(rate_limited).
+
+        With `asks` only a chain can tell what it is worth.
+        """
+        self._confirms.check(_of(payment_id, origin))
+        if asks:
+            self._unknown.check(payment_id)
+
+    def signed(self, payment_id: str, payer: str) -> None:
+        """Counts a confirm that its payer has signed, which nobody else can do for it."""
+        self._signed.check(_of(payment_id, payer))
+
+    def cancel(self, payment_id: str, origin: str) -> None:
         """Counts an attempt to call a payment off; FlorinError(rate_limited)."""
-        self._cancels.check(payment_id)
+        self._cancels.check(_of(payment_id, origin))
 
-    def form(self, payment_id: str) -> None:
-        """Counts a form with data about a buyer; FlorinError(rate_limited)."""
-        self._forms.check(payment_id)
+    def form(self, token: str, peer: str) -> None:
+        """Counts a form with data about a buyer, by its token's hash; FlorinError(rate_limited).
+
+        Whoever knows a payment and an account gets their token too.
+        """
+        self._forms.check(_of(token, network_of(peer)))
 
     def failed(self, peer: str) -> None:
         """Counts a credential that proved nothing; FlorinError(rate_limited)."""
@@ -97,51 +148,13 @@ class Limits:
         verdict = self._pages.take(network_of(peer))
         return 0 if verdict is None or verdict.admitted else _seconds(verdict.wait_us)
 
-    def hold(self, credential: str, payment_id: str | None) -> Release:
-        """Counts an answer that is held until the release is called; FlorinError(rate_limited)."""
-        own = self._held_by_credential.take(credential)
-        if payment_id is None:
-            return own
-        try:
-            shared = self._held_by_payment.take(payment_id)
-        except FlorinError:
-            own()
-            raise
-
-        def release() -> None:
-            own()
-            shared()
-
-        return release
+    def guard(self, network: str) -> None:
+        """Counts an idempotency key of an App-Id that will be kept; FlorinError(rate_limited)."""
+        self._guards.check(network)
 
 
-class _Held:
-    """How many answers are held now, by key; a limit of 0 counts nothing."""
-
-    __slots__ = ("_counts", "_most")
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._counts: Counter[str] = Counter()
-
-    def take(self, key: str) -> Release:
-        if not self._most:
-            return _nothing
-        if self._counts[key] >= self._most:
-            # nobody knows when one ends
-            raise FlorinError(Code.RATE_LIMITED, "Too many held answers", retry_after_s=1)
-        self._counts[key] += 1
-
-        def release() -> None:
-            self._counts[key] -= 1
-            if not self._counts[key]:
-                del self._counts[key]
-
-        return release
-
-
-def _nothing() -> None:
-    pass
+def _of(what: str, who: str) -> str:
+    return f"{what} {who}"
 
 
 def _over(verdict: Verdict) -> FlorinError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,13 +23,15 @@ from florin_server.flows.price import price
 from florin_server.flows.screen import check_lists, is_blocked
 from florin_server.rails.base import Means, Rail, RailUnavailable, Split
 from florin_server.rails.prices import Quote
-from florin_server.store import payments, settlements
+from florin_server.store import offers, payments, settlements
 
 # payer, asset, value
 _Quoted: TypeAlias = tuple[str, str, int]
 
 _log = logging.getLogger(__name__)
 
+# the room for options does not grow until others are paid with
+_FULL_RETRY_S = 60
 
 _NOTHING_ASKED = Asked({})
 
@@ -58,7 +61,8 @@ async def options(app: App, caller: Caller, text: str, accounts: Sequence[str]) 
 
     Text that has not the shape of a payment id has none (deployed profile: it is unknown). A
     payment that is no longer payable has none either; an expired one is refused, and so is a call
-    that names a blocked account, whoever else it names.
+    that names a blocked account, whoever else it names. FlorinError(rate_limited) if none is
+    stored for the accounts and there is no room for more.
     """
     if payment_id_of(app, text) is None and not caller.deployed:
         return Options(None, ())
@@ -71,6 +75,7 @@ async def options(app: App, caller: Caller, text: str, accounts: Sequence[str]) 
         raise FlorinError(Code.SANCTIONED_USER)
     if payment.lever is Lever.NO_OPTIONS:
         return Options(payment, ())
+    app.limits.options(payment.id, caller.origin)
     for account in accounts[: app.settings.accounts_max]:
         if await is_blocked(app, account):
             raise FlorinError(Code.SANCTIONED_USER)
@@ -79,16 +84,21 @@ async def options(app: App, caller: Caller, text: str, accounts: Sequence[str]) 
         d.asset_key: canonical_account(d.account)
         for d in await app.store.read(settlements.destinations(payment.merchant_id))
     }
-    known = await app.store.read(payments.options(payment.id))
+    asked_for = _by_rail(app, payment, accounts)
+    payers = [payer for _, written in asked_for for payer in written]
+    known = await app.store.read(payments.options(payment.id, payers))
     searches = [
         _search(app, payment, rail, written, _Known(destinations, _quoted(app, known)))
-        for rail, written in _by_rail(app, payment, accounts)
+        for rail, written in asked_for
     ]
     found = [option for part in await asyncio.gather(*searches) for option in part]
     found.sort(key=lambda option: (_key(option.asset) not in destinations, option.eta_s))
     found = found[: app.settings.options_max]
-    stored = await _keep(app, payment, known, found)
-    told = [replace(stored[option.id], account=option.account) for option in found]
+    stored = await _keep(app, caller, payment, known, found)
+    told = [replace(stored[one.id], account=one.account) for one in found if one.id in stored]
+    if found and not told:
+        text = "Too many options of this payment"
+        raise FlorinError(Code.RATE_LIMITED, text, retry_after_s=_FULL_RETRY_S)
     asked = await capture.ask(app, payment, told)
     for at, option in enumerate(told):
         if option.id in asked.urls:
@@ -97,15 +107,21 @@ async def options(app: App, caller: Caller, text: str, accounts: Sequence[str]) 
 
 
 async def _keep(
-    app: App, payment: Payment, known: Sequence[Option], found: Sequence[Option]
+    app: App, caller: Caller, payment: Payment, known: Sequence[Option], found: Sequence[Option]
 ) -> dict[str, Option]:
-    """Stores new options; one that was told before keeps its terms, whatever changed since."""
+    """Stores new options, as many as there is room for.
+
+    One that was told before keeps its terms, whatever changed since.
+    """
     stored = {option.id: option for option in known}
     new = [option for option in found if option.id not in stored]
     if not new:
         return stored
-    await app.store.write(payments.put_options(new))
-    return {option.id: option for option in await app.store.read(payments.options(payment.id))}
+    # what is stored tells nobody's address
+    origin = hashlib.sha256(payment.salt + b"origin" + caller.origin.encode()).hexdigest()[:32]
+    room = offers.Room(app.settings.options_per_caller, app.settings.options_per_payment)
+    offered = await app.store.write(offers.offer(payment.id, origin, new, room))
+    return stored | {option.id: option for option in offered}
 
 
 def _by_rail(

@@ -364,6 +364,15 @@ class Rail(Protocol):
     def submits(self, option: Option) -> bool:
         """False if the buyer's wallet sends the transaction: its effect is only looked for."""
 
+    def plausible(
+        self, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
+    ) -> bool | None:
+        """Whether the outputs may pay the option, as far as this can be told without the chain.
+
+        True if the payer's own key signed what was issued, False if they can never pay it, None
+        if only the chain can tell.
+        """
+
     async def verify(
         self, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
     ) -> None:

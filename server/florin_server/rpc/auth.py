@@ -81,8 +81,13 @@ class Authenticator:
         self._apps: _Cache[_Credential] = _Cache(app)
         self._merchants: _Cache[Merchant] = _Cache(app)
 
-    async def caller(self, rule: access_pb2.AccessRule, sent: Mapping[str, str]) -> Caller:
-        """The caller, or the refusal that the first failing row of the table demands."""
+    async def caller(
+        self, rule: access_pb2.AccessRule, sent: Mapping[str, str], network: str
+    ) -> Caller:
+        """The caller, or the refusal that the first failing row of the table demands.
+
+        `network` is where the call came from.
+        """
         if rule.family == _OPERATOR:
             return self._operator(sent)
         deployed = metadata.deployed(sent)
@@ -101,6 +106,7 @@ class Authenticator:
             app=credential.app,
             deployed=deployed,
             version=resolve(header, credential.pin),
+            network=network,
         )
 
     def _operator(self, sent: Mapping[str, str]) -> Caller:

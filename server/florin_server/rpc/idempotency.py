@@ -95,10 +95,13 @@ class Guards:
             self._leave(key, turn)
             raise
 
-    async def run(self, key: IdempotencyKey, work: Callable[[], Awaitable[Any]]) -> Any:
+    async def run(
+        self, key: IdempotencyKey, work: Callable[[], Awaitable[Any]], caller: Caller
+    ) -> Any:
         """Does the work in the turn that was taken; FlorinError if the key means another request.
 
-        Work that fails leaves the key as it was.
+        Work that fails leaves the key as it was. FlorinError(rate_limited) if a public App-Id has
+        had too many new keys kept.
         """
         turn = self._turns[key.scope, key.key]
         try:
@@ -106,6 +109,8 @@ class Guards:
             known = await self._app.store.read(idempotency.find(key.scope, key.key, now_us))
             if known not in (None, key.fingerprint):
                 raise FlorinError(Code.IDEMPOTENCY_CONFLICT, details={"reason": "different_body"})
+            if known is None and caller.app is not None:
+                self._app.limits.guard(caller.network)
             result = await work()
             if known is None:
                 ttl_us = self._app.settings.idempotency_ttl_s * 1_000_000

@@ -18,9 +18,12 @@ from florin.v1 import access_pb2
 from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import Message
 
+from florin_server.domain.addresses import network_of
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.ids import short_id
 from florin_server.flows.app import App, Caller
+from florin_server.flows.held import Release
+from florin_server.flows.limits import Quota
 from florin_server.flows.load import payment_id_of
 from florin_server.rpc import metadata
 from florin_server.rpc.auth import Authenticator
@@ -28,6 +31,7 @@ from florin_server.rpc.call import CALL, Call
 from florin_server.rpc.errors import GATEWAY_FAULT, GatewayFault, TooLate, abort, told
 from florin_server.rpc.idempotency import Guards, key_of
 from florin_server.rpc.methods import Method, methods_of
+from florin_server.rpc.open_services import OpenServices
 
 _log = logging.getLogger(__name__)
 
@@ -39,9 +43,12 @@ _UNKNOWN = Caller(live=False)
 _UNKNOWN_DEPLOYED = Caller(live=False, deployed=True)
 _UNAUTHENTICATED = 401
 
+# the address (in gRPC's form) of whoever makes a call, by its metadata and the transport's peer
+PeerOf: TypeAlias = Callable[[Any, str], str]
+
 
 class Gate(grpc.aio.ServerInterceptor):
-    """Admits or refuses every call to the given services; others (health, reflection) pass.
+    """Admits or refuses every call to the given services; others need no credential.
 
     The operator's RPCs exist on the operator's listener only, and there nothing else does.
     """
@@ -54,8 +61,11 @@ class Gate(grpc.aio.ServerInterceptor):
         guards: Guards,
         *,
         operator: bool = False,
+        peer_of: PeerOf | None = None,
     ) -> None:
         self._app = app
+        self._peer_of = peer_of or _transport_peer
+        self._open = OpenServices(app.limits, self._peer_of)
         self._auth = auth
         self._guards = guards
         self.services = tuple(services)
@@ -79,11 +89,12 @@ class Gate(grpc.aio.ServerInterceptor):
         method = self._methods.get(name)
         if method is None and name.startswith(self._prefixes):
             return None  # another listener's
-        if method is None or handler is None:
-            return handler
+        if handler is None:
+            return None
         known = self._guarded.get(name)
         if known is None or known[0] is not handler:
-            known = self._guarded[name] = (handler, self._guard(method, handler))
+            guarded = self._guard(method, handler) if method else self._open.around(handler)
+            known = self._guarded[name] = (handler, guarded)
         return known[1]
 
     def _guard(self, method: Method, handler: Any) -> _Handler:
@@ -140,9 +151,17 @@ class Gate(grpc.aio.ServerInterceptor):
     def _hold(self, request: Any, call: Call, context: Any) -> None:
         """Counts a held answer until its call is over, however that ends."""
         payment_id = payment_id_of(self._app, request.payment_id)
-        release = self._app.limits.hold(call.caller.credential, payment_id)
+        release = self._held(call.caller, payment_id)
         # a stream that is cancelled between two messages ends its generator some time later
         context.add_done_callback(lambda _: release())
+
+    def _held(self, caller: Caller, payment_id: str | None) -> Release:
+        held, credential = self._app.limits.held, caller.credential
+        if caller.app is not None:
+            return held.by_app(caller.app.app_id, credential, caller.network, payment_id)
+        if caller.merchant is not None:
+            return held.by_merchant(credential, caller.merchant.id, payment_id)
+        return held.by_key(credential, payment_id)
 
     async def _run(
         self,
@@ -163,7 +182,7 @@ class Gate(grpc.aio.ServerInterceptor):
         if method.guarded and key is not None:
             # who leaves while it waits has not begun
             await self._guards.take(key, context.time_remaining())
-            work = self._guards.run(key, start)
+            work = self._guards.run(key, start, call.caller)
         else:
             work = start()
         return await (self._to_its_end(work) if method.mutates else work)
@@ -194,7 +213,8 @@ class Gate(grpc.aio.ServerInterceptor):
         sent = metadata.read(entries)
         if metadata.deployed(sent):
             call.caller = _UNKNOWN_DEPLOYED
-        call.caller = caller = await self._caller(method, sent, context)
+        peer = self._peer_of(entries, context.peer())
+        call.caller = caller = await self._caller(method, sent, peer)
         self._count(call)
         if method.rule.idempotency:
             key = key_of(method, caller, sent.get("idempotency-key"), request)
@@ -205,22 +225,29 @@ class Gate(grpc.aio.ServerInterceptor):
             raise GatewayFault(fault)
         method.validate(request)
 
-    async def _caller(self, method: Method, sent: Any, context: _Context) -> Caller:
+    async def _caller(self, method: Method, sent: Any, peer: str) -> Caller:
         try:
-            return await self._auth.caller(method.rule, sent)
+            return await self._auth.caller(method.rule, sent, network_of(peer))
         except FlorinError as refused:
             if refused.http == _UNAUTHENTICATED:
                 # whoever guesses is told no more than that it is too many
-                self._app.limits.failed(context.peer())
+                self._app.limits.failed(peer)
             raise
 
     def _count(self, call: Call) -> None:
-        caller = call.caller
-        if not caller.credential:
-            return
-        call.quota = quota = self._app.limits.call(caller.credential, app=caller.app is not None)
+        caller, limits = call.caller, self._app.limits
+        quota: Quota | None = None
+        if caller.app is not None:
+            quota = limits.client(caller.app.app_id, caller.credential, caller.network)
+        elif caller.credential:
+            quota = limits.key(caller.credential)
+        call.quota = quota
         if quota is not None and not quota.admitted:
             raise FlorinError(Code.RATE_LIMITED, retry_after_s=quota.wait_s)
+
+
+def _transport_peer(_entries: Any, peer: str) -> str:
+    return peer
 
 
 def _unheard(task: asyncio.Future[Any]) -> None:

@@ -137,7 +137,10 @@ _PUT_OPTION = Statement(insert(payment_option).on_conflict_do_nothing())
 _OPTION_COLUMNS = columns(payment_option, Option)
 _OPTIONS = Statement(
     select(*_OPTION_COLUMNS)
-    .where(payment_option.c.payment_id == param("payment_id"))
+    .where(
+        payment_option.c.payment_id == param("payment_id"),
+        any_of(payment_option.c.payer, "payers"),
+    )
     .order_by(payment_option.c.created_at_us, payment_option.c.id)
 )
 _OPTION = Statement(
@@ -198,9 +201,10 @@ def option(payment_id: str, option_id: str) -> Op[Option | None]:
     return option_of(rows[0]) if rows else None
 
 
-def options(payment_id: str) -> Op[list[Option]]:
-    """All options that a payment was ever offered, in order."""
-    return [option_of(row) for row in (yield _OPTIONS(payment_id=payment_id))]
+def options(payment_id: str, payers: Collection[str]) -> Op[list[Option]]:
+    """All options that some accounts (canonical CAIP-10) were ever offered, in order."""
+    rows = yield _OPTIONS(payment_id=payment_id, payers=payers)
+    return [option_of(row) for row in rows]
 
 
 def put_issued(new: Issued) -> Op[list[Issued]]:

@@ -31,6 +31,7 @@ from florin_server.store.fields import one_of as _one_of
 from florin_server.store.fields import only as _only
 from florin_server.store.fields import partial as _partial
 from florin_server.store.fields import text_ as _text
+from florin_server.store.option_tables import OptionCountRow
 from florin_server.store.payout_tables import InstallationRow, NonceAccountRow, PayoutRow
 
 # all tables are in it once this module is there
@@ -216,7 +217,11 @@ class OptionRow(_Base, table=True):
     """One way to pay a payment; never changes."""
 
     __tablename__ = "payment_option"
-    __table_args__ = (_partial("ix_payment_option_reference", REFERENCED, "reference"), _BY_KEY)
+    __table_args__ = (
+        _partial("ix_payment_option_reference", REFERENCED, "reference"),
+        Index("ix_payment_option_payer", "payment_id", "payer"),
+        _BY_KEY,
+    )
 
     payment_id: str = _text(key=True)
     id: str = _text(key=True)
@@ -454,6 +459,7 @@ bank_account = _table(BankAccountRow)
 payment = _table(PaymentRow)
 payment_event = _table(PaymentEventRow)
 payment_option = _table(OptionRow)
+option_count = _table(OptionCountRow)
 issued = _table(IssuedRow)
 confirm = _table(ConfirmRow)
 refund = _table(RefundRow)

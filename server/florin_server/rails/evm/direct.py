@@ -39,6 +39,11 @@ def issue(option: Option, head: int, now_us: int) -> Issued:
     )
 
 
+def plausible(issued: Sequence[Issued], outputs: Sequence[str]) -> bool | None:
+    """None if the outputs may be the hashes of what was issued, else False."""
+    return None if issued and len(outputs) == len(issued[0].actions) else False
+
+
 async def check(
     node: Node, chain: EvmChain, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
 ) -> None:

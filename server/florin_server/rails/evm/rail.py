@@ -40,7 +40,7 @@ from florin_server.rails.evm.relay import Relay
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, Terms, bare, build_option
 from florin_server.rails.evm.transactions import Signer
-from florin_server.rails.evm.verify import Verifier
+from florin_server.rails.evm.verify import Verifier, plausible
 from florin_server.rails.jsonrpc import Rpc, RpcError, Transport
 from florin_server.rails.prices import Quote
 
@@ -245,6 +245,14 @@ class EvmRail(Connected):
     def submits(self, option: Option) -> bool:
         """False if the buyer's wallet calls the settlement contract by itself."""
         return option.method != DIRECT_METHOD
+
+    def plausible(
+        self, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
+    ) -> bool | None:
+        """Whether the outputs may pay the option; None for hashes, and signatures of contracts."""
+        if option.method == DIRECT_METHOD:
+            return direct.plausible(issued, outputs)
+        return plausible(option, outputs)
 
     async def verify(
         self,

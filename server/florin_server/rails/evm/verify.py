@@ -159,6 +159,18 @@ class Verifier:
             raise refused("signature_mismatch", "The token does not accept the signature")
 
 
+def plausible(option: Option, outputs: Sequence[str]) -> bool | None:
+    """True if the payer's key signed the option; None if the payer's contract may accept it."""
+    try:
+        given = signature_bytes(option, outputs)
+    except FlorinError:
+        return False
+    payer = bare(option.payer)
+    if is_wrapped(given):
+        return None
+    return proof(digest_of(Terms.of(option).message(payer)), payer, given).by_key or None
+
+
 def ask_allowance(token: str, payer: str, spender: str) -> Call:
     """Asks how much of a token a contract may move for an account."""
     return call_to(token, ALLOWANCE + abi.address(payer) + abi.address(spender))

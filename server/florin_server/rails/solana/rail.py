@@ -38,7 +38,7 @@ from florin_server.rails.connected import Connected
 from florin_server.rails.jsonrpc import Rpc, RpcError, Transport
 from florin_server.rails.prices import Quote
 from florin_server.rails.solana import discovery, receivers
-from florin_server.rails.solana.check import Submission, submission
+from florin_server.rails.solana.check import Submission, check, submission
 from florin_server.rails.solana.evidence import Evidence, Landing
 from florin_server.rails.solana.family import NEW_BLOCKS, SolanaFamily, slot_mark
 from florin_server.rails.solana.gaps import Gaps
@@ -264,6 +264,16 @@ class SolanaRail(Connected):
 
     def submits(self, option: Option) -> bool:  # noqa: ARG002
         """Every option is a transaction that the relayer co-signs and sends."""
+        return True
+
+    def plausible(
+        self, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
+    ) -> bool | None:
+        """True if the payer signed a message that was issued; nobody else can."""
+        try:
+            check(option, issued, outputs, self.chain.compute_price_max)
+        except FlorinError:
+            return False
         return True
 
     async def verify(
