@@ -136,6 +136,31 @@ async def test_a_way_that_begins_to_fail_costs_nobody_their_answers(how):
     assert await stage.read() == (TRUE, ["multicall3"])
 
 
+async def test_a_way_that_fails_for_an_account_that_anybody_named_keeps_its_place():
+    stage = Stage(deployless=0.25)
+    await stage.reader.probe(ASKED)
+    spoilt = stage.reader._ways["deployless"]
+
+    async def spoils(node: object, questions: Sequence[Question]) -> list[Answer]:
+        if questions[0].of is not None:
+            stage.asked.append("deployless")
+            raise RailUnavailable("execution reverted")
+        return await spoilt(node, questions)
+
+    stage.reader._ways["deployless"] = spoils
+    hostile = [Question(b"\x02" * 20, b"", of=b"\x02" * 20)]
+    assert await stage.reader.read(hostile) == TRUE
+    await stage.reader._checking
+    assert stage.reader.order[0] == "deployless"
+    assert stage.reader._probing is None
+    # what fails for others too does lose its place
+    stage.broken = {"deployless"}
+    assert await stage.reader.read(hostile) == TRUE
+    await stage.reader._checking
+    assert stage.reader.order[0] != "deployless"
+    await stage.reader.close()
+
+
 async def test_a_way_that_works_again_is_taken_again():
     stage = Stage(deployless=0.25)
     await stage.reader.probe(ASKED)
@@ -218,6 +243,7 @@ async def test_options_survive_a_node_that_stops_taking_creations(lab):
 
     lab.node.changes["eth_call"] = no_creations
     assert len(await rail.payable(PAYERS, {TOKEN: PRICE})) == 2
+    await rail.reader._checking
     await rail.reader._probing
     assert rail.reader.order == ("batch",)
     await rail.close()

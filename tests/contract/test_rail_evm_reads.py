@@ -261,6 +261,33 @@ async def test_an_account_that_does_harm_harms_itself_only(way, code):
         await lab.chain.close()
 
 
+@pytest.mark.parametrize("way", ["batch", "deployless", "multicall3"])
+async def test_however_many_accounts_burn_their_gas_others_are_answered(lab, way):
+    # designated invalid: burns all that a call was given
+    code = bytes.fromhex((await lab.deploy("fe"))[2:])
+    burners = [Question(code, b"", gas=330_000, of=code)] * 60
+    # more than one reading of balances may use, if all of it were burnt in one call
+    assert sum(one.gas for one in burners) > reads.CALL_GAS
+    questions = [*burners[:30], Question(DOLLAR, DECIMALS), *burners[30:]]
+    found = await (await ways_of(lab))[way](Node(lab.control), questions)
+    assert found == [*[(False, b"")] * 30, (True, word(6)), *[(False, b"")] * 30]
+
+
+@pytest.mark.parametrize("way", ["batch", "multicall3"])
+async def test_an_account_whose_answer_is_too_long_keeps_nobody_from_being_answered(lab, way):
+    # reverts with all of 300 kB, which the gas of a question for a signature buys
+    bomb = bytes.fromhex((await lab.deploy("62049000" + "6000fd"))[2:])
+    coded = bytes.fromhex((await lab.deploy(LONG))[2:])
+    questions = [
+        Question(DOLLAR, DECIMALS),
+        *[Question(bomb, b"", gas=330_000, of=bomb)] * 5,
+        Question(coded, b"", of=coded),
+    ]
+    rpc = JsonRpc(lab.node, answer_bytes_max=500_000)
+    found = await (await ways_of(lab))[way](Node(rpc), questions)
+    assert found == [(True, word(6)), *[(False, b"")] * 5, (True, word(0x07FF))]
+
+
 async def test_a_node_that_takes_no_creations_says_so(lab):
     lab.node.changes["eth_call"] = refuse(-32602, "missing to")
     with pytest.raises(RailUnavailable, match="missing to"):

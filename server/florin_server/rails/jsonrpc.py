@@ -24,8 +24,9 @@ BATCH_MAX = 100  # calls in one payload; what most hosted nodes take
 METHOD_NOT_FOUND = -32601
 _LIMITED = frozenset({429, 503})  # statuses that may say when to come again
 _READ_BYTES = 64 * 1024
+_REVERTED = frozenset({3, -32015})
+_REVERT = "revert"
 _EXECUTION_FAILURES = (
-    "revert",
     "execution failed",
     "out of gas",
     "invalid opcode",
@@ -66,12 +67,15 @@ class RpcError(Exception):
     def is_revert(self) -> bool:
         """True if the call was executed and failed: the contract said no, or ran out of gas.
 
-        Code 3 is the convention; clients that answer otherwise name it in the text.
+        Code 3 is the convention; clients that answer otherwise name it in the text. What follows
+        that name may be the contract's own words, which decide nothing.
         """
         text = self.message.lower()
+        if self.code in _REVERTED or _REVERT in text:
+            return True
         if "fatalexternalerror" in text:
             return False  # the machine itself broke: nothing was executed to its end
-        return self.code in {3, -32015} or any(word in text for word in _EXECUTION_FAILURES)
+        return any(word in text for word in _EXECUTION_FAILURES)
 
 
 class Rpc(Protocol):

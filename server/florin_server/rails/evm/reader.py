@@ -63,6 +63,7 @@ class Reader:
         self._attempt_s = attempt_s
         self._sample: Sequence[Question] = ()
         self._probed_at: float | None = None
+        self._checking: asyncio.Task[None] | None = None
         self._probing: asyncio.Task[None] | None = None
 
     @property
@@ -80,7 +81,7 @@ class Reader:
                 async with asyncio.timeout(self._attempt_s):
                     return await self._ways[name](self._node, questions)
             except (RailUnavailable, TimeoutError) as fault:
-                self._demote(name, fault)
+                self._failed(name, fault, questions)
         try:
             return await self._ways[order[-1]](self._node, questions)
         except RailUnavailable:
@@ -94,10 +95,11 @@ class Reader:
             await self._probe()
 
     async def close(self) -> None:
-        """Ends a probe under way."""
-        if self._probing is not None:
-            self._probing.cancel()
-            await asyncio.wait((self._probing,))
+        """Ends a check and a probe under way."""
+        for task in (self._checking, self._probing):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait((task,))
 
     async def _probe(self) -> None:
         self._probed_at = self._timer()
@@ -131,6 +133,24 @@ class Reader:
                 answers = await self._ways[name](self._node, self._sample)
                 times.append(self._timer() - started)
         return min(times), answers
+
+    def _failed(self, name: str, fault: Exception, questions: Sequence[Question]) -> None:
+        """A way did not lead to answers.
+
+        Where accounts were asked that anybody may have named, one of them may be to blame: the way
+        loses its place only if it fails on the sample too, which nobody chose.
+        """
+        if not self._sample or all(one.of is None for one in questions):
+            self._demote(name, fault)
+        elif self._checking is None or self._checking.done():
+            self._checking = asyncio.create_task(self._check(name, fault))
+
+    async def _check(self, name: str, fault: Exception) -> None:
+        try:
+            async with asyncio.timeout(self._attempt_s):
+                await self._ways[name](self._node, self._sample)
+        except (RailUnavailable, TimeoutError):
+            self._demote(name, fault)
 
     def _demote(self, name: str, fault: Exception) -> None:
         _log.warning("%s could not be read by %s: %s", self._name, name, fault)

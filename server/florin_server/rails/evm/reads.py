@@ -7,6 +7,7 @@ one eth_call for each question, in one payload; every node can do that.
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import groupby
@@ -16,12 +17,15 @@ from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm import abi
 from florin_server.rails.evm.bytecode import bytecode
 from florin_server.rails.evm.node import LATEST, Node, data, quantity
-from florin_server.rails.jsonrpc import Call, RpcError
+from florin_server.rails.jsonrpc import AnswerTooLarge, Call, RpcError
 
 # more than any sane token needs to tell a number, so that none of them is cut short
 READ_GAS: Final = 1_000_000
 # of one eth_call; the protocol's own limit for a transaction, below what nodes let a call use
 CALL_GAS: Final = 1 << 24
+
+# what accounts with code of their own may burn of one call; what tokens take is left for them
+_STRANGERS_GAS: Final = CALL_GAS // 2
 
 # creation code may have 49,152 bytes, and what it returns 24,576
 _QUESTION_BYTES: Final = 48_000
@@ -126,8 +130,7 @@ async def _guarded(
     """
     coded = {of for of, code in zip(_owners(questions), codes, strict=True) if data(code)}
     asked = [one for one in questions if one.of in coded]
-    told = await node.batch([_call(one) for one in asked]) if asked else []
-    guarded, others = iter(map(_outcome, asked, told)), iter(plain)
+    guarded, others = iter(await _ask_owners(node, asked)), iter(plain)
     found: list[Answer] = []
     for one in questions:
         if one.of is None:
@@ -135,6 +138,29 @@ async def _guarded(
         else:
             found.append(next(guarded) if one.of in coded else None)
     return found
+
+
+async def _ask_owners(node: Node, questions: Sequence[Question]) -> list[tuple[bool, bytes]]:
+    """The answers of and about accounts with code.
+
+    What such an account answers may be as long as its gas allows: each is asked in a payload of
+    its own, and one that answers more than is read has answered nothing.
+    """
+    shared = [one for one in questions if one.of != one.to]
+    told, *alone = await asyncio.gather(
+        node.batch([_call(one) for one in shared]),
+        *(_ask_alone(node, one) for one in questions if one.of == one.to),
+    )
+    common, own = iter(map(_outcome, shared, told)), iter(alone)
+    return [next(own) if one.of == one.to else next(common) for one in questions]
+
+
+async def _ask_alone(node: Node, question: Question) -> tuple[bool, bytes]:
+    try:
+        (answer,) = await node.batch([_call(question)])
+    except AnswerTooLarge:
+        return False, b""
+    return _outcome(question, answer)
 
 
 def _owners(questions: Sequence[Question]) -> list[bytes]:
@@ -186,9 +212,12 @@ def _creation(questions: bytes) -> Call:
 def _parts(
     groups: Sequence[tuple[bytes | None, list[Question]]],
 ) -> Iterator[list[tuple[bytes | None, list[Question]]]]:
-    """The questions in parts that one call can ask; what depends on one account stays together."""
+    """The questions in parts that one call can ask; what depends on one account stays together.
+
+    The accounts of a part cannot burn what the others need, however many of them try to.
+    """
     part: list[tuple[bytes | None, list[Question]]] = []
-    asked = told = 0
+    asked = told = burnt = 0
     for of, group in groups:
         pieces = (
             [group] if of is not None else [group[i : i + 64] for i in range(0, len(group), 64)]
@@ -196,12 +225,15 @@ def _parts(
         for piece in pieces:
             asks = sum(29 + len(one.data or b"") for one in piece) + 29
             tells = sum(4 + one.most for one in piece) + 1
-            if part and (asked + asks > _QUESTION_BYTES or told + tells > _ANSWER_BYTES):
+            burns = sum(one.gas for one in piece if one.of == one.to)
+            full = asked + asks > _QUESTION_BYTES or told + tells > _ANSWER_BYTES
+            if part and (full or burnt + burns > _STRANGERS_GAS):
                 yield part
-                part, asked, told = [], 0, 0
+                part, asked, told, burnt = [], 0, 0, 0
             part.append((of, piece))
             asked += asks
             told += tells
+            burnt += burns
     if part:
         yield part
 

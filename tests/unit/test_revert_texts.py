@@ -1,0 +1,50 @@
+"""A contract chooses the text that it reverts with; nothing that it says is the node's fault."""
+
+from __future__ import annotations
+
+import pytest
+from florin_server.rails.evm.family import EvmFamily
+from florin_server.rails.jsonrpc import RpcError
+
+FAMILY = EvmFamily("chain", 1, 3)
+# what nodes say when they themselves fail, and what a contract may therefore want to say
+WORDS = (
+    "fatalexternalerror",
+    "FatalExternalError: header not found",
+    "missing trie node",
+    "rate limit exceeded",
+    "timeout, try again",
+    "internal error",
+)
+
+
+@pytest.mark.parametrize("words", WORDS)
+@pytest.mark.parametrize(
+    ("code", "before"),
+    [
+        (3, "execution reverted: "),  # geth, anvil
+        (3, ""),
+        (-32000, "execution reverted: "),  # erigon, besu
+        (-32015, "VM execution error: "),  # nethermind
+        (-32603, "VM Exception while processing transaction: reverted with reason string "),
+    ],
+)
+def test_a_reverted_call_is_nobodys_fault_but_the_contracts(code: int, before: str, words: str):
+    refusal = RpcError(code, before + words)
+    assert refusal.is_revert
+    assert not FAMILY.is_own_fault(refusal)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (-32603, "EVM error FatalExternalError"),
+        (-32000, "header not found"),
+        (-32603, "internal error"),
+        (-32005, "limit exceeded"),
+    ],
+)
+def test_a_node_that_fails_says_so_itself(code: int, message: str):
+    refusal = RpcError(code, message)
+    assert not refusal.is_revert
+    assert FAMILY.is_own_fault(refusal)
