@@ -1,6 +1,6 @@
 # setup: environment and install · demo: one real payment, then stays up · up: the service alone
 # contracts: compile the Solidity sources (needs Node)
-# race, chaos, tamper, fuzz-model: long forms of tests, a minute to most of an hour
+# race, chaos, tamper, prove, fuzz-model: long forms of tests, a minute to most of an hour
 # test: everything CI checks · verify: checks without running anything · bench: figures · gen, fmt: write
 # fuzz-api: 20,000 made-up requests, each answer held against the OpenAPI document
 PYTHON ?= python3.11
@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: setup demo up test verify gen bench fuzz-api fuzz-model race chaos tamper fmt lock contracts
+.PHONY: setup demo up test verify gen bench fuzz-api fuzz-model race chaos tamper prove fmt lock contracts
 
 setup: $(RUN)
 
@@ -57,6 +57,9 @@ fuzz-model: $(DEV)
 
 fuzz-api: $(DEV)
 	$(BIN)/python -m tests.fuzz
+
+prove: $(DEV)
+	$(BIN)/python -m tests.solidity
 
 tamper: $(DEV)
 	$(BIN)/python -m tests.chaos.tamper_evm --count 100000

@@ -6,13 +6,10 @@ except in CI, where nothing may be left out.
 
 from __future__ import annotations
 
-import fcntl
 import http.client
 import json
 import os
-import platform
 import re
-import shutil
 import subprocess
 import tempfile
 import time
@@ -26,15 +23,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.support import npm
+
 BUILD = Path(__file__).parents[2] / "build"
 CHAIN_ID = 31337
-INSTALL_S = 180  # 44 MB over a slow line
 START_S = 20  # it takes a tenth of a second, on a machine that has one to spare
 END_S = 10
 ANSWER_S = 30
 _WANTED = Path(__file__).with_name("anvil_npm")
-_MANIFESTS = ("package.json", "package-lock.json")
-_CPUS = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 @dataclass(frozen=True)
@@ -109,42 +105,11 @@ def program() -> Path:
 @cache
 def _installed() -> Path | str:
     """The program, or why there is none."""
-    system, cpu = platform.system().lower(), platform.machine()
-    package = f"@foundry-rs/anvil-{system}-{_CPUS.get(cpu, cpu)}"
-    wanted = [(_WANTED / name).read_bytes() for name in _MANIFESTS]
-    if f"node_modules/{package}" not in json.loads(wanted[1])["packages"]:
-        return f"there is none for {system} on {cpu}"
+    package = npm.foundry("anvil")
+    if not npm.has(_WANTED, package):
+        return f"there is no {package}"
     home = BUILD / "anvil"
-    BUILD.mkdir(exist_ok=True)
-    with (BUILD / "anvil.lock").open("w") as lock:
-        # processes that start together install it once
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        kept = [home / name for name in _MANIFESTS]
-        there = all(one.exists() for one in kept) and [one.read_bytes() for one in kept] == wanted
-        if not there and (fault := _install(home)) is not None:
-            return fault
+    if (fault := npm.install(_WANTED, home)) is not None:
+        return fault
     path = home / "node_modules" / package / "bin" / "anvil"
     return path if path.exists() else f"npm installed no {package}"
-
-
-def _install(home: Path) -> str | None:
-    """Puts all of it into a folder, or nothing; why not."""
-    npm = shutil.which("npm")
-    if npm is None or shutil.which("node") is None:
-        return "there is no Node here"
-    with tempfile.TemporaryDirectory(dir=home.parent, prefix="anvil-") as folder:
-        for name in _MANIFESTS:
-            shutil.copy(_WANTED / name, folder)
-        command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-        try:
-            done = subprocess.run(
-                command, cwd=folder, capture_output=True, text=True, timeout=INSTALL_S, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return f"npm did not install it in {INSTALL_S} s"
-        if done.returncode != 0:
-            return f"npm could not install it: {done.stderr.strip()[-500:]}"
-        shutil.rmtree(home, ignore_errors=True)
-        Path(folder).rename(home)
-        Path(folder).mkdir()  # for its end
-    return None

@@ -1,0 +1,1 @@
+"""Proofs and campaigns of the settlement contract."""

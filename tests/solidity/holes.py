@@ -1,0 +1,24 @@
+"""Holes that are planted in the settlement contract, to see that the campaigns find them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# what is replaced, and by what
+HOLES: Mapping[str, tuple[str, str]] = {
+    "the end is no part of the nonce": ("                p.validBefore,\n", "                0,\n"),
+    "the way is no part of the nonce": ("                kind,\n", "                0,\n"),
+    "a direct payment is made twice": ("isPaid[p.from][nonce] = true;", ""),
+    "the fee stays here": (
+        "if (p.fee > 0) _transfer(p.token, p.feeTo, p.fee);",
+        "",
+    ),
+    "whoever calls pays in another's name": (
+        "if (msg.sender != p.from) revert NotTheBuyer();",
+        "",
+    ),
+    "a payment may be given less than its gas": (
+        "if (left - left / 64 < most + CALL_GAS) revert NotEnoughGas();",
+        "",
+    ),
+}

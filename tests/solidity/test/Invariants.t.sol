@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {Shop} from "../src/Shop.sol";
+
+/// @notice Whatever anybody does, in any order: the settlement contract and a small model agree.
+contract Invariants {
+    struct FuzzSelector {
+        address addr;
+        bytes4[] selectors;
+    }
+
+    Shop private shop;
+
+    function setUp() public {
+        shop = new Shop();
+    }
+
+    function targetContracts() public view returns (address[] memory chosen) {
+        chosen = new address[](1);
+        chosen[0] = address(shop);
+    }
+
+    function targetSelectors() public view returns (FuzzSelector[] memory chosen) {
+        bytes4[] memory selectors = new bytes4[](10);
+        selectors[0] = Shop.offer.selector;
+        selectors[1] = Shop.settle.selector;
+        selectors[2] = Shop.starve.selector;
+        selectors[3] = Shop.pay.selector;
+        selectors[4] = Shop.impersonate.selector;
+        selectors[5] = Shop.lie.selector;
+        selectors[6] = Shop.gainCode.selector;
+        selectors[7] = Shop.wait.selector;
+        // what most of the others need
+        selectors[8] = Shop.offer.selector;
+        selectors[9] = Shop.settle.selector;
+        chosen = new FuzzSelector[](1);
+        chosen[0] = FuzzSelector(address(shop), selectors);
+    }
+
+    /// @notice No token leaves a payer but by its route; merchant and taker of the fee get exactly
+    /// theirs or nothing; the settlement contract keeps nothing; a payment is made once.
+    function invariant_everybodyHoldsWhatTheModelSays() public view {
+        (address token, address who) = shop.wrong();
+        require(token == address(shop) && who == address(shop), "a balance differs");
+    }
+}
