@@ -22,6 +22,7 @@ from florin_server.flows.workers import unconfirmed
 from florin_server.rails.base import Paid
 from florin_server.rails.evm import abi
 from florin_server.rails.evm import settler as contract
+from florin_server.rails.evm.fees import KEY_GAS
 from florin_server.rails.evm.settings import EvmCoin
 from florin_server.rails.evm.terms import APPROVE, Terms, bare
 from florin_server.store import installation, ledger, payments
