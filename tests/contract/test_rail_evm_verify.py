@@ -192,6 +192,8 @@ async def test_a_frozen_token_is_refused(lab):
 
 
 async def test_verifying_takes_one_question(lab):
+    # what gas costs is known from the confirms before
+    await lab.sold(99)
     option = lab.offer(WALLET)
     output = signed(WALLET, option)
     before = lab.rail.rpc.requests
@@ -200,6 +202,8 @@ async def test_verifying_takes_one_question(lab):
 
 
 async def test_payments_of_one_moment_are_verified_together(lab):
+    # what gas costs is known from the confirms before
+    await lab.sold(99)
     wallets = [buyer(100 + n) for n in range(40)]
     await lab.fund(*wallets)
     options = [lab.offer(one, new_payment(n)) for n, one in enumerate(wallets)]

@@ -27,6 +27,9 @@ RAISE_PERCENT = 15
 # In a second even the fastest chains make four blocks, and what is offered is good for five. What
 # waits for longer is raised by what is asked then.
 FEES_S = 1.0
+# What is only tried need not offer exactly what will be signed: from one confirm to the next the
+# fees are remembered for as long as full blocks hardly double them.
+TRIED_S = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +112,25 @@ class RecentFees:
         self._chain = chain
         self._now = now
         self._known: tuple[float, Fees] | None = None
+        self._old = False
 
     def forget(self) -> None:
-        """There is a new block, or the fees were not taken."""
+        """There is a new block: nothing is signed for these fees any more."""
+        self._old = True
+
+    def drop(self) -> None:
+        """The fees were not taken."""
         self._known = None
 
     async def current(self) -> Fees:
         """Fees that were asked for a moment ago at most."""
         now = self._now()
-        if self._known is None or now - self._known[0] > FEES_S:
-            self._known = now, await current_fees(self._node, self._chain)
+        if self._known is None or self._old or now - self._known[0] > FEES_S:
+            self._known, self._old = (now, await current_fees(self._node, self._chain)), False
+        return self._known[1]
+
+    async def recent(self) -> Fees:
+        """Fees that were asked for some seconds ago at most, to try something with."""
+        if self._known is None or self._now() - self._known[0] > TRIED_S:
+            return await self.current()
         return self._known[1]
