@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 
 from florin_server.domain import results
 from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.journal import PayerKind
 from florin_server.domain.levers import Lever
 from florin_server.domain.payment import (
     Confirmation,
@@ -20,7 +21,7 @@ from florin_server.domain.payment import (
     Status,
 )
 from florin_server.domain.state import Event, step
-from florin_server.flows import capture
+from florin_server.flows import budgets, capture
 from florin_server.flows.app import App, Caller
 from florin_server.flows.fetch import open_option, silent
 from florin_server.flows.load import current, find
@@ -68,7 +69,9 @@ async def confirm(
     rail = app.rails[option.chain_id]
     # looked up before the proof that the authorization is unused: its effect can only be later
     from_block = await _first_block(app, rail, option, issued)
-    await _verify(rail, option, issued, flat)
+    kind = await _verify(rail, option, issued, flat)
+    if rail.submits(option):
+        await budgets.check(app, caller, option, kind)
     return await _accept(app, caller, option, content, from_block)
 
 
@@ -103,9 +106,9 @@ def _unreadable(index: int | None) -> FlorinError:
 
 async def _verify(
     rail: Rail, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
-) -> None:
+) -> PayerKind:
     try:
-        await rail.verify(option, issued, outputs)
+        return await rail.verify(option, issued, outputs)
     except RailUnavailable as error:
         # nothing was submitted: the wallet may send the same results again
         raise silent() from error
@@ -125,7 +128,9 @@ async def _accept(
     app: App, caller: Caller, option: Option, content: Confirmation, from_block: int
 ) -> Payment:
     provider = (caller.app.name, caller.app.icon_url) if caller.app else ("unknown", None)
-    accept = payments.accept(content, option, from_block, provider, content.at_us)
+    accept = payments.accept(
+        content, option, from_block, provider, content.at_us, app=budgets.app_of(caller)
+    )
     if app.settings.capture.enabled and app.rails[option.chain_id].submits(option):
         # what is submitted here was signed by the account
         accept = captures.proven(accept, option.payer)

@@ -396,6 +396,9 @@ class Rail(Protocol):
         An account may have got code, or lost it, since its payment was confirmed.
         """
 
+    def share(self, item: Accepted) -> Share:
+        """The most gas that an item may use of a transaction, as it stands."""
+
     async def simulate(self, items: Sequence[Accepted], sender: str | None = None) -> list[bool]:
         """Tells for each item whether it would settle if submitted now, all in one transaction.
 

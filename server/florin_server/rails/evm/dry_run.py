@@ -24,6 +24,8 @@ PENDING = "pending"
 _PENDING_AGAIN_S = 60.0
 # how nodes say that a sender could not pay for the gas
 _POOR = "insufficient funds"
+# ... and that gas costs more by now
+_CHEAP = "base fee"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,31 +67,31 @@ class DryRuns:
         """
         if not any(isinstance(one, DryRun) for one in asked):
             return await self._node.batch([one for one in asked if not isinstance(one, DryRun)])
+        keys = list(dict.fromkeys(one for one in (sender, *self._senders) if one is not None))
         fees = await (self.fees.recent() if sender is None else self.fees.current())
-        keys = [one for one in (sender, *self._senders) if one is not None]
-        keys = list(dict.fromkeys(keys))
         tag = PENDING if self._now() >= self._pending_from else LATEST
         answers = await self._node.batch([_call(one, keys[0], fees, tag) for one in asked])
+        renewed = False
         while refused := [at for at, one in enumerate(asked) if _is_refused(one, answers[at])]:
-            if any(_POOR in answers[at].message.lower() for at in refused):
+            said = " ".join(answers[at].message.lower() for at in refused)
+            if _POOR in said:
                 del keys[0]
                 if not keys:
                     raise RailUnavailable(
                         f"{self._chain.name}: no relayer has the coin to try a settlement"
                     )
+            elif _CHEAP in said and not renewed:
+                self.fees.drop()
+                fees, renewed = await self.fees.recent(), True
             elif tag == PENDING:
                 tag = LATEST
             else:
-                # the fees may be what it does not take
-                self.fees.drop()
                 break
             again = await self._node.batch([_call(asked[at], keys[0], fees, tag) for at in refused])
-            if tag == LATEST and not any(
-                _is_refused(asked[at], one) for at, one in zip(refused, again, strict=True)
-            ):
-                self._pending_from = self._now() + _PENDING_AGAIN_S
             for at, one in zip(refused, again, strict=True):
                 answers[at] = one
+        if tag == LATEST and not refused and self._now() >= self._pending_from:
+            self._pending_from = self._now() + _PENDING_AGAIN_S
         return answers
 
 

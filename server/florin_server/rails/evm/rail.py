@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from florin_server.domain.caip import canonical_account, parse_account
-from florin_server.domain.journal import Accepted, ChainTx, PayerKind
+from florin_server.domain.journal import Accepted, ChainTx, PayerKind, Share
 from florin_server.domain.payment import Issued, Option, Payment, Spare
 from florin_server.rails.agreed_payouts import AgreedPayouts
 from florin_server.rails.base import (
@@ -295,6 +295,10 @@ class EvmRail(Connected):
     async def look(self, items: Sequence[Accepted]) -> list[Accepted]:
         """The items with what their payers are now, one batched read."""
         return await self._relay.look(items)
+
+    def share(self, item: Accepted) -> Share:
+        """The most gas that an item may use of a transaction, as it stands."""
+        return self._relay.share(item)
 
     async def simulate(self, items: Sequence[Accepted], sender: str | None = None) -> list[bool]:
         """Tells for each item whether it would settle if submitted now, all in one transaction."""

@@ -101,7 +101,11 @@ class Relay:
             to=call.to,
             data=call.data,
         )
-        return replace(signed, shares=tuple(Share(one.kind, one.gas) for one in forms))
+        return replace(signed, shares=tuple(map(_share, forms)))
+
+    def share(self, accepted: Accepted) -> Share:
+        """The most gas that an item may use of a transaction, as it stands."""
+        return _share(self._item(accepted))
 
     def new_block(self) -> None:
         """What gas cost before it may not be what it costs now."""
@@ -166,6 +170,10 @@ class Relay:
         option = accepted.option
         given = signature_bytes(option, accepted.confirmation.outputs)
         return item(self._chain, Terms.of(option), bare(option.payer), given)
+
+
+def _share(form: Item) -> Share:
+    return Share(form.kind, form.gas)
 
 
 def _by_permit2(item: Accepted) -> bool:

@@ -15,7 +15,7 @@ from solders.transaction import VersionedTransaction
 from florin_server.domain import spl
 from florin_server.domain.caip import parse_account
 from florin_server.domain.errors import FlorinError
-from florin_server.domain.journal import Accepted, ChainTx, PayerKind
+from florin_server.domain.journal import Accepted, ChainTx, PayerKind, Share
 from florin_server.domain.payment import Issued, Option, Payment, Spare
 from florin_server.rails.agreed_payouts import AgreedPayouts
 from florin_server.rails.base import (
@@ -281,6 +281,10 @@ class SolanaRail(Connected):
     async def look(self, items: Sequence[Accepted]) -> list[Accepted]:
         """The same items: accounts that pay here are keys, and nothing else of theirs runs."""
         return list(items)
+
+    def share(self, item: Accepted) -> Share:  # noqa: ARG002
+        """Nothing: a fee does not depend on what is computed."""
+        return Share(PayerKind.KEY, 0)
 
     async def simulate(
         self,
