@@ -66,6 +66,10 @@ class EmbeddedSolana(BaseModel):
     )
 
 
+# a budget below what one payment may use would let none through
+_GAS_LEAST = 1_500_000
+
+
 class LimitSettings(BaseModel):
     """How much is taken from whom; 0 a minute, or 0 held answers, turns a limit off.
 
@@ -155,6 +159,44 @@ class LimitSettings(BaseModel):
     )
     held_per_app: int = Field(
         default=10_000, ge=0, description="the same of one App-Id: 200 MB, at 20 kB each"
+    )
+
+
+class FailedGasSettings(BaseModel):
+    """Units of gas that relayers may lose on one EVM chain in an hour of the clock.
+
+    A payment by a contract account may use 300,000 to 600,000, and 530,000 more if it creates the
+    account. No more of them is on its way than fits into what is left.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    payer: int = Field(
+        default=2_000_000,
+        ge=_GAS_LEAST,
+        description="failed payments of one payer: one that fails three times, and some bad luck; "
+        "nothing of that payer is sent for the rest of the hour",
+    )
+    app: int = Field(
+        default=15_000_000,
+        ge=_GAS_LEAST,
+        description="failed payments that one wallet app or key confirmed; above, its payments by "
+        "contract accounts are paused",
+    )
+    chain: int = Field(
+        default=30_000_000,
+        ge=_GAS_LEAST,
+        description="all failed payments: one full block, 0.3 ether where gas costs 10 gwei; "
+        "above, all payments by contract accounts are paused, those by plain keys never",
+    )
+    opened_app: int = Field(
+        default=30_000_000,
+        ge=_GAS_LEAST,
+        description="paid payments of one app that create their accounts: some 70, and 400,000 "
+        "each; a stranger may pay itself a cent from ever new ones",
+    )
+    opened_chain: int = Field(
+        default=60_000_000, ge=_GAS_LEAST, description="the same for all apps together"
     )
 
 
@@ -254,6 +296,7 @@ class Settings(BaseSettings):
     )
 
     limits: LimitSettings = LimitSettings()
+    failed_gas: FailedGasSettings = FailedGasSettings()
     capture: CaptureSettings = CaptureSettings()
     blocked_accounts: tuple[Annotated[str, AfterValidator(blocked_account)], ...] = Field(
         default=(), description="accounts that are not served: CAIP-10, or bare EVM addresses"

@@ -218,6 +218,34 @@ async def test_code_sees_the_block_it_is_called_at(node):
     assert await at("pending") == (2, 101)
 
 
+async def test_code_sees_what_gas_costs_and_what_is_left_of_it(node):
+    # returns GASPRICE and the ORIGIN's BALANCE
+    meter = await node.deploy(bytes.fromhex("3a5f523231602052" + "60405ff3"))
+    await node.fund(BUYER.address)
+    coin = int(await node.ask("eth_getBalance", BUYER.address, "latest"), 16)
+    block = await node.ask("eth_getBlockByNumber", "pending", False)
+    base_fee = int(block["baseFeePerGas"], 16)
+
+    async def seen(**fees: int) -> tuple[int, int]:
+        call = {"from": BUYER.address, "to": meter, "gas": hex(100_000)}
+        told = {name: hex(fee) for name, fee in fees.items()}
+        answer = (await node.ask("eth_call", {**call, **told}, "pending"))[2:]
+        return int(answer[:64], 16), coin - int(answer[64:], 16)
+
+    assert await seen() == (0, 0)
+    price = base_fee + 7
+    assert await seen(maxFeePerGas=2 * price, maxPriorityFeePerGas=7) == (price, 100_000 * price)
+    assert await seen(gasPrice=price) == (price, 100_000 * price)
+    with pytest.raises(NodeError, match="less than block base fee"):
+        await seen(maxFeePerGas=base_fee - 1)
+    with pytest.raises(NodeError, match="higher than max fee"):
+        await seen(maxFeePerGas=base_fee, maxPriorityFeePerGas=base_fee + 1)
+    with pytest.raises(NodeError, match="insufficient funds for gas"):
+        await seen(maxFeePerGas=coin)
+    with pytest.raises(NodeError, match="both gasPrice and"):
+        await seen(gasPrice=price, maxFeePerGas=price)
+
+
 async def test_logs_are_filtered_by_block_address_and_topic(node):
     await node.fund(BUYER.address, RELAYER.address)
     await node.settle(RELAYER, payment(BUYER, 1))

@@ -398,7 +398,7 @@ async def test_a_payment_whose_transaction_failed_goes_out_with_another_key(wide
         await pause(wide.app, f"{CHAIN}:{RELAYER.address}")
     await wide.mine(3)
     assert await senders(wide) == [0, 0]
-    wide.lab.clock.advance(6)
+    wide.lab.clock.advance(11)
     ended = await wide.end(payment)
     assert ended.status == "succeeded"
     (first,) = await wide.store.read(journal.at_nonce(CHAIN, RELAYER.address, 0))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from florin_server.domain.journal import Accepted
+from florin_server.domain.journal import Accepted, PayerKind
 from florin_server.domain.payment import Build, Confirmation, Issued, Option, Payment
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm.relay import Relay
@@ -78,9 +78,9 @@ class Building:
     def submits(self, option: Option) -> bool:
         return self.submitted
 
-    async def verify(self, option: Option, issued: Any, outputs: Any) -> None:
+    async def verify(self, option: Option, issued: Any, outputs: Any) -> PayerKind:
         self.verified.append(issued)
-        await self._verify(option, issued, outputs)
+        return await self._verify(option, issued, outputs)
 
 
 @pytest.fixture
@@ -200,7 +200,7 @@ async def submitted(desk: Desk, till: Till, outputs: list[str]) -> str:
     payment: Payment = found[till.payment_id]
     option = await app.store.read(payments.option(payment.id, till.option["id"]))
     content = Confirmation(payment.id, option.id, (json.dumps(outputs[0]),), b"", 0)
-    relay = Relay(rail._node, rail.chain, [signer])
+    relay = Relay(rail._node, rail.chain, [signer], rail._relay._runs, rail.reader)
     item = Accepted(payment, option, content, 0)
     transaction = await relay.sign(signer.address, await relay.next_nonce(signer.address), [item])
     await relay.broadcast(transaction.raw)

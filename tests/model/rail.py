@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from florin_server.clock import Clock
 from florin_server.domain.caip import canonical_account
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.journal import Accepted, ChainTx
+from florin_server.domain.journal import Accepted, ChainTx, PayerKind, Share
 from florin_server.domain.payment import Action, Issued, Option, Payment, Spare
 from florin_server.domain.settlement import Place
 from florin_server.rails.base import (
@@ -161,7 +161,9 @@ class FakeRail:
     def payer(self, account: str) -> str | None:
         return canonical_account(account) if account.startswith(CHAIN + ":0x") else None
 
-    async def payable(self, payers: Sequence[str], prices: Mapping[str, int]) -> list[Means]:
+    async def payable(
+        self, payers: Sequence[str], prices: Mapping[str, int], by_hand: Collection[str] = ()
+    ) -> list[Means]:
         return [Means(payer, asset) for payer in payers for asset in prices]
 
     async def obstacle(
@@ -225,10 +227,11 @@ class FakeRail:
 
     async def verify(
         self, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
-    ) -> None:
+    ) -> PayerKind:
         if [json.loads(one) for one in outputs] != [signature(option.id)]:
             reason = {"reason": "signature_mismatch"}
             raise FlorinError(Code.INVALID_PARAMS, "The signature is not good", details=reason)
+        return PayerKind.KEY
 
     def reference(self, option: Option) -> str:
         return str(option.terms["ref"])
@@ -248,7 +251,13 @@ class FakeRail:
     def batches(self, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:
         return [items] if items else []
 
-    async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
+    async def look(self, items: Sequence[Accepted]) -> list[Accepted]:
+        return list(items)
+
+    def share(self, item: Accepted) -> Share:
+        return Share(PayerKind.KEY, 0)
+
+    async def simulate(self, items: Sequence[Accepted], sender: str | None = None) -> list[bool]:
         return [self._now() < _until(item.option) for item in items]
 
     async def next_nonce(self, sender: str) -> int:

@@ -24,7 +24,7 @@ from florin_server.feed import Hub
 from florin_server.flows.app import App, Links
 from florin_server.flows.limits import Limits
 from florin_server.flows.screening import Screening
-from florin_server.flows.workers.expire import expire, forget_data, forget_keys
+from florin_server.flows.workers.expire import expire, forget_data, forget_gas, forget_keys
 from florin_server.flows.workers.keep_books import BookKeeper
 from florin_server.flows.workers.outlive import outliving
 from florin_server.flows.workers.pay_out import PayoutWorker
@@ -157,7 +157,7 @@ def _start_workers(
     app: App, rails: list[Rail], pauses: Container[str], stack: AsyncExitStack
 ) -> list[asyncio.Task[None]]:
     steady: list[Callable[[], Awaitable[None]]] = [
-        *(partial(work, app) for work in (expire, forget_keys, forget_data)),
+        *(partial(work, app) for work in (expire, forget_keys, forget_data, forget_gas)),
         app.hub.sweep,
     ]
     if app.settings.prices.pairs:

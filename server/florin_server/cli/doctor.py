@@ -60,6 +60,7 @@ async def _checks(settings: Settings) -> AsyncIterator[_Finding]:
         yield f"{chain.chain_id} at block {chain.head}, relayer {chain.relayer}", chain.problem
         for node in chain.nodes:
             yield _node(node.name, node.head, node.latency_ms), node.problem
+        yield _gas(chain.failed_gas), ""
     if status.screening_problem:
         yield "screening", status.screening_problem
     async for finding in _books(settings):
@@ -131,6 +132,17 @@ async def _chain(chain: EvmChain | SolanaChain, keys: Keyring) -> AsyncIterator[
 
 def _node(name: str, head: int, latency_ms: float) -> str:
     return f"node {name} at block {head}, answers in {latency_ms:.0f} ms"
+
+
+def _gas(gas: admin_pb2.FailedGas) -> str:
+    """What relayers lost in this hour; what is wrong with that, the chain's own problem tells."""
+    told = (
+        f"gas lost on unpaid payments in this hour: {gas.failed} of {gas.failed_max}, spent on"
+        f" creating accounts: {gas.opened} of {gas.opened_max}"
+    )
+    if gas.paused_payments or gas.given_up_payments:
+        told += f"; payments paused: {gas.paused_payments}, given up: {gas.given_up_payments}"
+    return told
 
 
 def _private(home: Home, settings: Settings) -> _Finding:

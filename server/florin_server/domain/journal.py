@@ -25,6 +25,22 @@ class Variant:
     hash: str
 
 
+class PayerKind(StrEnum):
+    """Who answers for a payment when it is settled, and so how much gas that may take."""
+
+    KEY = "key"  # the payer's key signed, and nothing else runs
+    CODE = "code"  # the payer's own code is asked
+    UNBORN = "unborn"  # so is it, once the settlement has created it
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The most gas that one payment may use of its transaction."""
+
+    kind: PayerKind
+    gas: int
+
+
 @dataclass(frozen=True, slots=True)
 class ChainTx:
     """One transaction of ours as it was signed first; `bumps` are those with higher fees.
@@ -32,7 +48,8 @@ class ChainTx:
     Only bytes that are written down are ever broadcast, and at most one variant can be mined.
 
     `item_ids` are what it is for: the payments that it settles, those of one kind in calldata
-    order, or the payouts that it makes.
+    order, or the payouts that it makes. `shares` are those of the payments, in the same order;
+    empty on chains where gas does not depend on who pays.
     `sent_block` is the head when it was last broadcast. `since_block` was there when it was signed,
     so that no older block can hold it; None where nobody has to know.
     """
@@ -52,6 +69,7 @@ class ChainTx:
     final_hash: str | None = None  # the variant that was mined, if it was not the first
     bumps: tuple[Variant, ...] = ()
     since_block: int | None = None
+    shares: tuple[Share, ...] = ()
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -82,12 +100,21 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A confirmed payment to be settled; its effect is in no block below `from_block`."""
+    """A confirmed payment to be settled; its effect is in no block below `from_block`.
+
+    `app` is the wallet app or the key that confirmed it, empty if the chain did. `failures` counts
+    the final transactions of ours that carried it without paying it; one that is `alone` shares no
+    transaction with others. `kind` is what its payer was at the last look, None if nobody looked.
+    """
 
     payment: Payment
     option: Option
     confirmation: Confirmation
     from_block: int
+    app: str = ""
+    failures: int = 0
+    alone: bool = False
+    kind: PayerKind | None = None
 
     def since_offered(self, confirmations: int) -> Accepted:
         """The same, with every block that may hold its effect.
@@ -127,9 +154,32 @@ class Finding:
     at: Watched | None = None
 
 
+class SpentKind(StrEnum):
+    """What gas was spent on that a budget counts."""
+
+    FAILED = "failed"  # a payment that was not paid
+    OPENED = "opened"  # a payment that was paid, whose payer's account it created
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Gas of one final transaction that a budget counts, and its cost in the coin's minor units.
+
+    `payment_id` and `payer` (CAIP-10) are empty for a transaction of several payments that was
+    reverted as a whole: it is nobody's fault.
+    """
+
+    payment_id: str
+    payer: str
+    app: str
+    kind: SpentKind
+    gas: int
+    cost: int
+
+
 @dataclass(frozen=True, slots=True)
 class TxEnd:
-    """What became of a transaction of ours; `costs` are booked once."""
+    """What became of a transaction of ours; `costs` and `spent` are booked once."""
 
     tx_id: str
     state: TxState  # FINAL or REPLACED
@@ -137,3 +187,4 @@ class TxEnd:
     block_hash: str | None = None
     costs: tuple[Posting, ...] = ()
     final_hash: str | None = None  # the variant that was mined, if it was not the first
+    spent: tuple[Spent, ...] = ()

@@ -19,20 +19,30 @@ from florin_server.flows.screening import Screening
 from florin_server.rails.base import Asset, Rail
 from florin_server.rails.prices import FixedPrices, PriceSource
 from florin_server.store.engine import Store
+from florin_server.store.gas import Usage
 from florin_server.store.listing import Totals
 
 # who reads a list page by page is told the totals of the first page for a minute; so many lists
 # are read at the same time, each remembered in less than a kilobyte
 _TOTALS_US, _TOTALS_KEPT = 60_000_000, 1000
+# what a budget has left is read once a second for each chain, however many confirm; a process that
+# spends of it forgets what it read
+_SPENT_US, _CHAINS_KEPT = 1_000_000, 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How a chain looks to its settler; `problem` is empty when all is well."""
+    """How a chain looks to its settler; `problem` is empty when all is well.
+
+    `paused` counts accepted payments that wait for a budget of gas, `given_up` those that are not
+    sent any more because too many transactions did not pay them.
+    """
 
     head: int
     open_transactions: int
     problem: str
+    paused: int = 0
+    given_up: int = 0
 
 
 class Settler(Protocol):
@@ -90,6 +100,10 @@ def _remembered_totals() -> Recent[Totals]:
     return Recent(_TOTALS_KEPT, _TOTALS_US)
 
 
+def _remembered_usage() -> Recent[Usage]:
+    return Recent(_CHAINS_KEPT, _SPENT_US)
+
+
 @dataclass(frozen=True, slots=True)
 class App:
     """One running service."""
@@ -112,6 +126,7 @@ class App:
     missing: dict[str, str] = field(default_factory=dict)  # what wallets lack, by chain
     accounts: Accounts = field(default_factory=Accounts)
     totals: Recent[Totals] = field(default_factory=_remembered_totals)
+    spent: Recent[Usage] = field(default_factory=_remembered_usage)  # in this hour, by chain
     blocked: Blocklist = field(default_factory=Blocklist)
     seal: Seal = field(default_factory=Seal)
     prices: PriceSource = field(default_factory=lambda: FixedPrices({}))

@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 
 from florin_server.domain import results
 from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.journal import PayerKind
 from florin_server.domain.levers import Lever
 from florin_server.domain.payment import (
     Confirmation,
@@ -21,7 +22,7 @@ from florin_server.domain.payment import (
     Status,
 )
 from florin_server.domain.state import Event, step
-from florin_server.flows import capture, opening
+from florin_server.flows import budgets, capture, opening
 from florin_server.flows.app import App, Caller
 from florin_server.flows.fetch import silent, still_open
 from florin_server.flows.load import current, find, head_of
@@ -78,7 +79,9 @@ async def confirm(
     rail = app.rails[option.chain_id]
     # looked up before the proof that the authorization is unused: its effect can only be later
     from_block = await _first_block(app, rail, option, issued)
-    await _verify(rail, option, issued, flat)
+    kind = await _verify(rail, option, issued, flat)
+    if rail.submits(option):
+        await budgets.check(app, caller, option, kind)
     opened = rail.receiving.opened_by(flat) if rail.receiving is not None else ()
     claim = opening.claim(app, rail, payment.merchant_id, payment.id, opened)
     return await _accept(app, caller, option, content, from_block, claim)
@@ -131,9 +134,9 @@ def _unreadable(index: int | None) -> FlorinError:
 
 async def _verify(
     rail: Rail, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
-) -> None:
+) -> PayerKind:
     try:
-        await rail.verify(option, issued, outputs)
+        return await rail.verify(option, issued, outputs)
     except RailUnavailable as error:
         # nothing was submitted: the wallet may send the same results again
         raise silent() from error
@@ -158,7 +161,9 @@ async def _accept(  # noqa: PLR0917  (one of each, none alike)
     claim: Op[None],
 ) -> Payment:
     provider = (caller.app.name, caller.app.icon_url) if caller.app else ("unknown", None)
-    accept = payments.accept(content, option, from_block, provider, content.at_us)
+    accept = payments.accept(
+        content, option, from_block, provider, content.at_us, app=budgets.app_of(caller)
+    )
     if app.settings.capture.enabled and app.rails[option.chain_id].submits(option):
         # what is submitted here was signed by the account
         accept = captures.proven(accept, option.payer)

@@ -14,7 +14,7 @@ from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.levers import Lever
 from florin_server.domain.payment import Option, Payment, Status
 from florin_server.domain.settlement import Place
-from florin_server.flows import capture
+from florin_server.flows import budgets, capture
 from florin_server.flows.app import App, Caller
 from florin_server.flows.capture import Asked
 from florin_server.flows.load import find, head_of, payment_id_of
@@ -88,7 +88,7 @@ async def options(app: App, caller: Caller, text: str, accounts: Sequence[str]) 
     payers = [payer for _, written in asked_for for payer in written]
     known = await app.store.read(payments.options(payment.id, payers))
     searches = [
-        _search(app, payment, rail, written, _Known(destinations, _quoted(app, known)))
+        _search(app, caller, payment, rail, written, _Known(destinations, _quoted(app, known)))
         for rail, written in asked_for
     ]
     found = [option for part in await asyncio.gather(*searches) for option in part]
@@ -138,8 +138,9 @@ def _by_rail(
     return [(rail, written) for rail, written in found if written]
 
 
-async def _search(
+async def _search(  # noqa: PLR0917  (one of each, none alike)
     app: App,
+    caller: Caller,
     payment: Payment,
     rail: Rail,
     written: Mapping[str, str],
@@ -151,10 +152,11 @@ async def _search(
     prices = {asset: cost.value for asset, cost in costs.items()}
     if not prices:
         return []
+    by_hand = await budgets.by_hand(app, caller, rail.chain_id, list(written))
     try:
         async with asyncio.timeout(app.settings.discovery_s):
             head = await head_of(app, rail)
-            payable = await rail.payable(list(written), prices)
+            payable = await rail.payable(list(written), prices, by_hand)
             splits = {
                 one: _split(app, rail, one, prices[one], known.destinations)
                 for one in {means.asset for means in payable}

@@ -31,3 +31,7 @@ class Recent(Generic[_T]):
         self._kept.move_to_end(key)
         if len(self._kept) > self._size:
             self._kept.popitem(last=False)
+
+    def drop(self, key: Hashable) -> None:
+        """Forgets a value that is not good any more."""
+        self._kept.pop(key, None)

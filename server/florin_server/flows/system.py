@@ -5,11 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from florin_server.flows import payouts
-from florin_server.flows.app import App
+from florin_server.flows import budgets, payouts
+from florin_server.flows.app import App, Health
 from florin_server.flows.screen import lists_problem
 from florin_server.rails.base import NodeState
 from florin_server.store import journal
+
+
+@dataclass(frozen=True, slots=True)
+class GasStatus:
+    """Units of gas that relayers lost in this hour, and the payments that stand because of it.
+
+    `paused` wait for a budget, `given_up` are not sent any more.
+    """
+
+    failed: int
+    opened: int
+    paused_payers: int
+    paused: int
+    given_up: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +36,7 @@ class Chain:
     relayer: str
     problem: str
     nodes: Sequence[NodeState]
+    gas: GasStatus
 
 
 async def chains(app: App) -> list[Chain]:
@@ -51,9 +66,15 @@ async def chains(app: App) -> list[Chain]:
                 relayer=", ".join(rail.senders),
                 problem="; ".join(text for text in problems if text),
                 nodes=rail.nodes(),
+                gas=await _gas(app, chain_id, health),
             )
         )
     return found
+
+
+async def _gas(app: App, chain_id: str, health: Health) -> GasStatus:
+    used = await budgets.usage(app, chain_id)
+    return GasStatus(used.failed, used.opened, len(used.payers), health.paused, health.given_up)
 
 
 async def processing(app: App) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
-from florin_server.domain.journal import Accepted, ChainTx
+from florin_server.domain.journal import Accepted, ChainTx, PayerKind, Share
 from florin_server.domain.payment import Issued, Option, Payment, Spare
 from florin_server.domain.settlement import Place
 from florin_server.rails.prices import Quote
@@ -102,7 +102,8 @@ class Mined:
     """A transaction of ours in a block.
 
     `gas_cost` is in minor units of the native coin, and so is `rent`: what else its sender left in
-    accounts that it opened, below zero if it got more back.
+    accounts that it opened, below zero if it got more back. `gas_used` is in units of gas, 0 on
+    chains where a fee does not depend on what was computed.
     """
 
     tx_hash: str
@@ -111,6 +112,7 @@ class Mined:
     success: bool
     gas_cost: int
     rent: int = 0
+    gas_used: int = 0
 
 
 Fact: TypeAlias = Paid | Mined
@@ -136,6 +138,8 @@ class Signed:
     `lapses_at` is the block height after which it cannot be mined, on chains where it lapses, and
     `since_block` a block that came before any that can hold it. `opens` tells that it opens the
     place that it pays to.
+    `lapses_at` is the block height after which it cannot be mined, on chains where it lapses.
+    `shares` are those of the payments that it settles, in their order, where they differ.
     """
 
     raw: bytes
@@ -143,6 +147,7 @@ class Signed:
     lapses_at: int | None = None
     since_block: int | None = None
     opens: bool = False
+    shares: tuple[Share, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,8 +322,16 @@ class Rail(Protocol):
     def payer(self, account: str) -> str | None:
         """The canonical CAIP-10 of an account on this chain; None for anything else."""
 
-    async def payable(self, payers: Sequence[str], prices: Mapping[str, int]) -> list[Means]:
-        """Who can pay what price: their balance covers it; one batched read."""
+    async def payable(
+        self,
+        payers: Sequence[str],
+        prices: Mapping[str, int],
+        by_hand: Collection[str] = (),
+    ) -> list[Means]:
+        """Who can pay what price: their balance covers it; one batched read.
+
+        Those `by_hand` are to send their payments by themselves if they have code.
+        """
 
     async def obstacle(
         self, asset: Asset, value: int, split: Split, openable: Collection[Place] = ()
@@ -375,8 +388,8 @@ class Rail(Protocol):
 
     async def verify(
         self, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
-    ) -> None:
-        """Proves that the outputs (JSON texts) pay the option if submitted now.
+    ) -> PayerKind:
+        """Proves that the outputs (JSON texts) pay the option if submitted now; tells who answers.
 
         They may answer any of the option's issues, the newest first, that have not lapsed. Raises
         FlorinError(invalid_params) with details.reason signature_mismatch, transaction_mismatch,
@@ -412,8 +425,20 @@ class Rail(Protocol):
     def batches(self, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:
         """Cuts items, as they stand, into what one transaction settles each."""
 
-    async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
-        """Tells for each item whether it would settle if submitted now, all in one transaction."""
+    async def look(self, items: Sequence[Accepted]) -> list[Accepted]:
+        """The items with what their payers are now, one batched read.
+
+        An account may have got code, or lost it, since its payment was confirmed.
+        """
+
+    def share(self, item: Accepted) -> Share:
+        """The most gas that an item may use of a transaction, as it stands."""
+
+    async def simulate(self, items: Sequence[Accepted], sender: str | None = None) -> list[bool]:
+        """Tells for each item whether it would settle if submitted now, all in one transaction.
+
+        It is tried as that would run: sent by `sender`, at the fees of now, in the next block.
+        """
 
     async def next_nonce(self, sender: str) -> int:
         """A sender's next nonce as the chain knows it, pending transactions included.

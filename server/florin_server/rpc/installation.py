@@ -7,6 +7,7 @@ from typing import Any
 from florin.v1 import admin_pb2, operator_pb2
 
 import florin_server
+from florin_server.config import FailedGasSettings
 from florin_server.domain.payment import Payment
 from florin_server.flows import customers, executors, system
 from florin_server.flows.app import App
@@ -33,6 +34,7 @@ class InstallationCalls:
                 relayer=chain.relayer,
                 problem=chain.problem,
                 nodes=[_node(node) for node in chain.nodes],
+                failed_gas=_gas(chain.gas, self._app.settings.failed_gas),
             )
             for chain in await system.chains(self._app)
         ]
@@ -84,6 +86,21 @@ class InstallationCalls:
             payments_kept=erased.kept,
             collected_data_erased=erased.data,
         )
+
+
+def _gas(gas: system.GasStatus, most: FailedGasSettings) -> admin_pb2.FailedGas:
+    return admin_pb2.FailedGas(
+        failed=gas.failed,
+        failed_max=most.chain,
+        opened=gas.opened,
+        opened_max=most.opened_chain,
+        app_failed_max=most.app,
+        app_opened_max=most.opened_app,
+        payer_failed_max=most.payer,
+        paused_payers=gas.paused_payers,
+        paused_payments=gas.paused,
+        given_up_payments=gas.given_up,
+    )
 
 
 def _node(node: NodeState) -> admin_pb2.NodeStatus:

@@ -2,8 +2,8 @@
 
 from sqlalchemy import Index
 
-from florin_server.domain.journal import Watcher
-from florin_server.store.fields import BY_KEY, Base, bytes_, number, one_of, only, text_
+from florin_server.domain.journal import SpentKind, Watcher
+from florin_server.store.fields import BY_KEY, Base, amount, bytes_, number, one_of, only, text_
 
 
 class ChainTxBumpRow(Base, table=True):
@@ -64,4 +64,23 @@ class OpenedAccountRow(Base, table=True):
     merchant_id: str | None = text_()
     day: int = number()
     opened_by: str | None = text_()
+
+
+class FailedGasRow(Base, table=True):
+    """Gas of a final transaction that budgets count, and its cost in the coin's minor units.
+
+    Without a payment: that of several whose transaction was reverted as a whole.
+    """
+
+    __tablename__ = "failed_gas"
+    __table_args__ = (only("kind", SpentKind), Index("ix_failed_gas_at_us", "at_us"), BY_KEY)
+
+    tx_id: str = text_(key=True)
+    payment_id: str = text_(key=True)
+    chain_id: str = text_()
+    payer: str = text_()
+    app: str = text_()
+    kind: SpentKind = one_of(SpentKind)
+    gas: int = number()
+    cost: int = amount()
     at_us: int = number()

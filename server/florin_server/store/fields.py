@@ -18,14 +18,15 @@ METADATA = MetaData(
 )
 
 
-def text_(*, key: bool = False) -> Any:
-    """A text."""
-    return Field(sa_type=Text, primary_key=key)
+def text_(*, key: bool = False, default: str | None = None) -> Any:
+    """A text; a `default` is what rows have that are older than the column."""
+    return Field(sa_type=Text, primary_key=key, sa_column_kwargs={"server_default": default})
 
 
-def number(*, key: bool = False) -> Any:
-    """An integer of up to 64 bits."""
-    return Field(sa_type=BigInteger, primary_key=key, sa_column_kwargs={"autoincrement": False})
+def number(*, key: bool = False, default: str | None = None) -> Any:
+    """An integer of up to 64 bits; a `default` is what rows have that are older than the column."""
+    given = {"autoincrement": False, "server_default": default}
+    return Field(sa_type=BigInteger, primary_key=key, sa_column_kwargs=given)
 
 
 def bytes_() -> Any:

@@ -6,7 +6,6 @@ nowhere else, together with its event, its booking and the end of its transactio
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from operator import attrgetter
 
@@ -22,7 +21,8 @@ from florin_server.domain.journal import (
 )
 from florin_server.domain.payment import Confirmation, Issued, Option, Payment, Status
 from florin_server.domain.state import Event
-from florin_server.store import leases, ledger, receiving
+from florin_server.store import gas, leases, ledger, receiving
+from florin_server.store.chain_txs import items_of, whole
 from florin_server.store.columns import U256
 from florin_server.store.payments import confirmation_of, event_of, issued_of, option_of, put_events
 from florin_server.store.query import (
@@ -59,8 +59,16 @@ class NotWaiting(LostLease):
     """Items of a transaction are done already, or are in another transaction."""
 
 
+# Final transactions of ours that may carry a payment without paying it. Honest ones fail once, when
+# their money moves between a trial and its block; from then on each is tried alone before it is
+# sent, and what then fails twice more does so on purpose.
+FAILURES_MAX = 3
+
 _OPTION_AT = len(payment.c)
 _CONFIRMATION_AT = _OPTION_AT + len(columns(payment_option, Option))
+
+
+_TRACK = (confirm.c.from_block, confirm.c.app, confirm.c.failures, confirm.c.reverted)
 
 
 def _accepted() -> Select[Row]:
@@ -69,7 +77,7 @@ def _accepted() -> Select[Row]:
             *payment.c,
             *columns(payment_option, Option),
             *columns(confirm, Confirmation),
-            confirm.c.from_block,
+            *_TRACK,
         )
         .join_from(confirm, payment, payment.c.id == confirm.c.payment_id)
         .join(
@@ -84,7 +92,11 @@ def _accepted() -> Select[Row]:
 
 _WAITING = Statement(
     _accepted()
-    .where(confirm.c.state == ConfirmState.WAITING, confirm.c.retry_at_us <= param("now_us"))
+    .where(
+        confirm.c.state == ConfirmState.WAITING,
+        confirm.c.retry_at_us <= param("now_us"),
+        confirm.c.failures < param("most"),
+    )
     .limit(param("limit"))
 )
 _UNSETTLED = Statement(_accepted())
@@ -117,6 +129,11 @@ _RELEASE = Statement(
     .where(any_of(confirm.c.payment_id, "ids"), text(UNSETTLED))
     .values(state=ConfirmState.WAITING, retry_at_us=param("at_us"))
 )
+_PART = Statement(
+    update(confirm)
+    .where(any_of(confirm.c.payment_id, "ids"), text(UNSETTLED))
+    .values(reverted=confirm.c.reverted + 1)
+)
 _DONE = Statement(
     update(confirm).where(any_of(confirm.c.payment_id, "ids")).values(state=ConfirmState.DONE)
 )
@@ -145,16 +162,6 @@ _AT_NONCE = Statement(
     .order_by(chain_tx.c.created_at_us.desc(), chain_tx.c.id)
 )
 _BUMP = Statement(insert(chain_tx_bump))
-_BUMPS = Statement(
-    select(chain_tx_bump.c.tx_id, chain_tx_bump.c.raw, chain_tx_bump.c.hash)
-    .where(any_of(chain_tx_bump.c.tx_id, "ids"))
-    .order_by(chain_tx_bump.c.tx_id, chain_tx_bump.c.n)
-)
-_ITEMS = Statement(
-    select(chain_tx_item.c.tx_id, chain_tx_item.c.payment_id)
-    .where(any_of(chain_tx_item.c.tx_id, "ids"))
-    .order_by(chain_tx_item.c.tx_id, chain_tx_item.c.n)
-)
 
 
 def _open_tx() -> Update:
@@ -170,7 +177,7 @@ _END = Statement(
         block_hash=param("digest"),
         final_hash=param("mined"),
     )
-    .returning(func.coalesce(chain_tx.c.final_hash, chain_tx.c.hash))
+    .returning(func.coalesce(chain_tx.c.final_hash, chain_tx.c.hash), chain_tx.c.chain_id)
 )
 # the payment is locked first, as by whoever simulates its outcome
 _TO_SETTLE = Statement(
@@ -200,8 +207,11 @@ _CONCLUDE = Statement(
 
 
 def waiting(chain_id: str, limit: int, now_us: int) -> Op[list[Accepted]]:
-    """Accepted payments that are in no transaction and due, the oldest first."""
-    rows = yield _WAITING(chain_id=chain_id, now_us=now_us, limit=limit)
+    """Accepted payments that are in no transaction and due, the oldest first.
+
+    One that too many transactions did not pay is sent no more.
+    """
+    rows = yield _WAITING(chain_id=chain_id, now_us=now_us, limit=limit, most=FAILURES_MAX)
     return [_accepted_of(row) for row in rows]
 
 
@@ -237,9 +247,7 @@ def append(tx: ChainTx, epoch: int, lease: str, claim: Op[None]) -> Op[None]:
     yield from claim
     yield _APPEND.of(tx)
     if tx.item_ids:
-        yield _ITEM.many(
-            [{"tx_id": tx.id, "n": n, "payment_id": one} for n, one in enumerate(tx.item_ids)]
-        )
+        yield _ITEM.many(items_of(tx))
     yield _USE_NONCE(chain_id=tx.chain_id, sender=tx.sender, next_nonce=tx.nonce + 1)
 
 
@@ -279,35 +287,13 @@ def sent(tx_id: str, block: int) -> Op[None]:
 
 def open_txs(chain_id: str, sender: str) -> Op[list[ChainTx]]:
     """A key's transactions that are neither final nor replaced, in the order of their nonces."""
-    return (yield from _whole((yield _OPEN_TXS(chain_id=chain_id, sender=sender))))
+    return (yield from whole((yield _OPEN_TXS(chain_id=chain_id, sender=sender))))
 
 
 def at_nonce(chain_id: str, sender: str, nonce: int) -> Op[list[ChainTx]]:
     """What was ever signed for a nonce, the newest first."""
     rows = yield _AT_NONCE(chain_id=chain_id, sender=sender, nonce=nonce)
-    return (yield from _whole(rows))
-
-
-def _whole(rows: list[Row]) -> Op[list[ChainTx]]:
-    """Transactions from their rows, with items and variants."""
-    if not rows:
-        return []
-    ids = [row[0] for row in rows]
-    items: dict[str, list[str]] = defaultdict(list)
-    for tx_id, item_id in (yield _ITEMS(ids=ids)):
-        items[tx_id].append(item_id)
-    bumps: dict[str, list[Variant]] = defaultdict(list)
-    for tx_id, *variant in (yield _BUMPS(ids=ids)):
-        bumps[tx_id].append(Variant(*variant))
-    names = chain_tx.c.keys()
-    return [
-        ChainTx(
-            **dict(zip(names, row, strict=True)),
-            item_ids=tuple(items[row[0]]),
-            bumps=tuple(bumps[row[0]]),
-        )
-        for row in rows
-    ]
+    return (yield from whole(rows))
 
 
 def leave(payment_ids: Collection[str]) -> Op[None]:
@@ -318,6 +304,12 @@ def leave(payment_ids: Collection[str]) -> Op[None]:
 def release(payment_ids: Collection[str], retry_at_us: int) -> Op[None]:
     """Puts payments that are not settled back in line, due at a time."""
     yield _RELEASE(ids=payment_ids, at_us=retry_at_us)
+
+
+def part(payment_ids: Sequence[str]) -> Op[None]:
+    """Part of an operation: a transaction of these came to nothing as a whole; each goes alone."""
+    if payment_ids:
+        yield _PART(ids=payment_ids)
 
 
 def conclude(
@@ -355,7 +347,7 @@ def conclude(
 
 
 def end_txs(ends: Sequence[TxEnd], now_us: int) -> Op[None]:
-    """Part of an operation: ends transactions and books what they cost, once."""
+    """Part of an operation: ends transactions and books what they cost and spent, once."""
     for end in sorted(ends, key=attrgetter("tx_id")):
         rows = yield _END(
             tx_id=end.tx_id,
@@ -367,6 +359,8 @@ def end_txs(ends: Sequence[TxEnd], now_us: int) -> Op[None]:
         if rows and end.costs:
             key = f"gas:{end.tx_id}"
             yield from ledger.post_again(key, "gas", None, rows[0][0], end.costs, now_us)
+        if rows and end.spent:
+            yield from gas.book(end.tx_id, rows[0][1], end.spent, now_us)
 
 
 def _to_settle(findings: Sequence[Finding]) -> Op[dict[str, Status]]:
@@ -407,9 +401,13 @@ def _reason(ended: Payment) -> tuple[Event, dict[str, str | None]]:
 
 
 def _accepted_of(row: Row) -> Accepted:
+    from_block, app, failures, reverted = row[-len(_TRACK) :]
     return Accepted(
         Payment(*row[:_OPTION_AT]),
         option_of(row[_OPTION_AT:_CONFIRMATION_AT]),
-        confirmation_of(row[_CONFIRMATION_AT:-1]),
-        row[-1],
+        confirmation_of(row[_CONFIRMATION_AT : -len(_TRACK)]),
+        from_block,
+        app,
+        failures,
+        alone=failures > 0 or reverted > 0,
     )

@@ -235,12 +235,14 @@ def accept(
     provider: tuple[str | None, str | None],
     now_us: int,
     *,
+    app: str = "",
     cause: Event = Event.CONFIRM_ACCEPTED,
 ) -> Op[Payment | None]:
     """Binds a verified confirmation; it waits to be settled on the option's chain.
 
     None if the payment is past its time or no longer needs action. `provider` is the wallet's
-    name and icon. With SEEN_ON_CHAIN the chain said what no wallet did.
+    name and icon, `app` the wallet app or the key that confirmed. With SEEN_ON_CHAIN the chain said
+    what no wallet did.
     """
     rows = yield _ACCEPT(
         payment_id=c.payment_id,
@@ -264,6 +266,9 @@ def accept(
         from_block=from_block,
         state=ConfirmState.WAITING,
         retry_at_us=now_us,
+        app=app,
+        failures=0,
+        reverted=0,
     )
     yield _EVENT(**event_of(changed, cause, {"optionId": c.option_id}))
     return changed
@@ -284,7 +289,14 @@ def refuse(
         return None
     changed = Payment(*rows[0])
     yield _BIND(
-        **record(c), chain_id=None, from_block=None, state=ConfirmState.DONE, retry_at_us=now_us
+        **record(c),
+        chain_id=None,
+        from_block=None,
+        state=ConfirmState.DONE,
+        retry_at_us=now_us,
+        app="",
+        failures=0,
+        reverted=0,
     )
     declined = failure_code is FailureCode.DECLINED_USER
     cause = Event.PAYER_DECLINED if declined else Event.CONFIRM_MISMATCH

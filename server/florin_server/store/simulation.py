@@ -13,7 +13,7 @@ from florin_server.store.query import Op, Statement, param
 from florin_server.store.tables import UNSETTLED, ConfirmState, confirm, payment
 
 # told to nobody: the API has no code for it
-_FAILED = "simulated"
+FAILED = "simulated"
 
 # locked before its confirm, as by everybody who ends a payment
 _GET = Statement(select(payment).where(payment.c.id == param("payment_id")).with_for_update())
@@ -68,7 +68,7 @@ def simulate(payment_id: str, event: Event, requested: Amount, now_us: int) -> O
         tx=tx_id_of(payment_id) if paid else None,
         paid_unit=paid.unit if paid else None,
         paid=paid.value if paid else None,
-        reason=_FAILED if after is Status.FAILED else None,
+        reason=FAILED if after is Status.FAILED else None,
         cancelled_by=CancelledReason.BY_MERCHANT if after is Status.CANCELLED else None,
     )
     changed = Payment(*rows[0])

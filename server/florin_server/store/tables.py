@@ -11,12 +11,13 @@ from sqlalchemy import CheckConstraint, Index, Table
 from sqlmodel import Field, SQLModel
 
 from florin_server.domain.credentials import KeyKind
-from florin_server.domain.journal import TxState
+from florin_server.domain.journal import PayerKind, TxState
 from florin_server.domain.payment import CancelledReason, FailureCode, RefundStatus, Status
 from florin_server.store.capture_tables import CaptureTokenRow, CollectedRow
 from florin_server.store.chain_tables import (
     AccountToOpenRow,
     ChainTxBumpRow,
+    FailedGasRow,
     OpenedAccountRow,
     WatchedRow,
 )
@@ -260,7 +261,11 @@ class IssuedRow(_Base, table=True):
 
 
 class ConfirmRow(_Base, table=True):
-    """The content bound to a payment; chain and block are missing if it was refused."""
+    """The content bound to a payment; chain and block are missing if it was refused.
+
+    `failures` and `reverted` count final transactions that carried it: those that did not pay it,
+    and those of several payments that came to nothing as a whole.
+    """
 
     __tablename__ = "confirm"
     __table_args__ = (
@@ -278,6 +283,9 @@ class ConfirmRow(_Base, table=True):
     from_block: int | None = _number()
     state: ConfirmState = _one_of(ConfirmState)
     retry_at_us: int = _number()
+    app: str = _text(default="")
+    failures: int = _number(default="0")
+    reverted: int = _number(default="0")
 
 
 class RefundRow(_Base, table=True):
@@ -395,6 +403,8 @@ class ChainTxItemRow(_Base, table=True):
     tx_id: str = _text(key=True)
     n: int = _number(key=True)
     payment_id: str = _text()
+    kind: PayerKind | None = _one_of(PayerKind)
+    gas: int = _number(default="0")
 
 
 class IdempotencyRow(_Base, table=True):
@@ -474,6 +484,7 @@ chain_tx_item = _table(ChainTxItemRow)
 watched_tx = _table(WatchedRow)
 account_to_open = _table(AccountToOpenRow)
 opened_account = _table(OpenedAccountRow)
+failed_gas = _table(FailedGasRow)
 payout = _table(PayoutRow)
 nonce_account = _table(NonceAccountRow)
 installation = _table(InstallationRow)

@@ -335,6 +335,7 @@ class ChainStatus(_message.Message):
     RELAYER_FIELD_NUMBER: _builtins.int
     PROBLEM_FIELD_NUMBER: _builtins.int
     NODES_FIELD_NUMBER: _builtins.int
+    FAILED_GAS_FIELD_NUMBER: _builtins.int
     chain_id: _builtins.str
     """CAIP-2 chain."""
     healthy: _builtins.bool
@@ -351,6 +352,10 @@ class ChainStatus(_message.Message):
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeStatus]:
         """The nodes that it is read from, in the order of preference."""
 
+    @_builtins.property
+    def failed_gas(self) -> Global___FailedGas:
+        """What relayers lost on payments that were not paid; on chains without gas nothing counts."""
+
     def __init__(
         self,
         *,
@@ -361,14 +366,73 @@ class ChainStatus(_message.Message):
         relayer: _builtins.str = ...,
         problem: _builtins.str = ...,
         nodes: _abc.Iterable[Global___NodeStatus] | None = ...,
+        failed_gas: Global___FailedGas | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failed_gas", b"failed_gas"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chain_id", b"chain_id", "head", b"head", "healthy", b"healthy", "nodes", b"nodes", "open_transactions", b"open_transactions", "problem", b"problem", "relayer", b"relayer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chain_id", b"chain_id", "failed_gas", b"failed_gas", "head", b"head", "healthy", b"healthy", "nodes", b"nodes", "open_transactions", b"open_transactions", "problem", b"problem", "relayer", b"relayer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ChainStatus: _TypeAlias = ChainStatus  # noqa: Y015
+
+@_typing.final
+class FailedGas(_message.Message):
+    """Gas that relayers spent in this hour of the clock without being paid for it, and its budgets."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FAILED_FIELD_NUMBER: _builtins.int
+    FAILED_MAX_FIELD_NUMBER: _builtins.int
+    OPENED_FIELD_NUMBER: _builtins.int
+    OPENED_MAX_FIELD_NUMBER: _builtins.int
+    APP_FAILED_MAX_FIELD_NUMBER: _builtins.int
+    APP_OPENED_MAX_FIELD_NUMBER: _builtins.int
+    PAYER_FAILED_MAX_FIELD_NUMBER: _builtins.int
+    PAUSED_PAYERS_FIELD_NUMBER: _builtins.int
+    PAUSED_PAYMENTS_FIELD_NUMBER: _builtins.int
+    GIVEN_UP_PAYMENTS_FIELD_NUMBER: _builtins.int
+    failed: _builtins.int
+    """Units of gas lost on payments that were not paid."""
+    failed_max: _builtins.int
+    """From this on no payments of accounts with code are sent."""
+    opened: _builtins.int
+    """Units of gas of paid payments that created their payers' accounts."""
+    opened_max: _builtins.int
+    """From this on no payments are sent that create accounts."""
+    app_failed_max: _builtins.int
+    """The same as failed_max, for what one wallet app or key confirmed."""
+    app_opened_max: _builtins.int
+    """The same as opened_max, for what one wallet app or key confirmed."""
+    payer_failed_max: _builtins.int
+    """From so much gas lost on, nothing of a payer is sent."""
+    paused_payers: _builtins.int
+    """Payers of whom nothing is sent."""
+    paused_payments: _builtins.int
+    """Accepted payments that wait for one of these budgets."""
+    given_up_payments: _builtins.int
+    """Payments that are not sent any more because three transactions did not pay them."""
+    def __init__(
+        self,
+        *,
+        failed: _builtins.int = ...,
+        failed_max: _builtins.int = ...,
+        opened: _builtins.int = ...,
+        opened_max: _builtins.int = ...,
+        app_failed_max: _builtins.int = ...,
+        app_opened_max: _builtins.int = ...,
+        payer_failed_max: _builtins.int = ...,
+        paused_payers: _builtins.int = ...,
+        paused_payments: _builtins.int = ...,
+        given_up_payments: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["app_failed_max", b"app_failed_max", "app_opened_max", b"app_opened_max", "failed", b"failed", "failed_max", b"failed_max", "given_up_payments", b"given_up_payments", "opened", b"opened", "opened_max", b"opened_max", "paused_payers", b"paused_payers", "paused_payments", b"paused_payments", "payer_failed_max", b"payer_failed_max"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FailedGas: _TypeAlias = FailedGas  # noqa: Y015
 
 @_typing.final
 class GetSystemStatusResponse(_message.Message):

@@ -92,9 +92,10 @@ def estimate(chain: Chain, call: Call, at: Moment) -> int:
 
 def _run(machine: DevState, call: Call, gas: int) -> ComputationAPI:
     sender = Address(call.sender)
+    price = _buy_gas(machine, call, gas)
     if machine.get_balance(sender) < call.value:
         raise RpcFault("insufficient funds for transfer")
-    context = machine.get_transaction_context_class()(gas_price=0, origin=sender)
+    context = machine.get_transaction_context_class()(gas_price=price, origin=sender)
     for warm in (call.sender, COINBASE):
         machine.mark_address_warm(Address(warm))
     computation = machine.computation_class
@@ -128,6 +129,36 @@ def _run(machine: DevState, call: Call, gas: int) -> ComputationAPI:
         is_delegation=delegate is not None,
     )
     return computation.apply_message(machine, message, context)
+
+
+def _buy_gas(machine: DevState, call: Call, gas: int) -> int:
+    """What a unit of gas costs; the sender pays for all of it before anything runs, as geth's does.
+
+    `gas` is what is left of the call's own after what it begins with.
+    """
+    if not call.max_fee and not call.tip:
+        return 0
+    sender, base_fee = Address(call.sender), machine.execution_context.base_fee_per_gas or 0
+    if call.tip > call.max_fee:
+        raise RpcFault(
+            f"err: max priority fee per gas higher than max fee per gas: address "
+            f"0x{sender.hex()}, maxPriorityFeePerGas: {call.tip}, maxFeePerGas: {call.max_fee}"
+        )
+    if call.max_fee < base_fee:
+        raise RpcFault(
+            f"err: max fee per gas less than block base fee: address 0x{sender.hex()}, "
+            f"maxFeePerGas: {call.max_fee}, baseFee: {base_fee}"
+        )
+    bought = gas + _intrinsic_gas(call)
+    have, want = machine.get_balance(sender), bought * call.max_fee + call.value
+    if have < want:
+        raise RpcFault(
+            f"err: insufficient funds for gas * price + value: address 0x{sender.hex()} "
+            f"have {have} want {want} (supplied gas {bought})"
+        )
+    price = min(base_fee + call.tip, call.max_fee)
+    machine.set_balance(sender, have - bought * price)
+    return price
 
 
 def _intrinsic_gas(call: Call) -> int:

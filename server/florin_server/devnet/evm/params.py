@@ -11,21 +11,27 @@ from florin_server.devnet.errors import bad_params
 
 _QUANTITY: Final = re.compile(r"0x[0-9a-fA-F]{1,64}", re.ASCII)
 _DATA: Final = re.compile(r"0x(?:[0-9a-fA-F]{2})*", re.ASCII)
-_TRIED: Final = ("from", "to", "gas", "value", "data", "input")
-# taken and not looked at: trying costs nothing
-_IGNORED: Final = ("nonce", "type", "chainId", "gasPrice", "maxFeePerGas", "maxPriorityFeePerGas")
+_FEES: Final = ("gasPrice", "maxFeePerGas", "maxPriorityFeePerGas")
+_TRIED: Final = ("from", "to", "gas", "value", "data", "input", *_FEES)
+# taken and not looked at
+_IGNORED: Final = ("nonce", "type", "chainId")
 _CALL_FIELDS: Final = frozenset((*_TRIED, *_IGNORED))
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What eth_call and eth_estimateGas try. Without `to` the data is code to create with."""
+    """What eth_call and eth_estimateGas try. Without `to` the data is code to create with.
+
+    `max_fee` and `tip` are in wei for each unit of gas; without any the call costs nothing.
+    """
 
     sender: bytes
     to: bytes | None
     gas: int | None
     value: int
     data: bytes
+    max_fee: int = 0
+    tip: int = 0
 
 
 def quantity(value: Any) -> int:
@@ -83,10 +89,23 @@ def call(value: Any) -> Call:
     given = fields(value, _CALL_FIELDS)
     if "data" in given and given.get("input", given["data"]) != given["data"]:
         raise bad_params('both "data" and "input" are set and not equal')
+    max_fee, tip = _fees(given)
     return Call(
         sender=address(given["from"]) if "from" in given else bytes(20),
         to=address(given["to"]) if "to" in given else None,
         gas=quantity(given["gas"]) if "gas" in given else None,
         value=quantity(given.get("value", "0x0")),
         data=data(given.get("input", given.get("data", "0x"))),
+        max_fee=max_fee,
+        tip=tip,
     )
+
+
+def _fees(given: Mapping[str, Any]) -> tuple[int, int]:
+    """What a call offers for gas at most, and of it to whoever makes the block."""
+    wanted = {name: quantity(given[name]) for name in _FEES if name in given}
+    if "gasPrice" not in wanted:
+        return wanted.get("maxFeePerGas", 0), wanted.get("maxPriorityFeePerGas", 0)
+    if len(wanted) > 1:
+        raise bad_params("both gasPrice and (maxFeePerGas or maxPriorityFeePerGas) specified")
+    return wanted["gasPrice"], wanted["gasPrice"]

@@ -1,9 +1,9 @@
-"""Ends what has a time: unconfirmed payments, lapsed idempotency keys, data about buyers."""
+"""Ends what has a time: unconfirmed payments, idempotency keys, data about buyers, lost gas."""
 
 from __future__ import annotations
 
 from florin_server.flows.app import App
-from florin_server.store import captures, idempotency, payments
+from florin_server.store import captures, gas, idempotency, payments
 
 _A_BATCH = 500
 # how long a payment that was created meanwhile may wait to be noticed; it lives longer than this,
@@ -13,6 +13,8 @@ _LOOK_S = 1.0
 _FORGET_S = 3600.0
 # how long somebody who still has the form open is told why it is of no use any more
 _DEAD_TOKEN_S = 86_400
+# budgets look at one hour of lost gas, an operator who asks why at the day
+_LOST_GAS_S = 86_400
 
 
 async def expire(app: App) -> None:
@@ -42,4 +44,12 @@ async def forget_data(app: App) -> None:
         now_us = app.clock.now_us()
         dead = now_us // 1_000_000 - _DEAD_TOKEN_S
         if await app.store.write(captures.forget(now_us, dead, _A_BATCH)) < _A_BATCH:
+            await app.clock.sleep(_FORGET_S)
+
+
+async def forget_gas(app: App) -> None:
+    """Deletes what transactions lost long ago, in small batches until cancelled."""
+    while True:
+        until_us = app.clock.now_us() - _LOST_GAS_S * 1_000_000
+        if await app.store.write(gas.forget(until_us, _A_BATCH)) < _A_BATCH:
             await app.clock.sleep(_FORGET_S)

@@ -8,11 +8,11 @@ what it concludes itself, how the lane's transactions ended.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from florin_server.domain.ids import short_id
-from florin_server.domain.journal import ChainTx, Posting, TxEnd, TxState, Variant
+from florin_server.domain.journal import ChainTx, Posting, Share, TxEnd, TxState, Variant
 from florin_server.flows.app import App
 from florin_server.flows.workers.blocks import Follower
 from florin_server.rails.base import Mined, Rail, RailUnavailable, Signed
@@ -31,12 +31,12 @@ _STALE_BLOCKS = 3
 class Ended:
     """A transaction that is over; `end` is what the store is told.
 
-    `success` is None if another transaction took its nonce.
+    `mined` is None if another transaction took its nonce.
     """
 
     tx: ChainTx
     end: TxEnd
-    success: bool | None
+    mined: Mined | None
 
 
 class Lane:
@@ -116,6 +116,12 @@ class Lane:
     def holds(self, item_id: str) -> bool:
         """True if an item is in an open transaction."""
         return any(item_id in tx.item_ids for tx in self._txs.values())
+
+    def shares(self) -> Iterator[tuple[str, Share]]:
+        """What the items of open transactions may use, by item."""
+        for tx in self._txs.values():
+            # without shares there is nothing that an item could use more or less of
+            yield from zip(tx.item_ids, tx.shares, strict=False)
 
     def pause(self) -> None:
         """Begins nothing new from now on; what was sent is followed to its end."""
@@ -213,6 +219,7 @@ class Lane:
             state=TxState.SIGNED,
             created_at_us=self._app.clock.now_us(),
             since_block=signed.since_block,
+            shares=signed.shares,
         )
         await self._commit(journal.append(tx, self.epoch, self._lease, claim))
         self._nonce = max(self._nonce, nonce + 1)
@@ -353,7 +360,7 @@ class Lane:
             if self._mined(tx) is not None:
                 continue
             if await self._gone(tx) and not await self._rail.mined(tx.hashes):
-                ended.append(Ended(tx, TxEnd(tx.id, TxState.REPLACED), None))
+                ended.append(Ended(tx, TxEnd(tx.id, TxState.REPLACED), mined=None))
         if ended:
             self._nonce = max(self._nonce, await self._rail.next_nonce(self.sender))
         return ended
@@ -373,7 +380,7 @@ class Lane:
         costs = costs_of(mined, self._payer, self._rail.native_asset)
         other = mined.tx_hash if mined.tx_hash != tx.hash else None
         end = TxEnd(tx.id, TxState.FINAL, mined.block_number, mined.block_hash, costs, other)
-        return Ended(tx, end, mined.success)
+        return Ended(tx, end, mined)
 
 
 def costs_of(mined: Mined, account: str, coin: str) -> tuple[Posting, ...]:

@@ -327,7 +327,7 @@ class PayoutWorker:
 
     async def _outcome(self, one: Payout, ended: Ended) -> Outcome:
         tx = ended.tx
-        if ended.success is None:
+        if ended.mined is None:
             problem = f"its transaction {tx.hash} was replaced by another one"
             return Outcome(one, retry_at_us=self._app.clock.now_us(), problem=problem)
         mined = ended.end.final_hash or tx.hash

@@ -14,8 +14,16 @@ from collections.abc import Collection, Container, Sequence
 from functools import partial
 
 from florin_server.domain.errors import FlorinError
-from florin_server.domain.journal import Accepted, ChainTx, Finding, Watched, Watcher
-from florin_server.domain.payment import FailureCode, Payment, Status
+from florin_server.domain.journal import (
+    Accepted,
+    ChainTx,
+    Finding,
+    PayerKind,
+    Share,
+    Watched,
+    Watcher,
+)
+from florin_server.domain.payment import FailureCode, Status
 from florin_server.flows import postings
 from florin_server.flows.app import App, Health
 from florin_server.flows.workers.aftermath import Aftermath, ended_in
@@ -26,11 +34,12 @@ from florin_server.flows.workers.missed import MissedBlocks
 from florin_server.flows.workers.nonces import NonceKeeper
 from florin_server.flows.workers.receiving import ReceivingDesk
 from florin_server.flows.workers.rest import first_of
+from florin_server.flows.workers.spending import Spending, conclude, given_up
 from florin_server.flows.workers.unconfirmed import Unconfirmed, settled_by_others
 from florin_server.flows.workers.unproven import Unproven
 from florin_server.rails.base import Paid, Rail, RailUnavailable, Signed
-from florin_server.store import journal, receiving
-from florin_server.store.query import Op, StoreUnavailable
+from florin_server.store import journal
+from florin_server.store.query import StoreUnavailable
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +67,7 @@ class ChainSettler:
         self._missed = MissedBlocks(app, rail, self._blocks, self._unconfirmed)
         self._unproven = Unproven(rail, self._find_events, self._seen)
         self._held = Held(app)
+        self._spending = Spending(app, rail)
         self._nonces = NonceKeeper(app, rail)
         self._receiving = ReceivingDesk(app, rail)
         self._aftermath = Aftermath(app, rail, self._blocks, Watcher.SETTLER)
@@ -91,19 +101,25 @@ class ChainSettler:
 
     def health(self) -> Health:
         """How the chain looks now."""
+        unsettled = self._open.values()
         problems = (
             self._pauses(),
             self._problem,
             self._missed.problem,
             *(lane.problem for lane in self._lanes),
             *self._shortages,
-            self._held.problem(self._open.values()),
-            self._unproven.problem(self._open.values()),
+            self._held.problem(unsettled),
+            self._unproven.problem(unsettled),
+            self._spending.problem(unsettled),
             self._undone(),
         )
-        problem = "; ".join(text for text in problems if text)
-        count = sum(lane.open_transactions for lane in self._lanes)
-        return Health(self._blocks.head, count, problem)
+        return Health(
+            self._blocks.head,
+            sum(lane.open_transactions for lane in self._lanes),
+            "; ".join(text for text in problems if text),
+            paused=self._spending.paused(unsettled),
+            given_up=given_up(unsettled),
+        )
 
     def _pauses(self) -> str:
         paused = [lane.sender for lane in self._lanes if lane.paused]
@@ -230,18 +246,45 @@ class ChainSettler:
                 continue
             free, held = await self._held.sort(waiting)
             late = [item for item in free if not self._in_time(item)]
-            free = [item for item in free if item not in late]
+            # an account may have got code since its payment was confirmed
+            free = await self._rail.look([item for item in free if item not in late])
+            free = await self._spending.sort(free, self._on_way())
             good = await self._settleable(free)
             for item in waiting:
                 self._open[self._rail.reference(item.option)] = item
             ready = [item for item, ok in zip(free, good, strict=True) if ok]
-            for part in self._rail.batches(ready):
+            stuck = [item for item, ok in zip(free, good, strict=True) if not ok] + held + late
+            for part in self._parts(ready):
                 lane = self._free_lane()
                 if lane is None:
                     return
-                await self._send(lane, part)
-            if stuck := [item for item, ok in zip(free, good, strict=True) if not ok] + held + late:
+                sent = await self._tried(lane, part)
+                stuck += [item for item in part if item not in sent]
+                if sent:
+                    await self._send(lane, sent)
+            if stuck:
                 await self._set_aside(stuck)
+
+    def _on_way(self) -> list[tuple[Accepted, Share]]:
+        known = {item.payment.id: item for item in self._open.values()}
+        shares = [one for lane in self._lanes for one in lane.shares()]
+        return [(known[one], share) for one, share in shares if one in known]
+
+    def _parts(self, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:
+        """Items as they share transactions; what failed before shares none, and comes last."""
+        together = [item for item in items if not item.alone]
+        return [*self._rail.batches(together), *([item] for item in items if item.alone)]
+
+    async def _tried(self, lane: Lane, items: Sequence[Accepted]) -> Sequence[Accepted]:
+        """Those that would settle if the lane sent them now.
+
+        An account with code may have changed its mind since a moment ago, or never meant what it
+        said to others than the one who sends; and so may what failed before.
+        """
+        if all(item.kind in {None, PayerKind.KEY} and not item.alone for item in items):
+            return items
+        good = await self._rail.simulate(items, lane.sender)
+        return [item for item, ok in zip(items, good, strict=True) if ok]
 
     async def _ours(self, items: Sequence[Accepted]) -> list[Accepted]:
         """Leaves payments to themselves that a wallet sends, or others sent; gives back the rest.
@@ -308,7 +351,8 @@ class ChainSettler:
     async def _set_aside(self, items: Sequence[Accepted]) -> None:
         """Keeps payments that would not settle now for later; ends those that never can."""
         now_us = self._app.clock.now_us()
-        await self._app.store.write(_release([item.payment.id for item in items], now_us))
+        ids = [item.payment.id for item in items]
+        await self._app.store.write(journal.release(ids, now_us + _RETRY_S * 1_000_000))
         await self._bury(items)
 
     async def _bury(self, items: Sequence[Accepted]) -> None:
@@ -362,11 +406,14 @@ class ChainSettler:
         if left := self._freed(ends, done):
             # what they paid may have become final after it was looked for
             await self._find_events(left)
-        freed = self._freed(ends, done)
-        changed = await self._app.store.write(
-            _conclude(findings, ends, [item.payment.id for item in freed], now_us, commit)
-        )
+        known = {item.payment.id: item for item in self._open.values()}
+        ends = await self._spending.count(ends, known, self._paid_by)
+        retries = self._spending.retries(ends, self._freed(ends, done), now_us)
+        changed = await self._app.store.write(conclude(findings, ends, retries, now_us, commit))
         self._aftermath.committed(watched)
+        for one in retries:
+            self._open[self._rail.reference(one.item.option)] = one.item
+        await self._spending.committed(ends, retries)
         for payment in changed:
             await self._app.changed(payment)
         over = {ref for ref, item in self._open.items() if item.payment.id in done}
@@ -377,7 +424,7 @@ class ChainSettler:
             self._blocks.evidence.spend(ref, proves)
         for lane in self._lanes:
             lane.over(ends)
-        await self._bury(freed)
+        await self._bury([one.item for one in retries])
 
     def _freed(self, ends: Sequence[Ended], done: Collection[str]) -> list[Accepted]:
         """Payments of transactions that ended without their event: they need another one."""
@@ -385,8 +432,14 @@ class ChainSettler:
         return [i for i in self._open.values() if i.payment.id in left and not self._seen(i)]
 
     def _seen(self, item: Accepted) -> bool:
+        return bool(self._proofs(item))
+
+    def _paid_by(self, item: Accepted, tx: ChainTx) -> bool:
+        return any(event.tx_hash in tx.hashes for event in self._proofs(item))
+
+    def _proofs(self, item: Accepted) -> list[Paid]:
         events = self._blocks.evidence.paid.get(self._rail.reference(item.option), ())
-        return any(self._rail.proves(item.option, event) for event in events)
+        return [event for event in events if self._rail.proves(item.option, event)]
 
     # -- comparing everything with the chain
 
@@ -471,25 +524,3 @@ class ChainSettler:
         ours = self._rail.submits(item.option)
         sent = any(lane.holds(item.payment.id) for lane in self._lanes)
         return ours and not sent and await self._held.blocks(item)
-
-
-def _conclude(
-    findings: Sequence[Finding],
-    ends: Sequence[Ended],
-    freed: Sequence[str],
-    now_us: int,
-    watch: Op[None] | None,
-) -> Op[list[Payment]]:
-    """Ends payments and transactions; what ended without its payment is in line again with that.
-
-    Nothing may come in between: a payment in no transaction and not in line would wait for good.
-    """
-    changed = yield from journal.conclude(findings, [one.end for one in ends], now_us, watch)
-    yield from receiving.free([one.tx.hash for one in ends if not one.success])
-    yield from _release(freed, now_us)
-    return changed
-
-
-def _release(payment_ids: Sequence[str], now_us: int) -> Op[None]:
-    if payment_ids:
-        yield from journal.release(payment_ids, now_us + _RETRY_S * 1_000_000)

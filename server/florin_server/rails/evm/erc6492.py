@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from florin_server.rails.evm import abi
 from florin_server.rails.evm.bytecode import bytecode
+from florin_server.rails.evm.dry_run import DryRun
 from florin_server.rails.evm.fees import OPEN_GAS, dry_run_gas
 from florin_server.rails.evm.node import LATEST, Node, data
 from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.jsonrpc import Call
 
 MAGIC = bytes.fromhex("6492" * 16)
 # what factories of modular accounts are told stays below; each broadcast carries it
@@ -124,7 +124,7 @@ def open_and_call(openings: Sequence[Opening], target: str, call: bytes) -> byte
     return OPEN + head + listed + abi.padded(call)
 
 
-def probe(payer: str, wrapped: Wrapped, digest: bytes) -> Call:
+def probe(payer: str, wrapped: Wrapped, digest: bytes) -> DryRun:
     """Asks whether an account, created if need be, accepts the inner signature of a digest.
 
     Answered by ABSENT, REFUSES or ACCEPTS, by code that is never deployed.
@@ -146,4 +146,4 @@ def probe(payer: str, wrapped: Wrapped, digest: bytes) -> Call:
     )
     creation = _CREATION_GAS + _INIT_WORD_GAS * (len(code) // abi.WORD + 1) + _ANSWER_GAS
     gas = dry_run_gas(code, by_key=False) + creation + OPEN_GAS
-    return ("eth_call", ({"data": abi.data_of(code), "gas": hex(gas)}, LATEST))
+    return DryRun(None, code, gas)

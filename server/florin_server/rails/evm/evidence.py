@@ -284,6 +284,7 @@ def _mined(receipts: Sequence[Mapping[str, Any]]) -> list[Mined]:
             gas_cost=quantity(one.get("gasUsed")) * quantity(one.get("effectiveGasPrice"))
             # rollups charge for posting the data, on top
             + quantity(one.get("l1Fee") or "0x0"),
+            gas_used=quantity(one.get("gasUsed")),
         )
         for one in receipts
     ]

@@ -33,6 +33,9 @@ RAISE_PERCENT = 15
 # In a second even the fastest chains make four blocks, and what is offered is good for five. What
 # waits for longer is raised by what is asked then.
 FEES_S = 1.0
+# What is only tried need not offer exactly what will be signed: from one confirm to the next the
+# fees are remembered for as long as full blocks hardly double them.
+TRIED_S = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +84,22 @@ def fees_for(base_fee: int, tip: int, chain: EvmChain) -> Fees:
 
     RailUnavailable if even the next block is above the limit.
     """
-    tip = min(max(tip, 1), chain.tip_max)  # pools refuse a tip of zero
-    if base_fee + tip > chain.fee_max:
+    fees = fees_to_try(base_fee, tip, chain)
+    if fees.max_fee > chain.fee_max:
         raise RailUnavailable(
-            f"{chain.name}: gas costs more than the limit: {base_fee + tip} wei, fee_max is"
+            f"{chain.name}: gas costs more than the limit: {fees.max_fee} wei, fee_max is"
             f" {chain.fee_max}"
         )
-    return Fees(max_fee=min(2 * base_fee + tip, chain.fee_max), tip=tip)
+    return fees
+
+
+def fees_to_try(base_fee: int, tip: int, chain: EvmChain) -> Fees:
+    """The same while gas costs more than the limit: what the next block asks for.
+
+    What is confirmed then waits until it is cheaper.
+    """
+    tip = min(max(tip, 1), chain.tip_max)  # pools refuse a tip of zero
+    return Fees(max_fee=max(min(2 * base_fee + tip, chain.fee_max), base_fee + tip), tip=tip)
 
 
 def raised(old: Fees, asked: Fees, chain: EvmChain) -> Fees:
@@ -111,6 +123,12 @@ def _more(fee: int) -> int:
 
 async def current_fees(node: Node, chain: EvmChain) -> Fees:
     """The fees to sign with now, one batched read."""
+    base_fee, tip = await _asked(node, chain)
+    return fees_for(base_fee, tip, chain)
+
+
+async def _asked(node: Node, chain: EvmChain) -> tuple[int, int]:
+    """The base fee of the newest block and a tip that is taken, in wei."""
     newest, suggested = await node.batch(
         [("eth_getBlockByNumber", (LATEST, False)), ("eth_maxPriorityFeePerGas", ())]
     )
@@ -119,7 +137,7 @@ async def current_fees(node: Node, chain: EvmChain) -> Fees:
         raise RailUnavailable(f"{chain.name}: the node has no newest block")
     # a node need not suggest a tip; a tenth of the base fee is taken anywhere
     tip = block.base_fee // 10 if isinstance(suggested, RpcError) else quantity(suggested)
-    return fees_for(block.base_fee, tip, chain)
+    return block.base_fee, tip
 
 
 class RecentFees:
@@ -132,15 +150,29 @@ class RecentFees:
         self._node = node
         self._chain = chain
         self._now = now
-        self._known: tuple[float, Fees] | None = None
+        self._known: tuple[float, tuple[int, int]] | None = None
+        self._old = False
 
     def forget(self) -> None:
-        """There is a new block, or the fees were not taken."""
+        """There is a new block: nothing is signed for these fees any more."""
+        self._old = True
+
+    def drop(self) -> None:
+        """The fees were not taken."""
         self._known = None
 
     async def current(self) -> Fees:
-        """Fees that were asked for a moment ago at most."""
-        now = self._now()
-        if self._known is None or now - self._known[0] > FEES_S:
-            self._known = now, await current_fees(self._node, self._chain)
-        return self._known[1]
+        """Fees that were asked for a moment ago at most; RailUnavailable above the limit."""
+        return fees_for(*await self._of(FEES_S, old=False), self._chain)
+
+    async def recent(self) -> Fees:
+        """Fees that were asked for some seconds ago at most, to try something with."""
+        return fees_to_try(*await self._of(TRIED_S, old=True), self._chain)
+
+    async def _of(self, age_s: float, *, old: bool) -> tuple[int, int]:
+        """What was asked for at most so long ago; `old` allows for a block since then."""
+        now, known = self._now(), self._known
+        if known is None or now - known[0] > age_s or (self._old and not old):
+            self._known = known = now, await _asked(self._node, self._chain)
+            self._old = False
+        return known[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from florin_server.rails.base import Asset, Means, RailUnavailable
@@ -29,13 +29,18 @@ async def means(
     payers: Sequence[str],
     assets: Sequence[Asset],
     prices: Mapping[str, int],
+    *,
+    by_hand: Collection[str] = (),
 ) -> list[Means]:
-    """Which payers (CAIP-10) hold the price of which asset, and how they can pay it; one read."""
+    """Which payers (CAIP-10) hold the price of which asset, and how they can pay it; one read.
+
+    Those `by_hand` send their payments by themselves if they have code.
+    """
     answers = iter(await reader.read(_questions(chain, payers, assets)))
     tokens = [asset for asset in assets if asset.address != NOBODY]
     found = []
     for payer in payers:
-        by_hand = _by_hand(tokens, answers)
+        allowed = _by_hand(tokens, answers, signs=payer not in by_hand)
         for asset in assets:
             coin = asset.address == NOBODY
             balance = _number(next(answers))
@@ -45,15 +50,15 @@ async def means(
             # coin needs some more of it for gas
             if balance is None or balance < price or (coin and balance == price):
                 continue
-            if by_hand is not None and not coin:
-                approved = by_hand[asset.id]
+            if allowed is not None and not coin:
+                approved = allowed[asset.id]
             elif asset.method == PERMIT2_METHOD:
                 approved = permitted
             else:
                 found.append(Means(payer, asset.id))
                 continue
             if approved is not None:
-                method = None if by_hand is None else DIRECT_METHOD
+                method = None if allowed is None else DIRECT_METHOD
                 missing = _approvals(asset, price, approved)
                 found.append(Means(payer, asset.id, missing, method))
     return found
@@ -99,17 +104,20 @@ def _questions(chain: EvmChain, payers: Sequence[str], assets: Sequence[Asset]) 
     return asked
 
 
-def _by_hand(tokens: Sequence[Asset], answers: Iterator[Answer]) -> dict[str, int | None] | None:
-    """What an account allows the settlement contract, if it has code and cannot sign for tokens.
+def _by_hand(
+    tokens: Sequence[Asset], answers: Iterator[Answer], *, signs: bool
+) -> dict[str, int | None] | None:
+    """What an account allows the settlement contract, if it has code and no signature is taken.
 
     Tokens ask an account with code whether it signed (ERC-1271), even if it has a key too
-    (EIP-7702). One that gives no answer to that, not even a refusal, can only send its payment.
+    (EIP-7702). One that gives no answer to that, not even a refusal, can only send its payment,
+    and so can one of which no signature is taken now (not `signs`).
     """
     if not tokens:
         return None
     verdict = next(answers)
     allowed = {asset.id: next(answers) for asset in tokens}
-    if verdict is None or _speaks(*verdict):
+    if verdict is None or (signs and _speaks(*verdict)):
         return None
     return {asset: _number(answer) for asset, answer in allowed.items()}
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from florin_server.domain.caip import canonical_account, parse_account
-from florin_server.domain.journal import Accepted, ChainTx
+from florin_server.domain.journal import Accepted, ChainTx, PayerKind, Share
 from florin_server.domain.payment import Issued, Option, Payment, Spare
 from florin_server.domain.settlement import Place
 from florin_server.rails.agreed_payouts import AgreedPayouts
@@ -28,9 +28,11 @@ from florin_server.rails.base import (
 from florin_server.rails.coalesce import Shared
 from florin_server.rails.connected import Connected
 from florin_server.rails.evm import direct, discovery
+from florin_server.rails.evm.dry_run import DryRuns
 from florin_server.rails.evm.erc6492 import opener_problem
 from florin_server.rails.evm.evidence import Evidence
 from florin_server.rails.evm.family import NEW_BLOCKS, EvmFamily, block_mark
+from florin_server.rails.evm.fees import RecentFees
 from florin_server.rails.evm.holdings import holdings
 from florin_server.rails.evm.means import means, sample
 from florin_server.rails.evm.node import Node
@@ -77,8 +79,10 @@ class EvmRail(Connected):
         self._node = Node(self.rpc)
         self.reader = Reader(self._node, chain.name, way=chain.reads, multicall=chain.multicall3)
         self._payable: Shared[list[Means]] = Shared()
-        self._relay = Relay(self._node, chain, (signer, *more), now)
-        self._verifier = Verifier(self._node, chain, signer.address, self.reader)
+        fees = RecentFees(self._node, chain, now)
+        runs = DryRuns(self._node, chain, fees, self._senders, now)
+        self._relay = Relay(self._node, chain, (signer, *more), runs, self.reader)
+        self._verifier = Verifier(self._node, chain, runs, self.reader)
         self._evidence = Evidence(self._node, chain, self._senders)
         self._treasury = EvmPayouts(self._node, chain, treasury) if treasury else None
         self._payouts = self._payouts_of(treasury) if treasury else None
@@ -167,19 +171,29 @@ class EvmRail(Connected):
             return None
         return None if bare(payer) == NOBODY else payer
 
-    async def payable(self, payers: Sequence[str], prices: Mapping[str, int]) -> list[Means]:
+    async def payable(
+        self,
+        payers: Sequence[str],
+        prices: Mapping[str, int],
+        by_hand: Collection[str] = (),
+    ) -> list[Means]:
         """Who can pay what price: their balance covers it; one batched read."""
         assets = [self._assets[one] for one in prices if one in self._assets]
         if not payers or not assets:
             return []
-        key = (*payers, *((asset.id, prices[asset.id]) for asset in assets))
-        return await self._payable(key, lambda: self._look(payers, assets, prices))
+        slow = frozenset(by_hand)
+        key = (*payers, *((asset.id, prices[asset.id]) for asset in assets), slow)
+        return await self._payable(key, lambda: self._find_means(payers, assets, prices, slow))
 
-    async def _look(
-        self, payers: Sequence[str], assets: Sequence[Asset], prices: Mapping[str, int]
+    async def _find_means(
+        self,
+        payers: Sequence[str],
+        assets: Sequence[Asset],
+        prices: Mapping[str, int],
+        by_hand: frozenset[str],
     ) -> list[Means]:
         async def able() -> list[Means]:
-            return await means(self.reader, self.chain, payers, assets, prices)
+            return await means(self.reader, self.chain, payers, assets, prices, by_hand=by_hand)
 
         found, everybody = await able(), len(set(payers)) * len(assets)
         if self.chain.faucet and len(found) < everybody:
@@ -259,15 +273,15 @@ class EvmRail(Connected):
         option: Option,
         issued: Sequence[Issued],
         outputs: Sequence[str],
-    ) -> None:
-        """Proves that the outputs (JSON texts) pay the option if submitted now.
+    ) -> PayerKind:
+        """Proves that the outputs (JSON texts) pay the option if submitted now; who answers.
 
         What a wallet sends by itself is proven by the chain alone, later.
         """
         if option.method == DIRECT_METHOD:
             await direct.check(self._node, self.chain, option, issued, outputs)
-            return
-        await self._verifier.verify(option, outputs)
+            return PayerKind.KEY
+        return await self._verifier.verify(option, outputs)
 
     def reference(self, option: Option) -> str:
         """The 0x-hex reference that the option's settlement event carries."""
@@ -293,9 +307,17 @@ class EvmRail(Connected):
         """Cuts items, as they stand, into what one transaction settles each."""
         return self._relay.batches(items, BATCH_MAX)
 
-    async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
+    async def look(self, items: Sequence[Accepted]) -> list[Accepted]:
+        """The items with what their payers are now, one batched read."""
+        return await self._relay.look(items)
+
+    def share(self, item: Accepted) -> Share:
+        """The most gas that an item may use of a transaction, as it stands."""
+        return self._relay.share(item)
+
+    async def simulate(self, items: Sequence[Accepted], sender: str | None = None) -> list[bool]:
         """Tells for each item whether it would settle if submitted now, all in one transaction."""
-        return await self._relay.simulate(items)
+        return await self._relay.simulate(items, sender or self._senders[0])
 
     async def next_nonce(self, sender: str) -> int:
         """A sender's next nonce as the chain knows it, pending transactions included."""

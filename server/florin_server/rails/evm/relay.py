@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
-from florin_server.domain.journal import Accepted, ChainTx
+from florin_server.domain.journal import Accepted, ChainTx, PayerKind, Share
 from florin_server.rails.base import RailUnavailable, Signed
+from florin_server.rails.evm.dry_run import DryRun, DryRuns
 from florin_server.rails.evm.fees import (
     GAS_BASE,
     KEY_GAS,
-    RecentFees,
     current_fees,
     payment_share,
     raised,
 )
-from florin_server.rails.evm.node import LATEST, Node, call_to, header, quantity, record, uint
+from florin_server.rails.evm.node import LATEST, Node, header, quantity, record, uint
+from florin_server.rails.evm.reader import Reader
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.submission import (
     Item,
-    Submission,
     cut,
     few,
     item,
@@ -27,6 +27,7 @@ from florin_server.rails.evm.submission import (
 )
 from florin_server.rails.evm.terms import PERMIT2_METHOD, Terms, bare
 from florin_server.rails.evm.transactions import Signer, fees_of, transaction_hash
+from florin_server.rails.evm.trial import coded
 from florin_server.rails.evm.verify import signature_bytes
 from florin_server.rails.jsonrpc import RpcError
 
@@ -41,23 +42,37 @@ class Relay:
         node: Node,
         chain: EvmChain,
         signers: Sequence[Signer],
-        now: Callable[[], float] = time.monotonic,
+        runs: DryRuns,
+        reader: Reader,
     ) -> None:
-        self._fees = RecentFees(node, chain, now)
+        self._fees = runs.fees
+        self._runs = runs
+        self._reader = reader
         self._node = node
         self._chain = chain
         self._signers = {signer.address: signer for signer in signers}
         self._few = few(chain)
 
-    async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
+    async def look(self, items: Sequence[Accepted]) -> list[Accepted]:
+        """The items with what their payers are now, one batched read."""
+        payers = list(dict.fromkeys(bare(one.option.payer) for one in items))
+        found = dict(zip(payers, await coded(self._node, self._reader, payers), strict=True))
+        if None in found.values():
+            raise RailUnavailable(f"{self._chain.name}: the node does not tell the payers' code")
+        return [
+            replace(one, kind=PayerKind.CODE if found[bare(one.option.payer)] else self._kind(one))
+            for one in items
+        ]
+
+    async def simulate(self, items: Sequence[Accepted], sender: str) -> list[bool]:
         """Tells for each item whether it would settle if submitted now, with as many as fit."""
         settled = []
         for part in self.batches(items, len(items)):
-            settled += await self._simulate(part)
+            settled += await self._simulate(part, sender)
         return settled
 
-    async def _simulate(self, items: Sequence[Accepted]) -> list[bool]:
-        mask = await self._tried(items)
+    async def _simulate(self, items: Sequence[Accepted], sender: str) -> list[bool]:
+        mask = await self._tried(items, sender)
         if mask is not None:
             # bits stand in the order of the calldata: first all of one kind, then the others
             order = sorted(range(len(items)), key=lambda at: _by_permit2(items[at]))
@@ -66,10 +81,10 @@ class Relay:
         if len(items) == 1:
             return [False]
         first, second = items[: len(items) // 2], items[len(items) // 2 :]
-        settled = await self._simulate(first)
+        settled = await self._simulate(first, sender)
         if any(settled):
             return settled + [False] * len(second)
-        return settled + await self._simulate(second)
+        return settled + await self._simulate(second, sender)
 
     def batches(self, items: Sequence[Accepted], most: int) -> list[Sequence[Accepted]]:
         """Cuts items into what one transaction settles each, at most so many."""
@@ -89,8 +104,9 @@ class Relay:
 
     async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
         """Signs, with a sender's key, the one transaction that settles the items."""
-        call = self._submission(items)
-        return self._signers[sender].sign_call(
+        forms = [self._item(one) for one in items]
+        call = submission(self._chain, forms)
+        signed = self._signers[sender].sign_call(
             chain_id=self._chain.chain_id,
             nonce=nonce,
             fees=await self._fees.current(),
@@ -98,6 +114,11 @@ class Relay:
             to=call.to,
             data=call.data,
         )
+        return replace(signed, shares=tuple(map(_share, forms)))
+
+    def share(self, accepted: Accepted) -> Share:
+        """The most gas that an item may use of a transaction, as it stands."""
+        return _share(self._item(accepted))
 
     def new_block(self) -> None:
         """What gas cost before it may not be what it costs now."""
@@ -135,7 +156,7 @@ class Relay:
         try:
             await self._node.rpc.call("eth_sendRawTransaction", "0x" + raw.hex())
         except RpcError as refusal:
-            self._fees.forget()
+            self._fees.drop()
             # nodes have many words for "I have it": only having it counts
             if not await self.knows(transaction_hash(raw)):
                 raise RailUnavailable(f"{self._chain.name}: {refusal}") from refusal
@@ -144,21 +165,28 @@ class Relay:
         """True if the chain or its pool has the transaction now."""
         return record(await self._node.ask("eth_getTransactionByHash", tx_hash)) is not None
 
-    async def _tried(self, items: Sequence[Accepted]) -> int | None:
+    async def _tried(self, items: Sequence[Accepted], sender: str) -> int | None:
         """The contract's answer to a settlement if sent now; None if all of it would revert."""
-        sent = self._submission(items)
-        # anybody may settle, so that it does not matter who tries
-        call = call_to(sent.to, sent.data, sender=next(iter(self._signers)), gas=sent.gas)
-        (answer,) = await self._node.batch([call])
+        sent = submission(self._chain, [self._item(one) for one in items])
+        (answer,) = await self._runs.ask([DryRun(sent.to, sent.data, sent.gas)], sender)
         return None if isinstance(answer, RpcError) and answer.is_revert else uint(answer)
 
-    def _submission(self, items: Sequence[Accepted]) -> Submission:
-        return submission(self._chain, [self._item(one) for one in items])
-
     def _item(self, accepted: Accepted) -> Item:
+        """A payment as it is submitted, for a payer that is what it was at the last look."""
+        form = self._signed(accepted)
+        return form.by_code() if accepted.kind is PayerKind.CODE else form
+
+    def _kind(self, accepted: Accepted) -> PayerKind:
+        return self._signed(accepted).kind
+
+    def _signed(self, accepted: Accepted) -> Item:
         option = accepted.option
         given = signature_bytes(option, accepted.confirmation.outputs)
         return item(self._chain, Terms.of(option), bare(option.payer), given)
+
+
+def _share(form: Item) -> Share:
+    return Share(form.kind, form.gas)
 
 
 def _by_permit2(item: Accepted) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from florin_server.domain.journal import PayerKind
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.erc6492 import Opening, open_and_call, unwrap
 from florin_server.rails.evm.fees import (
@@ -51,6 +52,17 @@ class Item:
         """Its share of a transaction: more than it can use."""
         share = payment_share(self.pay.gas, self.pay.size)
         return share if self.opening is None else share + opening_share(self.opening.size)
+
+    @property
+    def kind(self) -> PayerKind:
+        """Who answers for it, as its signature tells."""
+        if self.opening is not None:
+            return PayerKind.UNBORN
+        return PayerKind.KEY if self.by_key else PayerKind.CODE
+
+    def by_code(self) -> Item:
+        """The same if the payer has code: it is asked for any signature, and needs no creation."""
+        return replace(self, pay=replace(self.pay, gas=WALLET_GAS), by_key=False, opening=None)
 
 
 @dataclass(frozen=True, slots=True)

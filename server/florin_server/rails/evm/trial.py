@@ -16,8 +16,9 @@ from typing import Any, TypeAlias
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.coalesce import LIMIT, Coalescer
 from florin_server.rails.evm import settler
+from florin_server.rails.evm.dry_run import Asked, DryRun, DryRuns
 from florin_server.rails.evm.fees import dry_run_gas
-from florin_server.rails.evm.node import LATEST, Node, call_to, data, uint
+from florin_server.rails.evm.node import LATEST, Node, data, uint
 from florin_server.rails.evm.reader import DEPLOYLESS, Reader
 from florin_server.rails.evm.reads import Question
 from florin_server.rails.evm.settings import EvmChain
@@ -43,20 +44,20 @@ class Tried:
 
 
 _MANY = 4
-_Question: TypeAlias = Sequence[Call] | Item
+_Question: TypeAlias = Sequence[Asked] | Item
 
 
 class Trials:
     """Asks one chain's node; what is asked at about the same time goes into one payload."""
 
-    def __init__(self, node: Node, chain: EvmChain, sender: str, reader: Reader) -> None:
+    def __init__(self, node: Node, chain: EvmChain, runs: DryRuns, reader: Reader) -> None:
         self._node = node
         self._reader = reader
         self._chain = chain
-        self._sender = sender
+        self._runs = runs
         self._together: Coalescer[_Question, Any] = Coalescer(self._ask_together)
 
-    async def ask(self, *calls: Call) -> list[Any]:
+    async def ask(self, *calls: Asked) -> list[Any]:
         """A result or an RpcError for each call."""
         answers: list[Any] = await self._together(calls)
         return answers
@@ -69,11 +70,11 @@ class Trials:
         tried: Tried = await self._together(item)
         return tried
 
-    def alone(self, item: Item) -> Call:
+    def alone(self, item: Item) -> DryRun:
         """Tries one payment, with no more gas than its share of a settlement covers."""
         call = settler.one(item.pay, by_permit2=item.by_permit2)
         gas = dry_run_gas(call, by_key=item.by_key)
-        return call_to(self._chain.settler, call, sender=self._sender, gas=gas)
+        return DryRun(self._chain.settler, call, gas)
 
     async def close(self) -> None:
         """Waits for the payloads under way."""
@@ -100,7 +101,7 @@ class Trials:
         return [tried[one] if isinstance(one, Item) else next(told) for one in questions]
 
     async def _answers(
-        self, calls: Sequence[Call], payers: Sequence[str]
+        self, calls: Sequence[Asked], payers: Sequence[str]
     ) -> tuple[list[Any], list[bool | None]]:
         """The answers to calls, and which payers have code.
 
@@ -108,14 +109,11 @@ class Trials:
         its own is nothing against a call for each.
         """
         if len(payers) < _MANY or self._reader.order[0] != DEPLOYLESS:
-            codes: list[Call] = [("eth_getCode", (one, LATEST)) for one in payers]
-            answers = await self._node.batch([*calls, *codes])
+            answers = await self._runs.ask([*calls, *map(_code_of, payers)])
             return answers[: len(calls)], [_has_code(one) for one in answers[len(calls) :]]
-        places = [bytes.fromhex(one[2:]) for one in payers]
-        # what is asked hardly matters: only accounts with code are asked
-        owned = [Question(one, None, of=one) for one in places]
-        answers, found = await asyncio.gather(self._node.batch(calls), self._reader.read(owned))
-        return answers, [one is not None for one in found]
+        told = coded(self._node, self._reader, payers)
+        answers, found = await asyncio.gather(self._runs.ask(calls), told)
+        return answers, found
 
     def _parts(self, items: Sequence[Item]) -> Iterator[Sequence[Item]]:
         """The items in settlements, in the order of each one's answer."""
@@ -124,11 +122,28 @@ class Trials:
             yield sorted(items[first : first + count], key=lambda one: one.by_permit2)
             first += count
 
-    def _trial(self, part: Sequence[Item]) -> Call:
+    def _trial(self, part: Sequence[Item]) -> DryRun:
         if len(part) == 1:
             return self.alone(part[0])
         sent = submission(self._chain, part)
-        return call_to(sent.to, sent.data, sender=self._sender, gas=sent.gas)
+        return DryRun(sent.to, sent.data, sent.gas)
+
+
+async def coded(node: Node, reader: Reader, payers: Sequence[str]) -> list[bool | None]:
+    """Which payers have code, None where the node does not say; one read.
+
+    Of many it is one call, where the node is read that way.
+    """
+    if len(payers) < _MANY or reader.order[0] != DEPLOYLESS:
+        return [_has_code(one) for one in await node.batch([_code_of(one) for one in payers])]
+    places = [bytes.fromhex(one[2:]) for one in payers]
+    # what is asked hardly matters: only accounts with code are asked
+    found = await reader.read([Question(one, None, of=one) for one in places])
+    return [one is not None for one in found]
+
+
+def _code_of(payer: str) -> Call:
+    return ("eth_getCode", (payer, LATEST))
 
 
 def _has_code(answer: Any) -> bool | None:

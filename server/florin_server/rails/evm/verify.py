@@ -9,14 +9,16 @@ moment together and for those that did not settle there alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 
 from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.journal import PayerKind
 from florin_server.domain.payment import Option
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm import abi, erc6492
+from florin_server.rails.evm.dry_run import DryRun, DryRuns
 from florin_server.rails.evm.erc6492 import is_wrapped
 from florin_server.rails.evm.fees import dry_run_gas
 from florin_server.rails.evm.node import LATEST, Node, answered, call_to, data, uint
@@ -35,18 +37,21 @@ ALLOWANCE = abi.selector("allowance(address,address)")
 BALANCE_OF = abi.selector("balanceOf(address)")
 IS_VALID_SIGNATURE = abi.selector("isValidSignature(bytes32,bytes)")
 
+# Who answers for a payment, and None if it does not settle now. Otherwise what the account spends
+# on others that settled with it, if it might not have both.
+_Tried: TypeAlias = tuple[PayerKind, int | None]
+
 
 class Verifier:
     """Verifies outputs for one chain; those that arrive together share one batch of calls."""
 
-    def __init__(self, node: Node, chain: EvmChain, sender: str, reader: Reader) -> None:
+    def __init__(self, node: Node, chain: EvmChain, runs: DryRuns, reader: Reader) -> None:
         self._chain = chain
-        self._sender = sender
-        self._trials = Trials(node, chain, sender, reader)
+        self._trials = Trials(node, chain, runs, reader)
         self._ask = self._trials.ask
 
-    async def verify(self, option: Option, outputs: Sequence[str]) -> None:
-        """Returns if the outputs pay the option now, else raises as the Rail protocol tells."""
+    async def verify(self, option: Option, outputs: Sequence[str]) -> PayerKind:
+        """Who answers, if the outputs pay the option now; raises as the Rail protocol tells."""
         terms = Terms.of(option)
         payer = bare(option.payer)
         if terms.settler != self._chain.settler:
@@ -56,22 +61,20 @@ class Verifier:
         digest = digest_of(terms.message(payer))
         besides: int | None
         if is_wrapped(given):
-            besides = await self._try_unborn(terms, payer, digest, given)
+            kind, besides = await self._try_unborn(terms, payer, digest, given)
         else:
-            besides = await self._try(terms, payer, digest, proof(digest, payer, given))
+            kind, besides = await self._try(terms, payer, digest, proof(digest, payer, given))
         if besides != 0:
             # what the buyer sent before is in no block yet, maybe; only the chain tells, later
             await self._judge(terms, payer, besides, approves=len(outputs) > 1)
+        return kind
 
     async def close(self) -> None:
         """Waits for the batches under way."""
         await self._trials.close()
 
-    async def _try(self, terms: Terms, payer: str, digest: bytes, proven: Proof) -> int | None:
-        """None if the payment does not settle with a signature of the account as it is.
-
-        Otherwise what the account spends on others that settled with it, if it might not have both.
-        """
+    async def _try(self, terms: Terms, payer: str, digest: bytes, proven: Proof) -> _Tried:
+        """What comes of a payment with a signature of the account as it is."""
         form = plain_item(terms, payer, proven)
         if not proven.by_key:
             # a signature of another key is worth no dry run until the payer is known to have code
@@ -85,25 +88,23 @@ class Verifier:
         if tried.has_code:
             return await self._try_with_code(form, digest)
         if tried.settled:
-            return 0
+            return PayerKind.KEY, 0
         outcome = tried.outcome
         if outcome is None:
             (outcome,) = await self._ask(self._trials.alone(form))
-        return None if self._returned(outcome) is None else tried.besides
+        return PayerKind.KEY, None if self._returned(outcome) is None else tried.besides
 
-    async def _try_with_code(self, form: Item, digest: bytes) -> int | None:
+    async def _try_with_code(self, form: Item, digest: bytes) -> _Tried:
         """The same if the payer has code, which must accept the signature as well."""
         pay = form.pay
         verdict, outcome = await self._ask(
-            ask_wallet(pay.payer, digest, pay.signature), self._trials.alone(form)
+            ask_wallet(pay.payer, digest, pay.signature), self._trials.alone(form.by_code())
         )
         if not _accepts(verdict):
             raise refused("signature_mismatch", "The account does not accept the signature")
-        return None if self._returned(outcome) is None else 0
+        return PayerKind.CODE, None if self._returned(outcome) is None else 0
 
-    async def _try_unborn(
-        self, terms: Terms, payer: str, digest: bytes, given: bytes
-    ) -> int | None:
+    async def _try_unborn(self, terms: Terms, payer: str, digest: bytes, given: bytes) -> _Tried:
         """The same with a signature that brings along how its account is created (ERC-6492).
 
         If the account exists by now, it does not matter how it would have been created.
@@ -119,14 +120,14 @@ class Verifier:
                 return await self._try(terms, payer, digest, proven)
             raise refused("signature_mismatch", erc6492.not_allowed(self._chain))
         sent = submission(self._chain, [form])
-        settlement = call_to(sent.to, sent.data, sender=self._sender, gas=sent.gas)
+        settlement = DryRun(sent.to, sent.data, sent.gas)
         verdict, outcome = await self._ask(erc6492.probe(payer, wrapped, digest), settlement)
         found = uint(verdict)
         if found == erc6492.ABSENT:
             raise refused("signature_mismatch", "The factory does not create the account")
         if found != erc6492.ACCEPTS:
             raise refused("signature_mismatch", "The account does not accept the signature")
-        return 0 if self._returned(outcome) == abi.number(1) else None
+        return PayerKind.UNBORN, 0 if self._returned(outcome) == abi.number(1) else None
 
     def _returned(self, outcome: Any) -> bytes | None:
         """What a dry run returned; None if it reverted."""
@@ -176,10 +177,10 @@ def ask_allowance(token: str, payer: str, spender: str) -> Call:
     return call_to(token, ALLOWANCE + abi.address(payer) + abi.address(spender))
 
 
-def ask_wallet(payer: str, digest: bytes, signature: bytes) -> Call:
+def ask_wallet(payer: str, digest: bytes, signature: bytes) -> DryRun:
     """ERC-1271, asked as a token will ask it."""
     question = wallet_question(digest, signature)
-    return call_to(payer, question, gas=dry_run_gas(question, by_key=False))
+    return DryRun(payer, question, dry_run_gas(question, by_key=False))
 
 
 def wallet_question(digest: bytes, signature: bytes) -> bytes:

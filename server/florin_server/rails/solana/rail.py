@@ -16,7 +16,7 @@ from solders.transaction import VersionedTransaction
 from florin_server.domain import spl
 from florin_server.domain.caip import parse_account
 from florin_server.domain.errors import FlorinError
-from florin_server.domain.journal import Accepted, ChainTx
+from florin_server.domain.journal import Accepted, ChainTx, PayerKind, Share
 from florin_server.domain.payment import Issued, Option, Payment, Spare
 from florin_server.domain.settlement import Place
 from florin_server.rails.agreed_payouts import AgreedPayouts
@@ -178,7 +178,12 @@ class SolanaRail(Connected):
             return None
         return str(found)
 
-    async def payable(self, payers: Sequence[str], prices: Mapping[str, int]) -> list[Means]:
+    async def payable(
+        self,
+        payers: Sequence[str],
+        prices: Mapping[str, int],
+        by_hand: Collection[str] = (),  # noqa: ARG002
+    ) -> list[Means]:
         """Who can pay what price: their balance covers it; one batched read."""
         found = self._found
         assets = [found.assets[one] for one in prices if one in found.assets]
@@ -278,9 +283,10 @@ class SolanaRail(Connected):
 
     async def verify(
         self, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
-    ) -> None:
+    ) -> PayerKind:
         """Proves that the outputs (JSON texts) pay the option if submitted now."""
         await self._verifier.verify(option, issued, outputs)
+        return PayerKind.KEY
 
     # ---- submitting
 
@@ -311,7 +317,19 @@ class SolanaRail(Connected):
         """Each payment is a transaction of its own."""
         return [[one] for one in items]
 
-    async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
+    async def look(self, items: Sequence[Accepted]) -> list[Accepted]:
+        """The same items: accounts that pay here are keys, and nothing else of theirs runs."""
+        return list(items)
+
+    def share(self, item: Accepted) -> Share:  # noqa: ARG002
+        """Nothing: a fee does not depend on what is computed."""
+        return Share(PayerKind.KEY, 0)
+
+    async def simulate(
+        self,
+        items: Sequence[Accepted],
+        sender: str | None = None,  # noqa: ARG002
+    ) -> list[bool]:
         """Tells for each item whether it would settle if submitted now."""
         return await asyncio.gather(*(self._would_settle(item) for item in items))
 

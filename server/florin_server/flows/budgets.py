@@ -1,0 +1,127 @@
+"""What relayers may lose on payments that are not paid, and what is refused when they have.
+
+An account with code answers for itself, and may answer a trial one way and a block another way.
+Each time that costs a relayer the gas of one payment. So it is bounded, all in units of gas:
+
+- a payment: three transactions (`journal.FAILURES_MAX`), and a share of one of several that was
+  reverted as a whole;
+- a payer in an hour: its budget and the gas of one payment more, on each chain;
+- an app, and all of a chain, in an hour: the same with theirs, for accounts with code. Plain keys
+  go on: whoever lets such a payment fail has to move its money away in a transaction of its own,
+  which costs more than our failing one, and meets the budget of its payer.
+
+Creating accounts for payments that are paid has budgets of its own. Hours are those of the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.journal import PayerKind
+from florin_server.domain.payment import Option
+from florin_server.flows.app import App, Caller
+from florin_server.store import gas
+from florin_server.store.gas import Usage
+
+HOUR_US: Final = 3_600_000_000
+
+
+def hour_of(now_us: int) -> int:
+    """When the hour of a time began, microseconds since 1970."""
+    return now_us - now_us % HOUR_US
+
+
+def until(now_us: int) -> str:
+    """When the next hour begins, as operators read it."""
+    return f"{datetime.fromtimestamp((hour_of(now_us) + HOUR_US) // 1_000_000, UTC):%H:%M} UTC"
+
+
+def app_of(caller: Caller) -> str:
+    """Whose budget a caller's payments count in: its app's, or its key's."""
+    return caller.app.app_id if caller.app else caller.credential
+
+
+async def usage(app: App, chain_id: str) -> Usage:
+    """What a chain spent in this hour; what other processes wrote may be missing for a moment."""
+    now_us = app.clock.now_us()
+    known = app.spent.get(chain_id, now_us)
+    if known is None or known.since_us != hour_of(now_us):
+        most = app.settings.failed_gas.payer
+        known = await app.store.read(gas.usage(chain_id, hour_of(now_us), most))
+        app.spent.keep(chain_id, known, now_us)
+    return known
+
+
+async def by_hand(app: App, caller: Caller, chain_id: str, payers: Sequence[str]) -> Sequence[str]:
+    """Those payers (CAIP-10) of whom no signature is taken now if they have code."""
+    used = await usage(app, chain_id)
+    if paused(app, used, app_of(caller)):
+        return payers
+    return [one for one in payers if one in used.payers]
+
+
+async def check(app: App, caller: Caller, option: Option, kind: PayerKind) -> None:
+    """Refuses a payment that would not be sent now; nothing of it is bound."""
+    used = await usage(app, option.chain_id)
+    own = app_of(caller)
+    if option.payer in used.payers:
+        raise _refusal(app, "payer_paused", "Too many payments of the account failed")
+    if kind is not PayerKind.KEY and paused(app, used, own):
+        raise _refusal(
+            app, "contract_accounts_paused", "No signatures of contract accounts are taken now"
+        )
+    if kind is PayerKind.UNBORN and opening_paused(app, used, own):
+        raise _refusal(
+            app, "account_creation_paused", "No accounts are created by their payments now"
+        )
+
+
+def paused(app: App, used: Usage, own: str) -> bool:
+    """True while no contract accounts' payments of an app are sent."""
+    most = app.settings.failed_gas
+    return used.failed >= most.chain or used.failed_by_app.get(own, 0) >= most.app
+
+
+def opening_paused(app: App, used: Usage, own: str) -> bool:
+    """True while no payments of an app are sent that create their accounts."""
+    most = app.settings.failed_gas
+    return used.opened >= most.opened_chain or used.opened_by_app.get(own, 0) >= most.opened_app
+
+
+def problems(app: App, used: Usage) -> list[str]:
+    """What an operator is told of exhausted budgets, one sentence each."""
+    most, end = app.settings.failed_gas, until(app.clock.now_us())
+    code = f"payments of accounts with code are paused until {end}"
+    creation = f"payments that create their accounts are paused until {end}"
+    told = []
+    if used.failed >= most.chain:
+        told.append(f"the hour's budget for failed gas is exhausted: {code}")
+    if apps := _above(used.failed_by_app, most.app):
+        told.append(f"the hour's budget of {apps} for failed gas is exhausted: their {code}")
+    if used.payers:
+        count = len(used.payers)
+        told.append(f"payers whose payments are paused until {end} because they failed: {count}")
+    if used.opened >= most.opened_chain:
+        told.append(f"the hour's budget for creating accounts is exhausted: {creation}")
+    if apps := _above(used.opened_by_app, most.opened_app):
+        told.append(f"the hour's budget of {apps} for creating accounts is exhausted: {creation}")
+    return told
+
+
+def _above(by_app: Mapping[str, int], most: int) -> str:
+    return ", ".join(sorted(own or "nobody" for own, spent in by_app.items() if spent >= most))
+
+
+def _refusal(app: App, reason: str, message: str) -> FlorinError:
+    now_us = app.clock.now_us()
+    wait_s = -(-(hour_of(now_us) + HOUR_US - now_us) // 1_000_000)
+    return FlorinError(
+        Code.INTERNAL_ERROR,
+        message,
+        details={"reason": reason},
+        retry_after_s=wait_s,
+        unavailable=True,
+    )
