@@ -51,7 +51,10 @@ class EmbeddedSolana(BaseModel):
         default=0, ge=0, le=100, description="payments whose buyers may sign slowly, at a time"
     )
     accounts_a_day: int = Field(
-        default=50, ge=0, description="token accounts opened for receivers in advance"
+        default=50, ge=0, description="token accounts opened for receivers, however it comes"
+    )
+    accounts_a_merchant_day: int = Field(
+        default=10, ge=0, description="of these for one merchant: more than it has tokens"
     )
 
 

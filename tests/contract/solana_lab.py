@@ -11,7 +11,9 @@ from typing import Any
 
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain.journal import Accepted, ChainTx, TxState
-from florin_server.domain.payment import Confirmation, Issued, Option, Payment
+from florin_server.domain.payment import Confirmation, Issued, Option, Payment, Spare
+from florin_server.domain.settlement import Place
+from florin_server.flows.opening import places
 from florin_server.rails.base import Means, Signed, Split
 from florin_server.rails.jsonrpc import LocalTransport
 from florin_server.rails.solana.rail import SolanaRail
@@ -96,9 +98,19 @@ class Lab:
         return payment, option
 
     async def issued(self, option: Option, *before: Issued) -> Issued:
-        found = await self.rail.build(option, before, START_S * 1_000_000)
+        found = await self.built(option, before)
         assert found is not None
         return found
+
+    async def built(
+        self, option: Option, before: Sequence[Issued], spare: Spare | None = None
+    ) -> Issued | None:
+        now_us = START_S * 1_000_000
+        return await self.rail.build(option, before, now_us, spare, self.openable(option))
+
+    def openable(self, option: Option) -> list[Place]:
+        """All that may have to be opened, as if nothing ever was."""
+        return places(option.asset, self.rail.split(option))
 
     async def accepted(self, buyer: SolanaWallet, **offer: Any) -> tuple[Accepted, Issued]:
         """A payment that was verified, as the service remembers it."""

@@ -191,7 +191,7 @@ async def test_it_is_issued_again_when_half_of_its_time_is_over(lab, buyer):
     _, option = await lab.offer(buyer)
     first = await lab.issued(option)
     await lab.slots(75)
-    assert await lab.rail.build(option, [first], 0) is None
+    assert await lab.built(option, [first]) is None
     await lab.slots(1)
     second = await lab.issued(option, first)
     assert (second.n, second.actions != first.actions) == (1, True)

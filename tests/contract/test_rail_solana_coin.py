@@ -8,6 +8,7 @@ import pytest
 from florin_server.domain import spl
 from florin_server.domain.errors import FlorinError
 from florin_server.domain.journal import ChainTx, TxState
+from florin_server.flows.opening import places
 from florin_server.rails.base import Effect, NotReceivable, RailUnavailable, Transfer
 from florin_server.rails.solana.message import acceptable
 from florin_server.rails.solana.rail import SolanaRail
@@ -142,7 +143,8 @@ async def test_nothing_is_offered_that_a_receiver_cannot_take(
 async def test_of_tokens_nothing_is_too_little(lab):
     lab.between.asked.clear()
     nobody = str(wallet(7).pubkey())
-    assert await lab.rail.obstacle(lab.rail.assets[ASSETS[0]], 1, split(0, nobody)) is None
+    asset, way = lab.rail.assets[ASSETS[0]], split(0, nobody)
+    assert await lab.rail.obstacle(asset, 1, way, places(asset.id, way)) is None
     assert lab.between.asked == []
 
 

@@ -53,7 +53,7 @@ def listened(lab) -> list[str]:
 
 async def accepted(lab, buyer):
     payment, option = await lab.offer(buyer)
-    issued = await lab.rail.build(option, [], 0, await spare(lab))
+    issued = await lab.built(option, [], await spare(lab))
     output = json.dumps(signed(buyer, issued))
     await lab.rail.verify(option, [issued], [output])
     content = Confirmation(payment.id, option.id, (output,), b"", START_S * 1_000_000)
@@ -102,7 +102,7 @@ async def test_a_nonce_comes_first_and_stands_for_the_blockhash(lab, buyer):
     assert spl.ADVANCE_NONCE not in {bytes(one.data) for one in others}
     assert str(message(issued).recent_blockhash) == held.value
     assert issued.terms.keys() == {"message", "nonce", "slot"}
-    assert await lab.rail.build(item.option, [issued], 0) is None
+    assert await lab.built(item.option, [issued]) is None
 
 
 async def test_what_is_signed_with_a_nonce_does_not_lapse_by_time(lab, buyer):
@@ -113,7 +113,7 @@ async def test_what_is_signed_with_a_nonce_does_not_lapse_by_time(lab, buyer):
     await lab.slots(FINAL)
     assert await lab.rail.dead(item, [issued]) is None
     await lab.rail.verify(item.option, [issued], item.confirmation.outputs)
-    assert await lab.rail.build(item.option, [issued], 0) is None
+    assert await lab.built(item.option, [issued]) is None
     tx = await lab.sent(item)
     await lab.slots(FINAL)
     (paid,) = await lab.rail.find([item])
@@ -139,7 +139,7 @@ async def test_it_is_dead_once_its_nonce_was_advanced_at_final_depth(lab, buyer)
     assert not await lab.rail.knows(tx.hash)
     assert await lab.rail.simulate([item]) == [False]
     # the wallet is told another one
-    fresh = await lab.rail.build(item.option, [issued], 0)
+    fresh = await lab.built(item.option, [issued])
     assert fresh is not None
     assert "last_valid" in fresh.terms
 
@@ -203,10 +203,10 @@ async def test_two_issues_with_one_value_are_told_apart_by_their_nonces(lab, buy
     first, second = lab.rail.nonces.addresses
     assert values.held[first] == values.held[second]
     _, option = await lab.offer(buyer)
-    one = await lab.rail.build(option, [], 0, Spare(first, values.held[first], values.slot))
+    one = await lab.built(option, [], Spare(first, values.held[first], values.slot))
     await advance(lab)
     await lab.slots(FINAL)
-    two = await lab.rail.build(option, [one], 0, Spare(second, values.held[second], values.slot))
+    two = await lab.built(option, [one], Spare(second, values.held[second], values.slot))
     assert two is not None
     await lab.rail.verify(option, [two, one], outputs(signed(buyer, two)))
     with pytest.raises(FlorinError) as caught:

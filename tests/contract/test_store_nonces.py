@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from florin_server.domain.payment import Spare, Status
-from florin_server.domain.settlement import Place
-from florin_server.store import nonces, payments, receiving
+from florin_server.store import nonces, payments
 from florin_server.store.nonces import Raced
 
 from tests.contract.test_store_kit import CHAIN, EXPIRES, created, issued
@@ -77,38 +76,3 @@ async def test_only_a_newer_value_frees_a_nonce(store):
     other = await created(store)
     with pytest.raises(Raced):
         await store.write(nonces.issue(issued(other), CHAIN, Spare(FIRST, "a", 5), UNTIL_US))
-
-
-# accounts that are opened for receivers
-
-
-def place(number: int, chain: str = "solana:one") -> Place:
-    return Place(f"{chain}/token:mint", f"{chain}:owner{number}")
-
-
-async def test_places_wait_until_they_are_done_and_never_again(store):
-    for number in (1, 2, 2):
-        await store.write(receiving.want(place(number)))
-    await store.write(receiving.want(place(3, "solana:ONE")))
-    assert await store.read(receiving.wanted("solana:one", 10)) == [place(1), place(2)]
-    assert await store.read(receiving.wanted("solana:one", 1)) == [place(1)]
-    await store.write(receiving.settle("solana:one", [place(1)], 20_000, 1))
-    await store.write(receiving.want(place(1)))
-    assert await store.read(receiving.wanted("solana:one", 10)) == [place(2)]
-    assert await store.read(receiving.wanted("solana:ONE", 10)) == [place(3, "solana:ONE")]
-
-
-async def test_the_count_of_a_day_begins_anew_with_the_next(store):
-    await store.write(receiving.settle("solana:one", [place(1), place(2)], 20_000, 2))
-    await store.write(receiving.settle("solana:one", [place(3), place(4)], 20_000, 1))
-    await store.write(receiving.settle("solana:one", [place(5)], 20_000, 0))
-    assert await store.read(receiving.opened("solana:one", 20_000)) == 3
-    assert await store.read(receiving.opened("solana:one", 20_001)) == 0
-    assert await store.read(receiving.opened("solana:ONE", 20_000)) == 0
-
-
-async def test_too_many_that_wait_are_left_to_payments(store, monkeypatch):
-    monkeypatch.setattr(receiving, "QUEUE_MAX", 2)
-    for number in range(3):
-        await store.write(receiving.want(place(number)))
-    assert len(await store.read(receiving.wanted("solana:one", 10))) == 2

@@ -55,7 +55,7 @@ class Building:
         return replace(option, actions=(Build(TOKEN),))
 
     async def build(
-        self, option: Option, issued: Any, now_us: int, spare: Any = None
+        self, option: Option, issued: Any, now_us: int, spare: Any = None, openable: Any = ()
     ) -> Issued | None:
         head = await self.rail.head()
         if self.silent:

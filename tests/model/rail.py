@@ -15,6 +15,7 @@ from florin_server.domain.caip import canonical_account
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.journal import Accepted, ChainTx
 from florin_server.domain.payment import Action, Issued, Option, Payment, Spare
+from florin_server.domain.settlement import Place
 from florin_server.rails.base import (
     Asset,
     BlockView,
@@ -161,7 +162,9 @@ class FakeRail:
     async def payable(self, payers: Sequence[str], prices: Mapping[str, int]) -> list[Means]:
         return [Means(payer, asset) for payer in payers for asset in prices]
 
-    async def obstacle(self, asset: Asset, value: int, split: Split) -> str | None:
+    async def obstacle(
+        self, asset: Asset, value: int, split: Split, openable: Collection[Place] = ()
+    ) -> str | None:
         return None
 
     def offer(
@@ -205,6 +208,7 @@ class FakeRail:
         issued: Sequence[Issued],
         now_us: int,
         spare: Spare | None = None,
+        openable: Collection[Place] = (),
     ) -> Issued | None:
         raise AssertionError("every action is inline")
 

@@ -69,6 +69,7 @@ def rail(settings: Settings, embedded: Embedded, keys: Keys) -> SolanaRail:
         faucet=True,
         durable_nonces=chosen.durable_nonces,
         accounts_a_day=chosen.accounts_a_day,
+        accounts_a_merchant_day=chosen.accounts_a_merchant_day,
         coin=SolanaCoin(name="Test SOL", symbol="tSOL"),
         assets=tuple(
             SolanaAsset(

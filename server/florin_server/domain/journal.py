@@ -33,7 +33,8 @@ class ChainTx:
 
     `item_ids` are what it is for: the payments that it settles, those of one kind in calldata
     order, or the payouts that it makes.
-    `sent_block` is the head when it was last broadcast.
+    `sent_block` is the head when it was last broadcast. `since_block` was there when it was signed,
+    so that no older block can hold it; None where nobody has to know.
     """
 
     id: str
@@ -50,6 +51,7 @@ class ChainTx:
     block_hash: str | None = None
     final_hash: str | None = None  # the variant that was mined, if it was not the first
     bumps: tuple[Variant, ...] = ()
+    since_block: int | None = None
 
     @property
     def variants(self) -> tuple[Variant, ...]:

@@ -26,6 +26,22 @@ class Place:
         return self.account.rpartition(":")[0]
 
 
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A place that is to be opened, and for whom: None for our own treasury."""
+
+    place: Place
+    merchant_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DailyCaps:
+    """How many places may be opened in a day (UTC): on a chain, and for one merchant there."""
+
+    chain: int
+    merchant: int
+
+
 def read_asset(text: str) -> str:
     """The CAIP-19 asset as it is kept: as written, but without `caip19/`.
 

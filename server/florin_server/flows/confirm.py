@@ -6,6 +6,7 @@ runs at the same time, at most one submission is ever bound to a payment.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
 
 from florin_server.domain import results
@@ -20,13 +21,17 @@ from florin_server.domain.payment import (
     Status,
 )
 from florin_server.domain.state import Event, step
-from florin_server.flows import capture
+from florin_server.flows import capture, opening
 from florin_server.flows.app import App, Caller
 from florin_server.flows.fetch import open_option, silent
 from florin_server.flows.load import current, find
 from florin_server.flows.screen import check_lists, is_blocked
 from florin_server.rails.base import Rail, RailUnavailable
 from florin_server.store import captures, payments
+from florin_server.store.query import Op
+from florin_server.store.receiving import NotOpenable
+
+_log = logging.getLogger(__name__)
 
 
 async def confirm(
@@ -69,7 +74,9 @@ async def confirm(
     # looked up before the proof that the authorization is unused: its effect can only be later
     from_block = await _first_block(app, rail, option, issued)
     await _verify(rail, option, issued, flat)
-    return await _accept(app, caller, option, content, from_block)
+    opened = rail.receiving.opened_by(flat) if rail.receiving is not None else ()
+    claim = opening.claim(app, rail, payment.merchant_id, payment.id, opened)
+    return await _accept(app, caller, option, content, from_block, claim)
 
 
 async def _repeated(app: App, payment: Payment, digests: Collection[bytes]) -> Payment | None:
@@ -121,19 +128,37 @@ async def _refuse(
     return await _lost(app, content)
 
 
-async def _accept(
-    app: App, caller: Caller, option: Option, content: Confirmation, from_block: int
+async def _accept(  # noqa: PLR0917  (one of each, none alike)
+    app: App,
+    caller: Caller,
+    option: Option,
+    content: Confirmation,
+    from_block: int,
+    claim: Op[None],
 ) -> Payment:
     provider = (caller.app.name, caller.app.icon_url) if caller.app else ("unknown", None)
     accept = payments.accept(content, option, from_block, provider, content.at_us)
     if app.settings.capture.enabled and app.rails[option.chain_id].submits(option):
         # what is submitted here was signed by the account
         accept = captures.proven(accept, option.payer)
-    accepted = await app.store.write(accept)
+    try:
+        accepted = await app.store.write(_with(accept, claim))
+    except NotOpenable as error:
+        # a transaction that opens nothing is told to whoever fetches again
+        _log.warning("payment %s: %s", content.payment_id, error)
+        raise FlorinError(Code.QUOTE_EXPIRED) from error
     if accepted is None:
         return await _lost(app, content)
     app.settlers[option.chain_id].wake()
     return await app.changed(accepted)
+
+
+def _with(accept: Op[Payment | None], claim: Op[None]) -> Op[Payment | None]:
+    """Accepts together with a claim, or neither."""
+    accepted = yield from accept
+    if accepted is not None:
+        yield from claim
+    return accepted
 
 
 async def _first_block(app: App, rail: Rail, option: Option, issued: Sequence[Issued]) -> int:

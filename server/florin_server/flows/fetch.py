@@ -11,6 +11,7 @@ from florin_server.domain.payment import Action, Issued, Option, Payment, Spare,
 from florin_server.flows import capture
 from florin_server.flows.app import App, Caller
 from florin_server.flows.load import find, not_payable
+from florin_server.flows.opening import openable, places
 from florin_server.rails.base import NotReceivable, Rail, RailUnavailable
 from florin_server.store import nonces, payments
 
@@ -66,8 +67,10 @@ async def _resolve(app: App, payment: Payment, option: Option) -> Sequence[Issue
     known = await app.store.read(payments.issued(option.payment_id, option.id))
     rail, until_us = app.rails[option.chain_id], _held_until(app, payment, option)
     spare = await _spare(app, rail, until_us)
+    wanted = places(option.asset, rail.split(option))
+    may_open = await openable(app, rail, payment.merchant_id, wanted)
     try:
-        fresh = await rail.build(option, known, app.clock.now_us(), spare)
+        fresh = await rail.build(option, known, app.clock.now_us(), spare, may_open)
     except NotReceivable as error:
         _log.warning("payment %s: %s", option.payment_id, error)
         raise FlorinError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -12,10 +12,12 @@ from florin_server.domain.caip import canonical_account, canonical_asset
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.levers import Lever
 from florin_server.domain.payment import Option, Payment, Status
+from florin_server.domain.settlement import Place
 from florin_server.flows import capture
 from florin_server.flows.app import App, Caller
 from florin_server.flows.capture import Asked
 from florin_server.flows.load import find, payment_id_of
+from florin_server.flows.opening import openable, places
 from florin_server.flows.price import price
 from florin_server.flows.screen import check_lists, is_blocked
 from florin_server.rails.base import Means, Rail, RailUnavailable, Split
@@ -140,7 +142,9 @@ async def _search(
                 one: _split(app, rail, one, prices[one], known.destinations)
                 for one in {means.asset for means in payable}
             }
-            refused = await _refused(rail, prices, splits)
+            wanted = [place for one, split in splits.items() for place in places(one, split)]
+            may_open = await openable(app, rail, payment.merchant_id, wanted)
+            refused = await _refused(rail, prices, splits, may_open)
     except (RailUnavailable, TimeoutError) as error:
         _log.warning("chain %s is left out of options: %s", rail.chain_id, error)
         return []
@@ -177,11 +181,17 @@ async def _search(
 
 
 async def _refused(
-    rail: Rail, prices: Mapping[str, int], splits: Mapping[str, Split]
+    rail: Rail,
+    prices: Mapping[str, int],
+    splits: Mapping[str, Split],
+    may_open: Collection[Place],
 ) -> frozenset[str]:
     """The assets whose receivers cannot take the price."""
     told = await asyncio.gather(
-        *(rail.obstacle(rail.assets[one], prices[one], split) for one, split in splits.items())
+        *(
+            rail.obstacle(rail.assets[one], prices[one], split, may_open)
+            for one, split in splits.items()
+        )
     )
     obstacles = {one: problem for one, problem in zip(splits, told, strict=True) if problem}
     for asset, problem in obstacles.items():

@@ -11,6 +11,7 @@ from florin_server.domain.ids import short_id
 from florin_server.domain.payment import Destination
 from florin_server.domain.refusals import settlement_asset_taken, settlement_unknown
 from florin_server.domain.settlement import Place, check_chain, read_asset, read_destination
+from florin_server.flows import opening
 from florin_server.flows.app import App, Caller
 from florin_server.flows.idempotent import failing, once
 from florin_server.flows.merchants import require
@@ -132,7 +133,8 @@ def _expect(app: App, place: Destination) -> Op[None]:
     receiver = _receiver(place)
     rail = app.rails.get(receiver.chain_id)
     if rail is not None and rail.receiving is not None and rail.receiving.needed(receiver):
-        yield from receiving.want(receiver)
+        wanted = opening.of(rail, place.merchant_id, receiver)
+        yield from receiving.want(wanted, app.clock.now_us())
 
 
 def _create(

@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias
 
 from florin_server.domain.journal import Accepted, ChainTx
 from florin_server.domain.payment import Issued, Option, Payment, Spare
+from florin_server.domain.settlement import Place
 from florin_server.rails.prices import Quote
 from florin_server.rails.upkeep import Nonces, Receiving
 
@@ -128,25 +129,31 @@ class BlockView:
 class Signed:
     """A transaction that is ready to be broadcast.
 
-    `lapses_at` is the block height after which it cannot be mined, on chains where it lapses.
+    `lapses_at` is the block height after which it cannot be mined, on chains where it lapses, and
+    `since_block` a block that came before any that can hold it. `opens` tells that it opens the
+    place that it pays to.
     """
 
     raw: bytes
     hash: str
     lapses_at: int | None = None
+    since_block: int | None = None
+    opens: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
     """Money that leaves a treasury: minor units of an asset (CAIP-19) to an account (CAIP-10).
 
-    `ref` is told in the transaction where the chain has a place for it.
+    `ref` is told in the transaction where the chain has a place for it. `may_open` tells that the
+    place that it goes to may be opened for it, where that costs something.
     """
 
     ref: str
     asset: str
     account: str
     value: int
+    may_open: bool = False
 
 
 class Effect(StrEnum):
@@ -309,8 +316,13 @@ class Rail(Protocol):
     async def payable(self, payers: Sequence[str], prices: Mapping[str, int]) -> list[Means]:
         """Who can pay what price: their balance covers it; one batched read."""
 
-    async def obstacle(self, asset: Asset, value: int, split: Split) -> str | None:
-        """Why the receivers of a split cannot take a value now, in a sentence; None if they can."""
+    async def obstacle(
+        self, asset: Asset, value: int, split: Split, openable: Collection[Place] = ()
+    ) -> str | None:
+        """Why the receivers of a split cannot take a value now, in a sentence; None if they can.
+
+        `openable` are places that a payment may open for its receivers.
+        """
 
     def offer(  # noqa: PLR0917  (one of each, none alike)
         self,
@@ -334,10 +346,12 @@ class Rail(Protocol):
         issued: Sequence[Issued],
         now_us: int,
         spare: Spare | None = None,
+        openable: Collection[Place] = (),
     ) -> Issued | None:
         """Resolves the option's build; None if the newest that was issued is still good.
 
-        `spare` is a durable nonce for it, which only it may use.
+        `spare` is a durable nonce for it, which only it may use; `openable` are the places that it
+        may open, and no others.
 
         `issued` is what was issued for the option before, the newest first. Every issue has
         actions of the same kinds, at least one. NotReceivable if a receiver cannot take it.
@@ -366,7 +380,10 @@ class Rail(Protocol):
         """Where the option's money goes, as it was offered."""
 
     def last_second(self, option: Option) -> int | None:
-        """The newest block time that lets the option be paid; None if it does not lapse by time."""
+        """The newest time (Unix seconds) at which the option may be paid; None if any will do.
+
+        A chain that does not enforce it itself is sent nothing later.
+        """
 
     def proves(self, option: Option, paid: Paid) -> bool:
         """True if the event moved exactly what the option says, from its payer to its receivers.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from florin_server.domain.settlement import Place
+from florin_server.domain.settlement import DailyCaps, Place
 
 if TYPE_CHECKING:
     from florin_server.rails.base import Signed
@@ -41,8 +41,8 @@ class Receiving(Protocol):
     """What has to be opened on a chain before an account can hold an asset."""
 
     @property
-    def a_day(self) -> int:
-        """How many places may be opened in a day; 0 if none."""
+    def caps(self) -> DailyCaps:
+        """How many places may be opened in a day, whoever opens them; 0 if none."""
 
     @property
     def at_once(self) -> int:
@@ -50,6 +50,9 @@ class Receiving(Protocol):
 
     def needed(self, place: Place) -> bool:
         """True if a place has to be opened at all."""
+
+    def opened_by(self, outputs: Sequence[str]) -> Sequence[Place]:
+        """The places that a wallet's outputs, which were verified, open unless they are there."""
 
     async def missing(self, places: Sequence[Place]) -> list[Place]:
         """Those that have to be opened and can be; one batched read."""

@@ -1,4 +1,6 @@
-"""Tables about what may still become of transactions of ours."""
+"""Tables about what may still become of transactions of ours, and about what they open."""
+
+from sqlalchemy import Index
 
 from florin_server.domain.journal import Watcher
 from florin_server.store.fields import BY_KEY, Base, bytes_, number, one_of, only, text_
@@ -28,3 +30,38 @@ class WatchedRow(Base, table=True):
     watcher: Watcher = one_of(Watcher)
     block_number: int = number()
     block_hash: str = text_()
+
+
+class AccountToOpenRow(Base, table=True):
+    """A place (asset and account) that is to be opened in advance; for us without a merchant."""
+
+    __tablename__ = "account_to_open"
+    __table_args__ = (Index("ix_account_to_open_chain_id", "chain_id", "at_us"), BY_KEY)
+
+    asset: str = text_(key=True)
+    account: str = text_(key=True)
+    chain_id: str = text_()
+    merchant_id: str | None = text_()
+    at_us: int = number()
+
+
+class OpenedAccountRow(Base, table=True):
+    """A place that was opened once and is not opened again, on a day (since 1970, UTC).
+
+    `opened_by` is the payment, the payout or the hash of the transaction that opens it.
+    """
+
+    __tablename__ = "opened_account"
+    __table_args__ = (
+        Index("ix_opened_account_chain_id", "chain_id", "day", "merchant_id"),
+        Index("ix_opened_account_opened_by", "opened_by"),
+        BY_KEY,
+    )
+
+    asset: str = text_(key=True)
+    account: str = text_(key=True)
+    chain_id: str = text_()
+    merchant_id: str | None = text_()
+    day: int = number()
+    opened_by: str | None = text_()
+    at_us: int = number()

@@ -23,7 +23,7 @@ from florin_server.domain.journal import (
 )
 from florin_server.domain.payment import Confirmation, Issued, Option, Payment, Status
 from florin_server.domain.state import Event
-from florin_server.store import leases, ledger
+from florin_server.store import leases, ledger, receiving
 from florin_server.store.columns import U256
 from florin_server.store.payments import confirmation_of, event_of, issued_of, option_of, put_events
 from florin_server.store.query import (
@@ -412,6 +412,7 @@ def conclude(
         yield _DONE(ids=[*over, *(one.id for one in changed)])
     if changed:
         yield from put_events([event_of(one, *_reason(one)) for one in changed])
+        yield from receiving.free([one.id for one in changed if one.status is Status.FAILED])
     yield from end_txs(ends, now_us)
     if watch is not None:
         yield from watch

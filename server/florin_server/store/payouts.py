@@ -14,7 +14,7 @@ from sqlalchemy import Select, Update, func, null, select, text, update
 from florin_server.domain.journal import Posting, TxEnd
 from florin_server.domain.payment import RefundStatus
 from florin_server.domain.payout import Payout, PayoutKind, PayoutStatus
-from florin_server.store import journal, ledger
+from florin_server.store import journal, ledger, receiving
 from florin_server.store.payout_tables import OWED
 from florin_server.store.query import (
     Op,
@@ -345,6 +345,9 @@ def _conclude(one: Outcome, now_us: int) -> Op[None]:
     )
     if not moved:
         return
+    if after is PayoutStatus.WAITING:
+        # its transaction moved nothing, and so opened nothing
+        yield from receiving.free([subject.id])
     yield from _move_refund(subject, back, one.tx_id, done_us)
     if one.posting is not None:
         kind, _, _ = key_of(subject).partition(":")

@@ -14,7 +14,12 @@ from florin_server.domain.credentials import KeyKind
 from florin_server.domain.journal import TxState
 from florin_server.domain.payment import CancelledReason, FailureCode, RefundStatus, Status
 from florin_server.store.capture_tables import CaptureTokenRow, CollectedRow
-from florin_server.store.chain_tables import ChainTxBumpRow, WatchedRow
+from florin_server.store.chain_tables import (
+    AccountToOpenRow,
+    ChainTxBumpRow,
+    OpenedAccountRow,
+    WatchedRow,
+)
 from florin_server.store.columns import Words, by_size
 from florin_server.store.fields import BY_KEY as _BY_KEY
 from florin_server.store.fields import Base as _Base
@@ -372,6 +377,7 @@ class ChainTxRow(_Base, table=True):
     block_number: int | None = _number()
     block_hash: str | None = _text()
     final_hash: str | None = _text()
+    since_block: int | None = _number()
 
 
 class ChainTxItemRow(_Base, table=True):
@@ -459,6 +465,8 @@ chain_tx = _table(ChainTxRow)
 chain_tx_bump = _table(ChainTxBumpRow)
 chain_tx_item = _table(ChainTxItemRow)
 watched_tx = _table(WatchedRow)
+account_to_open = _table(AccountToOpenRow)
+opened_account = _table(OpenedAccountRow)
 payout = _table(PayoutRow)
 nonce_account = _table(NonceAccountRow)
 installation = _table(InstallationRow)

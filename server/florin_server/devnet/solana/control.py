@@ -12,9 +12,10 @@ from florin_server.devnet.errors import bad_params
 from florin_server.devnet.faults import Effect, Fault, Faults
 from florin_server.devnet.solana import params
 from florin_server.devnet.solana.genesis import SOLNET, DevMint
+from florin_server.devnet.solana.history import History
 from florin_server.devnet.solana.machine import Machine
 from florin_server.devnet.solana.sending import AIRDROP_MAX, Sending
-from florin_server.devnet.solana.slots import Slots
+from florin_server.devnet.solana.slots import WINDOW, Slots
 from florin_server.domain import spl
 
 GIFT_LAMPORTS: Final = spl.LAMPORTS_PER_SOL
@@ -30,7 +31,15 @@ _PLAN = ("method", "effect", "times", "message", "code", "delayMs", "result")
 class ControlMethods:
     """What tests and the demo do to the chain."""
 
-    def __init__(self, slots: Slots, machine: Machine, sending: Sending, faults: Faults) -> None:
+    def __init__(
+        self,
+        history: History,
+        slots: Slots,
+        machine: Machine,
+        sending: Sending,
+        faults: Faults,
+    ) -> None:
+        self._history = history
         self._slots = slots
         self._machine = machine
         self._sending = sending
@@ -38,6 +47,7 @@ class ControlMethods:
         self._kinds: Mapping[str, Callable[[Any], Any]] = {
             "answer": self._plan,
             "slots": self._advance,
+            "prune": self._prune,
             "landing": self._pause,
             "clear": self._clear,
         }
@@ -131,6 +141,13 @@ class ControlMethods:
         given = params.fields(options, ("slots",))
         self._slots.advance(params.number(given.get("slots", 1), 0, SLOTS_MAX))
         return self._slots.slot
+
+    def _prune(self, options: Any) -> int:
+        """Forgets all but the newest slots; what could still land a second time is kept."""
+        given = params.fields(options, ("slots",))
+        kept = params.number(given.get("slots", WINDOW), WINDOW, SLOTS_MAX)
+        self._history.forget(max(0, self._slots.slot - kept))
+        return self._history.first_slot()
 
     def _pause(self, options: Any) -> bool:
         if params.flag(params.fields(options, ("paused",)).get("paused")):

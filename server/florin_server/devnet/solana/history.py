@@ -131,6 +131,18 @@ class History(ChainFile):
         )
         return [Landed(*row) for row in rows]
 
+    def first_slot(self) -> int:
+        """The first slot that is not forgotten, 0 if none is."""
+        return self.meta("first_slot") or 0
+
+    def forget(self, below: int) -> None:
+        """Forgets the transactions of all slots below one, as nodes do with what is old."""
+        self._write(
+            "delete from mention where number in (select number from tx where slot < ?)", [(below,)]
+        )
+        self._write("delete from tx where slot < ?", [(below,)])
+        self.set_meta("first_slot", max(below, self.first_slot()))
+
     def newest_slot(self) -> int:
         """The slot of the newest transaction, 0 before the first."""
         (slot,) = self._db.execute("select coalesce(max(slot), 0) from tx").fetchone()

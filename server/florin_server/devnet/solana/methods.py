@@ -47,6 +47,7 @@ class SolanaMethods:
             "getGenesisHash": (lambda: SOLNET.genesis_hash, 0, 0),
             "getSlot": (self._slot, 0, 1),
             "getBlockHeight": (self._slot, 0, 1),
+            "getFirstAvailableBlock": (history.first_slot, 0, 0),
             "getBlockTime": (self._block_time, 1, 1),
             "getLatestBlockhash": (self._latest_blockhash, 0, 1),
             "isBlockhashValid": (self._is_blockhash_valid, 1, 2),

@@ -158,7 +158,7 @@ def _engine(path: Path | None, settings: SolanaDevSettings) -> _Engine:
 
     table = {
         **SolanaMethods(history, slots, machine, sending).table,
-        **ControlMethods(slots, machine, sending, faults).table,
+        **ControlMethods(history, slots, machine, sending, faults).table,
     }
     dispatcher = Dispatcher(table, faults, dropped)
 

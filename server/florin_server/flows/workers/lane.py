@@ -44,8 +44,9 @@ class Lane:
 
     `gone` tells that no block can hold a transaction any more, judged at final depth; `wake` lets
     its owner take a turn at once; `again` tells whether a transaction that was over may be sent
-    once more if a reorganisation undid it, which all may if there is none; `payer` is the address
-    that pays for gas if it is not the sender. While it is paused it signs and broadcasts nothing,
+    once more if a reorganisation undid it, which all may if there is none; `in_time` tells whether
+    one may still be handed over, as all may if there is none; `payer` is the address that pays for
+    gas if it is not the sender. While it is paused it signs and broadcasts nothing,
     and follows what is on its way.
     """
 
@@ -60,6 +61,7 @@ class Lane:
         gone: Callable[[ChainTx], Awaitable[bool]],
         wake: Callable[[], None],
         again: Callable[[ChainTx], Awaitable[bool]] | None = None,
+        in_time: Callable[[ChainTx], bool] | None = None,
         payer: str = "",
         paused: bool = False,
     ) -> None:
@@ -70,6 +72,7 @@ class Lane:
         self._gone = gone
         self._wake = wake
         self._again = again
+        self._in_time = in_time
         self._lease = f"relayer:{rail.chain_id}:{sender}"
         self.epoch = 0  # of the lease; another number each time that somebody else had it
         self._may_steal = app.store.exclusive
@@ -209,6 +212,7 @@ class Lane:
             item_ids=tuple(item_ids),
             state=TxState.SIGNED,
             created_at_us=self._app.clock.now_us(),
+            since_block=signed.since_block,
         )
         await self._commit(journal.append(tx, self.epoch, self._lease, claim))
         self._nonce = max(self._nonce, nonce + 1)
@@ -224,6 +228,8 @@ class Lane:
 
     async def _broadcast(self, tx: ChainTx) -> None:
         """Hands the newest variant to the chain, or an older one if it does not take that."""
+        if self._in_time is not None and not self._in_time(tx):
+            return
         if not self.paused and await self._hand_over(tx):
             self._note_sent(tx)
             # a chain that seals at once already has it

@@ -10,10 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Container, Sequence
+from dataclasses import replace
 
 from florin_server.domain.errors import FlorinError
 from florin_server.domain.journal import ChainTx, Watcher
 from florin_server.domain.payout import Payout, PayoutStatus
+from florin_server.domain.settlement import Place
+from florin_server.flows import opening
 from florin_server.flows.app import App, Health
 from florin_server.flows.payouts import booking
 from florin_server.flows.screen import check_lists, is_blocked
@@ -25,6 +28,7 @@ from florin_server.rails.base import (
     Effect,
     Fact,
     Head,
+    NotReceivable,
     Payouts,
     Rail,
     RailUnavailable,
@@ -34,6 +38,7 @@ from florin_server.rails.base import (
 from florin_server.store import journal, payouts
 from florin_server.store.payouts import Outcome, Uncovered
 from florin_server.store.query import Op, StoreUnavailable
+from florin_server.store.receiving import NotOpenable
 
 _log = logging.getLogger(__name__)
 
@@ -187,7 +192,7 @@ class PayoutWorker:
             problem = await self._obstacle(one)
             if problem is None:
                 await self._send(one)
-        except Uncovered as error:
+        except (Uncovered, NotOpenable, NotReceivable) as error:
             problem = str(error)
         except RailUnavailable as error:
             # others take their turn before it, once the chain answers
@@ -223,7 +228,13 @@ class PayoutWorker:
             for other in await read(payouts.submitted(self._rail.chain_id))
             if self.lane.holds(other.id)
         ]
-        return await self._treasury.obstacle(_transfer(one), ahead)
+        return await self._treasury.obstacle(await self._openable(one), ahead)
+
+    async def _openable(self, one: Payout) -> Transfer:
+        """The transfer, with whether the place that it goes to may be opened for it."""
+        place = Place(one.asset, one.account)
+        may_open = await opening.openable(self._app, self._rail, one.merchant_id, [place])
+        return replace(_transfer(one), may_open=place in may_open)
 
     def _credit(self, one: Payout) -> int | None:
         """What a merchant may owe for refunds in the payout's asset; None if without limit."""
@@ -231,15 +242,18 @@ class PayoutWorker:
 
     async def _send(self, one: Payout) -> None:
         signed: list[Signed] = []
+        transfer = await self._openable(one)
 
         async def sign(nonce: int) -> Signed:
-            signed.append(await self._treasury.sign(nonce, _transfer(one)))
+            signed.append(await self._treasury.sign(nonce, transfer))
             return signed[0]
 
         def claim() -> Op[None]:
             # an operation runs when it is committed, and that is after the signing
             (made,) = signed
             yield from payouts.claim(one, made.hash, made.lapses_at, self._credit(one))
+            opened = [Place(one.asset, one.account)] if made.opens else []
+            yield from opening.claim(self._app, self._rail, one.merchant_id, one.id, opened)
 
         await self.lane.send([one.id], sign, claim)
         self._unsure = True

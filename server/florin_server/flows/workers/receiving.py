@@ -1,22 +1,24 @@
 """Opens the accounts in which receivers hold tokens, before anybody pays into them.
 
-Each is written down as done together with the transaction that opens it, which is journaled like
-any other; how many a day is bounded, for whoever owns an account may close it and keep its rent.
+Each is claimed together with the transaction that opens it, which is journaled like any other: none
+is opened twice, and not too many a day, for whoever owns one may close it and keep its rent.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
-from florin_server.domain.settlement import Place
+from florin_server.domain.settlement import Opening, Place
 from florin_server.flows.app import App
 from florin_server.flows.workers.lane import Lane
 from florin_server.rails.base import Rail, RailUnavailable, Signed
+from florin_server.rails.upkeep import Receiving
 from florin_server.store import receiving
+from florin_server.store.query import Op
 
 _log = logging.getLogger(__name__)
 
-_DAY_US = 86_400 * 1_000_000
 # others may have registered something, and a new day has room again
 _LOOK_US = 600 * 1_000_000
 
@@ -42,7 +44,7 @@ class ReceivingDesk:
 
     async def _turn(self, lane: Lane) -> None:
         work, now_us = self._rail.receiving, self._app.clock.now_us()
-        if work is None or not work.a_day:
+        if work is None or not work.caps.chain:
             return
         told = self._rail.chain_id in self._app.registered
         if not told and now_us < self._look_at_us:
@@ -50,23 +52,41 @@ class ReceivingDesk:
         self._app.registered.discard(self._rail.chain_id)
         self._look_at_us = now_us + _LOOK_US
         await self._want_own()
-        store, chain_id, day = self._app.store, self._rail.chain_id, now_us // _DAY_US
-        left = work.a_day - await store.read(receiving.opened(chain_id, day))
-        wanted = await store.read(receiving.wanted(chain_id, min(work.at_once, max(0, left))))
+        store, chain_id = self._app.store, self._rail.chain_id
+        wanted = await store.read(receiving.wanted(chain_id, work.caps, work.at_once, now_us))
         if not wanted:
             return
-        missing = await work.missing(wanted)
-        if not missing:
-            await store.write(receiving.settle(chain_id, wanted, day, 0))
-        else:
-
-            async def sign(nonce: int) -> Signed:  # noqa: ARG001
-                return await work.sign(missing)
-
-            await lane.send([], sign, lambda: receiving.settle(chain_id, wanted, day, len(missing)))
-            _log.info("%s: %d token accounts are opened", chain_id, len(missing))
+        places = [one.place for one in wanted]
+        missing = await work.missing(places)
+        opened = [one for one in wanted if one.place in missing]
+        # what needs nothing is done with, and so is what somebody else opened since
+        left_out = [one.place for one in wanted if one.place not in missing]
+        await store.write(receiving.drop(left_out))
+        if opened:
+            await self._open(lane, work, opened, now_us)
         # there may be more
         self._app.registered.add(chain_id)
+
+    async def _open(
+        self, lane: Lane, work: Receiving, opened: Sequence[Opening], now_us: int
+    ) -> None:
+        places = [one.place for one in opened]
+        made: list[Signed] = []
+
+        async def sign(nonce: int) -> Signed:  # noqa: ARG001
+            made.append(await work.sign(places))
+            return made[0]
+
+        def claim() -> Op[None]:
+            # an operation runs when it is committed, and that is after the signing
+            yield from receiving.claim(opened, work.caps, made[0].hash, now_us)
+
+        try:
+            await lane.send([], sign, claim)
+        except receiving.NotOpenable as error:
+            _log.info("%s: %s", self._rail.chain_id, error)
+        else:
+            _log.info("%s: %d token accounts are opened", self._rail.chain_id, len(opened))
 
     async def _want_own(self) -> None:
         """The treasury receives every token."""
@@ -75,5 +95,6 @@ class ReceivingDesk:
             return
         for asset in self._rail.assets:
             if work.needed(place := Place(asset, self._rail.treasury)):
-                await self._app.store.write(receiving.want(place))
+                wanted = Opening(place, merchant_id=None)
+                await self._app.store.write(receiving.want(wanted, self._app.clock.now_us()))
         self._started = True

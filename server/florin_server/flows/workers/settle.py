@@ -27,7 +27,7 @@ from florin_server.flows.workers.rest import first_of
 from florin_server.flows.workers.strangers import StrangerWatch, settled_by_others
 from florin_server.flows.workers.unconfirmed import WalletWatch
 from florin_server.rails.base import Paid, Rail, RailUnavailable, Signed
-from florin_server.store import journal
+from florin_server.store import journal, receiving
 from florin_server.store.query import Op, StoreUnavailable
 
 _log = logging.getLogger(__name__)
@@ -68,6 +68,7 @@ class ChainSettler:
                 owner,
                 self._blocks,
                 gone=self._gone,
+                in_time=self._may_send,
                 wake=self.wake,
                 paused=f"{rail.chain_id}:{sender}" in pauses,
             )
@@ -270,6 +271,14 @@ class ChainSettler:
         now = max(self._blocks.time, self._app.clock.now_us() // 1_000_000)
         return last is None or last - now >= _LAST_BLOCKS * self._blocks.interval
 
+    def _may_send(self, tx: ChainTx) -> bool:
+        """False for what would pay at a price that is over, and does not lapse by itself.
+
+        Where a chain looks at the time, or transactions wait for each other, all are sent.
+        """
+        items = [item for item in self._open.values() if item.payment.id in tx.item_ids]
+        return self._rail.by_block or all(map(self._in_time, items))
+
     def _free_lane(self) -> Lane | None:
         """The lane with the fewest open transactions among those with room."""
         free = [lane for lane in self._lanes if lane.has_room]
@@ -457,6 +466,7 @@ def _conclude(
     Nothing may come in between: a payment in no transaction and not in line would wait for good.
     """
     changed = yield from journal.conclude(findings, [one.end for one in ends], now_us, watch)
+    yield from receiving.free([one.tx.hash for one in ends if not one.success])
     yield from _release(freed, now_us)
     return changed
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from florin_server.domain.caip import canonical_account, parse_account
 from florin_server.domain.journal import Accepted, ChainTx
 from florin_server.domain.payment import Issued, Option, Payment, Spare
+from florin_server.domain.settlement import Place
 from florin_server.rails.agreed_payouts import AgreedPayouts
 from florin_server.rails.base import (
     Asset,
@@ -199,6 +200,7 @@ class EvmRail(Connected):
         asset: Asset,  # noqa: ARG002
         value: int,  # noqa: ARG002
         split: Split,  # noqa: ARG002
+        openable: Collection[Place] = (),  # noqa: ARG002
     ) -> str | None:
         """None: what a destination's code refuses is seen when a payment is tried out."""
         return None
@@ -233,6 +235,7 @@ class EvmRail(Connected):
         issued: Sequence[Issued],
         now_us: int,
         spare: Spare | None = None,  # noqa: ARG002
+        openable: Collection[Place] = (),  # noqa: ARG002
     ) -> Issued | None:
         """Resolves the option's build, once and for all; None if it was."""
         if issued:

@@ -47,10 +47,11 @@ class IssuedMessage:
     """A message that was issued.
 
     No block above the height `last_valid` can hold it; or none that comes after its nonce got
-    another value than it had in the final block `slot`.
+    another value than it had in the final block `slot`. No block before the slot `head` can.
     """
 
     message: MessageV0
+    head: int
     last_valid: int | None
     nonce: str | None = None
     slot: int = 0
@@ -61,8 +62,8 @@ class IssuedMessage:
         terms = issued.terms
         message = restored(str(terms["message"]))
         if (nonce := terms.get("nonce")) is not None:
-            return cls(message, None, str(nonce), int(str(terms["slot"])))
-        return cls(message, int(str(terms["last_valid"])))
+            return cls(message, issued.head, None, str(nonce), int(str(terms["slot"])))
+        return cls(message, issued.head, int(str(terms["last_valid"])))
 
 
 def submission(outputs: Sequence[str]) -> Submission:

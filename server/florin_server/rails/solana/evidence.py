@@ -1,6 +1,7 @@
 """What the chain proves: final transactions of ours, what they moved, and those that lapsed.
 
-Absence alone is never proof. Only what is finalized counts, and whether a transaction worked is
+Absence alone is never proof, and none at all from a node that has forgotten blocks since the
+transaction can have landed. Only what is finalized counts, and whether a transaction worked is
 looked at before how sure it is.
 """
 
@@ -18,6 +19,7 @@ from florin_server.domain import spl
 from florin_server.domain.payment import Issued, Option
 from florin_server.rails.base import Fact, Head, Mined, Paid, RailUnavailable
 from florin_server.rails.solana.check import IssuedMessage, Submission, issue_of
+from florin_server.rails.solana.gaps import Gaps
 from florin_server.rails.solana.message import lapses_at
 from florin_server.rails.solana.node import (
     FINALIZED,
@@ -59,11 +61,12 @@ class Landing:
 
 
 class Evidence:
-    """Reads one chain's facts."""
+    """Reads one chain's facts; what its node has forgotten is told in `gaps`."""
 
-    def __init__(self, node: Node, chain: SolanaChain) -> None:
+    def __init__(self, node: Node, chain: SolanaChain, gaps: Gaps) -> None:
         self._node = node
         self._chain = chain
+        self._gaps = gaps
         self._records: OrderedDict[str, _Record] = OrderedDict()
 
     async def head(self) -> Head:
@@ -132,19 +135,26 @@ class Evidence:
                 )
         return found
 
-    async def end(self, tx_hash: str, message: MessageV0, issued: Sequence[Issued]) -> str | None:
+    async def end(
+        self, tx_hash: str, message: MessageV0, issued: Sequence[Issued], since: int = 0
+    ) -> str | None:
         """Why a transaction will never pay, judged at final depth; None while it may.
 
-        It failed for good, or its blockhash lapsed and it is nowhere.
+        It failed for good, or its blockhash lapsed and it is nowhere. One that was issued cannot
+        have landed before that, and one of our own not before the slot `since`.
         """
         ours = issue_of(message, issued)
         if ours is not None and ours.nonce is not None:
             return await self._end_by_nonce(tx_hash, ours, ours.nonce)
-        last_valid = lapses_at(message) if ours is None else ours.last_valid
-        return await self.end_of(tx_hash, last_valid)
+        if ours is not None:
+            return await self.end_of(tx_hash, ours.last_valid, ours.head)
+        return await self.end_of(tx_hash, lapses_at(message), since)
 
-    async def end_of(self, tx_hash: str, last_valid: int | None) -> str | None:
-        """The same for a transaction whose blockhash is good up to a height, if that is known."""
+    async def end_of(self, tx_hash: str, last_valid: int | None, since: int) -> str | None:
+        """The same for a transaction whose blockhash is good up to a height, if that is known.
+
+        It cannot have landed before the slot `since`.
+        """
         slot, height = await self._node.batch(
             [
                 ("getSlot", ({"commitment": FINALIZED},)),
@@ -152,10 +162,12 @@ class Evidence:
             ]
         )
         # asked for after the height: what landed in time is seen then
-        status = (await self._node.statuses([tx_hash], least=number(slot))).get(tx_hash)
+        status, first = await self._node.status(tx_hash, least=number(slot))
         if status is not None:
             return _failure(status)
         if last_valid is None or number(height) <= last_valid:
+            return None
+        if not self._gaps.proves_absence(tx_hash, since, first):
             return None
         return "The transaction lapsed before it landed"
 
@@ -167,12 +179,14 @@ class Evidence:
             # an older value of the nonce is no newer one
             raise RailUnavailable(f"{self._chain.name}: the node lags behind what was seen before")
         # asked for after the nonce: whatever advanced it is seen then
-        status = (await self._node.statuses([tx_hash], least=slot)).get(tx_hash)
+        status, first = await self._node.status(tx_hash, least=slot)
         if status is not None:
             return _failure(status)
         (account,) = account_views(answer)
         held = None if account is None else spl.nonce_of(account.data)
         if held is None or held.value == ours.message.recent_blockhash:
+            return None
+        if not self._gaps.proves_absence(tx_hash, ours.head, first):
             return None
         return "The transaction's nonce was used up before it landed"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import orjson
 from solders.hash import Hash
@@ -10,6 +10,7 @@ from solders.pubkey import Pubkey
 
 from florin_server.domain import spl
 from florin_server.domain.payment import Action, Issued, Option, Spare
+from florin_server.domain.settlement import Place
 from florin_server.rails.base import NotReceivable
 from florin_server.rails.solana import receivers
 from florin_server.rails.solana.check import IssuedMessage
@@ -40,18 +41,19 @@ class Issuer:
         self._chain = chain
         self._relayer = relayer
 
-    async def issue(
+    async def issue(  # noqa: PLR0917  (one of each, none alike)
         self,
         option: Option,
         issued: Sequence[Issued],
         rent: int,
         now_us: int,
         spare: Spare | None = None,
+        openable: Collection[Place] = (),
     ) -> Issued | None:
         """A transaction that is good for a minute, or with `spare` until its nonce is advanced.
 
-        None if the newest one is good for long enough. `rent` is what any account must hold, in
-        lamports.
+        None if the newest one is good for long enough, and opens what it must and may. `rent` is
+        what any account must hold, in lamports.
         """
         terms = Terms.of(option)
         newest = IssuedMessage.of(issued[0]) if issued else None
@@ -64,14 +66,17 @@ class Issuer:
             ]
         )
         views = account_views(accounts)
-        found = receivers.judge(terms, views[len(held) :], rent, self._relayer)
+        found = receivers.judge(terms, views[len(held) :], rent, self._relayer, openable)
         if found.problem is not None:
             raise NotReceivable(f"{self._chain.name}: {found.problem}")
-        blockhash, last_valid = blockhash_of(latest)
-        if newest is not None and _is_good(newest, views[:1], last_valid - BLOCKHASH_BLOCKS):
-            return None
+        recent = blockhash_of(latest)
+        blockhash, height = recent.hash, recent.last_valid - BLOCKHASH_BLOCKS
+        if newest is not None and _is_good(newest, views[:1], height):
+            opens = set(receivers.opened_by(self._chain.caip2, newest.message))
+            if opens.issuperset(receivers.wanting(terms, found.ready)) and opens <= {*openable}:
+                return None
         steps = terms.instructions(self._chain, self._relayer, bare(option.payer), found.ready)
-        good: dict[str, object] = {"last_valid": last_valid}
+        good: dict[str, object] = {"last_valid": recent.last_valid}
         if spare is not None:
             steps.insert(0, spl.advance_nonce(spl.pubkey(spare.address), self._relayer))
             blockhash = Hash.from_string(spare.value)

@@ -48,6 +48,15 @@ class SignatureStatus:
     final: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Blockhash:
+    """A recent blockhash: good up to the height `last_valid`, in no block before `slot`."""
+
+    hash: Hash
+    last_valid: int
+    slot: int
+
+
 class Node:
     """One cluster's node."""
 
@@ -92,15 +101,23 @@ class Node:
         answers = await self.batch([("getSignatureStatuses", (part, history)) for part in parts])
         found: dict[str, SignatureStatus] = {}
         for part, answer in zip(parts, answers, strict=True):
-            if slot_of(answer) < least:
-                raise RailUnavailable("the node lags behind what was seen before")
-            told = valued(answer)
-            if not isinstance(told, list) or len(told) != len(part):
-                raise RailUnavailable("the node did not tell about every transaction")
-            for signature, one in zip(part, told, strict=True):
+            for signature, one in zip(part, _told(part, answer, least), strict=True):
                 if one is not None:
                     found[signature] = _status(one)
         return found
+
+    async def status(self, signature: str, least: int) -> tuple[SignatureStatus | None, int | None]:
+        """What became of a transaction, and the first slot that the same node has not forgotten.
+
+        The latter is None if it does not tell. One batched read; `least` as for `statuses`.
+        """
+        asked = ([signature], {"searchTransactionHistory": True})
+        answer, first = await self.batch(
+            [("getSignatureStatuses", asked), ("getFirstAvailableBlock", ())]
+        )
+        (one,) = _told([signature], answer, least)
+        status = None if one is None else _status(one)
+        return status, None if isinstance(first, RpcError) else number(first)
 
 
 async def require_coin(node: Node, account: Pubkey, lamports: int) -> None:
@@ -110,19 +127,19 @@ async def require_coin(node: Node, account: Pubkey, lamports: int) -> None:
         raise RailUnavailable(f"{account} has less than the {lamports} lamports that this takes")
 
 
-async def fresh_blockhash(node: Node) -> tuple[Hash, int]:
-    """The newest blockhash, and the block height up to which it is good."""
+async def fresh_blockhash(node: Node) -> Blockhash:
+    """The newest blockhash."""
     return blockhash_of(await node.ask("getLatestBlockhash", {"commitment": CONFIRMED}))
 
 
-def blockhash_of(answer: Any) -> tuple[Hash, int]:
-    """The blockhash in an answer, and the height up to which it is good."""
+def blockhash_of(answer: Any) -> Blockhash:
+    """The blockhash in an answer."""
     told = record(valued(answer))
     try:
         found = Hash.from_string(str(told.get("blockhash")))
     except ValueError as error:
         raise RailUnavailable("the node told no blockhash") from error
-    return found, number(told.get("lastValidBlockHeight"))
+    return Blockhash(found, number(told.get("lastValidBlockHeight")), slot_of(answer))
 
 
 def slot_of(answer: Any) -> int:
@@ -186,6 +203,16 @@ def number(value: Any) -> int:
     if not isinstance(found, int) or isinstance(found, bool) or found < 0:
         raise RailUnavailable("the node answered something else than a number")
     return found
+
+
+def _told(signatures: Sequence[str], answer: Any, least: int) -> list[Any]:
+    """What an answer tells of each transaction; a node that is not so far knows nothing of use."""
+    if slot_of(answer) < least:
+        raise RailUnavailable("the node lags behind what was seen before")
+    told = valued(answer)
+    if not isinstance(told, list) or len(told) != len(signatures):
+        raise RailUnavailable("the node did not tell about every transaction")
+    return told
 
 
 def _status(told: Any) -> SignatureStatus:

@@ -81,13 +81,13 @@ class SolanaNonces:
     async def _signed(self, steps: list[Instruction]) -> Signed:
         if not steps:
             raise RailUnavailable(f"{self._chain.name}: no nonce is named")
-        blockhash, last_valid = await fresh_blockhash(self._node)
+        recent = await fresh_blockhash(self._node)
         all_steps = [
             # in front: a nonce that came first would be taken for the blockhash
             spl.compute_unit_limit(_UNITS),
             spl.compute_unit_price(self._chain.compute_price),
             *steps,
-            lapse_note(last_valid),
+            lapse_note(recent.last_valid),
         ]
-        message = compile_message(self._relayer.pubkey, all_steps, blockhash)
-        return self._relayer.seal(message, last_valid)
+        message = compile_message(self._relayer.pubkey, all_steps, recent.hash)
+        return self._relayer.seal(message, recent)

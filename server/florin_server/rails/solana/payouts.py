@@ -6,7 +6,7 @@ What would fail is not sent: the balance and a dry run are looked at first.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from solders.instruction import Instruction
 from solders.message import MessageV0
@@ -15,19 +15,26 @@ from solders.transaction import VersionedTransaction
 
 from florin_server.domain import spl
 from florin_server.domain.journal import ChainTx
-from florin_server.rails.base import Effect, RailUnavailable, Signed, Transfer
+from florin_server.rails.base import Effect, NotReceivable, RailUnavailable, Signed, Transfer
 from florin_server.rails.solana.discovery import Inspection
 from florin_server.rails.solana.evidence import Evidence
 from florin_server.rails.solana.message import compile_message, unsigned
 from florin_server.rails.solana.node import (
     CONFIRMED,
     AccountView,
+    Blockhash,
     Node,
     fresh_blockhash,
     record,
     valued,
 )
-from florin_server.rails.solana.receivers import not_a_wallet, short_of_rent
+from florin_server.rails.solana.receivers import (
+    holds,
+    no_account,
+    not_a_wallet,
+    place_of,
+    short_of_rent,
+)
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.signer import SolanaSigner
 from florin_server.rails.solana.terms import bare
@@ -49,6 +56,10 @@ class _Token:
         if self.is_coin:
             return owner
         return spl.associated(owner, self.mint, self.program)
+
+    def has_to_open(self, owner: Pubkey, account: AccountView | None) -> bool:
+        """True if an owner has to have an account opened, as its place is found."""
+        return not self.is_coin and not holds(account, str(owner), str(self.mint))
 
 
 class SolanaPayouts:
@@ -97,7 +108,9 @@ class SolanaPayouts:
         if token is None:
             return f"{transfer.asset} cannot be paid out now"
         receiver = spl.pubkey(bare(transfer.account))
-        source, owner = await self._node.accounts([token.place(self._treasury.pubkey), receiver])
+        source, owner, dest = await self._node.accounts(
+            [token.place(self._treasury.pubkey), receiver, token.place(receiver)]
+        )
         if (problem := not_a_wallet(str(receiver), owner)) is not None:
             return problem
         needed = transfer.value + sum(one.value for one in ahead if one.asset == transfer.asset)
@@ -108,7 +121,10 @@ class SolanaPayouts:
             )
         if token.is_coin and (problem := self._too_little(transfer, owner)) is not None:
             return problem
-        message, _ = await self._message(transfer, token)
+        opens = token.has_to_open(receiver, dest)
+        if opens and not transfer.may_open:
+            return self._no_account(token, receiver)
+        message, _ = await self._message(transfer, token, opens=opens)
         config = {"encoding": "base64", "commitment": CONFIRMED}
         tried = record(
             valued(await self._node.ask("simulateTransaction", unsigned(message), config))
@@ -118,13 +134,21 @@ class SolanaPayouts:
         return None if tried["err"] is None else f"the transfer would fail: {tried['err']}"
 
     async def sign(self, nonce: int, transfer: Transfer) -> Signed:  # noqa: ARG002
-        """Signs the one transaction that makes a transfer, with both keys."""
+        """Signs the one transaction that makes a transfer, with both keys.
+
+        It opens the receiver's account if that is missing, and may be opened; else NotReceivable.
+        """
         token = self._token(transfer)
         if token is None:
             raise RailUnavailable(f"{self._chain.name}: {transfer.asset} is not taken now")
-        message, lapses_at = await self._message(transfer, token)
+        receiver = spl.pubkey(bare(transfer.account))
+        (dest,) = await self._node.accounts([token.place(receiver)])
+        opens = token.has_to_open(receiver, dest)
+        if opens and not transfer.may_open:
+            raise NotReceivable(self._no_account(token, receiver))
+        message, recent = await self._message(transfer, token, opens=opens)
         signed = self._relayer.co_sign(message, self._treasury.sign(message))
-        return Signed(raw=signed.raw, hash=signed.hash, lapses_at=lapses_at)
+        return replace(signed, lapses_at=recent.last_valid, since_block=recent.slot, opens=opens)
 
     async def effect(self, tx: ChainTx, tx_hash: str, transfer: Transfer) -> Effect:
         """What a final transaction moved, by the token balances before and after it.
@@ -147,7 +171,7 @@ class SolanaPayouts:
 
     async def gone(self, tx: ChainTx, lapses_at: int | None) -> bool:
         """True if its blockhash lapsed and no block holds it."""
-        return await self._evidence.end_of(tx.hash, lapses_at) is not None
+        return await self._evidence.end_of(tx.hash, lapses_at, tx.since_block or 0) is not None
 
     def _short(self, token: _Token, source: AccountView | None, needed: int) -> int:
         """What the treasury lacks."""
@@ -173,33 +197,34 @@ class SolanaPayouts:
         program = spl.pubkey(found.programs[asset.address])
         return _Token(spl.pubkey(asset.address), program, asset.decimals)
 
-    async def _message(self, transfer: Transfer, token: _Token) -> tuple[MessageV0, int]:
-        """The message with a fresh blockhash, and the height up to which that is good."""
-        blockhash, last_valid = await fresh_blockhash(self._node)
-        message = compile_message(self._relayer.pubkey, self._steps(transfer, token), blockhash)
-        return message, last_valid
+    def _no_account(self, token: _Token, receiver: Pubkey) -> str:
+        return no_account(place_of(self._chain.caip2, str(receiver), str(token.mint)))
 
-    def _steps(self, transfer: Transfer, token: _Token) -> list[Instruction]:
-        return [
+    async def _message(
+        self, transfer: Transfer, token: _Token, *, opens: bool
+    ) -> tuple[MessageV0, Blockhash]:
+        """The message with a fresh blockhash."""
+        recent = await fresh_blockhash(self._node)
+        receiver = spl.pubkey(bare(transfer.account))
+        steps = [
             spl.compute_unit_limit(self._chain.compute_units),
             spl.compute_unit_price(self._chain.compute_price),
-            *self._moves(transfer, token),
-            spl.memo(transfer.ref),
         ]
+        if opens:
+            opening = (self._relayer.pubkey, receiver, token.mint, token.program)
+            steps.append(spl.create_associated(*opening))
+        steps += [self._move(transfer, token, receiver), spl.memo(transfer.ref)]
+        return compile_message(self._relayer.pubkey, steps, recent.hash), recent
 
-    def _moves(self, transfer: Transfer, token: _Token) -> list[Instruction]:
-        receiver = spl.pubkey(bare(transfer.account))
+    def _move(self, transfer: Transfer, token: _Token, receiver: Pubkey) -> Instruction:
         if token.is_coin:
-            return [spl.transfer_coin(self._treasury.pubkey, receiver, transfer.value)]
-        return [
-            spl.create_associated(self._relayer.pubkey, receiver, token.mint, token.program),
-            spl.transfer_checked(
-                token.program,
-                token.mint,
-                token.decimals,
-                owner=self._treasury.pubkey,
-                source=token.place(self._treasury.pubkey),
-                dest=token.place(receiver),
-                amount=transfer.value,
-            ),
-        ]
+            return spl.transfer_coin(self._treasury.pubkey, receiver, transfer.value)
+        return spl.transfer_checked(
+            token.program,
+            token.mint,
+            token.decimals,
+            owner=self._treasury.pubkey,
+            source=token.place(self._treasury.pubkey),
+            dest=token.place(receiver),
+            amount=transfer.value,
+        )

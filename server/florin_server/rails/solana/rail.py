@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 
 from solders.message import MessageV0
+from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 
 from florin_server.domain import spl
@@ -17,6 +18,7 @@ from florin_server.domain.caip import parse_account
 from florin_server.domain.errors import FlorinError
 from florin_server.domain.journal import Accepted, ChainTx
 from florin_server.domain.payment import Issued, Option, Payment, Spare
+from florin_server.domain.settlement import Place
 from florin_server.rails.agreed_payouts import AgreedPayouts
 from florin_server.rails.base import (
     Asset,
@@ -31,7 +33,7 @@ from florin_server.rails.base import (
     Signed,
     Split,
 )
-from florin_server.rails.coalesce import Shared
+from florin_server.rails.coalesce import Coalescer, Shared
 from florin_server.rails.connected import Connected
 from florin_server.rails.jsonrpc import Rpc, RpcError, Transport
 from florin_server.rails.prices import Quote
@@ -39,9 +41,10 @@ from florin_server.rails.solana import discovery, receivers
 from florin_server.rails.solana.check import Submission, submission
 from florin_server.rails.solana.evidence import Evidence, Landing
 from florin_server.rails.solana.family import NEW_BLOCKS, SolanaFamily, slot_mark
+from florin_server.rails.solana.gaps import Gaps
 from florin_server.rails.solana.holdings import holdings
 from florin_server.rails.solana.issue import Issuer
-from florin_server.rails.solana.node import Node
+from florin_server.rails.solana.node import AccountView, Node
 from florin_server.rails.solana.nonces import SolanaNonces
 from florin_server.rails.solana.payouts import SolanaPayouts
 from florin_server.rails.solana.receiving import SolanaReceiving
@@ -49,6 +52,10 @@ from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.signer import SolanaSigner
 from florin_server.rails.solana.terms import Terms, bare, build_option, terms_of
 from florin_server.rails.solana.verify import Verifier
+
+# a transaction that was confirmed as its quote ended has this long to land: twice what the
+# blockhash in it may last
+QUOTE_GRACE_S = 120
 
 
 class SolanaRail(Connected):
@@ -83,9 +90,13 @@ class SolanaRail(Connected):
         self._node = Node(self.rpc)
         self._verifier = Verifier(self._node, chain, signer.pubkey)
         self._issuer = Issuer(self._node, chain, signer.pubkey)
-        self._evidence = Evidence(self._node, chain)
+        self._gaps = Gaps(now)
+        self._evidence = Evidence(self._node, chain, self._gaps)
         self._found = discovery.Inspection({}, {}, ())
         self._payable: Shared[list[Means]] = Shared()
+        self._receivers: Coalescer[Sequence[Pubkey], Sequence[AccountView | None]] = Coalescer(
+            self._look_at
+        )
         self._payouts = self._payouts_of(treasury) if treasury else None
         self._nonces = SolanaNonces(self._node, chain, signer)
         self._receiving = SolanaReceiving(self._node, chain, signer, lambda: self._found)
@@ -124,6 +135,11 @@ class SolanaRail(Connected):
         """The assets that passed the last check, by CAIP-19."""
         return self._found.assets
 
+    @property
+    def doubt(self) -> str:
+        """What keeps nodes from agreeing on what ends payments, or from telling it."""
+        return "; ".join(text for text in (super().doubt, self._gaps.problem) if text)
+
     async def start(self) -> None:
         """Checks the cluster and every token; disables what does not match."""
         self._found = await self._inspect()
@@ -145,6 +161,7 @@ class SolanaRail(Connected):
     async def close(self) -> None:
         """Ends connections after the checks under way."""
         await self._verifier.close()
+        await self._receivers.close()
         await self._disconnect()
 
     # ---- offering
@@ -193,17 +210,20 @@ class SolanaRail(Connected):
                 means = await able()
         return means
 
-    async def obstacle(self, asset: Asset, value: int, split: Split) -> str | None:
-        """Why the receivers of a split cannot take a value now; asked for coin only.
+    async def obstacle(
+        self, asset: Asset, value: int, split: Split, openable: Collection[Place] = ()
+    ) -> str | None:
+        """Why the receivers of a split cannot take a value now.
 
-        Nothing can be too little of a token.
+        Nothing can be too little of a token, and who has no account for it may have one opened:
+        the chain is asked about others only, about all that are offered at a time together.
         """
-        found = self._found
-        if asset.id != self.native_asset:
-            return None
+        found, relayer = self._found, self._signer.pubkey
         terms = terms_of(self.chain, asset, found.programs[asset.address], value, split)
-        accounts = await self._node.accounts(receivers.places(terms))
-        return receivers.judge(terms, accounts, found.rent, self._signer.pubkey).problem
+        if not terms.is_coin and set(receivers.wanting(terms, ())).issubset(openable):
+            return None
+        accounts = await self._receivers(receivers.places(terms))
+        return receivers.judge(terms, accounts, found.rent, relayer, openable).problem
 
     def offer(  # noqa: PLR0917  (one of each, none alike)
         self,
@@ -236,9 +256,11 @@ class SolanaRail(Connected):
         issued: Sequence[Issued],
         now_us: int,
         spare: Spare | None = None,
+        openable: Collection[Place] = (),
     ) -> Issued | None:
         """A transaction to sign; None if the newest one is good for long enough."""
-        return await self._issuer.issue(option, issued, self._found.rent, now_us, spare)
+        rent = self._found.rent
+        return await self._issuer.issue(option, issued, rent, now_us, spare, openable)
 
     def submits(self, option: Option) -> bool:  # noqa: ARG002
         """Every option is a transaction that the relayer co-signs and sends."""
@@ -260,9 +282,12 @@ class SolanaRail(Connected):
         """Where the option's money goes, as it was offered."""
         return Terms.of(option).split()
 
-    def last_second(self, option: Option) -> int | None:  # noqa: ARG002
-        """None: a blockhash lapses by blocks."""
-        return None
+    def last_second(self, option: Option) -> int | None:
+        """When a payment at a rate may be sent last: its quote's end, and as long as it takes.
+
+        The chain knows nothing of quotes, and a durable nonce does not lapse by itself.
+        """
+        return None if option.expires_at is None else option.expires_at + QUOTE_GRACE_S
 
     def proves(self, option: Option, paid: Paid) -> bool:
         """True if the transaction moved exactly what the option says."""
@@ -360,7 +385,8 @@ class SolanaRail(Connected):
         message = VersionedTransaction.from_bytes(tx.raw).message
         if not isinstance(message, MessageV0):
             return False
-        return await self._end(tx.hash, message, issued) is not None
+        end = await self._end(tx.hash, message, issued, tx.since_block or 0)
+        return end is not None
 
     async def dead(self, item: Accepted, issued: Sequence[Issued]) -> str | None:
         """Why the item will never be paid, judged at final depth; None while it may."""
@@ -380,9 +406,11 @@ class SolanaRail(Connected):
         """What is final stays."""
         return False
 
-    async def _end(self, tx_hash: str, message: MessageV0, issued: Sequence[Issued]) -> str | None:
+    async def _end(
+        self, tx_hash: str, message: MessageV0, issued: Sequence[Issued], since: int = 0
+    ) -> str | None:
         return await self._witnesses.unanimous(
-            lambda rpc: self._evidence_of(rpc).end(tx_hash, message, issued)
+            lambda rpc: self._evidence_of(rpc).end(tx_hash, message, issued, since)
         )
 
     def _payouts_of(self, treasury: SolanaSigner) -> Payouts:
@@ -395,7 +423,14 @@ class SolanaRail(Connected):
         return AgreedPayouts(make, self.rpc, self._witnesses)
 
     def _evidence_of(self, rpc: Rpc) -> Evidence:
-        return Evidence(Node(rpc), self.chain)
+        return Evidence(Node(rpc), self.chain, self._gaps)
+
+    async def _look_at(
+        self, questions: Sequence[Sequence[Pubkey]]
+    ) -> list[Sequence[AccountView | None]]:
+        keys = list(dict.fromkeys(key for keys in questions for key in keys))
+        found = dict(zip(keys, await self._node.accounts(keys), strict=True))
+        return [[found[key] for key in keys] for keys in questions]
 
     async def _would_settle(self, item: Accepted) -> bool:
         try:

@@ -1,13 +1,19 @@
-"""The accounts that receive: whether they can, and whether they hold the token already."""
+"""The accounts that receive: whether they can, and whether they hold the token already.
+
+Whoever owns a token account may close it and keep the rent that the relayer paid: what a
+transaction opens is told by its own bytes, and it opens nothing but what it may.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from solders.message import MessageV0
 from solders.pubkey import Pubkey
 
 from florin_server.domain import spl
+from florin_server.domain.settlement import Place
 from florin_server.rails.solana.node import AccountView
 from florin_server.rails.solana.terms import Terms
 
@@ -32,9 +38,16 @@ def places(terms: Terms) -> list[Pubkey]:
 
 
 def judge(
-    terms: Terms, accounts: Sequence[AccountView | None], rent: int, relayer: Pubkey
+    terms: Terms,
+    accounts: Sequence[AccountView | None],
+    rent: int,
+    relayer: Pubkey,
+    openable: Collection[Place],
 ) -> Receivers:
-    """Judges the accounts that `places` names; `rent` is what any account must hold, lamports."""
+    """Judges the accounts that `places` names; `rent` is what any account must hold, lamports.
+
+    Whoever has no account for the token can receive only if it is among the `openable`.
+    """
     shares = terms.shares()
     owners, held_at = accounts[: len(shares)], accounts[len(shares) :]
     problem = None
@@ -47,9 +60,45 @@ def judge(
     ready = frozenset(
         owner
         for (owner, _), account in zip(shares, held_at, strict=not terms.is_coin)
-        if _takes(terms, owner, account)
+        if holds(account, owner, terms.mint)
     )
+    for place in wanting(terms, ready):
+        if place not in openable:
+            problem = problem or no_account(place)
     return Receivers(ready, problem)
+
+
+def wanting(terms: Terms, ready: Collection[str]) -> list[Place]:
+    """The places of the receivers who are not ready to take a token; none for coin."""
+    if terms.is_coin:
+        return []
+    owners = [owner for owner, _ in terms.shares() if owner not in ready]
+    return [place_of(terms.chain_id, owner, terms.mint) for owner in owners]
+
+
+def place_of(chain_id: str, owner: str, mint: str) -> Place:
+    """Where an owner receives a token."""
+    return Place(f"{chain_id}/token:{mint}", f"{chain_id}:{owner}")
+
+
+def opened_by(chain_id: str, message: MessageV0) -> list[Place]:
+    """The places that a message opens unless they are there."""
+    keys = message.account_keys
+    opened = []
+    for one in message.instructions:
+        if keys[one.program_id_index] == spl.ASSOCIATED:
+            _, _, owner, mint, *_ = (keys[index] for index in bytes(one.accounts))
+            opened.append(place_of(chain_id, str(owner), str(mint)))
+    return opened
+
+
+def no_account(place: Place) -> str:
+    """Why a place cannot receive that is not there, and may not be opened."""
+    owner, mint = (text.rpartition(":")[2] for text in (place.account, place.asset))
+    return (
+        f"{owner} has no account for the token {mint}, and none is opened for it now: one was "
+        "before, or too many were today; it has to open one itself"
+    )
 
 
 def not_a_wallet(owner: str, account: AccountView | None) -> str | None:
@@ -71,6 +120,7 @@ def short_of_rent(owner: str, amount: int, account: AccountView | None, rent: in
     )
 
 
-def _takes(terms: Terms, owner: str, account: AccountView | None) -> bool:
+def holds(account: AccountView | None, owner: str, mint: str) -> bool:
+    """True if an account holds a token for its owner."""
     held = account.tokens if account else None
-    return held is not None and (str(held.owner), str(held.mint)) == (owner, terms.mint)
+    return held is not None and (str(held.owner), str(held.mint)) == (owner, mint)

@@ -1,7 +1,8 @@
 """Token accounts that are opened before anybody pays into them.
 
 A payment can open its receiver's account too; without that it is smaller, cheaper, and wallets have
-less to warn of. Whoever owns an account may close it and keep the rent: none is opened twice here.
+less to warn of. Whoever owns an account may close it and keep the rent: who asks sees to it that
+none is opened twice, and not too many a day.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from collections.abc import Callable, Sequence
 from solders.pubkey import Pubkey
 
 from florin_server.domain import spl
-from florin_server.domain.settlement import Place
+from florin_server.domain.settlement import DailyCaps, Place
 from florin_server.rails.base import RailUnavailable, Signed
+from florin_server.rails.solana.check import submission
 from florin_server.rails.solana.discovery import Inspection
 from florin_server.rails.solana.message import compile_message, lapse_note
 from florin_server.rails.solana.node import Node, fresh_blockhash, require_coin
-from florin_server.rails.solana.receivers import not_a_wallet
+from florin_server.rails.solana.receivers import not_a_wallet, opened_by
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.signer import SolanaSigner
 from florin_server.rails.solana.terms import bare
@@ -47,9 +49,9 @@ class SolanaReceiving:
         self._found = found
 
     @property
-    def a_day(self) -> int:
+    def caps(self) -> DailyCaps:
         """How many accounts may be opened in a day."""
-        return self._chain.accounts_a_day
+        return DailyCaps(self._chain.accounts_a_day, self._chain.accounts_a_merchant_day)
 
     @property
     def at_once(self) -> int:
@@ -59,6 +61,10 @@ class SolanaReceiving:
     def needed(self, place: Place) -> bool:
         """True if the asset is a token that is taken now."""
         return self._mint(place) is not None
+
+    def opened_by(self, outputs: Sequence[str]) -> Sequence[Place]:
+        """The accounts that a buyer's transaction opens unless they are there."""
+        return opened_by(self._chain.caip2, submission(outputs).message)
 
     async def missing(self, places: Sequence[Place]) -> list[Place]:
         """Those whose account is not there, and may be; one batched read."""
@@ -80,7 +86,7 @@ class SolanaReceiving:
         relayer = self._relayer.pubkey
         # what payments need comes first
         await require_coin(self._node, relayer, RELAYER_LAMPORTS_MIN + _LAMPORTS_EACH * len(places))
-        blockhash, last_valid = await fresh_blockhash(self._node)
+        recent = await fresh_blockhash(self._node)
         openings = [
             spl.create_associated(relayer, spl.pubkey(bare(place.account)), *mint)
             for place in places
@@ -92,9 +98,9 @@ class SolanaReceiving:
             spl.compute_unit_limit(_UNITS_EACH * len(openings)),
             spl.compute_unit_price(self._chain.compute_price),
             *openings,
-            lapse_note(last_valid),
+            lapse_note(recent.last_valid),
         ]
-        return self._relayer.seal(compile_message(relayer, steps, blockhash), last_valid)
+        return self._relayer.seal(compile_message(relayer, steps, recent.hash), recent)
 
     def _mint(self, place: Place) -> tuple[Pubkey, Pubkey] | None:
         """Mint and program of an asset; None if it is no token that is taken now."""

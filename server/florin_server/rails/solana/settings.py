@@ -59,8 +59,11 @@ class SolanaChain(NodeSettings):
     submits; `treasury_keystore` is needed to pay out of the treasury. `compute_units` bounds one
     payment; `compute_price` is offered and `compute_price_max` accepted from wallets that raise it,
     in millionths of a lamport for each unit. `accounts_a_day` bounds the token accounts that the
-    relayer opens for receivers in advance: each costs about 0.002 SOL of rent, which its owner may
-    take by closing it. `durable_nonces` is how many buyers at a time may take as long to sign as
+    relayer opens for receivers, in advance, in payments and in payouts: each costs about 0.002 SOL
+    of rent, which its owner may take by closing it. None is opened twice. `accounts_a_merchant_day`
+    bounds those for one merchant: more than it has tokens, and a fifth of what a cluster opens by
+    default, so that no merchant takes the others' share. The treasury's own count, and are never
+    refused. `durable_nonces` is how many buyers at a time may take as long to sign as
     their payment lives, and not a minute; each is an account of the relayer's with 0.0015 SOL. On a
     network of the registry most of it has a default,
     and `tokens` names the registry's tokens by their symbols.
@@ -82,6 +85,7 @@ class SolanaChain(NodeSettings):
     compute_price_max: int = Field(default=5_000_000, ge=0, le=50_000_000)
     durable_nonces: int = Field(default=0, ge=0, le=100)
     accounts_a_day: int = Field(default=50, ge=0, le=10_000)
+    accounts_a_merchant_day: int = Field(default=10, ge=0, le=10_000)
     tokens: tuple[str, ...] = ()
     assets: tuple[SolanaAsset, ...] = ()
 

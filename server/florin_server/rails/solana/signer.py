@@ -9,6 +9,7 @@ from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
 from florin_server.rails.base import Signed
+from florin_server.rails.solana.node import Blockhash
 
 
 class SolanaSigner:
@@ -30,11 +31,16 @@ class SolanaSigner:
         """The signature of a message."""
         return self._key.sign_message(to_bytes_versioned(message))
 
-    def seal(self, message: MessageV0, lapses_at: int) -> Signed:
-        """A transaction that needs no other signature, ready to be sent."""
+    def seal(self, message: MessageV0, recent: Blockhash) -> Signed:
+        """A transaction that needs no other signature, ready to be sent; `recent` is in it."""
         own = self.sign(message)
         sealed = VersionedTransaction.populate(message, [own])
-        return Signed(raw=bytes(sealed), hash=str(own), lapses_at=lapses_at)
+        return Signed(
+            raw=bytes(sealed),
+            hash=str(own),
+            lapses_at=recent.last_valid,
+            since_block=recent.slot,
+        )
 
     def co_sign(self, message: MessageV0, payer_signature: Signature) -> Signed:
         """The transaction ready to be sent; equal arguments give equal bytes.

@@ -1,0 +1,44 @@
+"""What may be opened for those who receive: asked before it is offered, claimed before it is done.
+
+On some chains an account has to be opened before it can hold a token. Its owner may close it and
+keep what we paid for it; so each is opened once, and not too many a day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from florin_server.domain.settlement import Opening, Place
+from florin_server.flows.app import App
+from florin_server.rails.base import Rail, Split
+from florin_server.store import receiving
+from florin_server.store.query import Op
+
+
+def places(asset: str, split: Split) -> list[Place]:
+    """Where an asset (CAIP-19) goes when it is paid."""
+    owners = [split.dest] if split.fee_to is None else [split.dest, split.fee_to]
+    return [Place(asset, owner) for owner in dict.fromkeys(owners)]
+
+
+async def openable(
+    app: App, rail: Rail, merchant_id: str, wanted: Iterable[Place]
+) -> frozenset[Place]:
+    """Those of the places that may be opened now for a merchant; none where none has to be."""
+    work = rail.receiving
+    if work is None:
+        return frozenset()
+    needed = [of(rail, merchant_id, one) for one in wanted if work.needed(one)]
+    return await app.store.read(receiving.openable(needed, work.caps, app.clock.now_us()))
+
+
+def claim(app: App, rail: Rail, merchant_id: str, by: str, opened: Sequence[Place]) -> Op[None]:
+    """Part of an operation: something that is let go now opens places; or NotOpenable."""
+    if rail.receiving is not None and opened:
+        wanted = [of(rail, merchant_id, one) for one in opened]
+        yield from receiving.claim(wanted, rail.receiving.caps, by, app.clock.now_us())
+
+
+def of(rail: Rail, merchant_id: str, place: Place) -> Opening:
+    """A place that is opened for a merchant; the treasury's is ours alone."""
+    return Opening(place, None if place.account == rail.treasury else merchant_id)
