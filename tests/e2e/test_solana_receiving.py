@@ -12,7 +12,7 @@ from florin_server.domain import spl
 from florin_server.store import ledger
 from solders.keypair import Keypair
 
-from tests.e2e.test_solana_stories import PRICE, offered
+from tests.e2e.test_solana_stories import ORDER, PRICE, offered, refusal
 from tests.support.desk import Tenant, opened
 from tests.support.solana import (
     ASSETS,
@@ -29,6 +29,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 CHAIN = SOLNET.chain_id
 DAY_S = 86_400
+MINT = SOLNET.tokens[0].address
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
@@ -72,6 +73,20 @@ async def register(desk, tenant: Tenant, dest: str, *assets: str, key: str = "1"
 async def expenses(desk) -> int:
     read = desk.service.app.store.read
     return sum([await read(ledger.balance(one, COIN)) for one in (ledger.GAS, ledger.RENT)])
+
+
+async def options(desk, tenant: Tenant) -> list[str]:
+    """What somebody with all of it can pay in."""
+    made = await desk.rest.call("POST", "/v1/payments", tenant.headers, ORDER)
+    found = await desk.rest.options(made["paymentId"], [SolanaWallet().account])
+    units = {one["amount"]["unit"].removeprefix("caip19/") for one in found["options"]}
+    return [one for one in ASSETS if one in units]
+
+
+def remembered(desk, owner: str) -> list:
+    """The accounts that were opened for an owner."""
+    query = "SELECT asset, merchant_id FROM opened_account WHERE account = ?"
+    return desk.select(query, f"{CHAIN}:{owner}")
 
 
 def opens(action) -> bool:
@@ -136,12 +151,14 @@ async def test_an_account_that_its_owner_closed_is_not_opened_for_it_again(desk,
     await register(desk, other, later, ASSETS[1], key="2")
     await until(there, node, place(later, 1))
     assert not await there(node, place(dest))
-    # a payment brings it along, as ever
+    # nor does a payment: its owner has to
+    assert await options(desk, other) == [ASSETS[1]]
+    await node.ask("florin_faucet", {"accounts": [dest], "tokens": [MINT], "tokenUnits": 1})
     offer = await offered(desk.rest, SolanaWallet(), 0, other.headers)
-    assert opens(offer.action)
+    assert not opens(offer.action)
     await offer.confirm()
     assert (await offer.final())["status"] == "succeeded"
-    assert await node.balance(dest) == PRICE
+    assert await node.balance(dest) == PRICE + 1
 
 
 async def test_what_cannot_own_and_what_nobody_takes_is_left_alone(desk, node):
@@ -154,7 +171,7 @@ async def test_what_cannot_own_and_what_nobody_takes_is_left_alone(desk, node):
     await register(desk, await desk.tenant(), after, ASSETS[0])
     await until(there, node, place(after))
     assert not await there(node, place(place(owner)))
-    assert desk.select("SELECT name FROM installation WHERE name LIKE 'to open%'") == []
+    assert desk.select("SELECT asset FROM account_to_open") == []
 
 
 async def test_an_opening_that_got_lost_is_sent_again(desk, node):
@@ -167,8 +184,7 @@ async def test_an_opening_that_got_lost_is_sent_again(desk, node):
         return await there(node, place(dest))
 
     await until(moves_on)
-    found = desk.select("SELECT value FROM installation WHERE name LIKE ?", f"account%{dest}")
-    assert len(found) == 1
+    assert len(remembered(desk, dest)) == 1
 
 
 async def test_an_opening_that_lapsed_is_over_and_payments_go_on_without_it(desk, node):
@@ -211,6 +227,11 @@ async def test_a_relayer_that_needs_its_coin_for_payments_opens_nothing(desk, no
         return await there(node, place(dest))
 
     await until(opened_later)
+    # what was told before would open it once more, if its owner closed it right now
+    error = await refusal(offer.confirm())
+    assert (error.http, error.code) == (409, "quote_expired")
+    await offer.fetch()
+    assert not opens(offer.action)
     await offer.confirm()
     assert (await offer.final())["status"] == "succeeded"
 
@@ -232,7 +253,9 @@ async def test_a_day_has_its_bounds_and_the_next_one_goes_on(tmp_path):
             return await count() == 3
 
         await until(three)
-        # others are settled meanwhile, and nothing more is opened
+        # who has an account is paid meanwhile, and nothing more is opened
+        dest = desk.env["FLORIN_SOLANA_DESTINATION"].rpartition(":")[2]
+        await node.ask("florin_faucet", {"accounts": [dest], "tokenUnits": 1})
         offer = await offered(desk.rest, SolanaWallet())
         await offer.confirm()
         assert (await offer.final())["status"] == "succeeded"
@@ -250,12 +273,8 @@ async def test_a_day_has_its_bounds_and_the_next_one_goes_on(tmp_path):
 async def test_none_is_opened_where_the_operator_does_not_want_it(tmp_path):
     solana = AT_ONCE.model_copy(update={"accounts_a_day": 0})
     async with opened(tmp_path / "home", solana=solana) as desk:
-        node = SolanaNode(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
         tenant, dest = await desk.tenant(), str(Keypair().pubkey())
         await register(desk, tenant, dest, ASSETS[0])
-        offer = await offered(desk.rest, SolanaWallet(), 0, tenant.headers)
-        assert opens(offer.action)
-        await offer.confirm()
-        assert (await offer.final())["status"] == "succeeded"
-        assert await node.balance(dest) == PRICE
-        assert desk.select("SELECT name FROM installation WHERE name LIKE 'account%'") == []
+        # the treasury takes the other token for the merchant
+        assert await options(desk, tenant) == [ASSETS[1]]
+        assert remembered(desk, dest) == []
