@@ -12,6 +12,7 @@ from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.signer import SolanaSigner
 
 from tests.contract.evm_lab import refuse
+from tests.contract.solana_kit import NodeError, coin, opened, wallet
 from tests.contract.solana_lab import FINAL, RELAYER, Lab, journaled, open_lab, settings
 from tests.contract.test_rail_solana_nonces import accepted as accepted_with_nonce
 from tests.contract.test_rail_solana_nonces import advance
@@ -42,6 +43,33 @@ async def prune(lab: Lab) -> int:
     first = await lab.node.fault("prune")
     assert first == await lab.node.ask("getFirstAvailableBlock") > 1_000
     return first
+
+
+async def test_the_embedded_chain_forgets_like_any_node(tmp_path):
+    path = tmp_path / "chain.db"
+    async with opened(path, finalized_slots=FINAL) as node:
+        assert await node.ask("getFirstAvailableBlock") == 0
+        buyer, shop = wallet(1), wallet(2).pubkey()
+        await node.fund(buyer)
+        old = await node.send(await node.made([buyer], coin(buyer, shop, 10**7)))
+        await node.fault("slots", slots=500)
+        new = await node.send(await node.made([buyer], coin(buyer, shop, 10**7)))
+        # what could still land a second time is kept
+        with pytest.raises(NodeError):
+            await node.fault("prune", slots=149)
+        slot = await node.ask("getSlot", {"commitment": "processed"})
+        assert await node.fault("prune", slots=200) == slot - 200
+    async with opened(path, finalized_slots=FINAL) as node:
+        assert await node.ask("getFirstAvailableBlock") == slot - 200
+        # what was forgotten is not remembered again
+        assert await node.fault("prune", slots=1000) == slot - 200
+        await node.fault("slots", slots=40)
+        assert await node.status(old) is None
+        assert await node.ask("getTransaction", old, "base64") is None
+        assert (await node.status(new))["err"] is None
+        listed = await node.ask("getSignaturesForAddress", str(shop))
+        assert [one["signature"] for one in listed] == [new]
+        assert await node.coin(shop) == 2 * 10**7
 
 
 @pytest.mark.parametrize("landed", [True, False])

@@ -13,6 +13,7 @@ from florin_server.config import EmbeddedSolana
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain import spl
 from florin_server.domain.journal import ChainTx
+from florin_server.flows.system import chains
 from florin_server.store import journal, ledger
 from solders.hash import Hash
 from solders.keypair import Keypair
@@ -25,6 +26,7 @@ from tests.support.solana import SolanaNode, SolanaWallet, wire
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+CHAIN = SOLNET.chain_id
 FINAL = 3
 RECONCILE_S = 11
 
@@ -234,3 +236,29 @@ async def test_what_became_final_after_it_was_looked_for_is_not_sent_again(
     await journaled(desk, 1)
     assert await ended(desk, node, offer) == "succeeded"
     assert released == []
+
+
+async def test_a_node_that_has_forgotten_ends_nothing_and_health_tells(desk, node, offer):
+    await node.fault("answer", method="sendTransaction", effect="error", times=100_000)
+    await offer.confirm()
+    await journaled(desk, 1)
+    await node.fault("slots", slots=2_000)
+    await node.fault("prune")
+
+    async def told() -> bool:
+        (chain,) = [one for one in await chains(desk.service.app) if one.chain_id == CHAIN]
+        return "has forgotten blocks that may hold transactions of ours" in chain.problem
+
+    async with asyncio.timeout(20):
+        while not await told():
+            desk.clock.advance(RECONCILE_S)
+            await node.fault("slots", slots=1)
+            await asyncio.sleep(0.03)
+    assert (await offer.status())["status"] == "processing"
+    assert len(await unfinished(desk)) == 1
+    # a node that keeps everything is asked
+    await node.fault(
+        "answer", method="getFirstAvailableBlock", effect="lie", result=0, times=100_000
+    )
+    assert await ended(desk, node, offer) == "failed"
+    assert await paid(node, offer) == 0
