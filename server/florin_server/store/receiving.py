@@ -17,7 +17,7 @@ from florin_server.store.tables import account_to_open, opened_account
 
 # more than an operator opens in a week; whoever comes later has an account opened by a payment
 QUEUE_MAX = 1000
-# more than a merchant has tokens; who changes a destination again and again waits with the last
+# more than a merchant has tokens; who changes destinations again and again fills its own share only
 MERCHANT_QUEUE_MAX = 10
 
 _DAY_US = 86_400 * 1_000_000
