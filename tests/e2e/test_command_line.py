@@ -164,6 +164,18 @@ def test_a_busy_port_is_told_by_the_gateway(tmp_path, forks, busy):
     )
 
 
+def test_a_gateway_speaks_plain_text_on_its_machine_only(tmp_path, forks):
+    done = forks("gateway", "--upstream=florin.example:50051", home=tmp_path / "home")
+    assert done.status == 1
+    assert "florin.example:50051 is not on this machine" in told(done)
+    assert "--insecure" in told(done)
+    done = forks(
+        "gateway", "--upstream=127.0.0.1:1", home=tmp_path / "home", FLORIN_GATEWAY_TOKEN="short"
+    )
+    assert done.status == 1
+    assert "the gateway token needs 32 printable ASCII characters or more" in told(done)
+
+
 @pytest.mark.parametrize("command", [["up"], ["gateway", "--upstream=127.0.0.1:1"]])
 def test_an_open_address_is_refused_without_consent(tmp_path, forks, command):
     done = forks(*command, home=tmp_path / "home", FLORIN_HOST="0.0.0.0")
@@ -398,7 +410,13 @@ async def gateway(tmp_path):
         yield service, command, stack.aclose
         command.tell(signal.SIGINT)
         done = await asyncio.to_thread(command.ended)
-        assert (done.status, done.out, done.err) == (0, "Stopping …\n", "")
+        assert (done.status, done.out) == (0, "Stopping …\n")
+        lines = done.err.splitlines()
+        # another state folder, so another secret
+        assert lines[0].startswith("No FLORIN_GATEWAY_TOKEN: ")
+        assert "connected to" in lines[1]
+        assert "does not answer: every call is refused with 503 until it does" in lines[2]
+        assert not (tmp_path / "gateway" / "secrets.json").exists()
 
 
 async def test_the_gateway_serves_the_same_payment(gateway, session, wallet):
