@@ -60,7 +60,8 @@ async def _checks(settings: Settings) -> AsyncIterator[_Finding]:
         yield f"{chain.chain_id} at block {chain.head}, relayer {chain.relayer}", chain.problem
         for node in chain.nodes:
             yield _node(node.name, node.head, node.latency_ms), node.problem
-        yield _gas(chain.failed_gas), ""
+        if chain.chain_id.startswith("eip155:"):
+            yield _gas(chain.failed_gas), ""
     if status.screening_problem:
         yield "screening", status.screening_problem
     async for finding in _books(settings):

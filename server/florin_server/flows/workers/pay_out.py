@@ -45,6 +45,9 @@ _log = logging.getLogger(__name__)
 _BATCH = 50
 # a payout that was not sent is tried again after a quarter of its age, within these
 _RETRY_MIN_US, _RETRY_MAX_US = 5_000_000, 60_000_000
+# One whose transaction failed cost gas, and its receiver may want that: it is sent again once it
+# is twice as old, so that a year has room for some twenty of them.
+_FAILED_MIN_US = 60_000_000
 # how often lost transactions are looked for, and what is final is compared with the chain
 _RECONCILE_US = 10_000_000
 # without anything to do the store is looked at this often, for what others have asked for
@@ -336,7 +339,9 @@ class PayoutWorker:
             return Outcome(one, mined, booking(one, self._rail.treasury))
         if effect is Effect.NOTHING:
             problem = f"its transaction {mined} failed"
-            return Outcome(one, retry_at_us=self._retry_at(one), problem=problem)
+            now_us = self._app.clock.now_us()
+            due_us = now_us + max(now_us - one.created_at_us, _FAILED_MIN_US)
+            return Outcome(one, retry_at_us=due_us, problem=problem)
         problem = f"its transaction {mined} is final, and it is not proven what it moved"
         return Outcome(one, mined, problem=problem)
 
