@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 from florin.v1 import admin_pb2, ledger_pb2
@@ -17,6 +18,7 @@ from florin_server.cli import ledger as books
 from florin_server.cli.console import console, settings_of
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
+from florin_server.flows.destinations import misdirected
 from florin_server.flows.screen import lists_problem
 from florin_server.rails import chain_files
 from florin_server.rails.evm.settings import EvmChain
@@ -81,6 +83,9 @@ async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
         if problem := await store.read(lists_problem(settings, SystemClock().now_us())):
             yield "screening", problem
         kept = home.secrets()
+        keys = Keyring(settings, kept)
+        async for finding in _misdirected(settings, keys, store):
+            yield finding
     except Refused as error:
         yield "secrets", str(error)
         return
@@ -88,11 +93,28 @@ async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
         await store.close()
     async for finding in _books(settings):
         yield finding
-    keys = Keyring(settings, kept)
-    chains_named: tuple[EvmChain | SolanaChain, ...] = (*settings.chains, *settings.solana_chains)
-    for chain in chains_named:
+    for chain in _named(settings):
         async for finding in _chain(chain, keys):
             yield finding
+
+
+def _named(settings: Settings) -> tuple[EvmChain | SolanaChain, ...]:
+    return (*settings.chains, *settings.solana_chains)
+
+
+async def _misdirected(settings: Settings, keys: Keyring, store: Store) -> AsyncIterator[_Finding]:
+    """Places of merchants that are accounts of ours by now."""
+    rails = []
+    for chain in _named(settings):
+        # what is wrong with a chain's keys is told with the chain
+        with suppress(Refused):
+            rails.append(chains.rail_of(chain, keys))
+    try:
+        for place, problem in await misdirected(rails, store.survey):
+            yield f"settlement destination on {place.chain_id}", problem
+    finally:
+        for rail in rails:
+            await rail.close()
 
 
 async def _books(settings: Settings) -> AsyncIterator[_Finding]:
@@ -134,10 +156,9 @@ def _node(name: str, head: int, latency_ms: float) -> str:
 
 
 def _private(home: Home, settings: Settings) -> _Finding:
-    chains_named: tuple[EvmChain | SolanaChain, ...] = (*settings.chains, *settings.solana_chains)
     keystores = {
         path
-        for chain in chains_named
+        for chain in _named(settings)
         for path in (*chain.relayer_keystores, chain.treasury_keystore)
         if path is not None
     }

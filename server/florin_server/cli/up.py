@@ -33,7 +33,10 @@ async def _up(settings: Settings, first: First | None) -> None:
     except (Refused, StoreError, DevChainError, OSError) as error:
         fail("Florin does not start", error)
     try:
-        link = await ensure_demo(service)
+        try:
+            link = await ensure_demo(service)
+        except Refused as error:
+            fail("Florin does not start", error)
         memory.after_start()
         addresses = {
             "http": service.http_url,

@@ -15,6 +15,7 @@ from florin_server.domain.payment import Option, Payment, Status
 from florin_server.flows import capture
 from florin_server.flows.app import App, Caller
 from florin_server.flows.capture import Asked
+from florin_server.flows.destinations import reserved
 from florin_server.flows.load import find, payment_id_of
 from florin_server.flows.price import price
 from florin_server.flows.screen import check_lists, is_blocked
@@ -140,7 +141,7 @@ async def _search(
                 one: _split(app, rail, one, prices[one], known.destinations)
                 for one in {means.asset for means in payable}
             }
-            refused = await _refused(rail, prices, splits)
+            refused = await _refused(app, rail, prices, splits)
     except (RailUnavailable, TimeoutError) as error:
         _log.warning("chain %s is left out of options: %s", rail.chain_id, error)
         return []
@@ -177,12 +178,16 @@ async def _search(
 
 
 async def _refused(
-    rail: Rail, prices: Mapping[str, int], splits: Mapping[str, Split]
+    app: App, rail: Rail, prices: Mapping[str, int], splits: Mapping[str, Split]
 ) -> frozenset[str]:
-    """The assets whose receivers cannot take the price."""
-    told = await asyncio.gather(
-        *(rail.obstacle(rail.assets[one], prices[one], split) for one, split in splits.items())
-    )
+    """The assets whose receivers cannot take the price, or must not."""
+
+    async def obstacle(asset: str, split: Split) -> str | None:
+        if split.settled and (what := reserved(app.rails.values(), split.dest)):
+            return f"the merchant's settlement destination {split.dest} is {what}"
+        return await rail.obstacle(rail.assets[asset], prices[asset], split)
+
+    told = await asyncio.gather(*(obstacle(one, split) for one, split in splits.items()))
     obstacles = {one: problem for one, problem in zip(splits, told, strict=True) if problem}
     for asset, problem in obstacles.items():
         _log.warning("%s is left out of options: %s", asset, problem)

@@ -36,6 +36,7 @@ from florin_server.rails.evm.node import Node
 from florin_server.rails.evm.payouts import EvmPayouts
 from florin_server.rails.evm.reader import Reader
 from florin_server.rails.evm.relay import Relay
+from florin_server.rails.evm.reserved import reserved
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, Terms, bare, build_option
 from florin_server.rails.evm.transactions import Signer
@@ -71,6 +72,7 @@ class EvmRail(Connected):
             chain, family, transport, now=now, announcements=NEW_BLOCKS, mark=block_mark
         )
         self._senders = tuple(one.address for one in (signer, *more))
+        self._reserved = reserved(chain, self._senders)
         if treasury is not None and treasury.address in self._senders:
             raise ValueError(f"{chain.name}: treasury and relayer need keys of their own")
         self._node = Node(self.rpc)
@@ -103,6 +105,11 @@ class EvmRail(Connected):
     def senders(self) -> Sequence[str]:
         """Addresses that sign our settlements and pay their gas, lower-case."""
         return self._senders
+
+    @property
+    def reserved(self) -> Mapping[str, str]:
+        """What is ours or the chain's own, by CAIP-10."""
+        return self._reserved
 
     @property
     def payouts(self) -> Payouts | None:
@@ -157,14 +164,14 @@ class EvmRail(Connected):
         await self._disconnect()
 
     def payer(self, account: str) -> str | None:
-        """The canonical CAIP-10 of an account on this chain; None for anything else."""
+        """The canonical CAIP-10 of an account on this chain that may pay; None for all else."""
         try:
             if str(parse_account(account).chain) != self.chain.caip2:
                 return None
             payer = canonical_account(account)
         except ValueError:
             return None
-        return None if bare(payer) == NOBODY else payer
+        return None if payer in self._reserved else payer
 
     async def payable(self, payers: Sequence[str], prices: Mapping[str, int]) -> list[Means]:
         """Who can pay what price: their balance covers it; one batched read."""

@@ -45,6 +45,7 @@ from florin_server.rails.solana.node import Node
 from florin_server.rails.solana.nonces import SolanaNonces
 from florin_server.rails.solana.payouts import SolanaPayouts
 from florin_server.rails.solana.receiving import SolanaReceiving
+from florin_server.rails.solana.reserved import reserved
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.signer import SolanaSigner
 from florin_server.rails.solana.terms import Terms, bare, build_option, terms_of
@@ -80,6 +81,7 @@ class SolanaRail(Connected):
             chain, family, transport, now=now, announcements=NEW_BLOCKS, mark=slot_mark
         )
         self._signer = signer
+        self._reserved = reserved(chain, signer.pubkey)
         self._node = Node(self.rpc)
         self._verifier = Verifier(self._node, chain, signer.pubkey)
         self._issuer = Issuer(self._node, chain, signer.pubkey)
@@ -98,6 +100,11 @@ class SolanaRail(Connected):
         It is written into what buyers sign, and nothing that is sent has to wait for another.
         """
         return (self._signer.address,)
+
+    @property
+    def reserved(self) -> Mapping[str, str]:
+        """What is ours or the chain's own, by CAIP-10."""
+        return self._reserved
 
     @property
     def payouts(self) -> Payouts | None:
@@ -156,10 +163,9 @@ class SolanaRail(Connected):
             key = spl.pubkey(found.address)
         except ValueError:
             return None
-        ours = (self._signer.address, bare(self.treasury))
-        if str(found.chain) != self.chain.caip2 or not key.is_on_curve() or str(key) in ours:
+        if str(found.chain) != self.chain.caip2 or not key.is_on_curve():
             return None
-        return str(found)
+        return None if str(found) in self._reserved else str(found)
 
     async def payable(self, payers: Sequence[str], prices: Mapping[str, int]) -> list[Means]:
         """Who can pay what price: their balance covers it; one batched read."""
