@@ -16,6 +16,7 @@ from florin_server.devnet.evm.pool import Pool
 from florin_server.devnet.evm.views import hexed
 from florin_server.devnet.faults import Effect, Fault, Faults
 from florin_server.devnet.genesis import DEVNET
+from florin_server.devnet.gifts import Gifts
 
 BLOCKS_MAX: Final = 10_000
 ACCOUNTS_MAX: Final = 256
@@ -34,8 +35,9 @@ class _Snapshot:
 class ControlMethods:
     """What tests and the demo do to the chain."""
 
-    def __init__(self, chain: Chain, mining: Mining, faults: Faults) -> None:
+    def __init__(self, chain: Chain, mining: Mining, faults: Faults, gifts: Gifts) -> None:
         self._chain = chain
+        self._gifts = gifts
         self._mining = mining
         self._faults = faults
         self._snapshots: dict[int, _Snapshot] = {}
@@ -107,7 +109,7 @@ class ControlMethods:
         tokens = [known[one] for one in dict.fromkeys(asked)]
         wei = params.quantity(given["nativeWei"]) if "nativeWei" in given else None
         rarely = given.get("rarely") is True
-        sent = faucet.top_up(self._chain, accounts, tokens, wei, units, rarely=rarely)
+        sent = faucet.top_up(self._chain, self._gifts, accounts, tokens, wei, units, rarely=rarely)
         return {
             "transactions": [hexed(one) for one in sent],
             "blockNumber": hex(self._chain.head.number) if sent else None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -41,7 +40,7 @@ from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, Terms, bare, build_option
 from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.evm.verify import Verifier
-from florin_server.rails.jsonrpc import Rpc, RpcError, Transport
+from florin_server.rails.jsonrpc import Rpc, Transport
 from florin_server.rails.prices import Quote
 
 OPEN_MAX = 16  # what nodes keep of one account in any case (geth's slots), executable at once
@@ -190,14 +189,15 @@ class EvmRail(Connected):
         found, everybody = await able(), len(set(payers)) * len(assets)
         if self.chain.faucet and len(found) < everybody:
             tokens = [asset for asset in assets if asset.address != NOBODY]
-            given: dict[str, object] = {"tokens": [token.address for token in tokens]}
-            await self._fill(payers, **given)
+            addresses = [token.address for token in tokens]
+            await self._fill(payers, tokens=addresses)
             found = await able()
             if len(found) < everybody:
-                # the usual gift is less than the price
+                # the usual gift is less than the price; one may be refused and the other not
                 dearest = max((prices[token.id] for token in tokens), default=0)
                 coin = 2 * prices.get(self.native_asset, 0)
-                await self._fill(payers, **given, tokenUnits=hex(dearest), nativeWei=hex(coin))
+                await self._fill(payers, tokens=addresses, tokenUnits=hex(dearest), nativeWei="0x0")
+                await self._fill(payers, tokens=[], nativeWei=hex(coin))
                 found = await able()
         return found
 
@@ -390,13 +390,6 @@ class EvmRail(Connected):
     async def spent_or_lapsed(self, option: Option) -> str | None:
         """Why the option can never be paid again, judged at final depth; None while it can."""
         return await self._evidence.spent_or_lapsed(option)
-
-    async def _fill(self, payers: Sequence[str], **gift: object) -> None:
-        """Asks a test chain's faucet to fill accounts."""
-        # without funds there is no option, which is all that a broken faucet may cause
-        with contextlib.suppress(RpcError, RailUnavailable):
-            accounts = [bare(payer) for payer in payers]
-            await self.rpc.call("florin_faucet", {"accounts": accounts, **gift})
 
     async def replaced(self, number: int, block_hash: str) -> bool:
         """True if as many nodes as have to agree tell of another block in the place of one."""

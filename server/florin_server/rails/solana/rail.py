@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
@@ -417,13 +416,6 @@ class SolanaRail(Connected):
     def _co_signed(self, outputs: tuple[str, ...]) -> tuple[Submission, str]:
         found = submission(outputs)
         return found, self._signer.co_sign(found.message, found.signature).hash
-
-    async def _fill(self, payers: Sequence[str], **amount: object) -> None:
-        """Asks a test chain's faucet to fill accounts."""
-        # without funds there is no option, which is all that a broken faucet may cause
-        with contextlib.suppress(RpcError, RailUnavailable):
-            accounts = [bare(payer) for payer in payers]
-            await self.rpc.call("florin_faucet", {"accounts": accounts, **amount})
 
     async def _inspect(self) -> discovery.Inspection:
         return await discovery.inspect(self._node, self.chain, self._signer.pubkey)
