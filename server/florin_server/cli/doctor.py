@@ -14,6 +14,7 @@ from florin_server.boot import chains
 from florin_server.boot.home import Home, Refused
 from florin_server.boot.keys import Keyring
 from florin_server.boot.operator import OperatorError, operator
+from florin_server.cli import faults
 from florin_server.cli import ledger as books
 from florin_server.cli.console import console, settings_of
 from florin_server.clock import SystemClock
@@ -21,7 +22,9 @@ from florin_server.config import Settings
 from florin_server.flows.destinations import misdirected
 from florin_server.flows.screen import lists_problem
 from florin_server.rails import chain_files
+from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.jsonrpc import RpcError
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.store import payouts
 from florin_server.store.engine import Store
@@ -66,6 +69,13 @@ async def _checks(settings: Settings) -> AsyncIterator[_Finding]:
         yield "screening", status.screening_problem
     async for finding in _books(settings):
         yield finding
+    try:
+        armed = await faults.armed(settings) or []
+    except (RpcError, RailUnavailable) as error:
+        yield "test chains", str(error)
+        return
+    for chain, kind, details in armed:
+        yield f"test chain {chain}", f"armed to go wrong: {kind} {details}; see florin faults"
 
 
 async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:

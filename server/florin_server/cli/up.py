@@ -42,6 +42,8 @@ async def _up(settings: Settings, first: First | None) -> None:
             "http": service.http_url,
             "grpc": service.grpc.target,
             "operator": service.grpc.operator_target,
+            "evm_rpc": service.evm_rpc_url,
+            "solana_rpc": service.solana_rpc_url,
         }
         with service.home.announced(addresses):
             if first is not None:

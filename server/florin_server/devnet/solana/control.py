@@ -35,7 +35,13 @@ class ControlMethods:
             "answer": self._plan,
             "slots": self._advance,
             "landing": self._pause,
+            "list": self._list,
             "clear": self._clear,
+        }
+        # each kind that lasts, and what ends it
+        self._ends: Mapping[str, Callable[[], Any]] = {
+            "answer": faults.clear,
+            "landing": sending.resume,
         }
         self.table: Mapping[str, Method] = {
             "florin_faucet": (self._faucet, 1, 1),
@@ -105,10 +111,20 @@ class ControlMethods:
             self._sending.resume()
         return True
 
-    def _clear(self, options: Any) -> bool:
+    def _list(self, options: Any) -> list[dict[str, Any]]:
+        """What is armed now."""
         params.fields(options, ())
-        self._faults.clear()
-        self._sending.resume()
+        waits = [{"kind": "landing", "paused": True}] if self._sending.paused else []
+        return [*self._faults.listed(), *waits]
+
+    def _clear(self, options: Any) -> bool:
+        """Ends all that is armed, or one kind of it."""
+        only = params.fields(options, ("only",)).get("only")
+        if only not in (None, *self._ends):
+            raise bad_params(f"only is one of {', '.join(self._ends)}")
+        for kind, end in self._ends.items():
+            if only in (None, kind):
+                end()
         return True
 
 
