@@ -21,7 +21,6 @@ from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.flows.destinations import misdirected
 from florin_server.flows.screen import lists_problem
-from florin_server.rails import chain_files
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.jsonrpc import RpcError
@@ -48,7 +47,11 @@ async def _run(settings: Settings) -> int:
 
 
 async def _checks(settings: Settings) -> AsyncIterator[_Finding]:
-    home = Home(settings.home)
+    try:
+        home = Home(settings.home).require()
+    except Refused as error:
+        yield "state", str(error)
+        return
     yield _private(home, settings)
     if home.addresses() is None:
         async for finding in _stopped(settings, home):
@@ -172,8 +175,13 @@ def _private(home: Home, settings: Settings) -> _Finding:
         for path in (*chain.relayer_keystores, chain.treasury_keystore)
         if path is not None
     }
-    written = chain_files.folder(home.path).glob("*.toml")
-    secret = (home.path / "secrets.json", home.demo_env, *written, *sorted(keystores))
-    loose = [path.name for path in secret if path.exists() and path.stat().st_mode & 0o077]
-    problem = f"{', '.join(loose)} can be read by others: chmod 600" if loose else ""
+    exposed = home.exposed()
+    # keystores elsewhere belong to the operator: nobody but him changes their modes
+    exposed += [
+        path
+        for path in sorted(keystores - set(exposed))
+        if path.exists() and path.stat().st_mode & 0o077
+    ]
+    names = ", ".join(path.name for path in exposed)
+    problem = f"{names} can be read by others: chmod go=" if exposed else ""
     return f"state in {home.path}", problem

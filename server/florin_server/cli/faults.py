@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
-from florin_server.boot.home import Home
+from florin_server.boot.home import Home, Refused
 from florin_server.cli.console import console, fail, settings_of
 from florin_server.cli.operation import misused, table
 from florin_server.config import Settings
@@ -90,4 +90,8 @@ def _details(one: dict[str, Any]) -> str:
 
 
 def _nothing_runs(settings: Settings) -> NoReturn:
+    try:
+        Home(settings.home).require()
+    except Refused as error:
+        fail("Not done", error)
     fail("Not done", f"no embedded chain runs with its state in {settings.home}")
