@@ -36,8 +36,8 @@ _T = TypeVar("_T")
 START_US = 1_800_000_000_000_000
 MERCHANT = f"{CHAIN}:0x" + "0d" * 20
 WALLETS = 3
-# what a wallet holds, in minor units: more than any machine spends
-WEALTH = 10**18
+# what a wallet holds, in minor units: more than any machine spends, and all that a faucet gives
+WEALTH = 10**13
 
 
 class SlowClock(TestClock):

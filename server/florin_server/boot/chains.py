@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from florin_server.boot import solana_chain
-from florin_server.boot.addresses import check_free
+from florin_server.boot.addresses import EVM_PORT, check_free
 from florin_server.boot.embedded import Embedded
 from florin_server.boot.home import Home, Refused, Secrets
 from florin_server.boot.keys import Keyring
@@ -134,7 +134,7 @@ async def _start_embedded(
         block_interval_s=settings.embedded.block_interval_s,
         clock=clock,
     )
-    check_free("The test chain", "127.0.0.1", settings.embedded.rpc_port)
+    check_free("The test chain", "127.0.0.1", settings.embedded.rpc_port, EVM_PORT)
     chain = await EvmDevChain.open(home.evm, wanted)
     stack.push_async_callback(chain.close)
     port = await chain.serve_http("127.0.0.1", settings.embedded.rpc_port)

@@ -32,7 +32,7 @@ async def _run(settings: Settings, name: str, *, force: bool) -> None:
     ]
     if not paths:
         raise Refused(f"{chain.name} is named in your settings: take it out there")
-    home = Home(settings.home)
+    home = Home(settings.home).open()
     if home.addresses() is not None:
         raise Refused("Florin runs and serves the chain: stop it first")
     store = await Store.open(home.database)

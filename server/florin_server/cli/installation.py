@@ -16,6 +16,8 @@ sanctions = group("Import public lists of accounts that are not served, and look
 
 payouts = group("List, begin, refuse and resolve what leaves the treasuries.")
 
+faults = group("List and clear what was armed to go wrong on the embedded chains.")
+
 ledger = group("Compare the books with the chains, and look at them.")
 
 GROUPS = {
@@ -24,6 +26,7 @@ GROUPS = {
     "payouts": payouts,
     "customers": customers,
     "sanctions": sanctions,
+    "faults": faults,
 }
 
 ExecutorId = Annotated[str, typer.Argument(help="The id that `florin executors list` shows.")]
@@ -217,3 +220,25 @@ def sanctions_remove(name: str, home: HomeOption = None) -> None:
     from florin_server.cli import sanctions as command
 
     command.remove(given(home=home), name)
+
+
+@faults.command("list")
+def faults_list(home: HomeOption = None) -> None:
+    """List the faults that are armed; they last until they happen, or Florin stops."""
+    from florin_server.cli import faults as command
+
+    command.show(given(home=home))
+
+
+@faults.command("clear")
+def faults_clear(
+    kind: Annotated[
+        str | None,
+        typer.Argument(help="answer, mining, revert, lag or landing.  [default: all]"),
+    ] = None,
+    home: HomeOption = None,
+) -> None:
+    """End all faults that are armed, or those of one kind."""
+    from florin_server.cli import faults as command
+
+    command.clear(given(home=home), kind)

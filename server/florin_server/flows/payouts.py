@@ -12,6 +12,7 @@ from florin_server.domain.journal import Posting
 from florin_server.domain.payment import RefundStatus
 from florin_server.domain.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.flows.app import App
+from florin_server.flows.destinations import reserved
 from florin_server.store import merchants, payouts, refunds, settlements
 from florin_server.store.query import Op
 
@@ -99,9 +100,8 @@ def _create(app: App, merchant_id: str, asset: str, amount: int | None) -> Op[Pa
     if place is None:
         raise invalid("asset", "the merchant has no settlement destination for it")
     chain_id, account = str(parse_asset(asset).chain), canonical_account(place.account)
-    rail = app.rails.get(chain_id)
-    if rail is not None and account == rail.treasury:
-        raise invalid("asset", "the merchant's settlement destination is the treasury itself")
+    if what := reserved(app.rails.values(), account):
+        raise invalid("asset", f"the merchant's settlement destination is {what}")
     owed = yield from payouts.available(merchant_id, asset)
     value = owed if amount is None else amount
     if owed <= 0 or not 0 < value <= owed:

@@ -11,7 +11,7 @@ from florin_server.store.ledger import FEE
 
 
 def wallets_of(rail: Rail) -> frozenset[str]:
-    """Every account (CAIP-10) of ours on a chain."""
+    """Every account (CAIP-10) of ours on a chain whose money is in the books."""
     return frozenset({rail.treasury, *(f"{rail.chain_id}:{one}" for one in rail.senders)})
 
 
@@ -28,20 +28,24 @@ def settled(rail: Rail, merchant_id: str, option: Option) -> tuple[Posting, ...]
 
 
 def late(rail: Rail, merchant_id: str, option: Option) -> tuple[Posting, ...]:
-    """Money for a payment that had ended: nothing is earned, and what we have of it is owed."""
+    """Money for a payment that had ended: nothing is earned, and what we hold of it is owed.
+
+    A relayer holds nothing for anybody: what came there by the merchant's own word is not owed.
+    """
     split, asset, merchant = rail.split(option), option.asset, f"merchant:{merchant_id}"
-    legs = [Posting(f"wallet:{_fee_to(rail, split)}", merchant, asset, split.fee)]
-    share = option.value - split.fee
-    if is_here(rail, option):
-        legs.append(Posting(f"wallet:{split.dest}", merchant, asset, share))
-    else:
-        legs.append(Posting(f"external:{split.dest}", f"external:{option.payer}", asset, share))
+    place = f"wallet:{split.dest}" if _is_ours(rail, split) else f"external:{split.dest}"
+    is_held = not split.settled or split.dest == rail.treasury
+    source = merchant if is_held else f"external:{option.payer}"
+    legs = (
+        Posting(f"wallet:{_fee_to(rail, split)}", merchant, asset, split.fee),
+        Posting(place, source, asset, option.value - split.fee),
+    )
     return tuple(one for one in legs if one.amount > 0)
 
 
-def is_here(rail: Rail, option: Option) -> bool:
-    """True if all that an option pays comes to wallets of ours."""
-    return _is_ours(rail, rail.split(option))
+def is_backed(rail: Rail, option: Option) -> bool:
+    """True if all that an option pays comes to the treasury that pays out now, and nowhere else."""
+    return received(rail, option) == Counter({rail.treasury: option.value})
 
 
 def received(rail: Rail, option: Option) -> Counter[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from florin_server.flows import budgets, payouts
+from florin_server.flows import budgets, destinations, payouts
 from florin_server.flows.app import App, Health
 from florin_server.flows.screen import lists_problem
 from florin_server.rails.base import NodeState
@@ -42,6 +42,7 @@ class Chain:
 async def chains(app: App) -> list[Chain]:
     """Every enabled chain."""
     found = []
+    misdirected = await destinations.misdirected(app.rails.values(), app.store.survey)
     prices = app.prices.problems(app.clock.now_us())
     for chain_id, rail in app.rails.items():
         health = app.settlers[chain_id].health()
@@ -51,6 +52,7 @@ async def chains(app: App) -> list[Chain]:
             app.payers[chain_id].health().problem if chain_id in app.payers else "",
             await payouts.problems(app, chain_id),
             app.missing.get(chain_id, ""),
+            *(told for place, told in misdirected if place.chain_id == chain_id),
             *(
                 f"{asset} has no price in {currency}: {why}"
                 for (asset, currency), why in prices.items()

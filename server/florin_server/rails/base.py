@@ -271,6 +271,13 @@ class Rail(Protocol):
         """CAIP-10 account that receives for merchants without a destination, and fees."""
 
     @property
+    def reserved(self) -> Mapping[str, str]:
+        """What is ours or the chain's own, by CAIP-10: nobody pays from there, or is paid there.
+
+        Each is named in words that follow "is"; the wallets of ours are among them.
+        """
+
+    @property
     def payouts(self) -> Payouts | None:
         """What pays out of the treasury; None if its key is not here."""
 
@@ -320,7 +327,7 @@ class Rail(Protocol):
         """
 
     def payer(self, account: str) -> str | None:
-        """The canonical CAIP-10 of an account on this chain; None for anything else."""
+        """The canonical CAIP-10 of an account on this chain that may pay; None for all else."""
 
     async def payable(
         self,

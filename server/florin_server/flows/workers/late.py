@@ -68,7 +68,7 @@ class LateMoney:
             value=option.value,
             account=option.payer,
             created_at_us=now_us,
-            backed=postings.is_here(self._rail, option),
+            backed=postings.is_backed(self._rail, option),
         )
         legs = postings.late(self._rail, payment.merchant_id, option)
         # a nonce is used once, in whatever block it comes to stand

@@ -18,6 +18,7 @@ from florin_server.domain.payout import Payout, PayoutStatus
 from florin_server.domain.settlement import Place
 from florin_server.flows import opening
 from florin_server.flows.app import App, Health
+from florin_server.flows.destinations import reserved
 from florin_server.flows.payouts import booking
 from florin_server.flows.screen import check_lists, is_blocked
 from florin_server.flows.workers.aftermath import Aftermath, ended_in
@@ -228,6 +229,8 @@ class PayoutWorker:
             return "the screening lists are missing or too old"
         if await is_blocked(self._app, one.account):
             return "the account that it goes to is blocked"
+        if what := reserved(self._app.rails.values(), one.account):
+            return f"the account that it goes to is {what}"
         read = self._app.store.read
         if missing := await read(payouts.uncovered(one, self._credit(one))):
             return str(Uncovered(missing))
