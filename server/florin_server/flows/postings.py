@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from florin_server.domain.held import HeldMoney, account_of
 from florin_server.domain.journal import Posting
 from florin_server.domain.payment import Option
 from florin_server.rails.base import Rail, Split
@@ -29,11 +30,30 @@ def settled(rail: Rail, merchant_id: str, option: Option) -> tuple[Posting, ...]
 
 def late(rail: Rail, merchant_id: str, option: Option) -> tuple[Posting, ...]:
     """Money for a payment that had ended: nothing is earned, and what we have of it is owed."""
-    split, asset, merchant = rail.split(option), option.asset, f"merchant:{merchant_id}"
-    legs = [Posting(f"wallet:{_fee_to(rail, split)}", merchant, asset, split.fee)]
+    return _owed(rail, f"merchant:{merchant_id}", option)
+
+
+def held(rail: Rail, option: Option) -> tuple[Posting, ...]:
+    """A blocked payer's money: nothing is earned, and what we have of it nobody may have."""
+    return _owed(rail, account_of(option.payer), option)
+
+
+def released(one: HeldMoney, merchant_id: str) -> tuple[Posting, ...]:
+    """What we have of held money, as if its payment had been settled."""
+    legs = (
+        Posting(one.account, f"merchant:{merchant_id}", one.asset, one.held - one.fee),
+        Posting(one.account, FEE, one.asset, one.fee),
+    )
+    return tuple(leg for leg in legs if leg.amount > 0)
+
+
+def _owed(rail: Rail, account: str, option: Option) -> tuple[Posting, ...]:
+    """What an option brings, all that we get of it on one account of the books."""
+    split, asset = rail.split(option), option.asset
+    legs = [Posting(f"wallet:{_fee_to(rail, split)}", account, asset, split.fee)]
     share = option.value - split.fee
     if is_here(rail, option):
-        legs.append(Posting(f"wallet:{split.dest}", merchant, asset, share))
+        legs.append(Posting(f"wallet:{split.dest}", account, asset, share))
     else:
         legs.append(Posting(f"external:{split.dest}", f"external:{option.payer}", asset, share))
     return tuple(one for one in legs if one.amount > 0)

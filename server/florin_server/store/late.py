@@ -6,10 +6,11 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import select
 
+from florin_server.domain.held import HeldMoney
 from florin_server.domain.journal import Posting
 from florin_server.domain.payment import Option, Payment, Status
 from florin_server.domain.payout import Payout
-from florin_server.store import ledger, payouts
+from florin_server.store import held, ledger, payouts
 from florin_server.store.payments import option_of
 from florin_server.store.query import Op, Statement, any_of, columns, param
 from florin_server.store.tables import payment, payment_option
@@ -31,23 +32,36 @@ def record(
     option: Option,
     event: tuple[str, str],
     postings: Sequence[Posting],
-    back: Payout,
+    back: Payout | HeldMoney,
     now_us: int,
 ) -> Op[bool | None]:
     """Books money that came late, with the payout that returns it; False if that was done before.
 
-    None if it is not late: the payment can still be paid, or this is what paid it. `event` is the
-    transaction with the reference that it carries.
+    Money of a blocked payer is held instead of returned. None if it is not late: the payment can
+    still be paid, or this is what paid it. `event` is the transaction with the reference that it
+    carries.
     """
     (row,) = yield _LOCKED(payment_id=option.payment_id)
     if not is_late(Payment(*row).at(now_us), option):
         return None
+    if (known := (yield from held.of_event(option.payment_id, event_key(event)))) is not None:
+        # it came in time, and the payment failed by a verdict about it
+        yield from held.came_again(known, now_us)
+        return False
     tx_hash, reference = event
     key = f"{ledger.LATE}:{option.payment_id}:{tx_hash}:{reference}"
     if not (yield from ledger.post(key, ledger.LATE, option.payment_id, tx_hash, postings, now_us)):
         return False
-    yield from payouts.add(back)
+    if isinstance(back, HeldMoney):
+        yield from held.put(back)
+    else:
+        yield from payouts.add(back)
     return True
+
+
+def event_key(event: tuple[str, str]) -> str:
+    """What tells a settlement event apart from all others of its payment."""
+    return ":".join(event)
 
 
 def is_late(seen: Payment, option: Option) -> bool:

@@ -1,6 +1,6 @@
 """Money that came too late, or twice: booked once it is final, and sent back by a payout.
 
-The payment that it was for stays as it ended.
+The payment that it was for stays as it ended. What comes from a blocked payer is held instead.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from florin_server.domain.payment import Option, Payment
 from florin_server.domain.payout import Payout, PayoutKind
 from florin_server.flows import postings
 from florin_server.flows.app import App
+from florin_server.flows.screen import why_blocked
+from florin_server.flows.workers import held_money
 from florin_server.flows.workers.blocks import Follower
 from florin_server.rails.base import Paid, Rail
 from florin_server.store import late
@@ -43,6 +45,9 @@ class LateMoney:
                 del self._waiting[event]
 
     async def _record(self, payment: Payment, option: Option, event: Paid) -> None:
+        if why := await why_blocked(self._app, option.payer):
+            await self._hold(option, event, why)
+            return
         now_us = self._app.clock.now_us()
         back = Payout(
             id=short_id("pout_", self._app.randbytes),
@@ -59,7 +64,7 @@ class LateMoney:
         )
         legs = postings.late(self._rail, payment.merchant_id, option)
         done = await self._app.store.write(
-            late.record(option, (event.tx_hash, event.ref), legs, back, now_us)
+            late.record(option, held_money.event_of(event), legs, back, now_us)
         )
         if done:
             _log.error(
@@ -72,3 +77,10 @@ class LateMoney:
                 option.payer,
             )
             self._app.wake_payouts()
+
+    async def _hold(self, option: Option, event: Paid, why: str) -> None:
+        held = held_money.money(self._app, self._rail, option, event, why, is_late=True)
+        legs = postings.held(self._rail, option)
+        key, now_us = held_money.event_of(event), self._app.clock.now_us()
+        if await self._app.store.write(late.record(option, key, legs, held, now_us)):
+            held_money.alarm(held)

@@ -31,7 +31,7 @@ from florin_server.rails.base import (
     Signed,
     Transfer,
 )
-from florin_server.store import journal, payouts
+from florin_server.store import held, journal, payouts
 from florin_server.store.payouts import Outcome, Uncovered
 from florin_server.store.query import Op, StoreUnavailable
 
@@ -213,7 +213,7 @@ class PayoutWorker:
             await check_lists(self._app, live=one.live)
         except FlorinError:
             return "the screening lists are missing or too old"
-        if await is_blocked(self._app, one.account):
+        if await is_blocked(self._app, one.account) and not await self._insists(one):
             return "the account that it goes to is blocked"
         read = self._app.store.read
         if missing := await read(payouts.uncovered(one, self._credit(one))):
@@ -224,6 +224,13 @@ class PayoutWorker:
             if self.lane.holds(other.id)
         ]
         return await self._treasury.obstacle(_transfer(one), ahead)
+
+    async def _insists(self, one: Payout) -> bool:
+        """True if the operator returns money to a payer of whom it knows that he is blocked."""
+        if one.held_id is None:
+            return False
+        known = await self._app.store.read(held.get(one.held_id))
+        return known is not None and known.even_if_blocked
 
     def _credit(self, one: Payout) -> int | None:
         """What a merchant may owe for refunds in the payout's asset; None if without limit."""

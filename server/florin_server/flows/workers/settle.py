@@ -17,6 +17,7 @@ from florin_server.domain.journal import Accepted, ChainTx, Finding, Watched, Wa
 from florin_server.domain.payment import FailureCode, Payment, Status
 from florin_server.flows import postings
 from florin_server.flows.app import App, Health
+from florin_server.flows.workers import held_money
 from florin_server.flows.workers.aftermath import Aftermath, ended_in
 from florin_server.flows.workers.blocks import follow
 from florin_server.flows.workers.hold import Held
@@ -306,7 +307,10 @@ class ChainSettler:
         findings = []
         for ref, item in list(self._open.items()):
             if (event := await self._proof(ref, item)) is not None:
-                findings.append(self._success(item, event))
+                success = self._success(item, event)
+                findings.append(
+                    await held_money.screened(self._app, self._rail, item, event, success)
+                )
         ends = [end for lane in self._led() for end in await lane.final()]
         await self._finish(findings, ends)
 
@@ -345,6 +349,7 @@ class ChainSettler:
             _conclude(findings, ends, [item.payment.id for item in freed], now_us, commit)
         )
         self._aftermath.committed(watched)
+        held_money.tell(findings, changed)
         for payment in changed:
             await self._app.changed(payment)
         over = {ref for ref, item in self._open.items() if item.payment.id in done}
