@@ -93,7 +93,7 @@ _BACK = Statement(
     update(confirm)
     .where(
         any_of(confirm.c.payment_id, "ids"),
-        confirm.c.state.in_((ConfirmState.DONE, ConfirmState.HELD)),
+        (confirm.c.state == ConfirmState.DONE) | (confirm.c.state == ConfirmState.HELD),
     )
     .values(state=param("next_state"), retry_at_us=0)
 )
@@ -148,35 +148,37 @@ def undo_settled(
     for one in payment_ids:
         if (yield from ledger.reverse(f"settle:{one}", now_us)):
             undone.append(one)  # noqa: PERF401  (an operation's steps)
-    stopped = yield from _undo_held(chain_id, hashes, now_us)
-    undone += [one for one in stopped if one not in undone]
+    again, over = yield from _undo_held(chain_id, hashes, now_us)
+    undone += [one for one in again if one not in undone]
     reopened = [row[0] for row in (yield _REOPEN(ids=tx_ids))]
     for tx_id in reopened:
         yield from ledger.reverse(f"gas:{tx_id}", now_us)
     held = {row[0] for row in (yield _HELD(ids=reopened))}
     yield _BACK(ids=[one for one in undone if one in held], next_state=ConfirmState.SUBMITTED)
     yield _BACK(ids=[one for one in undone if one not in held], next_state=ConfirmState.WAITING)
-    return undone
+    return undone + over
 
 
-def _undo_held(chain_id: str, hashes: Collection[str], now_us: int) -> Op[list[str]]:
-    """Takes back that money of blocked payers came; answers the payments that wait for it again.
+def _undo_held(
+    chain_id: str, hashes: Collection[str], now_us: int
+) -> Op[tuple[list[str], list[str]]]:
+    """Takes back that money of blocked payers came, and tells of which payments.
 
-    What was to be returned is not, unless it is on its way already. A payment that failed by a
-    verdict stays so: if the money comes after all, it comes late.
+    The first of them wait for it again, the others had failed by a verdict about it.
+
+    What was to be returned is not, unless it is on its way already. If money comes after all for a
+    payment that has failed, it comes late.
     """
-    again = []
+    again, over = [], []
     for one in (yield from held_money.brought_by(chain_id, hashes)):
         yield from ledger.reverse(held_money.key_of(one), now_us)
-        if one.state is HeldState.RELEASED:
-            again.append(one.payment_id)
-        elif one.payout_id and not (yield from payouts.refuse(one.payout_id, now_us)):
+        waits = one.state in {HeldState.HELD, HeldState.RELEASED}
+        (again if waits else over).append(one.payment_id)
+        if one.payout_id and not (yield from payouts.refuse(one.payout_id, now_us)):
             yield from held_money.undone(one)
-        else:
+        elif one.state is not HeldState.RELEASED:
             yield from held_money.forget(one)
-            if one.state is HeldState.HELD:
-                again.append(one.payment_id)
-    return again
+    return again, over
 
 
 def undo_paid_out(
