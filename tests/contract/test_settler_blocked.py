@@ -244,6 +244,19 @@ async def test_what_we_sent_before_succeeds_with_an_alarm(shop, caplog):
     await whole(shop)
 
 
+async def test_what_we_signed_again_for_a_higher_fee_is_ours_too(shop):
+    payment = await shop.accepted(WALLET)
+    await shop.lab.pause()
+    await shop.turn()
+    await shop.base_fee(40 * 10**9)
+    await shop.mine(3)
+    (tx,) = await shop.transactions()
+    (variant,) = tx.bumps
+    await put(shop, WALLET)
+    assert (await shop.end(payment)).tx_id == variant.hash
+    assert await held.listed(shop.app, all_=True) == []
+
+
 async def test_who_is_listed_no_more_when_it_is_final_succeeds(shop):
     payment, option, output = await unconfirmed(shop)
     await put(shop, WALLET)

@@ -254,7 +254,8 @@ def _sum_problems(
         totals[asset] += held
         most = refunded.get((asset, account), 0)
         if account.startswith(("merchant:", f"{HELD}:")) and held > most:
-            than = f", of which refunds explain {most}" if most else ""
+            what = "reorganisations" if account.startswith(f"{HELD}:") else "refunds"
+            than = f", of which {what} explain {most}" if most else ""
             yield f"{account} owes us {held} of {asset}{than}"
     for asset, total in totals.items():
         if total:
