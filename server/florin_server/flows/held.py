@@ -19,11 +19,7 @@ _log = logging.getLogger(__name__)
 
 # what one answer holds; older ones are history
 _LISTED_MAX = 1000
-_PROBLEMS = {
-    HeldState.HELD: "payments held because their payers are blocked: {}, see "
-    "`florin payments held`",
-    HeldState.UNDONE: "payments returned to blocked payers whose money a reorganisation undid: {}",
-}
+_WAITING = "payments held because their payers are blocked: {}, see `florin payments held`"
 
 
 async def listed(app: App, *, all_: bool) -> list[HeldMoney]:
@@ -44,11 +40,9 @@ async def problem(app: App, chain_id: str) -> str:
 
 def told(counts: list[tuple[str, HeldState, int]]) -> dict[str, str]:
     """What the operator has to look at, by chain."""
-    found: dict[str, list[str]] = {}
-    for chain, state, count in counts:
-        if state in _PROBLEMS:
-            found.setdefault(chain, []).append(_PROBLEMS[state].format(count))
-    return {chain: "; ".join(texts) for chain, texts in found.items()}
+    return {
+        chain: _WAITING.format(count) for chain, state, count in counts if state is HeldState.HELD
+    }
 
 
 async def resolve(

@@ -133,7 +133,7 @@ def _refuse(payout_id: str, now_us: int) -> Op[Payout]:
             raise FlorinError(Code.INVALID_PARAMS, "Payout not found")
         raise FlorinError(Code.INVALID_STATE, f"Payout is {known.status} and cannot be refused")
     if refused.held_id is not None:
-        yield from held.keep_again(refused.held_id)
+        yield from held.payout_refused(refused.held_id)
     return refused
 
 

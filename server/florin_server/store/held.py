@@ -84,6 +84,7 @@ _KEEP_AGAIN = Statement(
     .values(state=HeldState.KEPT, payout_id=null(), even_if_blocked=False)
 )
 _FORGET = Statement(delete(held_money).where(_ONE))
+_FORGET_UNDONE = Statement(delete(held_money).where(_ONE, held_money.c.state == HeldState.UNDONE))
 _SET_CONFIRM = Statement(
     update(confirm).where(confirm.c.payment_id == param("payment")).values(state=param("after"))
 )
@@ -224,9 +225,13 @@ def decide(
     return HeldMoney(*row)
 
 
-def keep_again(held_id: str) -> Op[None]:
-    """Part of an operation: the payout was called off that would have returned it."""
+def payout_refused(held_id: str) -> Op[None]:
+    """Part of an operation: the payout was called off that would have returned it; it is kept.
+
+    If a reorganisation undid that it came, there is nothing left of it.
+    """
     yield _KEEP_AGAIN(id_=held_id)
+    yield _FORGET_UNDONE(id_=held_id)
 
 
 def undone(one: HeldMoney) -> Op[None]:

@@ -169,7 +169,8 @@ def _undo_held(
     What was to be returned is not, unless it is on its way already. If money comes after all for a
     payment that has failed, it comes late.
     """
-    again, over = [], []
+    again: list[str] = []
+    over: list[str] = []
     for one in (yield from held_money.brought_by(chain_id, hashes)):
         yield from ledger.reverse(held_money.key_of(one), now_us)
         waits = one.state in {HeldState.HELD, HeldState.RELEASED}

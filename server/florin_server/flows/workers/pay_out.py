@@ -12,6 +12,7 @@ import logging
 from collections.abc import Container, Sequence
 
 from florin_server.domain.errors import FlorinError
+from florin_server.domain.held import HeldState
 from florin_server.domain.journal import ChainTx, Watcher
 from florin_server.domain.payout import Payout, PayoutStatus
 from florin_server.flows.app import App, Health
@@ -213,9 +214,14 @@ class PayoutWorker:
             await check_lists(self._app, live=one.live)
         except FlorinError:
             return "the screening lists are missing or too old"
-        if await is_blocked(self._app, one.account) and not await self._insists(one):
-            return "the account that it goes to is blocked"
         read = self._app.store.read
+        returned = await read(held.get(one.held_id)) if one.held_id else None
+        if returned is not None and returned.state is HeldState.UNDONE:
+            return "a reorganisation undid that the money came which it returns"
+        # whoever decided to return it may have known that its payer is blocked
+        insisted = returned is not None and returned.even_if_blocked
+        if not insisted and await is_blocked(self._app, one.account):
+            return "the account that it goes to is blocked"
         if missing := await read(payouts.uncovered(one, self._credit(one))):
             return str(Uncovered(missing))
         ahead = [
@@ -224,13 +230,6 @@ class PayoutWorker:
             if self.lane.holds(other.id)
         ]
         return await self._treasury.obstacle(_transfer(one), ahead)
-
-    async def _insists(self, one: Payout) -> bool:
-        """True if the operator returns money to a payer of whom it knows that he is blocked."""
-        if one.held_id is None:
-            return False
-        known = await self._app.store.read(held.get(one.held_id))
-        return known is not None and known.even_if_blocked
 
     def _credit(self, one: Payout) -> int | None:
         """What a merchant may owe for refunds in the payout's asset; None if without limit."""
