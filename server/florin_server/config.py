@@ -299,7 +299,9 @@ class Settings(BaseSettings):
     failed_gas: FailedGasSettings = FailedGasSettings()
     capture: CaptureSettings = CaptureSettings()
     blocked_accounts: tuple[Annotated[str, AfterValidator(blocked_account)], ...] = Field(
-        default=(), description="accounts that are not served: CAIP-10, or bare EVM addresses"
+        default=(),
+        description="accounts that are not served: CAIP-10, or bare EVM addresses; what "
+        "they pay past Florin waits for your verdict: florin payments held",
     )
     screening_age_max_days: int = Field(
         default=30, ge=1, description="older screening lists are told: public ones change weekly"

@@ -56,5 +56,6 @@ def _told(found: OpenOn) -> str:
         "payments that a buyer may still make": found.offered,
         "transactions on their way": found.transactions,
         "payouts that are owed": found.payouts,
+        "payments of blocked payers whose money is held": found.held,
     }
     return ", ".join(f"{count} {what}" for what, count in parts.items() if count)

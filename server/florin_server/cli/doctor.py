@@ -19,13 +19,14 @@ from florin_server.cli import ledger as books
 from florin_server.cli.console import console, settings_of
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
+from florin_server.flows import held as held_money
 from florin_server.flows.destinations import misdirected
 from florin_server.flows.screen import lists_problem
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.jsonrpc import RpcError
 from florin_server.rails.solana.settings import SolanaChain
-from florin_server.store import payouts
+from florin_server.store import held, payouts
 from florin_server.store.engine import Store
 from florin_server.store.query import StoreError
 
@@ -95,6 +96,8 @@ async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
         for chain_id, problem, count in await store.read(payouts.problems()):
             if problem:
                 yield f"payouts on {chain_id}", f"{count} wait, because {problem}"
+        for chain_id, problem in held_money.told(await store.read(held.counts())).items():
+            yield f"payments on {chain_id}", problem
         if problem := await store.read(lists_problem(settings, SystemClock().now_us())):
             yield "screening", problem
         kept = home.secrets()

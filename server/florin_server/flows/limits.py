@@ -13,7 +13,7 @@ from florin_server.config import LimitSettings
 from florin_server.domain.addresses import network_of
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.gcra import Bucket, Verdict
-from florin_server.flows.held import Held
+from florin_server.flows.held_answers import Held
 
 # of each kind; a key takes about 200 bytes
 _KEYS_MAX = 50_000

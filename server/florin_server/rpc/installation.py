@@ -42,6 +42,7 @@ class InstallationCalls:
             software_version=florin_server.__version__,
             chains=chains,
             processing_payments=await system.processing(self._app),
+            held_payments=await system.held_payments(self._app),
             screening_problem=await system.screening(self._app),
         )
 

@@ -32,6 +32,7 @@ from florin_server.store.fields import one_of as _one_of
 from florin_server.store.fields import only as _only
 from florin_server.store.fields import partial as _partial
 from florin_server.store.fields import text_ as _text
+from florin_server.store.held_tables import HeldMoneyRow
 from florin_server.store.option_tables import OptionCountRow
 from florin_server.store.payout_tables import InstallationRow, NonceAccountRow, PayoutRow
 
@@ -53,6 +54,7 @@ class ConfirmState(StrEnum):
 
     WAITING = "waiting"
     SUBMITTED = "submitted"  # in a transaction of ours, or left to the buyer's own
+    HELD = "held"  # paid by a blocked payer: the operator's verdict ends it, and nothing else
     DONE = "done"
 
 
@@ -486,6 +488,7 @@ account_to_open = _table(AccountToOpenRow)
 opened_account = _table(OpenedAccountRow)
 failed_gas = _table(FailedGasRow)
 payout = _table(PayoutRow)
+held_money = _table(HeldMoneyRow)
 nonce_account = _table(NonceAccountRow)
 installation = _table(InstallationRow)
 idempotency = _table(IdempotencyRow)

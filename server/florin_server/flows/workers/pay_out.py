@@ -13,6 +13,7 @@ from collections.abc import Container, Sequence
 from dataclasses import replace
 
 from florin_server.domain.errors import FlorinError
+from florin_server.domain.held import HeldState
 from florin_server.domain.journal import ChainTx, Watcher
 from florin_server.domain.payout import Payout, PayoutStatus
 from florin_server.domain.settlement import Place
@@ -36,7 +37,7 @@ from florin_server.rails.base import (
     Signed,
     Transfer,
 )
-from florin_server.store import journal, payouts
+from florin_server.store import held, journal, payouts
 from florin_server.store.payouts import Outcome, Uncovered
 from florin_server.store.query import Op, StoreUnavailable
 from florin_server.store.receiving import NotOpenable
@@ -227,11 +228,16 @@ class PayoutWorker:
             await check_lists(self._app, live=one.live)
         except FlorinError:
             return "the screening lists are missing or too old"
-        if await is_blocked(self._app, one.account):
-            return "the account that it goes to is blocked"
         if what := reserved(self._app.rails.values(), one.account):
             return f"the account that it goes to is {what}"
         read = self._app.store.read
+        returned = await read(held.get(one.held_id)) if one.held_id else None
+        if returned is not None and returned.state is HeldState.UNDONE:
+            return "a reorganisation undid that the money came which it returns"
+        # whoever decided to return it may have known that its payer is blocked
+        insisted = returned is not None and returned.even_if_blocked
+        if not insisted and await is_blocked(self._app, one.account):
+            return "the account that it goes to is blocked"
         if missing := await read(payouts.uncovered(one, self._credit(one))):
             return str(Uncovered(missing))
         ahead = [

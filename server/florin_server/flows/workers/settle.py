@@ -26,6 +26,7 @@ from florin_server.domain.journal import (
 from florin_server.domain.payment import FailureCode, Status
 from florin_server.flows import postings
 from florin_server.flows.app import App, Health
+from florin_server.flows.workers import held_money
 from florin_server.flows.workers.aftermath import Aftermath, ended_in
 from florin_server.flows.workers.blocks import follow
 from florin_server.flows.workers.hold import Held
@@ -372,7 +373,10 @@ class ChainSettler:
         findings = []
         for ref, item in list(self._open.items()):
             if (event := await self._proof(ref, item)) is not None:
-                findings.append(self._success(item, event))
+                success = self._success(item, event)
+                findings.append(
+                    await held_money.screened(self._app, self._rail, item, event, success)
+                )
         ends = [end for lane in self._led() for end in await lane.final()]
         await self._finish(findings, ends)
 
@@ -414,6 +418,7 @@ class ChainSettler:
         for one in retries:
             self._open[self._rail.reference(one.item.option)] = one.item
         await self._spending.committed(ends, retries)
+        held_money.tell(findings, changed)
         for payment in changed:
             await self._app.changed(payment)
         over = {ref for ref, item in self._open.items() if item.payment.id in done}
