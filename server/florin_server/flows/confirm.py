@@ -27,6 +27,7 @@ from florin_server.flows.load import current, find
 from florin_server.flows.screen import check_lists, is_blocked
 from florin_server.rails.base import Rail, RailUnavailable
 from florin_server.store import captures, payments
+from florin_server.store.captures import Told
 
 
 async def confirm(
@@ -54,7 +55,7 @@ async def confirm(
     app.limits.confirm(payment.id)
     step(payment.status, Event.CONFIRM_ACCEPTED)
     option = await open_option(app, payment, option_id)
-    await capture.require(app, payment, option, collected)
+    told = await capture.require(app, caller, payment, option, collected)
     issued = await _issued(app, option)
     content = Confirmation(payment.id, option.id, tuple(flat), digest, arrived_us)
     form = results.match(_expected(option, issued), flat)
@@ -69,7 +70,7 @@ async def confirm(
     # looked up before the proof that the authorization is unused: its effect can only be later
     from_block = await _first_block(app, rail, option, issued)
     await _verify(rail, option, issued, flat)
-    return await _accept(app, caller, option, content, from_block)
+    return await _accept(app, caller, option, content, from_block, told)
 
 
 async def _repeated(app: App, payment: Payment, digests: Collection[bytes]) -> Payment | None:
@@ -121,14 +122,19 @@ async def _refuse(
     return await _lost(app, content)
 
 
-async def _accept(
-    app: App, caller: Caller, option: Option, content: Confirmation, from_block: int
+async def _accept(  # noqa: PLR0917  (one of each, none alike)
+    app: App,
+    caller: Caller,
+    option: Option,
+    content: Confirmation,
+    from_block: int,
+    told: Told,
 ) -> Payment:
     provider = (caller.app.name, caller.app.icon_url) if caller.app else ("unknown", None)
     accept = payments.accept(content, option, from_block, provider, content.at_us)
-    if app.settings.capture.enabled and app.rails[option.chain_id].submits(option):
-        # what is submitted here was signed by the account
-        accept = captures.proven(accept, option.payer)
+    if told.sources and app.rails[option.chain_id].submits(option):
+        # what is submitted here was signed by the account; anybody may hand in a hash
+        accept = captures.proven(accept, content.payment_id, option.payer, told)
     accepted = await app.store.write(accept)
     if accepted is None:
         return await _lost(app, content)

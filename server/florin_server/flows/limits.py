@@ -84,9 +84,9 @@ class Limits:
         """Counts an attempt to call a payment off; FlorinError(rate_limited)."""
         self._cancels.check(payment_id)
 
-    def form(self, payment_id: str) -> None:
-        """Counts a form with data about a buyer; FlorinError(rate_limited)."""
-        self._forms.check(payment_id)
+    def form(self, ticket: str) -> None:
+        """Counts what is handed in with one form about a buyer; FlorinError(rate_limited)."""
+        self._forms.check(ticket)
 
     def failed(self, peer: str) -> None:
         """Counts a credential that proved nothing; FlorinError(rate_limited)."""

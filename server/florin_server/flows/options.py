@@ -87,7 +87,7 @@ async def options(app: App, caller: Caller, text: str, accounts: Sequence[str]) 
     found = found[: app.settings.options_max]
     stored = await _keep(app, payment, known, found)
     told = [replace(stored[option.id], account=option.account) for option in found]
-    asked = await capture.ask(app, payment, told)
+    asked = await capture.ask(app, caller, payment, told)
     for at, option in enumerate(told):
         if option.id in asked.urls:
             told[at] = replace(option, actions=(capture.build_of(payment, option),))

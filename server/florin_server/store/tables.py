@@ -13,7 +13,7 @@ from sqlmodel import Field, SQLModel
 from florin_server.domain.credentials import KeyKind
 from florin_server.domain.journal import TxState
 from florin_server.domain.payment import CancelledReason, FailureCode, RefundStatus, Status
-from florin_server.store.capture_tables import CaptureTokenRow, CollectedRow
+from florin_server.store.capture_tables import CollectedRow
 from florin_server.store.chain_tables import ChainTxBumpRow, WatchedRow
 from florin_server.store.columns import Words, by_size
 from florin_server.store.fields import BY_KEY as _BY_KEY
@@ -463,7 +463,6 @@ payout = _table(PayoutRow)
 nonce_account = _table(NonceAccountRow)
 installation = _table(InstallationRow)
 idempotency = _table(IdempotencyRow)
-capture_token = _table(CaptureTokenRow)
 collected_data = _table(CollectedRow)
 ledger_journal = _table(JournalRow)
 ledger_transfer = _table(TransferRow)
