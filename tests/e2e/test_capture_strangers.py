@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from florin.v1 import operator_pb2
+from florin_server.cli import customers as command_line
 from florin_server.config import LimitSettings
 from florin_server.devnet.genesis import DEVNET
 from florin_server.domain.sealed import Seal
@@ -198,6 +199,9 @@ async def test_an_export_tells_who_told_what(desk, till):
     assert await till.pay() == "succeeded"
     kept = (await export(desk, till.wallet)).collected_data
     assert [(one.source, one.app, one.proven) for one in kept] == [(wallet, mine, True)]
+    (shown,) = (command_line._data(one) for one in kept)
+    assert (shown["source"], shown["app"], shown["proven"]) == ("wallet", mine, True)
+    assert shown["data"] == DATA
     # no name that a client gave itself
     client = desk.env["FLORIN_CLIENT_ID"]
     rows = desk.select("SELECT * FROM collected_data WHERE payment_id = ?", till.payment_id)
@@ -411,3 +415,15 @@ async def test_one_form_for_two_accounts_keeps_what_is_known_of_one(desk, till):
     assert await told(desk, till.wallet) == [DATA]
     assert (await told(desk, other))[0]["fullName"] == "Ada Two"
     assert (await hand_in(desk, both, EVE)).told == (401, "unauthorized")
+
+
+async def test_one_form_is_for_as_many_accounts_as_an_answer_holds(desk):
+    till = await new_till(desk)
+    answer = await till.answer(*(Wallet() for _ in range(99)))
+    url = answer["collectData"]["url"]
+    assert len(answer["options"]) == 100 == len(query_of(url)["accounts"].split(","))
+    # what the gateway takes as the head of a request leaves room for a prefill
+    assert len(url) < 12_000
+    assert (await desk.ask("GET", path_of(url))).status == 200
+    assert (await hand_in(desk, url)).status == 200
+    assert stored(desk, till) == 100

@@ -6,7 +6,8 @@ confirm on, if the account signed something for it. A payment that the buyer's w
 itself, or that was bound by what the chain tells, proves nobody's data: anybody can copy what is
 on the chain. Whatever was told for it stays, as told by whom it was, and the buyer is asked again.
 
-A wallet key is one credential: its wallet answers for all of its users.
+A wallet key is one credential: its wallet answers for all of its users. Whoever confirms what an
+account signed is taken for its wallet, so a wallet must give it to nobody else.
 """
 
 from __future__ import annotations
