@@ -203,6 +203,9 @@ class FailedGasSettings(BaseModel):
 class CaptureSettings(BaseModel):
     """Whose data is asked for before a payment, and how long it is kept.
 
+    It counts for its payment if the wallet that told it, by a form or along with its calls,
+    confirms the payment; for later ones of the same account and wallet app only if the account
+    signed for it, which it does not where its wallet sends the transaction by itself.
     `from_amount` tells for a currency (ISO 4217), or an asset (CAIP-19) in which a payment may be
     asked for, the number of minor units from which on data is needed; for others it always is.
     """

@@ -42,11 +42,11 @@ async def fetch(
     whole = data == capture.build_of(payment, option).data
     if data and not whole and (build is None or data != build.data):
         raise FlorinError(Code.INVALID_PARAMS, "Unknown build data")
-    told = await capture.require(app, payment, option, collected)
+    told = await capture.require(app, caller, payment, option, collected)
     if build is None:
         return option.resolved(()) or ()
     issued = await _resolve(app, payment, option)
-    if whole or (told and not data):
+    if whole or (told.needed and not data):
         return option.resolved(issued) or ()
     return issued[0].actions
 

@@ -100,7 +100,7 @@ async def options(app: App, caller: Caller, text: str, accounts: Sequence[str]) 
     if found and not told:
         text = "Too many options of this payment"
         raise FlorinError(Code.RATE_LIMITED, text, retry_after_s=_FULL_RETRY_S)
-    asked = await capture.ask(app, payment, told)
+    asked = await capture.ask(app, caller, payment, told)
     for at, option in enumerate(told):
         if option.id in asked.urls:
             told[at] = replace(option, actions=(capture.build_of(payment, option),))

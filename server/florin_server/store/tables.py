@@ -13,7 +13,7 @@ from sqlmodel import Field, SQLModel
 from florin_server.domain.credentials import KeyKind
 from florin_server.domain.journal import PayerKind, TxState
 from florin_server.domain.payment import CancelledReason, FailureCode, RefundStatus, Status
-from florin_server.store.capture_tables import CaptureTokenRow, CollectedRow
+from florin_server.store.capture_tables import CollectedRow
 from florin_server.store.chain_tables import (
     AccountToOpenRow,
     ChainTxBumpRow,
@@ -492,7 +492,6 @@ held_money = _table(HeldMoneyRow)
 nonce_account = _table(NonceAccountRow)
 installation = _table(InstallationRow)
 idempotency = _table(IdempotencyRow)
-capture_token = _table(CaptureTokenRow)
 collected_data = _table(CollectedRow)
 ledger_journal = _table(JournalRow)
 ledger_transfer = _table(TransferRow)
