@@ -22,8 +22,8 @@ from florin_server.boot.grpc_server import PUBLIC
 from florin_server.boot.service import Service
 from florin_server.clock import TestClock
 from florin_server.flows import demo
-from florin_server.rails.base import Rail
 from florin_server.rails.jsonrpc import JsonRpc, LocalTransport
+from florin_server.rails.protocol import Rail
 
 from tests.model.memory import MemoryRest
 from tests.model.rail import ASSET, CHAIN, FakeRail, signature

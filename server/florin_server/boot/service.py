@@ -30,8 +30,8 @@ from florin_server.flows.workers.outlive import outliving
 from florin_server.flows.workers.pay_out import PayoutWorker
 from florin_server.flows.workers.prices import follow_prices
 from florin_server.flows.workers.settle import ChainSettler
-from florin_server.rails.base import Rail
 from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.protocol import Rail
 from florin_server.store import executors, installation, payments
 from florin_server.store.engine import Store
 

@@ -14,7 +14,7 @@ from florin_server.domain.caip import canonical_account
 from florin_server.domain.payment import Destination
 from florin_server.domain.settlement import Place
 from florin_server.flows.postings import wallets_of
-from florin_server.rails.base import Rail
+from florin_server.rails.protocol import Rail
 from florin_server.store import settlements
 from florin_server.store.query import Op
 

@@ -7,7 +7,8 @@ from collections import Counter
 from florin_server.domain.held import HeldMoney, account_of
 from florin_server.domain.journal import Posting
 from florin_server.domain.payment import Option
-from florin_server.rails.base import Rail, Split
+from florin_server.rails.base import Split
+from florin_server.rails.protocol import Rail
 from florin_server.store.ledger import FEE
 
 

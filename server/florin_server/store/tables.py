@@ -8,11 +8,18 @@ from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import CheckConstraint, Index, Table
-from sqlmodel import Field, SQLModel
+from sqlmodel import SQLModel
 
-from florin_server.domain.credentials import KeyKind
 from florin_server.domain.journal import PayerKind, TxState
 from florin_server.domain.payment import CancelledReason, FailureCode, RefundStatus, Status
+from florin_server.store.account_tables import (
+    ApiKeyRow,
+    BankAccountRow,
+    DestinationRow,
+    MerchantRow,
+    PartnerRow,
+    WalletAppRow,
+)
 from florin_server.store.capture_tables import CollectedRow
 from florin_server.store.chain_tables import (
     AccountToOpenRow,
@@ -21,7 +28,7 @@ from florin_server.store.chain_tables import (
     OpenedAccountRow,
     WatchedRow,
 )
-from florin_server.store.columns import Words, by_size
+from florin_server.store.columns import by_size
 from florin_server.store.fields import BY_KEY as _BY_KEY
 from florin_server.store.fields import Base as _Base
 from florin_server.store.fields import amount as _amount
@@ -56,104 +63,6 @@ class ConfirmState(StrEnum):
     SUBMITTED = "submitted"  # in a transaction of ours, or left to the buyer's own
     HELD = "held"  # paid by a blocked payer: the operator's verdict ends it, and nothing else
     DONE = "done"
-
-
-class PartnerRow(_Base, table=True):
-    """A business that owns keys and merchants."""
-
-    __tablename__ = "partner"
-    __table_args__ = (CheckConstraint("status IN ('active', 'suspended')", name="status"), _BY_KEY)
-
-    id: str = _text(key=True)
-    name: str = _text()
-    version_pin: str = _text()
-    status: str = _text()
-    created_at_us: int = _number()
-
-
-class ApiKeyRow(_Base, table=True):
-    """A key of a partner, or of a wallet; only its keyed hash is kept."""
-
-    __tablename__ = "api_key"
-    __table_args__ = (
-        _only("kind", KeyKind),
-        Index("ix_api_key_partner_id", "partner_id"),
-        Index("uq_api_key_hash", "hash", unique=True),
-    )
-
-    key_id: str = _text(key=True)
-    kind: KeyKind = _one_of(KeyKind)
-    live: bool
-    partner_id: str | None = _text()
-    hash: bytes = _bytes()
-    last4: str = _text()
-    scopes: frozenset[str] = Field(sa_type=Words)
-    version_pin: str | None = _text()
-    created_at_us: int = _number()
-    revoked_at_us: int | None = _number()
-
-
-class WalletAppRow(_Base, table=True):
-    """A wallet that names itself by an app id."""
-
-    __tablename__ = "wallet_app"
-    __table_args__ = (_BY_KEY,)
-
-    app_id: str = _text(key=True)
-    name: str = _text()
-    icon_url: str | None = _text()
-    live: bool
-    version_pin: str = _text()
-    created_at_us: int = _number()
-    revoked_at_us: int | None = _number()
-
-
-class MerchantRow(_Base, table=True):
-    """Who is paid."""
-
-    __tablename__ = "merchant"
-    __table_args__ = (
-        CheckConstraint("status IN ('active', 'inactive', 'suspended')", name="status"),
-        Index("ix_merchant_list", "partner_id", "live", "created_at_us", "id"),
-        _BY_KEY,
-    )
-
-    id: str = _text(key=True)
-    partner_id: str = _text()
-    name: str = _text()
-    email: str = _text()
-    icon_url: str | None = _text()
-    status: str = _text()
-    live: bool
-    created_at_us: int = _number()
-    deleted_at_us: int | None = _number()
-
-
-class DestinationRow(_Base, table=True):
-    """Where a merchant wants one asset to go; at most one place for each asset."""
-
-    __tablename__ = "settlement_dest"
-    __table_args__ = (
-        Index("uq_settlement_dest_merchant_id_asset_key", "merchant_id", "asset_key", unique=True),
-    )
-
-    id: str = _text(key=True)
-    merchant_id: str = _text()
-    asset: str = _text()
-    account: str = _text()
-    asset_key: str = _text()
-
-
-class BankAccountRow(_Base, table=True):
-    """A merchant's bank account."""
-
-    __tablename__ = "bank_account"
-    __table_args__ = (Index("ix_bank_account_merchant_id", "merchant_id"),)
-
-    id: str = _text(key=True)
-    merchant_id: str = _text()
-    status: str = _text()
-    bank_type: str = _text()
 
 
 class PaymentRow(_Base, table=True):

@@ -31,12 +31,11 @@ from florin_server.rails.base import (
     Fact,
     Head,
     NotReceivable,
-    Payouts,
-    Rail,
     RailUnavailable,
     Signed,
     Transfer,
 )
+from florin_server.rails.protocol import Payouts, Rail
 from florin_server.store import held, journal, payouts
 from florin_server.store.payouts import Outcome, Uncovered
 from florin_server.store.query import Op, StoreUnavailable

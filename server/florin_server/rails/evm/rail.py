@@ -19,7 +19,6 @@ from florin_server.rails.base import (
     Means,
     Mined,
     Paid,
-    Payouts,
     RailUnavailable,
     Signed,
     Split,
@@ -45,6 +44,7 @@ from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.evm.verify import Verifier, plausible
 from florin_server.rails.jsonrpc import Rpc, Transport
 from florin_server.rails.prices import Quote
+from florin_server.rails.protocol import Payouts
 
 OPEN_MAX = 16  # what nodes keep of one account in any case (geth's slots), executable at once
 BATCH_MAX = 50  # the service's own limit; a transaction of so many stays below every gas limit

@@ -27,7 +27,6 @@ from florin_server.rails.base import (
     Means,
     Mined,
     Paid,
-    Payouts,
     RailUnavailable,
     Signed,
     Split,
@@ -36,6 +35,7 @@ from florin_server.rails.coalesce import Coalescer, Shared
 from florin_server.rails.connected import Connected
 from florin_server.rails.jsonrpc import Rpc, RpcError, Transport
 from florin_server.rails.prices import Quote
+from florin_server.rails.protocol import Payouts
 from florin_server.rails.solana import discovery, receivers
 from florin_server.rails.solana.check import Submission, check, submission
 from florin_server.rails.solana.evidence import Evidence, Landing
