@@ -80,7 +80,7 @@ async def push(shop: Works, to: str, value: int = 0, data: bytes = b"") -> None:
     fields = {
         "chainId": DEVNET.chain_id,
         "nonce": int(nonce, 16),
-        "gas": 200_000,
+        "gas": 500_000,
         "maxFeePerGas": 10**12,
         "maxPriorityFeePerGas": 10**11,
         "to": bytes.fromhex(to[2:]),

@@ -322,7 +322,7 @@ async def undone(shop: Works, tx_hash: str, depth: int = 5) -> None:
 
 async def again(shop: Works, payment) -> str:
     """The same signature is submitted once more."""
-    (option,) = await shop.store.read(payments.options(payment.id))
+    (option,) = await shop.store.read(payments.options(payment.id, [account_of(WALLET)]))
     tx_hash = await settled(shop, option, signed(WALLET, option))
     await shop.mine(3)
     return tx_hash

@@ -84,6 +84,7 @@ READS_ALL = {
     "merchants_ANY_PARTNER",
     "merchants_PARTNERS",
     "screening_LISTS",
+    "settlements_GOING_TO",
 }
 
 
