@@ -457,7 +457,7 @@ async def test_what_was_sent_while_florin_was_down_is_found(desk, till, monkeypa
         await desk.final(paid_id)
     settler._blocks.evidence.paid.clear()
     assert (await desk.rest.status(payment_id))["status"] == "requires_action"
-    await settler._wallets.look_back(())
+    await settler._wallets.look_back({})
     settler.wake()
     final = await desk.final(payment_id)
     assert (final["status"], final["info"]["txId"]) == ("succeeded", tx_hash)
