@@ -390,7 +390,7 @@ class Rail(Protocol):
         """Cuts items, as they stand, into what one transaction settles each."""
 
     async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
-        """Tells for each item whether it would settle if submitted now, all in one transaction."""
+        """Tells for each item whether it would settle if submitted now, with as many as fit."""
 
     async def next_nonce(self, sender: str) -> int:
         """A sender's next nonce as the chain knows it, pending transactions included.

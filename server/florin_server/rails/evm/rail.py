@@ -283,7 +283,7 @@ class EvmRail(Connected):
         return self._relay.batches(items, BATCH_MAX)
 
     async def simulate(self, items: Sequence[Accepted]) -> list[bool]:
-        """Tells for each item whether it would settle if submitted now, all in one transaction."""
+        """Tells for each item whether it would settle if submitted now, with as many as fit."""
         return await self._relay.simulate(items)
 
     async def next_nonce(self, sender: str) -> int:
