@@ -25,6 +25,7 @@ _OFFERED_SINCE = Statement(
     )
 )
 _OPTION_AT = len(payment.c)
+_PAID = frozenset({Status.PROCESSING, Status.SUCCEEDED})
 
 
 def record(
@@ -34,16 +35,19 @@ def record(
     back: Payout,
     now_us: int,
     *,
-    in_vain: bool,
+    exact: bool,
+    in_time: bool,
 ) -> Op[bool | None]:
     """Books money that came late, with the payout that returns it; False if that was done before.
 
-    None if it is not late: the payment can still be paid, or this is what paid it. That is never so
-    of money `in_vain`, which was not sent as it was offered. `event` is the transaction, with what
-    tells its events apart however often they are read.
+    None if it is not late: the payment can still be paid, or this is what paid it. Neither is so of
+    money that is not `exact`, since it was sent in another way than was offered; the first is not
+    so of what did not come `in_time`. `event` is the transaction, with what tells its events apart
+    however often they are read.
     """
     (row,) = yield _LOCKED(payment_id=option.payment_id)
-    if not in_vain and not is_late(Payment(*row).at(now_us), option):
+    seen = Payment(*row).at(now_us)
+    if exact and (is_bound(seen, option) or (in_time and not is_late(seen, option))):
         return None
     tx_hash, name = event
     key = f"{ledger.LATE}:{option.payment_id}:{name}"
@@ -53,10 +57,15 @@ def record(
     return True
 
 
+def is_bound(seen: Payment, option: Option) -> bool:
+    """True if it is by this option that a payment is paid."""
+    return seen.status in _PAID and seen.option_id == option.id
+
+
 def is_late(seen: Payment, option: Option) -> bool:
     """True if money by an option has nothing to pay for any more."""
-    if seen.status in {Status.PROCESSING, Status.SUCCEEDED}:
-        return seen.option_id != option.id
+    if seen.status in _PAID:
+        return not is_bound(seen, option)
     return seen.status in {Status.CANCELLED, Status.EXPIRED, Status.FAILED}
 
 

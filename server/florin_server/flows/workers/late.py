@@ -32,8 +32,8 @@ class LateMoney:
     def add(self, payment: Payment, option: Option, event: Paid, *, in_vain: bool = False) -> None:
         """Looks after an event that is proven to pay an option of a payment.
 
-        `in_vain` tells that it cannot count for it, whatever becomes of the payment: it moved the
-        money in another way than was offered, or when its price was over.
+        `in_vain` tells that it cannot count for it by itself: it moved the money in another way
+        than was offered, or when its price was over.
         """
         if event not in self._booked and (in_vain or event not in self._waiting):
             self._waiting[event] = payment, option, in_vain
@@ -79,8 +79,10 @@ class LateMoney:
         legs = postings.late(self._rail, payment.merchant_id, option)
         # a nonce is used once, in whatever block it comes to stand
         name = event.nonce or f"{event.tx_hash}:{event.ref}"
+        exact = self._rail.proves(option, event)
+        event_id = event.tx_hash, name
         done = await self._app.store.write(
-            late.record(option, (event.tx_hash, name), legs, back, now_us, in_vain=in_vain)
+            late.record(option, event_id, legs, back, now_us, exact=exact, in_time=not in_vain)
         )
         if done is not None:
             self._booked.add(event)
