@@ -457,7 +457,7 @@ def _paid(receipt: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for log in receipt["logs"]:
         if log["topics"][0] == settler.PAID and log["address"].lower() == DEVNET.settler:
             body = log["data"][2:]
-            token, value, fee = (body[at : at + 64] for at in range(0, 192, 64))
+            token, value, _, fee, _ = (body[at : at + 64] for at in range(0, 320, 64))
             yield {
                 "ref": log["topics"][1],
                 "payer": "0x" + log["topics"][2][-40:],
