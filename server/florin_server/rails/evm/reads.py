@@ -225,7 +225,7 @@ def _parts(
         for piece in pieces:
             asks = sum(29 + len(one.data or b"") for one in piece) + 29
             tells = sum(4 + one.most for one in piece) + 1
-            burns = sum(one.gas for one in piece if one.of == one.to)
+            burns = sum(one.gas for one in piece if one.of == one.to and one.data is not None)
             full = asked + asks > _QUESTION_BYTES or told + tells > _ANSWER_BYTES
             if part and (full or burnt + burns > _STRANGERS_GAS):
                 yield part
