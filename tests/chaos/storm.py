@@ -12,8 +12,8 @@ from typing import Any
 import aiohttp
 from florin_server.devnet.evm import DEVNET
 
-from tests.chaos.audit import ETHER, EUR, USD, Audit, held, select
-from tests.chaos.plan import CONFIRMATIONS, USUAL, Gust, Mood, Order, Plan, Way
+from tests.chaos.audit import ETHER, EUR, USD, Audit, held
+from tests.chaos.plan import CONFIRMATIONS, PAYS, USUAL, Gust, Mood, Order, Plan, Way
 from tests.chaos.purse import Purses
 from tests.chaos.quick import QuickClock
 from tests.chaos.stage import Stage
@@ -51,8 +51,9 @@ class Storm:
             Order(PROBES + n, 0, way, 150, Mood.HONEST, 2000 + n, settled=True, thinks_s=0)
             for n, way in enumerate(Way)
         )
-        self._purses = Purses(plan.seed, (*plan.orders, *self._probes))
-        self._teller = Teller(plan.seed, till, self._purses)
+        orders = (*plan.orders, *self._probes)
+        self._purses = Purses(plan.seed, orders, embedded=stage.embedded)
+        self._teller = Teller(stage, plan.seed, till, self._purses)
         self._ended_at = 0.0
         self._dropped: set[str] = set()
         self._effects: Counter[str] = Counter()
@@ -95,9 +96,7 @@ class Storm:
             "settle_s": _median(
                 [one.ended_at - one.confirmed_at for one in stories if one.status == "succeeded"]
             ),
-            "transactions": select(self._stage.home.database, "SELECT count(*) FROM chain_tx")[0][
-                0
-            ],
+            "transactions": self._stage.select("SELECT count(*) FROM chain_tx")[0][0],
         }
 
     def _excused(self, story: Story) -> bool:
@@ -106,7 +105,7 @@ class Storm:
         Its buyer did what no payment survives, or a reorganisation swallowed what it had sent; on
         Solana a transaction has a minute to land, in any weather.
         """
-        if story.order.mood not in {Mood.HONEST, Mood.SILENT}:
+        if story.order.mood not in PAYS:
             return True
         if story.order.n >= PROBES:
             return False
@@ -153,7 +152,7 @@ class Storm:
     def _busy(self) -> bool:
         """True while the service has something to do that it could do now."""
         due_us = self._clock.now_us() - GRACE_S * 1_000_000
-        return select(self._stage.home.database, _BUSY.format(due_us)) != [(0,)]
+        return self._stage.select(_BUSY.format(due_us)) != [(0,)]
 
     async def _closed(self) -> None:
         while self._busy():
@@ -269,7 +268,7 @@ class Storm:
 
 def _honest(stories: list[Story]) -> str:
     """How many of those that did nothing wrong were paid."""
-    honest = [one for one in stories if one.order.mood in {Mood.HONEST, Mood.SILENT}]
+    honest = [one for one in stories if one.order.mood in PAYS]
     return f"{sum(one.status == 'succeeded' for one in honest)}/{len(honest)}"
 
 
