@@ -19,6 +19,7 @@ from florin_server.store import ledger
 from florin_server.store.query import run
 from florin_server.store.sqlite import Connection
 
+from tests.chaos.bounds import RENT, Bounds
 from tests.chaos.facts import TOKENS, Chain, Facts, Row
 from tests.chaos.stage import (
     ETHER,
@@ -66,14 +67,20 @@ class Audit:
         self._by_id = {row.id: row for row in self.rows}
         self._paid = [row for row in self.rows if row.paid]
         self._refunds = self._facts.refunds
+        self._opened: Counter[str] = Counter()  # token accounts, by the relayer
+        self.bill: dict[str, Any] = {}  # what it cost
+        self.alarms: dict[str, list[str]] = {}
         self._late: list[Row] = []  # what came for nothing, once for each time
 
-    async def judge(self, stories: Sequence[Story], since: int, before: dict[str, int]) -> None:
+    async def judge(
+        self, stories: Sequence[Story], since: int, before: dict[str, int], now_us: int
+    ) -> None:
         """Compares everything; `before` is what buyers had after block `since`."""
         self._payments(stories)
         self._refunded(stories)
         self._books()
-        buyers = frozenset(key.partition(" ")[2] for key in before)
+        ours = {self._treasuries[0].lower()}
+        buyers = frozenset(key.partition(" ")[2] for key in before) - ours
         chain = await self._facts.chain(self._till, since, buyers)
         self._events(chain)
         self._returned()
@@ -82,6 +89,10 @@ class Audit:
         await self._evm_balances(chain, before)
         await self._solana(before)
         await self._wallets()
+        bounds = Bounds(self._stage, self._facts, stories, now_us)
+        bounds.judge(chain, self._opened)
+        self.bad += bounds.bad
+        self.bill, self.alarms = bounds.told, bounds.alarms()
 
     def _expect(self, what: str, found: Any, wanted: Any) -> None:
         if found != wanted:
@@ -92,7 +103,9 @@ class Audit:
     def _payments(self, stories: Sequence[Story]) -> None:
         states = {row.id: row.status for row in self.rows}
         self._expect(
-            "stored payments", len(states), len({one.payment_id for one in stories} - {""})
+            "stored payments",
+            len(states),
+            len({one.payment_id for one in stories if one.payment_id}),
         )
         for payment_id, status in states.items():
             if status not in FINAL:
@@ -193,8 +206,8 @@ class Audit:
         """Nothing is on the chain that was not written down, and all gas is booked."""
         written = {
             one
-            for (one,) in select(
-                self._path, "SELECT hash FROM chain_tx UNION SELECT hash FROM chain_tx_bump"
+            for (one,) in self._stage.select(
+                "SELECT hash FROM chain_tx UNION SELECT hash FROM chain_tx_bump"
             )
         }
         ours = (*self._senders, self._treasuries[0].lower())
@@ -303,6 +316,9 @@ class Audit:
             async for signature, landed in self._paid_for_by(payer):
                 meta = landed["meta"]
                 fees += meta["preBalances"][0] - meta["postBalances"][0]
+                keys = landed["transaction"]["message"]["accountKeys"]
+                both = zip(keys, meta["preBalances"], meta["postBalances"], strict=True)
+                self._opened.update(key for key, had, has in both if not had and has >= RENT)
                 if meta["err"] is None:
                     worked.add(signature)
         back = {one.tx_id for one in self._refunds if one.asset in ASSETS}

@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -180,20 +181,35 @@ class Run:
                 bad.append(f"the service did not stop in peace: {status}")
         path = self._root / "verdict.json"
         verdict = json.loads(path.read_text()) if path.exists() else {"bad": []}
-        bad += verdict["bad"] + alarms(self._stage.log)
-        return {**verdict, "bad": bad}
+        told = verdict.pop("alarms", {"may": [], "must": []})
+        bad += verdict["bad"] + alarms(self._stage.log, told["may"])
+        # what it died of it did not tell
+        missing = unraised(self._stage.log, told["must"])
+        if len(missing) > self.deaths:
+            bad.append(f"alarms that were not raised: {missing}")
+        return {**verdict, "bad": bad, "alarms": len(told["must"])}
 
 
 def void(_: Any) -> None:
     """For the sake of what was done."""
 
 
-def alarms(log: Path) -> list[str]:
-    """What the service said that it should never have to."""
+def alarms(log: Path, may: Sequence[str] = ()) -> list[str]:
+    """What the service said that it should never have to; `may` are patterns of what it may."""
     if not log.exists():
         return []
     lines = log.read_text(errors="replace").splitlines()
-    return [line for line in lines if any(alarm in line for alarm in _ALARMS)]
+    return [
+        line
+        for line in lines
+        if any(alarm in line for alarm in _ALARMS) and not any(re.search(one, line) for one in may)
+    ]
+
+
+def unraised(log: Path, must: Sequence[str]) -> list[str]:
+    """Alarms (patterns) that the service should have raised, and did not."""
+    said = log.read_text(errors="replace") if log.exists() else ""
+    return [one for one in must if not re.search(one, said)]
 
 
 def main() -> int:

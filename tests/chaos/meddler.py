@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.chaos.story import Story, Teller
 
 # payments that one stranger crowds, and what it does to each
-_TARGETS, _CALLS, _STREAMS, _EVENTS = 4, 30, 25, 40
+_TARGETS, _CALLS, _STREAMS, _EVENTS = 4, 30, 25, 30
 _ACCOUNTS = 12
 _HELD_S = 0.5
 _MADE_UP = "0x" + "66" * 32
@@ -105,7 +105,7 @@ class Meddler:
             async with own.busy:
                 await own.push(
                     self._till.evm,
-                    gas=15_000_000,
+                    gas=200_000 * len(pays) + 100_000,
                     to=bytes.fromhex(DEVNET.settler[2:]),
                     data=settler.settle(pays),
                 )
@@ -121,6 +121,6 @@ class Meddler:
             fee_to=terms["fee_to"],
             fee=int(terms["fee"]),
             ref=bytes.fromhex(terms["ref"][2:]),
-            gas=150_000,
+            gas=100_000,
             signature=b"",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import random
 import time
 from collections import Counter
@@ -11,6 +12,7 @@ from typing import Any
 
 import aiohttp
 from florin_server.devnet.evm import DEVNET
+from solders.transaction import VersionedTransaction
 
 from tests.chaos.audit import ETHER, EUR, USD, Audit, held
 from tests.chaos.plan import CONFIRMATIONS, PAYS, USUAL, Gust, Mood, Order, Plan, Way
@@ -36,6 +38,7 @@ LAPSE_S = 1400
 # a run that takes longer has got stuck
 PATIENCE_S, PATIENCE_A_PAYMENT_S = 120, 1.0
 PROBES = 1000
+_ANY = {"maxSupportedTransactionVersion": 0}
 
 
 class Storm:
@@ -55,7 +58,6 @@ class Storm:
         self._purses = Purses(plan.seed, orders, embedded=stage.embedded)
         self._teller = Teller(stage, plan.seed, till, self._purses)
         self._ended_at = 0.0
-        self._dropped: set[str] = set()
         self._effects: Counter[str] = Counter()
 
     async def run(self) -> dict[str, Any]:
@@ -79,16 +81,22 @@ class Storm:
         await self._in_time(self._closed(), "the transactions")
         stories = [*stories, *probes]
         audit = Audit(self._stage, till)
-        await audit.judge(stories, since, before)
+        await audit.judge(stories, since, before, self._clock.now_us())
+        excuses = {
+            f"{why}: {one.payment_id}": one for one in stories if (why := await self._why(one))
+        }
         audit.bad += [
             f"no reason not to be paid: {one}"
             for one in stories
-            if one.status != "succeeded" and not self._excused(one)
+            if one.status != "succeeded" and one.order.mood in PAYS and one not in excuses.values()
         ]
         return {
             "bad": [*till.bad, *audit.bad],
             "ended": dict(Counter(one.status for one in stories)),
             "honest": _honest(stories),
+            "excuses": sorted(excuses),
+            "bill": audit.bill,
+            "alarms": audit.alarms,
             "effects": dict(await self._counts()),
             "lost": till.lost,
             "storm_s": round(calm_at - began, 1),
@@ -99,17 +107,23 @@ class Storm:
             "transactions": self._stage.select("SELECT count(*) FROM chain_tx")[0][0],
         }
 
-    def _excused(self, story: Story) -> bool:
-        """True if a payment may well have died.
+    async def _why(self, story: Story) -> str:
+        """Why an honest buyer was not paid, if the chain proves it; empty if nothing does.
 
-        Its buyer did what no payment survives, or a reorganisation swallowed what it had sent; on
-        Solana a transaction has a minute to land, in any weather.
+        On Solana a transaction has a minute to land, in any weather: nobody else can send what
+        only the relayer pays for.
         """
-        if story.order.mood not in PAYS:
-            return True
-        if story.order.n >= PROBES:
-            return False
-        return story.order.way.on_solana or not self._dropped.isdisjoint(story.outputs)
+        if story.status == "succeeded" or story.order.mood not in PAYS:
+            return ""
+        if not story.order.way.on_solana or story.order.n >= PROBES or not story.outputs:
+            return ""
+        transaction = VersionedTransaction.from_bytes(base64.b64decode(story.outputs[-1]))
+        asked = {"commitment": "finalized"}
+        recent = str(transaction.message.recent_blockhash)
+        good = await self._till.solana.ask("isBlockhashValid", recent, asked)
+        signature = str(transaction.signatures[0])
+        landed = await self._till.solana.ask("getTransaction", signature, {**asked, **_ANY})
+        return "its blockhash lapsed" if landed is None and not good["value"] else ""
 
     async def _in_time(self, work: Awaitable[Any], what: str) -> Any:
         limit = PATIENCE_S + PATIENCE_A_PAYMENT_S * len(self._plan.orders)
@@ -204,7 +218,6 @@ class Storm:
                 if sent["from"] != DEVNET.faucet and self._chance.random() < gust.drops
             ]
         self._effects["dropped"] += len(drop)
-        self._dropped.update(drop)
         await self._fault("evm", "reorg", depth=gust.depth, drop=drop, delay=gust.delay)
 
     async def _weather(self, gust: Gust) -> None:

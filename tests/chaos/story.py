@@ -194,7 +194,8 @@ class Teller:
         if order.mood is Mood.HOLLOW:
             return [_MADE_UP] * len(actions)
         if order.way.on_solana:
-            return [purse.execute(action) for action in actions]
+            story.outputs = [purse.execute(action) for action in actions]
+            return story.outputs
         async with purse.busy:
             # money that was sent is not sent again
             if not (order.way.sends and story.outputs):
