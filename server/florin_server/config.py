@@ -203,6 +203,9 @@ class FailedGasSettings(BaseModel):
 class CaptureSettings(BaseModel):
     """Whose data is asked for before a payment, and how long it is kept.
 
+    It counts for its payment if the wallet that told it, by a form or along with its calls,
+    confirms the payment; for later ones of the same account and wallet app only if the account
+    signed for it, which it does not where its wallet sends the transaction by itself.
     `from_amount` tells for a currency (ISO 4217), or an asset (CAIP-19) in which a payment may be
     asked for, the number of minor units from which on data is needed; for others it always is.
     """
@@ -299,7 +302,9 @@ class Settings(BaseSettings):
     failed_gas: FailedGasSettings = FailedGasSettings()
     capture: CaptureSettings = CaptureSettings()
     blocked_accounts: tuple[Annotated[str, AfterValidator(blocked_account)], ...] = Field(
-        default=(), description="accounts that are not served: CAIP-10, or bare EVM addresses"
+        default=(),
+        description="accounts that are not served: CAIP-10, or bare EVM addresses; what "
+        "they pay past Florin waits for your verdict: florin payments held",
     )
     screening_age_max_days: int = Field(
         default=30, ge=1, description="older screening lists are told: public ones change weekly"

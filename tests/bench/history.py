@@ -40,8 +40,10 @@ _OPTIONS = f"""
     '5', '1', 40, '0x' || id, 1 FROM payment WHERE option_id IS NOT NULL
 """
 _TXS = f"""
-    INSERT INTO chain_tx SELECT 'tx' || id, '{CHAIN}', '0xcc', row_number() OVER (ORDER BY id),
-    x'02', tx_id, 'final', updated_at_us, 1, 2, '0xbb', NULL FROM payment WHERE tx_id IS NOT NULL
+    INSERT INTO chain_tx (id, chain_id, sender, nonce, raw, hash, state, created_at_us, sent_block,
+    block_number, block_hash, final_hash) SELECT 'tx' || id, '{CHAIN}', '0xcc',
+    row_number() OVER (ORDER BY id), x'02', tx_id, 'final', updated_at_us, 1, 2, '0xbb', NULL
+    FROM payment WHERE tx_id IS NOT NULL
 """
 
 

@@ -100,7 +100,7 @@ class Run:
     def run(self) -> dict[str, Any]:
         began = time.monotonic()
         QuickClock.begin(self._stage.clock)
-        self._stage.home.secrets()
+        self._stage.home.open().secrets()
         try:
             if not self._stage.embedded:
                 self._chains = self._started("chains", self._chains_work)

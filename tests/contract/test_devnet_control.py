@@ -7,6 +7,8 @@ import asyncio
 import pytest
 from florin_server.clock import TestClock
 from florin_server.devnet.evm import DEVNET
+from florin_server.devnet.evm.control import SNAPSHOTS_MAX
+from florin_server.devnet.faults import FAULTS_MAX, TOLD_BYTES_MAX
 
 from tests.contract.test_devnet_kit import (
     ETHER,
@@ -235,6 +237,57 @@ async def test_faults_happen_in_the_order_planned_and_can_be_cleared(node):
     assert await node.ask("eth_chainId")
 
 
+async def test_what_is_armed_is_listed_and_cleared_by_kind(node):
+    assert await fault(node, "list") == []
+    await fault(node, "answer", method="eth_chainId", effect="null", times=3)
+    await fault(node, "answer", method="eth_gasPrice", effect="error")
+    await fault(node, "mining", paused=True)
+    await fault(node, "revert", times=2)
+    await fault(node, "lag", blocks=1)
+    await node.ask("eth_chainId")
+    chain_id = {"kind": "answer", "method": "eth_chainId", "effect": "null", "times": 2}
+    gas_price = {"kind": "answer", "method": "eth_gasPrice", "effect": "error", "times": 1}
+    others = {
+        "lag": {"kind": "lag", "blocks": 1},
+        "mining": {"kind": "mining", "paused": True},
+        "revert": {"kind": "revert", "times": 2},
+    }
+    assert await fault(node, "list") == [chain_id, gas_price, *others.values()]
+    await fault(node, "clear", only="answer")
+    assert await fault(node, "list") == list(others.values())
+    for kind in list(others):
+        await fault(node, "clear", only=kind)
+        del others[kind]
+        assert await fault(node, "list") == list(others.values())
+    await fault(node, "answer", method="eth_chainId", effect="null")
+    await fault(node, "lag", blocks=1)
+    await fault(node, "clear")
+    assert await fault(node, "list") == []
+    assert await node.ask("eth_chainId")
+
+
+async def test_no_more_is_armed_than_can_be_looked_through(node):
+    for number in range(FAULTS_MAX):
+        await fault(node, "answer", method=f"eth_{number}", effect="null", times=1_000_000)
+    with pytest.raises(NodeError, match="256 faults are armed already"):
+        await fault(node, "answer", method="eth_chainId", effect="null")
+    await fault(node, "clear", only="answer")
+    long = "x" * (TOLD_BYTES_MAX + 1)
+    for told in ({"effect": "lie", "result": long}, {"effect": "error", "message": long}):
+        with pytest.raises(NodeError, match="tells no more than"):
+            await fault(node, "answer", method="eth_chainId", **told)
+    assert await fault(node, "list") == []
+
+
+async def test_no_more_snapshots_are_kept_than_fit(node):
+    for _ in range(SNAPSHOTS_MAX):
+        last = await node.ask("evm_snapshot")
+    with pytest.raises(NodeError, match="snapshots are kept already"):
+        await node.ask("evm_snapshot")
+    assert await node.ask("evm_revert", last) is True
+    assert await node.ask("evm_snapshot")
+
+
 async def test_a_pause_holds_transactions_back_until_it_ends(node):
     await fault(node, "mining", paused=True)
     sent = await node.send(RELAYER, MERCHANT, "0x")
@@ -258,6 +311,9 @@ async def test_a_pause_holds_transactions_back_until_it_ends(node):
         {"kind": "evict"},
         {"kind": "evict", "transactions": ["0x12"]},
         {"kind": "clear", "now": True},
+        {"kind": "clear", "only": "landing"},
+        {"kind": "clear", "only": ["mining"]},
+        {"kind": "list", "only": "mining"},
     ],
 )
 async def test_a_fault_that_makes_no_sense_is_refused(node, options):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 
@@ -369,72 +368,6 @@ async def test_a_node_says_what_it_is(node):
     with pytest.raises(NodeError) as refused:
         await node.ask("getClusterNodes")
     assert refused.value.code == -32601
-
-
-# ---- faults
-
-
-async def test_faults_befall_the_calls_they_are_planned_for(node):
-    wire = await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 2))
-    await node.fault("answer", method="sendTransaction", effect="drop")
-    signature = await node.send(wire)
-    assert await node.status(signature) is None
-    await node.fault(
-        "answer", method="sendTransaction", effect="error", message="busy", code=-32005
-    )
-    with pytest.raises(NodeError, match="busy"):
-        await node.send(wire)
-    assert await node.coin(MERCHANT) == 0
-    await node.fault("answer", method="sendTransaction", effect="late_error")
-    with pytest.raises(NodeError, match="injected fault"):
-        await node.send(wire)
-    assert await node.coin(MERCHANT) == SOL // 2
-    lie = {"context": {"slot": 1}, "value": [None]}
-    await node.fault("answer", method="getSignatureStatuses", effect="lie", result=lie)
-    assert await node.status(signature) is None
-    assert (await node.status(signature))["err"] is None
-
-
-async def test_late_answers_wait_for_the_clock(node):
-    await node.fault("answer", method="getSlot", effect="delay", delayMs=3000)
-    asked = asyncio.create_task(node.ask("getSlot"))
-    for _ in range(5000):
-        if node.clock._sleepers:
-            break
-        await asyncio.sleep(0.001)
-    assert await node.ask("getHealth") == "ok"
-    assert not asked.done()
-    node.clock.advance(3)
-    assert isinstance(await asked, int)
-
-
-async def test_while_nothing_lands_transactions_wait_or_lapse(node):
-    await node.fault("landing", paused=True)
-    lapses = await node.send(await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 3)))
-    await node.fault("slots", slots=151)
-    lands = await node.send(await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 4)))
-    assert await node.status(lands) is None
-    await node.fault("clear")
-    assert (await node.status(lands))["err"] is None
-    assert await node.status(lapses) is None
-    assert await node.coin(MERCHANT) == SOL // 4
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"kind": "reorg"},
-        {"kind": "answer"},
-        {"kind": "answer", "method": "getSlot", "effect": "drop"},
-        {"kind": "answer", "method": "getSlot", "effect": "vanish"},
-        {"kind": "slots", "slots": -1},
-        {"kind": "landing"},
-    ],
-)
-async def test_faults_that_cannot_be_are_refused(node, options):
-    with pytest.raises(NodeError) as refused:
-        await node.ask("florin_fault", options)
-    assert refused.value.code == -32602
 
 
 # ---- the file

@@ -63,7 +63,7 @@ def solana(**changes):
 
 @pytest.fixture
 def kept(tmp_path):
-    return Home(tmp_path / "home").secrets()
+    return Home(tmp_path / "home").open().secrets()
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from tests.contract.payout_lab import (
     Office,
     office,
 )
+from tests.support.hostile import BURNS_FOR_A_PRICE
 
 COIN = f"{CHAIN}/slip44:60"
 SEND = "eth_sendRawTransaction"
@@ -218,6 +219,21 @@ async def test_a_transfer_that_fails_on_chain_waits_again(desk):
     await desk.turn()
     assert "would fail" in await waits(desk, payout)
     assert await desk.lab.control.call("eth_getBalance", moody, "latest") == "0x0"
+    await desk.books()
+
+
+async def test_a_receiver_that_wants_transfers_to_fail_gets_few_of_them(desk):
+    """It takes coin when it is asked, and burns gas when it is sent some."""
+    burns = await desk.lab.deploy(BURNS_FOR_A_PRICE)
+    payout = await desk.asked(1000, asset=COIN, account=account_of(burns))
+    sent = desk.lab.node.asked.count(SEND)
+    for _ in range(48):
+        await desk.turn(2)
+        await desk.mine(3)
+        assert (await desk.now(payout)).status is PayoutStatus.WAITING
+        desk.lab.clock.advance(1800)
+    # after a minute, half an hour, an hour, two, four, and so on
+    assert 3 <= desk.lab.node.asked.count(SEND) - sent <= 8
     await desk.books()
 
 

@@ -5,150 +5,48 @@ A relayer loses the gas of three transactions a payment at most, and of a budget
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
-from florin_server.config import FailedGasSettings
 from florin_server.devnet.evm import DEVNET
-from florin_server.domain.account import WalletApp
-from florin_server.domain.errors import FlorinError
 from florin_server.domain.journal import PayerKind
-from florin_server.domain.payment import Payment
-from florin_server.flows import budgets, system
-from florin_server.flows.app import Caller
-from florin_server.flows.confirm import confirm
-from florin_server.flows.create import NewPayment, create
-from florin_server.flows.options import options
-from florin_server.rails.evm.rail import EvmRail
-from florin_server.store import gas
-from florin_server.store.gas import Usage
 
 from tests.contract.evm_lab import (
     ACCEPTS_ALL,
-    RELAYER,
-    account_of,
-    asset,
     buyer,
     refuse,
-    settings,
-    signed,
 )
-from tests.contract.settler_lab import BUYER, CHAIN, SHOP, Works, works
+from tests.contract.gas_lab import (
+    EVIL,
+    HONEST,
+    ONE,
+    ONE_MAX,
+    OTHER,
+    SAFE,
+    TTL_S,
+    accepted,
+    broadcasts,
+    burn,
+    evil,
+    lost,
+    push,
+    refusal,
+    switch,
+    wait,
+)
+from tests.contract.settler_lab import Works, works
 from tests.support.hostile import (
     BURNS_FOR_A_PRICE,
-    SWITCHED,
     burns_from,
-    burns_when_rich,
 )
-from tests.support.smart import UNIVERSAL, made_by, smart
-
-EVIL, OTHER, HONEST = buyer(66), buyer(67), buyer(68)
-TTL_S = 7200
-# one payment by an account with code, and what comes with it
-ONE = 300_000
-ONE_MAX = 600_000
-SAFE = bytes.fromhex("5a" * 20)
 
 
 @pytest.fixture
 async def shop(tmp_path) -> AsyncIterator[Works]:
     async with works(tmp_path) as running:
         yield running
-
-
-def wallet_app(name: str) -> Caller:
-    return Caller(live=False, app=WalletApp(name, name, None, False, "2026-02-18", 0))
-
-
-def budget(shop: Works, **most: int) -> None:
-    """Budgets that a few payments exhaust."""
-    plenty = dict.fromkeys(("payer", "app", "chain", "opened_app", "opened_chain"), 10**9)
-    shop.app.settings.__dict__["failed_gas"] = FailedGasSettings.model_construct(**plenty | most)
-
-
-async def accepted(shop: Works, wallet: LocalAccount, caller: Caller = BUYER) -> Payment:
-    """A payment of a wallet with code, or of a plain one, that an app confirmed."""
-    return await handed_in(shop, wallet, await offered(shop, account_of(wallet), caller), caller)
-
-
-async def handed_in(shop: Works, wallet: LocalAccount, offer: Any, caller: Caller) -> Payment:
-    made, option = offer
-    return await confirm(shop.app, caller, made.id, option.id, [[signed(wallet, option)]])
-
-
-async def offered(shop: Works, account: str, caller: Caller = BUYER) -> Any:
-    """A new payment, and its option for an account."""
-    expires_at = shop.lab.clock.now_us() // 1_000_000 + TTL_S
-    wanted = NewPayment("iso4217/USD", "150", expires_at=expires_at)
-    made = await create(shop.app, BUYER, SHOP, wanted, lambda _: b"")
-    assert isinstance(made, Payment)
-    (option,) = (await options(shop.app, caller, made.id, [account])).options
-    return made, option
-
-
-async def refusal(awaited: Any) -> FlorinError:
-    with pytest.raises(FlorinError) as caught:
-        await awaited
-    return caught.value
-
-
-async def push(shop: Works, to: str, value: int = 0, data: bytes = b"") -> None:
-    """Sends a transaction of the faucet that comes first in the next block."""
-    nonce = await shop.lab.control.call("eth_getTransactionCount", DEVNET.faucet, "pending")
-    fields = {
-        "chainId": DEVNET.chain_id,
-        "nonce": int(nonce, 16),
-        "gas": 200_000,
-        "maxFeePerGas": 10**12,
-        "maxPriorityFeePerGas": 10**11,
-        "to": bytes.fromhex(to[2:]),
-        "value": value,
-        "data": data,
-    }
-    raw = Account.sign_transaction(fields, DEVNET.faucet_key).raw_transaction
-    await shop.lab.control.call("eth_sendRawTransaction", "0x" + bytes(raw).hex())
-
-
-async def switch(shop: Works, wallet: LocalAccount, *, burns: bool) -> None:
-    await push(shop, wallet.address.lower(), int(burns))
-
-
-async def burn(shop: Works, *wallets: LocalAccount) -> None:
-    """What waits is sent, and fails: the accounts change between their trial and the block."""
-    await shop.turn()
-    for wallet in wallets:
-        await switch(shop, wallet, burns=True)
-    await shop.mine(3)
-    for wallet in wallets:
-        await switch(shop, wallet, burns=False)
-    await shop.mine()
-
-
-async def evil(shop: Works, *wallets: LocalAccount) -> None:
-    """Accounts that burn gas when they are told to; blocks are sealed by hand from now on."""
-    for wallet in wallets:
-        await shop.lab.fund(wallet)
-        await shop.lab.delegate(wallet, SWITCHED)
-    await shop.lab.pause()
-
-
-def broadcasts(shop: Works) -> int:
-    return shop.lab.node.asked.count("eth_sendRawTransaction")
-
-
-async def lost(shop: Works) -> Usage:
-    since_us = budgets.hour_of(shop.lab.clock.now_us())
-    most = shop.app.settings.failed_gas.payer
-    return await shop.store.read(gas.usage(CHAIN, since_us, most))
-
-
-async def wait(shop: Works, seconds: int) -> None:
-    shop.lab.clock.advance(seconds)
-    await shop.turn(2)
 
 
 # trials
@@ -394,178 +292,3 @@ async def test_a_transaction_of_many_that_is_reverted_is_nobodys_fault(shop, cap
     used = await lost(shop)
     assert used.failed > 0
     assert not used.payers
-
-
-# budgets
-
-
-async def test_a_payer_that_lost_too_much_waits_for_the_next_hour(shop):
-    await evil(shop, EVIL)
-    budget(shop, payer=ONE)
-    third = await offered(shop, account_of(EVIL))
-    first = await accepted(shop, EVIL)
-    shop.lab.clock.advance(1)
-    second = await accepted(shop, EVIL)
-    await shop.turn()
-    # the second would overdraw the budget, should both fail
-    (sent,) = await shop.transactions()
-    assert sent.item_ids == (first.id,)
-    await burn(shop, EVIL)
-    await wait(shop, 61)
-    assert broadcasts(shop) == 1
-    assert shop.settler.health().paused == 2
-    error = await refusal(handed_in(shop, EVIL, third, BUYER))
-    assert (error.http, error.details["reason"]) == (503, "payer_paused")
-    assert (await shop.now(third[0])).status == "requires_action"
-    assert 0 < (error.retry_after_s or 0) <= 3600
-    # others do not mind
-    assert (await shop.end(await shop.accepted(HONEST))).status == "succeeded"
-    shop.lab.clock.advance(3600)
-    await shop.turn(2)
-    assert shop.settler.health().paused == 0
-    for payment in (first, second):
-        await shop.mine()
-        await wait(shop, 5)
-        assert (await shop.end(payment)).status == "succeeded"
-
-
-async def test_an_app_that_lost_too_much_pauses_its_own_contract_accounts(shop, caplog):
-    await evil(shop, EVIL, OTHER)
-    budget(shop, app=ONE)
-    bad, good = wallet_app("bad"), wallet_app("good")
-    offer = await offered(shop, account_of(OTHER), bad)
-    await accepted(shop, EVIL, bad)
-    await burn(shop, EVIL)
-    error = await refusal(handed_in(shop, OTHER, offer, bad))
-    assert (error.http, error.details["reason"]) == (503, "contract_accounts_paused")
-    assert "of bad for failed gas is exhausted" in shop.settler.health().problem
-    _, option = await offered(shop, account_of(OTHER), bad)
-    assert option.method == "direct"
-    paid = [await accepted(shop, OTHER, good), await accepted(shop, HONEST, bad)]
-    assert [(await shop.end(one)).status for one in paid] == ["succeeded"] * 2
-    told = [line for line in caplog.messages if "of bad for failed gas is exhausted" in line]
-    await wait(shop, 100)
-    assert len(told) == 1
-
-
-async def test_a_chain_that_lost_too_much_pauses_contract_accounts_and_nobody_else(shop):
-    await evil(shop, EVIL, OTHER)
-    budget(shop, chain=ONE)
-    good = wallet_app("good")
-    offer = await offered(shop, account_of(OTHER), good)
-    waiting = await accepted(shop, EVIL)
-    await burn(shop, EVIL)
-    await wait(shop, 61)
-    error = await refusal(handed_in(shop, OTHER, offer, good))
-    assert (error.http, error.details["reason"]) == (503, "contract_accounts_paused")
-    # what is offered instead is a transaction of the account's own
-    _, option = await offered(shop, account_of(OTHER))
-    assert option.method == "direct"
-    _, option = await offered(shop, account_of(HONEST))
-    assert option.method == "eip3009"
-    assert (await shop.end(await shop.accepted(HONEST))).status == "succeeded"
-    assert await shop.transactions() == []
-    (chain,) = await system.chains(shop.app)
-    assert (chain.gas.failed >= ONE, chain.gas.paused, chain.gas.given_up) == (True, 1, 0)
-    assert "payments of accounts with code are paused until 09:00 UTC" in chain.problem
-    await shop.restart()
-    budget(shop, chain=ONE)
-    await refusal(handed_in(shop, OTHER, offer, good))
-    shop.lab.clock.advance(3600)
-    await shop.turn(2)
-    later = await handed_in(shop, OTHER, offer, good)
-    for payment in (waiting, later):
-        # one after the other fits into the budget
-        await shop.mine(3)
-        await wait(shop, 5)
-        assert (await shop.end(payment)).status == "succeeded"
-
-
-async def test_no_more_is_on_its_way_than_a_budget_covers(shop):
-    """Accounts that fail together lose no more than those that fail one after the other."""
-    crowd = [buyer(400 + number) for number in range(8)]
-    await evil(shop, *crowd)
-    budget(shop, chain=4 * ONE_MAX)
-    for wallet in crowd:
-        await accepted(shop, wallet)
-    honest = await shop.accepted(HONEST)
-    for _ in range(8):
-        await burn(shop, *crowd)
-        await wait(shop, 61)
-    assert (await lost(shop)).failed < 5 * ONE_MAX
-    assert (await shop.end(honest)).status == "succeeded"
-
-
-# accounts that are created
-
-
-async def creating(shop: Works) -> str:
-    """Lets accounts be created, also by a factory that creates whatever it is told to."""
-    universal = await shop.lab.deploy(UNIVERSAL)
-    factories = (DEVNET.wallet_factory, universal)
-    chosen = settings(opener=DEVNET.opener, factories=factories, assets=(asset(),))
-    shop.lab.rail = EvmRail(chosen, RELAYER, shop.lab.node)
-    await shop.lab.rail.start()
-    await shop.restart()
-    return universal
-
-
-async def unborn(shop: Works, account: Any, caller: Caller = BUYER) -> Payment:
-    made, option = await offered(shop, account_of(account.address), caller)
-    document = json.loads(json.loads(option.actions[-1].params_json)[1])
-    output = json.dumps(account.wrap(document))
-    return await confirm(shop.app, caller, made.id, option.id, [[output]])
-
-
-async def test_creating_an_account_for_a_payment_that_fails_is_lost_gas(shop):
-    universal = await creating(shop)
-    target = "0x" + "77" * 20
-    account = made_by(universal, EVIL, burns_when_rich(target))
-    await shop.lab.pause()
-    payment = await unborn(shop, account)
-    await shop.turn()
-    (sent,) = await shop.transactions()
-    assert sent.shares[0].kind is PayerKind.UNBORN
-    await push(shop, target, 1)
-    await shop.mine(4)
-    assert (await shop.item(payment)).failures == 1
-    used = await lost(shop)
-    assert (used.failed > ONE, used.opened) == (True, 0)
-    await shop.restart()
-    assert (await shop.item(payment)).failures == 1
-    await wait(shop, 61)
-    assert await shop.transactions() == []
-
-
-async def test_accounts_that_are_created_have_a_budget_of_their_own(shop):
-    await creating(shop)
-    budget(shop, opened_app=200_000)
-    mine, other = wallet_app("mine"), wallet_app("other")
-    paid = await unborn(shop, smart(EVIL, 1), mine)
-    assert (await shop.end(paid)).status == "succeeded"
-    used = await lost(shop)
-    assert (used.failed, 200_000 < used.opened < 500_000) == (0, True)
-    error = await refusal(unborn(shop, smart(EVIL, 2), mine))
-    assert (error.http, error.details["reason"]) == (503, "account_creation_paused")
-    assert "of mine for creating accounts is exhausted" in shop.settler.health().problem
-    assert (await shop.end(await unborn(shop, smart(EVIL, 2), other))).status == "succeeded"
-    # an account that exists costs nothing to create
-    known = smart(EVIL, 1)
-    made, option = await offered(shop, account_of(known.address), mine)
-    document = json.loads(json.loads(option.actions[-1].params_json)[1])
-    again = await confirm(shop.app, mine, made.id, option.id, [[json.dumps(known.sign(document))]])
-    assert (await shop.end(again)).status == "succeeded"
-    budget(shop, opened_chain=200_000)
-    error = await refusal(unborn(shop, smart(EVIL, 3), other))
-    assert error.details["reason"] == "account_creation_paused"
-
-
-async def test_what_was_lost_long_ago_is_deleted(shop):
-    await evil(shop, EVIL)
-    await accepted(shop, EVIL)
-    await burn(shop, EVIL)
-    now_us = shop.lab.clock.now_us()
-    assert await shop.store.write(gas.forget(now_us - 1_000_000, 10)) == 0
-    assert (await lost(shop)).failed
-    assert await shop.store.write(gas.forget(now_us + 1, 10)) == 1
-    assert (await lost(shop)).failed == 0

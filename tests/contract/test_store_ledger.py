@@ -159,6 +159,23 @@ async def test_what_a_merchant_is_owed_is_not_damage(store):
     assert await store.read(ledger.check()) == [f"merchant:m owes us 1 of {ASSET}"]
 
 
+async def test_of_held_money_no_more_leaves_than_came(store):
+    came = Posting("wallet:w", "held:a", ASSET, 10)
+    await store.write(book("held:pay_1", came))
+    back = Posting("held:a", "wallet:w", ASSET, 10)
+    await store.write(book("return:p", back))
+    assert await store.read(ledger.check()) == []
+    # that it came was undone, and later it came after all
+    assert await store.write(ledger.reverse("held:pay_1", NOW_US))
+    assert await store.read(ledger.balance("held:a", ASSET)) == 10
+    assert await store.read(ledger.check()) == []
+    await store.write(ledger.repeat("held:pay_1", NOW_US))
+    assert await store.read(ledger.balance("held:a", ASSET)) == 0
+    await store.write(book("return:q", replace(back, amount=11)))
+    (problem,) = await store.read(ledger.check())
+    assert problem == f"held:a owes us 11 of {ASSET}, of which reorganisations explain 10"
+
+
 async def test_a_merchant_owes_no_more_than_was_refunded_for_it(store):
     await store.write(book("in", Posting("wallet:w", "merchant:m", ASSET, 10)))
     await store.write(book("refund:r", Posting("merchant:m", "wallet:w", ASSET, 15)))

@@ -106,7 +106,7 @@ def older(tmp_path):
 async def test_what_an_older_florin_offered_is_found_too(older):
     store = await Store.open(older)
     try:
-        known = {one.id: one for one in await store.read(payments.options("pay_1"))}
+        known = {one.id: one for one in await store.read(payments.options("pay_1", ["a"]))}
         told = {name: (one.reference, one.head) for name, one in known.items()}
         assert told == {"fetched": ("0xaa", 40), "told": ("0xbb", None), "solana": (None, None)}
         assert [one.n for one in await store.read(payments.issued("pay_1", "fetched"))] == [1, 0]

@@ -17,6 +17,7 @@ from florin_server.store import (
     customers,
     executors,
     gas,
+    held,
     idempotency,
     journal,
     keys,
@@ -46,6 +47,7 @@ OPERATIONS = (
     captures,
     customers,
     executors,
+    held,
     idempotency,
     gas,
     journal,
@@ -73,6 +75,7 @@ READS_ALL = {
     "customers_OFFERED",
     "customers_PAID",
     "executors_PAUSES",
+    "held_ALL",
     "keys_APPS",
     "keys_KEYS",
     "keys_LIVE",
@@ -81,6 +84,7 @@ READS_ALL = {
     "merchants_ANY_PARTNER",
     "merchants_PARTNERS",
     "screening_LISTS",
+    "settlements_GOING_TO",
 }
 
 

@@ -314,7 +314,7 @@ async def test_the_doctor_finds_files_that_others_can_read(run, home, base, fork
     (home / "keys" / "base-relayer.json").chmod(0o640)
     (home / "chains" / "base.toml").chmod(0o604)
     doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
-    assert "base.toml, base-relayer.json can be read by others: chmod 600" in doctor.out
+    assert "base.toml, base-relayer.json can be read by others: chmod go=" in doctor.out
 
 
 async def test_a_new_key_needs_a_password(run, base, home):

@@ -7,18 +7,20 @@ import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
 import pytest
 import uvloop
+from florin_server.domain.held import HeldMoney
 from florin_server.domain.journal import Posting
 from florin_server.domain.payment import Destination, Merchant
-from florin_server.store import ledger, merchants, settlements
+from florin_server.store import held, ledger, merchants, settlements
 
-from tests.contract.test_store_kit import opened
+from tests.contract.test_store_kit import created, opened
 from tests.support.api import RestApi
-from tests.support.command import Ended, Forks, told
+from tests.support.command import Ended, Forks, Lasting, told
 from tests.support.desk import ORDER
 from tests.support.service import running
 from tests.support.wallet import Wallet
@@ -301,3 +303,69 @@ def test_the_books_are_compared_and_listed_while_florin_runs(ask_up, forks, up):
     account, asset = wallets[0][5], wallets[0][4]
     done = forks("ledger", "book", account, asset, "--note=nothing", home=up.home.path)
     assert (done.status, told(done)) == (1, "Not done: There is no difference")
+
+
+def test_held_payments_are_listed_and_decided(forks, stopped):
+    asset, payer = f"eip155:31337/erc20:0x{'aa' * 20}", f"eip155:31337:0x{'bb' * 20}"
+    late = HeldMoney(
+        id="held_1",
+        payment_id="",
+        chain_id="eip155:31337",
+        asset=asset,
+        payer=payer,
+        value=100,
+        held=3,
+        fee=3,
+        settled_value=97,
+        tx_hash="0x" + "cc" * 32,
+        event="one",
+        late=True,
+        why="blocked by screening list sdn",
+        since_us=1_800_000_000_000_000,
+    )
+
+    async def came() -> str:
+        async with opened("sqlite", stopped) as store:
+            of = await created(store)
+            await store.write(held.put(replace(late, payment_id=of.id)))
+            return of.id
+
+    payment_id = uvloop.run(came())
+    ask = asking(forks, stopped)
+    listed = rows(ask("payments", "held"))
+    assert listed["held_1"] == [
+        payment_id,
+        "held, late",
+        "2027-01-15T08:00Z",
+        "100",
+        "3",
+        asset,
+        payer,
+        "blocked by screening list sdn",
+    ]
+    problem = "payments held because their payers are blocked: 1, see `florin payments held`"
+    assert f"payments on eip155:31337: {problem}" in forks("doctor", home=stopped).out
+    done = forks("payments", "keep", "held_1", "--note=so", home=stopped)
+    assert done.status == 1
+    assert "no Florin runs" in told(done)
+    done = forks("payments", "keep", "held_1", home=stopped)
+    assert done.status == 2
+
+    with Lasting("up", home=stopped):
+        done = forks("payments", "release", "held_1", "--note=no", home=stopped)
+        assert (done.status, told(done)) == (
+            1,
+            "Not done: The money came late: it pays for nothing",
+        )
+        kept = ask("payments", "keep", "held_1", "--note=the authority asks for it")
+        assert kept == ["held_1 is kept."]
+        listed = rows(ask("payments", "held"))
+        assert (listed["held_1"][1], listed["held_1"][-1]) == (
+            "kept, late",
+            "the authority asks for it",
+        )
+        done = forks("payments", "return", "held_1", "--note=free", home=stopped)
+        assert (done.status, done.out) == (0, "held_1 is returned.\n")
+        assert re.search(r"Payout pout_\w{17} takes 3 minor units to " + payer, done.err)
+        assert list(rows(ask("payments", "held"))) == ["Held id"]
+        assert rows(ask("payments", "held", "--all"))["held_1"][1] == "returned, late"

@@ -95,3 +95,18 @@ async def test_a_node_that_lies_about_everything_costs_only_its_chain(desk, node
     await buyer.sees_both()
     await nodes[EVM].fault("answer", method="eth_call", effect="lie", result="0x12", times=1000)
     assert await buyer.chains() == [SOLANA]
+
+
+async def test_huge_prices_with_ever_new_accounts_cost_others_nothing(desk, caplog):
+    """Whoever asks makes the faucets give; what is more than usual has a budget of its own."""
+    dearest = {"amount": {"unit": "iso4217/USD", "value": "10000000000"}}
+    offered = []
+    for _ in range(15):
+        made = await desk.rest.call("POST", CREATE, desk.rest.merchant, dearest)
+        accounts = [Wallet().account, SolanaWallet().account]
+        offered.append(len((await desk.rest.options(made["paymentId"], accounts))["options"]))
+    assert offered[0] > 0
+    assert offered[-1] == 0
+    told = [one.message for one in caplog.records if "no test money" in one.message]
+    assert any("left for what is more than usual" in one for one in told)
+    await Buyer(desk).sees_both()

@@ -62,6 +62,7 @@ class FakeRail:
     senders = (SENDER,)
     treasury = f"{CHAIN}:{SENDER}"
     payouts = None
+    reserved: Mapping[str, str] = {}
     native_asset = f"{CHAIN}/slip44:60"
 
     def __init__(self, clock: Clock) -> None:

@@ -22,8 +22,8 @@ from florin_server.boot.grpc_server import PUBLIC
 from florin_server.boot.service import Service
 from florin_server.clock import TestClock
 from florin_server.flows import demo
-from florin_server.rails.base import Rail
 from florin_server.rails.jsonrpc import JsonRpc, LocalTransport
+from florin_server.rails.protocol import Rail
 
 from tests.model.memory import MemoryRest
 from tests.model.rail import ASSET, CHAIN, FakeRail, signature
@@ -36,8 +36,8 @@ _T = TypeVar("_T")
 START_US = 1_800_000_000_000_000
 MERCHANT = f"{CHAIN}:0x" + "0d" * 20
 WALLETS = 3
-# what a wallet holds, in minor units: more than any machine spends
-WEALTH = 10**18
+# what a wallet holds, in minor units: more than any machine spends, and all that a faucet gives
+WEALTH = 10**13
 
 
 class SlowClock(TestClock):

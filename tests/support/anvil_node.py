@@ -14,9 +14,10 @@ import aiohttp
 from eth_account import Account
 from eth_utils import keccak
 from florin_server.clock import Clock, TestClock
-from florin_server.devnet.evm.faucet import GIFT_TOKENS, GIFT_WEI, missing
+from florin_server.devnet.evm.faucet import GIFT_TOKENS, GIFT_WEI
 from florin_server.devnet.faults import Effect, Fault, Faults
 from florin_server.devnet.genesis import DEVNET
+from florin_server.devnet.gifts import missing
 
 from tests.support.anvil import CHAIN_ID
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -10,7 +11,7 @@ import pytest
 from florin.v1 import operator_pb2
 from florin_server.store import captures
 
-from tests.support.api import Refused
+from tests.support.api import Refused, RestApi
 from tests.support.desk import ORDER, PAY_URL, Answer, Desk
 from tests.support.installation import operator_of
 from tests.support.wallet import Wallet
@@ -81,6 +82,13 @@ class Till:
         return (await self.desk.final(self.payment_id))["status"]
 
 
+def caller(desk: Desk, client: str = "stranger", **wallet: str) -> RestApi:
+    """REST as another installation of the demo wallet, or as another wallet."""
+    api = copy.copy(desk.rest)
+    api.wallet = wallet or {"App-Id": desk.env["FLORIN_APP_ID"], "Client-Id": client}
+    return api
+
+
 async def new_till(desk: Desk, wallet: Wallet | None = None, api: Any = None, **order: Any) -> Till:
     wallet = wallet or Wallet()
     await desk.chain.fund(wallet.address)
@@ -99,12 +107,12 @@ def stored(desk: Desk, till: Till) -> int:
     return desk.select(query, till.payment_id)[0][0]
 
 
-async def emptied(desk: Desk, table: str, payment_id: str) -> None:
-    """Returns once a worker has deleted what a table holds of a payment."""
+async def emptied(desk: Desk, till: Till) -> None:
+    """Returns once a worker has deleted what was told for a payment."""
     async with asyncio.timeout(10):
-        while desk.select(f"SELECT 1 FROM {table} WHERE payment_id = ?", payment_id):
+        while stored(desk, till):
             # the worker's write is in the queue by the time that this one is answered
-            await desk.service.app.store.write(captures.put_tokens([]))
+            await desk.service.app.store.write(captures.forget(0, 1))
 
 
 async def export(desk: Desk, wallet: Wallet) -> operator_pb2.ExportCustomerResponse:

@@ -103,6 +103,11 @@ def test_the_place_that_was_begun_is_the_one_to_complete():
     assert faults({**WHO, "porCountry": "fr", "porAddress": "Paris"}) == {"porCountry"}
 
 
+def test_nobodys_name_is_a_book():
+    assert faults({**DATA, "fullName": "x" * 1000}) == set()
+    assert faults({**DATA, "fullName": "x" * 1001}) == {"fullName"}
+
+
 def test_a_country_ends_where_its_line_does():
     assert faults({**DATA, "pobCountry": "DE\n"}) == {"pobCountry"}
 
@@ -221,13 +226,20 @@ def test_equal_texts_are_sealed_differently():
 
 def test_what_is_derived_needs_the_key_and_all_parts():
     told = {
-        Seal(keys).derive(*parts)
+        one
         for keys in ([OLD], [NEW], [NEW, OLD])
         for parts in (("a", "b", "c"), ("a", "bc"), ("ab", "c"), ("a", "b"))
+        for one in Seal(keys).derive(*parts)
     }
     assert len(told) == 8
     assert {len(one) for one in told} == {32}
-    assert Seal([NEW, OLD]).derive("a", "b") == Seal([OLD]).derive("a", "b")
+    # with the newest key, the last one, first
+    assert Seal([OLD, NEW]).derive("a", "b") == (
+        *Seal([NEW]).derive("a", "b"),
+        *Seal([OLD]).derive("a", "b"),
+    )
+    with pytest.raises(LookupError):
+        Seal([]).derive("a", "b")
 
 
 def test_keys_do_not_show_in_messages():

@@ -123,3 +123,12 @@ def test_every_place_of_the_readme_exists():
     folders = re.findall(r"^    (\w\S*/)", tree, re.MULTILINE)
     assert "notebooks/" in folders
     assert [name for name in folders if not (ROOT / name).is_dir()] == []
+
+
+def test_every_test_that_the_threats_name_is_there():
+    text = (ROOT / "docs/threats.md").read_text()
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
+    assert len(named) > 20
+    for path, name in named:
+        content = (ROOT / path).read_text()
+        assert not name or f"def {name}(" in content, (path, name)

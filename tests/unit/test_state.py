@@ -56,7 +56,7 @@ def test_nothing_returns_to_requires_action():
     assert sources == {Status.REQUIRES_ACTION}
 
 
-def test_processing_ends_on_evidence_or_simulation_only():
+def test_processing_ends_on_evidence_verdict_or_simulation_only():
     endings = {
         event
         for (status, event), after in TABLE.items()
@@ -65,6 +65,9 @@ def test_processing_ends_on_evidence_or_simulation_only():
     assert endings == {
         Event.EFFECT_FINAL,
         Event.UNSPENDABLE,
+        Event.RELEASED,
+        Event.RETURNED,
+        Event.KEPT,
         Event.SIMULATE_SUCCEEDED,
         Event.SIMULATE_FAILED,
         Event.SIMULATE_EXPIRED,

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 
+from florin_server.boot.holder import holder
 from florin_server.boot.home import Refused
 from florin_server.config import Settings
 
 _BACKLOG = 2048
+_PORTS_FAULT = {errno.EADDRINUSE, errno.EACCES}  # and not the address's
+
+# what to change about a listener's port
+HTTP_PORT = "--http-port or FLORIN_HTTP_PORT"
+GRPC_PORT = "--grpc-port or FLORIN_GRPC_PORT"
+OPERATOR_PORT = "FLORIN_OPERATOR_PORT"
+EVM_PORT = "FLORIN_EMBEDDED__RPC_PORT"
+SOLANA_PORT = "FLORIN_EMBEDDED_SOLANA__RPC_PORT"
 
 
 def check_bind(settings: Settings) -> None:
@@ -19,23 +29,37 @@ def check_bind(settings: Settings) -> None:
         )
 
 
-def listen(what: str, host: str, port: int) -> socket.socket:
-    """A listening socket; OSError that says who cannot listen where if it cannot be had."""
+def listen(what: str, host: str, port: int, setting: str) -> socket.socket:
+    """A listening socket; OSError that says who cannot listen where, and why, if it cannot be had.
+
+    `setting` is what chooses another port.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         # the standard library repeats the address in brackets
         reason = (error.strerror or str(error)).partition(" (while")[0]
+        if error.errno in _PORTS_FAULT:
+            raise refused(what, host, port, setting, reason) from error
         raise OSError(f"{what} cannot listen on {spelled(host, port)}: {reason}") from error
     listener.setblocking(False)
     return listener
 
 
-def check_free(what: str, host: str, port: int) -> None:
+def refused(what: str, host: str, port: int, setting: str, reason: str) -> OSError:
+    """Why somebody cannot listen, and what to change."""
+    by = f" by {who}" if (who := holder(port)) else ""
+    return OSError(
+        f"{what} cannot listen on {spelled(host, port)}: {reason}{by}; choose another port with "
+        f"{setting} (0: any)"
+    )
+
+
+def check_free(what: str, host: str, port: int, setting: str) -> None:
     """OSError if a port is taken, for servers that would tell it less well; 0 is always free."""
     if port:
-        listen(what, host, port).close()
+        listen(what, host, port, setting).close()
 
 
 def spelled(host: str, port: int) -> str:

@@ -68,10 +68,11 @@ async def own_secrets(home: Home) -> Secrets:
         return home.secrets()
     try:
         # they are made on first use, by one process at a time
-        store = await Store.open(home.database)
+        store = await Store.open(home.open().database)
     except StoreError as error:
         raise Refused(str(error)) from error
     try:
+        home.keep_private()
         return home.secrets()
     finally:
         await store.close()

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from florin_server.boot import solana_chain
-from florin_server.boot.addresses import check_free
+from florin_server.boot.addresses import EVM_PORT, check_free
 from florin_server.boot.embedded import Embedded
 from florin_server.boot.home import Home, Refused, Secrets
 from florin_server.boot.keys import Keyring
@@ -18,11 +18,12 @@ from florin_server.clock import Clock
 from florin_server.config import Settings
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.devnet.genesis import DEVNET, DevToken
-from florin_server.rails.base import Rail, RailUnavailable
+from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.settings import EvmAsset, EvmChain, EvmCoin
 from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.jsonrpc import JsonRpc, LocalTransport
+from florin_server.rails.protocol import Rail
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.signer import SolanaSigner
@@ -134,7 +135,7 @@ async def _start_embedded(
         block_interval_s=settings.embedded.block_interval_s,
         clock=clock,
     )
-    check_free("The test chain", "127.0.0.1", settings.embedded.rpc_port)
+    check_free("The test chain", "127.0.0.1", settings.embedded.rpc_port, EVM_PORT)
     chain = await EvmDevChain.open(home.evm, wanted)
     stack.push_async_callback(chain.close)
     port = await chain.serve_http("127.0.0.1", settings.embedded.rpc_port)

@@ -20,7 +20,7 @@ from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
 
 from florin_server.domain.capture import FIELDS, prefill
 from florin_server.domain.errors import Code, FlorinError, invalid
-from florin_server.flows import capture
+from florin_server.flows import forms
 from florin_server.flows.app import App
 
 PATH = "/collect"
@@ -63,7 +63,7 @@ def routes(app: App) -> Mapping[str, PlainHandler]:
         shown = page.Look(asked.get("theme", ""), look.frames)
         token = asked.get("t", "")
         try:
-            form = await capture.form(app, asked.get("pid", ""), token)
+            form = await forms.form(app, asked.get("pid", ""), token)
         except FlorinError as refused:
             return _closed(app, request, refused, shown)
         if form.done:
@@ -79,7 +79,7 @@ def routes(app: App) -> Mapping[str, PlainHandler]:
             _check_site(app, request)
             sent = _read(request)
             browser = sent.browser
-            await capture.hand_in(app, sent.token, sent.data, peer=request.peer)
+            await forms.hand_in(app, sent.token, sent.data, peer=request.peer)
         except FlorinError as refused:
             if browser:
                 return await _again(app, request, sent, refused, look)
@@ -97,7 +97,7 @@ async def _again(
     if refused.code is not Code.PARAMS_VALIDATION:
         return _closed(app, request, refused, look)
     try:
-        form = await capture.form(app, None, sent.token)
+        form = await forms.form(app, None, sent.token)
     except FlorinError as closed:
         return _closed(app, request, closed, look)
     errors: dict[str, str] = {}
@@ -108,7 +108,7 @@ async def _again(
 
 
 def _filled(
-    form: capture.Form, token: str, values: Any, errors: Mapping[str, str] | None = None
+    form: forms.Form, token: str, values: Any, errors: Mapping[str, str] | None = None
 ) -> page.Form:
     known = values if isinstance(values, dict) else {}
     return page.Form(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from florin_server.boot.home import Refused
 from florin_server.boot.service import Service
 from florin_server.devnet.genesis import DEVNET
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain.payment import Destination
 from florin_server.flows import demo
+from florin_server.flows.destinations import reserved
 from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.solana.signer import SolanaSigner
 
@@ -20,13 +22,17 @@ async def ensure_demo(service: Service) -> str | None:
     Returns the checkout link of a first payment, if the accounts were made now.
 
     The file is written before the accounts are stored: whatever happens in between, no stored
-    account has credentials that nobody knows.
+    account has credentials that nobody knows. Refused if the demo merchant would be one of us.
     """
     if service.evm is None and service.solana is None:
         return None
     home, app = service.home, service.app
     if await demo.is_empty(app):
-        made = demo.make(app, service.secrets.pepper, _destinations(service))
+        paid_to = _destinations(service)
+        for account in paid_to.values():
+            if what := reserved(app.rails.values(), account):
+                raise Refused(f"demo_destination_key in secrets.json is the key of {what}")
+        made = demo.make(app, service.secrets.pepper, paid_to)
         home.write_demo_env({**_credentials(made), **_addresses(service)})
         await demo.store(app, made)
         return app.links.of((await demo.first_payment(app, made)).id)

@@ -21,7 +21,7 @@ from florin_gateway.server import HttpServer
 from florin_gateway.settings import GatewaySettings, GuardSettings, ServerSettings
 
 from florin_server.boot import collect
-from florin_server.boot.addresses import listen, spelled
+from florin_server.boot.addresses import HTTP_PORT, listen, spelled
 from florin_server.boot.grpc_server import PUBLIC, GrpcServers
 from florin_server.boot.openapi import serve as published
 from florin_server.boot.upstream import Link
@@ -47,7 +47,7 @@ _RESERVED = (
 
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket; OSError if the address is taken."""
-    return listen("REST", host, port)
+    return listen("REST", host, port, HTTP_PORT)
 
 
 def url_of(listener: socket.socket) -> str:

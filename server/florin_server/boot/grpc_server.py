@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import grpc
 from florin.v1 import (
@@ -20,7 +20,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
-from florin_server.boot.addresses import check_free, spelled
+from florin_server.boot.addresses import GRPC_PORT, OPERATOR_PORT, check_free, refused, spelled
 from florin_server.boot.home import Secrets
 from florin_server.boot.peers import Peers, chosen_token
 from florin_server.flows.app import App
@@ -63,6 +63,15 @@ _OPTIONS = (
 )
 
 
+class _Place(NamedTuple):
+    """Who listens where, and what chooses another port."""
+
+    what: str
+    host: str
+    port: int
+    setting: str
+
+
 @dataclass(frozen=True, slots=True)
 class GrpcServers:
     """Running servers and what the embedded gateway calls."""
@@ -94,12 +103,12 @@ class GrpcServers:
         token = chosen_token(settings) or kept.gateway_token
         peers = Peers(token, settings.trusted_proxies)
         public = Gate(app, auth, PUBLIC, guards, peer_of=peers)
-        address = (settings.host, settings.grpc_port)
-        target = await _serve(public, register, address, settings.shutdown_s, stack)
+        place = _Place("gRPC", settings.host, settings.grpc_port, GRPC_PORT)
+        target = await _serve(public, register, place, settings.shutdown_s, stack)
         operator = Gate(app, auth, OPERATOR, guards, operator=True)
-        address = ("127.0.0.1", settings.operator_port)
+        place = _Place("The operator's gRPC", "127.0.0.1", settings.operator_port, OPERATOR_PORT)
         operator_target = await _serve(
-            operator, register_operator, address, settings.shutdown_s, stack
+            operator, register_operator, place, settings.shutdown_s, stack
         )
         # the embedded gateway gets a gate of its own: it wraps handlers that are not the server's
         embedded = Gate(app, auth, PUBLIC, guards)
@@ -110,7 +119,7 @@ class GrpcServers:
 async def _serve(
     gate: Gate,
     register: Register,
-    address: tuple[str, int],
+    place: _Place,
     grace_s: float,
     stack: AsyncExitStack,
 ) -> str:
@@ -122,13 +131,13 @@ async def _serve(
     for name in ("", *names):
         await healthy.set(name, health_pb2.HealthCheckResponse.SERVING)
     _reflect((*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
-    host, port = address
+    host, port = place.host, place.port
     # gRPC's own complaint comes with a line of its C core
-    check_free("gRPC", host, port)
+    check_free(*place)
     try:
         bound = server.add_insecure_port(spelled(host, port))
     except RuntimeError as error:
-        raise OSError(f"gRPC cannot listen on {spelled(host, port)}: {error}") from error
+        raise refused(*place, str(error)) from error
     await server.start()
 
     async def end() -> None:

@@ -5,15 +5,27 @@ from __future__ import annotations
 import fcntl
 import hmac
 import json
+import logging
 import os
 import secrets
+import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
 
 from florin_server.domain.sealed import KEY_BYTES
+
+_log = logging.getLogger(__name__)
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+# with copies, logs of the databases, and what a dead process left half-written
+_OWN = (
+    *("secrets.json*", "demo.env*", "running.json*"),
+    *("florin.db*", "evm.db*", "solana.db*"),
+    *("chains", "chains/*", "keys", "keys/*"),
+)
 
 
 class Refused(Exception):  # noqa: N818  (a decision, told to the operator as it is)
@@ -82,11 +94,47 @@ class Secrets:
 
 
 class Home:
-    """The state folder, made on first use with mode 700."""
+    """The state folder. Nothing is made or changed before it is opened."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def open(self) -> Self:
+        """Makes the folder unless it is there, and keeps others out of what is in it.
+
+        A copy that was restored has whatever modes its tool gave it. Refused as `keep_private`.
+        """
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if found := self.keep_private():
+            names = ", ".join(str(one) for one in found)
+            _log.warning("others could read what only its owner may, and cannot now: %s", names)
+        return self
+
+    def require(self) -> Self:
+        """Refused if no Florin has its state here."""
+        if not any((self.path / name).exists() for name in ("secrets.json", "florin.db")):
+            raise Refused(
+                f"there is no Florin in {self.path}: `florin up` makes one there, and --home or "
+                "FLORIN_HOME names another folder"
+            )
+        return self
+
+    def exposed(self) -> list[Path]:
+        """What others can read, or reach, of the state: the folder, files in it, folders in it."""
+        own = [self.path, *(one for what in _OWN for one in sorted(self.path.glob(what)))]
+        return [one for one in own if _mode(one) & _OTHERS]
+
+    def keep_private(self) -> list[Path]:
+        """Takes from others what they could read, and tells what that was; Refused if it stays."""
+        found = self.exposed()
+        for one in found:
+            # what cannot be changed is told below, with what changes nothing by being changed
+            with suppress(OSError):
+                one.chmod(_mode(one) & ~_OTHERS)
+        if left := self.exposed():
+            names = " ".join(str(one) for one in left)
+            raise Refused(f"others can read {names}: as their owner, chmod go= {names}")
+        return found
 
     @property
     def database(self) -> Path:
@@ -189,6 +237,14 @@ def gateway_token(home: Path) -> str | None:
 
 def _gateway_token(pepper: bytes) -> str:
     return _derived(pepper, b"florin gateway").hex()
+
+
+def _mode(path: Path) -> int:
+    """Who may do what; 0 for what has gone meanwhile, as files of a running database do."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        return 0
 
 
 def _derived(key: bytes, purpose: bytes = b"florin solana") -> bytes:

@@ -19,7 +19,7 @@ from florin_server.feed import Hub
 from florin_server.flows.app import App, Links
 from florin_server.flows.limits import Limits
 from florin_server.flows.screening import Screening
-from florin_server.rails.base import Rail
+from florin_server.rails.protocol import Rail
 from florin_server.rpc.admin import AdminServicer
 from florin_server.rpc.codec import Codec
 from florin_server.rpc.validate import Validator
@@ -31,13 +31,15 @@ _SERVICE = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
 
 @asynccontextmanager
 async def offline(
-    settings: Settings, *, chains: bool = False
+    settings: Settings, *, chains: bool = False, begins: bool = False
 ) -> AsyncIterator[Callable[[str, Message], Awaitable[Any]]]:
     """AdminService by method name, on the store itself; OperatorError if a service has it.
 
+    Refused if there is no installation, unless one `begins` by this.
     With `chains` it asks the nodes of the chains that the settings name; embedded ones rest.
     """
     home = Home(settings.home)
+    home = home.open() if begins else home.require()
     try:
         store = await Store.open(home.database)
     except StoreError as error:
@@ -45,6 +47,8 @@ async def offline(
     rails: list[Rail] = []
     try:
         kept = home.secrets()
+        if begins:
+            home.keep_private()
         if chains:
             rails = await _rails(settings, kept)
         app = _resting(settings, store, kept, rails)

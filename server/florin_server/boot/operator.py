@@ -39,12 +39,17 @@ class Operator:
 
 @asynccontextmanager
 async def operator(
-    settings: Settings, *, running_only: bool = False, chains: bool = False
+    settings: Settings,
+    *,
+    running_only: bool = False,
+    chains: bool = False,
+    begins: bool = False,
 ) -> AsyncIterator[Operator]:
     """An operator of the installation, whether it runs or not; not while it starts or stops.
 
     With `running_only` one that does not run is refused; with `chains` one that does not run asks
-    the nodes of the chains that the settings name.
+    the nodes of the chains that the settings name. Refused where there is no installation, unless
+    it `begins` by what is asked.
     """
     home = Home(settings.home)
     addresses = home.addresses()
@@ -56,7 +61,7 @@ async def operator(
         # the store is slow to load and a running service needs none here
         from florin_server.boot.offline import offline  # noqa: PLC0415
 
-        async with offline(settings, chains=chains) as local:
+        async with offline(settings, chains=chains, begins=begins) as local:
             yield Operator(local)
         return
     metadata = (("authorization", f"Bearer {home.secrets().operator_token}"),)

@@ -30,8 +30,8 @@ from florin_server.flows.workers.outlive import outliving
 from florin_server.flows.workers.pay_out import PayoutWorker
 from florin_server.flows.workers.prices import follow_prices
 from florin_server.flows.workers.settle import ChainSettler
-from florin_server.rails.base import Rail
 from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.protocol import Rail
 from florin_server.store import executors, installation, payments
 from florin_server.store.engine import Store
 
@@ -62,7 +62,7 @@ class Service:
     ) -> Self:
         """Starts everything and returns when it answers; `fault` is the store's, for tests."""
         check_bind(settings)
-        home = Home(settings.home)
+        home = Home(settings.home).open()
         async with AsyncExitStack() as stack:
             # taking the store's lock first keeps a second server away from all the rest
             store = await Store.open(home.database, fault=fault)
@@ -72,6 +72,8 @@ class Service:
             listener = gateway.bind(settings.host, settings.http_port)
             stack.callback(listener.close)
             started = await chains.start(settings, home, kept, clock, stack)
+            # databases that were just made
+            home.keep_private()
             rails = started.rails
             readers = {rail.chain_id: rail.reader for rail in rails if isinstance(rail, EvmRail)}
             market = prices.market(settings, readers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from florin_server.boot.addresses import check_free
+from florin_server.boot.addresses import SOLANA_PORT, check_free
 from florin_server.boot.embedded import Embedded
 from florin_server.boot.home import Home
 from florin_server.clock import Clock
@@ -37,7 +37,7 @@ async def start(
 ) -> Embedded:
     """Starts the chain, with a relayer and a treasury that can pay."""
     chosen = settings.embedded_solana
-    check_free("The Solana test chain", "127.0.0.1", chosen.rpc_port)
+    check_free("The Solana test chain", "127.0.0.1", chosen.rpc_port, SOLANA_PORT)
     chain = await SolanaDevChain.open(
         home.solana,
         SolanaDevSettings(

@@ -32,7 +32,7 @@ async def _run(settings: Settings, name: str, *, force: bool) -> None:
     ]
     if not paths:
         raise Refused(f"{chain.name} is named in your settings: take it out there")
-    home = Home(settings.home)
+    home = Home(settings.home).open()
     if home.addresses() is not None:
         raise Refused("Florin runs and serves the chain: stop it first")
     store = await Store.open(home.database)
@@ -56,5 +56,6 @@ def _told(found: OpenOn) -> str:
         "payments that a buyer may still make": found.offered,
         "transactions on their way": found.transactions,
         "payouts that are owed": found.payouts,
+        "payments of blocked payers whose money is held": found.held,
     }
     return ", ".join(f"{count} {what}" for what, count in parts.items() if count)

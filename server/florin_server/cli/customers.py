@@ -10,6 +10,12 @@ from florin.v1 import operator_pb2, payment_pb2
 from florin_server.cli.console import console
 from florin_server.cli.operation import ask
 
+_SOURCES = {
+    operator_pb2.CUSTOMER_DATA_SOURCE_UNSPECIFIED: None,
+    operator_pb2.CUSTOMER_DATA_SOURCE_FORM: "form",
+    operator_pb2.CUSTOMER_DATA_SOURCE_WALLET: "wallet",
+}
+
 
 def export(given: dict[str, Any], account: str) -> None:
     """Prints everything that is kept, as JSON."""
@@ -41,6 +47,9 @@ def _data(one: operator_pb2.CustomerData) -> dict[str, Any]:
         "paymentId": one.payment_id,
         "collectedAt": one.collected_at.ToJsonString(),
         "keptUntil": one.kept_until.ToJsonString(),
+        "source": _SOURCES[one.source],
+        "app": one.app or None,
+        "proven": one.proven,
         "data": json.loads(one.data_json) if one.data_json else None,
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 from florin.v1 import admin_pb2, ledger_pb2
@@ -13,15 +14,19 @@ from florin_server.boot import chains
 from florin_server.boot.home import Home, Refused
 from florin_server.boot.keys import Keyring
 from florin_server.boot.operator import OperatorError, operator
+from florin_server.cli import faults
 from florin_server.cli import ledger as books
 from florin_server.cli.console import console, settings_of
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
+from florin_server.flows import held as held_money
+from florin_server.flows.destinations import misdirected
 from florin_server.flows.screen import lists_problem
-from florin_server.rails import chain_files
+from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.jsonrpc import RpcError
 from florin_server.rails.solana.settings import SolanaChain
-from florin_server.store import payouts
+from florin_server.store import held, payouts
 from florin_server.store.engine import Store
 from florin_server.store.query import StoreError
 
@@ -43,7 +48,11 @@ async def _run(settings: Settings) -> int:
 
 
 async def _checks(settings: Settings) -> AsyncIterator[_Finding]:
-    home = Home(settings.home)
+    try:
+        home = Home(settings.home).require()
+    except Refused as error:
+        yield "state", str(error)
+        return
     yield _private(home, settings)
     if home.addresses() is None:
         async for finding in _stopped(settings, home):
@@ -60,11 +69,19 @@ async def _checks(settings: Settings) -> AsyncIterator[_Finding]:
         yield f"{chain.chain_id} at block {chain.head}, relayer {chain.relayer}", chain.problem
         for node in chain.nodes:
             yield _node(node.name, node.head, node.latency_ms), node.problem
-        yield _gas(chain.failed_gas), ""
+        if chain.chain_id.startswith("eip155:"):
+            yield _gas(chain.failed_gas), ""
     if status.screening_problem:
         yield "screening", status.screening_problem
     async for finding in _books(settings):
         yield finding
+    try:
+        armed = await faults.armed(settings) or []
+    except (RpcError, RailUnavailable) as error:
+        yield "test chains", str(error)
+        return
+    for chain, kind, details in armed:
+        yield f"test chain {chain}", f"armed to go wrong: {kind} {details}; see florin faults"
 
 
 async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
@@ -79,9 +96,14 @@ async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
         for chain_id, problem, count in await store.read(payouts.problems()):
             if problem:
                 yield f"payouts on {chain_id}", f"{count} wait, because {problem}"
+        for chain_id, problem in held_money.told(await store.read(held.counts())).items():
+            yield f"payments on {chain_id}", problem
         if problem := await store.read(lists_problem(settings, SystemClock().now_us())):
             yield "screening", problem
         kept = home.secrets()
+        keys = Keyring(settings, kept)
+        async for finding in _misdirected(settings, keys, store):
+            yield finding
     except Refused as error:
         yield "secrets", str(error)
         return
@@ -89,11 +111,28 @@ async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
         await store.close()
     async for finding in _books(settings):
         yield finding
-    keys = Keyring(settings, kept)
-    chains_named: tuple[EvmChain | SolanaChain, ...] = (*settings.chains, *settings.solana_chains)
-    for chain in chains_named:
+    for chain in _named(settings):
         async for finding in _chain(chain, keys):
             yield finding
+
+
+def _named(settings: Settings) -> tuple[EvmChain | SolanaChain, ...]:
+    return (*settings.chains, *settings.solana_chains)
+
+
+async def _misdirected(settings: Settings, keys: Keyring, store: Store) -> AsyncIterator[_Finding]:
+    """Places of merchants that are accounts of ours by now."""
+    rails = []
+    for chain in _named(settings):
+        # what is wrong with a chain's keys is told with the chain
+        with suppress(Refused):
+            rails.append(chains.rail_of(chain, keys))
+    try:
+        for place, problem in await misdirected(rails, store.survey):
+            yield f"settlement destination on {place.chain_id}", problem
+    finally:
+        for rail in rails:
+            await rail.close()
 
 
 async def _books(settings: Settings) -> AsyncIterator[_Finding]:
@@ -146,15 +185,19 @@ def _gas(gas: admin_pb2.FailedGas) -> str:
 
 
 def _private(home: Home, settings: Settings) -> _Finding:
-    chains_named: tuple[EvmChain | SolanaChain, ...] = (*settings.chains, *settings.solana_chains)
     keystores = {
         path
-        for chain in chains_named
+        for chain in _named(settings)
         for path in (*chain.relayer_keystores, chain.treasury_keystore)
         if path is not None
     }
-    written = chain_files.folder(home.path).glob("*.toml")
-    secret = (home.path / "secrets.json", home.demo_env, *written, *sorted(keystores))
-    loose = [path.name for path in secret if path.exists() and path.stat().st_mode & 0o077]
-    problem = f"{', '.join(loose)} can be read by others: chmod 600" if loose else ""
+    exposed = home.exposed()
+    # keystores elsewhere belong to the operator: nobody but him changes their modes
+    exposed += [
+        path
+        for path in sorted(keystores - set(exposed))
+        if path.exists() and path.stat().st_mode & 0o077
+    ]
+    names = ", ".join(path.name for path in exposed)
+    problem = f"{names} can be read by others: chmod go=" if exposed else ""
     return f"state in {home.path}", problem

@@ -16,20 +16,27 @@ sanctions = group("Import public lists of accounts that are not served, and look
 
 payouts = group("List, begin, refuse and resolve what leaves the treasuries.")
 
+faults = group("List and clear what was armed to go wrong on the embedded chains.")
+payments = group("List what blocked payers paid, and decide what becomes of it.")
+
 ledger = group("Compare the books with the chains, and look at them.")
 
 GROUPS = {
     "ledger": ledger,
     "executors": executors,
     "payouts": payouts,
+    "payments": payments,
     "customers": customers,
     "sanctions": sanctions,
+    "faults": faults,
 }
 
 ExecutorId = Annotated[str, typer.Argument(help="The id that `florin executors list` shows.")]
 MerchantId = Annotated[str, typer.Argument(help="Merchant id.")]
 AssetId = Annotated[str, typer.Argument(help="CAIP-19 asset, e.g. eip155:1/erc20:0x….")]
 PayoutId = Annotated[str, typer.Argument(help="The id that `florin payouts list` shows.")]
+HeldId = Annotated[str, typer.Argument(help="The id that `florin payments held` shows.")]
+Reason = Annotated[str, typer.Option("--note", help="Why, in your words; kept for the books.")]
 Account = Annotated[str, typer.Argument(help="CAIP-10 account, e.g. eip155:1:0x….")]
 AnyAddress = Annotated[str, typer.Argument(help="CAIP-10 account, or an address alone.")]
 ListFile = Annotated[
@@ -165,6 +172,53 @@ def payouts_resolve(
     command.resolve(given(home=home), payout_id, paid=paid)
 
 
+@payments.command("held")
+def payments_held(
+    all_: Annotated[
+        bool, typer.Option("--all", help="Those that were released or returned, too.")
+    ] = False,
+    home: HomeOption = None,
+) -> None:
+    """List what came from payers who were blocked by then, and why they are."""
+    from florin_server.cli import payments as command
+
+    command.show(given(home=home), all_=all_)
+
+
+@payments.command("release")
+def payments_release(held_id: HeldId, note: Reason, home: HomeOption = None) -> None:
+    """Let the merchant have held money; its payment succeeds."""
+    from florin_server.cli import payments as command
+
+    command.resolve(given(home=home), held_id, "release", note)
+
+
+@payments.command("return")
+def payments_return(
+    held_id: HeldId,
+    note: Reason,
+    even_if_blocked: Annotated[
+        bool, typer.Option("--even-if-blocked", help="To a payer who is still blocked, too.")
+    ] = False,
+    home: HomeOption = None,
+) -> None:
+    """Send held money back, with the fee, from the treasury to its payer; its payment fails.
+
+    What the merchant's own destination received is not here, and stays with the merchant.
+    """
+    from florin_server.cli import payments as command
+
+    command.resolve(given(home=home), held_id, "return", note, even_if_blocked=even_if_blocked)
+
+
+@payments.command("keep")
+def payments_keep(held_id: HeldId, note: Reason, home: HomeOption = None) -> None:
+    """Keep held money where it is, e.g. for an authority; its payment fails."""
+    from florin_server.cli import payments as command
+
+    command.resolve(given(home=home), held_id, "keep", note)
+
+
 @customers.command("export")
 def customers_export(account: Account, home: HomeOption = None) -> None:
     """Show everything that is kept about an account, as JSON."""
@@ -217,3 +271,25 @@ def sanctions_remove(name: str, home: HomeOption = None) -> None:
     from florin_server.cli import sanctions as command
 
     command.remove(given(home=home), name)
+
+
+@faults.command("list")
+def faults_list(home: HomeOption = None) -> None:
+    """List the faults that are armed; they last until they happen, or Florin stops."""
+    from florin_server.cli import faults as command
+
+    command.show(given(home=home))
+
+
+@faults.command("clear")
+def faults_clear(
+    kind: Annotated[
+        str | None,
+        typer.Argument(help="answer, mining, revert, lag or landing.  [default: all]"),
+    ] = None,
+    home: HomeOption = None,
+) -> None:
+    """End all faults that are armed, or those of one kind."""
+    from florin_server.cli import faults as command
+
+    command.clear(given(home=home), kind)

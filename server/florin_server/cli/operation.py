@@ -13,6 +13,9 @@ from florin_server.boot.home import Refused
 from florin_server.boot.operator import OperatorError, operator
 from florin_server.cli.console import console, fail, settings_of
 
+# what an operator may do before the first `florin up`; nothing else makes a state folder
+_BEGIN = frozenset({"CreatePartner", "CreateApiKey", "RegisterWallet", "ImportScreeningList"})
+
 
 def ask(given: dict[str, Any], method: str, request: Message, *, running_only: bool = False) -> Any:
     """The answer of the service, or of its store if it does not run; ends the program if refused.
@@ -27,9 +30,12 @@ def ask_all(
     given: dict[str, Any], *calls: tuple[str, Message], running_only: bool = False
 ) -> list[Any]:
     """The answers to several questions, in order."""
+    begins = any(method in _BEGIN for method, _ in calls)
 
     async def asked() -> list[Any]:
-        async with operator(settings_of(given), running_only=running_only) as service:
+        async with operator(
+            settings_of(given), running_only=running_only, begins=begins
+        ) as service:
             return [await service.ask(method, request) for method, request in calls]
 
     try:

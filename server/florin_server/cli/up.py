@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -33,12 +34,17 @@ async def _up(settings: Settings, first: First | None) -> None:
     except (Refused, StoreError, DevChainError, OSError) as error:
         fail("Florin does not start", error)
     try:
-        link = await ensure_demo(service)
+        try:
+            link = await ensure_demo(service)
+        except Refused as error:
+            fail("Florin does not start", error)
         memory.after_start()
         addresses = {
             "http": service.http_url,
             "grpc": service.grpc.target,
             "operator": service.grpc.operator_target,
+            "evm_rpc": service.evm_rpc_url,
+            "solana_rpc": service.solana_rpc_url,
         }
         with service.home.announced(addresses):
             if first is not None:
@@ -63,10 +69,13 @@ def _show(service: Service, link: str | None) -> None:
     console.print("[bold green]Florin is up.[/]")
     console.print(table)
     demo = service.home.read_demo_env()
-    if demo:
+    if demo and sys.stdout.isatty():
         console.print("\nTest accounts, also in " + str(service.home.demo_env) + ":")
         for name, value in demo.items():
             console.print(f"  {name}={value}")
+    elif demo:
+        # what is not a terminal keeps what it is told: logs, files, other people's screens
+        console.print(f"\nTest accounts are in {service.home.demo_env}.")
     if link:
         console.print(f"\nA first payment waits for a wallet: {link}")
     console.print("\nCtrl-C ends it.")

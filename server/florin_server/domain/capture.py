@@ -21,6 +21,8 @@ Data: TypeAlias = dict[str, str | bool]
 # a name, two places and a date of birth fit several times
 PREFILL_BYTES_MAX = 8 * 1024
 ADDRESS_CHARS_MAX = 200
+# the schema says none: several times the longest name of a person, and no way to fill a disk
+NAME_CHARS_MAX = 1000
 _COUNTRY = "^[A-Z]{2}$"
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _PLACES = (("pobCountry", "pobAddress"), ("porCountry", "porAddress"))
@@ -157,9 +159,8 @@ def _fault(field: Field, value: Any) -> str | None:
         return None if _is_date(value) else "must be a date like 1990-12-31"
     if field.id.endswith("Country"):
         return None if re.fullmatch(_COUNTRY, value) else "must be two capital letters, like DE"
-    if field.id.endswith("Address") and len(value) > ADDRESS_CHARS_MAX:
-        return f"must have at most {ADDRESS_CHARS_MAX} characters"
-    return None
+    most = ADDRESS_CHARS_MAX if field.id.endswith("Address") else NAME_CHARS_MAX
+    return f"must have at most {most} characters" if len(value) > most else None
 
 
 def _is_date(text: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from florin_server.domain.held import HeldMoney
 from florin_server.domain.payment import Confirmation, FailureCode, Option, Payment, Status
 
 
@@ -129,7 +130,8 @@ class Accepted:
 class Posting:
     """One transfer of a journal entry, in minor units of `asset` (CAIP-19), always above zero.
 
-    Accounts are `<kind>:<rest>`, kind one of wallet, merchant, expense, income, external.
+    Accounts are `<kind>:<rest>`, kind one of wallet, merchant, held, expense, income,
+    external.
     """
 
     debit: str
@@ -140,10 +142,13 @@ class Posting:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The proven end of a payment: succeeded with its effect, or failed for good."""
+    """The proven end of a payment: succeeded with its effect, or failed for good.
+
+    With `held` it is paid and does not end: its payer is blocked, and the money is held.
+    """
 
     payment_id: str
-    status: Status  # SUCCEEDED or FAILED
+    status: Status  # SUCCEEDED or FAILED; PROCESSING with `held`
     tx_id: str | None = None
     option_unit: str | None = None
     option_value: int | None = None
@@ -152,6 +157,7 @@ class Finding:
     failure_detail: str | None = None
     postings: tuple[Posting, ...] = ()
     at: Watched | None = None
+    held: HeldMoney | None = None
 
 
 class SpentKind(StrEnum):

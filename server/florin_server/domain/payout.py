@@ -11,7 +11,7 @@ class PayoutKind(StrEnum):
 
     REFUND = "refund"  # of a payment, to the account that paid it
     BALANCE = "balance"  # what a merchant is owed, to its destination
-    RETURN = "return"  # money that came when its payment had ended, to the account that sent it
+    RETURN = "return"  # money that pays for nothing, to the account that sent it
 
 
 class PayoutStatus(StrEnum):
@@ -31,7 +31,8 @@ class Payout:
     waiting one was not sent when it was tried last, or what is wrong with one that was; `tx_id` is
     set while it is in a transaction, and once it is done. `lapses_at` is the block height after
     which that transaction cannot be mined, on chains where transactions lapse. `backed` tells that
-    the treasury got its money for nothing else, whatever the merchant owes.
+    the treasury got its money for nothing else, whatever the merchant owes. `held_id` names held
+    money that it returns: no merchant has a part in that.
     """
 
     id: str
@@ -51,3 +52,4 @@ class Payout:
     completed_at_us: int | None = None
     lapses_at: int | None = None
     backed: bool = False
+    held_id: str | None = None

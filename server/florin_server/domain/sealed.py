@@ -48,10 +48,17 @@ class Seal:
                     raise Lost from error
         raise Lost
 
-    def derive(self, purpose: str, *parts: str) -> bytes:
-        """256 bits that nobody else can tell, always the same for a purpose and its parts."""
+    def derive(self, purpose: str, *parts: str) -> tuple[bytes, ...]:
+        """256 bits that nobody else can tell, always the same for a purpose and its parts.
+
+        One for each key, the newest first: what was derived before a key was added is known still.
+        LookupError without a key.
+        """
         text = "\0".join((purpose, *parts)).encode()
-        return hmac.digest(_derived(self._newest(), b"derive"), text, "sha256")
+        self._newest()
+        return tuple(
+            hmac.digest(_derived(key, b"derive"), text, "sha256") for key in reversed(self.keys)
+        )
 
     def _newest(self) -> bytes:
         if not self.keys:

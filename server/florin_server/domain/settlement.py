@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from florin_server.domain.caip import AccountId, evm_address, parse_account, parse_asset
-from florin_server.domain.spl import pubkey
+from florin_server.domain.spl import SET_UP, pubkey
 
 _PREFIX = "caip19/"
 
@@ -79,9 +79,11 @@ def check_chain(account: AccountId, asset: str) -> None:
 
 def _check_solana_address(text: str) -> None:
     try:
-        pubkey(text)
+        key = pubkey(text)
     except ValueError:
         raise ValueError("must hold a Solana address") from None
+    if key in SET_UP:
+        raise ValueError("must not hold the address of a program")
 
 
 def _check_evm_address(text: str) -> None:

@@ -33,6 +33,12 @@ ADVANCE_NONCE: Final = struct.pack("<I", 4)
 _RECENT_BLOCKHASHES = Pubkey.from_string("SysvarRecentB1ockHashes11111111111111111111")
 _RENT = Pubkey.from_string("SysvarRent111111111111111111111111111111111")
 
+# nobody has their keys: what they are sent stays there
+SET_UP: Final = (
+    *(SYSTEM, *PROGRAMS, ASSOCIATED, MEMO, COMPUTE_BUDGET, LIGHTHOUSE),
+    *(_RECENT_BLOCKHASHES, _RENT),
+)
+
 _KIND_AT = ACCOUNT_BYTES  # where Token-2022 says what an extended account is
 _MINT_KIND, _ACCOUNT_KIND = 1, 2
 _FROZEN = 2

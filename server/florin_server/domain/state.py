@@ -15,11 +15,19 @@ simulate) or that cannot happen in it (evidence from the chain).
     seen_on_chain       | processing      | -          | succeeded | failed | expired | cancelled
     effect_final        | -               | succeeded  | -         | -      | -       | -
     unspendable         | -               | failed     | -         | -      | -       | -
+    held                | -               | processing | succeeded | failed | expired | cancelled
+    released            | -               | succeeded  | -         | -      | -       | -
+    returned            | -               | failed     | succeeded | failed | expired | cancelled
+    kept                | -               | failed     | succeeded | failed | expired | cancelled
     simulate_succeeded  | succeeded       | succeeded  | succeeded | -      | -       | -
     simulate_failed     | failed          | failed     | -         | failed | -       | -
     simulate_expired    | expired         | expired    | -         | -      | expired | -
     simulate_cancelled  | cancelled       | -          | -         | -      | -       | cancelled
     simulate_stall      | processing      | processing | -         | -      | -       | -
+
+A payment that is held stays processing: of the rows below it only released, returned and kept
+apply to it, which are the operator's verdicts, and no simulation. Money that comes late is held,
+returned and kept too, and changes nothing any more.
 
 Elapsed time, an outage and a restart are no events: they change nothing.
 """
@@ -46,6 +54,10 @@ class Event(StrEnum):
     SEEN_ON_CHAIN = "seen_on_chain"  # paid without a confirm; late if the payment was over
     EFFECT_FINAL = "effect_final"  # the money moved, at final depth
     UNSPENDABLE = "unspendable"  # proven at final depth: it can never move any more
+    HELD = "held"  # the money moved, at final depth, and came from a blocked payer
+    RELEASED = "released"  # the operator lets the merchant have it
+    RETURNED = "returned"  # the operator sends it back
+    KEPT = "kept"  # the operator keeps it
     SIMULATE_SUCCEEDED = "simulate_succeeded"
     SIMULATE_FAILED = "simulate_failed"
     SIMULATE_EXPIRED = "simulate_expired"
@@ -73,6 +85,10 @@ _ROWS: Mapping[Event, Mapping[Status, Status]] = {
     Event.SEEN_ON_CHAIN: {_OPEN: _BUSY, **_FINAL},
     Event.EFFECT_FINAL: {_BUSY: _PAID},
     Event.UNSPENDABLE: {_BUSY: _FAILED},
+    Event.HELD: {_BUSY: _BUSY, **_FINAL},
+    Event.RELEASED: {_BUSY: _PAID},
+    Event.RETURNED: {_BUSY: _FAILED, **_FINAL},
+    Event.KEPT: {_BUSY: _FAILED, **_FINAL},
     Event.SIMULATE_SUCCEEDED: {_OPEN: _PAID, _BUSY: _PAID, _PAID: _PAID},
     Event.SIMULATE_FAILED: {_OPEN: _FAILED, _BUSY: _FAILED, _FAILED: _FAILED},
     Event.SIMULATE_EXPIRED: {_OPEN: _EXPIRED, _BUSY: _EXPIRED, _EXPIRED: _EXPIRED},
@@ -99,6 +115,10 @@ _DEEDS = {
     Event.SEEN_ON_CHAIN: "started",
     Event.EFFECT_FINAL: "settled",
     Event.UNSPENDABLE: "written off",
+    Event.HELD: "held",
+    Event.RELEASED: "released",
+    Event.RETURNED: "returned",
+    Event.KEPT: "kept",
     Event.SIMULATE_SUCCEEDED: "simulated",
     Event.SIMULATE_FAILED: "simulated",
     Event.SIMULATE_EXPIRED: "simulated",

@@ -5,7 +5,8 @@ Each time that costs a relayer the gas of one payment. So it is bounded, all in 
 
 - a payment: three transactions (`journal.FAILURES_MAX`), and a share of one of several that was
   reverted as a whole;
-- a payer in an hour: its budget and the gas of one payment more, on each chain;
+- a payer in an hour: its budget and the gas of one payment more, on each chain; of a plain key
+  also what is on its way when the budget ends;
 - an app, and all of a chain, in an hour: the same with theirs, for accounts with code. Plain keys
   go on: whoever lets such a payment fail has to move its money away in a transaction of its own,
   which costs more than our failing one, and meets the budget of its payer.

@@ -1,30 +1,32 @@
-"""Data about a buyer before a payment: who is asked for it, where it is given, what counts.
+"""Data about a buyer before a payment: who is asked for it, and what counts.
 
-It is told once for a payment. What was told about an account counts for its later payments only
-after the account itself went along with a payment that it was told for.
+What a credential told counts for the payment if it confirms it; what others told about the same
+account does not, and is deleted then. For later payments through the same app it counts from that
+confirm on, if the account signed something for it. A payment that the buyer's wallet sent by
+itself, or that was bound by what the chain tells, proves nobody's data: anybody can copy what is
+on the chain. Whatever was told for it stays, as told by whom it was, and the buyer is asked again.
+
+A wallet key is one credential: its wallet answers for all of its users. Whoever confirms what an
+account signed is taken for its wallet, so a wallet must give it to nobody else.
 """
 
 from __future__ import annotations
 
 import hashlib
-import hmac
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from urllib.parse import quote
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import orjson
 
 from florin_server.domain import capture
 from florin_server.domain.caip import canonical_asset
 from florin_server.domain.errors import Code, FlorinError, Issue
-from florin_server.domain.payment import Build, Merchant, Option, Payment, Status
-from florin_server.domain.sealed import Lost
-from florin_server.flows.app import App
-from florin_server.flows.load import current, merchant_of
+from florin_server.domain.payment import Build, Option, Payment
+from florin_server.flows import forms
+from florin_server.flows.app import App, Caller
+from florin_server.flows.collected import checked, invalid, sealed, teller
 from florin_server.store import captures
-from florin_server.store.captures import Collected, Token
-
-_DAY_US = 86_400_000_000
+from florin_server.store.captures import Told, Way, source_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +35,6 @@ class Asked:
 
     urls: Mapping[str, str]
     url: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """A form that somebody has open; `done` tells that it was handed in."""
-
-    payment: Payment
-    merchant: Merchant
-    done: bool
 
 
 def applies(app: App, payment: Payment, option: Option) -> bool:
@@ -63,144 +56,62 @@ def build_of(payment: Payment, option: Option) -> Build:
     return Build(hashlib.sha256(seed).hexdigest()[:32])
 
 
-async def ask(app: App, payment: Payment, options: Sequence[Option]) -> Asked:
-    """Finds out which options wait for data, and opens forms for them."""
+async def ask(app: App, caller: Caller, payment: Payment, options: Sequence[Option]) -> Asked:
+    """Finds out which options wait for data of the caller's, and tells its forms for them."""
     wanted = [option for option in options if applies(app, payment, option)]
-    missing = await _missing(app, payment, {option.payer for option in wanted})
+    if not wanted:
+        return Asked({})
+    who = teller(app, caller, payment)
+    now_us, missing = app.clock.now_us(), {option.payer for option in wanted}
+    missing -= await app.store.read(captures.given(payment.id, missing, who.sources, now_us))
+    if missing:
+        known = captures.reusable(missing, who.app, now_us, live=payment.live)
+        missing -= await app.store.read(known)
     if not missing:
         return Asked({})
     waiting = [option for option in wanted if option.payer in missing]
     # as the wallet wrote them, in the order of the options
     written = {option.payer: option.account for option in waiting}
-    urls = {payer: _url(app, payment, {payer: account}) for payer, account in written.items()}
-    await _open(app, payment, [*([payer] for payer in written), list(written)])
-    return Asked({option.id: urls[option.payer] for option in waiting}, _url(app, payment, written))
+    urls = {
+        payer: forms.url(app, payment, who, {payer: account}) for payer, account in written.items()
+    }
+    return Asked(
+        {option.id: urls[option.payer] for option in waiting},
+        forms.url(app, payment, who, written),
+    )
 
 
-async def require(app: App, payment: Payment, option: Option, collected: str | None) -> bool:
-    """Goes on only with the data that the option needs; True if it was told for this payment.
+async def require(
+    app: App, caller: Caller, payment: Payment, option: Option, collected: str | None
+) -> Told:
+    """Goes on only with the data that the option needs from the caller.
 
-    `collected` is the JSON of data that a wallet brings along; it is stored if it was missing.
-    FlorinError(params_validation) if it is missing, or not what the form asks for.
+    `collected` is the JSON of data that a wallet brings along; it is stored if it was missing, and
+    told as brought. FlorinError(params_validation) if it is missing, or not what the form asks for.
     """
+    if not app.settings.capture.enabled:
+        return Told()
+    who = teller(app, caller, payment)
+    told = Told(who.sources)
     if not applies(app, payment, option):
-        return False
-    now_us = app.clock.now_us()
-    payers = [option.payer]
-    if await app.store.read(captures.given(payment.id, payers, now_us)):
-        return True
-    if not await _missing(app, payment, payers):
-        return False
+        return told
+    now_us, payers = app.clock.now_us(), [option.payer]
+    if await app.store.read(captures.given(payment.id, payers, told.sources, now_us)):
+        return replace(told, needed=True)
+    if await app.store.read(captures.reusable(payers, who.app, now_us, live=payment.live)):
+        return told
     try:
         data = _brought(collected)
     except FlorinError as refused:
-        await _open(app, payment, [payers])
-        url = _url(app, payment, {option.payer: option.account})
+        url = forms.url(app, payment, who, {option.payer: option.account})
         details = {"reason": "ic_required", "url": url}
         raise FlorinError(
             refused.code, refused.message, issues=refused.issues, details=details
         ) from None
-    await app.store.write(captures.put([_collected(app, payment, option.payer, data)]))
-    return True
-
-
-async def form(app: App, payment_id: str | None, token: str) -> Form:
-    """The form that a token opens; FlorinError(unauthorized), or payment_expired if it is dead.
-
-    `payment_id` is what a link says beside it.
-    """
-    found, payment = await _found(app, token)
-    if payment_id not in {None, found.payment_id}:
-        raise _unauthorized()
-    if found.used is None:
-        _check_open(payment)
-    return Form(payment, await merchant_of(app, payment), found.used is not None)
-
-
-async def hand_in(app: App, token: str, value: object, *, peer: str = "") -> None:
-    """Stores what a form holds for the accounts of its token; the same once more changes nothing.
-
-    `peer` is who hands it in, in gRPC's form.
-    FlorinError: unauthorized, payment_expired, rate_limited, params_validation.
-    """
-    found, payment = await _found(app, token)
-    app.limits.form(found.hash, peer)
-    if found.used is None:
-        _check_open(payment)
-    data = _checked(value, "data")
-    # without the token nobody can try out which data has this hash
-    given = hmac.digest(token.encode(), data, "sha256")
-    collected = [_collected(app, payment, account, data) for account in found.accounts]
-    try:
-        before = await app.store.write(captures.hand_in(found, given, collected))
-    except LookupError:
-        raise _unauthorized() from None
-    if before.used is not None and not hmac.compare_digest(before.used, given):
-        raise _unauthorized()
-
-
-def opened(app: App, one: Collected) -> str | None:
-    """The JSON of what was told; None if the key to read it with is lost."""
-    try:
-        return app.seal.open(one.sealed, _place(one.payment_id, one.account)).decode()
-    except Lost:
-        return None
-
-
-async def _missing(app: App, payment: Payment, payers: Collection[str]) -> set[str]:
-    if not payers:
-        return set()
-    now_us = app.clock.now_us()
-    known = await app.store.read(captures.on_file(payment.id, payers, now_us, live=payment.live))
-    return set(payers) - known
-
-
-async def _open(app: App, payment: Payment, groups: Sequence[Sequence[str]]) -> None:
-    """Lets data be handed in for each group of accounts; asking again writes nothing."""
-    made = {
-        one.hash: one
-        for one in (
-            Token(_hash(_token(app, payment, group)), payment.id, sorted(group), payment.expires_at)
-            for group in groups
-        )
-    }
-    known = {one.hash for one in await app.store.read(captures.tokens(made.keys()))}
-    if new := [one for one in made.values() if one.hash not in known]:
-        await app.store.write(captures.put_tokens(new))
-
-
-def _url(app: App, payment: Payment, accounts: Mapping[str, str]) -> str:
-    """The form for some accounts, given as {canonical: as written}."""
-    token = _token(app, payment, accounts)
-    listed = quote(",".join(accounts.values()), safe="")
-    return f"{app.links.base}/collect/?pid={payment.id}&accounts={listed}&t={token}"
-
-
-def _token(app: App, payment: Payment, accounts: Collection[str]) -> str:
-    """As good as random for everybody else, and the same whenever a wallet asks."""
-    return app.seal.derive("token", payment.id, payment.salt.hex(), *sorted(accounts)).hex()
-
-
-def _hash(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()
-
-
-async def _found(app: App, token: str) -> tuple[Token, Payment]:
-    for found in await app.store.read(captures.tokens([_hash(token)])):
-        if (stored := await app.store.reader.payment(found.payment_id)) is not None:
-            return found, await current(app, stored)
-    raise _unauthorized()
-
-
-def _check_open(payment: Payment) -> None:
-    if payment.status is Status.EXPIRED:
-        raise FlorinError(Code.PAYMENT_EXPIRED)
-    if payment.status is not Status.REQUIRES_ACTION:
-        raise _unauthorized()
-
-
-def _unauthorized() -> FlorinError:
-    return FlorinError(Code.UNAUTHORIZED, "This form cannot be used")
+    source = source_of(Way.INLINE, who.ids[0])
+    brought = sealed(app, payment, option.payer, source, who.app, data)
+    await app.store.write(captures.put([brought]))
+    return replace(told, brought=brought, needed=True)
 
 
 def _brought(collected: str | None) -> bytes:
@@ -208,41 +119,7 @@ def _brought(collected: str | None) -> bytes:
     try:
         value = orjson.loads(collected) if collected else None
     except orjson.JSONDecodeError:
-        raise _invalid([Issue("", "is not valid JSON")], "collectedData") from None
+        raise invalid([Issue("", "is not valid JSON")], "collectedData") from None
     if capture.is_empty(value):
         raise FlorinError(Code.PARAMS_VALIDATION, "IC data required but not found")
-    return _checked(value, "collectedData")
-
-
-def _checked(value: object, member: str) -> bytes:
-    """The data as it is kept; equal data is equal bytes."""
-    data, issues = capture.read(value)
-    if issues:
-        raise _invalid(issues, member)
-    return orjson.dumps(data, option=orjson.OPT_SORT_KEYS)
-
-
-def _invalid(issues: Sequence[Issue], member: str) -> FlorinError:
-    placed = tuple(Issue(_below(member, issue.field), issue.message) for issue in issues)
-    first = placed[0]
-    return FlorinError(
-        Code.PARAMS_VALIDATION,
-        f"Validation error: {first.field}: {first.message}",
-        issues=placed,
-    )
-
-
-def _below(member: str, field: str) -> str:
-    return member + field if not field or field.startswith("[") else f"{member}.{field}"
-
-
-def _collected(app: App, payment: Payment, account: str, data: bytes) -> Collected:
-    now_us = app.clock.now_us()
-    sealed = app.seal.close(data, _place(payment.id, account), app.randbytes)
-    kept_until_us = now_us + app.settings.capture.retention_days * _DAY_US
-    return Collected(payment.id, account, sealed, now_us, kept_until_us)
-
-
-def _place(payment_id: str, account: str) -> str:
-    """What an envelope is bound to: it cannot be opened as anybody else's."""
-    return f"{payment_id}|{account}"
+    return checked(value, "collectedData")

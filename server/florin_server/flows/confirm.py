@@ -27,8 +27,10 @@ from florin_server.flows.app import App, Caller
 from florin_server.flows.fetch import silent, still_open
 from florin_server.flows.load import current, find, head_of
 from florin_server.flows.screen import check_lists, is_blocked
-from florin_server.rails.base import Rail, RailUnavailable
+from florin_server.rails.base import RailUnavailable
+from florin_server.rails.protocol import Rail
 from florin_server.store import captures, payments
+from florin_server.store.captures import Told
 from florin_server.store.query import Op
 from florin_server.store.receiving import NotOpenable
 
@@ -66,7 +68,7 @@ async def confirm(
         app.limits.confirm(payment.id, caller.origin, asks=right is None)
     step(payment.status, Event.CONFIRM_ACCEPTED)
     option = still_open(app, payment, offered)
-    await capture.require(app, payment, option, collected)
+    told = await capture.require(app, caller, payment, option, collected)
     content = Confirmation(payment.id, option.id, tuple(flat), digest, arrived_us)
     form = results.match(_expected(option, issued), flat)
     if form.verdict is results.Verdict.MISMATCH:
@@ -84,7 +86,7 @@ async def confirm(
         await budgets.check(app, caller, option, kind)
     opened = rail.receiving.opened_by(flat) if rail.receiving is not None else ()
     claim = opening.claim(app, rail, payment.merchant_id, payment.id, opened)
-    return await _accept(app, caller, option, content, from_block, claim)
+    return await _accept(app, caller, option, content, from_block, claim, told)
 
 
 async def _repeated(app: App, payment: Payment, digests: Collection[bytes]) -> Payment | None:
@@ -159,14 +161,15 @@ async def _accept(  # noqa: PLR0917  (one of each, none alike)
     content: Confirmation,
     from_block: int,
     claim: Op[None],
+    told: Told,
 ) -> Payment:
     provider = (caller.app.name, caller.app.icon_url) if caller.app else ("unknown", None)
     accept = payments.accept(
         content, option, from_block, provider, content.at_us, app=budgets.app_of(caller)
     )
-    if app.settings.capture.enabled and app.rails[option.chain_id].submits(option):
-        # what is submitted here was signed by the account
-        accept = captures.proven(accept, option.payer)
+    if told.sources and app.rails[option.chain_id].submits(option):
+        # what is submitted here was signed by the account; anybody may hand in a hash
+        accept = captures.proven(accept, content.payment_id, option.payer, told)
     try:
         accepted = await app.store.write(_with(accept, claim))
     except NotOpenable as error:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from florin_server.domain.caip import canonical_account
 from florin_server.domain.errors import Code, FlorinError, invalid
 from florin_server.domain.payment import Payment
-from florin_server.flows import capture
 from florin_server.flows.app import App
+from florin_server.flows.collected import opened
 from florin_server.store import captures, customers
 from florin_server.store.captures import Collected
 from florin_server.store.customers import Erased
@@ -41,7 +41,7 @@ async def export(app: App, text: str) -> Customer:
     return Customer(
         account,
         [payment.at(now_us) for payment in found],
-        [(one, capture.opened(app, one)) for one in told],
+        [(one, opened(app, one)) for one in told],
     )
 
 

@@ -12,7 +12,8 @@ from florin_server.flows import capture
 from florin_server.flows.app import App, Caller
 from florin_server.flows.load import find, not_payable
 from florin_server.flows.opening import openable, places
-from florin_server.rails.base import NotReceivable, Rail, RailUnavailable
+from florin_server.rails.base import NotReceivable, RailUnavailable
+from florin_server.rails.protocol import Rail
 from florin_server.store import nonces, payments
 
 _log = logging.getLogger(__name__)
@@ -42,11 +43,11 @@ async def fetch(
     whole = data == capture.build_of(payment, option).data
     if data and not whole and (build is None or data != build.data):
         raise FlorinError(Code.INVALID_PARAMS, "Unknown build data")
-    told = await capture.require(app, payment, option, collected)
+    told = await capture.require(app, caller, payment, option, collected)
     if build is None:
         return option.resolved(()) or ()
     issued = await _resolve(app, payment, option)
-    if whole or (told and not data):
+    if whole or (told.needed and not data):
         return option.resolved(issued) or ()
     return issued[0].actions
 

@@ -1,124 +1,138 @@
-"""How many answers are held at a time, and for whom.
-
-Merchants are counted apart from wallets: whoever knows a payment may watch it, and must not keep
-its merchant, or its buyer, from doing so.
-"""
+"""The operator's verdicts about money of blocked payers."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+import logging
 
-from florin_server.config import LimitSettings
 from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.held import FOLLOWS, HeldMoney, HeldState
+from florin_server.domain.ids import short_id
+from florin_server.domain.payment import Payment
+from florin_server.domain.payout import Payout, PayoutKind
+from florin_server.flows import postings
+from florin_server.flows.app import App
+from florin_server.flows.screen import is_blocked
+from florin_server.store import held, ledger, payments, payouts
+from florin_server.store.query import Op
 
-Release = Callable[[], None]
+_log = logging.getLogger(__name__)
+
+# what one answer holds; older ones are history
+_LISTED_MAX = 1000
+_WAITING = "payments held because their payers are blocked: {}, see `florin payments held`"
 
 
-class Held:
-    """All answers that one process holds; every call returns what gives its place back.
+async def listed(app: App, *, all_: bool) -> list[HeldMoney]:
+    """Held money, the newest first: what is neither released nor returned, or all."""
+    return await app.store.survey(held.listed(_LISTED_MAX, all_=all_))
 
-    FlorinError(rate_limited) if there is none.
+
+async def waiting(app: App) -> int:
+    """How many verdicts are asked for."""
+    counts = await app.store.read(held.counts())
+    return sum(count for _, state, count in counts if state is HeldState.HELD)
+
+
+async def problem(app: App, chain_id: str) -> str:
+    """What the operator has to look at on a chain, in a sentence; empty if nothing."""
+    return told(await app.store.read(held.counts())).get(chain_id, "")
+
+
+def told(counts: list[tuple[str, HeldState, int]]) -> dict[str, str]:
+    """What the operator has to look at, by chain."""
+    return {
+        chain: _WAITING.format(count) for chain, state, count in counts if state is HeldState.HELD
+    }
+
+
+async def resolve(
+    app: App, held_id: str, verdict: HeldState, note: str, *, even_if_blocked: bool = False
+) -> HeldMoney:
+    """Ends what is held by the operator's verdict; the same one again changes nothing.
+
+    Released money is settled and its payment succeeds; it is refused for money that came late.
+    Returned money leaves in a payout, and kept money stays; in both cases a payment that waited
+    fails. What is kept may be returned later. invalid_params for an id that is unknown;
+    invalid_state for a verdict that cannot follow the former one, and for a return to a payer who
+    is still blocked, without `even_if_blocked`.
     """
+    known = await app.store.read(held.get(held_id))
+    if known is None:
+        raise FlorinError(Code.INVALID_PARAMS, "Held payment not found")
+    if known.state is verdict:
+        return known
+    if verdict is HeldState.RETURNED and not even_if_blocked and await is_blocked(app, known.payer):
+        raise FlorinError(
+            Code.INVALID_STATE, "Payer is still blocked: nothing is returned unless you insist"
+        )
+    work = _resolve(app, held_id, verdict, note, even_if_blocked=even_if_blocked)
+    done, changed = await app.store.write(work)
+    _log.warning(
+        "the operator decided on %s: %s of %d of %s: %s",
+        held_id,
+        verdict,
+        done.held,
+        done.asset,
+        note,
+    )
+    if changed is not None:
+        await app.changed(changed)
+    app.wake_payouts()
+    return done
 
-    def __init__(self, settings: LimitSettings) -> None:
-        s = settings
-        self._credentials = _Places(s.held_per_credential)
-        self._addresses = _Places(s.held_per_address)
-        self._apps = _Places(s.held_per_app)
-        self._merchants = _Places(s.held_per_payment)
-        self._callers = _Places(s.held_per_payment_caller)
-        self._clients = _Places((s.held_per_payment_caller + 1) // 2)
-        self._wallets = _Places(s.held_per_payment_total)
 
-    @property
-    def counted(self) -> bool:
-        """True while any answer is held that counts."""
-        return any(
-            (
-                self._credentials.counts,
-                self._addresses.counts,
-                self._apps.counts,
-                self._merchants.counts,
-                self._callers.counts,
-                self._clients.counts,
-                self._wallets.counts,
-            )
+def _resolve(
+    app: App, held_id: str, verdict: HeldState, note: str, *, even_if_blocked: bool
+) -> Op[tuple[HeldMoney, Payment | None]]:
+    one = yield from held.get(held_id)
+    if one is None:
+        raise FlorinError(Code.INVALID_PARAMS, "Held payment not found")
+    if one.state is verdict:
+        return one, None
+    if one.state not in FOLLOWS[verdict]:
+        raise FlorinError(Code.INVALID_STATE, f"Held payment is {one.state}, not to be {verdict}")
+    if one.late and verdict is HeldState.RELEASED:
+        raise FlorinError(Code.INVALID_STATE, "The money came late: it pays for nothing")
+    now_us = app.clock.now_us()
+    payment = (yield from payments.get((one.payment_id,)))[one.payment_id]
+    changed = None
+    if one.state is HeldState.HELD and not one.late:
+        payment = changed = yield from held.end(one, verdict, now_us)
+    payout_id = None
+    if verdict is HeldState.RELEASED:
+        yield from _settle(one, payment, note, now_us)
+    elif verdict is HeldState.RETURNED and one.held:
+        back = _payout(app, one, payment, now_us)
+        yield from payouts.add(back)
+        payout_id = back.id
+    done = yield from held.decide(
+        held_id, verdict, note, payout_id, now_us, even_if_blocked=even_if_blocked
+    )
+    return done, changed
+
+
+def _settle(one: HeldMoney, payment: Payment, note: str, now_us: int) -> Op[None]:
+    legs = postings.released(one, payment.merchant_id)
+    if legs:
+        key = f"{ledger.SETTLE}:{payment.id}"
+        yield from ledger.post_again(
+            key, ledger.SETTLE, payment.id, one.tx_hash, legs, now_us, note
         )
 
-    def by_merchant(self, credential: str, merchant_id: str, payment_id: str | None) -> Release:
-        """An answer to a merchant; `payment_id` is None if the request names no payment."""
-        # another merchant may ask for it too, and is told that there is no such payment
-        own = [] if payment_id is None else [(self._merchants, f"{payment_id} {merchant_id}")]
-        return _all([(self._credentials, credential), *own])
 
-    def by_key(self, credential: str, payment_id: str | None) -> Release:
-        """An answer to a key on a wallet's path."""
-        places = [(self._credentials, credential)]
-        return _all([*places, *self._wallet(payment_id, credential, credential)])
-
-    def by_app(self, app_id: str, credential: str, network: str, payment_id: str | None) -> Release:
-        """An answer to an App-Id; `credential` names its client too."""
-        places = [
-            (self._addresses, network),
-            *self._wallet(payment_id, network, f"{network} {credential}"),
-        ]
-        return _all([*places, (self._apps, app_id)])
-
-    def by_nobody(self, network: str) -> Release:
-        """An answer that needs no credential."""
-        return _all([(self._addresses, network), (self._apps, "")])
-
-    def _wallet(
-        self, payment_id: str | None, origin: str, credential: str
-    ) -> list[tuple[_Places, str]]:
-        if payment_id is None:
-            return []
-        return [
-            # of two wallets at one address neither takes it all, unless it changes its name
-            (self._clients, f"{payment_id} {credential}"),
-            (self._callers, f"{payment_id} {origin}"),
-            (self._wallets, payment_id),
-        ]
-
-
-class _Places:
-    """How many answers are held now, by key; a limit of 0 counts nothing."""
-
-    __slots__ = ("_most", "counts")
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self.counts: Counter[str] = Counter()
-
-    def take(self, key: str) -> bool:
-        """Takes a place; False if there is none."""
-        if self._most and self.counts[key] >= self._most:
-            return False
-        if self._most:
-            self.counts[key] += 1
-        return True
-
-    def give_back(self, key: str) -> None:
-        """Undoes one `take`."""
-        if self._most:
-            self.counts[key] -= 1
-            if not self.counts[key]:
-                del self.counts[key]
-
-
-def _all(places: Sequence[tuple[_Places, str]]) -> Release:
-    """Takes all places or none."""
-    taken: list[tuple[_Places, str]] = []
-
-    def release() -> None:
-        for place, key in taken:
-            place.give_back(key)
-
-    for place, key in places:
-        if not place.take(key):
-            release()
-            # nobody knows when one ends
-            raise FlorinError(Code.RATE_LIMITED, "Too many held answers", retry_after_s=1)
-        taken.append((place, key))
-    return release
+def _payout(app: App, one: HeldMoney, payment: Payment, now_us: int) -> Payout:
+    """What returns held money: all that we have of it, the fee included."""
+    return Payout(
+        id=short_id("pout_", app.randbytes),
+        kind=PayoutKind.RETURN,
+        merchant_id=payment.merchant_id,
+        payment_id=payment.id,
+        live=payment.live,
+        chain_id=one.chain_id,
+        asset=one.asset,
+        value=one.held,
+        account=one.payer,
+        created_at_us=now_us,
+        backed=True,
+        held_id=one.id,
+    )

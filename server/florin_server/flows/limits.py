@@ -13,7 +13,7 @@ from florin_server.config import LimitSettings
 from florin_server.domain.addresses import network_of
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.gcra import Bucket, Verdict
-from florin_server.flows.held import Held
+from florin_server.flows.held_answers import Held
 
 # of each kind; a key takes about 200 bytes
 _KEYS_MAX = 50_000
@@ -132,12 +132,9 @@ class Limits:
         """Counts an attempt to call a payment off; FlorinError(rate_limited)."""
         self._cancels.check(_of(payment_id, origin))
 
-    def form(self, token: str, peer: str) -> None:
-        """Counts a form with data about a buyer, by its token's hash; FlorinError(rate_limited).
-
-        Whoever knows a payment and an account gets their token too.
-        """
-        self._forms.check(_of(token, network_of(peer)))
+    def form(self, ticket: str, peer: str) -> None:
+        """Counts what is handed in with one form about a buyer; FlorinError(rate_limited)."""
+        self._forms.check(_of(ticket, network_of(peer)))
 
     def failed(self, peer: str) -> None:
         """Counts a credential that proved nothing; FlorinError(rate_limited)."""

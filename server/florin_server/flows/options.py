@@ -17,12 +17,14 @@ from florin_server.domain.settlement import Place
 from florin_server.flows import budgets, capture
 from florin_server.flows.app import App, Caller
 from florin_server.flows.capture import Asked
+from florin_server.flows.destinations import reserved
 from florin_server.flows.load import find, head_of, payment_id_of
 from florin_server.flows.opening import openable, places
 from florin_server.flows.price import price
 from florin_server.flows.screen import check_lists, is_blocked
-from florin_server.rails.base import Means, Rail, RailUnavailable, Split
+from florin_server.rails.base import Means, RailUnavailable, Split
 from florin_server.rails.prices import Quote
+from florin_server.rails.protocol import Rail
 from florin_server.store import offers, payments, settlements
 
 # payer, asset, value
@@ -99,7 +101,7 @@ async def options(app: App, caller: Caller, text: str, accounts: Sequence[str]) 
     if found and not told:
         text = "Too many options of this payment"
         raise FlorinError(Code.RATE_LIMITED, text, retry_after_s=_FULL_RETRY_S)
-    asked = await capture.ask(app, payment, told)
+    asked = await capture.ask(app, caller, payment, told)
     for at, option in enumerate(told):
         if option.id in asked.urls:
             told[at] = replace(option, actions=(capture.build_of(payment, option),))
@@ -163,7 +165,7 @@ async def _search(  # noqa: PLR0917  (one of each, none alike)
             }
             wanted = [place for one, split in splits.items() for place in places(one, split)]
             may_open = await openable(app, rail, payment.merchant_id, wanted)
-            refused = await _refused(rail, prices, splits, may_open)
+            refused = await _refused(app, rail, prices, splits, may_open)
     except (RailUnavailable, TimeoutError) as error:
         _log.warning("chain %s is left out of options: %s", rail.chain_id, error)
         return []
@@ -201,18 +203,20 @@ async def _search(  # noqa: PLR0917  (one of each, none alike)
 
 
 async def _refused(
+    app: App,
     rail: Rail,
     prices: Mapping[str, int],
     splits: Mapping[str, Split],
     may_open: Collection[Place],
 ) -> frozenset[str]:
-    """The assets whose receivers cannot take the price."""
-    told = await asyncio.gather(
-        *(
-            rail.obstacle(rail.assets[one], prices[one], split, may_open)
-            for one, split in splits.items()
-        )
-    )
+    """The assets whose receivers cannot take the price, or must not."""
+
+    async def obstacle(asset: str, split: Split) -> str | None:
+        if split.settled and (what := reserved(app.rails.values(), split.dest)):
+            return f"the merchant's settlement destination {split.dest} is {what}"
+        return await rail.obstacle(rail.assets[asset], prices[asset], split, may_open)
+
+    told = await asyncio.gather(*(obstacle(one, split) for one, split in splits.items()))
     obstacles = {one: problem for one, problem in zip(splits, told, strict=True) if problem}
     for asset, problem in obstacles.items():
         _log.warning("%s is left out of options: %s", asset, problem)

@@ -7,12 +7,14 @@ from dataclasses import replace
 
 from florin_server.domain.caip import canonical_account, canonical_asset, parse_asset
 from florin_server.domain.errors import Code, FlorinError, invalid
+from florin_server.domain.held import account_of
 from florin_server.domain.ids import short_id
 from florin_server.domain.journal import Posting
 from florin_server.domain.payment import RefundStatus
 from florin_server.domain.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.flows.app import App
-from florin_server.store import merchants, payouts, refunds, settlements
+from florin_server.flows.destinations import reserved
+from florin_server.store import held, merchants, payouts, refunds, settlements
 from florin_server.store.query import Op
 
 _log = logging.getLogger(__name__)
@@ -53,7 +55,7 @@ async def create(app: App, merchant_id: str, asset: str, amount: int | None) -> 
 
 
 async def refuse(app: App, payout_id: str) -> Payout:
-    """Calls a waiting payout off for good; the refund that it pays fails.
+    """Calls a waiting payout off for good; the refund that it pays fails, held money is kept.
 
     invalid_params for an unknown one, invalid_state for one that is not waiting any more, or whose
     refund had succeeded before a reorganisation undid it.
@@ -88,7 +90,8 @@ async def resolve(app: App, payout_id: str, *, paid: bool) -> Payout:
 
 def booking(one: Payout, treasury: str) -> Posting:
     """What a payout that is done moved, by the books; `treasury` is CAIP-10."""
-    return Posting(f"merchant:{one.merchant_id}", f"wallet:{treasury}", one.asset, one.value)
+    owed_by = account_of(one.account) if one.held_id else f"merchant:{one.merchant_id}"
+    return Posting(owed_by, f"wallet:{treasury}", one.asset, one.value)
 
 
 def _create(app: App, merchant_id: str, asset: str, amount: int | None) -> Op[Payout]:
@@ -99,9 +102,8 @@ def _create(app: App, merchant_id: str, asset: str, amount: int | None) -> Op[Pa
     if place is None:
         raise invalid("asset", "the merchant has no settlement destination for it")
     chain_id, account = str(parse_asset(asset).chain), canonical_account(place.account)
-    rail = app.rails.get(chain_id)
-    if rail is not None and account == rail.treasury:
-        raise invalid("asset", "the merchant's settlement destination is the treasury itself")
+    if what := reserved(app.rails.values(), account):
+        raise invalid("asset", f"the merchant's settlement destination is {what}")
     owed = yield from payouts.available(merchant_id, asset)
     value = owed if amount is None else amount
     if owed <= 0 or not 0 < value <= owed:
@@ -130,6 +132,8 @@ def _refuse(payout_id: str, now_us: int) -> Op[Payout]:
         if known is None:
             raise FlorinError(Code.INVALID_PARAMS, "Payout not found")
         raise FlorinError(Code.INVALID_STATE, f"Payout is {known.status} and cannot be refused")
+    if refused.held_id is not None:
+        yield from held.payout_refused(refused.held_id)
     return refused
 
 

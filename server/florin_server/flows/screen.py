@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 
 from florin_server.config import Settings
+from florin_server.domain.caip import parse_account
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.screening import problem_of
+from florin_server.domain.screening import address_of, problem_of
 from florin_server.flows.app import App
 from florin_server.store import keys, screening
 from florin_server.store.query import Op
@@ -17,6 +18,19 @@ _log = logging.getLogger(__name__)
 async def is_blocked(app: App, account: str) -> bool:
     """True if the operator's settings or a screening list name a CAIP-10 account's address."""
     return app.blocked.blocks(account) or await app.screening.lists_account(account)
+
+
+async def why_blocked(app: App, account: str) -> str:
+    """What blocks a CAIP-10 account, in words; empty if nothing does."""
+    if not await is_blocked(app, account):
+        return ""
+    why = ["the settings"] if app.blocked.blocks(account) else []
+    address = address_of(parse_account(account).address)
+    if address is not None:
+        names = await app.store.read(screening.on(*address))
+        why += [f"screening list {name}" for name in names]
+    # a list may have been taken out of force by another process
+    return f"blocked by {', '.join(why) or 'a screening list'}"
 
 
 def lists_problem(settings: Settings, now_us: int) -> Op[str]:

@@ -11,7 +11,7 @@ from florin_server.domain.ids import short_id
 from florin_server.domain.payment import Destination
 from florin_server.domain.refusals import settlement_asset_taken, settlement_unknown
 from florin_server.domain.settlement import Place, check_chain, read_asset, read_destination
-from florin_server.flows import opening
+from florin_server.flows import destinations, opening
 from florin_server.flows.app import App, Caller
 from florin_server.flows.idempotent import failing, once
 from florin_server.flows.merchants import require
@@ -64,6 +64,7 @@ async def change(
     """Lets an asset go elsewhere; options that wallets were told keep their way."""
     try:
         account = read_destination(destination)
+        destinations.check(app.rails.values(), destination)
     except ValueError as fault:
         return await once(app, caller, failing(invalid("destination", str(fault))), receipt)
     work = _change(app, caller, merchant_id, settlement_id, account)
@@ -100,6 +101,7 @@ def _places(app: App, merchant_id: str, wanted: Sequence[NewSettlement]) -> list
             account = read_destination(one.destination)
             if asset is not None:
                 check_chain(account, asset)
+                destinations.check(app.rails.values(), one.destination)
                 places.append(_place(app, merchant_id, asset, account))
         except ValueError as fault:
             faults.append(Issue(f"{path}.destination", str(fault)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from florin_server.flows import budgets, payouts
+from florin_server.flows import budgets, destinations, held, payouts
 from florin_server.flows.app import App, Health
 from florin_server.flows.screen import lists_problem
 from florin_server.rails.base import NodeState
@@ -42,6 +42,7 @@ class Chain:
 async def chains(app: App) -> list[Chain]:
     """Every enabled chain."""
     found = []
+    misdirected = await destinations.misdirected(app.rails.values(), app.store.survey)
     prices = app.prices.problems(app.clock.now_us())
     for chain_id, rail in app.rails.items():
         health = app.settlers[chain_id].health()
@@ -50,7 +51,9 @@ async def chains(app: App) -> list[Chain]:
             rail.doubt,
             app.payers[chain_id].health().problem if chain_id in app.payers else "",
             await payouts.problems(app, chain_id),
+            await held.problem(app, chain_id),
             app.missing.get(chain_id, ""),
+            *(told for place, told in misdirected if place.chain_id == chain_id),
             *(
                 f"{asset} has no price in {currency}: {why}"
                 for (asset, currency), why in prices.items()
@@ -80,6 +83,11 @@ async def _gas(app: App, chain_id: str, health: Health) -> GasStatus:
 async def processing(app: App) -> int:
     """How many payments wait for evidence."""
     return await app.store.read(journal.count_unsettled())
+
+
+async def held_payments(app: App) -> int:
+    """How many payments of blocked payers wait for the operator's verdict."""
+    return await held.waiting(app)
 
 
 async def screening(app: App) -> str:

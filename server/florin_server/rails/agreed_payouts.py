@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from florin_server.domain.journal import ChainTx
-from florin_server.rails.base import Effect, Payouts, Signed, Transfer
+from florin_server.rails.base import Effect, Signed, Transfer
 from florin_server.rails.endpoints import Endpoints
 from florin_server.rails.jsonrpc import Rpc
+from florin_server.rails.protocol import Payouts
 from florin_server.rails.witness import Witnesses
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from florin_server.domain.settlement import DailyCaps, Place
-
-if TYPE_CHECKING:
-    from florin_server.rails.base import Signed
+from florin_server.rails.base import Signed
 
 
 @dataclass(frozen=True, slots=True)

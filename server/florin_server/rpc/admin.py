@@ -8,6 +8,7 @@ from florin_server.flows.app import App
 from florin_server.flows.sanctions import Import
 from florin_server.rpc.account import AccountCalls
 from florin_server.rpc.codec import Codec
+from florin_server.rpc.held import HeldCalls
 from florin_server.rpc.installation import InstallationCalls
 from florin_server.rpc.ledger import LedgerCalls
 from florin_server.rpc.operator import OperatorCalls
@@ -21,6 +22,7 @@ class AdminServicer(
     InstallationCalls,
     ScreeningCalls,
     PayoutCalls,
+    HeldCalls,
     LedgerCalls,
     admin_pb2_grpc.AdminServiceServicer,
 ):

@@ -13,7 +13,13 @@ from florin_server.flows import customers, executors, system
 from florin_server.flows.app import App
 from florin_server.rails.base import NodeState
 from florin_server.rpc.codec import payment_status, timestamp
-from florin_server.store.captures import Collected
+from florin_server.store.captures import Collected, Way
+
+_WAYS = {
+    None: operator_pb2.CUSTOMER_DATA_SOURCE_UNSPECIFIED,
+    Way.FORM: operator_pb2.CUSTOMER_DATA_SOURCE_FORM,
+    Way.INLINE: operator_pb2.CUSTOMER_DATA_SOURCE_WALLET,
+}
 
 
 class InstallationCalls:
@@ -42,6 +48,7 @@ class InstallationCalls:
             software_version=florin_server.__version__,
             chains=chains,
             processing_payments=await system.processing(self._app),
+            held_payments=await system.held_payments(self._app),
             screening_problem=await system.screening(self._app),
         )
 
@@ -130,6 +137,9 @@ def _told(one: Collected, data: str | None) -> operator_pb2.CustomerData:
         collected_at=timestamp(one.created_at_us),
         kept_until=timestamp(one.kept_until_us),
         data_json=data or "",
+        source=_WAYS[one.way],
+        app=one.app,
+        proven=one.proven,
     )
 
 

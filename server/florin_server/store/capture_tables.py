@@ -1,34 +1,16 @@
-"""The tables of data about buyers; conventions as in `tables`."""
+"""The table of data about buyers; conventions as in `tables`."""
 
 from sqlalchemy import Index
 
-from florin_server.store.fields import BY_KEY, Base, bytes_, json_, number, text_
-
-
-class CaptureTokenRow(Base, table=True):
-    """The right to hand in data about some accounts once; only the hash of the token is kept.
-
-    `used` is what was handed in, as a hash that needs the token.
-    """
-
-    __tablename__ = "capture_token"
-    __table_args__ = (
-        Index("ix_capture_token_payment_id", "payment_id"),
-        Index("ix_capture_token_expires_at", "expires_at"),
-        BY_KEY,
-    )
-
-    hash: str = text_(key=True)
-    payment_id: str = text_()
-    accounts: list[str] = json_()
-    expires_at: int = number()
-    used: bytes | None = bytes_()
+from florin_server.store.fields import BY_KEY, Base, bytes_, number, text_
 
 
 class CollectedRow(Base, table=True):
-    """What a buyer told about itself for one payment, encrypted.
+    """What somebody told about an account for one payment, encrypted.
 
-    `proven` tells that a signature of the account was accepted for the payment.
+    `source` is the way in which it came and a keyed hash of the credential that told it, `app` the
+    wallet's app id or key id; both are empty in rows from before they were kept. `proven` tells
+    that the same credential confirmed the payment with a signature of the account.
     """
 
     __tablename__ = "collected_data"
@@ -40,6 +22,8 @@ class CollectedRow(Base, table=True):
 
     payment_id: str = text_(key=True)
     account: str = text_(key=True)
+    source: str = text_(key=True)
+    app: str = text_()
     key_id: str = text_()
     nonce: bytes = bytes_()
     ciphertext: bytes = bytes_()

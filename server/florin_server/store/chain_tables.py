@@ -64,6 +64,7 @@ class OpenedAccountRow(Base, table=True):
     merchant_id: str | None = text_()
     day: int = number()
     opened_by: str | None = text_()
+    at_us: int = number()
 
 
 class FailedGasRow(Base, table=True):

@@ -21,7 +21,7 @@ from florin_server.domain.journal import (
 )
 from florin_server.domain.payment import Confirmation, Issued, Option, Payment, Status
 from florin_server.domain.state import Event
-from florin_server.store import gas, leases, ledger, receiving
+from florin_server.store import gas, held, leases, ledger, receiving
 from florin_server.store.chain_txs import items_of, whole
 from florin_server.store.columns import U256
 from florin_server.store.payments import confirmation_of, event_of, issued_of, option_of, put_events
@@ -64,6 +64,7 @@ class NotWaiting(LostLease):
 # sent, and what then fails twice more does so on purpose.
 FAILURES_MAX = 3
 
+_NOT_HELD = confirm.c.state != ConfirmState.HELD
 _OPTION_AT = len(payment.c)
 _CONFIRMATION_AT = _OPTION_AT + len(columns(payment_option, Option))
 
@@ -85,7 +86,7 @@ def _accepted() -> Select[Row]:
             (payment_option.c.payment_id == confirm.c.payment_id)
             & (payment_option.c.id == confirm.c.option_id),
         )
-        .where(text(UNSETTLED), confirm.c.chain_id == param("chain_id"))
+        .where(text(UNSETTLED), _NOT_HELD, confirm.c.chain_id == param("chain_id"))
         .order_by(confirm.c.at_us, confirm.c.payment_id)
     )
 
@@ -101,7 +102,9 @@ _WAITING = Statement(
 )
 _UNSETTLED = Statement(_accepted())
 _UNSETTLED_IDS = Statement(
-    select(confirm.c.payment_id).where(text(UNSETTLED), confirm.c.chain_id == param("chain_id"))
+    select(confirm.c.payment_id).where(
+        text(UNSETTLED), _NOT_HELD, confirm.c.chain_id == param("chain_id")
+    )
 )
 _ISSUED = Statement(
     select(*columns(issue, Issued))
@@ -126,7 +129,7 @@ _LEAVE = Statement(
 )
 _RELEASE = Statement(
     update(confirm)
-    .where(any_of(confirm.c.payment_id, "ids"), text(UNSETTLED))
+    .where(any_of(confirm.c.payment_id, "ids"), text(UNSETTLED), _NOT_HELD)
     .values(state=ConfirmState.WAITING, retry_at_us=param("at_us"))
 )
 _PART = Statement(
@@ -183,7 +186,7 @@ _END = Statement(
 _TO_SETTLE = Statement(
     select(payment.c.id, payment.c.status)
     .join_from(payment, confirm, confirm.c.payment_id == payment.c.id)
-    .where(any_of(payment.c.id, "ids"), text(UNSETTLED))
+    .where(any_of(payment.c.id, "ids"), text(UNSETTLED), _NOT_HELD)
     .order_by(payment.c.id)
     .with_for_update()
 )
@@ -216,7 +219,7 @@ def waiting(chain_id: str, limit: int, now_us: int) -> Op[list[Accepted]]:
 
 
 def unsettled(chain_id: str) -> Op[list[Accepted]]:
-    """Every payment of a chain that is processing, the oldest first."""
+    """Every payment of a chain that waits for its end on chain, the oldest first."""
     return [_accepted_of(row) for row in (yield _UNSETTLED(chain_id=chain_id))]
 
 
@@ -319,15 +322,19 @@ def conclude(
 
     `watch` writes down, in the same transaction, what a reorganisation might still undo.
 
-    Answers the payments that it ended. What had ended before, or was simulated, is left alone and
-    nothing is booked twice, so the same proof may come again.
+    Answers the payments that it ended, or whose money it held. What had ended before, or was
+    simulated, is left alone and nothing is booked twice, so the same proof may come again.
     """
     changed: list[Payment] = []
     over: list[str] = []
+    stopped: list[Payment] = []
     to_settle = yield from _to_settle(findings)
     for finding in sorted(findings, key=attrgetter("payment_id")):
         status = to_settle.get(finding.payment_id)
-        if status is Status.SUCCEEDED:
+        if finding.held is not None:
+            if status is Status.PROCESSING:
+                stopped.append((yield from held.hold(finding.held, finding.postings, now_us)))
+        elif status is Status.SUCCEEDED:
             # a reorganisation had undone it, and its payment stays as it ended
             yield from _book(finding, now_us)
             over.append(finding.payment_id)
@@ -343,7 +350,7 @@ def conclude(
     yield from end_txs(ends, now_us)
     if watch is not None:
         yield from watch
-    return changed
+    return changed + stopped
 
 
 def end_txs(ends: Sequence[TxEnd], now_us: int) -> Op[None]:
@@ -390,8 +397,10 @@ def _conclude(finding: Finding, now_us: int) -> Op[Payment | None]:
 
 def _book(finding: Finding, now_us: int) -> Op[None]:
     if finding.postings:
-        key, of = f"settle:{finding.payment_id}", finding.payment_id
-        yield from ledger.post_again(key, "settle", of, finding.tx_id, finding.postings, now_us)
+        key, of = f"{ledger.SETTLE}:{finding.payment_id}", finding.payment_id
+        yield from ledger.post_again(
+            key, ledger.SETTLE, of, finding.tx_id, finding.postings, now_us
+        )
 
 
 def _reason(ended: Payment) -> tuple[Event, dict[str, str | None]]:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from sqlalchemy import select
 
+from florin_server.domain.held import HeldMoney
 from florin_server.domain.journal import Posting
 from florin_server.domain.payment import Option, Payment, Status
 from florin_server.domain.payout import Payout
-from florin_server.store import ledger, payouts
+from florin_server.store import held, ledger, payouts
 from florin_server.store.query import Op, Statement, param
 from florin_server.store.tables import payment
 
@@ -20,25 +21,33 @@ def record(
     option: Option,
     event: tuple[str, str],
     postings: Sequence[Posting],
-    back: Payout,
+    back: Payout | HeldMoney,
     now_us: int,
     *,
     in_vain: bool,
 ) -> Op[bool | None]:
     """Books money that came late, with the payout that returns it; False if that was done before.
 
-    None if it is not late: the payment can still be paid, or this is what paid it. That is never so
-    of money `in_vain`, which was not sent as it was offered. `event` is the transaction, with what
-    tells its events apart however often they are read.
+    Money of a blocked payer is held instead of returned. None if it is not late: the payment can
+    still be paid, or this is what paid it. That is never so of money `in_vain`, which was not sent
+    as it was offered. `event` is the transaction, with what tells its events apart however often
+    they are read.
     """
     (row,) = yield _LOCKED(payment_id=option.payment_id)
     if not in_vain and not is_late(Payment(*row).at(now_us), option):
         return None
     tx_hash, name = event
+    if (known := (yield from held.of_event(option.payment_id, name))) is not None:
+        # it came in time, and the payment failed by a verdict about it
+        yield from held.came_again(known, now_us)
+        return False
     key = f"{ledger.LATE}:{option.payment_id}:{name}"
     if not (yield from ledger.post(key, ledger.LATE, option.payment_id, tx_hash, postings, now_us)):
         return False
-    yield from payouts.add(back)
+    if isinstance(back, HeldMoney):
+        yield from held.put(back)
+    else:
+        yield from payouts.add(back)
     return True
 
 

@@ -5,14 +5,16 @@ and a journal is booked once for its key. Accounts, in minor units of one asset 
 
 - `wallet:<CAIP-10>`: what we hold on a chain; relayers hold coin, treasuries coin and assets
 - `merchant:<id>`: what a merchant is owed (credit), or owes (debit)
+- `held:<CAIP-10>`: what a blocked payer paid, and nobody may have (credit)
 - `income:fee`: fees of payments; `expense:gas`: fees of our transactions; `expense:rent`: coin that
   they left in accounts that they opened
 - `external:<CAIP-10>`: whoever pays us or is paid past us; `external:opening`: what a wallet held
   when its books began; `external:operator`: what the operator put in or took out
 
-Journals: `settle:<payment>` (and `reverse:` of it), `late:<payment>:<transaction>:<reference>`,
-`refund:`, `return:` and `payout:<payout>`, `gas:<transaction of ours>`, `opening:<wallet>:<asset>`,
-which has no transfer for a wallet that held nothing, and `operator:<id>`.
+Journals: `settle:<payment>` and `held:<payment>` (and `reverse:` of them),
+`late:<payment>:<transaction>:<reference>`, `refund:`, `return:` and `payout:<payout>`,
+`gas:<transaction of ours>`, `opening:<wallet>:<asset>`, which has no transfer for a wallet that
+held nothing, and `operator:<id>`.
 """
 
 from __future__ import annotations
@@ -37,15 +39,17 @@ from florin_server.store.query import (
 from florin_server.store.tables import ledger_journal, ledger_transfer
 
 # accounts of what is ours or passes by, and of what is owed or earned
-_KINDS = frozenset({"wallet", "expense", "external", "merchant", "income"})
+_KINDS = frozenset({"wallet", "expense", "external", "merchant", "held", "income"})
 # journals of what left the treasury on a merchant's account
 REFUND, RETURN, PAYOUT = "refund", "return", "payout"
-OPENING, LATE, OPERATOR = "opening", "late", "operator"
+OPENING, LATE, OPERATOR, SETTLE, HELD = "opening", "late", "operator", "settle", "held"
 GAS, RENT, FEE = "expense:gas", "expense:rent", "income:fee"
 # the other side of what no payment explains
 BEGINNING, BY_OPERATOR = "external:opening", "external:operator"
 # how the keys of journals begin by which a merchant may come to owe
 _OWING = (f"{REFUND}:", f"{RETURN}:", "reverse:")
+# and by which more than came of a blocked payer may leave
+_UNDOING = "reverse:"
 # rows that are looked at in one go while the books are checked
 _PAGE = 500
 
@@ -143,14 +147,24 @@ def post_again(  # noqa: PLR0917  (the columns of a journal)
     tx_hash: str | None,
     postings: Sequence[Posting],
     now_us: int,
+    note: str | None = None,
 ) -> Op[None]:
     """Part of an operation: books a journal that may have been booked, and reversed, before.
 
     Whoever calls this knows that it is not booked now.
     """
     n = 1
-    while not (yield from post(_nth(idem_key, n), kind, payment_id, tx_hash, postings, now_us)):
+    while not (
+        yield from post(_nth(idem_key, n), kind, payment_id, tx_hash, postings, now_us, note)
+    ):
         n += 1
+
+
+def repeat(idem_key: str, now_us: int) -> Op[None]:
+    """Part of an operation: books a journal again that was reversed."""
+    ((kind, payment_id, tx_hash),) = yield _JOURNAL(key=idem_key)
+    postings = [Posting(*row) for row in (yield _TRANSFERS_OF(key=idem_key))]
+    yield from post_again(idem_key, kind, payment_id, tx_hash, postings, now_us)
 
 
 def reverse(idem_key: str, now_us: int) -> Op[bool]:
@@ -192,7 +206,8 @@ def check() -> Op[list[str]]:
 
     Looks at every row: no journal without transfers or the other way round, every transfer moves
     something between two accounts, all balances of an asset add up to zero, no merchant owes us
-    more than went back to its buyers, or was taken back: what else is paid out was owed before.
+    more than went back to its buyers, or was taken back: what else is paid out was owed before. Of
+    a blocked payer's money no more leaves than came.
     """
     problems: list[str] = []
     balances: dict[tuple[str, str], int] = defaultdict(int)
@@ -206,7 +221,7 @@ def check() -> Op[list[str]]:
             booked_keys.add(idem_key)
             balances[asset, debit] += amount
             balances[asset, credit] -= amount
-            if idem_key.startswith(_OWING):
+            if idem_key.startswith(_UNDOING if debit.startswith(f"{HELD}:") else _OWING):
                 refunded[asset, debit] += amount
         after, after_n = rows[-1][:2]
     after = ""
@@ -238,8 +253,9 @@ def _sum_problems(
     for (asset, account), held in sorted(balances.items()):
         totals[asset] += held
         most = refunded.get((asset, account), 0)
-        if account.startswith("merchant:") and held > most:
-            than = f", of which refunds explain {most}" if most else ""
+        if account.startswith(("merchant:", f"{HELD}:")) and held > most:
+            what = "reorganisations" if account.startswith(f"{HELD}:") else "refunds"
+            than = f", of which {what} explain {most}" if most else ""
             yield f"{account} owes us {held} of {asset}{than}"
     for asset, total in totals.items():
         if total:

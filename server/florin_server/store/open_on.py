@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import distinct, func, select, text
 
+from florin_server.store.held_tables import OURS_TO_ANSWER_FOR
 from florin_server.store.payout_tables import OWED
 from florin_server.store.query import Op, Statement, param
 from florin_server.store.tables import (
@@ -14,6 +15,7 @@ from florin_server.store.tables import (
     UNSETTLED,
     chain_tx,
     confirm,
+    held_money,
     payment,
     payment_option,
     payout,
@@ -40,25 +42,32 @@ _OWED = Statement(
     .where(text(OWED), payout.c.chain_id == param("chain_id"))
 )
 
+_HELD = Statement(
+    select(func.count())
+    .select_from(held_money)
+    .where(text(OURS_TO_ANSWER_FOR), held_money.c.chain_id == param("chain_id"))
+)
+
 
 @dataclass(frozen=True, slots=True)
 class OpenOn:
     """How much there is of each.
 
     Payments that were offered there and may yet be paid, those that were confirmed, our own
-    transactions that are in no final block, and payouts that are owed.
+    transactions that are in no final block, payouts that are owed, and held money.
     """
 
     offered: int
     confirmed: int
     transactions: int
     payouts: int
+    held: int
 
 
 def open_on(chain_id: str) -> Op[OpenOn]:
     """Counts what is under way on a chain (CAIP-2)."""
     counts = []
-    for statement in (_OFFERED, _CONFIRMED, _SENT, _OWED):
+    for statement in (_OFFERED, _CONFIRMED, _SENT, _OWED, _HELD):
         ((count,),) = yield statement(chain_id=chain_id)
         counts.append(int(count))
     return OpenOn(*counts)

@@ -38,6 +38,7 @@ class PayoutRow(Base, table=True):
     completed_at_us: int | None = number()
     lapses_at: int | None = number()
     backed: bool
+    held_id: str | None = text_()
 
 
 class NonceAccountRow(Base, table=True):

@@ -74,7 +74,10 @@ def _change() -> Update:
 
 def _of_merchant() -> Select[Row]:
     return select(exact_sum(payout.c.value)).where(
-        text(OWED), payout.c.merchant_id == param("merchant_id"), payout.c.asset == param("asset")
+        text(OWED),
+        payout.c.merchant_id == param("merchant_id"),
+        payout.c.asset == param("asset"),
+        payout.c.held_id.is_(None),
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import delete as delete_from
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 
 from florin_server.domain.payment import BankAccount, Destination
-from florin_server.store.query import Op, Statement, columns, insert, param, upsert
+from florin_server.store.query import Op, Statement, any_of, columns, insert, param, upsert
 from florin_server.store.tables import bank_account, settlement_dest
 
 _COLUMNS = columns(settlement_dest, Destination)
@@ -32,6 +33,13 @@ _OF_ASSET = Statement(
         settlement_dest.c.merchant_id == param("owner"),
         settlement_dest.c.asset_key == param("key"),
     )
+)
+_GOING_TO = Statement(
+    select(*_COLUMNS)
+    # as they were written: with capitals, if the merchant wrote some
+    .where(any_of(func.lower(settlement_dest.c.account), "accounts"))
+    .order_by(settlement_dest.c.id)
+    .limit(param("limit"))
 )
 _ONE = Statement(select(*_COLUMNS).where(*_OWN))
 _MOVE = Statement(
@@ -73,6 +81,15 @@ def destination(merchant_id: str, asset_key: str) -> Op[Destination | None]:
     """Where a merchant wants one asset (in canonical form) to go."""
     rows = yield _OF_ASSET(owner=merchant_id, key=asset_key)
     return Destination(*rows[0]) if rows else None
+
+
+def going_to(accounts: Sequence[str], limit: int) -> Op[list[Destination]]:
+    """Places of all merchants at accounts (CAIP-10), whatever capitals these are written with.
+
+    On chains whose addresses differ by capitals it may find others too. Looks at all places.
+    """
+    rows = yield _GOING_TO(accounts=[one.lower() for one in accounts], limit=limit)
+    return [Destination(*row) for row in rows]
 
 
 def of_merchant(merchant_id: str) -> Op[Settlements]:

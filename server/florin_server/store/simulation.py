@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import func, select, text, update
 
+from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.money import Amount
 from florin_server.domain.payment import CancelledReason, Payment, Status
 from florin_server.domain.state import Event, step
@@ -17,9 +18,18 @@ FAILED = "simulated"
 
 # locked before its confirm, as by everybody who ends a payment
 _GET = Statement(select(payment).where(payment.c.id == param("payment_id")).with_for_update())
+_HELD = Statement(
+    select(confirm.c.payment_id).where(
+        confirm.c.payment_id == param("id_"), confirm.c.state == ConfirmState.HELD
+    )
+)
 _LEAVE = Statement(
     update(confirm)
-    .where(confirm.c.payment_id == param("id_"), text(UNSETTLED))
+    .where(
+        confirm.c.payment_id == param("id_"),
+        text(UNSETTLED),
+        confirm.c.state != ConfirmState.HELD,
+    )
     .values(state=ConfirmState.DONE)
     .returning(confirm.c.payment_id)
 )
@@ -50,13 +60,16 @@ def simulate(payment_id: str, event: Event, requested: Amount, now_us: int) -> O
     """Gives a payment its outcome; whatever waited to be settled for it is left undone.
 
     A payment that has the outcome already stays as it is. One that succeeds has paid what it is
-    bound to, else `requested`. FlorinError as for `step`; LookupError if there is no such payment.
+    bound to, else `requested`. FlorinError as for `step`, and invalid_state for one whose money is
+    held: only the operator ends it. LookupError if there is no such payment.
     """
     rows = yield _GET(payment_id=payment_id)
     if not rows:
         raise LookupError(payment_id)
     seen = Payment(*rows[0]).at(now_us)
     after = step(seen.status, event)
+    if (yield _HELD(id_=payment_id)):
+        raise FlorinError(Code.INVALID_STATE, f"Payment is {seen.status} and cannot be simulated")
     left = yield _LEAVE(id_=payment_id)
     if after is seen.status and not left:
         return seen

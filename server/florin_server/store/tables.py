@@ -8,12 +8,19 @@ from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import CheckConstraint, Index, Table
-from sqlmodel import Field, SQLModel
+from sqlmodel import SQLModel
 
-from florin_server.domain.credentials import KeyKind
 from florin_server.domain.journal import PayerKind, TxState
 from florin_server.domain.payment import CancelledReason, FailureCode, RefundStatus, Status
-from florin_server.store.capture_tables import CaptureTokenRow, CollectedRow
+from florin_server.store.account_tables import (
+    ApiKeyRow,
+    BankAccountRow,
+    DestinationRow,
+    MerchantRow,
+    PartnerRow,
+    WalletAppRow,
+)
+from florin_server.store.capture_tables import CollectedRow
 from florin_server.store.chain_tables import (
     AccountToOpenRow,
     ChainTxBumpRow,
@@ -21,7 +28,7 @@ from florin_server.store.chain_tables import (
     OpenedAccountRow,
     WatchedRow,
 )
-from florin_server.store.columns import Words, by_size
+from florin_server.store.columns import by_size
 from florin_server.store.fields import BY_KEY as _BY_KEY
 from florin_server.store.fields import Base as _Base
 from florin_server.store.fields import amount as _amount
@@ -32,6 +39,7 @@ from florin_server.store.fields import one_of as _one_of
 from florin_server.store.fields import only as _only
 from florin_server.store.fields import partial as _partial
 from florin_server.store.fields import text_ as _text
+from florin_server.store.held_tables import HeldMoneyRow
 from florin_server.store.option_tables import OptionCountRow
 from florin_server.store.payout_tables import InstallationRow, NonceAccountRow, PayoutRow
 
@@ -53,105 +61,8 @@ class ConfirmState(StrEnum):
 
     WAITING = "waiting"
     SUBMITTED = "submitted"  # in a transaction of ours, or left to the buyer's own
+    HELD = "held"  # paid by a blocked payer: the operator's verdict ends it, and nothing else
     DONE = "done"
-
-
-class PartnerRow(_Base, table=True):
-    """A business that owns keys and merchants."""
-
-    __tablename__ = "partner"
-    __table_args__ = (CheckConstraint("status IN ('active', 'suspended')", name="status"), _BY_KEY)
-
-    id: str = _text(key=True)
-    name: str = _text()
-    version_pin: str = _text()
-    status: str = _text()
-    created_at_us: int = _number()
-
-
-class ApiKeyRow(_Base, table=True):
-    """A key of a partner, or of a wallet; only its keyed hash is kept."""
-
-    __tablename__ = "api_key"
-    __table_args__ = (
-        _only("kind", KeyKind),
-        Index("ix_api_key_partner_id", "partner_id"),
-        Index("uq_api_key_hash", "hash", unique=True),
-    )
-
-    key_id: str = _text(key=True)
-    kind: KeyKind = _one_of(KeyKind)
-    live: bool
-    partner_id: str | None = _text()
-    hash: bytes = _bytes()
-    last4: str = _text()
-    scopes: frozenset[str] = Field(sa_type=Words)
-    version_pin: str | None = _text()
-    created_at_us: int = _number()
-    revoked_at_us: int | None = _number()
-
-
-class WalletAppRow(_Base, table=True):
-    """A wallet that names itself by an app id."""
-
-    __tablename__ = "wallet_app"
-    __table_args__ = (_BY_KEY,)
-
-    app_id: str = _text(key=True)
-    name: str = _text()
-    icon_url: str | None = _text()
-    live: bool
-    version_pin: str = _text()
-    created_at_us: int = _number()
-    revoked_at_us: int | None = _number()
-
-
-class MerchantRow(_Base, table=True):
-    """Who is paid."""
-
-    __tablename__ = "merchant"
-    __table_args__ = (
-        CheckConstraint("status IN ('active', 'inactive', 'suspended')", name="status"),
-        Index("ix_merchant_list", "partner_id", "live", "created_at_us", "id"),
-        _BY_KEY,
-    )
-
-    id: str = _text(key=True)
-    partner_id: str = _text()
-    name: str = _text()
-    email: str = _text()
-    icon_url: str | None = _text()
-    status: str = _text()
-    live: bool
-    created_at_us: int = _number()
-    deleted_at_us: int | None = _number()
-
-
-class DestinationRow(_Base, table=True):
-    """Where a merchant wants one asset to go; at most one place for each asset."""
-
-    __tablename__ = "settlement_dest"
-    __table_args__ = (
-        Index("uq_settlement_dest_merchant_id_asset_key", "merchant_id", "asset_key", unique=True),
-    )
-
-    id: str = _text(key=True)
-    merchant_id: str = _text()
-    asset: str = _text()
-    account: str = _text()
-    asset_key: str = _text()
-
-
-class BankAccountRow(_Base, table=True):
-    """A merchant's bank account."""
-
-    __tablename__ = "bank_account"
-    __table_args__ = (Index("ix_bank_account_merchant_id", "merchant_id"),)
-
-    id: str = _text(key=True)
-    merchant_id: str = _text()
-    status: str = _text()
-    bank_type: str = _text()
 
 
 class PaymentRow(_Base, table=True):
@@ -486,10 +397,10 @@ account_to_open = _table(AccountToOpenRow)
 opened_account = _table(OpenedAccountRow)
 failed_gas = _table(FailedGasRow)
 payout = _table(PayoutRow)
+held_money = _table(HeldMoneyRow)
 nonce_account = _table(NonceAccountRow)
 installation = _table(InstallationRow)
 idempotency = _table(IdempotencyRow)
-capture_token = _table(CaptureTokenRow)
 collected_data = _table(CollectedRow)
 ledger_journal = _table(JournalRow)
 ledger_transfer = _table(TransferRow)

@@ -11,9 +11,11 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import delete, func, null, select, update
 
+from florin_server.domain.held import HeldState
 from florin_server.domain.journal import TxState, Watched, Watcher
 from florin_server.domain.payment import Status
 from florin_server.domain.payout import Payout, PayoutStatus
+from florin_server.store import held as held_money
 from florin_server.store import ledger, payouts
 from florin_server.store.query import Op, Statement, any_of, param, upsert
 from florin_server.store.tables import (
@@ -89,7 +91,10 @@ _ITEMS = Statement(
 _HELD = Statement(select(chain_tx_item.c.payment_id).where(any_of(chain_tx_item.c.tx_id, "ids")))
 _BACK = Statement(
     update(confirm)
-    .where(any_of(confirm.c.payment_id, "ids"), confirm.c.state == ConfirmState.DONE)
+    .where(
+        any_of(confirm.c.payment_id, "ids"),
+        (confirm.c.state == ConfirmState.DONE) | (confirm.c.state == ConfirmState.HELD),
+    )
     .values(state=param("next_state"), retry_at_us=0)
 )
 
@@ -143,13 +148,38 @@ def undo_settled(
     for one in payment_ids:
         if (yield from ledger.reverse(f"settle:{one}", now_us)):
             undone.append(one)  # noqa: PERF401  (an operation's steps)
+    again, over = yield from _undo_held(chain_id, hashes, now_us)
+    undone += [one for one in again if one not in undone]
     reopened = [row[0] for row in (yield _REOPEN(ids=tx_ids))]
     for tx_id in reopened:
         yield from ledger.reverse(f"gas:{tx_id}", now_us)
     held = {row[0] for row in (yield _HELD(ids=reopened))}
     yield _BACK(ids=[one for one in undone if one in held], next_state=ConfirmState.SUBMITTED)
     yield _BACK(ids=[one for one in undone if one not in held], next_state=ConfirmState.WAITING)
-    return undone
+    return undone + over
+
+
+def _undo_held(
+    chain_id: str, hashes: Collection[str], now_us: int
+) -> Op[tuple[list[str], list[str]]]:
+    """Takes back that money of blocked payers came, and tells of which payments.
+
+    The first of them wait for it again, the others had failed by a verdict about it.
+
+    What was to be returned is not, unless it is on its way already. If money comes after all for a
+    payment that has failed, it comes late.
+    """
+    again: list[str] = []
+    over: list[str] = []
+    for one in (yield from held_money.brought_by(chain_id, hashes)):
+        yield from ledger.reverse(held_money.key_of(one), now_us)
+        waits = one.state in {HeldState.HELD, HeldState.RELEASED}
+        (again if waits else over).append(one.payment_id)
+        if one.payout_id and not (yield from payouts.refuse(one.payout_id, now_us)):
+            yield from held_money.undone(one)
+        elif one.state is not HeldState.RELEASED:
+            yield from held_money.forget(one)
+    return again, over
 
 
 def undo_paid_out(

@@ -444,12 +444,15 @@ class GetSystemStatusResponse(_message.Message):
     CHAINS_FIELD_NUMBER: _builtins.int
     PROCESSING_PAYMENTS_FIELD_NUMBER: _builtins.int
     SCREENING_PROBLEM_FIELD_NUMBER: _builtins.int
+    HELD_PAYMENTS_FIELD_NUMBER: _builtins.int
     software_version: _builtins.str
     """Version of the software."""
     processing_payments: _builtins.int
     """Payments that wait for evidence."""
     screening_problem: _builtins.str
     """What is wrong with the screening lists, e.g. that one is too old; empty if nothing is."""
+    held_payments: _builtins.int
+    """Held payments that wait for the operator's verdict."""
     @_builtins.property
     def chains(self) -> _containers.RepeatedCompositeFieldContainer[Global___ChainStatus]:
         """The chains."""
@@ -461,10 +464,11 @@ class GetSystemStatusResponse(_message.Message):
         chains: _abc.Iterable[Global___ChainStatus] | None = ...,
         processing_payments: _builtins.int = ...,
         screening_problem: _builtins.str = ...,
+        held_payments: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chains", b"chains", "processing_payments", b"processing_payments", "screening_problem", b"screening_problem", "software_version", b"software_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chains", b"chains", "held_payments", b"held_payments", "processing_payments", b"processing_payments", "screening_problem", b"screening_problem", "software_version", b"software_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

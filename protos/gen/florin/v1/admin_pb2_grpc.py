@@ -5,6 +5,7 @@ import warnings
 
 from florin.v1 import account_pb2 as florin_dot_v1_dot_account__pb2
 from florin.v1 import admin_pb2 as florin_dot_v1_dot_admin__pb2
+from florin.v1 import held_pb2 as florin_dot_v1_dot_held__pb2
 from florin.v1 import ledger_pb2 as florin_dot_v1_dot_ledger__pb2
 from florin.v1 import operator_pb2 as florin_dot_v1_dot_operator__pb2
 from florin.v1 import payment_pb2 as florin_dot_v1_dot_payment__pb2
@@ -236,6 +237,16 @@ class AdminServiceStub:
                 '/florin.v1.AdminService/ResolvePayout',
                 request_serializer=florin_dot_v1_dot_payout__pb2.ResolvePayoutRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_payout__pb2.Payout.FromString,
+                _registered_method=True)
+        self.ListHeldPayments = channel.unary_unary(
+                '/florin.v1.AdminService/ListHeldPayments',
+                request_serializer=florin_dot_v1_dot_held__pb2.ListHeldPaymentsRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_held__pb2.ListHeldPaymentsResponse.FromString,
+                _registered_method=True)
+        self.ResolveHeldPayment = channel.unary_unary(
+                '/florin.v1.AdminService/ResolveHeldPayment',
+                request_serializer=florin_dot_v1_dot_held__pb2.ResolveHeldPaymentRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_held__pb2.HeldPayment.FromString,
                 _registered_method=True)
         self.CreateApiKey = channel.unary_unary(
                 '/florin.v1.AdminService/CreateApiKey',
@@ -537,6 +548,21 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListHeldPayments(self, request, context):
+        """Lists money that blocked payers brought, and that waits for the operator's verdict.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResolveHeldPayment(self, request, context):
+        """Gives the verdict on a held payment. The same one again changes nothing; another one is refused,
+        but that kept money may be returned later.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateApiKey(self, request, context):
         """Makes an API key; its secret is told once, here.
         """
@@ -762,6 +788,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ResolvePayout,
                     request_deserializer=florin_dot_v1_dot_payout__pb2.ResolvePayoutRequest.FromString,
                     response_serializer=florin_dot_v1_dot_payout__pb2.Payout.SerializeToString,
+            ),
+            'ListHeldPayments': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListHeldPayments,
+                    request_deserializer=florin_dot_v1_dot_held__pb2.ListHeldPaymentsRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_held__pb2.ListHeldPaymentsResponse.SerializeToString,
+            ),
+            'ResolveHeldPayment': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResolveHeldPayment,
+                    request_deserializer=florin_dot_v1_dot_held__pb2.ResolveHeldPaymentRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_held__pb2.HeldPayment.SerializeToString,
             ),
             'CreateApiKey': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateApiKey,
@@ -1839,6 +1875,60 @@ class AdminService:
             '/florin.v1.AdminService/ResolvePayout',
             florin_dot_v1_dot_payout__pb2.ResolvePayoutRequest.SerializeToString,
             florin_dot_v1_dot_payout__pb2.Payout.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListHeldPayments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/ListHeldPayments',
+            florin_dot_v1_dot_held__pb2.ListHeldPaymentsRequest.SerializeToString,
+            florin_dot_v1_dot_held__pb2.ListHeldPaymentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResolveHeldPayment(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/ResolveHeldPayment',
+            florin_dot_v1_dot_held__pb2.ResolveHeldPaymentRequest.SerializeToString,
+            florin_dot_v1_dot_held__pb2.HeldPayment.FromString,
             options,
             channel_credentials,
             insecure,

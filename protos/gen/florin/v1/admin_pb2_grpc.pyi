@@ -6,6 +6,7 @@ Accounts: what a partner manages itself, and what the operator of the installati
 from collections import abc as _abc
 from florin.v1 import account_pb2 as _account_pb2
 from florin.v1 import admin_pb2 as _admin_pb2
+from florin.v1 import held_pb2 as _held_pb2
 from florin.v1 import ledger_pb2 as _ledger_pb2
 from florin.v1 import operator_pb2 as _operator_pb2
 from florin.v1 import payment_pb2 as _payment_pb2
@@ -119,6 +120,12 @@ class AdminServiceStub:
     """Lists what was booked for a payment."""
     ResolvePayout: _grpc.UnaryUnaryMultiCallable[_payout_pb2.ResolvePayoutRequest, _payout_pb2.Payout]
     """Ends a payout whose transaction is final and does not prove it, or has it paid once more."""
+    ListHeldPayments: _grpc.UnaryUnaryMultiCallable[_held_pb2.ListHeldPaymentsRequest, _held_pb2.ListHeldPaymentsResponse]
+    """Lists money that blocked payers brought, and that waits for the operator's verdict."""
+    ResolveHeldPayment: _grpc.UnaryUnaryMultiCallable[_held_pb2.ResolveHeldPaymentRequest, _held_pb2.HeldPayment]
+    """Gives the verdict on a held payment. The same one again changes nothing; another one is refused,
+    but that kept money may be returned later.
+    """
     CreateApiKey: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CreateApiKeyRequest, _admin_pb2.CreateApiKeyResponse]
     """Makes an API key; its secret is told once, here."""
     ListApiKeys: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListApiKeysRequest, _admin_pb2.ListApiKeysResponse]
@@ -213,6 +220,12 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Lists what was booked for a payment."""
     ResolvePayout: _aio.UnaryUnaryMultiCallable[_payout_pb2.ResolvePayoutRequest, _payout_pb2.Payout]  # type: ignore[assignment]
     """Ends a payout whose transaction is final and does not prove it, or has it paid once more."""
+    ListHeldPayments: _aio.UnaryUnaryMultiCallable[_held_pb2.ListHeldPaymentsRequest, _held_pb2.ListHeldPaymentsResponse]  # type: ignore[assignment]
+    """Lists money that blocked payers brought, and that waits for the operator's verdict."""
+    ResolveHeldPayment: _aio.UnaryUnaryMultiCallable[_held_pb2.ResolveHeldPaymentRequest, _held_pb2.HeldPayment]  # type: ignore[assignment]
+    """Gives the verdict on a held payment. The same one again changes nothing; another one is refused,
+    but that kept money may be returned later.
+    """
     CreateApiKey: _aio.UnaryUnaryMultiCallable[_admin_pb2.CreateApiKeyRequest, _admin_pb2.CreateApiKeyResponse]  # type: ignore[assignment]
     """Makes an API key; its secret is told once, here."""
     ListApiKeys: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListApiKeysRequest, _admin_pb2.ListApiKeysResponse]  # type: ignore[assignment]
@@ -538,6 +551,24 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_payout_pb2.Payout, _abc.Awaitable[_payout_pb2.Payout]]:
         """Ends a payout whose transaction is final and does not prove it, or has it paid once more."""
+
+    @_abc_1.abstractmethod
+    def ListHeldPayments(
+        self,
+        request: _held_pb2.ListHeldPaymentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_held_pb2.ListHeldPaymentsResponse, _abc.Awaitable[_held_pb2.ListHeldPaymentsResponse]]:
+        """Lists money that blocked payers brought, and that waits for the operator's verdict."""
+
+    @_abc_1.abstractmethod
+    def ResolveHeldPayment(
+        self,
+        request: _held_pb2.ResolveHeldPaymentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_held_pb2.HeldPayment, _abc.Awaitable[_held_pb2.HeldPayment]]:
+        """Gives the verdict on a held payment. The same one again changes nothing; another one is refused,
+        but that kept money may be returned later.
+        """
 
     @_abc_1.abstractmethod
     def CreateApiKey(

@@ -46,6 +46,30 @@ PARTNER_STATUS_SUSPENDED: PartnerStatus.ValueType  # 2
 """Its keys are refused."""
 Global___PartnerStatus: _TypeAlias = PartnerStatus  # noqa: Y015
 
+class _CustomerDataSource:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CustomerDataSourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CustomerDataSource.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CUSTOMER_DATA_SOURCE_UNSPECIFIED: _CustomerDataSource.ValueType  # 0
+    """From before this was kept."""
+    CUSTOMER_DATA_SOURCE_FORM: _CustomerDataSource.ValueType  # 1
+    """Filled into the hosted form."""
+    CUSTOMER_DATA_SOURCE_WALLET: _CustomerDataSource.ValueType  # 2
+    """Brought along by a wallet."""
+
+class CustomerDataSource(_CustomerDataSource, metaclass=_CustomerDataSourceEnumTypeWrapper):
+    """How data about a customer came in."""
+
+CUSTOMER_DATA_SOURCE_UNSPECIFIED: CustomerDataSource.ValueType  # 0
+"""From before this was kept."""
+CUSTOMER_DATA_SOURCE_FORM: CustomerDataSource.ValueType  # 1
+"""Filled into the hosted form."""
+CUSTOMER_DATA_SOURCE_WALLET: CustomerDataSource.ValueType  # 2
+"""Brought along by a wallet."""
+Global___CustomerDataSource: _TypeAlias = CustomerDataSource  # noqa: Y015
+
 @_typing.final
 class Partner(_message.Message):
     """A business that owns keys and merchants."""
@@ -699,7 +723,7 @@ Global___CustomerPayment: _TypeAlias = CustomerPayment  # noqa: Y015
 
 @_typing.final
 class CustomerData(_message.Message):
-    """What a customer told about itself for a payment."""
+    """What was told about a customer for a payment; until it is proven, anybody may have told it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -707,10 +731,23 @@ class CustomerData(_message.Message):
     COLLECTED_AT_FIELD_NUMBER: _builtins.int
     KEPT_UNTIL_FIELD_NUMBER: _builtins.int
     DATA_JSON_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    APP_FIELD_NUMBER: _builtins.int
+    PROVEN_FIELD_NUMBER: _builtins.int
     payment_id: _builtins.str
     """Payment id."""
     data_json: _builtins.str
     """JSON object by the keys of the form; empty if the key to read it with is lost."""
+    source: Global___CustomerDataSource.ValueType
+    """How it came in."""
+    app: _builtins.str
+    """Id of the wallet app, or of the wallet key, through which it was told; empty if it is from
+    before this was kept.
+    """
+    proven: _builtins.bool
+    """True if who told it confirmed the payment with a signature of the account. A payment that the
+    customer's wallet sent by itself proves nothing.
+    """
     @_builtins.property
     def collected_at(self) -> _timestamp_pb2.Timestamp:
         """When it was told."""
@@ -726,10 +763,13 @@ class CustomerData(_message.Message):
         collected_at: _timestamp_pb2.Timestamp | None = ...,
         kept_until: _timestamp_pb2.Timestamp | None = ...,
         data_json: _builtins.str = ...,
+        source: Global___CustomerDataSource.ValueType = ...,
+        app: _builtins.str = ...,
+        proven: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["collected_at", b"collected_at", "kept_until", b"kept_until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["collected_at", b"collected_at", "data_json", b"data_json", "kept_until", b"kept_until", "payment_id", b"payment_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["app", b"app", "collected_at", b"collected_at", "data_json", b"data_json", "kept_until", b"kept_until", "payment_id", b"payment_id", "proven", b"proven", "source", b"source"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -808,7 +848,7 @@ class EraseCustomerResponse(_message.Message):
     payments_kept: _builtins.int
     """Payments that still name the account, because its money moved."""
     collected_data_erased: _builtins.int
-    """What the customer told about itself that was deleted, one for each payment."""
+    """Sets of data that were told about the customer and deleted."""
     def __init__(
         self,
         *,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from florin_server.devnet.dispatch import Method
@@ -16,12 +17,14 @@ from florin_server.devnet.evm.pool import Pool
 from florin_server.devnet.evm.views import hexed
 from florin_server.devnet.faults import Effect, Fault, Faults
 from florin_server.devnet.genesis import DEVNET
+from florin_server.devnet.gifts import Gifts
 
 BLOCKS_MAX: Final = 10_000
 ACCOUNTS_MAX: Final = 256
 TIMES_MAX: Final = 1_000_000
 DELAY_MAX_MS: Final = 600_000
 WEI_MAX: Final = 2**62
+SNAPSHOTS_MAX: Final = 1_000  # each keeps the transactions that waited
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +37,9 @@ class _Snapshot:
 class ControlMethods:
     """What tests and the demo do to the chain."""
 
-    def __init__(self, chain: Chain, mining: Mining, faults: Faults) -> None:
+    def __init__(self, chain: Chain, mining: Mining, faults: Faults, gifts: Gifts) -> None:
         self._chain = chain
+        self._gifts = gifts
         self._mining = mining
         self._faults = faults
         self._snapshots: dict[int, _Snapshot] = {}
@@ -48,7 +52,15 @@ class ControlMethods:
             "evict": self._evict,
             "revert": self._let_fail,
             "lag": self._lag,
+            "list": self._list,
             "clear": self._clear,
+        }
+        # each kind that lasts, and what ends it
+        self._ends: Mapping[str, Callable[[], Any]] = {
+            "answer": faults.clear,
+            "mining": mining.resume,
+            "revert": partial(setattr, chain, "reverting", 0),
+            "lag": partial(setattr, faults, "lag", 0),
         }
         self.table: Mapping[str, Method] = {
             "evm_mine": (self._mine, 0, 1),
@@ -67,6 +79,8 @@ class ControlMethods:
         return "0x0"
 
     def _snapshot(self) -> str:
+        if len(self._snapshots) >= SNAPSHOTS_MAX:
+            raise RpcFault(f"{SNAPSHOTS_MAX} snapshots are kept already: revert to one of them")
         number = next(self._ids)
         head = self._chain.head
         self._snapshots[number] = _Snapshot(head.number, head.hash, self._chain.pool.copy())
@@ -107,7 +121,7 @@ class ControlMethods:
         tokens = [known[one] for one in dict.fromkeys(asked)]
         wei = params.quantity(given["nativeWei"]) if "nativeWei" in given else None
         rarely = given.get("rarely") is True
-        sent = faucet.top_up(self._chain, accounts, tokens, wei, units, rarely=rarely)
+        sent = faucet.top_up(self._chain, self._gifts, accounts, tokens, wei, units, rarely=rarely)
         return {
             "transactions": [hexed(one) for one in sent],
             "blockNumber": hex(self._chain.head.number) if sent else None,
@@ -194,11 +208,24 @@ class ControlMethods:
         self._faults.lag = params.count(given.get("blocks"), KEPT_STATES - 1)
         return True
 
-    def _clear(self, options: Any) -> bool:
+    def _list(self, options: Any) -> list[dict[str, Any]]:
+        """What is armed now."""
         params.fields(options, ())
-        self._faults.clear()
-        self._chain.reverting = 0
-        self._mining.resume()
+        found = self._faults.listed()
+        if self._mining.paused:
+            found.append({"kind": "mining", "paused": True})
+        if self._chain.reverting:
+            found.append({"kind": "revert", "times": self._chain.reverting})
+        return found
+
+    def _clear(self, options: Any) -> bool:
+        """Ends all that is armed, or one kind of it."""
+        only = params.fields(options, ("only",)).get("only")
+        if only not in (None, *self._ends):
+            raise bad_params(f"only is one of {', '.join(self._ends)}")
+        for kind, end in self._ends.items():
+            if only in (None, kind):
+                end()
         return True
 
 

@@ -15,18 +15,26 @@ from florin_server.devnet.evm.calls import simulate
 from florin_server.devnet.evm.chain import GWEI, Chain, Moment
 from florin_server.devnet.evm.params import Call
 from florin_server.devnet.genesis import DEVNET, DevToken
+from florin_server.devnet.gifts import DEAREST, Gift, Gifts, Kind, missing
 
 GIFT_WEI: Final = 10**18
 GIFT_TOKENS: Final = 10_000
 
+# what relayers and treasuries begin with, ten times over; the dearest payment, in a token
+_COIN: Final = Kind("coin", GIFT_WEI, 10**22)
+_TOKENS: Final = {
+    token: Kind(token.symbol, GIFT_TOKENS * 10**token.decimals, DEAREST * 10**token.decimals)
+    for token in DEVNET.tokens
+}
 _BALANCE_OF: Final = keccak(b"balanceOf(address)")[:4]
 _MINT: Final = keccak(b"mint(address,uint256)")[:4]
 _FAUCET: Final = bytes.fromhex(DEVNET.faucet[2:])
 _GAS: Final = 150_000  # enough for a mint, and for a contract account to receive coin
 
 
-def top_up(
+def top_up(  # noqa: PLR0917  (one of each, none alike)
     chain: Chain,
+    gifts: Gifts,
     accounts: Sequence[bytes],
     tokens: Sequence[DevToken],
     wei: int | None,
@@ -38,21 +46,31 @@ def top_up(
 
     `wei` is of the coin, `units` of each token. Without an amount an account gets
     the usual gift once it has less than half of it; with `rarely` that goes for amounts too.
+    RpcFault, and nobody gets anything, if that is more than the faucet may give.
     """
     queue: list[tuple[bytes, int, bytes]] = []
+    wanted: list[Gift] = []
     for account in dict.fromkeys(accounts):
         coin = missing(chain.state.get_balance(Address(account)), wei, GIFT_WEI, rarely=rarely)
         if coin:
             queue.append((account, coin, b""))
+            wanted.append(Gift(_COIN, GIFT_WEI if wei is None else wei, coin))
         for token in tokens:
             place, gift = bytes.fromhex(token.address[2:]), GIFT_TOKENS * 10**token.decimals
             lacking = missing(_held(chain, place, account), units, gift, rarely=rarely)
             if lacking:
-                arguments = account.rjust(32, b"\0") + lacking.to_bytes(32, "big")
-                queue.append((place, 0, _MINT + arguments))
+                kind = _TOKENS[token]
+                wanted.append(Gift(kind, kind.usual if units is None else units, lacking))
+                queue.append((place, lacking, account))
     if not queue:
         return []
-    sent = [_send(chain, to, value, data) for to, value, data in queue]
+    gifts.take(wanted)
+    sent = [
+        _send(chain, to, 0, _MINT + account.rjust(32, b"\0") + amount.to_bytes(32, "big"))
+        if account
+        else _send(chain, to, amount, b"")
+        for to, amount, account in queue
+    ]
     before = chain.head.number
     while any(chain.pool.get(one) for one in sent):
         block = chain.mine(only=_FAUCET)
@@ -62,14 +80,6 @@ def top_up(
     if any(failed in receipt for receipt in chain.history.receipts(before + 1, chain.head.number)):
         raise RpcFault("the token refused to mint, or an account refused the coin")
     return sent
-
-
-def missing(has: int, asked: int | None, gift: int, *, rarely: bool = False) -> int:
-    """What to add to what an account has; nothing if it has enough."""
-    wanted = gift if asked is None else asked
-    if asked is None or rarely:
-        return wanted - has if has < (wanted + 1) // 2 else 0
-    return max(0, wanted - has)
 
 
 def _held(chain: Chain, token: bytes, account: bytes) -> int:

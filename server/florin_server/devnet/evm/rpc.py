@@ -12,6 +12,7 @@ from florin_server.devnet.evm.methods import EthMethods
 from florin_server.devnet.evm.mining import Mining
 from florin_server.devnet.evm.views import hexed
 from florin_server.devnet.faults import Faults
+from florin_server.devnet.gifts import Gifts
 
 __all__ = ["BATCH_MAX", "Answer", "RpcServer"]
 
@@ -19,7 +20,7 @@ __all__ = ["BATCH_MAX", "Answer", "RpcServer"]
 class RpcServer(Dispatcher):
     """Answers calls about one chain. Used by one thread."""
 
-    def __init__(self, chain: Chain, mining: Mining) -> None:
+    def __init__(self, chain: Chain, mining: Mining, gifts: Gifts) -> None:
         faults = Faults()
 
         def dropped(passed: list[Any]) -> str:
@@ -27,6 +28,6 @@ class RpcServer(Dispatcher):
 
         table = {
             **EthMethods(chain, mining, faults).table,
-            **ControlMethods(chain, mining, faults).table,
+            **ControlMethods(chain, mining, faults, gifts).table,
         }
         super().__init__(table, faults, dropped)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from florin_server.clock import Clock, SystemClock
 from florin_server.devnet.errors import DevChainError
 from florin_server.devnet.genesis import DEVNET
+from florin_server.devnet.gifts import Gifts
 from florin_server.devnet.heads import Heads
 from florin_server.devnet.worker import Worker
 
@@ -30,7 +32,7 @@ class EvmDevSettings:
 
     `chain_id`, `seed` and `code` are fixed when a file is created; chains with another seed have
     other block hashes. `code` is what stands at addresses from the first block on, beside Florin's
-    own contracts.
+    own contracts. The faucet's budgets go by `real_ns`, which no caller can move on.
     """
 
     chain_id: int = DEVNET.chain_id
@@ -38,6 +40,7 @@ class EvmDevSettings:
     clock: Clock = field(default_factory=SystemClock)
     seed: int = 0
     code: Mapping[str, bytes] = field(default_factory=dict)
+    real_ns: Callable[[], int] = time.monotonic_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +168,7 @@ def _engine(path: Path | None, settings: EvmDevSettings) -> _Engine:
         history.close()
         raise
     mining = Mining(chain, at_once=settings.block_interval_s == 0)
-    server: RpcServer = RpcServer(chain, mining)
+    server: RpcServer = RpcServer(chain, mining, Gifts(settings.real_ns))
 
     def handle(payload: bytes) -> tuple[bytes, float]:
         answer = server.handle(payload)

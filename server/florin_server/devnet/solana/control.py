@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from solders.pubkey import Pubkey
-
 from florin_server.devnet.dispatch import Method
 from florin_server.devnet.errors import bad_params
 from florin_server.devnet.faults import Effect, Fault, Faults
-from florin_server.devnet.solana import params
-from florin_server.devnet.solana.genesis import SOLNET, DevMint
+from florin_server.devnet.solana import faucet, params
+from florin_server.devnet.solana.genesis import SOLNET
 from florin_server.devnet.solana.history import History
 from florin_server.devnet.solana.machine import Machine
-from florin_server.devnet.solana.sending import AIRDROP_MAX, Sending
+from florin_server.devnet.solana.sending import Sending
 from florin_server.devnet.solana.slots import WINDOW, Slots
-from florin_server.domain import spl
 
-GIFT_LAMPORTS: Final = spl.LAMPORTS_PER_SOL
-GIFT_UNITS: Final = 10_000
 ACCOUNTS_MAX: Final = 256
 SLOTS_MAX: Final = 10_000_000
 TIMES_MAX: Final = 1_000_000
 DELAY_MAX_MS: Final = 600_000
+_U64_MAX: Final = 2**64 - 1
 
 _PLAN = ("method", "effect", "times", "message", "code", "delayMs", "result")
 
@@ -49,7 +45,13 @@ class ControlMethods:
             "slots": self._advance,
             "prune": self._prune,
             "landing": self._pause,
+            "list": self._list,
             "clear": self._clear,
+        }
+        # each kind that lasts, and what ends it
+        self._ends: Mapping[str, Callable[[], Any]] = {
+            "answer": faults.clear,
+            "landing": sending.resume,
         }
         self.table: Mapping[str, Method] = {
             "florin_faucet": (self._faucet, 1, 1),
@@ -59,53 +61,23 @@ class ControlMethods:
     # ---- test money
 
     def _faucet(self, options: Any) -> dict[str, Any]:
-        """Sees to it that accounts have that much; without an amount, the usual gift.
-
-        The usual gift comes once an account has less than half of it; with `rarely` that goes for
-        amounts too.
-        """
         names = ("accounts", "tokens", "lamports", "tokenUnits", "rarely")
         given = params.fields(options, names)
-        rarely = given.get("rarely") is True
         accounts = params.pubkeys(given.get("accounts"), ACCOUNTS_MAX)
         known = {token.address: token for token in SOLNET.tokens}
         asked = given.get("tokens", list(known))
         if not isinstance(asked, list) or any(one not in known for one in asked):
             raise bad_params("the faucet has no such token")
-        lamports = _amount(given, "lamports", AIRDROP_MAX)
-        units = _amount(given, "tokenUnits", 2**63)
-        sent = []
-        for account in dict.fromkeys(accounts):
-            instructions = []
-            has = self._lamports(account)
-            if coin := _missing(has, lamports, GIFT_LAMPORTS, rarely=rarely):
-                instructions.append(self._sending.coin(account, coin))
-            for token in (known[one] for one in asked):
-                instructions += self._tokens(account, token, units, rarely=rarely)
-            if instructions:
-                sent.append(self._sending.give(instructions))
+        sent = faucet.top_up(
+            self._machine,
+            self._sending,
+            accounts,
+            [known[one] for one in dict.fromkeys(asked)],
+            _amount(given, "lamports"),
+            _amount(given, "tokenUnits"),
+            rarely=given.get("rarely") is True,
+        )
         return {"signatures": sent, "slot": self._slots.slot}
-
-    def _lamports(self, account: Pubkey) -> int:
-        found = self._machine.account(account)
-        return found.lamports if found else 0
-
-    def _tokens(
-        self, account: Pubkey, token: DevMint, units: int | None, *, rarely: bool
-    ) -> list[Any]:
-        mint, program = spl.pubkey(token.address), spl.pubkey(token.program)
-        place = spl.associated(account, mint, program)
-        found = self._machine.account(place)
-        held = spl.token_account(bytes(found.data)) if found else None
-        gift = GIFT_UNITS * 10**token.decimals
-        missing = _missing(held.amount if held else 0, units, gift, rarely=rarely)
-        if not missing:
-            return []
-        faucet = self._sending.faucet.pubkey()
-        return [
-            spl.create_associated(faucet, account, mint, program),
-            spl.mint_to(program, mint, place, faucet, missing),
-        ]
 
     # ---- faults
 
@@ -156,19 +128,22 @@ class ControlMethods:
             self._sending.resume()
         return True
 
-    def _clear(self, options: Any) -> bool:
+    def _list(self, options: Any) -> list[dict[str, Any]]:
+        """What is armed now."""
         params.fields(options, ())
-        self._faults.clear()
-        self._sending.resume()
+        waits = [{"kind": "landing", "paused": True}] if self._sending.paused else []
+        return [*self._faults.listed(), *waits]
+
+    def _clear(self, options: Any) -> bool:
+        """Ends all that is armed, or one kind of it."""
+        only = params.fields(options, ("only",)).get("only")
+        if only not in (None, *self._ends):
+            raise bad_params(f"only is one of {', '.join(self._ends)}")
+        for kind, end in self._ends.items():
+            if only in (None, kind):
+                end()
         return True
 
 
-def _amount(given: Mapping[str, Any], name: str, most: int) -> int | None:
-    return params.number(given[name], 0, most) if name in given else None
-
-
-def _missing(has: int, asked: int | None, gift: int, *, rarely: bool) -> int:
-    wanted = gift if asked is None else asked
-    if asked is None or rarely:
-        return wanted - has if has < (wanted + 1) // 2 else 0
-    return max(0, wanted - has)
+def _amount(given: Mapping[str, Any], name: str) -> int | None:
+    return params.number(given[name], 0, _U64_MAX) if name in given else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any, Final
 
 from solders.keypair import Keypair
@@ -13,6 +14,7 @@ from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 
 from florin_server.devnet.errors import RpcFault
+from florin_server.devnet.gifts import Gift, Gifts, Kind
 from florin_server.devnet.solana import params
 from florin_server.devnet.solana.genesis import SOLNET
 from florin_server.devnet.solana.history import History
@@ -21,6 +23,7 @@ from florin_server.devnet.solana.slots import Slots
 from florin_server.domain import spl
 
 AIRDROP_MAX: Final = 10_000 * spl.LAMPORTS_PER_SOL
+COIN: Final = Kind("lamports", spl.LAMPORTS_PER_SOL, AIRDROP_MAX)
 WAITING_MAX: Final = 10_000
 
 
@@ -35,10 +38,11 @@ class Sending:
         "minContextSlot",
     )
 
-    def __init__(self, history: History, slots: Slots, machine: Machine) -> None:
+    def __init__(self, history: History, slots: Slots, machine: Machine, gifts: Gifts) -> None:
         self._history = history
         self._slots = slots
         self._machine = machine
+        self._gifts = gifts
         self._waiting: OrderedDict[bytes, VersionedTransaction] = OrderedDict()
         self.faucet = Keypair.from_seed(SOLNET.faucet_seed)
         self.paused = False
@@ -67,6 +71,10 @@ class Sending:
         while self._waiting:
             self._land(self._waiting.popitem(last=False)[1])
 
+    def may_give(self, gifts: Sequence[Gift]) -> None:
+        """Takes gifts out of the faucet's budgets; RpcFault if that is too much."""
+        self._gifts.take(gifts)
+
     def give(self, instructions: list[Any]) -> str:
         """Executes instructions of the faucet at once; RpcFault if they fail."""
         # two equal gifts within a slot are two transactions
@@ -81,8 +89,10 @@ class Sending:
     def airdrop(self, address: Any, lamports: Any, config: Any = None) -> str:
         """Gives coin away."""
         params.fields(config, ("commitment", "recentBlockhash"))
-        amount = params.number(lamports, 1, AIRDROP_MAX)
-        return self.give([self.coin(params.pubkey(address), amount)])
+        amount, to = params.number(lamports, 1, AIRDROP_MAX), params.pubkey(address)
+        found = self._machine.account(to)
+        self.may_give([Gift(COIN, amount + (found.lamports if found else 0), amount)])
+        return self.give([self.coin(to, amount)])
 
     def coin(self, to: Pubkey, lamports: int) -> Any:
         """The faucet's instruction to give coin."""

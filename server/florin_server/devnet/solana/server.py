@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from florin_server.clock import Clock, SystemClock
 from florin_server.devnet.errors import DevChainError
+from florin_server.devnet.gifts import Gifts
 from florin_server.devnet.heads import Heads
 from florin_server.devnet.worker import Worker
 
@@ -23,12 +25,14 @@ class SolanaDevSettings:
     """How a chain behaves. `slot_s` 0 gives each transaction a slot of its own, at once.
 
     A transaction is finalized with `finalized_slots` slots on top of its own; 32 on a real cluster.
+    The faucet's budgets go by `real_ns`, which no caller can move on.
     """
 
     slot_s: float = 0.0
     confirmed_slots: int = 1
     finalized_slots: int = 32
     clock: Clock = field(default_factory=SystemClock)
+    real_ns: Callable[[], int] = time.monotonic_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +153,8 @@ def _engine(path: Path | None, settings: SolanaDevSettings) -> _Engine:
     except BaseException:
         history.close()
         raise
-    sending, faults = Sending(history, slots, machine), Faults()
+    sending = Sending(history, slots, machine, Gifts(settings.real_ns))
+    faults = Faults()
 
     def dropped(passed: list[Any]) -> str:
         config = params.fields(passed[1] if len(passed) > 1 else None, Sending.OPTIONS)

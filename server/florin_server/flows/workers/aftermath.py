@@ -9,7 +9,7 @@ from florin_server.domain.journal import Finding, Watched, Watcher
 from florin_server.flows.app import App
 from florin_server.flows.workers.blocks import Follower
 from florin_server.flows.workers.lane import Ended
-from florin_server.rails.base import Rail
+from florin_server.rails.protocol import Rail
 from florin_server.store import undo
 from florin_server.store.query import Op
 

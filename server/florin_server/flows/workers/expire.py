@@ -11,8 +11,6 @@ _A_BATCH = 500
 _LOOK_S = 1.0
 # keys live for days: nothing depends on the hour in which they go
 _FORGET_S = 3600.0
-# how long somebody who still has the form open is told why it is of no use any more
-_DEAD_TOKEN_S = 86_400
 # budgets look at one hour of lost gas, an operator who asks why at the day
 _LOST_GAS_S = 86_400
 
@@ -39,11 +37,9 @@ async def forget_keys(app: App) -> None:
 
 
 async def forget_data(app: App) -> None:
-    """Deletes data about buyers that is due, and dead tokens, in small batches until cancelled."""
+    """Deletes data about buyers that is due in small batches until cancelled."""
     while True:
-        now_us = app.clock.now_us()
-        dead = now_us // 1_000_000 - _DEAD_TOKEN_S
-        if await app.store.write(captures.forget(now_us, dead, _A_BATCH)) < _A_BATCH:
+        if await app.store.write(captures.forget(app.clock.now_us(), _A_BATCH)) < _A_BATCH:
             await app.clock.sleep(_FORGET_S)
 
 

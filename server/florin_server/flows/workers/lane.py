@@ -15,7 +15,8 @@ from florin_server.domain.ids import short_id
 from florin_server.domain.journal import ChainTx, Posting, Share, TxEnd, TxState, Variant
 from florin_server.flows.app import App
 from florin_server.flows.workers.blocks import Follower
-from florin_server.rails.base import Mined, Rail, RailUnavailable, Signed
+from florin_server.rails.base import Mined, RailUnavailable, Signed
+from florin_server.rails.protocol import Rail
 from florin_server.store import journal, leases, ledger
 from florin_server.store.query import Op
 

@@ -1,6 +1,6 @@
 """Money that came too late, or twice: booked once it is final, and sent back by a payout.
 
-The payment that it was for stays as it ended.
+The payment that it was for stays as it ended. What comes from a blocked payer is held instead.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from florin_server.domain.payment import Option, Payment
 from florin_server.domain.payout import Payout, PayoutKind
 from florin_server.flows import postings
 from florin_server.flows.app import App
+from florin_server.flows.screen import why_blocked
+from florin_server.flows.workers import held_money
 from florin_server.flows.workers.blocks import Follower
-from florin_server.rails.base import Paid, Rail
+from florin_server.rails.base import Paid
+from florin_server.rails.protocol import Rail
 from florin_server.store import late
 
 _log = logging.getLogger(__name__)
@@ -56,6 +59,9 @@ class LateMoney:
     async def _record(
         self, payment: Payment, option: Option, event: Paid, *, in_vain: bool
     ) -> None:
+        if why := await why_blocked(self._app, option.payer):
+            await self._hold(option, event, why, in_vain=in_vain)
+            return
         now_us = self._app.clock.now_us()
         back = Payout(
             id=short_id("pout_", self._app.randbytes),
@@ -68,13 +74,11 @@ class LateMoney:
             value=option.value,
             account=option.payer,
             created_at_us=now_us,
-            backed=postings.is_here(self._rail, option),
+            backed=postings.is_backed(self._rail, option),
         )
         legs = postings.late(self._rail, payment.merchant_id, option)
-        # a nonce is used once, in whatever block it comes to stand
-        name = event.nonce or f"{event.tx_hash}:{event.ref}"
         done = await self._app.store.write(
-            late.record(option, (event.tx_hash, name), legs, back, now_us, in_vain=in_vain)
+            late.record(option, held_money.event_of(event), legs, back, now_us, in_vain=in_vain)
         )
         if done:
             _log.error(
@@ -87,3 +91,11 @@ class LateMoney:
                 option.payer,
             )
             self._app.wake_payouts()
+
+    async def _hold(self, option: Option, event: Paid, why: str, *, in_vain: bool) -> None:
+        held = held_money.money(self._app, self._rail, option, event, why, is_late=True)
+        legs = postings.held(self._rail, option)
+        key, now_us = held_money.event_of(event), self._app.clock.now_us()
+        recorded = late.record(option, key, legs, held, now_us, in_vain=in_vain)
+        if await self._app.store.write(recorded):
+            held_money.alarm(held)

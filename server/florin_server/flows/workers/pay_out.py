@@ -13,11 +13,13 @@ from collections.abc import Container, Sequence
 from dataclasses import replace
 
 from florin_server.domain.errors import FlorinError
+from florin_server.domain.held import HeldState
 from florin_server.domain.journal import ChainTx, Watcher
 from florin_server.domain.payout import Payout, PayoutStatus
 from florin_server.domain.settlement import Place
 from florin_server.flows import opening
 from florin_server.flows.app import App, Health
+from florin_server.flows.destinations import reserved
 from florin_server.flows.payouts import booking
 from florin_server.flows.screen import check_lists, is_blocked
 from florin_server.flows.workers.aftermath import Aftermath, ended_in
@@ -29,13 +31,12 @@ from florin_server.rails.base import (
     Fact,
     Head,
     NotReceivable,
-    Payouts,
-    Rail,
     RailUnavailable,
     Signed,
     Transfer,
 )
-from florin_server.store import journal, payouts
+from florin_server.rails.protocol import Payouts, Rail
+from florin_server.store import held, journal, payouts
 from florin_server.store.payouts import Outcome, Uncovered
 from florin_server.store.query import Op, StoreUnavailable
 from florin_server.store.receiving import NotOpenable
@@ -45,6 +46,9 @@ _log = logging.getLogger(__name__)
 _BATCH = 50
 # a payout that was not sent is tried again after a quarter of its age, within these
 _RETRY_MIN_US, _RETRY_MAX_US = 5_000_000, 60_000_000
+# One whose transaction failed cost gas, and its receiver may want that: it is sent again once it
+# is twice as old, so that a year has room for some twenty of them.
+_FAILED_MIN_US = 60_000_000
 # how often lost transactions are looked for, and what is final is compared with the chain
 _RECONCILE_US = 10_000_000
 # without anything to do the store is looked at this often, for what others have asked for
@@ -223,9 +227,16 @@ class PayoutWorker:
             await check_lists(self._app, live=one.live)
         except FlorinError:
             return "the screening lists are missing or too old"
-        if await is_blocked(self._app, one.account):
-            return "the account that it goes to is blocked"
+        if what := reserved(self._app.rails.values(), one.account):
+            return f"the account that it goes to is {what}"
         read = self._app.store.read
+        returned = await read(held.get(one.held_id)) if one.held_id else None
+        if returned is not None and returned.state is HeldState.UNDONE:
+            return "a reorganisation undid that the money came which it returns"
+        # whoever decided to return it may have known that its payer is blocked
+        insisted = returned is not None and returned.even_if_blocked
+        if not insisted and await is_blocked(self._app, one.account):
+            return "the account that it goes to is blocked"
         if missing := await read(payouts.uncovered(one, self._credit(one))):
             return str(Uncovered(missing))
         ahead = [
@@ -336,7 +347,9 @@ class PayoutWorker:
             return Outcome(one, mined, booking(one, self._rail.treasury))
         if effect is Effect.NOTHING:
             problem = f"its transaction {mined} failed"
-            return Outcome(one, retry_at_us=self._retry_at(one), problem=problem)
+            now_us = self._app.clock.now_us()
+            due_us = now_us + max(now_us - one.created_at_us, _FAILED_MIN_US)
+            return Outcome(one, retry_at_us=due_us, problem=problem)
         problem = f"its transaction {mined} is final, and it is not proven what it moved"
         return Outcome(one, mined, problem=problem)
 

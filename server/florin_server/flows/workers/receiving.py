@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from florin_server.domain.settlement import Opening, Place
 from florin_server.flows.app import App
 from florin_server.flows.workers.lane import Lane
-from florin_server.rails.base import Rail, RailUnavailable, Signed
+from florin_server.rails.base import RailUnavailable, Signed
+from florin_server.rails.protocol import Rail
 from florin_server.rails.upkeep import Receiving
 from florin_server.store import receiving
 from florin_server.store.query import Op

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Collection, Container, Sequence
 from functools import partial
 
@@ -18,7 +17,6 @@ from florin_server.domain.journal import (
     Accepted,
     ChainTx,
     Finding,
-    PayerKind,
     Share,
     Watched,
     Watcher,
@@ -26,6 +24,7 @@ from florin_server.domain.journal import (
 from florin_server.domain.payment import FailureCode, Status
 from florin_server.flows import postings
 from florin_server.flows.app import App, Health
+from florin_server.flows.workers import held_money, trying
 from florin_server.flows.workers.aftermath import Aftermath, ended_in
 from florin_server.flows.workers.blocks import follow
 from florin_server.flows.workers.hold import Held
@@ -37,7 +36,8 @@ from florin_server.flows.workers.rest import first_of
 from florin_server.flows.workers.spending import Spending, conclude, given_up
 from florin_server.flows.workers.unconfirmed import Unconfirmed, settled_by_others
 from florin_server.flows.workers.unproven import Unproven
-from florin_server.rails.base import Paid, Rail, RailUnavailable, Signed
+from florin_server.rails.base import Paid, RailUnavailable, Signed
+from florin_server.rails.protocol import Rail
 from florin_server.store import journal
 from florin_server.store.query import StoreUnavailable
 
@@ -249,16 +249,16 @@ class ChainSettler:
             # an account may have got code since its payment was confirmed
             free = await self._rail.look([item for item in free if item not in late])
             free = await self._spending.sort(free, self._on_way())
-            good = await self._settleable(free)
+            good = await trying.settleable(self._rail, free, self._open.values())
             for item in waiting:
                 self._open[self._rail.reference(item.option)] = item
             ready = [item for item, ok in zip(free, good, strict=True) if ok]
             stuck = [item for item, ok in zip(free, good, strict=True) if not ok] + held + late
-            for part in self._parts(ready):
+            for part in trying.parts(self._rail, ready):
                 lane = self._free_lane()
                 if lane is None:
                     return
-                sent = await self._tried(lane, part)
+                sent = await trying.tried(self._rail, lane.sender, part)
                 stuck += [item for item in part if item not in sent]
                 if sent:
                     await self._send(lane, sent)
@@ -269,22 +269,6 @@ class ChainSettler:
         known = {item.payment.id: item for item in self._open.values()}
         shares = [one for lane in self._lanes for one in lane.shares()]
         return [(known[one], share) for one, share in shares if one in known]
-
-    def _parts(self, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:
-        """Items as they share transactions; what failed before shares none, and comes last."""
-        together = [item for item in items if not item.alone]
-        return [*self._rail.batches(together), *([item] for item in items if item.alone)]
-
-    async def _tried(self, lane: Lane, items: Sequence[Accepted]) -> Sequence[Accepted]:
-        """Those that would settle if the lane sent them now.
-
-        An account with code may have changed its mind since a moment ago, or never meant what it
-        said to others than the one who sends; and so may what failed before.
-        """
-        if all(item.kind in {None, PayerKind.KEY} and not item.alone for item in items):
-            return items
-        good = await self._rail.simulate(items, lane.sender)
-        return [item for item, ok in zip(items, good, strict=True) if ok]
 
     async def _ours(self, items: Sequence[Accepted]) -> list[Accepted]:
         """Leaves payments to themselves that a wallet sends, or others sent; gives back the rest.
@@ -301,25 +285,6 @@ class ChainSettler:
             await self._app.store.write(journal.leave([item.payment.id for item in theirs]))
             await self._conclude()
         return [item for item in items if item not in theirs]
-
-    async def _settleable(self, items: Sequence[Accepted]) -> list[bool]:
-        """Which items would settle now.
-
-        A payment that was verified alone just now needs no second look. One that is tried again,
-        or whose payer has another payment under way, may have lost its funds to that; one with
-        more than a signature may wait for what its buyer sent.
-        """
-        payers = Counter(item.option.payer for item in items)
-        payers.update(item.option.payer for item in self._open.values())
-        tried = {item.payment.id for item in self._open.values()}
-        if all(
-            payers[i.option.payer] == 1
-            and i.payment.id not in tried
-            and len(i.confirmation.outputs) == 1
-            for i in items
-        ):
-            return [True] * len(items)
-        return await self._rail.simulate(items)
 
     def _in_time(self, item: Accepted) -> bool:
         """True if a transaction that is sent now can still be mined before the item lapses."""
@@ -372,7 +337,10 @@ class ChainSettler:
         findings = []
         for ref, item in list(self._open.items()):
             if (event := await self._proof(ref, item)) is not None:
-                findings.append(self._success(item, event))
+                success = self._success(item, event)
+                findings.append(
+                    await held_money.screened(self._app, self._rail, item, event, success)
+                )
         ends = [end for lane in self._led() for end in await lane.final()]
         await self._finish(findings, ends)
 
@@ -414,6 +382,7 @@ class ChainSettler:
         for one in retries:
             self._open[self._rail.reference(one.item.option)] = one.item
         await self._spending.committed(ends, retries)
+        held_money.tell(findings, changed)
         for payment in changed:
             await self._app.changed(payment)
         over = {ref for ref, item in self._open.items() if item.payment.id in done}

@@ -24,7 +24,8 @@ from florin_server.domain.payment import Payment
 from florin_server.flows import budgets
 from florin_server.flows.app import App
 from florin_server.flows.workers.lane import Ended
-from florin_server.rails.base import Mined, Rail
+from florin_server.rails.base import Mined
+from florin_server.rails.protocol import Rail
 from florin_server.store import gas, journal, receiving
 from florin_server.store.gas import Usage
 from florin_server.store.journal import FAILURES_MAX

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from florin_server.domain.journal import Accepted
-from florin_server.rails.base import Rail
+from florin_server.rails.protocol import Rail
 
 _log = logging.getLogger(__name__)
 

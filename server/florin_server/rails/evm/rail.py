@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +19,6 @@ from florin_server.rails.base import (
     Means,
     Mined,
     Paid,
-    Payouts,
     RailUnavailable,
     Signed,
     Split,
@@ -39,12 +37,14 @@ from florin_server.rails.evm.node import Node
 from florin_server.rails.evm.payouts import EvmPayouts
 from florin_server.rails.evm.reader import Reader
 from florin_server.rails.evm.relay import Relay
+from florin_server.rails.evm.reserved import reserved
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, Terms, bare, build_option
 from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.evm.verify import Verifier, plausible
-from florin_server.rails.jsonrpc import Rpc, RpcError, Transport
+from florin_server.rails.jsonrpc import Rpc, Transport
 from florin_server.rails.prices import Quote
+from florin_server.rails.protocol import Payouts
 
 OPEN_MAX = 16  # what nodes keep of one account in any case (geth's slots), executable at once
 BATCH_MAX = 50  # the service's own limit; a transaction of so many stays below every gas limit
@@ -74,6 +74,7 @@ class EvmRail(Connected):
             chain, family, transport, now=now, announcements=NEW_BLOCKS, mark=block_mark
         )
         self._senders = tuple(one.address for one in (signer, *more))
+        self._reserved = reserved(chain, self._senders)
         if treasury is not None and treasury.address in self._senders:
             raise ValueError(f"{chain.name}: treasury and relayer need keys of their own")
         self._node = Node(self.rpc)
@@ -108,6 +109,11 @@ class EvmRail(Connected):
     def senders(self) -> Sequence[str]:
         """Addresses that sign our settlements and pay their gas, lower-case."""
         return self._senders
+
+    @property
+    def reserved(self) -> Mapping[str, str]:
+        """What is ours or the chain's own, by CAIP-10."""
+        return self._reserved
 
     @property
     def payouts(self) -> Payouts | None:
@@ -162,14 +168,14 @@ class EvmRail(Connected):
         await self._disconnect()
 
     def payer(self, account: str) -> str | None:
-        """The canonical CAIP-10 of an account on this chain; None for anything else."""
+        """The canonical CAIP-10 of an account on this chain that may pay; None for all else."""
         try:
             if str(parse_account(account).chain) != self.chain.caip2:
                 return None
             payer = canonical_account(account)
         except ValueError:
             return None
-        return None if bare(payer) == NOBODY else payer
+        return None if payer in self._reserved else payer
 
     async def payable(
         self,
@@ -198,14 +204,15 @@ class EvmRail(Connected):
         found, everybody = await able(), len(set(payers)) * len(assets)
         if self.chain.faucet and len(found) < everybody:
             tokens = [asset for asset in assets if asset.address != NOBODY]
-            given: dict[str, object] = {"tokens": [token.address for token in tokens]}
-            await self._fill(payers, **given)
+            addresses = [token.address for token in tokens]
+            await self._fill(payers, tokens=addresses)
             found = await able()
             if len(found) < everybody:
-                # the usual gift is less than the price
+                # the usual gift is less than the price; one may be refused and the other not
                 dearest = max((prices[token.id] for token in tokens), default=0)
                 coin = 2 * prices.get(self.native_asset, 0)
-                await self._fill(payers, **given, tokenUnits=hex(dearest), nativeWei=hex(coin))
+                await self._fill(payers, tokens=addresses, tokenUnits=hex(dearest), nativeWei="0x0")
+                await self._fill(payers, tokens=[], nativeWei=hex(coin))
                 found = await able()
         return found
 
@@ -424,13 +431,6 @@ class EvmRail(Connected):
     async def is_paid(self, option: Option) -> bool:
         """True if the settlement contract says at final depth that the payer itself paid."""
         return await self._evidence.is_paid(option)
-
-    async def _fill(self, payers: Sequence[str], **gift: object) -> None:
-        """Asks a test chain's faucet to fill accounts."""
-        # without funds there is no option, which is all that a broken faucet may cause
-        with contextlib.suppress(RpcError, RailUnavailable):
-            accounts = [bare(payer) for payer in payers]
-            await self.rpc.call("florin_faucet", {"accounts": accounts, **gift})
 
     async def replaced(self, number: int, block_hash: str) -> bool:
         """True if as many nodes as have to agree tell of another block in the place of one."""

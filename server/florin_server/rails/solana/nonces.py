@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from solders.instruction import Instruction
+from solders.pubkey import Pubkey
 
 from florin_server.domain import spl
 from florin_server.rails.base import RailUnavailable, Signed
@@ -32,6 +33,12 @@ AT_ONCE = 5
 _UNITS = 50_000
 
 
+def seeds_of(relayer: Pubkey, count: int) -> dict[str, str]:
+    """The seeds of a relayer's first nonces, by address."""
+    seeds = (f"florin nonce {number}" for number in range(count))
+    return {str(spl.nonce_address(relayer, seed)): seed for seed in seeds}
+
+
 class SolanaNonces:
     """Implements the Nonces protocol for one cluster and relayer."""
 
@@ -39,10 +46,7 @@ class SolanaNonces:
         self._node = node
         self._chain = chain
         self._relayer = relayer
-        self._seeds = {
-            str(spl.nonce_address(relayer.pubkey, seed)): seed
-            for seed in (f"florin nonce {number}" for number in range(chain.durable_nonces))
-        }
+        self._seeds = seeds_of(relayer.pubkey, chain.durable_nonces)
 
     @property
     def addresses(self) -> Sequence[str]:

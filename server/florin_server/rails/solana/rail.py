@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
@@ -28,7 +27,6 @@ from florin_server.rails.base import (
     Means,
     Mined,
     Paid,
-    Payouts,
     RailUnavailable,
     Signed,
     Split,
@@ -37,6 +35,7 @@ from florin_server.rails.coalesce import Coalescer, Shared
 from florin_server.rails.connected import Connected
 from florin_server.rails.jsonrpc import Rpc, RpcError, Transport
 from florin_server.rails.prices import Quote
+from florin_server.rails.protocol import Payouts
 from florin_server.rails.solana import discovery, receivers
 from florin_server.rails.solana.check import Submission, check, submission
 from florin_server.rails.solana.evidence import Evidence, Landing
@@ -48,6 +47,7 @@ from florin_server.rails.solana.node import AccountView, Node
 from florin_server.rails.solana.nonces import SolanaNonces
 from florin_server.rails.solana.payouts import SolanaPayouts
 from florin_server.rails.solana.receiving import SolanaReceiving
+from florin_server.rails.solana.reserved import reserved
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.signer import SolanaSigner
 from florin_server.rails.solana.terms import Terms, bare, build_option, terms_of
@@ -87,6 +87,7 @@ class SolanaRail(Connected):
             chain, family, transport, now=now, announcements=NEW_BLOCKS, mark=slot_mark
         )
         self._signer = signer
+        self._reserved = reserved(chain, signer.pubkey)
         self._node = Node(self.rpc)
         self._verifier = Verifier(self._node, chain, signer.pubkey)
         self._issuer = Issuer(self._node, chain, signer.pubkey)
@@ -109,6 +110,11 @@ class SolanaRail(Connected):
         It is written into what buyers sign, and nothing that is sent has to wait for another.
         """
         return (self._signer.address,)
+
+    @property
+    def reserved(self) -> Mapping[str, str]:
+        """What is ours or the chain's own, by CAIP-10."""
+        return self._reserved
 
     @property
     def payouts(self) -> Payouts | None:
@@ -173,10 +179,9 @@ class SolanaRail(Connected):
             key = spl.pubkey(found.address)
         except ValueError:
             return None
-        ours = (self._signer.address, bare(self.treasury))
-        if str(found.chain) != self.chain.caip2 or not key.is_on_curve() or str(key) in ours:
+        if str(found.chain) != self.chain.caip2 or not key.is_on_curve():
             return None
-        return str(found)
+        return None if str(found) in self._reserved else str(found)
 
     async def payable(
         self,
@@ -482,13 +487,6 @@ class SolanaRail(Connected):
     def _co_signed(self, outputs: tuple[str, ...]) -> tuple[Submission, str]:
         found = submission(outputs)
         return found, self._signer.co_sign(found.message, found.signature).hash
-
-    async def _fill(self, payers: Sequence[str], **amount: object) -> None:
-        """Asks a test chain's faucet to fill accounts."""
-        # without funds there is no option, which is all that a broken faucet may cause
-        with contextlib.suppress(RpcError, RailUnavailable):
-            accounts = [bare(payer) for payer in payers]
-            await self.rpc.call("florin_faucet", {"accounts": accounts, **amount})
 
     async def _inspect(self) -> discovery.Inspection:
         return await discovery.inspect(self._node, self.chain, self._signer.pubkey)

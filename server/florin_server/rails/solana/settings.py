@@ -26,6 +26,7 @@ def _account(text: str) -> str:
 
 Address = Annotated[str, AfterValidator(_address)]
 _SOL_SLIP44 = 501
+DURABLE_NONCES_MAX = 100
 _Text = Annotated[str, Field(min_length=1, max_length=100)]
 
 
@@ -83,7 +84,7 @@ class SolanaChain(NodeSettings):
     compute_units: int = Field(default=200_000, ge=50_000, le=1_400_000)
     compute_price: int = Field(default=1_000, ge=0, le=5_000_000)
     compute_price_max: int = Field(default=5_000_000, ge=0, le=50_000_000)
-    durable_nonces: int = Field(default=0, ge=0, le=100)
+    durable_nonces: int = Field(default=0, ge=0, le=DURABLE_NONCES_MAX)
     accounts_a_day: int = Field(default=50, ge=0, le=10_000)
     accounts_a_merchant_day: int = Field(default=10, ge=0, le=10_000)
     tokens: tuple[str, ...] = ()

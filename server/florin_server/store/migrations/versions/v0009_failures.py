@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "v0008"
-down_revision = "v0007"
+revision = "v0009"
+down_revision = "v0008"
 branch_labels = None
 depends_on = None
 

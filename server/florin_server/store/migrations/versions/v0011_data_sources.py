@@ -1,0 +1,85 @@
+"""Who told what about a buyer; forms that need no row.
+
+Data from before says no source. It never counts: who told it is unknown if it is unproven, through
+which app if it is proven. It is kept for exports until its time is over or its payment is
+confirmed, and the buyer is asked again. Forms that are open die; wallets ask for new ones.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "v0011"
+down_revision = "v0010"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Adds the source to the key, and the app; takes the tokens away."""
+    op.drop_table("capture_token")
+    _put_aside()
+    _make_collected(
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("app", sa.Text(), nullable=False),
+        key=("payment_id", "account", "source"),
+    )
+    op.execute(
+        "INSERT INTO collected_data (payment_id, account, source, app, "
+        "key_id, nonce, ciphertext, created_at_us, kept_until_us, proven) "
+        "SELECT payment_id, account, '', '', "
+        "key_id, nonce, ciphertext, created_at_us, kept_until_us, proven FROM collected_before"
+    )
+    op.drop_table("collected_before")
+
+
+def downgrade() -> None:
+    """Takes the columns away, with the data that names its source, as it is sealed with it."""
+    _put_aside()
+    _make_collected(key=("payment_id", "account"))
+    op.execute(
+        "INSERT INTO collected_data (payment_id, account, "
+        "key_id, nonce, ciphertext, created_at_us, kept_until_us, proven) "
+        "SELECT payment_id, account, "
+        "key_id, nonce, ciphertext, created_at_us, kept_until_us, proven "
+        "FROM collected_before WHERE source = ''"
+    )
+    op.drop_table("collected_before")
+    op.create_table(
+        "capture_token",
+        sa.Column("hash", sa.Text(), nullable=False),
+        sa.Column("payment_id", sa.Text(), nullable=False),
+        sa.Column("accounts", sa.Text(), nullable=False),
+        sa.Column("expires_at", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("used", sa.LargeBinary(), nullable=True),
+        sa.PrimaryKeyConstraint("hash", name=op.f("pk_capture_token")),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("ix_capture_token_payment_id", "capture_token", ["payment_id"])
+    op.create_index("ix_capture_token_expires_at", "capture_token", ["expires_at"])
+
+
+def _put_aside() -> None:
+    """A copy without constraints: no engine lets a primary key be changed in place."""
+    op.execute("CREATE TABLE collected_before AS SELECT * FROM collected_data")
+    op.drop_table("collected_data")
+
+
+def _make_collected(*more: sa.Column[str], key: tuple[str, ...]) -> None:
+    op.create_table(
+        "collected_data",
+        sa.Column("payment_id", sa.Text(), nullable=False),
+        sa.Column("account", sa.Text(), nullable=False),
+        *more,
+        sa.Column("key_id", sa.Text(), nullable=False),
+        sa.Column("nonce", sa.LargeBinary(), nullable=False),
+        sa.Column("ciphertext", sa.LargeBinary(), nullable=False),
+        sa.Column("created_at_us", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("kept_until_us", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("proven", sa.Boolean(), nullable=False),
+        sa.PrimaryKeyConstraint(*key, name=op.f("pk_collected_data")),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("ix_collected_data_account", "collected_data", ["account"])
+    op.create_index("ix_collected_data_kept_until_us", "collected_data", ["kept_until_us"])
