@@ -34,6 +34,7 @@ from rich.table import Table
 
 from tests.chaos import stage as stages
 from tests.chaos import storm
+from tests.chaos.holes import HOLES
 from tests.chaos.plan import Kill, Plan, plan
 from tests.chaos.quick import QuickClock
 from tests.chaos.stage import Stage
@@ -65,12 +66,16 @@ def fork(work: Callable[[], Coroutine[Any, Any, None]], error: Path, output: Pat
 class Run:
     """One seed: forks the processes, and starts the service again whenever it was killed."""
 
-    def __init__(self, root: Path, seed: int, payments: int, *, embedded: bool) -> None:
+    def __init__(
+        self, root: Path, seed: int, payments: int, *, embedded: bool, hole: str = ""
+    ) -> None:
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
         self._root = root
-        self.plan: Plan = plan(seed, payments, embedded=embedded)
-        self._stage = Stage(root, embedded, self.plan.keys)
+        self.plan: Plan = plan(
+            seed, payments, embedded=embedded, foe=HOLES[hole].foe if hole else None
+        )
+        self._stage = Stage(root, embedded, self.plan.keys, hole)
         self._kills = [*self.plan.kills]
         self._chains = 0
         self._service = 0
@@ -222,12 +227,19 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=SEEDS, help="how many, from 1 on")
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--embedded", action="store_true", help="chains inside of the service")
+    parser.add_argument("--hole", default="", choices=HOLES, help="to be found (tests.chaos.holes)")
     parser.add_argument("--folder", type=Path, default=Path("build/chaos"))
     parser.add_argument("--jobs", type=int, default=1, help="seeds at a time")
     wanted = parser.parse_args()
     seeds = [wanted.seed] if wanted.seed is not None else list(range(1, wanted.seeds + 1))
     runs = [
-        Run(wanted.folder / f"seed-{seed}", seed, wanted.payments, embedded=wanted.embedded)
+        Run(
+            wanted.folder / f"seed-{seed}",
+            seed,
+            wanted.payments,
+            embedded=wanted.embedded,
+            hole=wanted.hole,
+        )
         for seed in seeds
     ]
     results = campaign(runs, wanted.jobs)

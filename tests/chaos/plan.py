@@ -179,13 +179,16 @@ class Plan:
         )
 
 
-def plan(seed: int, payments: int, *, embedded: bool = False) -> Plan:
-    """Embedded chains have no node in front of them, and a faucet where nobody can go broke."""
+def plan(seed: int, payments: int, *, embedded: bool = False, foe: Mood | None = None) -> Plan:
+    """Embedded chains have no node in front of them, and a faucet where nobody can go broke.
+
+    With a `foe` all attackers are of that kind.
+    """
     chance = random.Random(f"chaos {seed} {embedded}")
     lasts_s = max(LEAST_S, payments * PACE_S)
     nodes = 1 if embedded else chance.randint(1, NODES_MAX)
     keys = 1 if embedded else chance.randint(1, KEYS_MAX)
-    foes = _foes(seed, payments, embedded=embedded)
+    foes = _foes(seed, payments, embedded=embedded, only=foe)
     orders = tuple(
         _order(chance, n, payments, lasts_s, embedded, foes.get(n)) for n in range(payments)
     )
@@ -201,10 +204,11 @@ def plan(seed: int, payments: int, *, embedded: bool = False) -> Plan:
     return Plan(seed, orders, tuple(gusts), _kills(chance, payments, lasts_s), lasts_s, nodes, keys)
 
 
-def _foes(seed: int, payments: int, *, embedded: bool) -> dict[int, Mood]:
+def _foes(seed: int, payments: int, *, embedded: bool, only: Mood | None) -> dict[int, Mood]:
     """Who attacks, by number: all kinds take turns, from one seed to the next."""
     # nobody can go broke where a faucet is always open
     kinds = [one for one in _FOES if not (embedded and one is Mood.MOVER)]
+    kinds = kinds if only is None else [only]
     count = round(payments * SHARE_OF_FOES)
     places = random.Random(f"foes {seed} {embedded}").sample(range(len(_WAYS), payments), count)
     return {n: kinds[(seed * count + turn) % len(kinds)] for turn, n in enumerate(places)}
@@ -230,7 +234,7 @@ def _order(
         moods |= {Mood.BROKE: 8}
     mood = Mood.HONEST if n < len(ways) else chance.choices(list(moods), list(moods.values()))[0]
     if foe is not None:
-        mood, way = foe, chance.choice(_FOES[foe])
+        mood, way = foe, chance.choice(_FOES.get(foe, (Way.COIN,)))
     shared = way not in {Way.PERMIT2, Way.DIRECT} and mood is not Mood.BROKE
     # who moves its money has several payments to lose by it
     alone = mood in FOES - {Mood.MOVER, Mood.CLOSER}

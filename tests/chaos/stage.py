@@ -40,6 +40,7 @@ from florin_server.store import merchants, settlements
 from florin_server.store.query import Op
 from solders.keypair import Keypair
 
+from tests.chaos.holes import HOLES
 from tests.chaos.node import Node
 from tests.chaos.plan import CONFIRMATIONS, Kill
 from tests.chaos.quick import QuickClock
@@ -94,6 +95,7 @@ class Stage:
     root: Path
     embedded: bool
     keys: int = 1
+    hole: str = ""  # what is planted in the service
 
     @property
     def home(self) -> Home:
@@ -277,6 +279,8 @@ async def serve(stage: Stage, kill: Kill | None, ready: Callable[[], None]) -> N
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
     give_keys(stage)
+    if stage.hole:
+        HOLES[stage.hole].plant()
     # a shop that never opened has nothing to lose
     steps = Steps(kill, counting=(stage.root / "shop.json").exists())
     watch_broadcasts(steps)
