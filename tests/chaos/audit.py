@@ -180,6 +180,9 @@ class Audit:
                 continue
             if row.paid and row.ref not in chain.paid:
                 self.bad.append(f"{row.id} succeeded, and no event says so")
+            if row.id in self._facts.held:
+                # the operator ended it
+                continue
             if row.status == "failed" and chain.time < int(row.terms["valid_before"]):
                 self.bad.append(f"{row.id} failed while its authorization is good")
 
@@ -194,7 +197,11 @@ class Audit:
 
     def _returned(self) -> None:
         """What came for nothing went back, once, to whoever sent it."""
-        wanted = Counter((row.id, row.value, row.asset, row.payer) for row in self._late)
+        wanted = Counter(
+            (row.id, row.value, row.asset, row.payer)
+            for row in self._late
+            if self._facts.held.get(row.id) != "kept"
+        )
         done = [one for one in self._facts.returns if one.status == "done"]
         found = Counter((one.payment_id, one.value, one.asset, one.account) for one in done)
         self._expect("money that came for nothing and did not go back", wanted - found, Counter())

@@ -35,6 +35,7 @@ ONE_MAX = transaction_gas(payment_share(WALLET_GAS, _BYTES) + opening_share(_BYT
 # of a token account, in lamports
 RENT = 2_000_000
 _LATE = "payment {} was paid late, or twice, by "
+_HELD = "payment {} was paid( late)? by .*, and its payer is blocked by screening list"
 _GIVEN_UP = "payment {} is not sent any more: 3 transactions did not pay it"
 _EXHAUSTED = (
     ("FAILED", "the hour's budget for failed gas is exhausted", FAILED_GAS.chain),
@@ -141,7 +142,11 @@ class Bounds:
 
     def alarms(self) -> dict[str, list[str]]:
         """What the service may say because of attackers, and what it has to."""
-        late = sorted({_LATE.format(one.payment_id) for one in self._facts.returns})
+        late = [
+            _LATE.format(payment_id)
+            for payment_id in sorted({one.payment_id for one in self._facts.returns})
+            if payment_id not in self._facts.held
+        ] + [_HELD.format(payment_id) for payment_id in self._facts.held]
         failing = [one.payment_id for one in self._stories.values() if one.order.mood in _FAILING]
         given_up = [
             _GIVEN_UP.format(payment_id)
@@ -161,7 +166,14 @@ class Bounds:
         }
 
     def _late_foes(self) -> None:
-        """Nobody's money comes late, or twice, but that of those who want it to."""
+        """Nobody's money comes late, or twice, but that of those who want it to.
+
+        Whoever is on a list is held.
+        """
+        for payment_id, state in self._facts.held.items():
+            mood = self._stories[payment_id].order.mood
+            if mood is not Mood.BLOCKED or state == "held":
+                self.bad.append(f"{payment_id}, {mood}, is {state}")
         for one in self._facts.returns:
             mood = self._stories[one.payment_id].order.mood
             if mood not in FOES:

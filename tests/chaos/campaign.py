@@ -35,7 +35,7 @@ from rich.table import Table
 from tests.chaos import stage as stages
 from tests.chaos import storm
 from tests.chaos.holes import HOLES
-from tests.chaos.plan import Kill, Plan, plan
+from tests.chaos.plan import FOES, Kill, Mood, Plan, plan
 from tests.chaos.quick import QuickClock
 from tests.chaos.stage import Stage
 
@@ -67,13 +67,20 @@ class Run:
     """One seed: forks the processes, and starts the service again whenever it was killed."""
 
     def __init__(
-        self, root: Path, seed: int, payments: int, *, embedded: bool, hole: str = ""
+        self,
+        root: Path,
+        seed: int,
+        payments: int,
+        *,
+        embedded: bool,
+        hole: str = "",
+        foe: Mood | None = None,
     ) -> None:
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
         self._root = root
         self.plan: Plan = plan(
-            seed, payments, embedded=embedded, foe=HOLES[hole].foe if hole else None
+            seed, payments, embedded=embedded, foe=HOLES[hole].foe if hole else foe
         )
         self._stage = Stage(root, embedded, self.plan.keys, hole)
         self._kills = [*self.plan.kills]
@@ -228,6 +235,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--embedded", action="store_true", help="chains inside of the service")
     parser.add_argument("--hole", default="", choices=HOLES, help="to be found (tests.chaos.holes)")
+    parser.add_argument("--foe", type=Mood, choices=FOES, help="attackers of one kind alone")
     parser.add_argument("--folder", type=Path, default=Path("build/chaos"))
     parser.add_argument("--jobs", type=int, default=1, help="seeds at a time")
     wanted = parser.parse_args()
@@ -239,6 +247,7 @@ def main() -> int:
             wanted.payments,
             embedded=wanted.embedded,
             hole=wanted.hole,
+            foe=wanted.foe,
         )
         for seed in seeds
     ]

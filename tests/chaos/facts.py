@@ -113,6 +113,7 @@ class Facts:
         self.rows = [_row(values) for values in stage.select(_ROWS)]
         self.offered = {row.ref: row for row in map(_row, stage.select(_OFFERED))}
         self.refunds = [_refund(values) for values in stage.select(_REFUNDS)]
+        self.held = dict(stage.select("SELECT payment_id, state FROM held_money"))
         self.returns = [_refund(values) for values in stage.select(_RETURNS)]
 
     async def chain(self, till: Till, since: int, buyers: frozenset[str]) -> Chain:

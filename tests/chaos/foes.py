@@ -10,6 +10,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from florin.v1 import held_pb2, screening_pb2
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain import spl
@@ -36,6 +37,11 @@ _END_AT = 4 + 5 * _WORD
 _TRANSFER = bytes.fromhex("a9059cbb")
 # of the machine: how long money is away, and how long it is there
 _MOVED_S = (0.15, 0.3)
+_VERDICTS = (
+    held_pb2.HELD_PAYMENT_VERDICT_RELEASE,
+    held_pb2.HELD_PAYMENT_VERDICT_RETURN,
+    held_pb2.HELD_PAYMENT_VERDICT_KEEP,
+)
 # looks until money is back that came too late; after that the verdict tells
 _LOOKS = 600
 
@@ -59,6 +65,7 @@ class Foes:
             Mood.DOUBLE: self._pays_twice,
             Mood.CREATOR: self._creates,
             Mood.CLOSER: self._closes,
+            Mood.BLOCKED: self._pays_blocked,
             Mood.MEDDLER: self._meddler.meddle,
         }
 
@@ -216,6 +223,39 @@ class Foes:
             )
             to = bytes.fromhex(DEVNET.settler[2:])
             await purse.push(self._till.evm, gas=400_000, to=to, data=settler.pay(pay))
+
+    # ---- money of those who are not served
+
+    async def _pays_blocked(self, story: Story) -> None:
+        """Asks what to send, gets onto a list, and sends; the operator says what becomes of it."""
+        order, till, purse = story.order, self._till, self._purses.of(story.order)
+        option = await self._teller.option(story)
+        (action,) = await self._teller.actions(story, option)
+        screened = screening_pb2.ImportScreeningListRequest(
+            name=f"storm-{order.n}", digest=f"{order.n:064x}", last=True, addresses=[purse.address]
+        )
+        await till.operate("ImportScreeningList", screened)
+        (call,) = params_of(action)
+        async with purse.busy:
+            await purse.push(
+                till.evm,
+                gas=300_000,
+                to=bytes.fromhex(call["to"][2:]),
+                value=int(call["value"], 16),
+                data=call["data"],
+            )
+        query = f"SELECT id FROM held_money WHERE payment_id = '{story.payment_id}'"
+        for _ in range(_LOOKS):
+            if found := self._stage.select(query):
+                await self._judge(found[0][0], _VERDICTS[order.variant % len(_VERDICTS)])
+                return
+            await asyncio.sleep(LOOK_S)
+
+    async def _judge(self, held_id: str, verdict: Any) -> None:
+        request = held_pb2.ResolveHeldPaymentRequest(
+            held_id=held_id, verdict=verdict, note="in a storm", even_if_blocked=True
+        )
+        await self._till.operate("ResolveHeldPayment", request)
 
     # ---- what relayers pay for others
 

@@ -1,8 +1,8 @@
 """Strangers who crowd the payments of others.
 
-They know the numbers of payments, and what is public of their buyers. They do not call payments
-off, or say of one that was not sent that it is on its way: a wallet that knows a payment may do the
-first, and who is believed to do the second keeps others from it until that has proven wrong.
+They know the numbers of payments, and what is public of their buyers. By the documented API a
+wallet that knows a payment may call it off, and ends it by results of the wrong kind; and who says
+that it sent what its buyer did not send is believed for a while. All of that is left out here.
 """
 
 from __future__ import annotations
@@ -80,17 +80,29 @@ class Meddler:
 
     async def _confirm(self, story: Story, target: Story) -> None:
         """What its buyer did not sign; what its buyer sent, by another name."""
-        option_id, kind = target.option_id, target.kind
-        if not option_id or (kind == "build" and not target.outputs):
-            return
-        own = self._teller.purses.of(story.order)
-        output = _MADE_UP if kind == "build" else own.scrawl()
-        for n in range(_CALLS):
+        option_id, outputs = target.option_id, self._wrong(story, target)
+        for n in range(_CALLS if outputs else 0):
             try:
-                outputs = [output] * max(1, len(target.outputs))
                 await self._caller(story, n).confirm(target.payment_id, option_id, outputs)
             except (Refused, *_LOST):
                 await asyncio.sleep(LOOK_S)
+
+    def _wrong(self, story: Story, target: Story) -> list[str]:
+        """Results of the right kind, for nothing; none where there are none."""
+        if "" in target.asked:
+            return [_MADE_UP] * len(target.outputs)
+        if target.order.way.on_solana:
+            return next(
+                (
+                    one.outputs
+                    for one in self._teller.begun
+                    if one.outputs and one is not target and one.order.way is target.order.way
+                ),
+                [],
+            )
+        signature = self._teller.purses.of(story.order).scrawl()
+        by_method = {"eth_sendTransaction": _MADE_UP, "eth_signTypedData_v4": signature}
+        return [by_method[method] for method in target.asked]
 
     async def _copy(self, story: Story) -> None:
         """Settlement events with the references of others, of money that is worth nothing."""

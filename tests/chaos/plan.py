@@ -65,6 +65,7 @@ class Mood(StrEnum):
     DOUBLE = "double"  # pays by signature, and once more by itself
     CREATOR = "creator"  # pays from an account that is created with it, at times in vain
     CLOSER = "closer"  # pays itself a cent, and closes the account that was opened for it
+    BLOCKED = "blocked"  # is on a screening list by the time that it pays
     MEDDLER = "meddler"  # pays nothing, and crowds the payments of others
 
 
@@ -81,6 +82,7 @@ _FOES = {
     Mood.DOUBLE: (Way.EIP3009,),
     Mood.CREATOR: (Way.EIP3009,),
     Mood.CLOSER: (Way.TOKEN,),
+    Mood.BLOCKED: (Way.COIN,),
     Mood.MEDDLER: (Way.COIN,),
 }
 FOES = frozenset(_FOES)
@@ -248,7 +250,8 @@ def _order(
         buyer=first + chance.randrange(max(2, payments // 12))
         if shared and not alone
         else 1000 + n,
-        settled=chance.random() < 0.75,
+        # what is held is all of it, or only the fee
+        settled=chance.random() < 0.75 and mood is not Mood.BLOCKED,
         thinks_s=chance.choice((0, 0, chance.uniform(0, 0.5))),
         refunded=chance.random() < 0.2 and mood not in FOES,
         variant=chance.randrange(6),

@@ -53,7 +53,7 @@ class Story:
     ended_at: float = 0.0
     moved: bool = False
     option_id: str = ""
-    kind: str = ""  # of what the option asks for first
+    asked: list[str] = field(default_factory=list)  # methods of its actions; a build has none
     helpers: list[asyncio.Task[None]] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
 
@@ -172,7 +172,7 @@ class Teller:
             for option in found["options"]:
                 if option["amount"]["unit"] == wanted:
                     story.option_id = option["id"]
-                    story.kind = option["actions"][-1]["type"]
+                    story.asked = [one["data"].get("method", "") for one in option["actions"]]
                     return option
             await asyncio.sleep(LOOK_S)
         return None

@@ -8,6 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiohttp
+import grpc
+from florin.v1 import admin_pb2_grpc
+from google.protobuf.message import Message
 
 from tests.chaos.stage import KEPT_MERCHANT, Stage
 from tests.support.api import Refused, RestApi
@@ -61,6 +64,21 @@ class Till:
             except _LOST:
                 self.lost += 1
                 self.api.base = self._stage.told("shop")["url"]
+            await asyncio.sleep(LOOK_S)
+
+    async def operate(self, method: str, request: Message) -> Any:
+        """What the operator asks until there is an answer; None if it is refused."""
+        while True:
+            metadata = (("authorization", f"Bearer {self._stage.home.secrets().operator_token}"),)
+            async with grpc.aio.insecure_channel(self._stage.told("shop")["operator"]) as channel:
+                call = getattr(admin_pb2_grpc.AdminServiceStub(channel), method)
+                try:
+                    return await call(request, metadata=metadata, timeout=CALL_S)
+                except grpc.aio.AioRpcError as error:
+                    if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
+                        return None
+                    if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
+                        raise
             await asyncio.sleep(LOOK_S)
 
     async def final(self, payment_id: str, n: int) -> str:
