@@ -78,10 +78,10 @@ class Foes:
     async def _signs(self, story: Story) -> None:
         """Confirms a signature if one is taken."""
         option = await self._teller.option(story)
-        actions = option["actions"]
-        if actions[0]["type"] == "build":
+        if option is None or option["actions"][0]["type"] == "build":
             # no signatures of such accounts are taken for the rest of the hour
             return
+        actions = option["actions"]
         purse = self._purses.of(story.order)
         outputs = [purse.execute(action) for action in actions]
         await self._hand_in(story, option, outputs)
@@ -130,6 +130,8 @@ class Foes:
         """Puts the end of its payment off, and pays; at a price that is over, if it has one."""
         order, till, purse = story.order, self._till, self._purses.of(story.order)
         option = await self._teller.option(story)
+        if option is None:
+            return
         actions = await self._teller.actions(story, option)
         async with purse.busy:
             await purse.perform(till.evm, actions[:-1])
@@ -170,6 +172,8 @@ class Foes:
         """By signature, which it or a stranger hands in, and by a transaction of its own."""
         purse = self._purses.of(story.order)
         option = await self._teller.option(story)
+        if option is None:
+            return
         outputs = [purse.execute(action) for action in option["actions"]]
         pay = self._route(story, option, purse.address.lower(), bytes.fromhex(outputs[-1][2:]))
         match story.order.variant % 3:
@@ -230,6 +234,8 @@ class Foes:
         """Asks what to send, gets onto a list, and sends; the operator says what becomes of it."""
         order, till, purse = story.order, self._till, self._purses.of(story.order)
         option = await self._teller.option(story)
+        if option is None:
+            return
         (action,) = await self._teller.actions(story, option)
         screened = screening_pb2.ImportScreeningListRequest(
             name=f"storm-{order.n}", digest=f"{order.n:064x}", last=True, addresses=[purse.address]
@@ -262,7 +268,7 @@ class Foes:
     async def _creates(self, story: Story) -> None:
         """Lets its account be created with the payment, again and again a new one."""
         option = await self._teller.option(story)
-        if option["actions"][0]["type"] == "build":
+        if option is None or option["actions"][0]["type"] == "build":
             return
         smart = self._purses.of(story.order).smart
         output = smart.wrap(typed_data_of(option["actions"][-1]))

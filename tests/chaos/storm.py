@@ -36,7 +36,7 @@ _BUSY = """
 # until every authorization has lapsed, with what the chains need to notice
 LAPSE_S = 1400
 # a run that takes longer has got stuck
-PATIENCE_S, PATIENCE_A_PAYMENT_S = 120, 1.0
+PATIENCE_S, PATIENCE_A_PAYMENT_S = 120, 0.3
 PROBES = 1000
 _ANY = {"maxSupportedTransactionVersion": 0}
 
@@ -68,7 +68,7 @@ class Storm:
         since = int(await till.evm.ask("eth_blockNumber"), 16)
         before = await self._holdings()
         began = time.monotonic()
-        tasks = [asyncio.create_task(self._buy(order)) for order in plan.orders]
+        tasks = [asyncio.create_task(self._buy(order), name=str(order)) for order in plan.orders]
         gusts = [asyncio.create_task(self._blow(gust)) for gust in plan.gusts]
         await self._in_time(asyncio.gather(*gusts), "the storm")
         await self._calm()
@@ -131,7 +131,8 @@ class Storm:
             async with asyncio.timeout(limit):
                 return await work
         except TimeoutError:
-            raise RuntimeError(f"{what} did not end in {limit:.0f} s") from None
+            left = [task.get_name() for task in asyncio.all_tasks() if "Order" in task.get_name()]
+            raise RuntimeError(f"{what} did not end in {limit:.0f} s: {left}") from None
 
     async def _holdings(self) -> dict[str, int]:
         """What every buyer has, and the treasury, by asset and address."""

@@ -138,6 +138,8 @@ class Teller:
             return
         for left in reversed(range(_TRIES)):
             option = await self.option(story)
+            if option is None:
+                return
             if order.mood is Mood.CANCELS:
                 await till.patiently(lambda: till.caller(order.n).cancel(story.payment_id))
                 return
@@ -162,7 +164,10 @@ class Teller:
             story.outputs = await self._performed(purse, [{"type": "walletRpc", "data": told}])
 
     async def option(self, story: Story, patience: int = 10**9) -> Any:
-        """The order's way to pay, once the service offers it; None after so many looks."""
+        """The order's way to pay, once the service offers it.
+
+        None after so many looks, or if the chain told of the payment before its wallet did.
+        """
         till, purse, order = self.till, self.purses.of(story.order), story.order
         wanted = f"caip19/{_ASSETS[order.way]}"
         for _ in range(patience):
@@ -174,6 +179,9 @@ class Teller:
                     story.option_id = option["id"]
                     story.asked = [one["data"].get("method", "") for one in option["actions"]]
                     return option
+            state = await till.patiently(lambda: till.caller(order.n).status(story.payment_id))
+            if state["status"] != "requires_action":
+                return None
             await asyncio.sleep(LOOK_S)
         return None
 
