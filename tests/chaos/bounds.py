@@ -32,6 +32,8 @@ _HOUR_S, _DAY_S, _DAY_US = 3600, 86_400, 86_400_000_000
 _BYTES = 3_000
 # the most that one payment may use in a transaction of its own
 ONE_MAX = transaction_gas(payment_share(WALLET_GAS, _BYTES) + opening_share(_BYTES), 2 * _BYTES)
+# what a payment uses that moves money
+_PAID_LEAST = 60_000
 # of a token account, in lamports
 RENT = 2_000_000
 _LATE = "payment {} was paid late, or twice, by "
@@ -184,6 +186,7 @@ def _lost(sent: Sent, failed: Mapping[str, int]) -> dict[str, int]:
     """What each item that was not paid may have used, but no more than all of them did."""
     if not failed:
         return {}
-    if not sent.paid:
-        return {ref: sent.gas // len(failed) for ref in failed}
-    return {ref: min(most, sent.gas) for ref, most in failed.items()}
+    left = sent.gas - _PAID_LEAST * len(sent.paid)
+    return {
+        ref: min(most, left) if sent.paid else left // len(failed) for ref, most in failed.items()
+    }
