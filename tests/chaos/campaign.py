@@ -6,11 +6,12 @@ Buyers pay over REST in every way there is, while a plan that follows from a see
 get lost, or are refused although they were taken, nodes lag, talk nonsense or say nothing, fees
 rise forty times, blocks come late, not at all, or are replaced as deep as confirmations allow,
 strangers submit what buyers signed, and the service dies by SIGKILL and starts again on what it
-left. The chains live in a process of their own and outlive it; with --embedded they live in the
+left. One order in five is an attacker's. The chains live in a process of their own and outlive it; with --embedded they live in the
 service, and die with it.
 
 After each storm every payment has ended: paid once, or dead with the proof on the chain. Balances
-on the chains, the books and the journal agree to the last unit, and nothing is left open.
+on the chains, the books and the journal agree to the last unit, and nothing is left open. What
+attackers cost is within its bounds.
 """
 
 from __future__ import annotations
@@ -274,19 +275,42 @@ def campaign(runs: Sequence[Run], jobs: int = 1) -> dict[str, dict[str, Any]]:
 def show(results: dict[str, dict[str, Any]]) -> None:
     """Prints a table, a line for each seed."""
     table = Table(title="Chaos", title_justify="left")
-    for name in ("seed", "ended", "honest paid", "effects", "deaths", "seconds", "bad"):
+    for name in (
+        "seed",
+        "ended",
+        "honest paid",
+        "excuses",
+        "gas a paid, failed payment",
+        "lost to code, bound",
+        "failures",
+        "opened",
+        "effects",
+        "deaths",
+        "seconds",
+        "bad",
+    ):
         table.add_column(name)
-    for name, result in sorted(results.items()):
+    for name, result in results.items():
         table.add_row(
             name,
             ", ".join(f"{name} {n}" for name, n in sorted(result.get("ended", {}).items())),
             result.get("honest", ""),
+            str(len(result.get("excuses", ()))),
+            _of(result, "gas_a_paid_payment", "gas_a_failed_payment"),
+            _of(result, "lost_to_code", "bound"),
+            _of(result, "failures"),
+            _of(result, "accounts_opened"),
             str(sum(result.get("effects", {}).values())),
             str(result["deaths"]),
             str(result["seconds"]),
             "\n".join(result["bad"][:3])[:300],
         )
-    Console(highlight=False, width=150).print(table)
+    Console(highlight=False, width=200).print(table)
+
+
+def _of(result: dict[str, Any], *names: str) -> str:
+    """Parts of a bill."""
+    return ", ".join(f"{result.get('bill', {}).get(name, 0):,}" for name in names)
 
 
 if __name__ == "__main__":
