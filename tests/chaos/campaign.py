@@ -6,8 +6,8 @@ Buyers pay over REST in every way there is, while a plan that follows from a see
 get lost, or are refused although they were taken, nodes lag, talk nonsense or say nothing, fees
 rise forty times, blocks come late, not at all, or are replaced as deep as confirmations allow,
 strangers submit what buyers signed, and the service dies by SIGKILL and starts again on what it
-left. One order in five is an attacker's. The chains live in a process of their own and outlive it; with --embedded they live in the
-service, and die with it.
+left. One order in five is an attacker's. The chains live in a process of their own and outlive it;
+with --embedded they live in the service, and die with it.
 
 After each storm every payment has ended: paid once, or dead with the proof on the chain. Balances
 on the chains, the books and the journal agree to the last unit, and nothing is left open. What

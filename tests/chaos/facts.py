@@ -138,7 +138,7 @@ class Facts:
                 if number > since:
                     chain.gas_since[sent["from"].lower()] += _gas(receipt)
                     _moved(chain, receipt, buyers)
-                    if sent["from"].lower() == ADDRESS and sent["to"]:
+                    if sent["from"].lower() == ADDRESS and receipt["status"] == "0x1":
                         chain.given[sent["to"].lower()] += int(sent["value"], 16)
         return chain
 

@@ -99,6 +99,10 @@ class Storm:
             "alarms": audit.alarms,
             "effects": dict(await self._counts()),
             "lost": till.lost,
+            "last": [
+                f"{one.order.mood} {one.order.way} {one.status} {one.ended_at - calm_at:.0f}"
+                for one in sorted(stories[: -len(probes)], key=lambda one: one.ended_at)[-6:]
+            ],
             "storm_s": round(calm_at - began, 1),
             "calm_s": round(done_at - calm_at, 1),
             "settle_s": _median(
