@@ -112,6 +112,30 @@ async def test_nobody_else_can_spend_the_allowance(node):
     assert await node.tokens(BUYER.address) == 10_000_000_000
 
 
+async def test_whoever_puts_off_the_end_pays_for_something_else(node):
+    """What was offered is still unpaid, and says so."""
+    await approve(node, DEVNET.token.address, VALUE)
+    node.clock.advance(3 * 3600)
+    assert await refusal(node, item()) == call_data("TooLate()")
+    receipt = await pay(node, item(before=2**64))
+    (log,) = events(receipt, PAID)
+    offered, other = (route_nonce(one, kind=Kind.DIRECT) for one in (item(), item(before=2**64)))
+    assert log["data"].endswith(other.hex())
+    asked = call_data("isPaid(address,bytes32)", BUYER.address, offered)
+    assert int(await node.ask("eth_call", {"to": DEVNET.settler, "data": asked}), 16) == 0
+
+
+async def test_what_was_signed_does_not_count_as_paid_by_the_buyer(node):
+    """Both move the same money to the same receivers; their nonces tell them apart."""
+    await approve(node, DEVNET.token.address)
+    signed = payment(BUYER, 1)
+    settled = await node.settle(STRANGER, signed)
+    sent = await pay(node, signed)
+    nonces = [events(one, PAID)[0]["data"][-64:] for one in (settled, sent)]
+    kinds = Kind.EIP3009, Kind.DIRECT
+    assert nonces == [route_nonce(signed, kind=kind).hex() for kind in kinds]
+
+
 async def test_a_payment_ends_before_its_time(node):
     await approve(node, DEVNET.token.address, 2 * VALUE)
     node.clock.advance(899)

@@ -70,6 +70,17 @@ async def test_a_buyer_without_gas_pays(node):
     assert [int(word, 16) for word in words[1:]] == told
 
 
+async def test_each_way_to_pay_and_each_end_has_a_nonce_of_its_own(node):
+    item = payment(BUYER, 1)
+    other = (*item[:4], item[4] + 1, *item[5:])
+    nonces = {
+        await node.read(DEVNET.settler, f"routeNonce(uint8,{PAY_TYPE})", kind, one)
+        for kind in Kind
+        for one in (item, other)
+    }
+    assert len(nonces) == 6
+
+
 @pytest.mark.parametrize("kind", Kind)
 async def test_the_contract_hashes_routes_as_the_service_does(node, kind):
     item = payment(BUYER, 1, fee=7)
@@ -296,6 +307,39 @@ async def test_a_payment_starved_by_its_sender_is_not_called_failed(node):
     item = list(payment(BUYER, 1))
     item[1] = wallet
     receipt = await node.settle(RELAYER, tuple(item), gas=200_000)
+    assert (receipt["status"], receipt["logs"]) == ("0x0", [])
+
+
+async def test_whatever_gas_a_caller_gives_all_payments_move_or_the_call_reverts(node):
+    """The last one as well, and those behind one that burns: there is no limit in between."""
+    wallet = await node.deploy(ENDLESS_WALLET)
+    burning = list(payment(BUYER, 9, gas=KEY_GAS))
+    burning[1] = wallet
+    items = [payment(BUYER, 1, gas=KEY_GAS), tuple(burning), payment(BUYER, 2, gas=KEY_GAS)]
+    call = {"to": DEVNET.settler, "data": call_data(f"settle3009({PAY_TYPE}[])", items)}
+    masks = []
+    for gas in range(50_000, 800_000, 10_000):
+        try:
+            masks.append(int(await node.ask("eth_call", call | {"gas": hex(gas)}), 16))
+        except NodeError:
+            masks.append(0)
+    enough = masks.index(0b101)
+    assert set(masks[:enough]) == {0}
+    assert set(masks[enough:]) == {0b101}
+
+
+async def test_a_payment_that_is_given_too_little_by_its_caller_fails_alone(node):
+    """Whoever chooses so pays for it; the buyer's signature is as good as before."""
+    items = [payment(BUYER, 1, gas=50_000), payment(BUYER, 2, gas=0), payment(BUYER, 3)]
+    receipt = await node.settle(RELAYER, *items)
+    assert [log["topics"][1][-1] for log in events(receipt, PAID)] == ["3"]
+    assert [log["topics"][1][-1] for log in events(receipt, FAILED)] == ["1", "2"]
+    receipt = await node.settle(RELAYER, *(payment(BUYER, number) for number in (1, 2)))
+    assert len(events(receipt, PAID)) == 2
+
+
+async def test_an_absurd_wish_for_gas_reverts_the_call(node):
+    receipt = await node.settle(RELAYER, payment(BUYER, 1), payment(BUYER, 2, gas=2**256 - 1))
     assert (receipt["status"], receipt["logs"]) == ("0x0", [])
 
 

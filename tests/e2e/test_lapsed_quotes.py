@@ -7,16 +7,18 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from eth_abi import encode
 from florin.v1 import payout_pb2
 from florin_server.devnet.evm import DEVNET
-from florin_server.rails.evm import settler
+from florin_server.devnet.genesis import artifact
+from florin_server.rails.evm import abi, settler
 from florin_server.rails.evm.settler import Pay
 from florin_server.rails.evm.terms import NOBODY, Terms
 from florin_server.store import payments
 
 from tests.e2e.test_books import balance, exact
 from tests.e2e.test_late_money import mute, payouts_of, returned, submit
-from tests.e2e.test_payout_stories import CHAIN, DOLLAR, ETHER, Shop, filled
+from tests.e2e.test_payout_stories import CHAIN, DOLLAR, ETHER, Shop, filled, until
 from tests.support.desk import Desk, Offer, opened
 from tests.support.wallet import Wallet
 
@@ -210,6 +212,36 @@ async def test_who_pays_by_signature_and_by_itself_gets_the_other_back(desk, sho
     assert await desk.chain.balance(wallet.address) == before - pay.value
     assert len(await payouts_of(desk, made.payment_id)) == 1
     assert (await desk.rest.status(made.payment_id))["status"] == "succeeded"
+    await exact(desk)
+
+
+async def test_two_events_of_one_transaction_are_both_returned(desk, shop):
+    """An account with code pays twice at once, each time to an end of its own."""
+    wallet = Wallet()
+    await filled(desk, wallet)
+    many = await wallet.deploy(desk.chain, artifact("TestMulticall").runtime)
+    await wallet.delegate(desk.chain, many.rpartition(":")[2])
+    made = await offered(shop, wallet, DOLLARS)
+    before = await desk.chain.balance(wallet.address)
+    approve = f"095ea7b3{DEVNET.settler[2:]:0>64}{2 * CENTS:064x}"
+    calls = [
+        (DOLLAR, False, bytes.fromhex(approve)),
+        *(
+            (DEVNET.settler, False, settler.pay(replace(made.pay, valid_before=end)))
+            for end in (FOR_EVER, FOR_EVER + 1)
+        ),
+    ]
+    data = abi.selector("aggregate3((address,bool,bytes)[])")
+    data += encode(["(address,bool,bytes)[]"], [calls])
+    to = bytes.fromhex(wallet.address[2:])
+    await wallet._send(desk.chain, gas=800_000, to=to, value=0, data=data)
+
+    async def done() -> list[int]:
+        return [one.status for one in await payouts_of(desk, made.payment_id)]
+
+    await until(done, [payout_pb2.PAYOUT_STATUS_DONE] * 2)
+    assert await desk.chain.balance(wallet.address) == before
+    assert (await desk.rest.status(made.payment_id))["status"] == "requires_action"
     await exact(desk)
 
 

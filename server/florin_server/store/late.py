@@ -15,6 +15,7 @@ from florin_server.store.query import Op, Statement, param
 from florin_server.store.tables import payment
 
 _LOCKED = Statement(select(*payment.c).where(payment.c.id == param("payment_id")).with_for_update())
+_PAID = frozenset({Status.PROCESSING, Status.SUCCEEDED})
 
 
 def record(
@@ -24,17 +25,19 @@ def record(
     back: Payout | HeldMoney,
     now_us: int,
     *,
-    in_vain: bool,
+    exact: bool,
+    in_time: bool,
 ) -> Op[bool | None]:
     """Books money that came late, with the payout that returns it; False if that was done before.
 
     Money of a blocked payer is held instead of returned. None if it is not late: the payment can
-    still be paid, or this is what paid it. That is never so of money `in_vain`, which was not sent
-    as it was offered. `event` is the transaction, with what tells its events apart however often
-    they are read.
+    still be paid, or this is what paid it. Neither is so of money that is not `exact`, since it was
+    sent in another way than was offered; the first is not so of what did not come `in_time`.
+    `event` is the transaction, with what tells its events apart however often they are read.
     """
     (row,) = yield _LOCKED(payment_id=option.payment_id)
-    if not in_vain and not is_late(Payment(*row).at(now_us), option):
+    seen = Payment(*row).at(now_us)
+    if exact and (is_bound(seen, option) or (in_time and not is_late(seen, option))):
         return None
     tx_hash, name = event
     if (known := (yield from held.of_event(option.payment_id, name))) is not None:
@@ -51,8 +54,13 @@ def record(
     return True
 
 
+def is_bound(seen: Payment, option: Option) -> bool:
+    """True if it is by this option that a payment is paid."""
+    return seen.status in _PAID and seen.option_id == option.id
+
+
 def is_late(seen: Payment, option: Option) -> bool:
     """True if money by an option has nothing to pay for any more."""
-    if seen.status in {Status.PROCESSING, Status.SUCCEEDED}:
-        return seen.option_id != option.id
+    if seen.status in _PAID:
+        return not is_bound(seen, option)
     return seen.status in {Status.CANCELLED, Status.EXPIRED, Status.FAILED}

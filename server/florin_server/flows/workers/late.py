@@ -36,8 +36,8 @@ class LateMoney:
     def add(self, payment: Payment, option: Option, event: Paid, *, in_vain: bool = False) -> None:
         """Looks after an event that is proven to pay an option of a payment.
 
-        `in_vain` tells that it cannot count for it, whatever becomes of the payment: it moved the
-        money in another way than was offered, or when its price was over.
+        `in_vain` tells that it cannot count for it by itself: it moved the money in another way
+        than was offered, or when its price was over.
         """
         if in_vain or event not in self._waiting:
             self._waiting[event] = payment, option, in_vain
@@ -79,8 +79,10 @@ class LateMoney:
             backed=postings.is_backed(self._rail, option),
         )
         legs = postings.late(self._rail, payment.merchant_id, option)
+        exact = self._rail.proves(option, event)
+        event_id = held_money.event_of(event)
         done = await self._app.store.write(
-            late.record(option, held_money.event_of(event), legs, back, now_us, in_vain=in_vain)
+            late.record(option, event_id, legs, back, now_us, exact=exact, in_time=not in_vain)
         )
         if done:
             _log.error(
@@ -98,6 +100,7 @@ class LateMoney:
         held = held_money.money(self._app, self._rail, option, event, why, is_late=True)
         legs = postings.held(self._rail, option)
         key, now_us = held_money.event_of(event), self._app.clock.now_us()
-        recorded = late.record(option, key, legs, held, now_us, in_vain=in_vain)
+        exact = self._rail.proves(option, event)
+        recorded = late.record(option, key, legs, held, now_us, exact=exact, in_time=not in_vain)
         if await self._app.store.write(recorded):
             held_money.alarm(held)

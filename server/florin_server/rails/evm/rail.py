@@ -323,7 +323,7 @@ class EvmRail(Connected):
         return self._relay.share(item)
 
     async def simulate(self, items: Sequence[Accepted], sender: str | None = None) -> list[bool]:
-        """Tells for each item whether it would settle if submitted now, all in one transaction."""
+        """Tells for each item whether it would settle if submitted now, with as many as fit."""
         return await self._relay.simulate(items, sender or self._senders[0])
 
     async def next_nonce(self, sender: str) -> int:

@@ -32,14 +32,12 @@ class Tried:
     """What came of trying a payment.
 
     `has_code` tells that the payer has code; None if the node does not say. `settled` tells that
-    the payment did; otherwise `outcome` is the answer to trying it alone, or None if that is still
-    to be done. `besides` is what the payer spent of the same token on payments that settled in the
-    same call, in minor units.
+    the payment did; otherwise it is still to be tried alone. `besides` is what the payer spent of
+    the same token on payments that settled in the same call, in minor units.
     """
 
     has_code: bool | None
     settled: bool
-    outcome: Any = None
     besides: int = 0
 
 
@@ -61,6 +59,10 @@ class Trials:
         """A result or an RpcError for each call."""
         answers: list[Any] = await self._together(calls)
         return answers
+
+    async def ask_apart(self, *calls: Asked) -> list[Any]:
+        """The same in a payload of its own: what an account with code says may be very long."""
+        return await self._runs.ask(calls)
 
     async def tried(self, item: Item) -> Tried:
         """What comes of a payment that the payer's key signed, and whether the payer has code.
@@ -123,8 +125,7 @@ class Trials:
             first += count
 
     def _trial(self, part: Sequence[Item]) -> DryRun:
-        if len(part) == 1:
-            return self.alone(part[0])
+        # also of one: what comes back is a number, whatever the payer's code says if it has some
         sent = submission(self._chain, part)
         return DryRun(sent.to, sent.data, sent.gas)
 
@@ -153,13 +154,11 @@ def _has_code(answer: Any) -> bool | None:
         return None
 
 
-def _read(part: Sequence[Item], answer: Any) -> list[tuple[bool, Any, int]]:
-    """Whether each item settled, the outcome if it was tried alone, what else its payer spent."""
-    if len(part) == 1:
-        return [(False, answer, 0)]
+def _read(part: Sequence[Item], answer: Any) -> list[tuple[bool, int]]:
+    """Whether each item settled, and what else its payer spent."""
     mask = _mask(answer, len(part))
     settled = [one.pay for at, one in enumerate(part) if mask >> at & 1]
-    return [(bool(mask >> at & 1), None, _besides(one.pay, settled)) for at, one in enumerate(part)]
+    return [(bool(mask >> at & 1), _besides(one.pay, settled)) for at, one in enumerate(part)]
 
 
 def _mask(answer: Any, count: int) -> int:

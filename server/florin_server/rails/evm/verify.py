@@ -18,7 +18,7 @@ from florin_server.domain.journal import PayerKind
 from florin_server.domain.payment import Option
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm import abi, erc6492
-from florin_server.rails.evm.dry_run import DryRun, DryRuns
+from florin_server.rails.evm.dry_run import Asked, DryRun, DryRuns
 from florin_server.rails.evm.erc6492 import is_wrapped
 from florin_server.rails.evm.fees import dry_run_gas
 from florin_server.rails.evm.node import LATEST, Node, answered, call_to, data, uint
@@ -29,7 +29,7 @@ from florin_server.rails.evm.submission import Item, item, plain_item, submissio
 from florin_server.rails.evm.terms import PERMIT2_METHOD, Proof, Terms, bare, proof
 from florin_server.rails.evm.trial import Trials
 from florin_server.rails.evm.typed_data import PERMIT2, digest_of
-from florin_server.rails.jsonrpc import Call, RpcError
+from florin_server.rails.jsonrpc import AnswerTooLarge, Call, RpcError
 
 SIGNATURE_BYTES_MIN = 64
 SIGNATURE_BYTES_MAX = 4096  # a wallet with a dozen passkey owners stays below
@@ -89,15 +89,13 @@ class Verifier:
             return await self._try_with_code(form, digest)
         if tried.settled:
             return PayerKind.KEY, 0
-        outcome = tried.outcome
-        if outcome is None:
-            (outcome,) = await self._ask(self._trials.alone(form))
+        (outcome,) = await self._ask_apart(self._trials.alone(form))
         return PayerKind.KEY, None if self._returned(outcome) is None else tried.besides
 
     async def _try_with_code(self, form: Item, digest: bytes) -> _Tried:
         """The same if the payer has code, which must accept the signature as well."""
         pay = form.pay
-        verdict, outcome = await self._ask(
+        verdict, outcome = await self._ask_apart(
             ask_wallet(pay.payer, digest, pay.signature), self._trials.alone(form.by_code())
         )
         if not _accepts(verdict):
@@ -121,13 +119,21 @@ class Verifier:
             raise refused("signature_mismatch", erc6492.not_allowed(self._chain))
         sent = submission(self._chain, [form])
         settlement = DryRun(sent.to, sent.data, sent.gas)
-        verdict, outcome = await self._ask(erc6492.probe(payer, wrapped, digest), settlement)
+        probe = erc6492.probe(payer, wrapped, digest)
+        verdict, outcome = await self._ask_apart(probe, settlement)
         found = uint(verdict)
         if found == erc6492.ABSENT:
             raise refused("signature_mismatch", "The factory does not create the account")
         if found != erc6492.ACCEPTS:
             raise refused("signature_mismatch", "The account does not accept the signature")
         return PayerKind.UNBORN, 0 if self._returned(outcome) == abi.number(1) else None
+
+    async def _ask_apart(self, *calls: Asked) -> list[Any]:
+        """Asks what an account with code may answer; nobody else's questions share its payload."""
+        try:
+            return await self._trials.ask_apart(*calls)
+        except AnswerTooLarge:
+            raise refused("signature_mismatch", "The account answers more than is read") from None
 
     def _returned(self, outcome: Any) -> bytes | None:
         """What a dry run returned; None if it reverted."""
