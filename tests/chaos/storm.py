@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 from florin_server.devnet.evm import DEVNET
+from florin_server.store.journal import FAILURES_MAX
 from solders.transaction import VersionedTransaction
 
 from tests.chaos.audit import ETHER, EUR, USD, Audit, held
@@ -29,9 +30,11 @@ FEES_TIMES = 40
 QUIET_S = 2.5
 # of the service: how far behind it may be with what is due
 GRACE_S = 5
-_BUSY = """
+# what was given up is not due, whatever its time
+_BUSY = f"""
     SELECT (SELECT count(*) FROM chain_tx WHERE state IN ('signed', 'sent'))
-         + (SELECT count(*) FROM confirm WHERE state = 'waiting' AND retry_at_us < {})
+         + (SELECT count(*) FROM confirm WHERE state = 'waiting' AND failures < {FAILURES_MAX}
+            AND retry_at_us < {{}})
 """
 # until every authorization has lapsed, with what the chains need to notice
 LAPSE_S = 1400
