@@ -7,25 +7,20 @@ themselves, and each of them must be explained by what is stored, to the last un
 from __future__ import annotations
 
 import asyncio
-import json
-import sqlite3
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import grpc
 from florin.v1 import ledger_pb2
-from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.solana import SOLNET
-from florin_server.rails.evm import abi, settler
 from florin_server.store import ledger
 from florin_server.store.query import run
 from florin_server.store.sqlite import Connection
 
-from tests.chaos.plan import CONFIRMATIONS
+from tests.chaos.bounds import RENT, Bounds
+from tests.chaos.facts import TOKENS, Chain, Facts, Row
 from tests.chaos.stage import (
     ETHER,
     EUR,
@@ -35,27 +30,17 @@ from tests.chaos.stage import (
     USD,
     Stage,
 )
-from tests.chaos.story import SAVINGS, Story
+from tests.chaos.story import Story
 from tests.chaos.stranger import THIEF
 from tests.chaos.till import LOOK_S, Till
 from tests.support.installation import Operator
 from tests.support.solana import ASSETS
 
 FINAL = {"succeeded", "failed", "expired", "cancelled"}
-TOKENS = {USD: DEVNET.token.address, EUR: DEVNET.euro.address}
 _PAGE = 100
 # at the books and chains, until nothing is under way
 _LOOKS = 100
 _GIFTS = {10**10, 10**12, 10**21}
-_TRANSFER = abi.topic("Transfer(address,address,uint256)")
-_ROWS = """
-    SELECT p.id, p.status, p.tx_id, p.settled_value, o.payer, o.chain_id, o.asset, o.value, o.fee,
-           o.terms
-    FROM payment p LEFT JOIN payment_option o ON o.payment_id = p.id AND o.id = p.option_id
-"""
-_REFUNDS = """
-    SELECT payment_id, status, value, unit, account, tx_id FROM refund
-"""
 _ENDED_TWICE = """
     SELECT payment_id FROM payment_event
     WHERE status IN ('succeeded', 'failed', 'expired', 'cancelled')
@@ -68,54 +53,6 @@ _SENT_IN_VAIN = """
 _UPKEEP = "SELECT hash FROM chain_tx WHERE id NOT IN (SELECT tx_id FROM chain_tx_item)"
 
 
-@dataclass(frozen=True)
-class Row:
-    """A stored payment with the option that it is bound to."""
-
-    id: str
-    status: str
-    tx_id: str | None
-    settled_value: int | None
-    payer: str
-    chain_id: str
-    asset: str
-    value: int
-    fee: int
-    terms: dict[str, Any]
-
-    @property
-    def paid(self) -> bool:
-        return self.status == "succeeded"
-
-    @property
-    def ref(self) -> str:
-        return str(self.terms["ref"])
-
-
-@dataclass(frozen=True)
-class Refund:
-    """Money that went back."""
-
-    payment_id: str
-    status: str
-    value: int
-    asset: str
-    account: str
-    tx_id: str | None
-
-
-@dataclass
-class Chain:
-    """An EVM chain, block by block."""
-
-    time: int = 0  # of the newest final block
-    paid: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
-    gas: Counter[str] = field(default_factory=Counter)
-    gas_since: Counter[str] = field(default_factory=Counter)  # since buyers' balances were read
-    saved: Counter[str] = field(default_factory=Counter)  # what buyers took away, by buyer
-    sent: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-
-
 class Audit:
     """`bad` is what cannot be explained."""
 
@@ -125,23 +62,37 @@ class Audit:
         self._till = till
         self._senders = tuple(one.lower() for one in stage.relayers())
         self._treasuries = stage.treasuries()
-        self._path = stage.home.database
-        self.rows = [_row(values) for values in select(self._path, _ROWS)]
+        self._facts = Facts(stage)
+        self.rows = self._facts.rows
+        self._by_id = {row.id: row for row in self.rows}
         self._paid = [row for row in self.rows if row.paid]
-        self._refunds = [_refund(values) for values in select(self._path, _REFUNDS)]
+        self._refunds = self._facts.refunds
+        self._opened: Counter[str] = Counter()  # token accounts, by the relayer
+        self.bill: dict[str, Any] = {}  # what it cost
+        self.alarms: dict[str, list[str]] = {}
+        self._late: list[Row] = []  # what came for nothing, once for each time
 
-    async def judge(self, stories: Sequence[Story], since: int, before: dict[str, int]) -> None:
+    async def judge(
+        self, stories: Sequence[Story], since: int, before: dict[str, int], now_us: int
+    ) -> None:
         """Compares everything; `before` is what buyers had after block `since`."""
         self._payments(stories)
         self._refunded(stories)
         self._books()
-        chain = await self._read(since)
+        ours = {self._treasuries[0].lower()}
+        buyers = frozenset(key.partition(" ")[2] for key in before) - ours
+        chain = await self._facts.chain(self._till, since, buyers)
         self._events(chain)
+        self._returned()
         self._journal(chain)
         await self._nonces()
         await self._evm_balances(chain, before)
         await self._solana(before)
         await self._wallets()
+        bounds = Bounds(self._stage, self._facts, stories, now_us)
+        bounds.judge(chain, self._opened)
+        self.bad += bounds.bad
+        self.bill, self.alarms = bounds.told, bounds.alarms()
 
     def _expect(self, what: str, found: Any, wanted: Any) -> None:
         if found != wanted:
@@ -151,7 +102,11 @@ class Audit:
 
     def _payments(self, stories: Sequence[Story]) -> None:
         states = {row.id: row.status for row in self.rows}
-        self._expect("stored payments", len(states), len({one.payment_id for one in stories}))
+        self._expect(
+            "stored payments",
+            len(states),
+            len({one.payment_id for one in stories if one.payment_id}),
+        )
         for payment_id, status in states.items():
             if status not in FINAL:
                 self.bad.append(f"{payment_id} is still {status}")
@@ -173,7 +128,7 @@ class Audit:
                 "payments were sent that are neither paid nor dead",
             ),
         ):
-            if found := select(self._path, query):
+            if found := self._stage.select(query):
                 self.bad.append(f"{len(found)} {what}: {found[:3]}")
 
     def _refunded(self, stories: Sequence[Story]) -> None:
@@ -185,65 +140,81 @@ class Audit:
         self._expect("transactions of refunds", len(set(transactions)), len(wanted))
 
     def _books(self) -> None:
-        with closing(Connection(self._path, writes=False)) as connection:
+        with closing(Connection(self._stage.home.database, writes=False)) as connection:
             self.bad += run(ledger.check(), connection.query)
 
     def _balance(self, account: str, asset: str) -> int:
-        with closing(Connection(self._path, writes=False)) as connection:
+        with closing(Connection(self._stage.home.database, writes=False)) as connection:
             return run(ledger.balance(account, asset), connection.query)
 
     def _since_opening(self, wallet: str, asset: str) -> int:
         """What the books say that a wallet has got, beyond what it began with."""
         key = f"{ledger.OPENING}:wallet:{wallet}:{asset}"
         query = f"SELECT amount FROM ledger_transfer WHERE idem_key = '{key}'"
-        began = sum(int(amount) for (amount,) in select(self._path, query))
+        began = sum(int(amount) for (amount,) in self._stage.select(query))
         return self._balance(f"wallet:{wallet}", asset) - began
 
     # ---- the EVM chain
 
-    async def _read(self, since: int) -> Chain:
-        chain, ask = Chain(), self._till.evm.ask
-        head = int(await ask("eth_blockNumber"), 16)
-        for number in range(head + 1):
-            block = await ask("eth_getBlockByNumber", hex(number), True)
-            if number <= head - CONFIRMATIONS + 1:
-                chain.time = int(block["timestamp"], 16)
-            if not block["transactions"]:
-                continue
-            receipts = await ask("eth_getBlockReceipts", hex(number))
-            for sent, receipt in zip(block["transactions"], receipts, strict=True):
-                _take(chain, sent, receipt)
-                if number > since:
-                    chain.gas_since[sent["from"].lower()] += _gas(receipt)
-        return chain
-
     def _events(self, chain: Chain) -> None:
-        by_ref = {row.ref: row for row in self.rows if row.chain_id == EVM}
+        """Each event proves its payment, or is money that came for nothing."""
         for ref, events in chain.paid.items():
-            row = by_ref.get(ref)
-            if row is None or not row.paid:
-                name = f"{row.id}, {row.status}," if row else "no payment"
-                self.bad.append(f"{ref} of {name} is paid on the chain by {events[0]['tx']}")
+            offered = self._facts.offered.get(ref)
+            if offered is None:
+                self.bad.append(f"{ref} of no payment is paid on the chain by {events[0]['tx']}")
                 continue
-            self._expect(f"events of {row.id}", len(events), 1)
-            told = {name: events[0][name] for name in ("dest", "token", "value", "fee")}
-            wanted = {name: row.terms[name] for name in ("dest", "token")}
-            wanted |= {"value": row.value, "fee": row.fee}
-            self._expect(f"what {row.id} moved", told, wanted)
-            self._expect(f"the payer of {row.id}", f"{EVM}:{events[0]['payer']}", row.payer)
-            self._expect(f"the transaction of {row.id}", row.tx_id, events[0]["tx"])
-        for row in by_ref.values():
+            row = self._by_id[offered.id]
+            bound = row.paid and row.ref == ref
+            proofs = [one for one in events if bound and one["nonce"] == row.terms["nonce"]]
+            if bound:
+                self._expect(f"events that prove {row.id}", len(proofs), 1)
+            for event in events:
+                self._moved(offered, event)
+            self._late += [offered] * (len(events) - len(proofs))
+            for proof in proofs:
+                self._expect(f"the transaction of {row.id}", row.tx_id, proof["tx"])
+                if proof["time"] >= int(row.terms["valid_before"]):
+                    self.bad.append(f"{row.id} was paid when its price was over")
+        for row in self.rows:
+            if row.chain_id != EVM:
+                continue
             if row.paid and row.ref not in chain.paid:
                 self.bad.append(f"{row.id} succeeded, and no event says so")
+            if row.id in self._facts.held:
+                # the operator ended it
+                continue
             if row.status == "failed" and chain.time < int(row.terms["valid_before"]):
                 self.bad.append(f"{row.id} failed while its authorization is good")
+
+    def _moved(self, offered: Row, event: dict[str, Any]) -> None:
+        """What an event moved is what was offered, whenever that was."""
+        names = ("dest", "token", "fee_to")
+        told = {name: event[name] for name in (*names, "value", "fee")}
+        wanted = {name: offered.terms[name] for name in names}
+        wanted |= {"value": offered.value, "fee": offered.fee}
+        self._expect(f"what {offered.id} moved", told, wanted)
+        self._expect(f"the payer of {offered.id}", f"{EVM}:{event['payer']}", offered.payer)
+
+    def _returned(self) -> None:
+        """What came for nothing went back, once, to whoever sent it."""
+        wanted = Counter(
+            (row.id, row.value, row.asset, row.payer)
+            for row in self._late
+            if self._facts.held.get(row.id) != "kept"
+        )
+        done = [one for one in self._facts.returns if one.status == "done"]
+        found = Counter((one.payment_id, one.value, one.asset, one.account) for one in done)
+        self._expect("money that came for nothing and did not go back", wanted - found, Counter())
+        self._expect("money that went back for nothing", found - wanted, Counter())
+        open_ones = [one for one in self._facts.returns if one.status != "done"]
+        self._expect("returns that are open", open_ones, [])
 
     def _journal(self, chain: Chain) -> None:
         """Nothing is on the chain that was not written down, and all gas is booked."""
         written = {
             one
-            for (one,) in select(
-                self._path, "SELECT hash FROM chain_tx UNION SELECT hash FROM chain_tx_bump"
+            for (one,) in self._stage.select(
+                "SELECT hash FROM chain_tx UNION SELECT hash FROM chain_tx_bump"
             )
         }
         ours = (*self._senders, self._treasuries[0].lower())
@@ -257,7 +228,7 @@ class Audit:
     async def _nonces(self) -> None:
         ask = self._till.evm.ask
         query = f"SELECT sender, next_nonce FROM relayer WHERE chain_id = '{EVM}'"
-        stored = dict(select(self._path, query))
+        stored = dict(self._stage.select(query))
         for sender in self._senders:
             await self._nonce(ask, sender, stored.get(sender, 0))
 
@@ -287,7 +258,7 @@ class Audit:
                 continue
             left = had + self._change(asset, payer)
             if asset == ETHER:
-                left -= chain.gas_since[payer]
+                left += chain.given[payer] - chain.gas_since[payer]
             if asset == USD:
                 left -= chain.saved[payer]
             self._expect(f"{payer}'s {asset}", await held(self._till, payer, asset), left)
@@ -296,7 +267,7 @@ class Audit:
         """What was refunded of an asset, to an account or in all."""
         return sum(
             one.value
-            for one in self._refunds
+            for one in (*self._refunds, *self._facts.returns)
             if one.asset == asset and account in {None, one.account.rpartition(":")[2]}
         )
 
@@ -310,7 +281,7 @@ class Audit:
     def _received(self, asset: str, account: str) -> int:
         """What an account got of an asset by payments that succeeded."""
         total = 0
-        for row in self._paid:
+        for row in (*self._paid, *self._late):
             if row.asset == asset:
                 total += (row.value - row.fee) * _same(row.terms["dest"], account)
                 total += row.fee * _same(row.terms["fee_to"], account)
@@ -319,7 +290,7 @@ class Audit:
     def _spent(self, asset: str, payer: str) -> int:
         return sum(
             row.value
-            for row in self._paid
+            for row in (*self._paid, *self._late)
             if row.asset == asset and _same(row.payer.rpartition(":")[2], payer)
         )
 
@@ -352,14 +323,17 @@ class Audit:
             async for signature, landed in self._paid_for_by(payer):
                 meta = landed["meta"]
                 fees += meta["preBalances"][0] - meta["postBalances"][0]
+                keys = landed["transaction"]["message"]["accountKeys"]
+                both = zip(keys, meta["preBalances"], meta["postBalances"], strict=True)
+                self._opened.update(key for key, had, has in both if not had and has >= RENT)
                 if meta["err"] is None:
                     worked.add(signature)
         back = {one.tx_id for one in self._refunds if one.asset in ASSETS}
         # accounts that are opened in advance, unless somebody else was faster
-        upkeep = {one for (one,) in select(self._path, _UPKEEP)}
+        upkeep = {one for (one,) in self._stage.select(_UPKEEP)}
         moved = worked - upkeep
         self._expect("transactions that paid on Solana", moved ^ (paid.keys() | back), set())
-        written = {one for (one,) in select(self._path, "SELECT hash FROM chain_tx")}
+        written = {one for (one,) in self._stage.select("SELECT hash FROM chain_tx")}
         self._expect("sent on Solana and never written down", worked - written, set())
         coin = f"{SOLNET.chain_id}/slip44:501"
         booked = sum(self._balance(one, coin) for one in (ledger.GAS, ledger.RENT))
@@ -405,65 +379,5 @@ async def held(till: Till, address: str, asset: str) -> int:
     return await till.evm.balance(address, TOKENS[asset])
 
 
-def select(path: Path, query: str) -> list[tuple[Any, ...]]:
-    """What is on disk."""
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
-        return database.execute(query).fetchall()
-
-
-def _row(values: tuple[Any, ...]) -> Row:
-    payment_id, status, tx_id, settled, payer, chain_id, asset, value, fee, terms = values
-    return Row(
-        id=payment_id,
-        status=status,
-        tx_id=tx_id,
-        settled_value=None if settled is None else int(settled),
-        payer=payer or "",
-        chain_id=chain_id or "",
-        asset=asset or "",
-        value=int(value or 0),
-        fee=int(fee or 0),
-        terms=json.loads(terms or "{}"),
-    )
-
-
-def _refund(values: tuple[Any, ...]) -> Refund:
-    payment_id, status, value, unit, account, tx_id = values
-    asset = unit.removeprefix("caip19/")
-    return Refund(payment_id, status, int(value), asset, account or "", tx_id)
-
-
 def _same(one: str | None, other: str) -> bool:
     return one is not None and one.lower() == other.lower()
-
-
-def _take(chain: Chain, sent: dict[str, Any], receipt: dict[str, Any]) -> None:
-    sender = sent["from"].lower()
-    chain.sent[sender].append(sent["hash"])
-    chain.gas[sender] += _gas(receipt)
-    for log in receipt["logs"]:
-        if log["topics"][0] == _TRANSFER and log["topics"][2][-40:] == SAVINGS[2:]:
-            chain.saved["0x" + log["topics"][1][-40:]] += int(log["data"], 16)
-    for event in _paid(receipt):
-        chain.paid[event["ref"]].append(event)
-
-
-def _gas(receipt: dict[str, Any]) -> int:
-    """In wei."""
-    return int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
-
-
-def _paid(receipt: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for log in receipt["logs"]:
-        if log["topics"][0] == settler.PAID and log["address"].lower() == DEVNET.settler:
-            body = log["data"][2:]
-            token, value, _, fee, _ = (body[at : at + 64] for at in range(0, 320, 64))
-            yield {
-                "ref": log["topics"][1],
-                "payer": "0x" + log["topics"][2][-40:],
-                "dest": "0x" + log["topics"][3][-40:],
-                "token": "0x" + token[-40:],
-                "value": int(value, 16),
-                "fee": int(fee, 16),
-                "tx": receipt["transactionHash"],
-            }

@@ -6,11 +6,12 @@ Buyers pay over REST in every way there is, while a plan that follows from a see
 get lost, or are refused although they were taken, nodes lag, talk nonsense or say nothing, fees
 rise forty times, blocks come late, not at all, or are replaced as deep as confirmations allow,
 strangers submit what buyers signed, and the service dies by SIGKILL and starts again on what it
-left. The chains live in a process of their own and outlive it; with --embedded they live in the
-service, and die with it.
+left. One order in five is an attacker's. The chains live in a process of their own and outlive it;
+with --embedded they live in the service, and die with it.
 
 After each storm every payment has ended: paid once, or dead with the proof on the chain. Balances
-on the chains, the books and the journal agree to the last unit, and nothing is left open.
+on the chains, the books and the journal agree to the last unit, and nothing is left open. What
+attackers cost is within its bounds.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -33,7 +35,8 @@ from rich.table import Table
 
 from tests.chaos import stage as stages
 from tests.chaos import storm
-from tests.chaos.plan import Kill, Plan, plan
+from tests.chaos.holes import HOLES
+from tests.chaos.plan import FOES, Kill, Mood, Plan, plan
 from tests.chaos.quick import QuickClock
 from tests.chaos.stage import Stage
 
@@ -64,12 +67,23 @@ def fork(work: Callable[[], Coroutine[Any, Any, None]], error: Path, output: Pat
 class Run:
     """One seed: forks the processes, and starts the service again whenever it was killed."""
 
-    def __init__(self, root: Path, seed: int, payments: int, *, embedded: bool) -> None:
+    def __init__(
+        self,
+        root: Path,
+        seed: int,
+        payments: int,
+        *,
+        embedded: bool,
+        hole: str = "",
+        foe: Mood | None = None,
+    ) -> None:
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
         self._root = root
-        self.plan: Plan = plan(seed, payments, embedded=embedded)
-        self._stage = Stage(root, embedded, self.plan.keys)
+        self.plan: Plan = plan(
+            seed, payments, embedded=embedded, foe=HOLES[hole].foe if hole else foe
+        )
+        self._stage = Stage(root, embedded, self.plan.keys, hole)
         self._kills = [*self.plan.kills]
         self._chains = 0
         self._service = 0
@@ -180,20 +194,35 @@ class Run:
                 bad.append(f"the service did not stop in peace: {status}")
         path = self._root / "verdict.json"
         verdict = json.loads(path.read_text()) if path.exists() else {"bad": []}
-        bad += verdict["bad"] + alarms(self._stage.log)
-        return {**verdict, "bad": bad}
+        told = verdict.pop("alarms", {"may": [], "must": []})
+        bad += verdict["bad"] + alarms(self._stage.log, told["may"])
+        # what it died of it did not tell
+        missing = unraised(self._stage.log, told["must"])
+        if len(missing) > self.deaths:
+            bad.append(f"alarms that were not raised: {missing}")
+        return {**verdict, "bad": bad, "alarms": len(told["must"])}
 
 
 def void(_: Any) -> None:
     """For the sake of what was done."""
 
 
-def alarms(log: Path) -> list[str]:
-    """What the service said that it should never have to."""
+def alarms(log: Path, may: Sequence[str] = ()) -> list[str]:
+    """What the service said that it should never have to; `may` are patterns of what it may."""
     if not log.exists():
         return []
     lines = log.read_text(errors="replace").splitlines()
-    return [line for line in lines if any(alarm in line for alarm in _ALARMS)]
+    return [
+        line
+        for line in lines
+        if any(alarm in line for alarm in _ALARMS) and not any(re.search(one, line) for one in may)
+    ]
+
+
+def unraised(log: Path, must: Sequence[str]) -> list[str]:
+    """Alarms (patterns) that the service should have raised, and did not."""
+    said = log.read_text(errors="replace") if log.exists() else ""
+    return [one for one in must if not re.search(one, said)]
 
 
 def main() -> int:
@@ -206,12 +235,21 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=SEEDS, help="how many, from 1 on")
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--embedded", action="store_true", help="chains inside of the service")
+    parser.add_argument("--hole", default="", choices=HOLES, help="to be found (tests.chaos.holes)")
+    parser.add_argument("--foe", type=Mood, choices=FOES, help="attackers of one kind alone")
     parser.add_argument("--folder", type=Path, default=Path("build/chaos"))
     parser.add_argument("--jobs", type=int, default=1, help="seeds at a time")
     wanted = parser.parse_args()
     seeds = [wanted.seed] if wanted.seed is not None else list(range(1, wanted.seeds + 1))
     runs = [
-        Run(wanted.folder / f"seed-{seed}", seed, wanted.payments, embedded=wanted.embedded)
+        Run(
+            wanted.folder / f"seed-{seed}",
+            seed,
+            wanted.payments,
+            embedded=wanted.embedded,
+            hole=wanted.hole,
+            foe=wanted.foe,
+        )
         for seed in seeds
     ]
     results = campaign(runs, wanted.jobs)
@@ -237,19 +275,42 @@ def campaign(runs: Sequence[Run], jobs: int = 1) -> dict[str, dict[str, Any]]:
 def show(results: dict[str, dict[str, Any]]) -> None:
     """Prints a table, a line for each seed."""
     table = Table(title="Chaos", title_justify="left")
-    for name in ("seed", "ended", "honest paid", "effects", "deaths", "seconds", "bad"):
+    for name in (
+        "seed",
+        "ended",
+        "honest paid",
+        "excuses",
+        "gas a paid, failed payment",
+        "lost to code, bound",
+        "failures",
+        "opened",
+        "effects",
+        "deaths",
+        "seconds",
+        "bad",
+    ):
         table.add_column(name)
-    for name, result in sorted(results.items()):
+    for name, result in results.items():
         table.add_row(
             name,
             ", ".join(f"{name} {n}" for name, n in sorted(result.get("ended", {}).items())),
             result.get("honest", ""),
+            str(len(result.get("excuses", ()))),
+            _of(result, "gas_a_paid_payment", "gas_a_failed_payment"),
+            _of(result, "lost_to_code", "bound"),
+            _of(result, "failures"),
+            _of(result, "accounts_opened"),
             str(sum(result.get("effects", {}).values())),
             str(result["deaths"]),
             str(result["seconds"]),
             "\n".join(result["bad"][:3])[:300],
         )
-    Console(highlight=False, width=150).print(table)
+    Console(highlight=False, width=200).print(table)
+
+
+def _of(result: dict[str, Any], *names: str) -> str:
+    """Parts of a bill."""
+    return ", ".join(f"{result.get('bill', {}).get(name, 0):,}" for name in names)
 
 
 if __name__ == "__main__":

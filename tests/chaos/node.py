@@ -57,6 +57,7 @@ class Node:
         application = web.Application(client_max_size=2**23)
         application.router.add_post("/", self._post)
         application.router.add_put("/weather", self._change)
+        application.router.add_put("/burners", self._employ)
         application.router.add_get("/counts", self._told)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
@@ -66,6 +67,11 @@ class Node:
 
     async def _change(self, request: web.Request) -> web.Response:
         self._weather = await request.json()
+        return web.Response()
+
+    async def _employ(self, request: web.Request) -> web.Response:
+        if self._stranger is not None:
+            self._stranger.burners = frozenset(await request.json())
         return web.Response()
 
     async def _told(self, _request: web.Request) -> web.Response:
@@ -124,8 +130,11 @@ class Node:
 
     async def _sent(self, call: dict[str, Any]) -> Any:
         """What becomes of a transaction: None if nothing special does."""
-        if self._stranger is not None and self._hits("stranger"):
-            await self._stranger.take(bytes.fromhex(call["params"][0][2:]))
+        if self._stranger is not None:
+            raw = bytes.fromhex(call["params"][0][2:])
+            await self._stranger.burn(raw)
+            if self._hits("stranger"):
+                await self._stranger.take(raw)
         if self._hits("drop"):
             return {"result": _hash(call)}
         if self._hits("fail"):

@@ -19,6 +19,12 @@ PACE_S, LEAST_S = 0.15, 3.0
 KILL_EVERY_S = 6.0
 # durable steps that a payment takes, about
 STEPS_A_PAYMENT = 8
+# of all orders
+SHARE_OF_FOES = 0.2
+
+
+# the first number of buyers who move their money
+MOVERS = 500
 
 
 class Way(StrEnum):
@@ -50,8 +56,36 @@ class Mood(StrEnum):
     BROKE = "broke"  # moves its money elsewhere after it signed
     GONE = "gone"  # never comes back
     CANCELS = "cancels"
+    UNFETCHED = "unfetched"  # sends what it was offered at once, and says nothing
+    # those who attack
+    BURNER = "burner"  # an account that accepts when it is tried, and burns gas in a block
+    TURNCOAT = "turncoat"  # a plain key that becomes such an account after its confirm
+    MOVER = "mover"  # moves its money away and back again, all the time
+    LATE = "late"  # pays with its end put off, at once or at a price that is over
+    DOUBLE = "double"  # pays by signature, and once more by itself
+    CREATOR = "creator"  # pays from an account that is created with it, at times in vain
+    CLOSER = "closer"  # pays itself a cent, and closes the account that was opened for it
+    BLOCKED = "blocked"  # is on a screening list by the time that it pays
+    MEDDLER = "meddler"  # pays nothing, and crowds the payments of others
 
 
+# those who did nothing wrong
+PAYS = frozenset({Mood.HONEST, Mood.SILENT, Mood.UNFETCHED})
+
+
+# how those pay who attack
+_FOES = {
+    Mood.BURNER: (Way.EIP3009,),
+    Mood.TURNCOAT: (Way.EIP3009,),
+    Mood.MOVER: (Way.EIP3009,),
+    Mood.LATE: (Way.COIN, Way.DIRECT),
+    Mood.DOUBLE: (Way.EIP3009,),
+    Mood.CREATOR: (Way.EIP3009,),
+    Mood.CLOSER: (Way.TOKEN,),
+    Mood.BLOCKED: (Way.COIN,),
+    Mood.MEDDLER: (Way.COIN,),
+}
+FOES = frozenset(_FOES)
 _WAYS = {
     Way.EIP3009: 35,
     Way.PERMIT2: 15,
@@ -87,6 +121,7 @@ class Order:
     settled: bool  # the merchant has a destination of its own
     thinks_s: float  # between its signature and its confirm
     refunded: bool = False
+    variant: int = 0  # of those who attack: in which of several ways
 
 
 @dataclass(frozen=True)
@@ -123,6 +158,11 @@ class Plan:
     nodes: int = 1  # of each chain
     keys: int = 1  # that send on the EVM chain
 
+    @property
+    def foes(self) -> int:
+        """How many attack."""
+        return sum(order.mood in FOES for order in self.orders)
+
     def told(self) -> str:
         """One line of each kind."""
         ways = Counter(str(order.way) for order in self.orders)
@@ -136,17 +176,24 @@ class Plan:
             f"seed {self.seed}: {len(self.orders)} payments in {self.lasts_s:.0f} s, "
             f"nodes of each chain: {self.nodes}, keys: {self.keys}\n"
             f"  ways  {_counted(ways)}\n  moods {_counted(moods)}\n"
+            f"  attackers {self.foes} of {len(self.orders)}\n"
             f"  gusts {_counted(gusts)}\n  kills {kills}"
         )
 
 
-def plan(seed: int, payments: int, *, embedded: bool = False) -> Plan:
-    """Embedded chains have no node in front of them, and a faucet where nobody can go broke."""
+def plan(seed: int, payments: int, *, embedded: bool = False, foe: Mood | None = None) -> Plan:
+    """Embedded chains have no node in front of them, and a faucet where nobody can go broke.
+
+    With a `foe` all attackers are of that kind.
+    """
     chance = random.Random(f"chaos {seed} {embedded}")
     lasts_s = max(LEAST_S, payments * PACE_S)
     nodes = 1 if embedded else chance.randint(1, NODES_MAX)
     keys = 1 if embedded else chance.randint(1, KEYS_MAX)
-    orders = tuple(_order(chance, n, payments, lasts_s, embedded) for n in range(payments))
+    foes = _foes(seed, payments, embedded=embedded, only=foe)
+    orders = tuple(
+        _order(chance, n, payments, lasts_s, embedded, foes.get(n)) for n in range(payments)
+    )
     gusts = [
         *_chain_gusts(chance, lasts_s),
         *_node_gusts(chance, lasts_s, "evm", nodes, list(_WEATHER)),
@@ -159,27 +206,55 @@ def plan(seed: int, payments: int, *, embedded: bool = False) -> Plan:
     return Plan(seed, orders, tuple(gusts), _kills(chance, payments, lasts_s), lasts_s, nodes, keys)
 
 
-def _order(chance: random.Random, n: int, payments: int, lasts_s: float, embedded: bool) -> Order:
+def _foes(seed: int, payments: int, *, embedded: bool, only: Mood | None) -> dict[int, Mood]:
+    """Who attacks, by number: all kinds take turns, from one seed to the next."""
+    # nobody can go broke where a faucet is always open
+    kinds = [one for one in _FOES if not (embedded and one is Mood.MOVER)]
+    kinds = kinds if only is None else [only]
+    count = round(payments * SHARE_OF_FOES)
+    places = random.Random(f"foes {seed} {embedded}").sample(range(len(_WAYS), payments), count)
+    return {n: kinds[(seed * count + turn) % len(kinds)] for turn, n in enumerate(places)}
+
+
+def _order(
+    chance: random.Random,
+    n: int,
+    payments: int,
+    lasts_s: float,
+    embedded: bool,
+    foe: Mood | None,
+) -> Order:
     ways = list(_WAYS)
     # every way is there in the shortest of campaigns
     way = ways[n] if n < len(ways) else chance.choices(ways, list(_WAYS.values()))[0]
     moods = {Mood.HONEST: 84, Mood.GONE: 3, Mood.CANCELS: 3}
     if way.sends:
         moods |= {Mood.SILENT: 10, Mood.HOLLOW: 6}
+    if way is Way.COIN:
+        moods |= {Mood.UNFETCHED: 25}
     if way is Way.EIP3009 and not embedded:
         moods |= {Mood.BROKE: 8}
     mood = Mood.HONEST if n < len(ways) else chance.choices(list(moods), list(moods.values()))[0]
+    if foe is not None:
+        mood, way = foe, chance.choice(_FOES.get(foe, (Way.COIN,)))
     shared = way not in {Way.PERMIT2, Way.DIRECT} and mood is not Mood.BROKE
+    # who moves its money has several payments to lose by it
+    alone = mood in FOES - {Mood.MOVER, Mood.CLOSER}
+    first = MOVERS if mood is Mood.MOVER else 0
     return Order(
         n=n,
         at_s=lasts_s * n / payments + chance.uniform(0, PACE_S),
         way=way,
-        cents=chance.randint(100, 5000),
+        cents=1 if mood is Mood.CLOSER else chance.randint(100, 5000),
         mood=mood,
-        buyer=chance.randrange(max(2, payments // 12)) if shared else 1000 + n,
-        settled=chance.random() < 0.75,
+        buyer=first + chance.randrange(max(2, payments // 12))
+        if shared and not alone
+        else 1000 + n,
+        # what is held is all of it, or only the fee
+        settled=chance.random() < 0.75 and mood is not Mood.BLOCKED,
         thinks_s=chance.choice((0, 0, chance.uniform(0, 0.5))),
-        refunded=chance.random() < 0.2,
+        refunded=chance.random() < 0.2 and mood not in FOES,
+        variant=chance.randrange(6),
     )
 
 

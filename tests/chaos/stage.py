@@ -7,8 +7,10 @@ import json
 import logging
 import os
 import signal
+import sqlite3
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,18 @@ from typing import Any
 from florin_server.boot.home import Home
 from florin_server.boot.keys import Keyring
 from florin_server.boot.service import Service
-from florin_server.config import EmbeddedChain, EmbeddedSolana, Settings
+from florin_server.config import (
+    EmbeddedChain,
+    EmbeddedSolana,
+    FailedGasSettings,
+    LimitSettings,
+    Settings,
+)
 from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
 from florin_server.devnet.solana import SOLNET, SolanaDevChain, SolanaDevSettings
+from florin_server.domain.payment import Destination
 from florin_server.flows import demo
+from florin_server.rails import health
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.settings import EvmChain, EvmCoin
 from florin_server.rails.evm.transactions import Signer
@@ -27,16 +37,19 @@ from florin_server.rails.jsonrpc import JsonRpc, LocalTransport
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.signer import SolanaSigner
-from florin_server.store import merchants
+from florin_server.store import merchants, settlements
 from florin_server.store.query import Op
+from solders.keypair import Keypair
 
+from tests.chaos.holes import HOLES
 from tests.chaos.node import Node
 from tests.chaos.plan import CONFIRMATIONS, Kill
-from tests.chaos.quick import QuickClock
+from tests.chaos.quick import SPEED, QuickClock
 from tests.chaos.stranger import Stranger
 from tests.contract.evm_lab import asset, euro
 from tests.contract.solana_lab import asset as mint
 from tests.support.service import NO_LIMITS
+from tests.support.smart import UNIVERSAL
 from tests.support.solana import ASSETS
 
 EVM = f"eip155:{DEVNET.chain_id}"
@@ -51,6 +64,29 @@ KEPT_MERCHANT = "mrch_without_destinations"
 # slots are longer than the real ones: a busy machine needs time before a blockhash lapses
 BLOCK_S, SLOT_S, FINALIZED_SLOTS, POLL_MS = 1.0, 1.0, 4, 50
 FEES = {"fee_fixed": 7, "fee_basis_points": 100}
+# on foreign chains: creates whatever it is told to
+FACTORY = "0x" + "fa" * 20
+# merchants that are settled to wallets of attackers
+CROOKS = tuple(f"mrch_of_crook_{n}" for n in range(3))
+# What attackers find. The budgets are as small as may be, so that storms exhaust them; a payer's
+# has room for strangers who are faster than we are.
+FAILED_GAS = FailedGasSettings(
+    payer=2_000_000, app=3_000_000, chain=3_000_000, opened_app=1_500_000, opened_chain=1_500_000
+)
+OPENED = {"accounts_a_day": 6, "accounts_a_merchant_day": 2}
+LIMITS = NO_LIMITS.model_copy(
+    update={
+        name: LimitSettings().model_dump()[name]
+        for name in LimitSettings.model_fields
+        if name.startswith(("payment_", "options_", "held_"))
+    }
+)
+OPTIONS = {"options_per_caller": 20, "options_per_payment": 100}
+
+
+def crook(n: int) -> Keypair:
+    """The wallet to which a crook's merchant is settled."""
+    return Keypair.from_seed(bytes([0x5C, n]) * 16)
 
 
 @dataclass(frozen=True)
@@ -60,6 +96,7 @@ class Stage:
     root: Path
     embedded: bool
     keys: int = 1
+    hole: str = ""  # what is planted in the service
 
     @property
     def home(self) -> Home:
@@ -72,6 +109,11 @@ class Stage:
     @property
     def log(self) -> Path:
         return self.root / "service.log"
+
+    def select(self, query: str) -> list[tuple[Any, ...]]:
+        """What the service has on disk."""
+        with closing(sqlite3.connect(f"file:{self.home.database}?mode=ro", uri=True)) as database:
+            return database.execute(query).fetchall()
 
     def tell(self, name: str, facts: Any) -> None:
         """Replaces what is told under a name."""
@@ -87,17 +129,23 @@ class Stage:
             "home": self.home.path,
             "http_port": 0,
             "grpc_port": 0,
-            "limits": NO_LIMITS,
+            "limits": LIMITS,
+            "failed_gas": FAILED_GAS,
+            # buyers come from everywhere
+            "trusted_proxies": ("127.0.0.0/8",),
             "rates": {ETHER: {"GBP": "2500.00"}},
             # refunds of what a merchant was paid directly come out of the treasury
             "refund_credit": dict.fromkeys((USD, EUR, ETHER, *ASSETS), 10**20),
             **FEES,
+            **OPTIONS,
         }
         if self.embedded:
             return Settings(
                 **common,
                 embedded=EmbeddedChain(block_interval_s=BLOCK_S, confirmations=CONFIRMATIONS),
-                embedded_solana=EmbeddedSolana(slot_s=SLOT_S, finalized_slots=FINALIZED_SLOTS),
+                embedded_solana=EmbeddedSolana(
+                    slot_s=SLOT_S, finalized_slots=FINALIZED_SLOTS, **OPENED
+                ),
             )
         urls = self.told("chains")
         evm = EvmChain(
@@ -107,6 +155,8 @@ class Stage:
             confirmations=CONFIRMATIONS,
             poll_ms=POLL_MS,
             settler=DEVNET.settler,
+            opener=DEVNET.opener,
+            factories=(DEVNET.wallet_factory, FACTORY),
             treasury=TREASURY.address,
             coin=EvmCoin(name="Test Ether", symbol="tETH"),
             assets=(asset(), euro()),
@@ -118,6 +168,7 @@ class Stage:
             poll_ms=POLL_MS,
             treasury=SOLANA_TREASURY.address,
             assets=(mint(0), mint(1)),
+            **OPENED,
         )
         return Settings(
             **common,
@@ -156,7 +207,10 @@ async def chains(stage: Stage, seed: int, count: int, ready: Callable[[], None])
     """Runs both chains, each with nodes in front of it, until the process is killed."""
     clock = QuickClock(stage.clock)
     evm = await EvmDevChain.open(
-        stage.root / "evm.db", EvmDevSettings(block_interval_s=BLOCK_S, clock=clock)
+        stage.root / "evm.db",
+        EvmDevSettings(
+            block_interval_s=BLOCK_S, clock=clock, code={FACTORY: bytes.fromhex(UNIVERSAL)}
+        ),
     )
     solana = await SolanaDevChain.open(
         stage.root / "solana.db",
@@ -226,6 +280,9 @@ async def serve(stage: Stage, kill: Kill | None, ready: Callable[[], None]) -> N
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
     give_keys(stage)
+    hurry_nodes()
+    if stage.hole:
+        HOLES[stage.hole].plant()
     # a shop that never opened has nothing to lose
     steps = Steps(kill, counting=(stage.root / "shop.json").exists())
     watch_broadcasts(steps)
@@ -241,6 +298,12 @@ async def serve(stage: Stage, kill: Kill | None, ready: Callable[[], None]) -> N
         await tasks[1]
     tasks[1].cancel()
     await service.stop()
+
+
+def hurry_nodes() -> None:
+    """Lets nodes that failed be looked at again as soon as the storm's clock says."""
+    for name in ("PROBE_S", "BACKOFF_S", "BACKOFF_MAX_S", "SHORT_S", "RETRY_MAX_S"):
+        setattr(health, name, getattr(health, name) / SPEED)
 
 
 def give_keys(stage: Stage) -> None:
@@ -277,3 +340,8 @@ async def open_shop(stage: Stage, service: Service) -> None:
 def _accounts(made: demo.DemoAccounts) -> Op[None]:
     yield from demo._store(made)
     yield from merchants.put_merchant(replace(made.merchant, id=KEPT_MERCHANT))
+    for n, merchant_id in enumerate(CROOKS):
+        yield from merchants.put_merchant(replace(made.merchant, id=merchant_id))
+        account = f"{SOLNET.chain_id}:{crook(n).pubkey()}"
+        place = Destination(f"crypto_{merchant_id}", merchant_id, ASSETS[0], account)
+        yield from settlements.put_destination(place)

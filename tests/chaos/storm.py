@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import random
 import time
 from collections import Counter
@@ -11,9 +12,11 @@ from typing import Any
 
 import aiohttp
 from florin_server.devnet.evm import DEVNET
+from florin_server.store.journal import FAILURES_MAX
+from solders.transaction import VersionedTransaction
 
-from tests.chaos.audit import ETHER, EUR, USD, Audit, held, select
-from tests.chaos.plan import CONFIRMATIONS, USUAL, Gust, Mood, Order, Plan, Way
+from tests.chaos.audit import ETHER, EUR, USD, Audit, held
+from tests.chaos.plan import CONFIRMATIONS, PAYS, USUAL, Gust, Mood, Order, Plan, Way
 from tests.chaos.purse import Purses
 from tests.chaos.quick import QuickClock
 from tests.chaos.stage import Stage
@@ -27,15 +30,18 @@ FEES_TIMES = 40
 QUIET_S = 2.5
 # of the service: how far behind it may be with what is due
 GRACE_S = 5
-_BUSY = """
+# what was given up is not due, whatever its time
+_BUSY = f"""
     SELECT (SELECT count(*) FROM chain_tx WHERE state IN ('signed', 'sent'))
-         + (SELECT count(*) FROM confirm WHERE state = 'waiting' AND retry_at_us < {})
+         + (SELECT count(*) FROM confirm WHERE state = 'waiting' AND failures < {FAILURES_MAX}
+            AND retry_at_us < {{}})
 """
 # until every authorization has lapsed, with what the chains need to notice
 LAPSE_S = 1400
 # a run that takes longer has got stuck
-PATIENCE_S, PATIENCE_A_PAYMENT_S = 120, 1.0
+PATIENCE_S, PATIENCE_A_PAYMENT_S = 120, 0.3
 PROBES = 1000
+_ANY = {"maxSupportedTransactionVersion": 0}
 
 
 class Storm:
@@ -51,10 +57,10 @@ class Storm:
             Order(PROBES + n, 0, way, 150, Mood.HONEST, 2000 + n, settled=True, thinks_s=0)
             for n, way in enumerate(Way)
         )
-        self._purses = Purses(plan.seed, (*plan.orders, *self._probes))
-        self._teller = Teller(plan.seed, till, self._purses)
+        orders = (*plan.orders, *self._probes)
+        self._purses = Purses(plan.seed, orders, embedded=stage.embedded)
+        self._teller = Teller(stage, plan.seed, till, self._purses)
         self._ended_at = 0.0
-        self._dropped: set[str] = set()
         self._effects: Counter[str] = Counter()
 
     async def run(self) -> dict[str, Any]:
@@ -65,7 +71,7 @@ class Storm:
         since = int(await till.evm.ask("eth_blockNumber"), 16)
         before = await self._holdings()
         began = time.monotonic()
-        tasks = [asyncio.create_task(self._buy(order)) for order in plan.orders]
+        tasks = [asyncio.create_task(self._buy(order), name=str(order)) for order in plan.orders]
         gusts = [asyncio.create_task(self._blow(gust)) for gust in plan.gusts]
         await self._in_time(asyncio.gather(*gusts), "the storm")
         await self._calm()
@@ -78,39 +84,53 @@ class Storm:
         await self._in_time(self._closed(), "the transactions")
         stories = [*stories, *probes]
         audit = Audit(self._stage, till)
-        await audit.judge(stories, since, before)
+        await audit.judge(stories, since, before, self._clock.now_us())
+        excuses = {
+            f"{why}: {one.payment_id}": one for one in stories if (why := await self._why(one))
+        }
         audit.bad += [
             f"no reason not to be paid: {one}"
             for one in stories
-            if one.status != "succeeded" and not self._excused(one)
+            if one.status != "succeeded" and one.order.mood in PAYS and one not in excuses.values()
         ]
         return {
             "bad": [*till.bad, *audit.bad],
             "ended": dict(Counter(one.status for one in stories)),
             "honest": _honest(stories),
+            "excuses": sorted(excuses),
+            "bill": audit.bill,
+            "alarms": audit.alarms,
             "effects": dict(await self._counts()),
             "lost": till.lost,
+            "last": [
+                f"{one.order.mood} {one.order.way} {one.status} {one.ended_at - calm_at:.0f}"
+                for one in sorted(stories[: -len(probes)], key=lambda one: one.ended_at)[-6:]
+            ],
             "storm_s": round(calm_at - began, 1),
             "calm_s": round(done_at - calm_at, 1),
             "settle_s": _median(
                 [one.ended_at - one.confirmed_at for one in stories if one.status == "succeeded"]
             ),
-            "transactions": select(self._stage.home.database, "SELECT count(*) FROM chain_tx")[0][
-                0
-            ],
+            "transactions": self._stage.select("SELECT count(*) FROM chain_tx")[0][0],
         }
 
-    def _excused(self, story: Story) -> bool:
-        """True if a payment may well have died.
+    async def _why(self, story: Story) -> str:
+        """Why an honest buyer was not paid, if the chain proves it; empty if nothing does.
 
-        Its buyer did what no payment survives, or a reorganisation swallowed what it had sent; on
-        Solana a transaction has a minute to land, in any weather.
+        On Solana a transaction has a minute to land, in any weather: nobody else can send what
+        only the relayer pays for.
         """
-        if story.order.mood not in {Mood.HONEST, Mood.SILENT}:
-            return True
-        if story.order.n >= PROBES:
-            return False
-        return story.order.way.on_solana or not self._dropped.isdisjoint(story.outputs)
+        if story.status == "succeeded" or story.order.mood not in PAYS:
+            return ""
+        if not story.order.way.on_solana or story.order.n >= PROBES or not story.outputs:
+            return ""
+        transaction = VersionedTransaction.from_bytes(base64.b64decode(story.outputs[-1]))
+        asked = {"commitment": "finalized"}
+        recent = str(transaction.message.recent_blockhash)
+        good = await self._till.solana.ask("isBlockhashValid", recent, asked)
+        signature = str(transaction.signatures[0])
+        landed = await self._till.solana.ask("getTransaction", signature, {**asked, **_ANY})
+        return "its blockhash lapsed" if landed is None and not good["value"] else ""
 
     async def _in_time(self, work: Awaitable[Any], what: str) -> Any:
         limit = PATIENCE_S + PATIENCE_A_PAYMENT_S * len(self._plan.orders)
@@ -118,7 +138,8 @@ class Storm:
             async with asyncio.timeout(limit):
                 return await work
         except TimeoutError:
-            raise RuntimeError(f"{what} did not end in {limit:.0f} s") from None
+            left = [task.get_name() for task in asyncio.all_tasks() if "Order" in task.get_name()]
+            raise RuntimeError(f"{what} did not end in {limit:.0f} s: {left}") from None
 
     async def _holdings(self) -> dict[str, int]:
         """What every buyer has, and the treasury, by asset and address."""
@@ -153,7 +174,7 @@ class Storm:
     def _busy(self) -> bool:
         """True while the service has something to do that it could do now."""
         due_us = self._clock.now_us() - GRACE_S * 1_000_000
-        return select(self._stage.home.database, _BUSY.format(due_us)) != [(0,)]
+        return self._stage.select(_BUSY.format(due_us)) != [(0,)]
 
     async def _closed(self) -> None:
         while self._busy():
@@ -205,7 +226,6 @@ class Storm:
                 if sent["from"] != DEVNET.faucet and self._chance.random() < gust.drops
             ]
         self._effects["dropped"] += len(drop)
-        self._dropped.update(drop)
         await self._fault("evm", "reorg", depth=gust.depth, drop=drop, delay=gust.delay)
 
     async def _weather(self, gust: Gust) -> None:
@@ -269,7 +289,7 @@ class Storm:
 
 def _honest(stories: list[Story]) -> str:
     """How many of those that did nothing wrong were paid."""
-    honest = [one for one in stories if one.order.mood in {Mood.HONEST, Mood.SILENT}]
+    honest = [one for one in stories if one.order.mood in PAYS]
     return f"{sum(one.status == 'succeeded' for one in honest)}/{len(honest)}"
 
 

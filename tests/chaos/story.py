@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
 from florin_server.devnet.evm import DEVNET
 
-from tests.chaos.plan import Mood, Order, Way
-from tests.chaos.purse import Purse
-from tests.chaos.stage import ETHER, EUR, USD
+from tests.chaos.foes import Foes
+from tests.chaos.plan import FOES, PAYS, Mood, Order, Way
+from tests.chaos.purse import Purse, Purses
+from tests.chaos.quick import QuickClock
+from tests.chaos.stage import CROOKS, ETHER, EUR, USD, Stage
 from tests.chaos.till import LOOK_S, ChainRefused, Till
 from tests.support.api import Refused
 from tests.support.solana import ASSETS
@@ -29,6 +32,10 @@ _ASSETS = {
 _MADE_UP = "0x" + "11" * 32
 _MOVE = "a9059cbb"  # transfer(address,uint256)
 REFUND_LOOK_S = 0.2
+# of the machine: how often a wallet looks after what it sent
+TEND_S = 0.5
+# of the service: how long a payment is payable whose price is over long before
+LATE_S = 7200
 # times that a wallet tries to confirm what is refused
 _TRIES = 60
 
@@ -45,22 +52,35 @@ class Story:
     confirmed_at: float = 0.0
     ended_at: float = 0.0
     moved: bool = False
+    option_id: str = ""
+    asked: list[str] = field(default_factory=list)  # methods of its actions; a build has none
+    helpers: list[asyncio.Task[None]] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
 
 
 class Teller:
     """Tells stories of one run."""
 
-    def __init__(self, seed: int, till: Till, purses: Any) -> None:
+    def __init__(self, stage: Stage, seed: int, till: Till, purses: Purses) -> None:
         self._seed = seed
-        self._till = till
-        self._purses = purses
+        self._clock = QuickClock(stage.clock)
+        self.till = till
+        self.purses = purses
+        self.begun: list[Story] = []  # of those that do no harm
+        self._foes = Foes(stage, self, self._clock)
 
     async def tell(self, order: Order) -> Story:
-        till, story = self._till, Story(order)
+        till, story = self.till, Story(order)
+        if order.mood is Mood.MEDDLER:
+            await self._foes.act(story)
+            story.status, story.ended_at = "meddled", monotonic()
+            return story
         unit = f"iso4217/{_UNITS.get(order.way, 'USD')}"
         body = {"amount": {"unit": unit, "value": str(order.cents)}, "referenceId": f"n{order.n}"}
-        headers = till.api.merchant if order.settled else till.kept
+        if order.mood is Mood.LATE:
+            # it is payable for longer than its price is good
+            body["expiresAt"] = self._clock.now_us() // 1_000_000 + LATE_S
+        headers = self.headers(order)
         keyed = {**headers, "Idempotency-Key": f"chaos-{self._seed}-{order.n}"}
         made = await till.patiently(lambda: till.api.call("POST", "/v1/payments", keyed, body))
         story.payment_id = made["paymentId"]
@@ -68,15 +88,16 @@ class Teller:
             await self._pay(story)
         except Refused as refusal:
             story.refused = str(refusal)
-        story.status = await till.final(story.payment_id)
+        story.status = await self._final(story)
         story.ended_at = monotonic()
+        await asyncio.gather(*story.helpers)
         if order.refunded and story.status == "succeeded":
             await self._refund(story, headers, f"refund-{self._seed}-{order.n}")
         return story
 
     async def _refund(self, story: Story, headers: dict[str, str], key: str) -> None:
         """Asks for the money back, and waits until it is there."""
-        till, body = self._till, {"paymentId": story.payment_id}
+        till, body = self.till, {"paymentId": story.payment_id}
         keyed = {**headers, "Idempotency-Key": key}
         await till.patiently(lambda: till.api.call("POST", "/v1/refunds", keyed, body))
         path = f"/v1/payments/{story.payment_id}"
@@ -87,14 +108,43 @@ class Teller:
                 return
             await asyncio.sleep(REFUND_LOOK_S)
 
+    def headers(self, order: Order) -> dict[str, str]:
+        """What the merchant sends to whom an order is."""
+        till = self.till
+        if order.mood is Mood.CLOSER:
+            return till.merchant(CROOKS[order.n % len(CROOKS)])
+        return till.api.merchant if order.settled else till.kept
+
+    async def _final(self, story: Story) -> str:
+        """How the payment ends; a wallet sends again what a reorganisation takes from it."""
+        order, till = story.order, self.till
+        final = asyncio.create_task(till.final(story.payment_id, order.n))
+        while not final.done():
+            await asyncio.wait([final], timeout=TEND_S)
+            if order.mood in PAYS and not order.way.on_solana:
+                purse = self.purses.of(order)
+                async with purse.busy:
+                    for tx_hash in story.outputs:
+                        await purse.tend(till.evm, tx_hash)
+        return final.result()
+
     async def _pay(self, story: Story) -> None:
-        order, till = story.order, self._till
+        order, till = story.order, self.till
+        if order.mood in FOES:
+            await self._foes.act(story)
+            return
+        self.begun.append(story)
         if order.mood is Mood.GONE:
             return
         for left in reversed(range(_TRIES)):
-            option = await self._option(story)
+            option = await self.option(story)
+            if option is None:
+                return
             if order.mood is Mood.CANCELS:
-                await till.patiently(lambda: till.api.cancel(story.payment_id))
+                await till.patiently(lambda: till.caller(order.n).cancel(story.payment_id))
+                return
+            if order.mood is Mood.UNFETCHED:
+                await self._send_at_once(story, option)
                 return
             outputs = await self._outputs(story, option)
             await asyncio.sleep(order.thinks_s)
@@ -106,32 +156,54 @@ class Teller:
             if not again:
                 return
 
-    async def _option(self, story: Story) -> dict[str, Any]:
-        """The order's way to pay, once the service offers it."""
-        till, purse = self._till, self._purses.of(story.order)
-        wanted = f"caip19/{_ASSETS[story.order.way]}"
-        while True:
+    async def _send_at_once(self, story: Story, option: dict[str, Any]) -> None:
+        """Sends the call that the option carries; nobody is told of it."""
+        told = json.loads(bytes.fromhex(option["actions"][0]["data"]["data"]))
+        purse = self.purses.of(story.order)
+        async with purse.busy:
+            story.outputs = await self._performed(purse, [{"type": "walletRpc", "data": told}])
+
+    async def option(self, story: Story, patience: int = 10**9) -> Any:
+        """The order's way to pay, once the service offers it.
+
+        None after so many looks, or if the chain told of the payment before its wallet did.
+        """
+        till, purse, order = self.till, self.purses.of(story.order), story.order
+        wanted = f"caip19/{_ASSETS[order.way]}"
+        for _ in range(patience):
             found = await till.patiently(
-                lambda: till.api.options(story.payment_id, [purse.account])
+                lambda: till.caller(order.n).options(story.payment_id, [purse.account])
             )
             for option in found["options"]:
                 if option["amount"]["unit"] == wanted:
+                    story.option_id = option["id"]
+                    story.asked = [one["data"].get("method", "") for one in option["actions"]]
                     return option
+            state = await till.patiently(lambda: till.caller(order.n).status(story.payment_id))
+            if state["status"] != "requires_action":
+                return None
             await asyncio.sleep(LOOK_S)
+        return None
+
+    async def actions(self, story: Story, option: dict[str, Any]) -> list[dict[str, Any]]:
+        """What a wallet is to do, fetched if that is needed."""
+        till, actions = self.till, option["actions"]
+        if actions[0]["type"] != "build":
+            return actions
+        data = actions[0]["data"]["data"]
+        fetched = await till.patiently(
+            lambda: till.caller(story.order.n).fetch(story.payment_id, option["id"], data)
+        )
+        return fetched["actions"]
 
     async def _outputs(self, story: Story, option: dict[str, Any]) -> list[str]:
-        till, order, purse = self._till, story.order, self._purses.of(story.order)
-        actions = option["actions"]
-        if actions[0]["type"] == "build":
-            data = actions[0]["data"]["data"]
-            fetched = await till.patiently(
-                lambda: till.api.fetch(story.payment_id, option["id"], data)
-            )
-            actions = fetched["actions"]
+        order, purse = story.order, self.purses.of(story.order)
+        actions = await self.actions(story, option)
         if order.mood is Mood.HOLLOW:
             return [_MADE_UP] * len(actions)
         if order.way.on_solana:
-            return [purse.execute(action) for action in actions]
+            story.outputs = [purse.execute(action) for action in actions]
+            return story.outputs
         async with purse.busy:
             # money that was sent is not sent again
             if not (order.way.sends and story.outputs):
@@ -145,7 +217,7 @@ class Teller:
         """
         for left in reversed(range(_TRIES)):
             try:
-                return await purse.perform(self._till.evm, actions)
+                return await purse.perform(self.till.evm, actions)
             except ChainRefused:
                 if not left:
                     raise
@@ -156,12 +228,14 @@ class Teller:
         self, story: Story, option: dict[str, Any], outputs: list[str], *, last: bool
     ) -> bool:
         """True if the wallet has to begin again."""
-        till = self._till
+        till, n = self.till, story.order.n
         story.confirmed_at = monotonic()
         try:
-            await till.patiently(lambda: till.api.confirm(story.payment_id, option["id"], outputs))
+            await till.patiently(
+                lambda: till.caller(n).confirm(story.payment_id, option["id"], outputs)
+            )
         except Refused as refusal:
-            state = await till.patiently(lambda: till.api.status(story.payment_id))
+            state = await till.patiently(lambda: till.caller(n).status(story.payment_id))
             if state["status"] != "requires_action":
                 # told by the chain, or by an answer that got lost
                 return False
@@ -175,10 +249,10 @@ class Teller:
 
     async def _move(self, story: Story) -> None:
         """Takes the money away while the payment is on its way."""
-        order, till = story.order, self._till
+        order, till = story.order, self.till
         if order.mood is not Mood.BROKE or story.moved:
             return
-        purse = self._purses.of(order)
+        purse = self.purses.of(order)
         async with purse.busy:
             held = await till.evm.balance(purse.address, DEVNET.token.address)
             data = bytes.fromhex(_MOVE + SAVINGS[2:].rjust(64, "0") + f"{held:064x}")

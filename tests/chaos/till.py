@@ -8,6 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiohttp
+import grpc
+from florin.v1 import admin_pb2_grpc
+from google.protobuf.message import Message
 
 from tests.chaos.stage import KEPT_MERCHANT, Stage
 from tests.support.api import Refused, RestApi
@@ -20,6 +23,8 @@ CALL_S = 30
 # what an embedded chain says that fails on purpose, not to the service alone
 INJECTED = "injected fault"
 _PASSING = {429, 502, 503, 504}
+# nobody waits for the next hour
+_PAUSED = {"payer_paused", "contract_accounts_paused", "account_creation_paused"}
 _LOST = (aiohttp.ClientError, ConnectionError, TimeoutError)
 
 
@@ -30,10 +35,21 @@ class Till:
         self._stage = stage
         self._session = session
         self.api = RestApi(session, stage.told("shop")["url"], stage.told("credentials"))
-        self.kept = {**self.api.merchant, "Merchant-Id": KEPT_MERCHANT}
+        self.kept = self.merchant(KEPT_MERCHANT)
         self.bad: list[str] = []
         self.told: dict[str, list[str]] = {}
         self.lost = 0
+
+    def merchant(self, merchant_id: str) -> dict[str, str]:
+        """What the partner sends on behalf of another merchant."""
+        return {**self.api.merchant, "Merchant-Id": merchant_id}
+
+    def caller(self, n: int, client: str = "chaos") -> RestApi:
+        """The service as a wallet elsewhere calls it: each number has an address of its own."""
+        api = RestApi(self._session, self.api.base, self._stage.told("credentials"))
+        address = f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"
+        api.wallet |= {"Client-Id": client, "X-Forwarded-For": address}
+        return api
 
     async def patiently(self, call: Callable[[], Awaitable[Any]]) -> Any:
         """The answer to a call; Refused if it is refused for a reason that lasts."""
@@ -43,19 +59,34 @@ class Till:
             except Refused as refusal:
                 if refusal.http == 500:
                     self.bad.append(str(refusal))
-                if refusal.http not in _PASSING:
+                if refusal.http not in _PASSING or refusal.details.get("reason") in _PAUSED:
                     raise
             except _LOST:
                 self.lost += 1
                 self.api.base = self._stage.told("shop")["url"]
             await asyncio.sleep(LOOK_S)
 
-    async def final(self, payment_id: str) -> str:
-        """The state in which a payment ends, whoever dies meanwhile."""
+    async def operate(self, method: str, request: Message) -> Any:
+        """What the operator asks until there is an answer; None if it is refused."""
+        while True:
+            metadata = (("authorization", f"Bearer {self._stage.home.secrets().operator_token}"),)
+            async with grpc.aio.insecure_channel(self._stage.told("shop")["operator"]) as channel:
+                call = getattr(admin_pb2_grpc.AdminServiceStub(channel), method)
+                try:
+                    return await call(request, metadata=metadata, timeout=CALL_S)
+                except grpc.aio.AioRpcError as error:
+                    if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
+                        return None
+                    if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
+                        raise
+            await asyncio.sleep(LOOK_S)
+
+    async def final(self, payment_id: str, n: int) -> str:
+        """The state in which a payment ends, whoever dies meanwhile; `n` is who asks."""
         told = self.told.setdefault(payment_id, [])
 
         async def watch() -> str:
-            async for state in self.api.watch(payment_id):
+            async for state in self.caller(n).watch(payment_id):
                 if told[-1:] != [state["status"]]:
                     told.append(state["status"])
                 if state["isFinal"]:
@@ -77,6 +108,12 @@ class Till:
         """Changes what becomes of the calls to one of a chain's nodes."""
         url = self._stage.told("chains")[f"{chain}_nodes"][n]
         async with self._session.put(f"{url}/weather", json=weather) as answer:
+            answer.raise_for_status()
+
+    async def employ(self, burners: list[str]) -> None:
+        """Tells the stranger which accounts burn gas when they are told to."""
+        url = self._stage.told("chains")["evm_nodes"][0]
+        async with self._session.put(f"{url}/burners", json=burners) as answer:
             answer.raise_for_status()
 
     async def counts(self) -> Counter[str]:

@@ -250,6 +250,54 @@ async def test_the_clock_may_run_out_while_money_is_bound(shop, monkeypatch, cap
     assert f"payment {payment.id} was paid late, or twice, by {tx_hash}" in caplog.text
 
 
+# what nodes differ about
+
+
+async def doubted(shop: Works, monkeypatch, times: int) -> list[int]:
+    """Nodes differ so often about each fact; what is left of that."""
+    rail, left = shop.lab.rail, [times]
+
+    async def agreed(facts):
+        left[0] -= 1
+        return dict.fromkeys(facts, left[0] < 0)
+
+    monkeypatch.setattr(type(rail), "agreement", 2)
+    monkeypatch.setattr(rail, "agreed", agreed)
+    return left
+
+
+async def test_late_money_that_nodes_differ_about_goes_back_once_they_agree(shop, monkeypatch):
+    """A node that has lost a receipt for a while must not keep the buyer's money from him."""
+    payment, option = await coin(shop)
+    pay = replace(Terms.of(option).pay(bare(option.payer), b""), valid_before=2**64)
+    await shop.lab.send(
+        key=bytes(WALLET.key), to=DEVNET.settler, value=pay.value, data=contract.pay(pay)
+    )
+    left = await doubted(shop, monkeypatch, 2)
+    await shop.mine(3)
+    assert await returns(shop, payment) == []
+    for _ in range(3):
+        shop.lab.clock.advance(11)
+        await shop.mine(2)
+    assert left[0] < 0
+    assert await returns(shop, payment) == [PRICE]
+    assert await shop.store.read(ledger.check()) == []
+
+
+async def test_what_a_stranger_settled_and_nodes_differ_about_is_found_again(shop, monkeypatch):
+    payment, option = await dollar(shop)
+    tx_hash = await settled(shop, option, signed(WALLET, option))
+    left = await doubted(shop, monkeypatch, 2)
+    await shop.mine(3)
+    assert await shop.status(payment) == "requires_action"
+    for _ in range(3):
+        shop.lab.clock.advance(11)
+        await shop.mine(2)
+    assert left[0] < 0
+    ended = await shop.end(payment)
+    assert (ended.status, ended.tx_id) == ("succeeded", tx_hash)
+
+
 # the contract says that it is paid
 
 

@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from florin_server.devnet.solana import SOLNET
-from florin_server.domain import spl
 from florin_server.domain.payment import Destination
 from florin_server.store import payouts, settlements
-from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 
 from tests.e2e.test_solana_receiving import opens, place, register, remembered, there, until
@@ -25,8 +23,6 @@ from tests.support.solana import ASSETS, AT_ONCE, SolanaNode, SolanaWallet, exac
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 CHAIN = SOLNET.chain_id
-TOKEN = SOLNET.tokens[0]
-MINT = spl.pubkey(TOKEN.address)
 CENT = {"amount": {"unit": "iso4217/USD", "value": "1"}}
 UNITS = 10_000  # of the token, for a cent
 RENT = 2_039_280  # of a token account
@@ -93,26 +89,7 @@ class Crook(SolanaWallet):
     async def close(self, owner: SolanaWallet | None = None) -> None:
         """Empties an account and closes it, for somebody who has coin."""
         owner = owner or self
-        held = await self.node.balance(owner.address)
-        elsewhere = self.funder.pubkey()
-        await self.node.ask("florin_faucet", {"accounts": [str(elsewhere)]})
-        source = spl.pubkey(place(owner.address))
-        moves = spl.transfer_checked(
-            spl.TOKEN,
-            MINT,
-            TOKEN.decimals,
-            owner=owner.key.pubkey(),
-            source=source,
-            dest=spl.pubkey(place(str(elsewhere))),
-            amount=held,
-        )
-        accounts = [
-            AccountMeta(source, is_signer=False, is_writable=True),
-            AccountMeta(owner.key.pubkey(), is_signer=False, is_writable=True),
-            AccountMeta(owner.key.pubkey(), is_signer=True, is_writable=False),
-        ]
-        closes = Instruction(spl.TOKEN, b"\x09", accounts)
-        await self.node.send([self.funder, owner.key], moves, closes)
+        await self.node.close_out(owner.key, place(owner.address), self.funder)
         assert not await there(self.node, place(owner.address))
 
 

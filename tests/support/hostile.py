@@ -25,6 +25,12 @@ BURNS_FOR_A_PRICE = _burning_unless_zero("3a")
 SWITCHED = "36600a57345f55000000" + _burning_unless_zero("5b5f54", 10)
 
 
+# whoever tries it does so for another block than the one in which it comes to stand, half the time
+BURNS_IN_ODD_BLOCKS = _burning_unless_zero("60014316")
+# a token of which everybody has as much as anybody wants
+ANY_TOKEN = "60015f5260205ff3"
+
+
 def burns_from(number: int) -> str:
     """Accepts up to a block."""
     return _burning_unless_zero(f"63{number:08x}4311")

@@ -145,6 +145,27 @@ class SolanaNode:
         await self.ask("florin_faucet", {"accounts": [str(payer.pubkey())], "tokens": []})
         await self.send([payer, owner], Instruction(program, b"\x09", accounts))
 
+    async def close_out(self, owner: Keypair, place: str, funder: Keypair) -> None:
+        """Empties an account of the first token and ends it; somebody with coin pays for that."""
+        token, elsewhere = SOLNET.tokens[0], funder.pubkey()
+        mint, source = spl.pubkey(token.address), spl.pubkey(place)
+        await self.ask("florin_faucet", {"accounts": [str(elsewhere)]})
+        moves = spl.transfer_checked(
+            spl.TOKEN,
+            mint,
+            token.decimals,
+            owner=owner.pubkey(),
+            source=source,
+            dest=spl.associated(elsewhere, mint, spl.TOKEN),
+            amount=await self.balance(str(owner.pubkey())),
+        )
+        accounts = [
+            AccountMeta(source, is_signer=False, is_writable=True),
+            AccountMeta(owner.pubkey(), is_signer=False, is_writable=True),
+            AccountMeta(owner.pubkey(), is_signer=True, is_writable=False),
+        ]
+        await self.send([funder, owner], moves, Instruction(spl.TOKEN, b"\x09", accounts))
+
     async def spend(self, wallet: SolanaWallet, amount: int) -> None:
         """A wallet sends units of the first token to somebody, by itself."""
         payer, elsewhere = wallet.key.pubkey(), Keypair().pubkey()

@@ -31,7 +31,12 @@ class Wallet:
         return self.sign(typed_data_of(action))
 
     async def delegate(self, chain: Chain, contract: str) -> None:
-        """Gives the account the code of a contract (EIP-7702)."""
+        """Gives the account the code of a contract (EIP-7702), and sees that it has it."""
+        await self.take_code(chain, contract)
+        assert await chain.ask("eth_getCode", self.address, "latest") != "0x"
+
+    async def take_code(self, chain: Chain, contract: str) -> None:
+        """Gives the account the code of a contract, unless its block is replaced."""
         nonce = int(await chain.ask("eth_getTransactionCount", self.address, "latest"), 16)
         number = int(self.chain.partition(":")[2])
         # who sends the transaction itself has used one nonce by then
@@ -40,7 +45,6 @@ class Wallet:
         )
         nobody = b"\x11" * 20  # called itself, the account would run the code at once
         await self._send(chain, gas=200_000, to=nobody, value=0, authorizationList=[signed])
-        assert await chain.ask("eth_getCode", self.address, "latest") != "0x"
 
     async def deploy(self, chain: Chain, runtime: bytes) -> str:
         """Puts a contract with that code on the chain; its CAIP-10."""

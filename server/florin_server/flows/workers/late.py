@@ -31,6 +31,7 @@ class LateMoney:
         self._rail = rail
         self._blocks = blocks
         self._waiting: dict[Paid, tuple[Payment, Option, bool]] = {}
+        self.lost: list[Paid] = []  # what stands no more, or nodes differ about; as in Unconfirmed
 
     def add(self, payment: Payment, option: Option, event: Paid, *, in_vain: bool = False) -> None:
         """Looks after an event that is proven to pay an option of a payment.
@@ -47,10 +48,11 @@ class LateMoney:
         return self._waiting.keys()
 
     async def record(self) -> None:
-        """Books what is final by now. What a reorganisation took back comes again, or never."""
+        """Books what is final by now; what is not so for now is lost."""
         paid = self._blocks.evidence.paid
         for event, (payment, option, in_vain) in list(self._waiting.items()):
             if event not in paid.get(event.ref, ()):
+                self.lost.append(event)
                 del self._waiting[event]
             elif await self._blocks.is_settled(event):
                 await self._record(payment, option, event, in_vain=in_vain)

@@ -77,6 +77,9 @@ class MissedBlocks:
         """Reads some of the blocks that nobody followed, and writes down how far all are read."""
         if not self._rail.by_block:
             return
+        lost = self._unconfirmed.take_lost()
+        depth = self._rail.confirmations
+        self._asked += [(one.ref, max(0, one.block_number - depth)) for one in lost]
         try:
             await self._ask(accepted)
             await self._read(accepted)
@@ -88,7 +91,8 @@ class MissedBlocks:
 
     async def _ask(self, accepted: Mapping[str, Accepted]) -> None:
         if part := self._asked[:_REFS_A_LOOK]:
-            events = await self._rail.paid([ref for ref, _ in part], part[0][1])
+            first = min(number for _, number in part)
+            events = await self._rail.paid([ref for ref, _ in part], first)
             await self._unconfirmed.take(events, accepted)
             del self._asked[: len(part)]
 

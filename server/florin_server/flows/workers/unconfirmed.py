@@ -48,6 +48,14 @@ class Unconfirmed:
         """Events that are not final, and for which something is to be done then."""
         return [*self._waiting, *self._late.waiting]
 
+    def take_lost(self) -> list[Paid]:
+        """Events that were waited for and stand no more, to be asked for by their references.
+
+        A block that was replaced is read again, but what nodes differ about, nobody else asks for.
+        """
+        lost, self._late.lost = self._late.lost, []
+        return lost
+
     async def adopt(self, accepted: Mapping[str, Accepted]) -> None:
         """Looks at the events of new blocks, and binds what is final by now.
 
@@ -57,7 +65,9 @@ class Unconfirmed:
         self._evidence.fresh.clear()
         for event, (payment, option) in list(self._waiting.items()):
             if event.ref in accepted or event not in self._evidence.paid.get(event.ref, ()):
-                # it was confirmed meanwhile, or a block was replaced, which may come back
+                # it was confirmed meanwhile, or a block was replaced, or nodes differ about it
+                if event.ref not in accepted:
+                    self._late.lost.append(event)
                 del self._waiting[event]
             elif await self._blocks.is_settled(event):
                 if await self._in_time(option, event):

@@ -1,0 +1,192 @@
+"""What attackers of a run cost, and the bounds that hold whoever they are.
+
+Counted on the chains: a settlement that did not bring what it was sent for is lost gas.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from florin_server.rails.evm.fees import (
+    WALLET_GAS,
+    opening_share,
+    payment_share,
+    transaction_gas,
+)
+from florin_server.store.journal import FAILURES_MAX
+
+from tests.chaos.facts import Chain, Facts, Sent
+from tests.chaos.plan import FOES, Mood
+from tests.chaos.stage import EVM, FAILED_GAS, OPENED, OPTIONS, Stage
+from tests.chaos.story import Story
+from tests.support.solana import ASSETS
+
+# whose accounts have code, or get it
+_CODED = {Mood.BURNER, Mood.TURNCOAT, Mood.CREATOR}
+# whose payments may be given up
+_FAILING = _CODED | {Mood.MOVER, Mood.BROKE}
+_HOUR_S, _DAY_S, _DAY_US = 3600, 86_400, 86_400_000_000
+# calldata of a payment that creates its account, generously
+_BYTES = 3_000
+# the most that one payment may use in a transaction of its own
+ONE_MAX = transaction_gas(payment_share(WALLET_GAS, _BYTES) + opening_share(_BYTES), 2 * _BYTES)
+# what a payment uses that moves money
+_PAID_LEAST = 60_000
+# of a token account, in lamports
+RENT = 2_000_000
+_LATE = "payment {} was paid late, or twice, by "
+_HELD = "payment {} was paid( late)? by .*, and its payer is blocked by screening list"
+_GIVEN_UP = "payment {} is not sent any more: 3 transactions did not pay it"
+_EXHAUSTED = (
+    ("FAILED", "the hour's budget for failed gas is exhausted", FAILED_GAS.chain),
+    ("OPENED", "the hour's budget for creating accounts is exhausted", FAILED_GAS.opened_chain),
+)
+_BUDGETS = (
+    *(text for _, text, _ in _EXHAUSTED),
+    "the hour's budget of .* for (failed gas|creating accounts) is exhausted",
+    "payers whose payments are paused until .* because they failed",
+)
+_USED = f"""
+    SELECT at_us / 3600000000, sum(gas) FROM failed_gas
+    WHERE chain_id = '{EVM}' AND upper(kind) = '{{}}' GROUP BY 1
+"""
+
+
+class Bounds:
+    """The bill of one run; `bad` is what is over a bound."""
+
+    def __init__(self, stage: Stage, facts: Facts, stories: Sequence[Story], now_us: int) -> None:
+        self.bad: list[str] = []
+        self.told: dict[str, Any] = {}
+        self._stage = stage
+        self._facts = facts
+        self._stories = {one.payment_id: one for one in stories if one.payment_id}
+        self._now_us = now_us
+        self._began_s = 0
+
+    def judge(self, chain: Chain, opened: Mapping[str, int]) -> None:
+        """Compares what was spent; `opened` are token accounts that the relayer opened."""
+        self._began_s = chain.began
+        self._gas(chain)
+        self._rent(opened)
+        self._kept()
+        self._late_foes()
+
+    def _most(self, what: str, found: int, most: int) -> None:
+        if found > most:
+            self.bad.append(f"{what}: {found}, and {most} at most")
+
+    # ---- gas
+
+    def _gas(self, chain: Chain) -> None:
+        lost: Counter[Mood] = Counter()
+        payers: Counter[str] = Counter()
+        failures: Counter[str] = Counter()
+        whole = paid = 0
+        for sent in chain.settlements:
+            failed = {ref: most for ref, most in sent.items.items() if ref not in sent.paid}
+            whole += sent.gas
+            paid += len(sent.paid)
+            for ref, gas in _lost(sent, failed).items():
+                offered = self._facts.offered[ref]
+                lost[self._stories[offered.id].order.mood] += gas
+                payers[offered.payer] += gas
+                failures[offered.id] += sent.worked or len(sent.items) == 1
+        hours = self._now_us // (_HOUR_S * 1_000_000) - chain.began // _HOUR_S + 1
+        share = ONE_MAX * len(self._stage.relayers())
+        by_code = sum(gas for mood, gas in lost.items() if mood in _CODED)
+        self._most("gas lost to accounts with code", by_code, hours * (FAILED_GAS.chain + share))
+        for payer, gas in payers.items():
+            self._most(f"gas lost to {payer}", gas, hours * (FAILED_GAS.payer + share))
+        for payment_id, count in failures.items():
+            self._most(f"transactions that did not pay {payment_id}", count, FAILURES_MAX)
+        total = sum(lost.values())
+        self.told |= {
+            "paid": paid,
+            "failed": len(failures),
+            "gas_a_paid_payment": (whole - total) // max(1, paid),
+            "gas_a_failed_payment": total // max(1, len(failures)),
+            "lost": dict(lost),
+            "lost_to_code": by_code,
+            "bound": hours * (FAILED_GAS.chain + share),
+            "failures": max(failures.values(), default=0),
+            "copied": chain.copied,
+        }
+
+    # ---- rent
+
+    def _rent(self, opened: Mapping[str, int]) -> None:
+        for place, count in opened.items():
+            self._most(f"times that {place} was opened", count, 1)
+        days = self._now_us // _DAY_US - self._began_s // _DAY_S + 1
+        # the treasury's come on top
+        most = days * OPENED["accounts_a_day"] + len(ASSETS)
+        self._most("token accounts that were opened", len(opened), most)
+        query = "SELECT day, merchant_id, count(*) FROM opened_account GROUP BY 1, 2"
+        for day, merchant_id, count in self._stage.select(query):
+            if merchant_id is not None:
+                most = OPENED["accounts_a_merchant_day"]
+                self._most(f"accounts for {merchant_id} on day {day}", count, most)
+        self.told["accounts_opened"] = sum(opened.values())
+
+    # ---- memory
+
+    def _kept(self) -> None:
+        query = "SELECT payment_id, count(*) FROM payment_option GROUP BY 1"
+        counts = dict(self._stage.select(query))
+        for payment_id, count in counts.items():
+            self._most(f"options of {payment_id}", count, OPTIONS["options_per_payment"])
+        self.told["options"] = max(counts.values(), default=0)
+
+    # ---- alarms
+
+    def alarms(self) -> dict[str, list[str]]:
+        """What the service may say because of attackers, and what it has to."""
+        late = [
+            _LATE.format(payment_id)
+            for payment_id in sorted({one.payment_id for one in self._facts.returns})
+            if payment_id not in self._facts.held
+        ] + [_HELD.format(payment_id) for payment_id in self._facts.held]
+        failing = [one.payment_id for one in self._stories.values() if one.order.mood in _FAILING]
+        given_up = [
+            _GIVEN_UP.format(payment_id)
+            for (payment_id,) in self._stage.select(
+                f"SELECT payment_id FROM confirm WHERE failures >= {FAILURES_MAX}"
+            )
+        ]
+        exhausted = [
+            text
+            for kind, text, most in _EXHAUSTED
+            for _, gas in self._stage.select(_USED.format(kind))
+            if gas >= most
+        ]
+        return {
+            "may": [*late, *map(_GIVEN_UP.format, failing), *_BUDGETS],
+            "must": [*late, *given_up, *sorted(set(exhausted))],
+        }
+
+    def _late_foes(self) -> None:
+        """Nobody's money comes late, or twice, but that of those who want it to.
+
+        Whoever is on a list is held.
+        """
+        for payment_id, state in self._facts.held.items():
+            mood = self._stories[payment_id].order.mood
+            if mood is not Mood.BLOCKED or state == "held":
+                self.bad.append(f"{payment_id}, {mood}, is {state}")
+        for one in self._facts.returns:
+            mood = self._stories[one.payment_id].order.mood
+            if mood not in FOES:
+                self.bad.append(f"{one.payment_id}, {mood}, was paid late, or twice")
+
+
+def _lost(sent: Sent, failed: Mapping[str, int]) -> dict[str, int]:
+    """What each item that was not paid may have used, but no more than all of them did."""
+    if not failed:
+        return {}
+    left = sent.gas - _PAID_LEAST * len(sent.paid)
+    return {
+        ref: min(most, left) if sent.paid else left // len(failed) for ref, most in failed.items()
+    }

@@ -1,0 +1,302 @@
+"""Buyers who attack: each kind costs the relayers something, or pays what it should not be able to.
+
+What they hand in over REST is what wallets hand in; all else they do on the chains.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from florin.v1 import held_pb2, screening_pb2
+from florin_server.devnet.evm import DEVNET
+from florin_server.devnet.solana import SOLNET
+from florin_server.domain import spl
+from florin_server.rails.evm import settler
+from florin_server.rails.evm.fees import WALLET_GAS
+from florin_server.rails.evm.settler import Pay
+from solders.keypair import Keypair
+
+from tests.chaos.meddler import Meddler
+from tests.chaos.plan import Mood, Way
+from tests.chaos.quick import QuickClock
+from tests.chaos.stage import Stage, crook
+from tests.chaos.till import LOOK_S, ChainRefused
+from tests.support.wallet import params_of, typed_data_of
+
+if TYPE_CHECKING:
+    from tests.chaos.story import Story, Teller
+
+# for one that is put off
+_FOREVER = 2**64
+_WORD = 32
+# where `pay` has the end of what it is given: behind the selector, the offset, and four words
+_END_AT = 4 + 5 * _WORD
+_TRANSFER = bytes.fromhex("a9059cbb")
+# of the machine: how long money is away, and how long it is there
+_MOVED_S = (0.15, 0.3)
+_VERDICTS = (
+    held_pb2.HELD_PAYMENT_VERDICT_RELEASE,
+    held_pb2.HELD_PAYMENT_VERDICT_RETURN,
+    held_pb2.HELD_PAYMENT_VERDICT_KEEP,
+)
+# looks until money is back that came too late; after that the verdict tells
+_LOOKS = 600
+
+
+class Foes:
+    """What attackers of one run do, in the place of paying."""
+
+    def __init__(self, stage: Stage, teller: Teller, clock: QuickClock) -> None:
+        self._stage = stage
+        self._teller = teller
+        self._clock = clock
+        self._till = teller.till
+        self._purses = teller.purses
+        self._funders = [Keypair() for _ in range(256)]
+        self._meddler = Meddler(stage, teller)
+        self._ways: dict[Mood, Callable[[Story], Awaitable[None]]] = {
+            Mood.BURNER: self._signs,
+            Mood.TURNCOAT: self._turns,
+            Mood.MOVER: self._moves,
+            Mood.LATE: self._pays_late,
+            Mood.DOUBLE: self._pays_twice,
+            Mood.CREATOR: self._creates,
+            Mood.CLOSER: self._closes,
+            Mood.BLOCKED: self._pays_blocked,
+            Mood.MEDDLER: self._meddler.meddle,
+        }
+
+    async def act(self, story: Story) -> None:
+        """Does it; what is refused is left."""
+        await self._ways[story.order.mood](story)
+
+    # ---- accounts that burn gas
+
+    async def _signs(self, story: Story) -> None:
+        """Confirms a signature if one is taken."""
+        option = await self._teller.option(story)
+        if option is None or option["actions"][0]["type"] == "build":
+            # no signatures of such accounts are taken for the rest of the hour
+            return
+        actions = option["actions"]
+        purse = self._purses.of(story.order)
+        outputs = [purse.execute(action) for action in actions]
+        await self._hand_in(story, option, outputs)
+
+    async def _hand_in(self, story: Story, option: dict[str, Any], outputs: list[str]) -> None:
+        caller = self._till.caller
+        await self._till.patiently(
+            lambda: caller(story.order.n).confirm(story.payment_id, option["id"], outputs)
+        )
+
+    async def _turns(self, story: Story) -> None:
+        purse, codes = self._purses.of(story.order), self._purses.codes
+        handed = asyncio.create_task(self._signs(story))
+        await asyncio.sleep(LOOK_S)
+        async with purse.busy:
+            await purse.take_code(self._till.evm, codes.burning(story.order))
+        await handed
+
+    # ---- money that is not where it was
+
+    async def _moves(self, story: Story) -> None:
+        story.helpers.append(asyncio.create_task(self._keep_moving(story)))
+        await self._signs(story)
+
+    async def _keep_moving(self, story: Story) -> None:
+        purse, vault = self._purses.of(story.order), self._purses.vault(story.order)
+        pauses = (_MOVED_S[story.order.variant % 2], _MOVED_S[1])
+        while not story.status:
+            for giver, taker, pause_s in (
+                (purse, vault, pauses[0]),
+                (vault, purse, pauses[1]),
+            ):
+                async with giver.busy:
+                    await self._give(giver, taker.address)
+                await asyncio.sleep(pause_s)
+
+    async def _give(self, giver: Any, to: str) -> None:
+        token, chain = DEVNET.token.address, self._till.evm
+        held = await chain.balance(giver.address, token)
+        words = bytes.fromhex(to[2:]).rjust(_WORD, b"\0") + held.to_bytes(_WORD, "big")
+        await giver.push(chain, gas=100_000, to=bytes.fromhex(token[2:]), data=_TRANSFER + words)
+
+    # ---- money that comes too late, or twice
+
+    async def _pays_late(self, story: Story) -> None:
+        """Puts the end of its payment off, and pays; at a price that is over, if it has one."""
+        order, till, purse = story.order, self._till, self._purses.of(story.order)
+        option = await self._teller.option(story)
+        if option is None:
+            return
+        actions = await self._teller.actions(story, option)
+        async with purse.busy:
+            await purse.perform(till.evm, actions[:-1])
+            (call,) = params_of(actions[-1])
+            data = bytes.fromhex(call["data"][2:])
+            end = int.from_bytes(data[_END_AT : _END_AT + _WORD], "big")
+            if order.way is Way.COIN and order.variant % 2:
+                await self._passed(end)
+            put_off = data[:_END_AT] + _FOREVER.to_bytes(_WORD, "big") + data[_END_AT + _WORD :]
+            await purse.push(
+                till.evm,
+                gas=300_000,
+                to=bytes.fromhex(call["to"][2:]),
+                value=int(call.get("value", "0x0"), 16),
+                data=put_off,
+            )
+        await self._returned(story)
+        headers = self._teller.headers(order)
+        path = f"/v1/payments/{story.payment_id}/cancel"
+        await till.patiently(lambda: till.api.call("POST", path, headers))
+
+    async def _passed(self, end_s: int) -> None:
+        """Returns after a second of the service; others put its clock on."""
+        while True:
+            if self._clock.now_us() > end_s * 1_000_000:
+                return
+            await asyncio.sleep(LOOK_S)
+
+    async def _returned(self, story: Story) -> None:
+        """Waits until money is on its way back, for some time."""
+        query = f"SELECT 1 FROM payout WHERE payment_id = '{story.payment_id}' AND kind = 'return'"
+        for _ in range(_LOOKS):
+            if self._stage.select(query):
+                return
+            await asyncio.sleep(LOOK_S)
+
+    async def _pays_twice(self, story: Story) -> None:
+        """By signature, which it or a stranger hands in, and by a transaction of its own."""
+        purse = self._purses.of(story.order)
+        option = await self._teller.option(story)
+        if option is None:
+            return
+        outputs = [purse.execute(action) for action in option["actions"]]
+        pay = self._route(story, option, purse.address.lower(), bytes.fromhex(outputs[-1][2:]))
+        match story.order.variant % 3:
+            case 0:
+                await self._settle(pay)
+                await self._pay(purse, pay)
+            case 1:
+                await self._hand_in(story, option, outputs)
+                await self._pay(purse, pay)
+            case _:
+                await self._pay(purse, pay)
+                await self._hand_in(story, option, outputs)
+        await self._returned(story)
+
+    def _route(self, story: Story, option: dict[str, Any], payer: str, signature: bytes) -> Pay:
+        """What is public as soon as one of several payments of a route is in a block."""
+        ((text,),) = self._stage.select(
+            f"SELECT terms FROM payment_option WHERE payment_id = '{story.payment_id}'"
+            f" AND id = '{option['id']}'"
+        )
+        terms = json.loads(text)
+        return Pay(
+            token=terms["token"],
+            payer=payer,
+            value=int(terms["value"]),
+            valid_after=0,
+            valid_before=int(terms["valid_before"]),
+            dest=terms["dest"],
+            fee_to=terms["fee_to"],
+            fee=int(terms["fee"]),
+            ref=bytes.fromhex(terms["ref"][2:]),
+            gas=WALLET_GAS,
+            signature=signature,
+        )
+
+    async def _settle(self, pay: Pay) -> None:
+        helper = self._purses.helper
+        async with helper.busy:
+            to = bytes.fromhex(DEVNET.settler[2:])
+            await helper.push(self._till.evm, gas=600_000, to=to, data=settler.settle([pay]))
+
+    async def _pay(self, purse: Any, pay: Pay) -> None:
+        async with purse.busy:
+            words = bytes.fromhex(DEVNET.settler[2:]).rjust(_WORD, b"\0")
+            words += pay.value.to_bytes(_WORD, "big")
+            await purse.push(
+                self._till.evm,
+                gas=100_000,
+                to=bytes.fromhex(pay.token[2:]),
+                data=bytes.fromhex("095ea7b3") + words,
+            )
+            to = bytes.fromhex(DEVNET.settler[2:])
+            await purse.push(self._till.evm, gas=400_000, to=to, data=settler.pay(pay))
+
+    # ---- money of those who are not served
+
+    async def _pays_blocked(self, story: Story) -> None:
+        """Asks what to send, gets onto a list, and sends; the operator says what becomes of it."""
+        order, till, purse = story.order, self._till, self._purses.of(story.order)
+        option = await self._teller.option(story)
+        if option is None:
+            return
+        (action,) = await self._teller.actions(story, option)
+        screened = screening_pb2.ImportScreeningListRequest(
+            name=f"storm-{order.n}", digest=f"{order.n:064x}", last=True, addresses=[purse.address]
+        )
+        await till.operate("ImportScreeningList", screened)
+        (call,) = params_of(action)
+        async with purse.busy:
+            await purse.push(
+                till.evm,
+                gas=300_000,
+                to=bytes.fromhex(call["to"][2:]),
+                value=int(call["value"], 16),
+                data=call["data"],
+            )
+        query = f"SELECT id FROM held_money WHERE payment_id = '{story.payment_id}'"
+        for _ in range(_LOOKS):
+            if found := self._stage.select(query):
+                await self._judge(found[0][0], _VERDICTS[order.variant % len(_VERDICTS)])
+                return
+            await asyncio.sleep(LOOK_S)
+
+    async def _judge(self, held_id: str, verdict: Any) -> None:
+        request = held_pb2.ResolveHeldPaymentRequest(
+            held_id=held_id, verdict=verdict, note="in a storm", even_if_blocked=True
+        )
+        await self._till.operate("ResolveHeldPayment", request)
+
+    # ---- what relayers pay for others
+
+    async def _creates(self, story: Story) -> None:
+        """Lets its account be created with the payment, again and again a new one."""
+        option = await self._teller.option(story)
+        if option is None or option["actions"][0]["type"] == "build":
+            return
+        smart = self._purses.of(story.order).smart
+        output = smart.wrap(typed_data_of(option["actions"][-1]))
+        await self._hand_in(story, option, [output])
+
+    async def _closes(self, story: Story) -> None:
+        """Is the merchant too, and has the relayer open the account that it closes after."""
+        till, order, node = self._till, story.order, self._till.solana
+        owner = crook(order.n % 3)
+        token = SOLNET.tokens[0]
+        place = str(
+            spl.associated(owner.pubkey(), spl.pubkey(token.address), spl.pubkey(token.program))
+        )
+        option = await self._teller.option(story, patience=20)
+        if option is None:
+            await till.patiently(lambda: till.caller(order.n).cancel(story.payment_id))
+            return
+        actions = await self._teller.actions(story, option)
+        outputs = [self._purses.of(order).execute(action) for action in actions]
+        await self._hand_in(story, option, outputs)
+        for _ in range(_LOOKS):
+            state = await till.patiently(lambda: till.caller(order.n).status(story.payment_id))
+            if state["isFinal"]:
+                break
+            await asyncio.sleep(LOOK_S)
+        if (await node.ask("getAccountInfo", place))["value"] is not None:
+            try:
+                await node.close_out(owner, place, self._funders[order.n % 256])
+            except ChainRefused:
+                # another of its payments came, or went, meanwhile
+                return

@@ -1,0 +1,108 @@
+"""Holes that are planted in the service, each one that was there once: a storm has to find them.
+
+    python -m tests.chaos.holes [NAME]
+
+Runs a short storm for each, in which all attackers are of the kind that it lets through, and tells
+what the judge said. Ends with 1 if one was not found.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from florin_server.flows.workers.late import LateMoney
+from florin_server.flows.workers.receiving import receiving
+from florin_server.flows.workers.spending import Spending
+from florin_server.flows.workers.unconfirmed import Unconfirmed
+from florin_server.rails.evm.terms import Terms
+
+from tests.chaos.plan import Mood
+
+PAYMENTS, SEED = 24, 1
+
+
+@dataclass(frozen=True)
+class Hole:
+    """What makes it, who uses it, and what the judge says of it."""
+
+    plant: Callable[[], None]
+    foe: Mood
+    found: str
+
+
+def _without_budgets() -> None:
+    """Nothing that fails is counted: it is sent again and again."""
+
+    async def nothing(*_: Any) -> tuple[()]:
+        return ()
+
+    Spending._spent = nothing
+
+
+def _without_nonces() -> None:
+    """What moves the money as it was offered proves it, whenever it came and by what way."""
+    Terms.proven_by = Terms._moved_by
+    Terms.resembled_by = lambda *_: False
+
+
+def _without_returns() -> None:
+    """What comes late, or twice, is kept."""
+    LateMoney.add = lambda *_, **__: None
+
+
+def _without_claims() -> None:
+    """Nobody remembers which token accounts were opened."""
+
+    def claim(*_: Any) -> Iterator[Any]:
+        yield from ()
+
+    def openable(openings: Any, *_: Any) -> Iterator[Any]:
+        yield from ()
+        return frozenset(one.place for one in openings)
+
+    receiving.claim = claim
+    receiving.openable = openable
+
+
+def _without_references() -> None:
+    """What a wallet sends pays only once the wallet has said so."""
+
+    async def leave(*_: Any) -> None:
+        return
+
+    Unconfirmed._bind = leave
+
+
+HOLES = {
+    "budgets": Hole(_without_budgets, Mood.BURNER, "transactions that did not pay|gas lost to"),
+    "nonces": Hole(_without_nonces, Mood.LATE, "events that prove|its price was over"),
+    "returns": Hole(_without_returns, Mood.DOUBLE, "came for nothing and did not go back"),
+    "claims": Hole(_without_claims, Mood.CLOSER, "times that .* was opened"),
+    "references": Hole(_without_references, Mood.UNFETCHED, "no reason not to be paid"),
+}
+
+
+def found(hole: str, bad: list[str]) -> bool:
+    """True if the judge of a run found what was planted."""
+    return any(re.search(HOLES[hole].found, one) for one in bad)
+
+
+def main() -> int:
+    from tests.chaos.campaign import SHOWN, Run, campaign
+
+    missed = 0
+    for name in sys.argv[1:] or HOLES:
+        run = Run(Path("build/chaos") / f"hole-{name}", SEED, PAYMENTS, embedded=False, hole=name)
+        bad = campaign([run])[run.name]["bad"]
+        missed += not found(name, bad)
+        print(name, "was found" if found(name, bad) else f"was MISSED: {bad[:SHOWN]}", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
