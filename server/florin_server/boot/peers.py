@@ -16,6 +16,9 @@ from florin_server.config import Settings
 
 _log = logging.getLogger(__name__)
 
+# what nobody guesses, if it was drawn
+_CHARS_MIN = 32
+
 
 class Peers:
     """Tells the address (in gRPC's form) of whoever makes a call.
@@ -57,10 +60,6 @@ def chosen_token(settings: Settings) -> str | None:
     if not (token.isascii() and token.isprintable()) or len(token) < _CHARS_MIN:
         raise Refused(f"the gateway token needs {_CHARS_MIN} printable ASCII characters or more")
     return token
-
-
-# what nobody guesses, if it was drawn
-_CHARS_MIN = 32
 
 
 def _read(path: Path) -> str:

@@ -32,7 +32,7 @@ _Quoted: TypeAlias = tuple[str, str, int]
 
 _log = logging.getLogger(__name__)
 
-# the room for options does not grow until others are paid with
+# no time frees room; whoever comes back asks for accounts that have options
 _FULL_RETRY_S = 60
 
 _NOTHING_ASKED = Asked({})
