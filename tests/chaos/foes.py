@@ -179,14 +179,15 @@ class Foes:
         match story.order.variant % 3:
             case 0:
                 await self._settle(pay)
-                await self._pay(purse, pay)
+                paid = await self._pay(purse, pay)
             case 1:
                 await self._hand_in(story, option, outputs)
-                await self._pay(purse, pay)
+                paid = await self._pay(purse, pay)
             case _:
-                await self._pay(purse, pay)
+                paid = await self._pay(purse, pay)
                 await self._hand_in(story, option, outputs)
-        await self._returned(story)
+        if paid:
+            await self._returned(story)
 
     def _route(self, story: Story, option: dict[str, Any], payer: str, signature: bytes) -> Pay:
         """What is public as soon as one of several payments of a route is in a block."""
@@ -215,7 +216,8 @@ class Foes:
             to = bytes.fromhex(DEVNET.settler[2:])
             await helper.push(self._till.evm, gas=600_000, to=to, data=settler.settle([pay]))
 
-    async def _pay(self, purse: Any, pay: Pay) -> None:
+    async def _pay(self, purse: Any, pay: Pay) -> bool:
+        """Pays what was signed for once more; True if that is in a block."""
         async with purse.busy:
             words = bytes.fromhex(DEVNET.settler[2:]).rjust(_WORD, b"\0")
             words += pay.value.to_bytes(_WORD, "big")
@@ -226,7 +228,9 @@ class Foes:
                 data=bytes.fromhex("095ea7b3") + words,
             )
             to = bytes.fromhex(DEVNET.settler[2:])
-            await purse.push(self._till.evm, gas=400_000, to=to, data=settler.pay(pay))
+            call = settler.pay(pay)
+            paid: bool = await purse.push(self._till.evm, gas=400_000, to=to, data=call)
+        return paid
 
     # ---- money of those who are not served
 
