@@ -91,7 +91,7 @@ async def test_payments_of_one_moment_are_tried_in_one_call(lab):
 
 async def test_many_payers_are_asked_for_code_in_one_call_where_a_node_is_read_so(evm):
     lab = await open_lab(evm=evm, reads="deployless")
-    given = await sold(lab, *range(MANY - 2))
+    given = await sold(lab, *range(MANY))
     with_code = buyer(97)
     await lab.fund(with_code)
     option = lab.offer(with_code, new_payment(97))
@@ -99,7 +99,7 @@ async def test_many_payers_are_asked_for_code_in_one_call_where_a_node_is_read_s
     await lab.delegate(with_code, ACCEPTS_NONE)
     lab.node.asked.clear()
     done = reasons(await verified(lab, given))
-    assert done == [None] * (MANY - 2) + ["signature_mismatch"]
+    assert done == [None] * MANY + ["signature_mismatch"]
     # the trial and the codes, then what the one with code says, and its trial alone
     assert lab.node.asked.count("eth_call") == 4
     assert "eth_getCode" not in lab.node.asked
@@ -149,7 +149,7 @@ async def test_another_signature_of_the_same_payment_is_no_second_spending(lab):
     assert first != second
     calls = tried(lab)
     assert await verified(lab, [(option, first), (option, second)]) == [None, None]
-    assert calls == [settler.SETTLE_3009, settler.SETTLE_3009]
+    assert calls == [settler.SETTLE_3009, settler.ONE_3009]
 
 
 def signed_anew(wallet, option):
@@ -188,6 +188,21 @@ async def test_accounts_that_burn_gas_harm_only_themselves(lab):
     burnt = [(option, signed(burner, option)) for option in options]
     await lab.delegate(burner, BURNS_GAS)
     done = reasons(await verified(lab, [*burnt, *given]))
+    assert done == ["signature_mismatch"] * MANY + [None] * MANY
+
+
+async def test_accounts_whose_answers_are_too_long_harm_only_themselves(lab):
+    given = await sold(lab, *range(MANY))
+    bombs = [buyer(300 + n) for n in range(MANY)]
+    await lab.fund(*bombs)
+    options = [lab.offer(one, new_payment(300 + n)) for n, one in enumerate(bombs)]
+    bombed = [(option, signed(one, option)) for one, option in zip(bombs, options, strict=True)]
+    for one in bombs:
+        # reverts with 300 kB
+        await lab.delegate(one, "62049000" + "6000fd")
+    (endpoint,) = lab.rail.rpc._pool.all
+    endpoint.rpc._answer_bytes_max = 500_000
+    done = reasons(await verified(lab, [*bombed, *given]))
     assert done == ["signature_mismatch"] * MANY + [None] * MANY
 
 

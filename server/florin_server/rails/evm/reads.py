@@ -27,6 +27,9 @@ CALL_GAS: Final = 1 << 24
 # what accounts with code of their own may burn of one call; what tokens take is left for them
 _STRANGERS_GAS: Final = CALL_GAS // 2
 
+# accounts whose own answers share a payload: the gas of a question buys about 800 kB of hex
+_OWNERS_A_PAYLOAD: Final = 2
+
 # creation code may have 49,152 bytes, and what it returns 24,576
 _QUESTION_BYTES: Final = 48_000
 _ANSWER_BYTES: Final = 24_000
@@ -143,24 +146,36 @@ async def _guarded(
 async def _ask_owners(node: Node, questions: Sequence[Question]) -> list[tuple[bool, bytes]]:
     """The answers of and about accounts with code.
 
-    What such an account answers may be as long as its gas allows: each is asked in a payload of
-    its own, and one that answers more than is read has answered nothing.
+    What such an account answers may be as long as its gas allows, so that only few of them share a
+    payload; one that answers more than is read has answered nothing.
     """
     shared = [one for one in questions if one.of != one.to]
-    told, *alone = await asyncio.gather(
-        node.batch([_call(one) for one in shared]),
-        *(_ask_alone(node, one) for one in questions if one.of == one.to),
-    )
-    common, own = iter(map(_outcome, shared, told)), iter(alone)
-    return [next(own) if one.of == one.to else next(common) for one in questions]
+    own = [one for one in questions if one.of == one.to]
+    first, rest = own[:_OWNERS_A_PAYLOAD], own[_OWNERS_A_PAYLOAD:]
+    parts = [[*shared, *first], *(list(part) for part in _few(rest))]
+    told = await asyncio.gather(*(_ask_some(node, part) for part in parts))
+    answers = [one for part in told for one in part]
+    common, owned = iter(answers[: len(shared)]), iter(answers[len(shared) :])
+    return [next(owned) if one.of == one.to else next(common) for one in questions]
 
 
-async def _ask_alone(node: Node, question: Question) -> tuple[bool, bytes]:
+def _few(questions: Sequence[Question]) -> Iterator[Sequence[Question]]:
+    for start in range(0, len(questions), _OWNERS_A_PAYLOAD):
+        yield questions[start : start + _OWNERS_A_PAYLOAD]
+
+
+async def _ask_some(node: Node, questions: Sequence[Question]) -> list[tuple[bool, bytes]]:
+    """Asks in one payload, and one by one if the answer is too long."""
     try:
-        (answer,) = await node.batch([_call(question)])
+        told = await node.batch([_call(one) for one in questions])
     except AnswerTooLarge:
-        return False, b""
-    return _outcome(question, answer)
+        if len(questions) > 1:
+            alone = await asyncio.gather(*(_ask_some(node, [one]) for one in questions))
+            return [one for part in alone for one in part]
+        if questions[0].of != questions[0].to:
+            raise
+        return [(False, b"")]
+    return list(map(_outcome, questions, told))
 
 
 def _owners(questions: Sequence[Question]) -> list[bytes]:
@@ -225,7 +240,7 @@ def _parts(
         for piece in pieces:
             asks = sum(29 + len(one.data or b"") for one in piece) + 29
             tells = sum(4 + one.most for one in piece) + 1
-            burns = sum(one.gas for one in piece if one.of == one.to)
+            burns = sum(one.gas for one in piece if one.of == one.to and one.data is not None)
             full = asked + asks > _QUESTION_BYTES or told + tells > _ANSWER_BYTES
             if part and (full or burnt + burns > _STRANGERS_GAS):
                 yield part
