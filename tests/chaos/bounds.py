@@ -71,7 +71,7 @@ class Bounds:
         self._began_s = chain.began
         self._gas(chain)
         self._rent(opened)
-        self._kept()
+        self._kept(chain)
         self._late_foes()
 
     def _most(self, what: str, found: int, most: int) -> None:
@@ -133,12 +133,16 @@ class Bounds:
 
     # ---- memory
 
-    def _kept(self) -> None:
+    def _kept(self, chain: Chain) -> None:
         query = "SELECT payment_id, count(*) FROM payment_option GROUP BY 1"
         counts = dict(self._stage.select(query))
         for payment_id, count in counts.items():
             self._most(f"options of {payment_id}", count, OPTIONS["options_per_payment"])
         self.told["options"] = max(counts.values(), default=0)
+        # nothing is remembered of events that are nobody's
+        own = sum(len(events) for events in chain.paid.values())
+        self.told["remembered"] = self._stage.told("memory")
+        self._most("settlement events that are remembered", self.told["remembered"], own)
 
     # ---- alarms
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from florin.v1 import held_pb2, screening_pb2
@@ -22,8 +23,10 @@ from solders.keypair import Keypair
 from tests.chaos.meddler import Meddler
 from tests.chaos.plan import Mood, Way
 from tests.chaos.quick import QuickClock
-from tests.chaos.stage import Stage, crook
+from tests.chaos.stage import EVM, USD, Stage, crook
 from tests.chaos.till import LOOK_S, ChainRefused
+from tests.support.api import Refused
+from tests.support.solana import ASSETS
 from tests.support.wallet import params_of, typed_data_of
 
 if TYPE_CHECKING:
@@ -179,14 +182,15 @@ class Foes:
         match story.order.variant % 3:
             case 0:
                 await self._settle(pay)
-                await self._pay(purse, pay)
+                paid = await self._pay(purse, pay)
             case 1:
                 await self._hand_in(story, option, outputs)
-                await self._pay(purse, pay)
+                paid = await self._pay(purse, pay)
             case _:
-                await self._pay(purse, pay)
+                paid = await self._pay(purse, pay)
                 await self._hand_in(story, option, outputs)
-        await self._returned(story)
+        if paid:
+            await self._returned(story)
 
     def _route(self, story: Story, option: dict[str, Any], payer: str, signature: bytes) -> Pay:
         """What is public as soon as one of several payments of a route is in a block."""
@@ -215,7 +219,8 @@ class Foes:
             to = bytes.fromhex(DEVNET.settler[2:])
             await helper.push(self._till.evm, gas=600_000, to=to, data=settler.settle([pay]))
 
-    async def _pay(self, purse: Any, pay: Pay) -> None:
+    async def _pay(self, purse: Any, pay: Pay) -> bool:
+        """Pays what was signed for once more; True if that is in a block."""
         async with purse.busy:
             words = bytes.fromhex(DEVNET.settler[2:]).rjust(_WORD, b"\0")
             words += pay.value.to_bytes(_WORD, "big")
@@ -226,7 +231,9 @@ class Foes:
                 data=bytes.fromhex("095ea7b3") + words,
             )
             to = bytes.fromhex(DEVNET.settler[2:])
-            await purse.push(self._till.evm, gas=400_000, to=to, data=settler.pay(pay))
+            call = settler.pay(pay)
+            paid: bool = await purse.push(self._till.evm, gas=400_000, to=to, data=call)
+        return paid
 
     # ---- money of those who are not served
 
@@ -274,6 +281,23 @@ class Foes:
         output = smart.wrap(typed_data_of(option["actions"][-1]))
         await self._hand_in(story, option, [output])
 
+    async def _registers(self, story: Story) -> None:
+        """Wants to be paid where the relayer, or the operator, is: returns would feed that."""
+        till, (evm, solana) = self._till, self._stage.treasuries()
+        own = [(USD, f"{EVM}:{one}") for one in (evm, *self._stage.relayers(), DEVNET.settler)]
+        own += [
+            (ASSETS[1], f"{SOLNET.chain_id}:{one}") for one in (solana, self._stage.solana_relayer)
+        ]
+        headers = self._teller.headers(story.order)
+        path = f"/v1/merchants/{headers['Merchant-Id']}/settlements/crypto"
+        for asset, destination in own:
+            body = {"settlements": [{"asset": asset, "destination": destination}]}
+            try:
+                await till.patiently(partial(till.api.call, "POST", path, headers, body))
+            except Refused:
+                continue
+            till.bad.append(f"a merchant is paid at {destination}")
+
     async def _closes(self, story: Story) -> None:
         """Is the merchant too, and has the relayer open the account that it closes after."""
         till, order, node = self._till, story.order, self._till.solana
@@ -282,6 +306,7 @@ class Foes:
         place = str(
             spl.associated(owner.pubkey(), spl.pubkey(token.address), spl.pubkey(token.program))
         )
+        await self._registers(story)
         option = await self._teller.option(story, patience=20)
         if option is None:
             await till.patiently(lambda: till.caller(order.n).cancel(story.payment_id))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from florin_server.flows import destinations
 from florin_server.flows.workers.late import LateMoney
 from florin_server.flows.workers.receiving import receiving
 from florin_server.flows.workers.spending import Spending
@@ -78,11 +79,30 @@ def _without_references() -> None:
     Unconfirmed._bind = leave
 
 
+def _without_forgetting() -> None:
+    """Settlement events of others are remembered too."""
+    inner = Unconfirmed.take
+
+    async def take(self: Any, events: Any, accepted: Any) -> None:
+        for event in events:
+            self._evidence.add_paid(event)
+        await inner(self, events, accepted)
+
+    Unconfirmed.take = take
+
+
+def _without_own_accounts() -> None:
+    """A merchant may be paid at an account of ours."""
+    destinations.reserved = lambda *_: None
+
+
 HOLES = {
     "budgets": Hole(_without_budgets, Mood.BURNER, "transactions that did not pay|gas lost to"),
     "nonces": Hole(_without_nonces, Mood.LATE, "events that prove|its price was over"),
     "returns": Hole(_without_returns, Mood.DOUBLE, "came for nothing and did not go back"),
     "claims": Hole(_without_claims, Mood.CLOSER, "times that .* was opened"),
+    "destinations": Hole(_without_own_accounts, Mood.CLOSER, "a merchant is paid at"),
+    "memory": Hole(_without_forgetting, Mood.MEDDLER, "settlement events that are remembered"),
     "references": Hole(_without_references, Mood.UNFETCHED, "no reason not to be paid"),
 }
 

@@ -64,7 +64,7 @@ class Mood(StrEnum):
     LATE = "late"  # pays with its end put off, at once or at a price that is over
     DOUBLE = "double"  # pays by signature, and once more by itself
     CREATOR = "creator"  # pays from an account that is created with it, at times in vain
-    CLOSER = "closer"  # pays itself a cent, and closes the account that was opened for it
+    CLOSER = "closer"  # pays itself a cent, closes the account opened for it, wants to be us
     BLOCKED = "blocked"  # is on a screening list by the time that it pays
     MEDDLER = "meddler"  # pays nothing, and crowds the payments of others
 

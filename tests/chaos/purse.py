@@ -40,13 +40,14 @@ class Purse(Wallet):
         self._sent: dict[int, str] = {}  # by nonce
         self._hashes: dict[str, int] = {}  # the nonces of transactions
 
-    async def push(self, chain: Chain, **fields: Any) -> None:
-        """Sends a call, whatever becomes of it, and waits until it is in a block."""
+    async def push(self, chain: Chain, **fields: Any) -> bool:
+        """Sends a call, and waits until it is in a block; False if it came to nothing."""
         try:
-            await self._send(chain, **fields)
+            receipt = await self._send(chain, **fields)
         except ChainRefused:
             # it costs more than there is
-            return
+            return False
+        return bool(receipt["status"] == "0x1")
 
     def scrawl(self) -> str:
         """A signature of something."""

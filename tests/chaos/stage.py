@@ -61,6 +61,8 @@ SOLANA_MERCHANT = SolanaSigner(b"\x5a" * 32).address
 SOLANA_TREASURY = SolanaSigner(b"\x7f" * 32)
 # the merchant that has no destinations is paid through the treasury
 KEPT_MERCHANT = "mrch_without_destinations"
+# of the machine, between two looks at what a service remembers
+WEIGH_S = 0.1
 # slots are longer than the real ones: a busy machine needs time before a blockhash lapses
 BLOCK_S, SLOT_S, FINALIZED_SLOTS, POLL_MS = 1.0, 1.0, 4, 50
 FEES = {"fee_fixed": 7, "fee_basis_points": 100}
@@ -292,11 +294,13 @@ async def serve(stage: Stage, kill: Kill | None, ready: Callable[[], None]) -> N
     await open_shop(stage, service)
     steps.counting = True
     tasks = [asyncio.create_task(ended.wait()), asyncio.create_task(service.failed())]
+    weighing = asyncio.create_task(weigh(stage, service))
     ready()
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     if not ended.is_set():
         await tasks[1]
     tasks[1].cancel()
+    weighing.cancel()
     await service.stop()
 
 
@@ -312,6 +316,18 @@ def give_keys(stage: Stage) -> None:
     Keyring.relayers = lambda self, chain: (*inner(self, chain), *stage.more)
     Keyring.treasury = lambda *_: TREASURY
     Keyring.solana_treasury = lambda *_: SOLANA_TREASURY
+
+
+async def weigh(stage: Stage, service: Service) -> None:
+    """Tells how many settlement events were remembered at most, in this life or one before."""
+    most = stage.told("memory") if (stage.root / "memory.json").exists() else 0
+    while True:
+        kept = [one._blocks.evidence.paid for one in service.app.settlers.values()]
+        now = sum(len(events) for paid in kept for events in paid.values())
+        if now > most:
+            most = now
+            stage.tell("memory", most)
+        await asyncio.sleep(WEIGH_S)
 
 
 async def open_shop(stage: Stage, service: Service) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
-from florin_server.domain.journal import ChainTx, TxState
+from florin_server.domain.journal import ChainTx, TxState, Variant
 from florin_server.flows.workers.blocks import BlockFollower
 from florin_server.rails.base import Effect, RailUnavailable, Transfer
 from florin_server.rails.evm.rail import EvmRail
@@ -352,6 +352,22 @@ async def test_a_transaction_is_not_gone_because_one_node_says_so():
         assert not await found.rail.gone(tx, ())
         found.proxies[1].fail(counts)
         assert await found.rail.gone(tx, ())
+
+
+async def test_a_transaction_is_not_gone_if_a_variant_of_it_is_mined():
+    """Both nodes tell the truth: its nonce is used, and its first variant is in no block."""
+    async with nodes() as found:
+        item = await found.lab.sold(1)
+        nonce = await found.lab.rail.next_nonce(RELAYER.address)
+        first = await found.lab.rail.sign(RELAYER.address, nonce, [item])
+        tx = journaled(first, nonce=nonce, sender=RELAYER.address)
+        raised = await found.lab.rail.bump(tx)
+        assert raised is not None
+        await found.lab.rail.broadcast(raised.raw)
+        await found.lab.mine(CONFIRMATIONS)
+        assert await found.rail.gone(tx, ())
+        raised_too = replace(tx, bumps=(Variant(raised.raw, raised.hash),))
+        assert not await found.rail.gone(raised_too, ())
 
 
 async def test_a_block_was_replaced_only_if_both_nodes_say_so():

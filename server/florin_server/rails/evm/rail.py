@@ -395,11 +395,10 @@ class EvmRail(Connected):
 
         async def is_gone(rpc: Rpc) -> bool | None:
             evidence = self._evidence_of(rpc)
-            used = await evidence.nonce_used(tx.sender, tx.nonce)
-            if used and self.agreement > 1:
-                # the caller looks for it too, but one node may hide it
-                used = not await evidence.mined([tx.hash])
-            return used or None
+            if not await evidence.nonce_used(tx.sender, tx.nonce):
+                return None
+            # the caller looks for it too, but one node may hide it; any variant may be mined
+            return None if await evidence.mined(tx.hashes) else True
 
         return await self._witnesses.unanimous(is_gone) is not None
 
