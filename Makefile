@@ -30,7 +30,7 @@ up: $(RUN)
 	$(BIN)/florin up
 
 test: verify
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 verify: $(DEV)
 	$(BIN)/ruff format --check .
