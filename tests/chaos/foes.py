@@ -293,9 +293,12 @@ class Foes:
         for asset, destination in own:
             body = {"settlements": [{"asset": asset, "destination": destination}]}
             try:
-                await till.patiently(partial(till.api.call, "POST", path, headers, body))
-            except Refused:
-                continue
+                keyed = {**headers, "Idempotency-Key": f"{story.order.n} {destination}"}
+                await till.patiently(partial(till.api.call, "POST", path, keyed, body))
+            except Refused as refusal:
+                if refusal.issues:
+                    continue
+                till.bad.append(f"{destination} is refused for nothing: {refusal}")
             till.bad.append(f"a merchant is paid at {destination}")
 
     async def _closes(self, story: Story) -> None:

@@ -14,6 +14,7 @@ from florin_server.devnet.solana import SOLNET
 from florin_server.domain import spl
 from florin_server.domain.journal import ChainTx
 from florin_server.flows.system import chains
+from florin_server.rails.base import RailUnavailable
 from florin_server.store import journal, ledger
 from solders.hash import Hash
 from solders.keypair import Keypair
@@ -262,3 +263,40 @@ async def test_a_node_that_has_forgotten_ends_nothing_and_health_tells(desk, nod
     )
     assert await ended(desk, node, offer) == "failed"
     assert await paid(node, offer) == 0
+
+
+async def test_what_a_buyer_signed_is_sent_while_too_few_nodes_agree(
+    desk, node, offer, monkeypatch
+):
+    """Nothing ends then; but a blockhash lapses in a minute, whatever has to be agreed on."""
+    settler = desk.service.app.settlers[CHAIN]
+
+    async def moved() -> bool:
+        return True
+
+    async def unheard(*_) -> None:
+        raise RailUnavailable("1 endpoints answer, and 2 have to agree")
+
+    with monkeypatch.context() as nodes:
+        nodes.setattr(settler._blocks, "look", moved)
+        nodes.setattr(settler, "_ask", unheard)
+        nodes.setattr(settler, "_reconcile", unheard)
+        await offer.confirm()
+        await journaled(desk, 1)
+        assert (await offer.status())["status"] == "processing"
+        assert "have to agree" in settler.health().problem
+    assert await ended(desk, node, offer) == "succeeded"
+
+
+async def test_a_settler_starts_while_too_few_nodes_agree(desk, node, offer, monkeypatch):
+    settler = desk.service.app.settlers[CHAIN]
+
+    async def unheard(*_) -> None:
+        raise RailUnavailable("1 endpoints answer, and 2 have to agree")
+
+    with monkeypatch.context() as nodes:
+        nodes.setattr(settler, "_reconcile", unheard)
+        settler._started = False
+        await offer.confirm()
+        await journaled(desk, 1)
+    assert await ended(desk, node, offer) == "succeeded"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any
+
+from florin_server.rails.base import RailUnavailable
 
 
 async def first_of(*waits: Coroutine[Any, Any, object], seconds: float | None = None) -> None:
@@ -16,3 +18,12 @@ async def first_of(*waits: Coroutine[Any, Any, object], seconds: float | None = 
         for one in tasks:
             one.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def fault_of(work: Awaitable[None]) -> RailUnavailable | None:
+    """Why a chain could not be worked with; None if it could."""
+    try:
+        await work
+    except RailUnavailable as error:
+        return error
+    return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Awaitable, Collection, Container, Sequence
 from functools import partial
 
 from florin_server.domain.errors import FlorinError
@@ -32,7 +32,7 @@ from florin_server.flows.workers.lane import Ended, Lane
 from florin_server.flows.workers.missed import MissedBlocks
 from florin_server.flows.workers.nonces import NonceKeeper
 from florin_server.flows.workers.receiving import ReceivingDesk
-from florin_server.flows.workers.rest import first_of
+from florin_server.flows.workers.rest import fault_of, first_of
 from florin_server.flows.workers.spending import Spending, conclude, given_up
 from florin_server.flows.workers.unconfirmed import Unconfirmed, settled_by_others
 from florin_server.flows.workers.unproven import Unproven
@@ -189,7 +189,7 @@ class ChainSettler:
         await self._take_back()
         for lane in self._led():
             await lane.start()
-        await self._reconcile(self._app.clock.now_us())
+        await self._or_later(self._reconcile(self._app.clock.now_us()))
 
     async def _load(self) -> None:
         unsettled = await self._app.store.read(journal.unsettled(self._rail.chain_id))
@@ -199,19 +199,9 @@ class ChainSettler:
 
     async def _turn(self) -> None:
         news = await self._blocks.look()
-        if news:
-            if not self._rail.by_block:
-                await self._ask()
-            await self._take_back()
-            await self._unconfirmed.adopt(self._open)
-            await self._conclude()
-            self._forget_old()
-        stalled: RailUnavailable | None = None
-        try:
-            await self._submit()
-        except RailUnavailable as error:
-            # too expensive now, say; what is on its way is looked after all the same
-            stalled = error
+        stalled = await self._or_later(self._heed()) if news else None
+        # too expensive now, say; what is on its way is looked after all the same
+        stalled = await fault_of(self._submit()) or stalled
         if (lane := self._free_lane()) is not None:
             await self._receiving.turn(lane)
         for lane in self._led():
@@ -220,6 +210,20 @@ class ChainSettler:
             await self._reconcile(self._reconcile_at_us - _RECONCILE_S * 1_000_000)
         if stalled is not None:
             raise stalled
+
+    async def _heed(self) -> None:
+        if not self._rail.by_block:
+            await self._ask()
+        await self._take_back()
+        await self._unconfirmed.adopt(self._open)
+        await self._conclude()
+        self._forget_old()
+
+    async def _or_later(self, work: Awaitable[None]) -> RailUnavailable | None:
+        """Why it must wait; where buyers' signatures lapse in a minute they are sent meanwhile."""
+        if (fault := await fault_of(work)) is not None and self._rail.by_block:
+            raise fault
+        return fault
 
     def _forget_old(self) -> None:
         """Drops evidence that lies deep and is not waited for."""
