@@ -142,7 +142,7 @@ async def test_the_books_keep_the_account_and_nothing_else(desk, operator):
     [
         "",
         "rubbish",
-        Wallet().address,
+        "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed",
         "eip155:31337:0x12",
         f"eip155:31337:0x{'aB' * 20}",
         "x" * 300,
