@@ -185,6 +185,10 @@ class Purses:
             gift = {"accounts": [treasuries[0]], "tokens": tokens, "nativeWei": hex(10**21)}
             await till.evm.ask("florin_faucet", gift)
             await till.solana.ask("florin_faucet", {"accounts": [treasuries[1]]})
+        else:
+            # the same for the euro, which only few buyers pay with
+            gift = {"accounts": [stage.treasuries()[0]], "tokens": [DEVNET.euro.address]}
+            await till.evm.ask("florin_faucet", {**gift, "nativeWei": "0x0"})
         evm, helper = till.evm, self.helper
         for name, runtime in (
             ("switched", SWITCHED),
