@@ -171,8 +171,11 @@ async def test_a_payment_whose_money_never_moved_names_nobody(desk, operator):
     fault = {"kind": "answer", "method": "eth_sendRawTransaction", "effect": "drop", "times": 99}
     await desk.chain.ask("florin_fault", fault)
     wallet = Wallet()
-    offer = await desk.offer(wallet, expiresAt=desk.now + 1)
+    offer = await desk.offer(wallet, expiresAt=desk.now + 60)
     await desk.confirm(offer)
+    async with asyncio.timeout(20):
+        while "chain_tx" not in traces(desk, wallet):
+            await asyncio.sleep(0.01)
     # as long as it may move, the account stays
     assert await erase(operator, wallet.account) == (0, 1, 1)
     assert (await desk.lapse(offer.payment_id))["status"] == "failed"
