@@ -17,6 +17,9 @@ NODES_MAX, KEYS_MAX = 2, 2
 # seconds between two payments, and the least that the storm lasts
 PACE_S, LEAST_S = 0.15, 3.0
 KILL_EVERY_S = 6.0
+JUMP_EVERY_S = 10.0
+# more than a blockhash is good for
+LAPSED_SLOTS = 160
 # durable steps that a payment takes, about
 STEPS_A_PAYMENT = 8
 # of all orders
@@ -201,6 +204,7 @@ def plan(seed: int, payments: int, *, embedded: bool = False, foe: Mood | None =
             chance, lasts_s, "solana", nodes, [one for one in _WEATHER if one != "strangers"]
         ),
         *_pauses(chance, lasts_s),
+        *_jumps(random.Random(f"jumps {seed} {embedded}"), lasts_s),
     ]
     gusts.sort(key=lambda gust: gust.at_s)
     return Plan(seed, orders, tuple(gusts), _kills(chance, payments, lasts_s), lasts_s, nodes, keys)
@@ -292,6 +296,15 @@ def _pauses(chance: random.Random, lasts_s: float) -> list[Gust]:
     while at_s < lasts_s:
         gusts.append(Gust(at_s, "solana", "pause", chance.uniform(0.1, 1.0)))
         at_s += gusts[-1].for_s + chance.uniform(1, 4)
+    return gusts
+
+
+def _jumps(chance: random.Random, lasts_s: float) -> list[Gust]:
+    """Slots that go by while nothing lands: what buyers signed until then has lapsed."""
+    gusts, at_s = [], chance.expovariate(1 / JUMP_EVERY_S)
+    while at_s < lasts_s:
+        gusts.append(Gust(at_s, "solana", "slots", depth=LAPSED_SLOTS))
+        at_s += chance.expovariate(1 / JUMP_EVERY_S)
     return gusts
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
 from florin_server.devnet.evm import DEVNET
+from solders.transaction import VersionedTransaction
 
 from tests.chaos.foes import Foes
 from tests.chaos.plan import FOES, PAYS, Mood, Order, Way
@@ -38,11 +40,14 @@ TEND_S = 0.5
 LATE_S = 7200
 # times that a wallet tries to confirm what is refused
 _TRIES = 60
+# payments that an order gets, one after the other, while what its buyer signs lapses
+_PAYMENTS = 3
+_ANY = {"maxSupportedTransactionVersion": 0}
 
 
 @dataclass
 class Story:
-    """What became of an order. Times are seconds of the machine."""
+    """What became of a payment of an order. Times are seconds of the machine."""
 
     order: Order
     payment_id: str = ""
@@ -52,6 +57,7 @@ class Story:
     confirmed_at: float = 0.0
     ended_at: float = 0.0
     moved: bool = False
+    lapsed: bool = False  # the chain proves that what was signed came too late
     option_id: str = ""
     asked: list[str] = field(default_factory=list)  # methods of its actions; a build has none
     helpers: list[asyncio.Task[None]] = field(default_factory=list)
@@ -69,7 +75,16 @@ class Teller:
         self.begun: list[Story] = []  # of those that do no harm
         self._foes = Foes(stage, self, self._clock)
 
-    async def tell(self, order: Order) -> Story:
+    async def tell(self, order: Order) -> list[Story]:
+        """All payments of an order: the merchant asks anew if its buyer's signature lapsed."""
+        told: list[Story] = []
+        for turn in range(_PAYMENTS):
+            told.append(await self._told(order, f"{self._seed}-{order.n}-{turn}"))
+            if not told[-1].lapsed:
+                break
+        return told
+
+    async def _told(self, order: Order, key: str) -> Story:
         till, story = self.till, Story(order)
         if order.mood is Mood.MEDDLER:
             await self._foes.act(story)
@@ -81,7 +96,7 @@ class Teller:
             # it is payable for longer than its price is good
             body["expiresAt"] = self._clock.now_us() // 1_000_000 + LATE_S
         headers = self.headers(order)
-        keyed = {**headers, "Idempotency-Key": f"chaos-{self._seed}-{order.n}"}
+        keyed = {**headers, "Idempotency-Key": f"chaos-{key}"}
         made = await till.patiently(lambda: till.api.call("POST", "/v1/payments", keyed, body))
         story.payment_id = made["paymentId"]
         try:
@@ -92,8 +107,26 @@ class Teller:
         story.ended_at = monotonic()
         await asyncio.gather(*story.helpers)
         if order.refunded and story.status == "succeeded":
-            await self._refund(story, headers, f"refund-{self._seed}-{order.n}")
+            await self._refund(story, headers, f"refund-{key}")
+        story.lapsed = await self._lapsed(story)
         return story
+
+    async def _lapsed(self, story: Story) -> bool:
+        """True if an honest buyer was not paid for, and the chain proves why.
+
+        On Solana a transaction has a minute to land, in any weather: nobody else can send what
+        only the relayer pays for.
+        """
+        if story.status == "succeeded" or story.order.mood not in PAYS:
+            return False
+        if not story.order.way.on_solana or not story.outputs:
+            return False
+        transaction = VersionedTransaction.from_bytes(base64.b64decode(story.outputs[-1]))
+        asked, node = {"commitment": "finalized"}, self.till.solana
+        good = await node.ask("isBlockhashValid", str(transaction.message.recent_blockhash), asked)
+        signature = str(transaction.signatures[0])
+        landed = await node.ask("getTransaction", signature, {**asked, **_ANY})
+        return landed is None and not good["value"]
 
     async def _refund(self, story: Story, headers: dict[str, str], key: str) -> None:
         """Asks for the money back, and waits until it is there."""
