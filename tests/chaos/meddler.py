@@ -80,7 +80,7 @@ class Meddler:
 
     async def _confirm(self, story: Story, target: Story) -> None:
         """What its buyer did not sign; what its buyer sent, by another name."""
-        option_id, outputs = target.option_id, self._wrong(story, target)
+        option_id, outputs = target.fetched[0], self._wrong(story, target)
         for n in range(_CALLS if outputs else 0):
             try:
                 await self._caller(story, n).confirm(target.payment_id, option_id, outputs)
@@ -89,8 +89,6 @@ class Meddler:
 
     def _wrong(self, story: Story, target: Story) -> list[str]:
         """Results of the right kind, for nothing; none where there are none."""
-        if "" in target.asked:
-            return [_MADE_UP] * len(target.outputs)
         if target.order.way.on_solana:
             return next(
                 (
@@ -102,7 +100,7 @@ class Meddler:
             )
         signature = self._teller.purses.of(story.order).scrawl()
         by_method = {"eth_sendTransaction": _MADE_UP, "eth_signTypedData_v4": signature}
-        return [by_method[method] for method in target.asked]
+        return [by_method[method] for method in target.fetched[1]]
 
     async def _copy(self, story: Story) -> None:
         """Settlement events with the references of others, of money that is worth nothing."""

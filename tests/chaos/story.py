@@ -58,8 +58,9 @@ class Story:
     ended_at: float = 0.0
     moved: bool = False
     lapsed: bool = False  # the chain proves that what was signed came too late
-    option_id: str = ""
-    asked: list[str] = field(default_factory=list)  # methods of its actions; a build has none
+    # the option that was signed or sent last, and the methods of what was to be done for it
+    fetched: tuple[str, list[str]] = ("", [])
+    sent: dict[str, Any] | None = None  # the option for which money was sent
     helpers: list[asyncio.Task[None]] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
 
@@ -170,7 +171,8 @@ class Teller:
         if order.mood is Mood.GONE:
             return
         for left in reversed(range(_TRIES)):
-            option = await self.option(story)
+            # money that was sent is not sent again
+            option = story.sent or await self.option(story)
             if option is None:
                 return
             if order.mood is Mood.CANCELS:
@@ -209,8 +211,6 @@ class Teller:
             )
             for option in found["options"]:
                 if option["amount"]["unit"] == wanted:
-                    story.option_id = option["id"]
-                    story.asked = [one["data"].get("method", "") for one in option["actions"]]
                     return option
             state = await till.patiently(lambda: till.caller(order.n).status(story.payment_id))
             if state["status"] != "requires_action":
@@ -231,16 +231,18 @@ class Teller:
 
     async def _outputs(self, story: Story, option: dict[str, Any]) -> list[str]:
         order, purse = story.order, self.purses.of(story.order)
+        if story.sent is not None:
+            return story.outputs
         actions = await self.actions(story, option)
         if order.mood is Mood.HOLLOW:
             return [_MADE_UP] * len(actions)
         if order.way.on_solana:
             story.outputs = [purse.execute(action) for action in actions]
-            return story.outputs
-        async with purse.busy:
-            # money that was sent is not sent again
-            if not (order.way.sends and story.outputs):
+        else:
+            async with purse.busy:
                 story.outputs = await self._performed(purse, actions)
+            story.sent = option if order.way.sends else None
+        story.fetched = option["id"], [one["data"]["method"] for one in actions]
         return story.outputs
 
     async def _performed(self, purse: Purse, actions: list[dict[str, Any]]) -> list[str]:
