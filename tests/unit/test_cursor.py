@@ -12,7 +12,7 @@ from florin_server.domain.errors import Code, FlorinError
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-_TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 _NUMBERS = st.integers(-(2**63), 2**63 - 1)
 _POSITIONS = st.lists(_TEXTS | _NUMBERS, max_size=4).map(tuple)
 _BINDINGS = st.binary(max_size=64) | _TEXTS
