@@ -107,7 +107,7 @@ async def test_a_merchant_is_paid_what_it_is_owed(desk, node):
     await books(desk)
 
 
-async def test_a_transaction_that_lapsed_is_made_anew_and_pays_once(desk, node):
+async def test_a_transaction_that_lapsed_is_made_anew_and_pays_once(desk, node, caplog):
     wallet = SolanaWallet()
     payment_id = await sold(desk, wallet, 0)
     held = await node.balance(wallet.address)
@@ -140,6 +140,10 @@ async def test_a_transaction_that_lapsed_is_made_anew_and_pays_once(desk, node):
     assert refund["txId"] != first
     assert await node.balance(wallet.address) == held + PRICE
     await books(desk)
+    # that is no fault, and nobody else has sent anything
+    told = [one.levelname for one in caplog.records if "lapsed before it landed" in one.message]
+    assert set(told) == {"WARNING"}
+    assert "replaced" not in caplog.text
 
 
 async def test_a_treasury_that_is_short_is_filled_and_pays(desk, node):

@@ -49,7 +49,7 @@ class Outcome:
     """What became of a payout that was in a transaction.
 
     It is done if there is a `posting`, waits again if there is a time to retry it at, and stays
-    where it is otherwise, until the operator has looked at its `problem`.
+    where it is otherwise, until the operator has looked at its `problem`. What lapsed is no fault.
     """
 
     payout: Payout
@@ -57,6 +57,7 @@ class Outcome:
     posting: Posting | None = None
     retry_at_us: int | None = None
     problem: str | None = None
+    lapsed: bool = False
 
 
 def _payouts() -> Select[Row]:

@@ -327,7 +327,9 @@ class PayoutWorker:
         ]
         for one in outcomes:
             if one.problem:
-                _log.error("payout %s: %s", one.payout.id, one.problem)
+                # that what nobody landed in time lapses is foreseen, and it is sent again at once
+                level = logging.WARNING if one.lapsed else logging.ERROR
+                _log.log(level, "payout %s: %s", one.payout.id, one.problem)
         ends = [one.end for one in ended]
         now_us = self._app.clock.now_us()
         watched = self._aftermath.new(ended_in([], ended))
@@ -339,8 +341,10 @@ class PayoutWorker:
     async def _outcome(self, one: Payout, ended: Ended) -> Outcome:
         tx = ended.tx
         if ended.mined is None:
-            problem = f"its transaction {tx.hash} was replaced by another one"
-            return Outcome(one, retry_at_us=self._app.clock.now_us(), problem=problem)
+            lapsed = one.lapses_at is not None
+            what = "lapsed before it landed" if lapsed else "was replaced by another one"
+            problem, now_us = f"its transaction {tx.hash} {what}", self._app.clock.now_us()
+            return Outcome(one, retry_at_us=now_us, problem=problem, lapsed=lapsed)
         mined = ended.end.final_hash or tx.hash
         effect = await self._treasury.effect(tx, mined, _transfer(one))
         if effect is Effect.EXACT:
