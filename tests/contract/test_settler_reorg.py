@@ -190,3 +190,10 @@ async def test_later_transactions_do_not_wait_for_ever_behind_one_that_vanished(
     second = await shop.now(second)
     assert second.status == "succeeded"
     await agree(shop, first, second)
+
+
+async def test_a_payment_is_looked_for_as_deep_as_blocks_may_be_replaced(shop):
+    """What is sent after the confirm may end up in a block below the head of that moment."""
+    await shop.mine(2 * CONFIRMATIONS)
+    item = await shop.item(await shop.accepted(WALLET))
+    assert item.from_block == shop.settler.head - CONFIRMATIONS

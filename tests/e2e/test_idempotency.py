@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import aiohttp
 import grpc
@@ -178,9 +179,10 @@ async def test_another_key_of_the_partner_keeps_the_answers(desk, tenant):
 
 async def test_keys_of_others_do_not_meet(desk, tenant):
     """Neither another partner's nor another merchant's, nor those of live data."""
-    others = [tenant, await desk.tenant(), await desk.tenant(live=True)]
+    sibling = replace(tenant, merchant=await desk.merchant(tenant))
+    others = [tenant, sibling, await desk.tenant(), await desk.tenant(live=True)]
     answers = [await create(desk, one, "a") for one in others]
-    assert len({answer.body["paymentId"] for answer in answers}) == 3
+    assert len({answer.body["paymentId"] for answer in answers}) == 4
     assert not [answer for answer in answers if "Idempotent-Replayed" in answer.headers]
 
 

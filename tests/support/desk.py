@@ -179,8 +179,8 @@ class Desk:
         return Tenant(self, partner, merchant, key_id, secret)
 
     async def merchant(self, tenant: Tenant, **changes: Any) -> Merchant:
-        """One more merchant of a tenant."""
-        return await self._merchant(tenant.partner.id, live=tenant.merchant.live, **changes)
+        """One more merchant of a tenant, of its mode unless that is among the changes."""
+        return await self._merchant(tenant.partner.id, **{"live": tenant.merchant.live, **changes})
 
     async def _merchant(self, partner_id: str, **changes: Any) -> Merchant:
         app = self.service.app

@@ -78,6 +78,20 @@ async def test_live_and_test_data_are_apart(desk, cast):
         assert (await desk.ask(method, path + call, desk.rest.wallet)).told == UNKNOWN
 
 
+@pytest.mark.parametrize("live", [False, True], ids=["test key", "live key"])
+async def test_a_key_reaches_no_merchant_of_the_other_mode(desk, live):
+    """Not even one of its own partner's."""
+    tenant = await desk.tenant(live=live)
+    other = (await desk.merchant(tenant, live=not live)).id
+    _, secret = await desk.key(tenant.partner.id, live=not live)
+    made = await desk.ask("POST", "/v1/payments", {"Api-Key": secret, "Merchant-Id": other}, ORDER)
+    headers = {**tenant.headers, "Merchant-Id": other}
+    path = f"/v1/payments/{made.body['paymentId']}"
+    for method, call, body in (("POST", "/v1/payments", ORDER), ("GET", path, None)):
+        answer = await desk.ask(method, call, headers, body)
+        assert answer.told == (404, "merchant_not_found")
+
+
 @pytest.mark.parametrize(
     ("scope", "may"),
     [
