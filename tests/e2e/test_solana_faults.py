@@ -109,13 +109,14 @@ async def spend(node: SolanaNode, wallet: SolanaWallet, left: int) -> None:
 
 
 async def test_a_payment_is_final_at_final_depth_and_not_before(desk, node, offer):
-    await offer.confirm()
     merchant = desk.env["FLORIN_SOLANA_DESTINATION"].rpartition(":")[2]
-    for _ in range(200):
-        if await node.balance(merchant):
+    before = await node.balance(merchant)
+    await offer.confirm()
+    for _ in range(2000):
+        if await node.balance(merchant) != before:
             break
         await asyncio.sleep(0.01)
-    assert await node.balance(merchant) == PRICE
+    assert await node.balance(merchant) == before + PRICE
     for _ in range(FINAL - 1):
         await asyncio.sleep(0.05)
         assert (await offer.status())["status"] == "processing"
