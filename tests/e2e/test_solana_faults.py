@@ -264,6 +264,8 @@ async def test_a_node_that_has_forgotten_ends_nothing_and_health_tells(desk, nod
     )
     assert await ended(desk, node, offer) == "failed"
     assert await paid(node, offer) == 0
+    # a node is not asked about what is near to what it has forgotten, and others need not wait
+    await node.fault("slots", slots=2_000)
 
 
 async def test_what_a_buyer_signed_is_sent_while_too_few_nodes_agree(
