@@ -2,6 +2,7 @@
 # contracts: compile the Solidity sources (needs Node)
 # race, chaos, tamper, prove, fuzz-model: long forms of tests, a minute to most of an hour
 # test: everything CI checks · verify: checks without running anything · bench: figures · gen, fmt: write
+# shuffle: the whole suite 20 times, in other orders and with other seeds (hours)
 # fuzz-api: 20,000 made-up requests, each answer held against the OpenAPI document
 PYTHON ?= python3.11
 VENV := .venv
@@ -9,7 +10,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: setup demo up test verify gen bench fuzz-api fuzz-model race chaos tamper prove fmt lock contracts
+.PHONY: setup demo up test shuffle verify gen bench fuzz-api fuzz-model race chaos tamper prove fmt lock contracts
 
 setup: $(RUN)
 
@@ -31,6 +32,9 @@ up: $(RUN)
 
 test: verify
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+shuffle: $(DEV)
+	$(BIN)/python -m tests.shuffle
 
 verify: $(DEV)
 	$(BIN)/ruff format --check .

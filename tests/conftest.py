@@ -12,6 +12,7 @@ import pytest_asyncio
 import uvloop
 from florin_server.boot import gateway
 from florin_server.boot.service import Service
+from hypothesis import HealthCheck, settings
 
 from tests.support import chains
 from tests.support.api import Api, GrpcApi, RestApi
@@ -26,6 +27,22 @@ def pytest_addoption(parser):
     parser.addoption(
         "--update-golden", action="store_true", help="write the golden files of tests/wire anew"
     )
+
+
+def pytest_configure(config):
+    """The same examples in every run, unless a seed is told, and no verdict on the machine's pace.
+
+    Hypothesis otherwise draws others each time, and fails a test that a busy machine makes slow.
+    """
+    seeded = config.getoption("--hypothesis-seed") is not None
+    settings.register_profile(
+        "repeated",
+        derandomize=not seeded,
+        database=None,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    settings.load_profile("repeated")
 
 
 def pytest_asyncio_loop_factories():

@@ -35,7 +35,9 @@ class EmbeddedChain(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     enabled: bool = True
-    rpc_port: int = Field(default=0, ge=0, le=65535, description="0 takes any free port")
+    rpc_port: int = Field(
+        default=0, ge=0, le=65535, description="0 takes any free port, the same at each start"
+    )
     block_interval_s: float = Field(
         default=0.5, ge=0, description="0 seals a block for each transaction"
     )
@@ -48,7 +50,9 @@ class EmbeddedSolana(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     enabled: bool = True
-    rpc_port: int = Field(default=0, ge=0, le=65535, description="0 takes any free port")
+    rpc_port: int = Field(
+        default=0, ge=0, le=65535, description="0 takes any free port, the same at each start"
+    )
     slot_s: float = Field(
         default=0.4, ge=0, description="as on Solana; 0 gives each transaction a slot of its own"
     )

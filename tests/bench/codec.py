@@ -22,8 +22,9 @@ from tests.bench.florin import Florin, metadata
 from tests.bench.load import PATIENCE_S
 from tests.bench.report import Figure
 from tests.bench.setup import accounts, new_payments
+from tests.bench.size import sized
 
-ROUNDS, ROUND_S = 9, 0.02
+ROUNDS, ROUND_S = sized((9, 0.02), (1, 0.001))
 ACCOUNTS = 6
 
 Pair = tuple[Callable[[], object], Callable[[], object]]

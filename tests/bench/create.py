@@ -21,8 +21,10 @@ from tests.bench.florin import Florin
 from tests.bench.load import RestJob, Result
 from tests.bench.report import Figure
 from tests.bench.setup import create_request
+from tests.bench.size import sized
 
-ROUNDS, COUNT, BARE_COUNT, CONCURRENCY = 3, 2000, 6000, 64
+ROUNDS, COUNT, BARE_COUNT = sized((3, 2000, 6000), (1, 20, 20))
+CONCURRENCY = 64
 # what a REST answer of a create holds
 _RECEIPT = b"x" * 220
 
@@ -36,7 +38,7 @@ def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
         requests = tuple(create_request(florin, f"bench-{turn}-{n}") for n in range(COUNT))
         before = florin.cpu_s()
         result = load.run(pool, RestJob(florin.http, requests, CONCURRENCY, expect=b"paymentId"))
-        cpu_us.append((florin.cpu_s() - before) / COUNT * 1e6)
+        cpu_us.append(florin.used_s(before) / COUNT * 1e6)
         rest.append(result)
         bare.append(pool.submit(bare_store, BARE_COUNT).result(load.PATIENCE_S))
     rest, bare = rest[1:], bare[1:]

@@ -20,12 +20,13 @@ from tests.bench.http2 import Metadata
 from tests.bench.load import Address, percentile
 from tests.bench.report import Figure
 from tests.bench.setup import new_payments
+from tests.bench.size import sized
 from tests.bench.streams import Streams
 
-STREAMS, CONNECTIONS, PER_S = 600, 8, 200
+STREAMS, CONNECTIONS, PER_S = sized((600, 8, 200), (10, 2, 200))
 # the first changes find a cold server
-_WARM = 50
-_HUB_WATCHERS, _HUB_PER_S, _HUB_S = 10_000, 1000, 2
+_WARM = sized(50, 2)
+_HUB_WATCHERS, _HUB_PER_S, _HUB_CHANGES = sized((10_000, 1000, 2000), (20, 1000, 10))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ async def _watch_hub() -> list[float]:
     for _ in first:
         await held.acquire()
     started = now()
-    for number, payment in enumerate(list(first.values())[: _HUB_PER_S * _HUB_S]):
+    for number, payment in enumerate(list(first.values())[:_HUB_CHANGES]):
         await asyncio.sleep(max(0.0, started + number / _HUB_PER_S - now()))
         published[payment.id] = now()
         hub.publish(replace(payment, version=1))

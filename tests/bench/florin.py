@@ -55,6 +55,10 @@ class Florin:
         """Processor time of all its threads so far."""
         return cpu_s(self.pid)
 
+    def used_s(self, before: float) -> float:
+        """Processor time since it was so much; the kernel counts in ticks, and none is less."""
+        return max(self.cpu_s() - before, 1 / _TICKS)
+
 
 def cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

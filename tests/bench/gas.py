@@ -21,6 +21,7 @@ from florin_server.rails.evm.settings import EvmCoin
 from florin_server.rails.evm.typed_data import PERMIT2
 
 from tests.bench.report import Figure
+from tests.bench.size import sized
 from tests.contract.evm_lab import (
     CHAIN,
     ETHER,
@@ -43,7 +44,7 @@ from tests.contract.payout_lab import TREASURY
 from tests.support.smart import smart
 
 COIN = f"{CHAIN}/slip44:60"
-TOGETHER, FEE = 50, 15_000
+TOGETHER, FEE = sized(50, 3), 15_000
 _APPROVE = bytes.fromhex("095ea7b3" + PERMIT2[2:].rjust(64, "0"))
 
 

@@ -27,12 +27,13 @@ from florin_server.rails.evm.reads import Answer, Question, batch
 from florin_server.rails.jsonrpc import HttpTransport, JsonRpc, LocalTransport, Transport
 
 from tests.bench.report import Figure
+from tests.bench.size import sized
 from tests.contract.evm_lab import CHAIN, asset, settings
 from tests.support import anvil
 
-SIZES = ((1, 2), (3, 10), (10, 20))
-TOKENS = 20
-ROUNDS = {"devchain": 5, "anvil": 15}
+SIZES = sized(((1, 2), (3, 10), (10, 20)), ((1, 2),))
+TOKENS = max(count for _, count in SIZES)
+ROUNDS = sized({"devchain": 5, "anvil": 15}, {"devchain": 1, "anvil": 1})
 ALONE = "one by one"
 _GAS = 3_000_000
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -23,9 +22,10 @@ from rich.table import Table
 from tests.bench import history
 from tests.bench.history import END_US, MERCHANTS, PARTNER, RARE
 from tests.bench.report import Figure
+from tests.bench.size import sized
 
-PAYMENTS = int(os.environ.get("FLORIN_BENCH_PAYMENTS", "1000000"))
-LIMIT, ROUNDS = 50, 15
+PAYMENTS = sized(1_000_000, 20_000)
+LIMIT, ROUNDS = 50, sized(15, 1)
 DEPTHS = (0.0, 0.1, 0.5, 0.99)
 _ALL = Filters(PARTNER, live=False)
 SCOPES = {"partner": _ALL, "merchant": replace(_ALL, merchants=MERCHANTS[:1])}

@@ -38,9 +38,9 @@ class Figure:
         return self.value <= self.at_most if self.at_most is not None else None
 
 
-def show(figures: Sequence[Figure]) -> None:
-    """Prints the table."""
-    table = Table(title="Figures of one run", title_justify="left")
+def show(subject: str, figures: Sequence[Figure]) -> None:
+    """Prints the table of a subject."""
+    table = Table(title=subject, title_justify="left")
     table.add_column("figure", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("target", no_wrap=True)
@@ -55,7 +55,9 @@ def show(figures: Sequence[Figure]) -> None:
             _SIGNS[figure.met],
             figure.note,
         )
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    console.print(table)
+    console.file.flush()
 
 
 def save(figures: Sequence[Figure], path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -57,16 +58,35 @@ SUBJECTS: dict[str, Subject] = {
 }
 
 
-def main(wanted: Sequence[str]) -> None:
-    """Measures; a run of some subjects only writes no file."""
-    chosen = wanted or list(SUBJECTS)
+def main(wanted: Sequence[str], *, kept: bool = True) -> int:
+    """Measures one subject after the other, and tells each as it ends; 1 if one of them failed.
+
+    A run of all subjects is `kept` in a file, with what is there if it ends early.
+    """
+    if unknown := sorted({*wanted} - {*SUBJECTS}):
+        print(f"no subject: {', '.join(unknown)}; there are {', '.join(SUBJECTS)}")
+        return 2
     figures: list[Figure] = []
+    failed: list[str] = []
     started = time.monotonic()
-    with child() as pool:
-        for name in chosen:
-            print(f"{time.monotonic() - started:5.0f} s  {name} …", flush=True)
-            figures += SUBJECTS[name](pool)
-    report.show(figures)
-    if not wanted:
-        report.save(figures, RESULT)
-        print(f"also in {RESULT}; took {time.monotonic() - started:.0f} s")
+    for name in wanted or SUBJECTS:
+        print(f"{time.monotonic() - started:5.0f} s  {name} …", flush=True)
+        try:
+            # a process of its own for each: one that is broken does not break the next
+            with child() as pool:
+                found = SUBJECTS[name](pool)
+        except Exception:  # noqa: BLE001  (whatever it is, the others are still measured)
+            failed.append(name)
+            print(f"{name} failed:\n{traceback.format_exc()}", flush=True)
+            continue
+        report.show(name, found)
+        figures += found
+        if kept and not wanted:
+            report.save(figures, RESULT)
+    missed = [figure.name for figure in figures if figure.met is False]
+    print(f"{len(figures)} figures in {time.monotonic() - started:.0f} s", end="")
+    print(f"; also in {RESULT}" if kept and not wanted else "")
+    for text, names in (("targets missed", missed), ("subjects failed", failed)):
+        if names:
+            print(f"{text}: {', '.join(names)}")
+    return 1 if failed else 0

@@ -27,9 +27,10 @@ from tests.bench.load import RestJob
 from tests.bench.node import CHAIN_ID, Node, nodes
 from tests.bench.payments import prepare, settle
 from tests.bench.report import Figure
+from tests.bench.size import sized
 from tests.support.wallet import Wallet
 
-COUNT, WARM = 300, 100
+COUNT, WARM = sized((300, 100), (3, 1))
 # transactions under way at once, in order enough for a chain that keeps early ones
 _PUSHES = 8
 _TREASURY = "0x" + "fe" * 20

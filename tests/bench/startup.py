@@ -7,8 +7,9 @@ from statistics import median
 
 from tests.bench.florin import florin
 from tests.bench.report import Figure
+from tests.bench.size import sized
 
-ROUNDS = 3
+ROUNDS = sized(3, 1)
 
 
 def measure(_pool: ProcessPoolExecutor) -> list[Figure]:

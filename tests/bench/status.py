@@ -18,8 +18,9 @@ from tests.bench.florin import Florin, metadata
 from tests.bench.load import GrpcJob, RestJob
 from tests.bench.report import Figure
 from tests.bench.setup import accounts, new_payments, options_request
+from tests.bench.size import sized
 
-ROUNDS, SECONDS = 3, 2.0
+ROUNDS, SECONDS, IDLE_S = sized((3, 2.0, 1.0), (1, 0.1, 0.1))
 ACCOUNTS = 6
 _SERVICE = "/florin.v1.GatewayService/"
 
@@ -69,7 +70,7 @@ def _grpc(florin: Florin, method: str, request: bytes) -> GrpcJob:
 
 def _idle(florin: Florin) -> float:
     before, started = florin.cpu_s(), time.monotonic()
-    time.sleep(1)
+    time.sleep(IDLE_S)
     return (florin.cpu_s() - before) / (time.monotonic() - started)
 
 
@@ -78,7 +79,7 @@ def _round(florin: Florin, pool: ProcessPoolExecutor, job: RestJob | GrpcJob) ->
     result = load.run(pool, job)
     return Round(
         rate=result.rate,
-        cpu_us=(florin.cpu_s() - before) / result.answered * 1e6,
+        cpu_us=florin.used_s(before) / result.answered * 1e6,
         p50_ms=result.quantile_ms(50),
         p99_ms=result.quantile_ms(99),
         client=result.cpu_s / result.seconds,

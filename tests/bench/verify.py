@@ -29,6 +29,7 @@ from florin_server.rails.jsonrpc import Call, HttpTransport, JsonRpc
 
 from tests.bench.node import CHAIN_ID, Node, nodes
 from tests.bench.report import Figure
+from tests.bench.size import sized
 from tests.contract.evm_lab import (
     FEES,
     MERCHANT,
@@ -40,7 +41,7 @@ from tests.contract.evm_lab import (
     signed,
 )
 
-COUNT, ALONE, CONCURRENCY, ROUNDS = 400, 100, 100, 3
+COUNT, ALONE, CONCURRENCY, ROUNDS = sized((400, 100, 100, 3), (3, 2, 2, 1))
 _RELAYER = Signer(b"\x1f" * 32)
 
 

@@ -16,9 +16,10 @@ from tests.bench.http2 import Metadata
 from tests.bench.load import Address
 from tests.bench.report import Figure
 from tests.bench.setup import new_payments
+from tests.bench.size import sized
 from tests.bench.streams import Streams
 
-STREAMS, CONNECTIONS, POLLS = 5000, 50, 2000
+STREAMS, CONNECTIONS, POLLS = sized((5000, 50, 2000), (20, 2, 5))
 _LOOK_S, _QUIET = 0.25, 0.3
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import aiohttp
 import pytest
+from florin_server.clock import TestClock
+from florin_server.rails.jsonrpc import JsonRpc, LocalTransport
 
 from tests.support import anvil
+from tests.support.anvil_node import AnvilNode
 
 
 def test_a_fresh_chain_answers_and_ends():
@@ -27,3 +31,22 @@ def test_what_keeps_it_away_is_told_and_fails_in_ci(monkeypatch, tmp_path, ci, o
     monkeypatch.setattr(anvil, "_installed", anvil._installed.__wrapped__)
     with pytest.raises(outcome, match="NOT TESTED against anvil: there is no Node here"):
         anvil.program()
+
+
+async def test_a_reorganisation_makes_other_blocks_though_nothing_else_differs():
+    with anvil.running() as running:
+        # neither time nor base fee tells blocks apart: both stand still from here on
+        running.ask("anvil_setBlockTimestampInterval", 0)
+        running.ask("anvil_mine", "0x400")
+        node = AnvilNode(running.url, TestClock(0), aiohttp.ClientSession())
+        try:
+            seen = []
+            for _ in range(4):
+                seen.append(running.ask("eth_getBlockByNumber", "0x400", False)["hash"])
+                reorg = {"kind": "reorg", "depth": 1}
+                await JsonRpc(LocalTransport(node.handle)).call("florin_fault", reorg)
+                # it makes one block more
+                running.ask("anvil_rollback", 1)
+        finally:
+            await node.close()
+    assert len(set(seen)) == 4

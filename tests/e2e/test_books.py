@@ -68,6 +68,18 @@ async def exact(desk: Desk) -> None:
     await until(lambda: verdicts(desk), {Verdict.EXACT})
 
 
+async def booked(desk: Desk) -> None:
+    """Books what is unbooked, so that nothing is left of it for whoever comes next."""
+    found = await books.compare(desk.service.app)
+    async with operator_of(desk.service) as operator:
+        for line in found.lines:
+            if line.verdict is Verdict.UNBOOKED:
+                account, asset = line.place
+                request = ledger_pb2.BookDifferenceRequest(account=account, asset=asset, note="-")
+                await operator.ask("BookDifference", request)
+    await exact(desk)
+
+
 async def line_of(desk: Desk, account: str, asset: str) -> books.Line:
     found = await books.compare(desk.service.app)
     (line,) = [one for one in found.lines if one.place == (account, asset)]
@@ -180,6 +192,7 @@ async def test_work_that_is_under_way_explains_a_difference(desk, shop):
 async def test_a_gift_is_unbooked_until_the_operator_says_what_it_was(desk):
     await exact(desk)
     stranger, treasury = Wallet(), treasury_of(desk)
+    before = await balance(desk, "external:operator", DOLLARS)
     await filled(desk, stranger)
     data = "0xa9059cbb" + treasury.rpartition(":")[2][2:].rjust(64, "0") + f"{700:064x}"
     await stranger._send(desk.chain, gas=100_000, to=bytes.fromhex(DOLLAR[2:]), data=data)
@@ -195,9 +208,9 @@ async def test_a_gift_is_unbooked_until_the_operator_says_what_it_was(desk):
         assert (await operator.ask("BookDifference", request)).amount == "700"
         with pytest.raises(Refused):
             await operator.ask("BookDifference", request)
-    assert await balance(desk, "external:operator", DOLLARS) == -700
+    assert await balance(desk, "external:operator", DOLLARS) == before - 700
     notes = desk.select("SELECT note FROM ledger_journal WHERE type = 'operator'")
-    assert notes == [("a gift",)]
+    assert ("a gift",) in notes
     await exact(desk)
 
 

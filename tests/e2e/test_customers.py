@@ -191,3 +191,9 @@ async def test_a_payment_whose_money_never_moved_names_nobody(desk, operator):
     assert await erase(operator, wallet.account) == (1, 0, 0)
     assert (await desk.rest.detail(offer.payment_id))["buyer"] is None
     assert traces(desk, wallet) == {"chain_tx"}
+    # what was dropped keeps its nonce for three blocks, and whoever comes next would wait for it
+    await desk.chain.mine(4)
+    last = await desk.offer()
+    await desk.confirm(last)
+    await desk.chain.mine(4)
+    assert (await desk.ended(last.payment_id))["status"] == "succeeded"

@@ -16,7 +16,7 @@ from florin_server.rails.evm.settler import Pay
 from florin_server.rails.evm.terms import NOBODY, Terms
 from florin_server.store import payments
 
-from tests.e2e.test_books import balance, exact
+from tests.e2e.test_books import balance, booked, exact
 from tests.e2e.test_late_money import mute, payouts_of, returned, submit
 from tests.e2e.test_payout_stories import CHAIN, DOLLAR, ETHER, Shop, filled, until
 from tests.support.desk import Desk, Offer, opened
@@ -256,3 +256,4 @@ async def test_who_takes_the_fee_for_himself_has_not_paid(desk, shop):
     assert (await desk.final(later.payment_id))["status"] == "succeeded"
     assert (await desk.rest.status(made.payment_id))["status"] == "requires_action"
     assert await payouts_of(desk, made.payment_id) == []
+    await booked(desk)

@@ -12,7 +12,7 @@ from florin_server.devnet.evm import DEVNET
 from florin_server.flows import books
 from florin_server.flows.books import Verdict
 
-from tests.e2e.test_books import SETTINGS, balance, exact, treasury_of
+from tests.e2e.test_books import SETTINGS, balance, booked, exact, treasury_of
 from tests.e2e.test_payout_stories import CHAIN, DOLLAR, FEE, PRICE, USD, Shop, filled, until
 from tests.support.desk import Desk, opened
 from tests.support.installation import operator_of
@@ -194,6 +194,7 @@ async def test_money_for_nothing_that_is_known_is_unbooked(desk, shop, caplog):
     await until(unbooked, PRICE)
     told = [one for one in caplog.records if "for nothing that is known" in one.message]
     assert len(told) == 1
+    await booked(desk)
 
 
 def _forget(payment_id: str):

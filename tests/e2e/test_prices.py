@@ -46,7 +46,7 @@ class Shop:
         return web.json_response({"price": self.price})
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
+@pytest_asyncio.fixture(loop_scope="module")
 async def shop():
     shop = Shop()
     app = web.Application()
@@ -60,8 +60,9 @@ async def shop():
     await runner.cleanup()
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
+@pytest_asyncio.fixture(loop_scope="module")
 async def desk(tmp_path_factory, shop):
+    """One for each test: which price is believed depends on those that came before it."""
     http = {"url": f"http://127.0.0.1:{shop.port}/{{base}}", "path": ["price"]}
     ways = [
         {"kind": "oracle", "chain": f"eip155:{DEVNET.chain_id}", "feed": FEED, "stale_s": STALE_S},

@@ -1,114 +1,162 @@
-"""The README's first payment, typed as it stands there."""
+"""The README, followed from top to bottom as it stands there, in what a fresh clone would be.
+
+Every block is run, saved or put where the README says; a block that nobody follows fails the test.
+What differs from a newcomer's day is this, and nothing else:
+
+- `.venv` is there already, with what `make setup` would install into it (nothing is fetched).
+- Ports are any that are free, by FLORIN_HTTP_PORT and FLORIN_GRPC_PORT.
+- The node of the real chain is an embedded chain that says it is Base (`REAL_CHAIN`), and the file
+  with the password is where the test may write.
+- Targets of make other than `demo` are expanded (`make -n`) and not run: this test is part of one.
+- `pip install` and `jupyter lab` are looked at, not run (`NOTEBOOKS`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shutil
-import sys
-import textwrap
+import tomllib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from eth_utils import keccak
+from florin_server.config import Settings
+from florin_server.devnet.genesis import artifact
+from florin_server.rails import chain_files
 
-from tests.support.service import running
+from tests.support import foreign
+from tests.support.newcomer import PATIENCE_S, Walk, setting_out, typed, until
+from tests.support.readme import Block, blocks, put_into, taken
+from tests.support.screening import sdn
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+REAL_CHAIN = ("https://base.node.example/KEY", "/run/secrets/florin-keystores")
+NOTEBOOKS = [".venv/bin/pip install -e '.[notebooks]'", ".venv/bin/jupyter lab notebooks"]
+LISTED, OTHER = "0x" + "bb" * 20, "0x" + "cc" * 20
+EURC, USDC = (
+    "0x60a3e35cc302bfa44cb288bc5a4f316fdb1adb42",
+    "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913",
+)
+SOLANA = """
+[[solana_chains]]
+reference = "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"
+rpc_url = "https://solana.node.example"
+treasury = "9WzDXwBbmkg8ZTbNMqUxvQRAyrZzDsGYdLVL9zYtAWWM"
+"""
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("curl") is None or shutil.which("make") is None, reason="the README types both"
+)
 
 
-def section(title: str) -> str:
-    return README.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+Step = Callable[[Walk, Block], Awaitable[None]]
+STEPS: dict[tuple[str, int], Step] = {}
 
 
-SECTION = section("Your first payment, by hand")
+def step(section: str, *numbers: int) -> Callable[[Step], Step]:
+    """Follows these blocks of a section."""
+
+    def noted(follow: Step) -> Step:
+        STEPS.update({(section, number): follow for number in numbers})
+        return follow
+
+    return noted
 
 
 @pytest.fixture
-async def folder(tmp_path):
-    """A checkout as `make up` leaves it: a Florin that runs, its state and its Python."""
-    (tmp_path / ".venv").symlink_to(sys.prefix)
-    home = tmp_path / ".florin"
-    async with running(home, block_interval_s=0.2, confirmations=2) as service:
-        # commands find it as they find what `florin up` runs
-        with service.home.announced({"operator": service.grpc.operator_target}):
-            yield tmp_path
+async def walk(tmp_path) -> AsyncIterator[Walk]:
+    async with setting_out(tmp_path) as walk:
+        yield walk
 
 
-async def typed(script: str, folder: Path) -> asyncio.subprocess.Process:
-    shell = ("bash", "-euo", "pipefail", "-c", script)
-    pipe = asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(*shell, cwd=folder, stdout=pipe, stderr=pipe)
+async def test_the_readme_is_followed_from_top_to_bottom(walk):
+    for block in blocks():
+        assert block.place in STEPS, f"nobody follows {block.place}:\n{block.text}"
+        await STEPS[block.place](walk, block)
 
 
-def shell_of(text: str, word: str) -> str:
-    """The indented block with this word in it."""
-    blocks = re.findall(r"(?:^(?:    .*)?\n)+", text + "\n", re.MULTILINE)
-    (block,) = [block for block in blocks if word in block]
-    return textwrap.dedent(block)
+def test_every_step_has_a_block():
+    assert STEPS.keys() == {block.place for block in blocks()}
 
 
-def opening(script: str) -> str:
-    """The first lines: the credentials, and how a member of an answer is read."""
-    return script.partition("\n\n")[0] + "\n"
+# from the first payment on
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="the README types curl")
-async def test_the_first_payment_by_hand_succeeds(folder):
-    process = await typed(shell_of(SECTION, "demo.env"), folder)
-    out, err = await asyncio.wait_for(process.communicate(), 60)
-    assert (process.returncode, err) == (0, b""), (out, err)
-    created, confirmed, *stream = out.decode().splitlines()
+@step("Two commands", 0)
+async def two_commands(walk: Walk, block: Block) -> None:
+    assert block.lines == ["make demo", "make test"]
+    make = await asyncio.create_subprocess_exec(
+        *block.lines[0].split(),
+        cwd=walk.folder,
+        env=walk.env,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    walk.upright.append(make)
+    said = await until(make, "Ctrl-C ends it.")
+    assert re.search(r"^succeeded  transaction 0x", said, re.MULTILINE)
+    await walk.shell.run("make -n test")
+
+
+@step("Your first payment, by hand", 0)
+async def first_payment(walk: Walk, block: Block) -> None:
+    created, confirmed, *stream = (await walk.shell.run(block.text)).splitlines()
     assert json.loads(created)["status"] == "requires_action"
     assert json.loads(confirmed)["status"] in {"processing", "succeeded"}
     states = [json.loads(line[5:]) for line in stream if line.startswith("data:")]
-    assert states[-1]["status"] == "succeeded"
-    assert states[-1]["isFinal"] is True
+    assert (states[-1]["status"], states[-1]["isFinal"]) == ("succeeded", True)
 
 
-async def test_the_merchants_side_in_python_follows_a_payment(folder, session):
-    (code,) = re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)
-    (folder / "merchant.py").write_text(code)
-    script = "set -a; . .florin/demo.env; set +a; exec .venv/bin/python -u merchant.py"
-    process = await typed(script, folder)
-    link = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
-    assert link.startswith("to be paid at http")
-    assert await process.stdout.readline() == b"0 PAYMENT_STATUS_REQUIRES_ACTION\n"
-    base, payment_id = link.split()[-1].rsplit("/", 1)
-    lines = (folder / ".florin" / "demo.env").read_text().splitlines()
-    env = dict(line.split("=", 1) for line in lines)
-    headers = {"App-Id": env["FLORIN_APP_ID"], "Client-Id": env["FLORIN_CLIENT_ID"]}
-    url = f"{base}/v1/gateway/payment/{payment_id}/cancel"
-    async with session.post(url, headers=headers) as answer:
-        assert answer.status == 200
-    out, err = await asyncio.wait_for(process.communicate(), 60)
-    assert (process.returncode, out, err) == (0, b"1 PAYMENT_STATUS_CANCELLED\n", b"")
+@step("Your first payment, by hand", 1)
+async def merchants_side(walk: Walk, block: Block) -> None:
+    """It is run by the next block, which pays what it waits for."""
+    (walk.folder / "merchant.py").write_text(block.text)
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="the README types curl")
-async def test_a_partner_of_ones_own_takes_a_payment(folder):
-    same_shell = opening(shell_of(SECTION, "demo.env"))
-    script = same_shell + shell_of(section("A partner of your own"), "partners create")
-    process = await typed(f"{script}\necho $MERCHANT $APP_ID $WALLET_KEY", folder)
-    out, err = await asyncio.wait_for(process.communicate(), 120)
-    assert process.returncode == 0, (out, err)
-    places, bank, info, ids = out.decode().splitlines()
-    (place,) = json.loads(places)["settlements"]
-    assert place["id"].startswith("crypto_")
-    assert bank.startswith("fiat_")
-    assert json.loads(info)["merchant"]["name"] == "Tea House"
-    assert json.loads(info)["status"] == "requires_action"
-    assert re.fullmatch(r"tea-house app_\w{17} fl_test_wk_\w+", ids)
+@step("Your first payment, by hand", 2)
+async def both_sides(walk: Walk, block: Block) -> None:
+    confirmed, *log = (await walk.shell.run(block.text)).splitlines()
+    assert json.loads(confirmed)["status"] in {"processing", "succeeded"}
+    payment_id = await walk.shell.value("WAITING")
+    assert [line for line in log if line] == [
+        f"to be paid: {payment_id}",
+        "0 PAYMENT_STATUS_REQUIRES_ACTION",
+        "1 PAYMENT_STATUS_PROCESSING",
+        "2 PAYMENT_STATUS_SUCCEEDED",
+    ]
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="the README types curl")
-async def test_every_outcome_is_seen_as_it_is_told(folder):
-    same_shell = opening(shell_of(SECTION, "demo.env"))
-    script = same_shell + shell_of(section("Every outcome, on purpose"), "status_of")
-    process = await typed(script, folder)
-    out, err = await asyncio.wait_for(process.communicate(), 120)
-    assert (process.returncode, err) == (0, b""), (out, err)
-    told = [json.loads(line) for line in out.splitlines()]
+@step("Your first payment, by hand", 3)
+async def back_to_the_shop(walk: Walk, block: Block) -> None:
+    payment_id = json.loads(await walk.shell.run(block.text))["paymentId"]
+    assert "shop.example" not in await walk.page(payment_id)
+    await walk.shell.run(f"pay {payment_id}")
+    url = f"{await walk.shell.value('FLORIN_BASE_URL')}/v1/gateway/payment/{payment_id}/status"
+    headers = {"App-Id": await walk.shell.value("FLORIN_APP_ID"), "Client-Id": "florin-demo-client"}
+    async with walk.session.get(f"{url}?maxPollMs=25000", headers=headers) as answer:
+        assert (await answer.json())["status"] == "succeeded"
+    link = f"https://shop.example/thanks?order=1002&amp;payment_id={payment_id}"
+    assert f'href="{link}"' in await walk.page(payment_id)
+
+
+@step("Your first payment, by hand", 4)
+async def notebooks(walk: Walk, block: Block) -> None:
+    assert block.lines == NOTEBOOKS
+    project = tomllib.loads((walk.folder / "pyproject.toml").read_text())["project"]
+    assert any(
+        one.startswith("jupyterlab") for one in project["optional-dependencies"]["notebooks"]
+    )
+    assert (walk.folder / "notebooks").is_dir()
+
+
+@step("Every outcome, on purpose", 0)
+async def every_outcome(walk: Walk, block: Block) -> None:
+    told = [json.loads(line) for line in (await walk.shell.run(block.text)).splitlines() if line]
     succeeded, failed, moved, expired, reverts, fault = told
     assert [one["status"] for one in (succeeded, failed, expired)] == [
         "succeeded",
@@ -117,3 +165,224 @@ async def test_every_outcome_is_seen_as_it_is_told(folder):
     ]
     assert moved["movable"] is True
     assert reverts["result"] is fault["result"] is True
+    # what was armed is for payments that come to it; the ones below should not
+    assert "cleared" in await walk.shell.run("florin faults clear && echo cleared")
+
+
+# settings
+
+
+@step("Ways to pay", 0, 1, 2, 3)
+@step("What coins cost", 0)
+@step("Nodes", 0)
+@step("Relayers", 0)
+@step("Data about buyers", 0)
+@step("Going to a real chain", 1)
+async def fragment(walk: Walk, block: Block) -> None:
+    """In florin.toml, beside the one whole chain of the README; and in a chain's own file."""
+    (whole,) = [one.text for one in blocks() if "chain_id = 8453" in one.text]
+    base = whole + SOLANA
+    # the prices ask a feed of a chain that is in the settings
+    if "eip155:1" in block.text:
+        base = base.replace("chain_id = 8453", "chain_id = 1").replace('"USDC", "WETH"', '"USDC"')
+    text = base if block.text == whole else put_into(base, block.text)
+    settings = loaded(walk.folder.parent / f"settings-{len(block.text)}", text)
+    said = tomllib.loads(text)
+    for name in tomllib.loads(block.text):
+        if name not in {"chains", "solana_chains"}:
+            taken(settings, {name: said[name]})
+    for name, kind in (("chains", "evm"), ("solana_chains", "solana")):
+        (chain,) = getattr(settings, name)
+        assets = said[name][0].pop("assets", None)
+        taken(chain, said[name][0])
+        if assets is not None:
+            taken(chain.assets[0], assets[0])
+        own_file(text, name, kind, chain)
+
+
+def loaded(folder: Path, text: str) -> Settings:
+    """As a Florin that is started there has them."""
+    folder.mkdir()
+    (folder / "florin.toml").write_text(text)
+    with pytest.MonkeyPatch.context() as changed:
+        changed.chdir(folder)
+        for name in os.environ:
+            if name.startswith("FLORIN_"):
+                changed.delenv(name)
+        return Settings()
+
+
+def own_file(text: str, name: str, kind: str, chain: Any) -> None:
+    """The same lines below `[evm]` or `[solana]` say the same."""
+    table = rf"^\[\[{name}\]\].*?(?=^\[(?!\[{name}\.)|\Z)"
+    (lines,) = re.findall(table, text, re.MULTILINE | re.DOTALL)
+    more = re.findall(rf"^\[\[{name}\..*?(?=^\[|\Z)", text, re.MULTILINE | re.DOTALL)
+    own = "".join([lines, *(one for one in more if one not in lines)])
+    own = own.replace(f"[[{name}]]", f"[{kind}]").replace(f"[[{name}.", f"[[{kind}.")
+    read = chain_files.parse(own, Path("some.toml"), Path("/"))
+    assert read.model_dump(exclude={"name"}) == chain.model_dump(exclude={"name"})
+
+
+# a real chain
+
+
+def usd_coin() -> bytes:
+    """The test token by the name that Base's is registered under, which its signatures hold."""
+    code = artifact("TestDollar").runtime
+    named = (b"\x60\x0b\x81\x52\x7fTest Dollar", b"\x60\x08\x81\x52\x7fUSD Coin\0\0\0")
+    hashed = (keccak(b"Test Dollar"), keccak(b"USD Coin"))
+    for former, changed in (named, hashed):
+        assert code.count(former) == 1
+        code = code.replace(former, changed)
+    return code
+
+
+@step("Going to a real chain", 0)
+async def real_chain(walk: Walk, block: Block) -> None:
+    password = walk.folder.parent / "password"
+    password.write_text("correct horse")
+    there = {USDC: usd_coin(), EURC: artifact("TestDollar").runtime}
+    async with foreign.embedded(8453, there) as chain:
+        # more blocks than make one final, as on any real chain
+        await chain.ask("evm_mine", {"blocks": 50})
+        script = block.text
+        for former, changed in zip(REAL_CHAIN, (chain.url, str(password)), strict=True):
+            assert script.count(former) == 1
+            script = script.replace(former, changed)
+        # what the comment asks for is done by hand, between two commands
+        before, comment, after = script.partition("# give the relayer some coin")
+        assert comment
+        async with typed(walk, before) as shell:
+            said = (await asyncio.wait_for(shell.communicate(), PATIENCE_S))[0].decode()
+            assert shell.returncode == 0, said
+        (relayer,) = re.findall(r"^Relayer: (0x\w+)$", said, re.MULTILINE)
+        await chain.fund(relayer)
+        exports = "".join(line for line in before.splitlines(True) if line.startswith("export"))
+        async with typed(walk, exports + comment + after, answer="y\n") as shell:
+            said = await until(shell, "Ctrl-C ends it.")
+        assert "Base" in said
+
+
+# the operator
+
+
+@step("A partner of your own", 0)
+async def partner(walk: Walk, block: Block) -> None:
+    out = await walk.shell.run(block.text)
+    places, bank, info = (line for line in out.splitlines() if line)
+    (place,) = json.loads(places)["settlements"]
+    assert place["id"].startswith("crypto_")
+    assert bank.startswith("fiat_")
+    assert json.loads(info)["merchant"]["name"] == "Tea House"
+    assert json.loads(info)["status"] == "requires_action"
+    ids = await walk.shell.run("echo $MERCHANT $APP_ID $WALLET_KEY")
+    assert re.fullmatch(r"tea-house app_\w{17} fl_test_wk_\w+", ids.strip())
+
+
+@step("Refunds and payouts", 0)
+async def refund(walk: Walk, block: Block) -> None:
+    asked = json.loads(await walk.shell.run(block.text))
+    assert asked["refundId"].startswith("rfnd_")
+    payment = "as_merchant $FLORIN_BASE_URL/v1/payments/$PAYMENT_ID"
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            told = json.loads(await walk.shell.run(payment))["refund"]
+            if "completedAt" in told:
+                break
+            await asyncio.sleep(0.1)
+    assert (told["status"], told["txId"][:2]) == ("succeeded", "0x")
+
+
+@step("Refunds and payouts", 1)
+async def payouts(walk: Walk, block: Block) -> None:
+    """With a merchant whose money is in the treasury, and a treasury that pays nobody meanwhile."""
+    assert '"succeeded"' in (await walk.shell.run(OWED)).splitlines()[-1]
+    executors = await walk.shell.run("florin executors list")
+    treasuries = re.findall(r"^(eip155:\S+)", executors, re.MULTILINE)
+    await walk.shell.run("\n".join(f"florin executors pause {one}" for one in treasuries))
+    *_, resolve = block.text.splitlines()
+    out = await walk.shell.run(block.text.removesuffix(resolve + "\n"))
+    payout = await walk.shell.value("PAYOUT")
+    assert re.search(rf"^{payout} .*waiting", out, re.MULTILINE)
+    assert f"{payout} is refused." in out
+    status, out, err = await walk.shell.told(resolve)
+    assert (status, out.strip()) == (1, "")
+    assert "Not done: " in err
+    await walk.shell.run("\n".join(f"florin executors resume {one}" for one in treasuries))
+
+
+OWED = """
+MERCHANT=$(florin merchants import late-house --partner $PARTNER --name "Late House" \\
+  --email owner@late-house.example)
+late() { curl -s -H "Api-Key: $PARTNER_KEY" -H "Merchant-Id: $MERCHANT" \\
+  -H 'Content-Type: application/json' "$@"; }
+OWED=$(late $FLORIN_BASE_URL/v1/payments \\
+  -d '{"amount": {"unit": "iso4217/USD", "value": "1250"}}' | member '["paymentId"]')
+pay $OWED
+late $FLORIN_BASE_URL/v1/merchants/$MERCHANT/settlements/crypto -H 'Idempotency-Key: late' \\
+  -d "{\\"settlements\\": [{\\"asset\\": \\"$FLORIN_EVM_ASSET\\",
+       \\"destination\\": \\"$FLORIN_MERCHANT_DESTINATION\\"}]}" > /dev/null
+late "$FLORIN_BASE_URL/v1/payments/$OWED/status?maxPollMs=25000"
+"""
+
+
+@step("The books", 0)
+async def the_books(walk: Walk, block: Block) -> None:
+    """With a relayer that was topped up."""
+    lines = (await walk.shell.run("florin ledger check")).splitlines()
+    found = next(one for one in lines if one.rstrip().endswith("eip155:31337/slip44:60") or one)
+    assert found
+    accounts = re.findall(r"\b(eip155:31337:0x\w+)", "\n".join(lines))
+    wallet, coin = accounts[0], "eip155:31337/slip44:60"
+    have = int(await walk.ask_chain("eth_getBalance", wallet.rpartition(":")[2], "latest"), 16)
+    gift = {"accounts": [wallet.rpartition(":")[2]], "nativeWei": hex(have + 10**18)}
+    await walk.ask_chain("florin_faucet", {**gift, "tokenUnits": "0x0"})
+    out = await walk.shell.run(f"WALLET={wallet} COIN={coin}\n{block.text}")
+    assert "✓ the books are whole" in out
+    assert "unbooked" in out
+
+
+@step("Accounts that are not served", 0)
+async def lists(walk: Walk, block: Block) -> None:
+    (walk.folder / "sdn_advanced.xml").write_text(sdn(("ETH", LISTED), day="2026-01-14"))
+    (walk.folder / "own.txt").write_text(f"# mine\n{OTHER}\n")
+    status, out, err = await walk.shell.told(block.text)
+    assert status == 0, err
+    assert out.split("\n")[:2] == ["sdn has 1 addresses.", "own has 1 addresses."]
+    assert "Served: it is on no list." in err
+
+
+@step("Accounts that are not served", 1)
+async def verdicts(walk: Walk, block: Block) -> None:
+    """Nothing is held; what each of them does with money that is, is told by tests of their own."""
+    held, *decided = block.text.splitlines()
+    await walk.shell.run(held)
+    for line in decided:
+        status, out, err = await walk.shell.told(f"HELD=$PAYMENT_ID\n{line}")
+        assert (status, out.strip()) == (1, ""), (line, out)
+        assert "Not done: " in err, err
+
+
+# the repository
+
+
+@step("Where things are", 0)
+async def tree(walk: Walk, block: Block) -> None:
+    above: list[tuple[int, str]] = []
+    for line in block.text.splitlines():
+        depth = len(line) - len(line.lstrip())
+        name = re.split(r"\s{2,}", line.strip())[0]
+        above = [one for one in above if one[0] < depth]
+        parts = [one for _, one in above]
+        for one in name.split(", "):
+            # what only goes on with the line before begins far to the right
+            if depth < 10:
+                assert walk.folder.joinpath(*parts, one).exists(), line
+        above.append((depth, name))
+
+
+@step("Working on it", 0)
+async def targets(walk: Walk, block: Block) -> None:
+    for line in block.lines:
+        assert line.startswith("make ")
+        await walk.shell.run(f"make -n {line.removeprefix('make ')} > /dev/null")

@@ -77,13 +77,13 @@ async def refusal(call) -> Refused:
 
 
 async def test_a_list_is_in_force_when_its_import_is_answered(desk, operator):
-    early, late = Wallet(), Wallet()
+    early, late, now_s = Wallet(), Wallet(), desk.now
     offer = await desk.offer(late)
-    done = await put(operator, early.address, late.address.lower(), SOLANA, published_s=START_S)
+    done = await put(operator, early.address, late.address.lower(), SOLANA, published_s=now_s)
     assert not done.HasField("former")
     assert [done.list] == await listed(operator)
     assert (done.list.name, done.list.digest, done.list.count) == ("sdn", DIGEST, 3)
-    assert done.list.published_at.seconds == done.list.imported_at.seconds == START_S
+    assert done.list.published_at.seconds == done.list.imported_at.seconds == now_s
 
     payment_id = (await desk.rest.create(ORDER))["paymentId"]
     for account in (early.account, f"eip155:1:{early.address.lower()}", f"solana:any:{SOLANA}"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import re
 
 import pytest
@@ -94,6 +95,51 @@ async def test_every_status_has_its_words(status):
     assert told is not None
     assert told[1].endswith(".")
     assert ("open this link" in shown(status=status)) is (status == "requires_action")
+
+
+def back_of(page: str) -> list[str]:
+    """Where the page's link to the shop leads."""
+    return [html.unescape(url) for url in re.findall(r'<a href="(https:[^"]*)" rel="', page)]
+
+
+URLS = {"successUrl": "https://shop.example/ok?a=1&b=%22#c", "errorUrl": "https://shop.example/no"}
+
+
+@pytest.mark.parametrize("status", ["succeeded", "failed", "expired", "cancelled"])
+async def test_a_payment_that_is_over_leads_back_to_the_shop(desk, status):
+    payment_id = (await desk.rest.create({**ORDER, "checkout": URLS}))["paymentId"]
+    assert back_of((await desk.ask("GET", f"/{payment_id}")).text) == []
+    await desk.rest.call(
+        "POST",
+        f"/v1/sandbox/payments/{payment_id}/simulate",
+        desk.rest.merchant,
+        {"outcome": status},
+    )
+    page = (await desk.ask("GET", f"/{payment_id}")).text
+    assert "Back to Corner Café" in text_of(page)
+    if status == "succeeded":
+        expected = f"https://shop.example/ok?a=1&b=%22&payment_id={payment_id}#c"
+    else:
+        expected = f"https://shop.example/no?payment_id={payment_id}"
+    assert back_of(page) == [expected]
+
+
+async def test_half_a_redirect_and_a_bad_one_lead_nowhere(desk):
+    for urls in (
+        {"successUrl": URLS["successUrl"]},
+        {**URLS, "successUrl": "javascript:alert(1)"},
+        {**URLS, "errorUrl": "http://shop.example/no"},
+    ):
+        payment_id = (await desk.rest.create({**ORDER, "checkout": urls}))["paymentId"]
+        await desk.rest.merchant_cancel(payment_id)
+        assert back_of((await desk.ask("GET", f"/{payment_id}")).text) == [], urls
+
+
+async def test_an_address_of_a_shop_is_an_address_and_nothing_else():
+    address = "https://shop.example/?a='x'<b>&c"
+    page = shown(status="failed", back=address + '"><script>', merchant=NASTY)
+    assert "<script" not in page
+    assert back_of(page) == [address + '"><script>']
 
 
 async def test_a_merchants_name_is_text_and_nothing_else(desk):

@@ -168,6 +168,8 @@ class AnvilNode:
         raw = [await self.ask("eth_getRawTransactionByHash", one) for one in back]
         await self.ask("anvil_dropAllTransactions")
         await self.ask("anvil_rollback", depth)
+        # the same transactions at the same second would make the very block that went
+        await self.ask("anvil_setCoinbase", f"0x{(int(block['miner'], 16) | 0xC0 << 152) + 1:040x}")
         for index in range(depth + 1):
             if index == delay:
                 for tx_hash, one in zip(back, raw, strict=True):

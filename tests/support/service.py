@@ -61,16 +61,25 @@ async def running(
 
 
 async def begun(service: Service) -> None:
-    """Returns once the books hold what the wallets began with, on every chain that answers.
+    """Returns once the books hold what the wallets began with and workers have made their first
+    turn, on every chain that answers.
 
-    Until then rows are written that no test asked for.
+    Until then rows are written that no test asked for, and the system's status says "starting".
     """
-    answering = {rail.chain_id for rail in service.app.rails.values() if rail.assets}
+    app = service.app
+    answering = {rail.chain_id for rail in app.rails.values() if rail.assets}
+    waits: set[str] = set()
     for _ in range(5000):
-        if answering.isdisjoint(service.app.unbegun):
+        starting = {
+            chain_id
+            for workers in (app.settlers, app.payers)
+            for chain_id, worker in workers.items()
+            if "starting" in worker.health().problem
+        }
+        if not (waits := answering & (app.unbegun | starting)):
             return
         await asyncio.sleep(0.001)
-    raise AssertionError(f"no books yet of {', '.join(answering & service.app.unbegun)}")
+    raise AssertionError(f"no books or no worker yet of {', '.join(waits)}")
 
 
 async def held(service: Service, count: int) -> None:

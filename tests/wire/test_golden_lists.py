@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from tests.support.desk import DEPLOYED, SPEC, Desk, Offer, opened
+from tests.wire.test_golden import without_hashes
 
 GOLDEN = Path(__file__).parent / "golden"
 PROFILES = {"spec": SPEC, "no header": {}, "deployed": DEPLOYED}
@@ -110,5 +111,5 @@ def _masked(text: str, known: dict[str, str], desk: Desk) -> Any:
     text = re.sub(r"pay_[0-9A-Za-z]{27}", "<first payment>", text)
     text = re.sub(r"rfnd_[0-9A-Za-z]{17}", "<refund id>", text)
     text = re.sub(r'("next_?[cC]ursor": )"[\w-]+"', r'\1"<cursor>"', text)
-    text = re.sub(r"0x[0-9a-f]{64}(?![0-9a-f])", "<hash>", text)
+    text = without_hashes(text)
     return json.loads(re.sub(r"0x[0-9a-f]{40}(?![0-9a-f])", "<wallet address>", text))

@@ -40,10 +40,12 @@ $content
 _PAYMENT = Template("""<h1><bdi>$merchant</bdi></h1>
 <p class="amount">$amount</p>
 <p class="status" role="status">$status</p>
-$link<p><a href="">Check the status again</a></p>
+$back$link<p><a href="">Check the status again</a></p>
 $mode""")
 _LINK = Template("""<p>To pay, open this link in your wallet:</p>
 <p><code>$link</code></p>
+""")
+_BACK = Template("""<p><a href="$back" rel="noreferrer">Back to <bdi>$merchant</bdi></a></p>
 """)
 _STATUS = {
     "requires_action": "Waiting for your wallet.",
@@ -67,20 +69,27 @@ _HEADERS = (
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """What the page tells. `amount` is as people write it, e.g. "12.50 USD"."""
+    """What the page tells. `amount` is as people write it, e.g. "12.50 USD".
+
+    `back` is where the merchant wants its buyer now: an absolute https URL.
+    """
 
     merchant: str
     amount: str
     status: str
     link: str
     live: bool
+    back: str | None = None
 
 
 def page(checkout: Checkout) -> PlainAnswer:
     """The page of a payment."""
     payable = checkout.status == "requires_action"
+    merchant = escape(checkout.merchant)
+    back = _BACK.substitute(back=escape(checkout.back), merchant=merchant) if checkout.back else ""
     content = _PAYMENT.substitute(
-        merchant=escape(checkout.merchant),
+        merchant=merchant,
+        back=back,
         amount=escape(checkout.amount),
         status=_STATUS[checkout.status],
         link=_LINK.substitute(link=escape(checkout.link)) if payable else "",

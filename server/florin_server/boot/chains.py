@@ -10,8 +10,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from florin_server.boot import solana_chain
-from florin_server.boot.addresses import EVM_PORT, check_free
-from florin_server.boot.embedded import Embedded
+from florin_server.boot.addresses import EVM_PORT
+from florin_server.boot.embedded import HOST, Embedded, port_of
 from florin_server.boot.home import Home, Refused, Secrets
 from florin_server.boot.keys import Keyring
 from florin_server.clock import Clock
@@ -135,11 +135,12 @@ async def _start_embedded(
         block_interval_s=settings.embedded.block_interval_s,
         clock=clock,
     )
-    check_free("The test chain", "127.0.0.1", settings.embedded.rpc_port, EVM_PORT)
+    wanted_port = settings.embedded.rpc_port
+    listens_at = port_of(home, "FLORIN_EVM_RPC_URL", "The test chain", wanted_port, EVM_PORT)
     chain = await EvmDevChain.open(home.evm, wanted)
     stack.push_async_callback(chain.close)
-    port = await chain.serve_http("127.0.0.1", settings.embedded.rpc_port)
-    return Embedded(chain.handle, f"http://127.0.0.1:{port}", chain.listen)
+    port = await chain.serve_http(HOST, listens_at)
+    return Embedded(chain.handle, f"http://{HOST}:{port}", chain.listen)
 
 
 def _embedded_chain(settings: Settings, treasury: Signer) -> EvmChain:

@@ -6,11 +6,13 @@ from florin_server.boot.home import Refused
 from florin_server.boot.service import Service
 from florin_server.devnet.genesis import DEVNET
 from florin_server.devnet.solana import SOLNET
+from florin_server.domain.credentials import hash_key, parse_key
 from florin_server.domain.payment import Destination
 from florin_server.flows import demo
 from florin_server.flows.destinations import reserved
 from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.solana.signer import SolanaSigner
+from florin_server.store import keys
 
 CLIENT_ID = "florin-demo-client"
 _CHAIN = f"eip155:{DEVNET.chain_id}"
@@ -21,8 +23,9 @@ async def ensure_demo(service: Service) -> str | None:
 
     Returns the checkout link of a first payment, if the accounts were made now.
 
-    The file is written before the accounts are stored: whatever happens in between, no stored
-    account has credentials that nobody knows. Refused if the demo merchant would be one of us.
+    What goes into the file is written aside before the accounts are stored, and put in place after
+    it: there is no demo.env whose keys do not work, and no stored account whose credentials nobody
+    knows, whatever happens in between. Refused if the demo merchant would be one of us.
     """
     if service.evm is None and service.solana is None:
         return None
@@ -33,12 +36,25 @@ async def ensure_demo(service: Service) -> str | None:
             if what := reserved(app.rails.values(), account):
                 raise Refused(f"demo_destination_key in secrets.json is the key of {what}")
         made = demo.make(app, service.secrets.pepper, paid_to)
-        home.write_demo_env({**_credentials(made), **_addresses(service)})
+        home.prepare_demo_env({**_credentials(made), **_addresses(service)})
         await demo.store(app, made)
+        home.publish_demo_env()
         return app.links.of((await demo.first_payment(app, made)).id)
+    await _recover(service)
     if known := home.read_demo_env():
         home.write_demo_env({**known, **_addresses(service)})
     return None
+
+
+async def _recover(service: Service) -> None:
+    """Puts credentials in place that a start which died had stored already; drops any others."""
+    text = service.home.prepared_demo_env().get("FLORIN_PARTNER_KEY", "")
+    parsed = parse_key(text)
+    if parsed is not None:
+        found = await service.app.store.read(keys.key_by_id(parsed.key_id))
+        if found is not None and found.hash == hash_key(service.secrets.pepper, text):
+            service.home.publish_demo_env()
+    service.home.drop_demo_env()
 
 
 def _destinations(service: Service) -> dict[str, str]:

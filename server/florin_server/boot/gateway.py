@@ -27,7 +27,7 @@ from florin_server.boot.openapi import serve as published
 from florin_server.boot.upstream import Link
 from florin_server.config import Settings
 from florin_server.flows.app import App
-from florin_server.flows.checkout import checkout
+from florin_server.flows.checkout import back_to_shop, checkout
 from florin_server.rpc.codec import Codec
 
 _log = logging.getLogger(__name__)
@@ -98,6 +98,7 @@ def _checkout_page(app: App) -> PlainHandler:
                 status=payment.status,
                 link=app.links.of(payment.id),
                 live=payment.live,
+                back=back_to_shop(payment),
             )
         )
 

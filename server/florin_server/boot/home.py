@@ -213,15 +213,35 @@ class Home:
 
     def write_demo_env(self, values: Mapping[str, str]) -> None:
         """Writes the demo credentials in the form that shells and tools read."""
-        text = "".join(f"{key}={value}\n" for key, value in values.items())
-        private(self.demo_env, text).close()
+        private(self.demo_env, _shell(values)).close()
 
     def read_demo_env(self) -> dict[str, str]:
         """The demo credentials; empty if there are none."""
-        if not self.demo_env.exists():
-            return {}
-        lines = self.demo_env.read_text().splitlines()
-        return dict(line.split("=", 1) for line in lines if "=" in line)
+        return _read_shell(self.demo_env)
+
+    def prepare_demo_env(self, values: Mapping[str, str]) -> None:
+        """Keeps credentials that do not work yet aside, and takes away what does not work any more.
+
+        Once they work, `publish_demo_env` puts them in place.
+        """
+        self.demo_env.unlink(missing_ok=True)
+        private(self._next_demo_env, _shell(values)).close()
+
+    def prepared_demo_env(self) -> dict[str, str]:
+        """What is kept aside; empty if nothing is."""
+        return _read_shell(self._next_demo_env)
+
+    def publish_demo_env(self) -> None:
+        """Puts what was kept aside in place."""
+        self._next_demo_env.replace(self.demo_env)
+
+    def drop_demo_env(self) -> None:
+        """Takes away what was kept aside."""
+        self._next_demo_env.unlink(missing_ok=True)
+
+    @property
+    def _next_demo_env(self) -> Path:
+        return self.path / "demo.env.next"
 
 
 def gateway_token(home: Path) -> str | None:
@@ -237,6 +257,17 @@ def gateway_token(home: Path) -> str | None:
 
 def _gateway_token(pepper: bytes) -> str:
     return _derived(pepper, b"florin gateway").hex()
+
+
+def _shell(values: Mapping[str, str]) -> str:
+    return "".join(f"{key}={value}\n" for key, value in values.items())
+
+
+def _read_shell(path: Path) -> dict[str, str]:
+    if not path.exists():
+        return {}
+    lines = path.read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
 def _mode(path: Path) -> int:

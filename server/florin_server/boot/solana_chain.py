@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from florin_server.boot.addresses import SOLANA_PORT, check_free
-from florin_server.boot.embedded import Embedded
+from florin_server.boot.addresses import SOLANA_PORT
+from florin_server.boot.embedded import HOST, Embedded, port_of
 from florin_server.boot.home import Home
 from florin_server.clock import Clock
 from florin_server.config import Settings
@@ -37,7 +37,8 @@ async def start(
 ) -> Embedded:
     """Starts the chain, with a relayer and a treasury that can pay."""
     chosen = settings.embedded_solana
-    check_free("The Solana test chain", "127.0.0.1", chosen.rpc_port, SOLANA_PORT)
+    what = "The Solana test chain"
+    listens_at = port_of(home, "FLORIN_SOLANA_RPC_URL", what, chosen.rpc_port, SOLANA_PORT)
     chain = await SolanaDevChain.open(
         home.solana,
         SolanaDevSettings(
@@ -45,7 +46,7 @@ async def start(
         ),
     )
     stack.push_async_callback(chain.close)
-    port = await chain.serve_http("127.0.0.1", chosen.rpc_port)
+    port = await chain.serve_http(HOST, listens_at)
     faucet = JsonRpc(LocalTransport(chain.handle))
     for account, gift in (
         (keys.relayer, {"tokens": [], "lamports": _RELAYER_LAMPORTS}),
@@ -54,7 +55,7 @@ async def start(
     ):
         # seldom: for the books it is money that nobody knows of
         await faucet.call("florin_faucet", {"accounts": [account.address], "rarely": True, **gift})
-    return Embedded(chain.handle, f"http://127.0.0.1:{port}", chain.listen)
+    return Embedded(chain.handle, f"http://{HOST}:{port}", chain.listen)
 
 
 def rail(settings: Settings, embedded: Embedded, keys: Keys) -> SolanaRail:

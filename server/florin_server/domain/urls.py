@@ -30,3 +30,10 @@ def is_https_url(text: str) -> bool:
         and parts.username is None
         and parts.password is None
     )
+
+
+def with_parameter(url: str, name: str, value: str) -> str:
+    """A URL with one more query parameter; query and fragment stay as they are."""
+    before, mark, fragment = url.partition("#")
+    joint = "" if before[-1] in "?&" else "&" if "?" in before else "?"
+    return f"{before}{joint}{name}={value}{mark}{fragment}"

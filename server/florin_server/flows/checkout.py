@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from florin_server.domain.payment import Merchant, Payment
+from florin_server.domain.payment import Merchant, Payment, Status
+from florin_server.domain.urls import with_parameter
 from florin_server.flows.app import App
 from florin_server.flows.load import current, merchant_of, payment_id_of
 
@@ -15,3 +16,15 @@ async def checkout(app: App, text: str) -> tuple[Payment, Merchant] | None:
         return None
     payment = await current(app, payment)
     return payment, await merchant_of(app, payment)
+
+
+def back_to_shop(payment: Payment) -> str | None:
+    """Where the merchant wants its buyer once a payment is over, with the payment's id.
+
+    None before that, and if the merchant did not say.
+    """
+    if not payment.status.is_final:
+        return None
+    paid = payment.status is Status.SUCCEEDED
+    url = payment.success_url if paid else payment.error_url
+    return with_parameter(url, "payment_id", payment.id) if url else None

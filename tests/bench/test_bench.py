@@ -1,0 +1,74 @@
+"""The bench works: every subject in its short form, and the rest when one of them fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.bench import run
+from tests.bench.report import Figure
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 300
+
+
+@pytest.mark.parametrize("subject", run.SUBJECTS)
+def test_every_subject_can_be_measured(subject):
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench", "--short", subject],
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " figures in " in done.stdout
+    assert not done.stdout.splitlines()[-1].startswith("0 figures")
+
+
+@pytest.fixture
+def subjects(monkeypatch, tmp_path):
+    """Three, the second of which fails."""
+
+    def broken(_pool):
+        raise RuntimeError("12 columns, 11 values")
+
+    monkeypatch.setattr(run, "RESULT", tmp_path / "bench.json")
+    first, last = Figure("a", 1, "/s", "", at_least=2), Figure("c", 3, "ms", "")
+    made = {"first": lambda _: [first], "second": broken, "third": lambda _: [last]}
+    monkeypatch.setattr(run, "SUBJECTS", made)
+
+
+def test_a_subject_that_fails_takes_no_figure_of_the_others(subjects, capsys):
+    assert run.main([]) == 1
+    out = capsys.readouterr().out
+    assert "second failed:" in out
+    assert "12 columns, 11 values" in out
+    assert out.splitlines()[-2:] == ["targets missed: a", "subjects failed: second"]
+    assert list(json.loads(run.RESULT.read_text())) == ["a", "c"]
+
+
+def test_each_subject_is_told_as_it_ends(subjects, capsys, monkeypatch):
+    told = []
+    measure = run.SUBJECTS["third"]
+    later = {
+        **run.SUBJECTS,
+        "third": lambda pool: told.append(capsys.readouterr().out) or measure(pool),
+    }
+    monkeypatch.setattr(run, "SUBJECTS", later)
+    run.main(["first", "third"])
+    (before,) = told
+    assert "1.00 /s" in before
+    assert not run.RESULT.exists()
+
+
+def test_a_subject_that_is_not_there_is_told_before_any_is_measured(subjects, capsys):
+    assert run.main(["first", "thrid"]) == 2
+    assert capsys.readouterr().out == "no subject: thrid; there are first, second, third\n"

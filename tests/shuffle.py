@@ -1,0 +1,115 @@
+"""`python -m tests.shuffle [--runs N] [--seed N] [path …]`: the suite in other orders.
+
+A seed decides the order of modules and of the tests in each, what `random` draws, the examples of
+Hypothesis, and the order of sets. What fails is told at the end, with the command that repeats it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+RUNS = 20
+FOLDER = Path("build/shuffle")
+# as `make test`
+PARALLEL = ("-n", "2", "--dist", "loadfile")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How the suite did with one seed. A run that ended early has no verdict on its tests."""
+
+    seed: int
+    status: int
+    tests: int
+    skipped: int
+    failed: tuple[str, ...]
+    seconds: float
+
+    @property
+    def good(self) -> bool:
+        return self.status == 0 and self.tests > 0
+
+
+def command(seed: int, paths: Sequence[str]) -> list[str]:
+    """What runs the suite with a seed."""
+    seeds = ("-p", "randomly", f"--randomly-seed={seed}", f"--hypothesis-seed={seed}")
+    return ["-m", "pytest", *PARALLEL, *seeds, *paths]
+
+
+def repeated_by(seed: int, paths: Sequence[str]) -> str:
+    """The same as it is typed."""
+    return f"PYTHONHASHSEED={seed} .venv/bin/python " + shlex.join(command(seed, paths))
+
+
+def run(seed: int, paths: Sequence[str]) -> Run:
+    """Runs the suite; its output is in a file of its own."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    report, log = FOLDER / f"{seed}.xml", FOLDER / f"{seed}.log"
+    report.unlink(missing_ok=True)
+    env = {**os.environ, "PYTHONHASHSEED": str(seed)}
+    started = time.monotonic()
+    with log.open("wb") as output:
+        done = subprocess.run(
+            [sys.executable, *command(seed, paths), f"--junitxml={report}"],
+            env=env,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    cases = ET.parse(report).findall(".//testcase") if report.exists() else []
+    return Run(
+        seed,
+        done.returncode,
+        len(cases),
+        sum(case.find("skipped") is not None for case in cases),
+        tuple(dict.fromkeys(_name(case) for case in cases if _failed(case))),
+        time.monotonic() - started,
+    )
+
+
+def _failed(case: ET.Element) -> bool:
+    return case.find("failure") is not None or case.find("error") is not None
+
+
+def _name(case: ET.Element) -> str:
+    return f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
+
+
+def told(one: Run) -> str:
+    """A run on one line."""
+    verdict = "ok" if one.good else f"{len(one.failed)} failed (exit {one.status})"
+    counts = f"{one.tests:,} tests, {one.skipped} skipped"
+    return f"seed {one.seed:>3}  {one.seconds / 60:5.1f} min  {counts}  {verdict}"
+
+
+def main(args: Sequence[str]) -> int:
+    """Runs all of it, whatever fails on the way; 1 if anything did."""
+    parser = argparse.ArgumentParser(prog="python -m tests.shuffle", description=__doc__)
+    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of the first run; the next ones follow"
+    )
+    parser.add_argument("paths", nargs="*", help="tests; all of them by default")
+    chosen = parser.parse_args(args)
+    runs = []
+    for seed in range(chosen.seed, chosen.seed + chosen.runs):
+        runs.append(run(seed, chosen.paths))
+        print(told(runs[-1]), *runs[-1].failed, sep="\n    ", flush=True)
+    bad = [one for one in runs if not one.good]
+    print(f"\n{len(runs) - len(bad)} of {len(runs)} runs without a failure")
+    for one in bad:
+        print(f"{FOLDER}/{one.seed}.log; again with: {repeated_by(one.seed, chosen.paths)}")
+    return 1 if bad or not runs else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
