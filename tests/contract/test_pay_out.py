@@ -108,6 +108,28 @@ async def test_coin_is_paid_out_and_its_gas_booked(desk):
     assert int(before, 16) - left == 10**15 + gas
 
 
+# what waits for a block
+
+
+async def test_a_payout_after_a_long_rest_offers_more_only_when_blocks_passed_since(desk):
+    await desk.turn()
+    # nothing is on its way: nobody looks at the chain
+    await desk.lab.mine(20)
+    await desk.lab.pause()
+    payout = await desk.asked(150)
+    await desk.turn(4)
+    (waiting,) = await desk.transactions()
+    assert (waiting.bumps, waiting.state) == ((), TxState.SENT)
+    await desk.fault(kind="baseFee", wei=hex(40 * 10**9))
+    await desk.mine(2)
+    assert [tx.bumps for tx in await desk.transactions()] == [()]
+    await desk.mine()
+    (raised,) = await desk.transactions()
+    assert len(raised.bumps) == 1
+    assert (await desk.done(payout)).tx_id == raised.bumps[0].hash
+    assert await desk.transfers() == [150]
+
+
 # once and only once
 
 
