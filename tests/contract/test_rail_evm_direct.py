@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.journal import PayerKind
 from florin_server.domain.payment import Build
 from florin_server.rails.base import Means, RailUnavailable, Split
 from florin_server.rails.evm.rail import EvmRail
@@ -27,6 +28,7 @@ from tests.contract.evm_lab import (
     RELAYER,
     TOKEN,
     Lab,
+    accept,
     account_of,
     asset,
     buyer,
@@ -36,6 +38,7 @@ from tests.contract.evm_lab import (
     reply,
     settings,
 )
+from tests.support.smart import PASSKEY, PASSKEY_OWNED, by_passkey
 
 pytestmark = pytest.mark.both_chains
 
@@ -43,6 +46,7 @@ WALLET = buyer(7)
 PAYER = account_of(WALLET)
 COIN = EvmCoin(name="Test Ether", symbol="tETH")
 ETHER = f"{CHAIN}/slip44:60"
+BURNS = "5b600056"
 MUTE = "00"  # takes every call, and says nothing
 SILENT_REFUSAL = "60006000fd"
 REFUSES_WITH_A_REASON = "60206000fd"
@@ -86,20 +90,62 @@ async def refusal(lab: Lab, option: Any, issued: Any, *outputs: str) -> str:
     return caught.value.details["reason"]
 
 
+BY_SIGNATURE = Means(PAYER, TOKEN)
+BY_CALLS = Means(PAYER, TOKEN, (PRICE,), "direct")
+
+
+@pytest.mark.parametrize("reads", ["batch", "deployless"])
 @pytest.mark.parametrize(
-    ("code", "method"),
+    ("code", "ways"),
     [
-        (MUTE, "direct"),
-        (SILENT_REFUSAL, "direct"),
-        (REFUSES_WITH_A_REASON, None),
-        (ACCEPTS_ALL, None),
-        (ACCEPTS_NONE, None),
+        (MUTE, [BY_CALLS]),
+        (SILENT_REFUSAL, [BY_SIGNATURE, BY_CALLS]),
+        (BURNS, [BY_SIGNATURE, BY_CALLS]),
+        (REFUSES_WITH_A_REASON, [BY_SIGNATURE]),
+        (ACCEPTS_ALL, [BY_SIGNATURE]),
+        (ACCEPTS_NONE, [BY_SIGNATURE]),
+        (PASSKEY_OWNED, [BY_SIGNATURE]),
+        (PASSKEY, [BY_SIGNATURE]),
     ],
 )
-async def test_who_cannot_sign_is_found_by_asking_for_a_signature(lab, code, method):
-    assert await way(lab) == Means(PAYER, TOKEN)
+async def test_who_cannot_sign_is_found_by_asking_for_a_signature(lab, code, ways, reads):
+    rail = EvmRail(settings(assets=(asset(), euro()), reads=reads), RELAYER, lab.node)
+    await rail.start()
+    assert await rail.payable([PAYER], {TOKEN: PRICE}) == [BY_SIGNATURE]
     await lab.delegate(WALLET, code)
-    assert await way(lab) == Means(PAYER, TOKEN, (PRICE,) if method else (), method)
+    assert await rail.payable([PAYER], {TOKEN: PRICE}) == ways
+    without = [one for one in ways if one == BY_CALLS] or [BY_CALLS]
+    assert await rail.payable([PAYER], {TOKEN: PRICE}, [PAYER]) == without
+
+
+async def test_an_account_that_a_passkey_signs_for_pays_by_one_signature(lab):
+    """Its former verdict, two transactions of its own, came of a question in another form."""
+    address = await lab.deploy(PASSKEY_OWNED)
+    await lab.fund(address)
+    (means,) = await lab.rail.payable([account_of(address)], {TOKEN: PRICE})
+    option = lab.offer(address)
+    assert (means.method, means.approvals) == (None, ())
+    output, wrong = (
+        json.dumps(by_passkey(json.loads(json.loads(one.actions[-1].params_json)[1])))
+        for one in (option, lab.offer(address, new_payment(2)))
+    )
+    assert await lab.rail.verify(option, (), [output]) is PayerKind.CODE
+    with pytest.raises(FlorinError) as caught:
+        await lab.rail.verify(option, (), [wrong])
+    assert caught.value.details["reason"] == "signature_mismatch"
+    await lab.settle(accept(new_payment(), option, output))
+    (paid,) = await lab.rail.paid([lab.rail.reference(option)], 0)
+    assert paid.payer == address
+
+
+async def test_an_account_that_is_asked_both_ways_can_go_either(lab):
+    await lab.delegate(WALLET, SILENT_REFUSAL)
+    signature, calls = await lab.rail.payable([PAYER], {EURO: PRICE})
+    assert (signature.method, signature.approvals) == (None, (PRICE,))
+    assert (calls.method, calls.approvals) == ("direct", (PRICE,))
+    first, second = offer(lab, signature), offer(lab, calls)
+    assert first.id != second.id
+    assert first.reference != second.reference
 
 
 async def test_asking_costs_a_second_question_and_only_then(lab):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from enum import Enum, auto
 from typing import Final
 
 from florin_server.rails.base import Asset, Means, RailUnavailable
@@ -17,10 +18,30 @@ from florin_server.rails.evm.verify import ALLOWANCE, BALANCE_OF, wallet_questio
 
 DECIMALS: Final = abi.selector("decimals()")
 _FOR_PERMIT2: Final = abi.address(PERMIT2)
-_SIGNS: Final = wallet_question(bytes(abi.WORD), bytes(65))
-_SIGNS_GAS: Final = dry_run_gas(_SIGNS, by_key=False)
+# Signatures that nobody made, in the forms that accounts read: a key's, and a passkey's, of which
+# some name the owner first. Who reads another form than it is asked in reverts without a word, as
+# one does that reads none. Read as the former kind, the second names owner 192 and an empty
+# signature; as the latter, an answer of a device with nothing in it.
+_OF_A_KEY: Final = bytes(65)
+_OF_A_PASSKEY: Final = b"".join(
+    map(abi.number, (abi.WORD, 6 * abi.WORD, 7 * abi.WORD, 0, 0, 0, 0, 0, 0))
+)
+_PROBES: Final = tuple(
+    wallet_question(bytes(abi.WORD), signature) for signature in (_OF_A_KEY, _OF_A_PASSKEY)
+)
 # accounts without keys, so that what they hold hardly ever changes
 _STRANGERS: Final = tuple(bytes([0xF1, number]) * 10 for number in (1, 2, 3))
+
+
+class Signing(Enum):
+    """Whether tokens can have an account's signature.
+
+    One that reverted without a word may only have read another form of signature.
+    """
+
+    DOES = auto()
+    MAY = auto()
+    NEVER = auto()
 
 
 async def means(
@@ -34,13 +55,14 @@ async def means(
 ) -> list[Means]:
     """Which payers (CAIP-10) hold the price of which asset, and how they can pay it; one read.
 
-    Those `by_hand` send their payments by themselves if they have code.
+    Those `by_hand` send their payments by themselves if they have code. Of one who may have to, and
+    may be able to sign, both ways are told, the signature first.
     """
     answers = iter(await reader.read(_questions(chain, payers, assets)))
     tokens = [asset for asset in assets if asset.address != NOBODY]
     found = []
     for payer in payers:
-        allowed = _by_hand(tokens, answers, signs=payer not in by_hand)
+        ways, allowed = _signing(tokens, answers, signs=payer not in by_hand)
         for asset in assets:
             coin = asset.address == NOBODY
             balance = _number(next(answers))
@@ -50,17 +72,16 @@ async def means(
             # coin needs some more of it for gas
             if balance is None or balance < price or (coin and balance == price):
                 continue
-            if allowed is not None and not coin:
-                approved = allowed[asset.id]
-            elif asset.method == PERMIT2_METHOD:
-                approved = permitted
-            else:
+            if coin:
                 found.append(Means(payer, asset.id))
                 continue
-            if approved is not None:
-                method = None if allowed is None else DIRECT_METHOD
+            if ways is not Signing.NEVER:
+                approved = permitted if asset.method == PERMIT2_METHOD else price
+                if approved is not None:
+                    found.append(Means(payer, asset.id, _approvals(asset, price, approved)))
+            if ways is not Signing.DOES and (approved := allowed[asset.id]) is not None:
                 missing = _approvals(asset, price, approved)
-                found.append(Means(payer, asset.id, missing, method))
+                found.append(Means(payer, asset.id, missing, DIRECT_METHOD))
     return found
 
 
@@ -92,7 +113,10 @@ def _questions(chain: EvmChain, payers: Sequence[str], assets: Sequence[Asset]) 
         approved = ALLOWANCE + word + to_settler
         tokens = [place for asset, place in places if asset.address != NOBODY]
         if tokens:
-            asked.append(Question(account, _SIGNS, _SIGNS_GAS, of=account))
+            asked += [
+                Question(account, probe, dry_run_gas(probe, by_key=False), of=account)
+                for probe in _PROBES
+            ]
             asked += [Question(place, approved, of=account) for place in tokens]
         for asset, place in places:
             if asset.address == NOBODY:
@@ -104,22 +128,29 @@ def _questions(chain: EvmChain, payers: Sequence[str], assets: Sequence[Asset]) 
     return asked
 
 
-def _by_hand(
+def _signing(
     tokens: Sequence[Asset], answers: Iterator[Answer], *, signs: bool
-) -> dict[str, int | None] | None:
-    """What an account allows the settlement contract, if it has code and no signature is taken.
+) -> tuple[Signing, dict[str, int | None]]:
+    """Whether an account signs for tokens, and what it allows the settlement contract.
 
     Tokens ask an account with code whether it signed (ERC-1271), even if it has a key too
-    (EIP-7702). One that gives no answer to that, not even a refusal, can only send its payment,
-    and so can one of which no signature is taken now (not `signs`).
+    (EIP-7702). No signature is taken now of one that is not to sign (not `signs`).
     """
     if not tokens:
-        return None
-    verdict = next(answers)
+        return Signing.DOES, {}
+    verdicts = [next(answers) for _ in _PROBES]
     allowed = {asset.id: next(answers) for asset in tokens}
-    if verdict is None or (signs and _speaks(*verdict)):
-        return None
-    return {asset: _number(answer) for asset, answer in allowed.items()}
+    asked = [one for one in verdicts if one is not None]
+    if not asked:
+        return Signing.DOES, {}
+    numbers = {asset: _number(answer) for asset, answer in allowed.items()}
+    if not signs:
+        return Signing.NEVER, numbers
+    if any(_speaks(*one) for one in asked):
+        return Signing.DOES, numbers
+    # a call that goes well without an answer was taken by code that takes every call
+    quiet = any(good for good, _ in asked)
+    return (Signing.NEVER if quiet else Signing.MAY), numbers
 
 
 def _speaks(good: bool, told: bytes) -> bool:

@@ -201,13 +201,18 @@ class EvmRail(Connected):
         async def able() -> list[Means]:
             return await means(self.reader, self.chain, payers, assets, prices, by_hand=by_hand)
 
-        found, everybody = await able(), len(set(payers)) * len(assets)
-        if self.chain.faucet and len(found) < everybody:
+        def lacking(found: Sequence[Means]) -> bool:
+            # one that may have to send its payment itself is told twice
+            able_to = {(one.payer, one.asset) for one in found}
+            return len(able_to) < len(set(payers)) * len(assets)
+
+        found = await able()
+        if self.chain.faucet and lacking(found):
             tokens = [asset for asset in assets if asset.address != NOBODY]
             addresses = [token.address for token in tokens]
             await self._fill(payers, tokens=addresses)
             found = await able()
-            if len(found) < everybody:
+            if lacking(found):
                 # the usual gift is less than the price; one may be refused and the other not
                 dearest = max((prices[token.id] for token in tokens), default=0)
                 coin = 2 * prices.get(self.native_asset, 0)
