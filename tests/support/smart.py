@@ -16,10 +16,10 @@ from florin_server.rails.evm import abi
 MAGIC = "6492" * 16
 # creates whatever it is told to: called with a salt and the code that creates
 UNIVERSAL = "36602090038060205f375f35905f5ff500"
-# An account that owners sign for, as Coinbase's: a signature is the number of an owner and what that
-# one said. It reverts without a word if a signature has another form, or what owner 0, a passkey,
-# said is shorter than what a device says; there is no other owner, which is a reason. Who repeats
-# what is signed has the passkey.
+# An account that owners sign for, as Coinbase's: a signature is the number of an owner and what it
+# said. It reverts without a word if a signature has another form, or what owner 0, a passkey, said
+# is shorter than what a device says; there is no other owner, which is a reason. Who repeats what
+# is signed has the passkey.
 PASSKEY_OWNED = (
     "606435602014600c575f5ffd"  # a tuple, or not a word
     "5b60843515601f57631f2d2d4f5f5260205ffd"  # owner 0, or a reason

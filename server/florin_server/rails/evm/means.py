@@ -9,6 +9,7 @@ from typing import Final
 from florin_server.rails.base import Asset, Means, RailUnavailable
 from florin_server.rails.evm import abi, settler
 from florin_server.rails.evm.fees import dry_run_gas
+from florin_server.rails.evm.guards import NO_GUARD, PAUSED, UNGUARDED, Guards, is_true
 from florin_server.rails.evm.reader import Reader
 from florin_server.rails.evm.reads import Answer, Question
 from florin_server.rails.evm.settings import EvmChain
@@ -52,14 +53,20 @@ async def means(
     prices: Mapping[str, int],
     *,
     by_hand: Collection[str] = (),
+    guards: Guards = UNGUARDED,
 ) -> list[Means]:
     """Which payers (CAIP-10) hold the price of which asset, and how they can pay it; one read.
 
     Those `by_hand` send their payments by themselves if they have code. Of one who may have to, and
-    may be able to sign, both ways are told, the signature first.
+    may be able to sign, both ways are told, the signature first. What a token tells (`guards`) of
+    whom it refuses counts.
     """
-    answers = iter(await reader.read(_questions(chain, payers, assets)))
+    answers = iter(await reader.read(_questions(chain, payers, assets, guards)))
     tokens = [asset for asset in assets if asset.address != NOBODY]
+    paused = {
+        asset.id: guards.get(asset.id, NO_GUARD).pauses and _is_yes(next(answers))
+        for asset in tokens
+    }
     found = []
     for payer in payers:
         ways, allowed = _signing(tokens, answers, signs=payer not in by_hand)
@@ -67,6 +74,7 @@ async def means(
             coin = asset.address == NOBODY
             balance = _number(next(answers))
             permitted = _number(next(answers)) if asset.method == PERMIT2_METHOD else None
+            refused = guards.get(asset.id, NO_GUARD).blocked is not None and _is_yes(next(answers))
             price = prices[asset.id]
             # a token that reverts on an account's balance will not move it either; whoever pays in
             # coin needs some more of it for gas
@@ -74,6 +82,8 @@ async def means(
                 continue
             if coin:
                 found.append(Means(payer, asset.id))
+                continue
+            if paused[asset.id] or refused:
                 continue
             if ways is not Signing.NEVER:
                 approved = permitted if asset.method == PERMIT2_METHOD else price
@@ -101,11 +111,18 @@ def sample(chain: EvmChain, assets: Sequence[Asset]) -> list[Question]:
     ]
 
 
-def _questions(chain: EvmChain, payers: Sequence[str], assets: Sequence[Asset]) -> list[Question]:
-    """For each payer how it signs, if it has code, and then what it holds of each asset."""
+def _questions(
+    chain: EvmChain, payers: Sequence[str], assets: Sequence[Asset], guards: Guards = UNGUARDED
+) -> list[Question]:
+    """Which tokens are paused; for each payer how it signs, if it has code, and what it holds.
+
+    With that whether the token refuses it.
+    """
     places = [(asset, _place(asset)) for asset in assets]
     to_settler = abi.address(chain.settler)
-    asked = []
+    asked = [
+        Question(place, PAUSED) for asset, place in places if guards.get(asset.id, NO_GUARD).pauses
+    ]
     for payer in payers:
         account = bytes.fromhex(bare(payer)[2:])
         word = account.rjust(abi.WORD, b"\0")
@@ -125,6 +142,8 @@ def _questions(chain: EvmChain, payers: Sequence[str], assets: Sequence[Asset]) 
             asked.append(Question(place, balance))
             if asset.method == PERMIT2_METHOD:
                 asked.append(Question(place, permitted))
+            if (blocked := guards.get(asset.id, NO_GUARD).blocked) is not None:
+                asked.append(Question(place, blocked + word))
     return asked
 
 
@@ -169,6 +188,11 @@ def _number(answer: Answer) -> int | None:
         # no code at its address, for a node that lags behind
         raise RailUnavailable("the contract answered something else than a number")
     return int.from_bytes(told, "big")
+
+
+def _is_yes(answer: Answer) -> bool:
+    """True if a contract answered yes; one that reverts said nothing."""
+    return answer is not None and answer[0] and is_true(answer[1])
 
 
 def _approvals(asset: Asset, price: int, allowance: int) -> tuple[int, ...]:
