@@ -172,25 +172,28 @@ class Refusals:
         return tuple(f"{self._chain.name}: {one}" for _, one in self._told.values())
 
     def _note(self, found: Refusal, payment_id: str = "") -> Refusal:
-        """Tells of a refusal, and remembers it unless it is the payer's own business."""
+        """Tells of a refusal, and remembers it if it is a receiver's.
+
+        What only one buyer cannot do is no alarm, and a pause is seen whenever the token is looked
+        at.
+        """
         key = found.token, found.account
         if payment_id:
             _log.warning("payment %s: %s", payment_id, found)
-        if found.what is Refused.PAYER:
+        if found.what not in {Refused.RECEIVER, Refused.FEE}:
             return found
         if key not in self._told:
             _log.error("%s: %s", self._chain.name, found)
-        self._told[key] = self._now(), found
-        self._told.move_to_end(key)
-        if len(self._told) > _TOLD_MAX:
-            self._told.popitem(last=False)
+        _keep(self._told, key, (self._now(), found), _TOLD_MAX)
+        for places in [one for one in self._receivers if one[0] == key[0] and key[1] in one[1:]]:
+            del self._receivers[places]
         return found
 
 
-def _keep(kept: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+def _keep(kept: OrderedDict[Any, Any], key: Any, value: Any, most: int = _KEPT_MAX) -> None:
     kept[key] = value
     kept.move_to_end(key)
-    if len(kept) > _KEPT_MAX:
+    if len(kept) > most:
         kept.popitem(last=False)
 
 
