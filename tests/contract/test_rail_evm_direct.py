@@ -14,6 +14,7 @@ from florin_server.rails.base import Means, RailUnavailable, Split
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.settings import EvmCoin
 from florin_server.rails.evm.settler import IS_PAID
+from florin_server.rails.evm.signing import ask_passkeys
 from florin_server.rails.evm.terms import Terms
 from florin_server.rails.prices import Quote, Rate
 
@@ -38,7 +39,7 @@ from tests.contract.evm_lab import (
     reply,
     settings,
 )
-from tests.support.smart import PASSKEY, PASSKEY_OWNED, by_passkey
+from tests.support.smart import PASSKEY, PASSKEY_OWNED, by_passkey, of_many
 
 pytestmark = pytest.mark.both_chains
 
@@ -90,6 +91,18 @@ async def refusal(lab: Lab, option: Any, issued: Any, *outputs: str) -> str:
     return caught.value.details["reason"]
 
 
+def checks_passkeys(*, here: bool) -> Any:
+    """A chain that checks passkeys by itself, or one that does not."""
+    (question, _) = ask_passkeys()[1]
+
+    def change(params: list[Any], answer: dict[str, Any]) -> Any:
+        if params[0].get("to") == question["to"]:
+            return {"id": answer["id"], "result": f"0x{1:064x}" if here else "0x"}
+        return answer
+
+    return change
+
+
 BY_SIGNATURE = Means(PAYER, TOKEN)
 BY_CALLS = Means(PAYER, TOKEN, (PRICE,), "direct")
 
@@ -106,9 +119,17 @@ BY_CALLS = Means(PAYER, TOKEN, (PRICE,), "direct")
         (ACCEPTS_NONE, [BY_SIGNATURE]),
         (PASSKEY_OWNED, [BY_SIGNATURE]),
         (PASSKEY, [BY_SIGNATURE]),
+        # many owners: what they sign may take more gas than there is, or surely does
+        (of_many(1), [BY_SIGNATURE]),
+        (of_many(14), [BY_SIGNATURE]),
+        (of_many(15), [BY_SIGNATURE, BY_CALLS]),
+        (of_many(26), [BY_SIGNATURE, BY_CALLS]),
+        (of_many(27), [BY_CALLS]),
+        (of_many(10_000), [BY_CALLS]),
     ],
 )
 async def test_who_cannot_sign_is_found_by_asking_for_a_signature(lab, code, ways, reads):
+    lab.node.changes["eth_call"] = checks_passkeys(here=True)
     rail = EvmRail(settings(assets=(asset(), euro()), reads=reads), RELAYER, lab.node)
     await rail.start()
     assert await rail.payable([PAYER], {TOKEN: PRICE}) == [BY_SIGNATURE]
@@ -118,8 +139,30 @@ async def test_who_cannot_sign_is_found_by_asking_for_a_signature(lab, code, way
     assert await rail.payable([PAYER], {TOKEN: PRICE}, [PAYER]) == without
 
 
+async def test_passkeys_are_not_asked_for_where_code_would_have_to_check_them(lab):
+    lab.node.changes["eth_call"] = checks_passkeys(here=False)
+    await lab.rail.start()
+    await lab.delegate(WALLET, PASSKEY_OWNED)
+    assert await lab.rail.payable([PAYER], {TOKEN: PRICE}) == [BY_CALLS]
+    lab.node.changes["eth_call"] = checks_passkeys(here=True)
+    await lab.rail.start()
+    assert await lab.rail.payable([PAYER], {TOKEN: PRICE}) == [BY_SIGNATURE]
+
+
+async def test_the_chain_itself_tells_whether_it_checks_passkeys(lab):
+    question, _ = ask_passkeys()[1]
+    there = await lab.control.call("eth_call", question, "latest") == "0x" + "1".rjust(64, "0")
+    await lab.delegate(WALLET, PASSKEY_OWNED)
+    found = await lab.rail.payable([PAYER], {TOKEN: PRICE})
+    assert found == [BY_SIGNATURE if there else BY_CALLS]
+    wrong = question | {"data": question["data"][:-1] + "6"}
+    assert await lab.control.call("eth_call", wrong, "latest") == "0x"
+
+
 async def test_an_account_that_a_passkey_signs_for_pays_by_one_signature(lab):
     """Its former verdict, two transactions of its own, came of a question in another form."""
+    lab.node.changes["eth_call"] = checks_passkeys(here=True)
+    await lab.rail.start()
     address = await lab.deploy(PASSKEY_OWNED)
     await lab.fund(address)
     (means,) = await lab.rail.payable([account_of(address)], {TOKEN: PRICE})
@@ -149,8 +192,8 @@ async def test_an_account_that_is_asked_both_ways_can_go_either(lab):
 
 
 async def test_asking_costs_a_second_question_and_only_then(lab):
-    others = [account_of(buyer(n)) for n in range(1, 11)]
-    await lab.fund(*map(buyer, range(1, 11)))
+    others = [account_of(buyer(n)) for n in range(11, 21)]
+    await lab.fund(*map(buyer, range(11, 21)))
     before = lab.rail.rpc.requests
     await lab.rail.payable([PAYER, *others], {TOKEN: PRICE})
     assert lab.rail.rpc.requests - before == 1

@@ -8,7 +8,7 @@ from typing import Any
 
 from florin_server.domain.route import Kind, Route
 from florin_server.rails.base import Asset
-from florin_server.rails.evm import abi, guards, settler
+from florin_server.rails.evm import abi, guards, settler, signing
 from florin_server.rails.evm.guards import Guard, Guards
 from florin_server.rails.evm.means import DECIMALS
 from florin_server.rails.evm.node import LATEST, Node, call_to, data, quantity, returned
@@ -30,12 +30,14 @@ _TOKEN_CALLS = (DECIMALS, NAME, VERSION, DOMAIN_SEPARATOR)
 class Inspection:
     """The assets that may be offered, by CAIP-19, and sentences about all that may not.
 
-    `guards` are what those tokens answer about whom they refuse.
+    `guards` are what those tokens answer about whom they refuse; `passkeys` tells that the chain
+    checks the signatures of passkeys by itself.
     """
 
     assets: Mapping[str, Asset]
     problems: tuple[str, ...]
     guards: Guards = field(default_factory=dict)
+    passkeys: bool = False
 
 
 async def inspect(node: Node, chain: EvmChain) -> Inspection:
@@ -43,6 +45,7 @@ async def inspect(node: Node, chain: EvmChain) -> Inspection:
     asked = settler.route_nonce(Kind.DIRECT, _probe(chain))
     calls: list[Call] = [
         ("eth_chainId", ()),
+        signing.ask_passkeys(),
         ("eth_getCode", (chain.settler, LATEST)),
         call_to(chain.settler, asked),
         *(call_to(former, asked) for former in chain.former_settlers),
@@ -59,8 +62,8 @@ async def inspect(node: Node, chain: EvmChain) -> Inspection:
         return Inspection(
             {}, (f"{chain.name}: the node serves chain {number}, not {chain.chain_id}",)
         )
-    before = 3 + len(chain.former_settlers)
-    if (fault := _settler_fault(chain, answers[1], answers[2:before])) is not None:
+    before = 4 + len(chain.former_settlers)
+    if (fault := _settler_fault(chain, answers[2], answers[3:before])) is not None:
         return Inspection({}, (fault,))
     problems = []
     assets = {}
@@ -90,7 +93,8 @@ async def inspect(node: Node, chain: EvmChain) -> Inspection:
                 f"{chain.name}: the settlement contract at {chain.settler} does not take "
                 f"{chain.coin.symbol}"
             )
-    return Inspection(assets, tuple(problems), guarded)
+    passkeys = signing.checks_passkeys(answers[1])
+    return Inspection(assets, tuple(problems), guarded, passkeys)
 
 
 def _token_calls(chain: EvmChain, token: EvmAsset) -> list[Call]:

@@ -3,46 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from enum import Enum, auto
 from typing import Final
 
 from florin_server.rails.base import Asset, Means, RailUnavailable
 from florin_server.rails.evm import abi, settler
-from florin_server.rails.evm.fees import dry_run_gas
 from florin_server.rails.evm.guards import NO_GUARD, PAUSED, UNGUARDED, Guards, is_true
 from florin_server.rails.evm.reader import Reader
 from florin_server.rails.evm.reads import Answer, Question
 from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.evm.signing import QUESTIONS, Signing, judged, questions
 from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, PERMIT2_METHOD, bare
 from florin_server.rails.evm.typed_data import PERMIT2
-from florin_server.rails.evm.verify import ALLOWANCE, BALANCE_OF, wallet_question
+from florin_server.rails.evm.verify import ALLOWANCE, BALANCE_OF
 
 DECIMALS: Final = abi.selector("decimals()")
 _FOR_PERMIT2: Final = abi.address(PERMIT2)
-# Signatures that nobody made, in the forms that accounts read: a key's, and a passkey's, of which
-# some name the owner first. Who reads another form than it is asked in reverts without a word, as
-# one does that reads none. Read as the former kind, the second names owner 192 and an empty
-# signature; as the latter, an answer of a device with nothing in it.
-_OF_A_KEY: Final = bytes(65)
-_OF_A_PASSKEY: Final = b"".join(
-    map(abi.number, (abi.WORD, 6 * abi.WORD, 7 * abi.WORD, 0, 0, 0, 0, 0, 0))
-)
-_PROBES: Final = tuple(
-    wallet_question(bytes(abi.WORD), signature) for signature in (_OF_A_KEY, _OF_A_PASSKEY)
-)
 # accounts without keys, so that what they hold hardly ever changes
 _STRANGERS: Final = tuple(bytes([0xF1, number]) * 10 for number in (1, 2, 3))
-
-
-class Signing(Enum):
-    """Whether tokens can have an account's signature.
-
-    One that reverted without a word may only have read another form of signature.
-    """
-
-    DOES = auto()
-    MAY = auto()
-    NEVER = auto()
 
 
 async def means(
@@ -54,12 +31,13 @@ async def means(
     *,
     by_hand: Collection[str] = (),
     guards: Guards = UNGUARDED,
+    passkeys: bool = True,
 ) -> list[Means]:
     """Which payers (CAIP-10) hold the price of which asset, and how they can pay it; one read.
 
     Those `by_hand` send their payments by themselves if they have code. Of one who may have to, and
     may be able to sign, both ways are told, the signature first. What a token tells (`guards`) of
-    whom it refuses counts.
+    whom it refuses counts. `passkeys` tells that the chain checks those by itself.
     """
     answers = iter(await reader.read(_questions(chain, payers, assets, guards)))
     tokens = [asset for asset in assets if asset.address != NOBODY]
@@ -69,7 +47,7 @@ async def means(
     }
     found = []
     for payer in payers:
-        ways, allowed = _signing(tokens, answers, signs=payer not in by_hand)
+        ways, allowed = _signing(tokens, answers, signs=payer not in by_hand, passkeys=passkeys)
         for asset in assets:
             coin = asset.address == NOBODY
             balance = _number(next(answers))
@@ -130,10 +108,7 @@ def _questions(
         approved = ALLOWANCE + word + to_settler
         tokens = [place for asset, place in places if asset.address != NOBODY]
         if tokens:
-            asked += [
-                Question(account, probe, dry_run_gas(probe, by_key=False), of=account)
-                for probe in _PROBES
-            ]
+            asked += questions(account)
             asked += [Question(place, approved, of=account) for place in tokens]
         for asset, place in places:
             if asset.address == NOBODY:
@@ -148,33 +123,20 @@ def _questions(
 
 
 def _signing(
-    tokens: Sequence[Asset], answers: Iterator[Answer], *, signs: bool
+    tokens: Sequence[Asset], answers: Iterator[Answer], *, signs: bool, passkeys: bool
 ) -> tuple[Signing, dict[str, int | None]]:
     """Whether an account signs for tokens, and what it allows the settlement contract.
 
-    Tokens ask an account with code whether it signed (ERC-1271), even if it has a key too
-    (EIP-7702). No signature is taken now of one that is not to sign (not `signs`).
+    No signature is taken now of one that is not to sign (not `signs`), if it has code.
     """
     if not tokens:
         return Signing.DOES, {}
-    verdicts = [next(answers) for _ in _PROBES]
+    verdict = judged([next(answers) for _ in range(QUESTIONS)], passkeys=passkeys)
     allowed = {asset.id: next(answers) for asset in tokens}
-    asked = [one for one in verdicts if one is not None]
-    if not asked:
+    if verdict is None:
         return Signing.DOES, {}
     numbers = {asset: _number(answer) for asset, answer in allowed.items()}
-    if not signs:
-        return Signing.NEVER, numbers
-    if any(_speaks(*one) for one in asked):
-        return Signing.DOES, numbers
-    # a call that goes well without an answer was taken by code that takes every call
-    quiet = any(good for good, _ in asked)
-    return (Signing.NEVER if quiet else Signing.MAY), numbers
-
-
-def _speaks(good: bool, told: bytes) -> bool:
-    """True if an account answered a question for its signature, or refused it with a reason."""
-    return len(told) >= abi.WORD if good else bool(told)
+    return (verdict if signs else Signing.NEVER), numbers
 
 
 def _number(answer: Answer) -> int | None:

@@ -92,6 +92,7 @@ class EvmRail(Connected):
         self._payouts = self._payouts_of(treasury) if treasury else None
         self._assets: Mapping[str, Asset] = {}
         self._guards: Guards = UNGUARDED
+        self._passkeys = False
         self._head: Head | None = None
 
     @property
@@ -211,6 +212,7 @@ class EvmRail(Connected):
                 prices,
                 by_hand=by_hand,
                 guards=self._guards,
+                passkeys=self._passkeys,
             )
 
         def lacking(found: Sequence[Means]) -> bool:
@@ -481,6 +483,7 @@ class EvmRail(Connected):
 
     def _take(self, found: discovery.Inspection) -> None:
         self._assets, self._guards = found.assets, found.guards
+        self._passkeys = found.passkeys
 
     def _evidence_of(self, rpc: Rpc) -> Evidence:
         return Evidence(Node(rpc), self.chain, self._senders)
