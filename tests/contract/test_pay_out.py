@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from florin_server.devnet.genesis import DEVNET
 from florin_server.domain.journal import TxState
 from florin_server.domain.payout import PayoutKind, PayoutStatus
 from florin_server.flows import payouts as flows
+from florin_server.rails.evm import abi
 from florin_server.store import ledger, payouts
 
 from tests.contract.evm_lab import CHAIN, ETHER, EURO, MERCHANT, TOKEN, account_of, refuse, reply
@@ -358,6 +360,16 @@ async def test_a_token_that_is_no_contract_of_ours_reverts_and_waits(desk):
 
 
 # who may be paid
+
+
+async def test_a_receiver_whom_the_token_refuses_waits_and_the_tokens_words_are_told(desk):
+    frozen = abi.selector("blacklist(address)") + abi.address(BUYER)
+    await desk.lab.send(to=DEVNET.token.address, data=frozen)
+    payout = await desk.asked(150)
+    await desk.turn(2)
+    told = await waits(desk, payout)
+    assert told == "the transfer would fail: TestDollar: account is frozen"
+    assert desk.lab.node.asked.count(SEND) == 0
 
 
 async def test_a_blocked_account_is_not_sent_anything_until_it_is_free(desk):
