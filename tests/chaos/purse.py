@@ -18,7 +18,7 @@ from tests.support.chain import Chain
 from tests.support.hostile import ANY_TOKEN, BURNS_IN_ODD_BLOCKS, SWITCHED
 from tests.support.smart import Smart, made_by, smart
 from tests.support.solana import SolanaWallet
-from tests.support.wallet import Wallet
+from tests.support.wallet import MUTE, Wallet
 
 _FAUCET_MAX = 80
 # looks at a receipt before a transaction is sent once more
@@ -209,7 +209,7 @@ class Purses:
             await till.employ([self.of(one).address.lower() for one in burners])
         # accounts with code that cannot sign
         mute = [purse for (way, _), purse in self.evm.items() if way is Way.DIRECT]
-        await asyncio.gather(*(purse.delegate(till.evm, DEVNET.settler) for purse in mute))
+        await asyncio.gather(*(purse.delegate(till.evm, MUTE) for purse in mute))
 
 
 def _vault(key: tuple[Way, int]) -> tuple[Way, int]:

@@ -208,7 +208,8 @@ class Lab:
         """Lets the faucet fill accounts."""
         prices = {TOKEN: PRICE}
         accounts = [account_of(payer) for payer in payers]
-        assert len(await self.rail.payable(accounts, prices)) == len(accounts)
+        found = await self.rail.payable(accounts, prices)
+        assert {one.payer for one in found} == set(accounts)
 
     async def sold(self, number: int, *, fee: int = 0) -> Accepted:
         """A verified payment by the buyer of the same number."""

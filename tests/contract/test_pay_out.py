@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from florin_server.devnet.genesis import DEVNET
 from florin_server.domain.journal import TxState
 from florin_server.domain.payout import PayoutKind, PayoutStatus
 from florin_server.flows import payouts as flows
+from florin_server.rails.evm import abi
 from florin_server.store import ledger, payouts
 
 from tests.contract.evm_lab import CHAIN, ETHER, EURO, MERCHANT, TOKEN, account_of, refuse, reply
@@ -106,6 +108,28 @@ async def test_coin_is_paid_out_and_its_gas_booked(desk):
     left = int(await desk.lab.control.call("eth_getBalance", TREASURY.address, "latest"), 16)
     gas = await desk.store.read(ledger.balance("expense:gas", COIN))
     assert int(before, 16) - left == 10**15 + gas
+
+
+# what waits for a block
+
+
+async def test_a_payout_after_a_long_rest_offers_more_only_when_blocks_passed_since(desk):
+    await desk.turn()
+    # nothing is on its way: nobody looks at the chain
+    await desk.lab.mine(20)
+    await desk.lab.pause()
+    payout = await desk.asked(150)
+    await desk.turn(4)
+    (waiting,) = await desk.transactions()
+    assert (waiting.bumps, waiting.state) == ((), TxState.SENT)
+    await desk.fault(kind="baseFee", wei=hex(40 * 10**9))
+    await desk.mine(2)
+    assert [tx.bumps for tx in await desk.transactions()] == [()]
+    await desk.mine()
+    (raised,) = await desk.transactions()
+    assert len(raised.bumps) == 1
+    assert (await desk.done(payout)).tx_id == raised.bumps[0].hash
+    assert await desk.transfers() == [150]
 
 
 # once and only once
@@ -336,6 +360,16 @@ async def test_a_token_that_is_no_contract_of_ours_reverts_and_waits(desk):
 
 
 # who may be paid
+
+
+async def test_a_receiver_whom_the_token_refuses_waits_and_the_tokens_words_are_told(desk):
+    frozen = abi.selector("blacklist(address)") + abi.address(BUYER)
+    await desk.lab.send(to=DEVNET.token.address, data=frozen)
+    payout = await desk.asked(150)
+    await desk.turn(2)
+    told = await waits(desk, payout)
+    assert told == "the transfer would fail: TestDollar: account is frozen"
+    assert desk.lab.node.asked.count(SEND) == 0
 
 
 async def test_a_blocked_account_is_not_sent_anything_until_it_is_free(desk):

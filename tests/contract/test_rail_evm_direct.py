@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.journal import PayerKind
 from florin_server.domain.payment import Build
 from florin_server.rails.base import Means, RailUnavailable, Split
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.settings import EvmCoin
 from florin_server.rails.evm.settler import IS_PAID
+from florin_server.rails.evm.signing import ask_passkeys
 from florin_server.rails.evm.terms import Terms
 from florin_server.rails.prices import Quote, Rate
 
@@ -27,6 +29,7 @@ from tests.contract.evm_lab import (
     RELAYER,
     TOKEN,
     Lab,
+    accept,
     account_of,
     asset,
     buyer,
@@ -36,6 +39,7 @@ from tests.contract.evm_lab import (
     reply,
     settings,
 )
+from tests.support.smart import PASSKEY, PASSKEY_OWNED, by_passkey, of_many
 
 pytestmark = pytest.mark.both_chains
 
@@ -43,6 +47,7 @@ WALLET = buyer(7)
 PAYER = account_of(WALLET)
 COIN = EvmCoin(name="Test Ether", symbol="tETH")
 ETHER = f"{CHAIN}/slip44:60"
+BURNS = "5b600056"
 MUTE = "00"  # takes every call, and says nothing
 SILENT_REFUSAL = "60006000fd"
 REFUSES_WITH_A_REASON = "60206000fd"
@@ -86,25 +91,109 @@ async def refusal(lab: Lab, option: Any, issued: Any, *outputs: str) -> str:
     return caught.value.details["reason"]
 
 
+def checks_passkeys(*, here: bool) -> Any:
+    """A chain that checks passkeys by itself, or one that does not."""
+    (question, _) = ask_passkeys()[1]
+
+    def change(params: list[Any], answer: dict[str, Any]) -> Any:
+        if params[0].get("to") == question["to"]:
+            return {"id": answer["id"], "result": f"0x{1:064x}" if here else "0x"}
+        return answer
+
+    return change
+
+
+BY_SIGNATURE = Means(PAYER, TOKEN)
+BY_CALLS = Means(PAYER, TOKEN, (PRICE,), "direct")
+
+
+@pytest.mark.parametrize("reads", ["batch", "deployless"])
 @pytest.mark.parametrize(
-    ("code", "method"),
+    ("code", "ways"),
     [
-        (MUTE, "direct"),
-        (SILENT_REFUSAL, "direct"),
-        (REFUSES_WITH_A_REASON, None),
-        (ACCEPTS_ALL, None),
-        (ACCEPTS_NONE, None),
+        (MUTE, [BY_CALLS]),
+        (SILENT_REFUSAL, [BY_SIGNATURE, BY_CALLS]),
+        (BURNS, [BY_SIGNATURE, BY_CALLS]),
+        (REFUSES_WITH_A_REASON, [BY_SIGNATURE]),
+        (ACCEPTS_ALL, [BY_SIGNATURE]),
+        (ACCEPTS_NONE, [BY_SIGNATURE]),
+        (PASSKEY_OWNED, [BY_SIGNATURE]),
+        (PASSKEY, [BY_SIGNATURE]),
+        # many owners: what they sign may take more gas than there is, or surely does
+        (of_many(1), [BY_SIGNATURE]),
+        (of_many(14), [BY_SIGNATURE]),
+        (of_many(15), [BY_SIGNATURE, BY_CALLS]),
+        (of_many(26), [BY_SIGNATURE, BY_CALLS]),
+        (of_many(27), [BY_CALLS]),
+        (of_many(10_000), [BY_CALLS]),
     ],
 )
-async def test_who_cannot_sign_is_found_by_asking_for_a_signature(lab, code, method):
-    assert await way(lab) == Means(PAYER, TOKEN)
+async def test_who_cannot_sign_is_found_by_asking_for_a_signature(lab, code, ways, reads):
+    lab.node.changes["eth_call"] = checks_passkeys(here=True)
+    rail = EvmRail(settings(assets=(asset(), euro()), reads=reads), RELAYER, lab.node)
+    await rail.start()
+    assert await rail.payable([PAYER], {TOKEN: PRICE}) == [BY_SIGNATURE]
     await lab.delegate(WALLET, code)
-    assert await way(lab) == Means(PAYER, TOKEN, (PRICE,) if method else (), method)
+    assert await rail.payable([PAYER], {TOKEN: PRICE}) == ways
+    without = [one for one in ways if one == BY_CALLS] or [BY_CALLS]
+    assert await rail.payable([PAYER], {TOKEN: PRICE}, [PAYER]) == without
+
+
+async def test_passkeys_are_not_asked_for_where_code_would_have_to_check_them(lab):
+    lab.node.changes["eth_call"] = checks_passkeys(here=False)
+    await lab.rail.start()
+    await lab.delegate(WALLET, PASSKEY_OWNED)
+    assert await lab.rail.payable([PAYER], {TOKEN: PRICE}) == [BY_CALLS]
+    lab.node.changes["eth_call"] = checks_passkeys(here=True)
+    await lab.rail.start()
+    assert await lab.rail.payable([PAYER], {TOKEN: PRICE}) == [BY_SIGNATURE]
+
+
+async def test_the_chain_itself_tells_whether_it_checks_passkeys(lab):
+    question, _ = ask_passkeys()[1]
+    there = await lab.control.call("eth_call", question, "latest") == "0x" + "1".rjust(64, "0")
+    await lab.delegate(WALLET, PASSKEY_OWNED)
+    found = await lab.rail.payable([PAYER], {TOKEN: PRICE})
+    assert found == [BY_SIGNATURE if there else BY_CALLS]
+    wrong = question | {"data": question["data"][:-1] + "6"}
+    assert await lab.control.call("eth_call", wrong, "latest") == "0x"
+
+
+async def test_an_account_that_a_passkey_signs_for_pays_by_one_signature(lab):
+    """Its former verdict, two transactions of its own, came of a question in another form."""
+    lab.node.changes["eth_call"] = checks_passkeys(here=True)
+    await lab.rail.start()
+    address = await lab.deploy(PASSKEY_OWNED)
+    await lab.fund(address)
+    (means,) = await lab.rail.payable([account_of(address)], {TOKEN: PRICE})
+    option = lab.offer(address)
+    assert (means.method, means.approvals) == (None, ())
+    output, wrong = (
+        json.dumps(by_passkey(json.loads(json.loads(one.actions[-1].params_json)[1])))
+        for one in (option, lab.offer(address, new_payment(2)))
+    )
+    assert await lab.rail.verify(option, (), [output]) is PayerKind.CODE
+    with pytest.raises(FlorinError) as caught:
+        await lab.rail.verify(option, (), [wrong])
+    assert caught.value.details["reason"] == "signature_mismatch"
+    await lab.settle(accept(new_payment(), option, output))
+    (paid,) = await lab.rail.paid([lab.rail.reference(option)], 0)
+    assert paid.payer == address
+
+
+async def test_an_account_that_is_asked_both_ways_can_go_either(lab):
+    await lab.delegate(WALLET, SILENT_REFUSAL)
+    signature, calls = await lab.rail.payable([PAYER], {EURO: PRICE})
+    assert (signature.method, signature.approvals) == (None, (PRICE,))
+    assert (calls.method, calls.approvals) == ("direct", (PRICE,))
+    first, second = offer(lab, signature), offer(lab, calls)
+    assert first.id != second.id
+    assert first.reference != second.reference
 
 
 async def test_asking_costs_a_second_question_and_only_then(lab):
-    others = [account_of(buyer(n)) for n in range(1, 11)]
-    await lab.fund(*map(buyer, range(1, 11)))
+    others = [account_of(buyer(n)) for n in range(11, 21)]
+    await lab.fund(*map(buyer, range(11, 21)))
     before = lab.rail.rpc.requests
     await lab.rail.payable([PAYER, *others], {TOKEN: PRICE})
     assert lab.rail.rpc.requests - before == 1

@@ -249,7 +249,8 @@ async def test_an_account_that_does_harm_harms_itself_only(way, code):
         await lab.rail.payable(payers, {TOKEN: PRICE, EURO: PRICE})
         await lab.delegate(wallet, code)
         found = await lab.rail.payable(payers, {TOKEN: PRICE, EURO: PRICE})
-        assert [one.asset for one in found if one.payer == payers[0]] == [TOKEN, EURO]
+        own = [one.asset for one in found if one.payer == payers[0]]
+        assert list(dict.fromkeys(own)) == [TOKEN, EURO]
         healthy = [one for one in found if one.payer != payers[0]]
         assert healthy == [
             Means(payer, asset_id, approvals)

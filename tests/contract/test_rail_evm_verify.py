@@ -190,7 +190,7 @@ async def test_noise_of_any_length_is_refused(lab, size):
 async def test_a_frozen_token_is_refused(lab):
     option = lab.offer(WALLET)
     await lab.send(to=DEVNET.token.address, data=bytes.fromhex("8456cb59"))  # pause()
-    assert await refusal(lab, option, signed(WALLET, option)) == "signature_mismatch"
+    assert await refusal(lab, option, signed(WALLET, option)) == "token_refused"
 
 
 async def test_verifying_takes_one_question(lab):

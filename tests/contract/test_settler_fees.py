@@ -80,6 +80,24 @@ async def test_a_transaction_that_nobody_mines_offers_more_after_three_blocks(sh
     assert (done.state, done.final_hash) == ("final", variant.hash)
 
 
+async def test_blocks_that_are_read_late_raise_nothing(shop):
+    # a machine that slept: the chain went on, and its blocks are read some at a time
+    await shop.lab.mine(200)
+    payment = await shop.accepted(WALLET)
+    await shop.lab.pause()
+    await shop.turn(5)
+    assert shop.settler.health().head == (await shop.lab.rail.head()).number
+    (tx,) = await shop.transactions()
+    assert tx.bumps == ()
+    await spike(shop, 40)
+    await shop.mine(2)
+    assert [tx.bumps for tx in await shop.transactions()] == [()]
+    await shop.mine()
+    (raised,) = await shop.transactions()
+    assert len(raised.bumps) == 1
+    assert (await shop.end(payment)).status == "succeeded"
+
+
 async def test_the_first_variant_may_still_be_the_one_that_is_mined(shop):
     payment, first = await stuck(shop)
     await shop.mine(3)

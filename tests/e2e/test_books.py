@@ -32,7 +32,7 @@ from tests.support.api import Refused
 from tests.support.desk import Desk, opened
 from tests.support.installation import operator_of
 from tests.support.solana import AT_ONCE, SolanaNode, SolanaWallet
-from tests.support.wallet import Wallet
+from tests.support.wallet import MUTE, Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -117,7 +117,7 @@ async def test_every_way_to_pay_and_to_pay_back_is_booked_to_the_unit(desk, shop
         await own.wants(asset, "0x" + "5a" * 20)
     mute = Wallet()
     await filled(desk, mute)
-    await mute.delegate(desk.chain, DEVNET.settler)
+    await mute.delegate(desk.chain, MUTE)
     paid = []
     for one in (shop, own):
         for amount in (USD, EUR, GBP):

@@ -12,7 +12,6 @@ import pytest_asyncio
 from florin.v1 import operator_pb2
 from florin_server.cli import customers as command_line
 from florin_server.config import LimitSettings
-from florin_server.devnet.genesis import DEVNET
 from florin_server.domain.sealed import Seal
 from florin_server.store import captures, customers
 
@@ -31,7 +30,7 @@ from tests.support.capture import (
 )
 from tests.support.desk import Desk, opened
 from tests.support.service import NO_LIMITS
-from tests.support.wallet import Wallet
+from tests.support.wallet import MUTE, Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -69,7 +68,7 @@ async def is_asked(till: Till) -> bool:
 async def mute_till(desk: Desk) -> Till:
     """A payment whose buyer's account cannot sign: its wallet sends the transaction by itself."""
     till = await new_till(desk)
-    await till.wallet.delegate(desk.chain, DEVNET.settler)
+    await till.wallet.delegate(desk.chain, MUTE)
     return till
 
 

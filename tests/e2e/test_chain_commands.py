@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import stat
 import tomllib
 
@@ -171,7 +172,7 @@ async def test_a_chain_is_added_gets_its_contract_and_takes_money(
         assert (home / "keys" / "far-away-relayer.json").exists()
 
 
-async def test_a_solana_cluster_is_added_and_takes_money(run, home, session):
+async def test_a_solana_cluster_is_added_and_takes_money(run, home, session, forks):
     chain = await SolanaDevChain.open(None, SolanaDevSettings(finalized_slots=1))
     try:
         rpc = JsonRpc(LocalTransport(chain.handle))
@@ -186,11 +187,19 @@ async def test_a_solana_cluster_is_added_and_takes_money(run, home, session):
         assert added.status == 0, added
         assert "has too little coin" in added.err
         assert f"the treasury {treasury.address} has less than" in added.err
-        assert "Offered once the settings have a rate for it: SOL." in added.err
+        unpriced = f"the settings have no rate for {SOLNET.chain_id}/slip44:501"
+        assert f"SOL is not offered for prices in a currency: {unpriced}.\n" in added.err
         assert 'symbol = "SOL"' in (home / "chains" / "own-cluster.toml").read_text()
         gift = {"accounts": [relayer_of(added), treasury.address], "tokens": [], "lamports": 10**10}
         await rpc.call("florin_faucet", gift)
-        assert "ok" in (await run("list")).out
+        listed = await run("list")
+        assert "ok" in listed.out
+        assert f"Own Cluster: SOL is not offered for prices in a currency: {unpriced}" in listed.err
+        doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
+        assert unpriced in doctor.out
+        rate = {f"{SOLNET.chain_id}/slip44:501": {"USD": "150"}}
+        priced = await run("list", FLORIN_RATES=json.dumps(rate))
+        assert (priced.status, "no rate" in priced.err) == (0, False)
         assert "needs no settlement contract" in refused(await run("deploy", "own-cluster"))
 
         wallet = SolanaWallet()

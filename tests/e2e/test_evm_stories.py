@@ -14,7 +14,7 @@ from florin_server.store import settlements
 
 from tests.support.api import Refused
 from tests.support.desk import CREATE, Desk, Tenant, opened
-from tests.support.wallet import Wallet, params_of, typed_data_of
+from tests.support.wallet import MUTE, Wallet, params_of, typed_data_of
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.both_chains]
 
@@ -203,7 +203,7 @@ async def test_a_blocked_payer_is_declined(desk, till):
 @pytest_asyncio.fixture(loop_scope="module")
 async def mute(till) -> Till:
     """A wallet whose account has the code of a contract that knows nothing of signatures."""
-    await till.wallet.delegate(till.desk.chain, DEVNET.settler)
+    await till.wallet.delegate(till.desk.chain, MUTE)
     return till
 
 

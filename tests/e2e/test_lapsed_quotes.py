@@ -66,7 +66,8 @@ async def offered(shop: Shop, wallet: Wallet, asset: str) -> Offered:
     made = await rest.call("POST", "/v1/payments", shop.tenant.headers, body)
     payment_id = made["paymentId"]
     options = (await rest.options(payment_id, [wallet.account]))["options"]
-    (option,) = [one for one in options if one["amount"]["unit"] == f"caip19/{asset}"]
+    # of an account that may not be able to sign, the way by calls comes last
+    *_, option = [one for one in options if one["amount"]["unit"] == f"caip19/{asset}"]
     fetched = await rest.fetch(payment_id, option["id"], option["actions"][0]["data"]["data"])
     pay = await pay_of(shop.desk, wallet, payment_id, option["id"])
     return Offered(payment_id, wallet, fetched["actions"], pay)

@@ -16,7 +16,7 @@ from tests.e2e.test_books import SETTINGS, balance, booked, exact, treasury_of
 from tests.e2e.test_payout_stories import CHAIN, DOLLAR, FEE, PRICE, USD, Shop, filled, until
 from tests.support.desk import Desk, opened
 from tests.support.installation import operator_of
-from tests.support.wallet import Wallet
+from tests.support.wallet import MUTE, Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -39,7 +39,7 @@ async def mute(desk: Desk) -> Wallet:
     """A wallet whose account cannot sign for a token: it sends by itself."""
     wallet = Wallet()
     await filled(desk, wallet)
-    await wallet.delegate(desk.chain, DEVNET.settler)
+    await wallet.delegate(desk.chain, MUTE)
     return wallet
 
 

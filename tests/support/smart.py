@@ -16,6 +16,27 @@ from florin_server.rails.evm import abi
 MAGIC = "6492" * 16
 # creates whatever it is told to: called with a salt and the code that creates
 UNIVERSAL = "36602090038060205f375f35905f5ff500"
+# An account that owners sign for, as Coinbase's: a signature is the number of an owner and what it
+# said. It reverts without a word if a signature has another form, or what owner 0, a passkey, said
+# is shorter than what a device says; there is no other owner, which is a reason. Who repeats what
+# is signed has the passkey.
+PASSKEY_OWNED = (
+    "5f3560e01c638ea69029146062576064"  # asked for owner 0, or for a signature
+    "35602014601a575f5ffd"  # a tuple, or not a word
+    "5b60843515602d57631f2d2d4f5f5260205ffd"  # owner 0, or a reason
+    "5b60bf60c43511603a575f5ffd"  # six words, or not a word
+    "5b60043560e4351460535763ffffffff60e01b5f5260205ff3"  # not the passkey's
+    "5b631626ba7e60e01b5f5260205ff3"
+    "5b60205f52604060205260805ff3"  # the owner is a point of the curve
+)
+# one that has no owner but a passkey, and reads what the device said
+PASSKEY = (
+    "60c060443511600c575f5ffd"
+    "5b6004356064351460255763ffffffff60e01b5f5260205ff3"
+    "5b631626ba7e60e01b5f5260205ff3"
+)
+# one for which a number of owners sign, as Safe's, which refuses whatever it is asked
+_OF_MANY = "5f3560e01c63e75235b814601c5763ffffffff60e01b5f5260205ff35b61{count:04x}5f5260205ff3"
 _CREATE = abi.selector("create(address,bytes32,(address,bytes)[])")
 
 
@@ -60,6 +81,19 @@ def made_by(factory: str, owner: LocalAccount, runtime: str, salt: int = 0) -> S
     begun = b"\x61" + len(code).to_bytes(2, "big") + bytes.fromhex("80600a3d393df3") + code
     word = salt.to_bytes(32, "big")
     return Smart(owner, place(factory, word, begun), factory, word + begun)
+
+
+def of_many(count: int) -> str:
+    """The code of an account for which so many owners must sign."""
+    return _OF_MANY.format(count=count)
+
+
+def by_passkey(typed_data: dict[str, Any]) -> str:
+    """What an account of `PASSKEY_OWNED` accepts."""
+    message = encode_typed_data(full_message=typed_data)
+    digest = keccak(b"\x19" + message.version + message.header + message.body)
+    said = digest + bytes(5 * 32)
+    return "0x" + encode(["(uint256,bytes)"], [(0, said)]).hex()
 
 
 def place(factory: str, salt: bytes, code: bytes) -> str:

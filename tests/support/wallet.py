@@ -10,6 +10,9 @@ from eth_account.messages import encode_typed_data
 
 from tests.support.chain import Chain
 
+# an address without code: who takes it for its own (EIP-7702) lets every call be, without an answer
+MUTE = "0x" + "de" * 20
+
 
 class Wallet:
     def __init__(self, chain: str = "eip155:31337") -> None:

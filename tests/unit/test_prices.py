@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from florin_server.boot.prices import market
 from florin_server.config import Settings
 from florin_server.rails.prices import FixedPrices, Rate, parse_decimal
 from hypothesis import given
@@ -67,3 +68,49 @@ def test_fixed_prices_hold_at_any_time():
     assert prices.rate(ETHER, "USD", 7) == Rate("2500.5", "settings", 7)
     assert prices.rate(ETHER, "EUR", 7) is None
     assert prices.rate("eip155:1/slip44:60", "USD", 7) is None
+
+
+# what has no rate
+
+
+def settings_with(tmp_path, **changes) -> Settings:
+    chain = {
+        "chain_id": 10_001,
+        "name": "Far Away",
+        "rpc_url": "http://127.0.0.1:1",
+        "treasury": "0x" + "77" * 20,
+        "settler": "0x" + "55" * 20,
+        "coin": {"name": "Ether", "symbol": "ETH"},
+        "assets": [
+            {"address": "0x" + digit * 40, "name": name, "symbol": name, "decimals": 6, **more}
+            for digit, name, more in (
+                ("a", "tUSD", {"peg": "USD", "method": "permit2"}),
+                ("B", "tGOLD", {"method": "permit2"}),
+            )
+        ],
+    }
+    return Settings(home=tmp_path, chains=[chain], **changes)
+
+
+FAR_ETHER, GOLD = "eip155:10001/slip44:60", f"eip155:10001/erc20:0x{'b' * 40}"
+
+
+def test_what_has_no_rate_is_told_when_prices_begin(tmp_path, caplog):
+    market(settings_with(tmp_path), {})
+    assert [one.getMessage() for one in caplog.records] == [
+        "Far Away: tGOLD is not offered for prices in a currency: the settings have no rate for "
+        + GOLD,
+        "Far Away: ETH is not offered for prices in a currency: the settings have no rate for "
+        + FAR_ETHER,
+    ]
+
+
+def test_a_rate_or_a_source_of_one_is_enough(tmp_path, caplog):
+    fixed = {"kind": "fixed", "price": "9"}
+    settings = settings_with(
+        tmp_path,
+        rates={FAR_ETHER: {"EUR": "2500"}},
+        prices={"pairs": {GOLD: {"USD": [fixed]}}},
+    )
+    market(settings, {})
+    assert caplog.text == ""

@@ -36,12 +36,11 @@ class Wish:
 class Chosen:
     """A token as it goes into the settings: the registry's symbol, or all that was read.
 
-    `told` says what was read; `has_rate` that its price is for the settings to say.
+    `told` says what was read.
     """
 
     symbol: str
     told: str
-    has_rate: bool
     said: dict[str, Any] | None = None
 
 
@@ -96,7 +95,7 @@ async def _choose_token(reached: Reached, wish: Wish, address: str, known: Token
     symbol = wish.symbol or (known.symbol if known else found.symbol)
     peg = known.peg if known else wish.peg
     if known is not None and known.complete:
-        return Chosen(symbol, told, peg is None)
+        return Chosen(symbol, told)
     said: dict[str, Any] = {
         "address": checksum_address(address),
         "name": known.name if known else found.name,
@@ -110,7 +109,7 @@ async def _choose_token(reached: Reached, wish: Wish, address: str, known: Token
     else:
         # an approval more where it was not needed, and payments where it was
         said["approve_from_zero"] = True
-    return Chosen(symbol, told, peg is None, said)
+    return Chosen(symbol, told, said)
 
 
 async def _choose_mint(reached: Reached, wish: Wish, mint: str, known: Token | None) -> Chosen:
@@ -127,6 +126,6 @@ async def _choose_mint(reached: Reached, wish: Wish, mint: str, known: Token | N
     told = f"{symbol} at {mint}: {decimals} decimals"
     peg = known.peg if known else wish.peg
     if known is not None:
-        return Chosen(symbol, told, peg is None)
+        return Chosen(symbol, told)
     said = {"mint": mint, "name": symbol, "symbol": symbol, "decimals": decimals, "peg": peg}
-    return Chosen(symbol, told, peg is None, said)
+    return Chosen(symbol, told, said)

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Iterator, Mapping
 
 from florin_server.boot.home import Refused
 from florin_server.config import Settings
+from florin_server.domain.caip import canonical_asset
+from florin_server.rails.chain_files import Chain
 from florin_server.rails.evm.oracles import Feed, OraclePrices, Reading
+from florin_server.rails.evm.settings import EvmAsset, EvmChain
 from florin_server.rails.http_prices import HttpPrices, Wanted
 from florin_server.rails.market import Kept, Market, Teller
 from florin_server.rails.price_settings import Fixed, FromHttp
 from florin_server.rails.prices import FixedPrices, Pair
 
+_log = logging.getLogger(__name__)
+
 
 def market(settings: Settings, chains: Mapping[str, Reading]) -> Market:
-    """The market of the settings; `chains` are those that feeds may be on, by CAIP-2."""
+    """The market of the settings; `chains` are those that feeds may be on, by CAIP-2.
+
+    What has no price at all is told once.
+    """
+    for told in unpriced_everywhere(settings):
+        _log.warning("%s", told)
     ways: dict[Pair, list[Kept | str]] = {}
     wanted: dict[str, list[Wanted]] = {}
     feeds: dict[str, list[Feed]] = {}
@@ -40,3 +51,37 @@ def market(settings: Settings, chains: Mapping[str, Reading]) -> Market:
         *(OraclePrices(chains[chain], ones) for chain, ones in feeds.items()),
     ]
     return Market(tellers, ways, FixedPrices(settings.rates))
+
+
+def unpriced(settings: Settings, chain: Chain) -> list[str]:
+    """A sentence for each asset of a chain that is worth no fixed amount and has no rate at all.
+
+    What a source does not tell just now is another matter: the running service tells that.
+    """
+    known = settings.rates.keys() | settings.prices.pairs.keys()
+    return [
+        f"{symbol} is not offered for prices in a currency: the settings have no rate for {asset}"
+        for symbol, asset in _without_peg(chain)
+        if asset not in known
+    ]
+
+
+def unpriced_everywhere(settings: Settings) -> Iterable[str]:
+    """The same for all chains that the operator named, each with its chain's name."""
+    chains: tuple[Chain, ...] = (*settings.chains, *settings.solana_chains)
+    for chain in chains:
+        for told in unpriced(settings, chain):
+            yield f"{chain.name}: {told}"
+
+
+def _without_peg(chain: Chain) -> Iterator[tuple[str, str]]:
+    """Symbol and CAIP-19 of the assets whose price changes, the chain's own coin among them."""
+    for one in chain.assets:
+        if one.peg is None:
+            place = f"erc20:{one.address}" if isinstance(one, EvmAsset) else f"token:{one.mint}"
+            yield one.symbol, canonical_asset(f"{chain.caip2}/{place}", checksum=False)
+    if chain.coin is not None:
+        if isinstance(chain, EvmChain):
+            yield chain.coin.symbol, f"{chain.caip2}/slip44:{chain.native_slip44}"
+        else:
+            yield chain.coin.symbol, chain.coin_id

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from florin_server.boot import chains
+from florin_server.boot import chains, prices
 from florin_server.boot.chain_setup import Reached, own_secrets, reach, settlement_contract, slug
 from florin_server.boot.chain_tokens import Chosen, Wish, choose
 from florin_server.boot.home import Home, Refused, Secrets, private
@@ -110,7 +110,8 @@ class _Walk:
         text = chain_files.text(kind, {one: value for one, value in said.items() if value != []})
         chain = chain_files.parse(text, path, self._home.path)
         await self._check(chain, relayer)
-        _tell_rates(chain, tokens)
+        for told in prices.unpriced(self._settings, chain):
+            note(f"{told}.")
         if not self._talk.sure(f"Write it to {path}?", usual=True):
             raise Refused("you said no")
         self._write(path, text, relayer, is_solana=reached.is_solana)
@@ -312,11 +313,3 @@ def _key_in(path: Path) -> bytes:
     if len(secret) != 32:
         raise Refused(f"{path} holds no key of 32 bytes")
     return secret
-
-
-def _tell_rates(chain: Chain, tokens: list[Chosen]) -> None:
-    wanted = [one.symbol for one in tokens if one.has_rate]
-    if chain.coin is not None:
-        wanted.append(chain.coin.symbol)
-    if wanted:
-        note(f"Offered once the settings have a rate for it: {', '.join(wanted)}.")

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from florin_server.boot import chains
+from florin_server.boot import chains, prices
 from florin_server.boot.chain_setup import own_secrets
 from florin_server.boot.home import Home, Refused
 from florin_server.boot.keys import Keyring
@@ -44,6 +44,8 @@ def run(given: dict[str, Any]) -> None:
     for one in seen:
         for problem in one.problems:
             note(problem)
+    for told in prices.unpriced_everywhere(settings):
+        note(told)
 
 
 async def _look(settings: Settings) -> list[_Seen]:

@@ -165,7 +165,7 @@ async def _search(  # noqa: PLR0917  (one of each, none alike)
             }
             wanted = [place for one, split in splits.items() for place in places(one, split)]
             may_open = await openable(app, rail, payment.merchant_id, wanted)
-            refused = await _refused(app, rail, prices, splits, may_open)
+            refused = await _refused(app, payment, rail, prices, splits, may_open)
     except (RailUnavailable, TimeoutError) as error:
         _log.warning("chain %s is left out of options: %s", rail.chain_id, error)
         return []
@@ -202,8 +202,9 @@ async def _search(  # noqa: PLR0917  (one of each, none alike)
     ]
 
 
-async def _refused(
+async def _refused(  # noqa: PLR0917  (one of each, none alike)
     app: App,
+    payment: Payment,
     rail: Rail,
     prices: Mapping[str, int],
     splits: Mapping[str, Split],
@@ -219,7 +220,8 @@ async def _refused(
     told = await asyncio.gather(*(obstacle(one, split) for one, split in splits.items()))
     obstacles = {one: problem for one, problem in zip(splits, told, strict=True) if problem}
     for asset, problem in obstacles.items():
-        _log.warning("%s is left out of options: %s", asset, problem)
+        text = "%s is left out of options of merchant %s: %s"
+        _log.warning(text, asset, payment.merchant_id, problem)
     return frozenset(obstacles)
 
 

@@ -170,7 +170,8 @@ class Rail(Protocol):
     ) -> list[Means]:
         """Who can pay what price: their balance covers it; one batched read.
 
-        Those `by_hand` are to send their payments by themselves if they have code.
+        Those `by_hand` are to send their payments by themselves if they have code. One that may be
+        able to sign is told twice for an asset, the way by signature first.
         """
 
     async def obstacle(
@@ -233,7 +234,7 @@ class Rail(Protocol):
 
         They may answer any of the option's issues, the newest first, that have not lapsed. Raises
         FlorinError(invalid_params) with details.reason signature_mismatch, transaction_mismatch,
-        unreadable_output or insufficient_funds.
+        unreadable_output, insufficient_funds, token_refused or gas_limit.
         """
 
     def reference(self, option: Option) -> str:

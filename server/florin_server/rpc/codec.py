@@ -174,6 +174,7 @@ class Codec:
             reference_id=payment.reference_id,
             info=self.information(payment),
             failure_code=failure(payment),
+            failure_reason=_failure_reason(payment),
             settlement=settlement(payment),
             payment_id=payment.id,
             is_final=payment.status.is_final,
@@ -233,6 +234,12 @@ def failure(payment: Payment) -> payment_pb2.PaymentFailureCode.ValueType | None
     if payment.failure_code is None:
         return payment_pb2.PAYMENT_FAILURE_CODE_UNSPECIFIED
     return _FAILURE[payment.failure_code]
+
+
+def _failure_reason(payment: Payment) -> str | None:
+    """In words, of failed payments without a code."""
+    told = payment.status is Status.FAILED and payment.failure_code is None
+    return payment.failure_detail if told else None
 
 
 def buyer(payment: Payment) -> payment_pb2.Buyer | None:

@@ -215,6 +215,7 @@ class PaymentDetail(_message.Message):
     CANCELLED_REASON_FIELD_NUMBER: _builtins.int
     CANCELLED_AT_FIELD_NUMBER: _builtins.int
     REFUND_FIELD_NUMBER: _builtins.int
+    FAILURE_REASON_FIELD_NUMBER: _builtins.int
     status: _payment_pb2.PaymentStatus.ValueType
     """Where it stands."""
     reference_id: _builtins.str
@@ -235,6 +236,10 @@ class PaymentDetail(_message.Message):
     """Unix seconds from which on it can no longer be confirmed."""
     cancelled_reason: _payment_pb2.CancelledReason.ValueType
     """Who called it off; unset if nobody did."""
+    failure_reason: _builtins.str
+    """Why it failed, in words, if no code tells that: what it waited for until its authorization
+    lapsed, say. Set only when failed.
+    """
     @_builtins.property
     def info(self) -> _payment_pb2.PaymentInformation:
         """The effect on chain; set only when succeeded."""
@@ -298,18 +303,23 @@ class PaymentDetail(_message.Message):
         cancelled_reason: _payment_pb2.CancelledReason.ValueType | None = ...,
         cancelled_at: _timestamp_pb2.Timestamp | None = ...,
         refund: _refund_pb2.Refund | None = ...,
+        failure_reason: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason", "_failure_code", b"_failure_code", "amount", b"amount", "buyer", b"buyer", "cancelled_at", b"cancelled_at", "cancelled_reason", b"cancelled_reason", "checkout", b"checkout", "created_at", b"created_at", "failure_code", b"failure_code", "info", b"info", "last_updated_at", b"last_updated_at", "merchant", b"merchant", "refund", b"refund", "settlement", b"settlement"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason", "_failure_code", b"_failure_code", "_failure_reason", b"_failure_reason", "amount", b"amount", "buyer", b"buyer", "cancelled_at", b"cancelled_at", "cancelled_reason", b"cancelled_reason", "checkout", b"checkout", "created_at", b"created_at", "failure_code", b"failure_code", "failure_reason", b"failure_reason", "info", b"info", "last_updated_at", b"last_updated_at", "merchant", b"merchant", "refund", b"refund", "settlement", b"settlement"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason", "_failure_code", b"_failure_code", "amount", b"amount", "buyer", b"buyer", "cancelled_at", b"cancelled_at", "cancelled_reason", b"cancelled_reason", "checkout", b"checkout", "created_at", b"created_at", "expires_at", b"expires_at", "failure_code", b"failure_code", "gateway_url", b"gateway_url", "info", b"info", "is_final", b"is_final", "last_updated_at", b"last_updated_at", "live", b"live", "merchant", b"merchant", "payment_id", b"payment_id", "reference_id", b"reference_id", "refund", b"refund", "settlement", b"settlement", "status", b"status", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason", "_failure_code", b"_failure_code", "_failure_reason", b"_failure_reason", "amount", b"amount", "buyer", b"buyer", "cancelled_at", b"cancelled_at", "cancelled_reason", b"cancelled_reason", "checkout", b"checkout", "created_at", b"created_at", "expires_at", b"expires_at", "failure_code", b"failure_code", "failure_reason", b"failure_reason", "gateway_url", b"gateway_url", "info", b"info", "is_final", b"is_final", "last_updated_at", b"last_updated_at", "live", b"live", "merchant", b"merchant", "payment_id", b"payment_id", "reference_id", b"reference_id", "refund", b"refund", "settlement", b"settlement", "status", b"status", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cancelled_reason: _TypeAlias = _typing.Literal["cancelled_reason"]  # noqa: Y015
     _WhichOneofArgType__cancelled_reason: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason"]  # noqa: Y015
     _WhichOneofReturnType__failure_code: _TypeAlias = _typing.Literal["failure_code"]  # noqa: Y015
     _WhichOneofArgType__failure_code: _TypeAlias = _typing.Literal["_failure_code", b"_failure_code"]  # noqa: Y015
+    _WhichOneofReturnType__failure_reason: _TypeAlias = _typing.Literal["failure_reason"]  # noqa: Y015
+    _WhichOneofArgType__failure_reason: _TypeAlias = _typing.Literal["_failure_reason", b"_failure_reason"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cancelled_reason) -> _WhichOneofReturnType__cancelled_reason | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__failure_code) -> _WhichOneofReturnType__failure_code | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__failure_reason) -> _WhichOneofReturnType__failure_reason | None: ...
 
 Global___PaymentDetail: _TypeAlias = PaymentDetail  # noqa: Y015

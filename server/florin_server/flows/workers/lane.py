@@ -80,7 +80,7 @@ class Lane:
         self._lease_at_us = 0  # when to look at the lease again
         self._nonce = 0
         self._txs: dict[str, ChainTx] = {}  # by id, in nonce order
-        self._unnoted: dict[str, int] = {}  # handed over at a head, by id
+        self._unnoted: set[str] = set()  # handed over, and the head since is not known yet
         self._resumed = False
         self._stuck = ""  # the transaction that `problem` is about
         self.sender = sender
@@ -255,14 +255,24 @@ class Lane:
         return False
 
     def _note_sent(self, tx: ChainTx) -> None:
-        head = self._unnoted[tx.id] = self._blocks.head
-        self._txs[tx.id] = replace(tx, state=TxState.SENT, sent_block=head)
+        self._unnoted.add(tx.id)
+        self._txs[tx.id] = replace(tx, state=TxState.SENT)
 
-    async def _write_notes(self) -> None:
-        """Writes down what was handed over since; who never learns of it broadcasts it again."""
-        notes, self._unnoted = self._unnoted, {}
-        if notes:
-            await self._app.store.write(_sent(notes))
+    async def note(self) -> None:
+        """Writes down what was handed over since; who never learns of it broadcasts it again.
+
+        The chain is asked for its head: blocks that were there before have not passed it over, and
+        the follower may be far behind, if nothing was on its way for long or there is much to read.
+        """
+        sent = [one for one in self._txs if one in self._unnoted]
+        if not sent:
+            return
+        head = max(self._blocks.head, (await self._rail.head()).number)
+        notes = dict.fromkeys(sent, head)
+        await self._app.store.write(_sent(notes))
+        self._unnoted.clear()
+        for one in notes:
+            self._txs[one] = replace(self._txs[one], sent_block=head)
 
     async def tend(self, *, news: bool) -> None:
         """Broadcasts again what the chain has lost; without `news` only after a pause.
@@ -272,7 +282,7 @@ class Lane:
         if news or self._resumed:
             self._resumed = False
             await self.rebroadcast()
-        await self._write_notes()
+        await self.note()
 
     async def rebroadcast(self) -> None:
         """Broadcasts again what the chain has lost; offers more for what it does not take.
@@ -287,6 +297,8 @@ class Lane:
         if self.paused:
             return
         for n, tx in enumerate(waiting):
+            if tx.id in self._unnoted:
+                continue
             if tx.sent_block is not None and self._blocks.head - tx.sent_block < _STALE_BLOCKS:
                 continue
             gap = n == 0 and await self._close_gap(tx)

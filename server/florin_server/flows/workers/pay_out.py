@@ -179,6 +179,7 @@ class PayoutWorker:
         if self._aftermath.is_watching and self._app.clock.now_us() >= self._look_back_at_us:
             await self._look_back()
         await self._submit()
+        await self.lane.note()
 
     # -- submitting
 

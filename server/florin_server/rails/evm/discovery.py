@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from florin_server.domain.route import Kind, Route
 from florin_server.rails.base import Asset
-from florin_server.rails.evm import abi, settler
+from florin_server.rails.evm import abi, guards, settler, signing
+from florin_server.rails.evm.guards import Guard, Guards
 from florin_server.rails.evm.means import DECIMALS
 from florin_server.rails.evm.node import LATEST, Node, call_to, data, quantity, returned
 from florin_server.rails.evm.settings import EvmAsset, EvmChain, EvmCoin
@@ -27,10 +28,16 @@ _TOKEN_CALLS = (DECIMALS, NAME, VERSION, DOMAIN_SEPARATOR)
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """The assets that may be offered, by CAIP-19, and sentences about all that may not."""
+    """The assets that may be offered, by CAIP-19, and sentences about all that may not.
+
+    `guards` are what those tokens answer about whom they refuse; `passkeys` tells that the chain
+    checks the signatures of passkeys by itself.
+    """
 
     assets: Mapping[str, Asset]
     problems: tuple[str, ...]
+    guards: Guards = field(default_factory=dict)
+    passkeys: bool = False
 
 
 async def inspect(node: Node, chain: EvmChain) -> Inspection:
@@ -38,10 +45,11 @@ async def inspect(node: Node, chain: EvmChain) -> Inspection:
     asked = settler.route_nonce(Kind.DIRECT, _probe(chain))
     calls: list[Call] = [
         ("eth_chainId", ()),
+        signing.ask_passkeys(),
         ("eth_getCode", (chain.settler, LATEST)),
         call_to(chain.settler, asked),
         *(call_to(former, asked) for former in chain.former_settlers),
-        *(call_to(token.address, ask) for token in chain.assets for ask in _TOKEN_CALLS),
+        *(call for token in chain.assets for call in _token_calls(chain, token)),
     ]
     if any(token.method == PERMIT2_METHOD for token in chain.assets):
         calls += [call_to(PERMIT2, DOMAIN_SEPARATOR), call_to(chain.settler, _NOTHING_BY_PERMIT2)]
@@ -54,20 +62,27 @@ async def inspect(node: Node, chain: EvmChain) -> Inspection:
         return Inspection(
             {}, (f"{chain.name}: the node serves chain {number}, not {chain.chain_id}",)
         )
-    before = 3 + len(chain.former_settlers)
-    if (fault := _settler_fault(chain, answers[1], answers[2:before])) is not None:
+    before = 4 + len(chain.former_settlers)
+    if (fault := _settler_fault(chain, answers[2], answers[3:before])) is not None:
         return Inspection({}, (fault,))
     problems = []
     assets = {}
-    behind = before + len(chain.assets) * len(_TOKEN_CALLS)
+    guarded: dict[str, Guard] = {}
+    each = len(_TOKEN_CALLS) + guards.QUESTIONS
+    behind = before + len(chain.assets) * each
     for index, token in enumerate(chain.assets):
-        first = before + index * len(_TOKEN_CALLS)
+        first = before + index * each
         of_token = answers[first : first + len(_TOKEN_CALLS)]
         difference = _difference(chain, token, of_token, answers[behind : behind + 2])
+        guard, paused, refused = guards.read(answers[first + len(_TOKEN_CALLS) : first + each])
+        if difference is None and refused:
+            difference = f"refuses the settlement contract at {chain.settler}"
         if difference is None:
             asset = asset_of(chain, token)
-            assets[asset.id] = asset
-        else:
+            assets[asset.id], guarded[asset.id] = asset, guard
+        if difference is None and paused:
+            difference = "is paused, and not offered until it is not"
+        if difference is not None:
             problems.append(f"{chain.name}: {token.symbol} at {token.address} {difference}")
     if chain.coin is not None:
         if returned(answers[-1]) == abi.number(0):
@@ -78,7 +93,13 @@ async def inspect(node: Node, chain: EvmChain) -> Inspection:
                 f"{chain.name}: the settlement contract at {chain.settler} does not take "
                 f"{chain.coin.symbol}"
             )
-    return Inspection(assets, tuple(problems))
+    passkeys = signing.checks_passkeys(answers[1])
+    return Inspection(assets, tuple(problems), guarded, passkeys)
+
+
+def _token_calls(chain: EvmChain, token: EvmAsset) -> list[Call]:
+    asked = [call_to(token.address, ask) for ask in _TOKEN_CALLS]
+    return [*asked, *guards.asks(token.address, chain.settler)]
 
 
 def asset_of(chain: EvmChain, token: EvmAsset) -> Asset:

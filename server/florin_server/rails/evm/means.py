@@ -7,18 +7,17 @@ from typing import Final
 
 from florin_server.rails.base import Asset, Means, RailUnavailable
 from florin_server.rails.evm import abi, settler
-from florin_server.rails.evm.fees import dry_run_gas
+from florin_server.rails.evm.guards import NO_GUARD, PAUSED, UNGUARDED, Guards, is_true
 from florin_server.rails.evm.reader import Reader
 from florin_server.rails.evm.reads import Answer, Question
 from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.evm.signing import QUESTIONS, Signing, judged, questions
 from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, PERMIT2_METHOD, bare
 from florin_server.rails.evm.typed_data import PERMIT2
-from florin_server.rails.evm.verify import ALLOWANCE, BALANCE_OF, wallet_question
+from florin_server.rails.evm.verify import ALLOWANCE, BALANCE_OF
 
 DECIMALS: Final = abi.selector("decimals()")
 _FOR_PERMIT2: Final = abi.address(PERMIT2)
-_SIGNS: Final = wallet_question(bytes(abi.WORD), bytes(65))
-_SIGNS_GAS: Final = dry_run_gas(_SIGNS, by_key=False)
 # accounts without keys, so that what they hold hardly ever changes
 _STRANGERS: Final = tuple(bytes([0xF1, number]) * 10 for number in (1, 2, 3))
 
@@ -31,36 +30,46 @@ async def means(
     prices: Mapping[str, int],
     *,
     by_hand: Collection[str] = (),
+    guards: Guards = UNGUARDED,
+    passkeys: bool = True,
 ) -> list[Means]:
     """Which payers (CAIP-10) hold the price of which asset, and how they can pay it; one read.
 
-    Those `by_hand` send their payments by themselves if they have code.
+    Those `by_hand` send their payments by themselves if they have code. Of one who may have to, and
+    may be able to sign, both ways are told, the signature first. What a token tells (`guards`) of
+    whom it refuses counts. `passkeys` tells that the chain checks those by itself.
     """
-    answers = iter(await reader.read(_questions(chain, payers, assets)))
+    answers = iter(await reader.read(_questions(chain, payers, assets, guards)))
     tokens = [asset for asset in assets if asset.address != NOBODY]
+    paused = {
+        asset.id: guards.get(asset.id, NO_GUARD).pauses and _is_yes(next(answers))
+        for asset in tokens
+    }
     found = []
     for payer in payers:
-        allowed = _by_hand(tokens, answers, signs=payer not in by_hand)
+        ways, allowed = _signing(tokens, answers, signs=payer not in by_hand, passkeys=passkeys)
         for asset in assets:
             coin = asset.address == NOBODY
             balance = _number(next(answers))
             permitted = _number(next(answers)) if asset.method == PERMIT2_METHOD else None
+            refused = guards.get(asset.id, NO_GUARD).blocked is not None and _is_yes(next(answers))
             price = prices[asset.id]
             # a token that reverts on an account's balance will not move it either; whoever pays in
             # coin needs some more of it for gas
             if balance is None or balance < price or (coin and balance == price):
                 continue
-            if allowed is not None and not coin:
-                approved = allowed[asset.id]
-            elif asset.method == PERMIT2_METHOD:
-                approved = permitted
-            else:
+            if coin:
                 found.append(Means(payer, asset.id))
                 continue
-            if approved is not None:
-                method = None if allowed is None else DIRECT_METHOD
+            if paused[asset.id] or refused:
+                continue
+            if ways is not Signing.NEVER:
+                approved = permitted if asset.method == PERMIT2_METHOD else price
+                if approved is not None:
+                    found.append(Means(payer, asset.id, _approvals(asset, price, approved)))
+            if ways is not Signing.DOES and (approved := allowed[asset.id]) is not None:
                 missing = _approvals(asset, price, approved)
-                found.append(Means(payer, asset.id, missing, method))
+                found.append(Means(payer, asset.id, missing, DIRECT_METHOD))
     return found
 
 
@@ -80,11 +89,18 @@ def sample(chain: EvmChain, assets: Sequence[Asset]) -> list[Question]:
     ]
 
 
-def _questions(chain: EvmChain, payers: Sequence[str], assets: Sequence[Asset]) -> list[Question]:
-    """For each payer how it signs, if it has code, and then what it holds of each asset."""
+def _questions(
+    chain: EvmChain, payers: Sequence[str], assets: Sequence[Asset], guards: Guards = UNGUARDED
+) -> list[Question]:
+    """Which tokens are paused; for each payer how it signs, if it has code, and what it holds.
+
+    With that whether the token refuses it.
+    """
     places = [(asset, _place(asset)) for asset in assets]
     to_settler = abi.address(chain.settler)
-    asked = []
+    asked = [
+        Question(place, PAUSED) for asset, place in places if guards.get(asset.id, NO_GUARD).pauses
+    ]
     for payer in payers:
         account = bytes.fromhex(bare(payer)[2:])
         word = account.rjust(abi.WORD, b"\0")
@@ -92,7 +108,7 @@ def _questions(chain: EvmChain, payers: Sequence[str], assets: Sequence[Asset]) 
         approved = ALLOWANCE + word + to_settler
         tokens = [place for asset, place in places if asset.address != NOBODY]
         if tokens:
-            asked.append(Question(account, _SIGNS, _SIGNS_GAS, of=account))
+            asked += questions(account)
             asked += [Question(place, approved, of=account) for place in tokens]
         for asset, place in places:
             if asset.address == NOBODY:
@@ -101,30 +117,26 @@ def _questions(chain: EvmChain, payers: Sequence[str], assets: Sequence[Asset]) 
             asked.append(Question(place, balance))
             if asset.method == PERMIT2_METHOD:
                 asked.append(Question(place, permitted))
+            if (blocked := guards.get(asset.id, NO_GUARD).blocked) is not None:
+                asked.append(Question(place, blocked + word))
     return asked
 
 
-def _by_hand(
-    tokens: Sequence[Asset], answers: Iterator[Answer], *, signs: bool
-) -> dict[str, int | None] | None:
-    """What an account allows the settlement contract, if it has code and no signature is taken.
+def _signing(
+    tokens: Sequence[Asset], answers: Iterator[Answer], *, signs: bool, passkeys: bool
+) -> tuple[Signing, dict[str, int | None]]:
+    """Whether an account signs for tokens, and what it allows the settlement contract.
 
-    Tokens ask an account with code whether it signed (ERC-1271), even if it has a key too
-    (EIP-7702). One that gives no answer to that, not even a refusal, can only send its payment,
-    and so can one of which no signature is taken now (not `signs`).
+    No signature is taken now of one that is not to sign (not `signs`), if it has code.
     """
     if not tokens:
-        return None
-    verdict = next(answers)
+        return Signing.DOES, {}
+    verdict = judged([next(answers) for _ in range(QUESTIONS)], passkeys=passkeys)
     allowed = {asset.id: next(answers) for asset in tokens}
-    if verdict is None or (signs and _speaks(*verdict)):
-        return None
-    return {asset: _number(answer) for asset, answer in allowed.items()}
-
-
-def _speaks(good: bool, told: bytes) -> bool:
-    """True if an account answered a question for its signature, or refused it with a reason."""
-    return len(told) >= abi.WORD if good else bool(told)
+    if verdict is None:
+        return Signing.DOES, {}
+    numbers = {asset: _number(answer) for asset, answer in allowed.items()}
+    return (verdict if signs else Signing.NEVER), numbers
 
 
 def _number(answer: Answer) -> int | None:
@@ -138,6 +150,11 @@ def _number(answer: Answer) -> int | None:
         # no code at its address, for a node that lags behind
         raise RailUnavailable("the contract answered something else than a number")
     return int.from_bytes(told, "big")
+
+
+def _is_yes(answer: Answer) -> bool:
+    """True if a contract answered yes; one that reverts said nothing."""
+    return answer is not None and answer[0] and is_true(answer[1])
 
 
 def _approvals(asset: Asset, price: int, allowance: int) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ from florin_server.rails.evm.node import (
     records,
     uint,
 )
+from florin_server.rails.evm.reverts import said
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.terms import bare
 from florin_server.rails.evm.transactions import Signer, coin_of, fees_of
@@ -88,8 +89,8 @@ class EvmPayouts:
             return f"the treasury {treasury} lacks {short} wei"
         for answer in (tried, gas):
             if isinstance(answer, RpcError) and answer.is_revert:
-                return f"the transfer would fail: {answer}"
-        if token is not None and not _agreed(data(tried)):
+                return "the transfer would fail" + (f": {words}" if (words := said(answer)) else "")
+        if token is not None and not agreed(data(tried)):
             return "the token refuses the transfer"
         if (limit := _limit(quantity(gas))) > GAS_MAX:
             return f"the transfer would take {limit} gas, more than the {GAS_MAX} that are paid"
@@ -211,7 +212,7 @@ def _short(held: int, needed: int) -> int:
     return max(0, needed - held)
 
 
-def _agreed(returned: bytes) -> bool:
+def agreed(returned: bytes) -> bool:
     """True unless a token said no: old ones say nothing at all."""
     return not returned or int.from_bytes(returned, "big") == 1
 

@@ -31,11 +31,13 @@ from florin_server.rails.evm.erc6492 import opener_problem
 from florin_server.rails.evm.evidence import Evidence
 from florin_server.rails.evm.family import NEW_BLOCKS, EvmFamily, block_mark
 from florin_server.rails.evm.fees import RecentFees
+from florin_server.rails.evm.guards import NO_GUARD, UNGUARDED, Guards
 from florin_server.rails.evm.holdings import holdings
 from florin_server.rails.evm.means import means, sample
 from florin_server.rails.evm.node import Node
 from florin_server.rails.evm.payouts import EvmPayouts
 from florin_server.rails.evm.reader import Reader
+from florin_server.rails.evm.refusals import Refusals
 from florin_server.rails.evm.relay import Relay
 from florin_server.rails.evm.reserved import reserved
 from florin_server.rails.evm.settings import EvmChain
@@ -83,11 +85,14 @@ class EvmRail(Connected):
         fees = RecentFees(self._node, chain, now)
         runs = DryRuns(self._node, chain, fees, self._senders, now)
         self._relay = Relay(self._node, chain, (signer, *more), runs, self.reader)
-        self._verifier = Verifier(self._node, chain, runs, self.reader)
+        self._refusals = Refusals(self._node, chain, now)
+        self._verifier = Verifier(self._node, chain, runs, self.reader, self._refusals)
         self._evidence = Evidence(self._node, chain, self._senders)
         self._treasury = EvmPayouts(self._node, chain, treasury) if treasury else None
         self._payouts = self._payouts_of(treasury) if treasury else None
         self._assets: Mapping[str, Asset] = {}
+        self._guards: Guards = UNGUARDED
+        self._passkeys = False
         self._head: Head | None = None
 
     @property
@@ -142,7 +147,7 @@ class EvmRail(Connected):
 
     async def start(self) -> None:
         """Checks chain id, contracts and every token; disables what does not match."""
-        self._assets = (await self._inspect()).assets
+        self._take(await self._inspect())
         await self._probe()
 
     async def problems(self) -> tuple[str, ...]:
@@ -150,10 +155,10 @@ class EvmRail(Connected):
         await self.rpc.look()
         try:
             found = await self._inspect()
-            self._assets = found.assets
+            self._take(found)
             if not self.reader.probed:
                 await self._probe()
-            return (*found.problems, *await self.shortages())
+            return (*found.problems, *self._refusals.problems(), *await self.shortages())
         except RailUnavailable as fault:
             return (f"{self.chain.name}: {fault}",)
 
@@ -199,15 +204,29 @@ class EvmRail(Connected):
         by_hand: frozenset[str],
     ) -> list[Means]:
         async def able() -> list[Means]:
-            return await means(self.reader, self.chain, payers, assets, prices, by_hand=by_hand)
+            return await means(
+                self.reader,
+                self.chain,
+                payers,
+                assets,
+                prices,
+                by_hand=by_hand,
+                guards=self._guards,
+                passkeys=self._passkeys,
+            )
 
-        found, everybody = await able(), len(set(payers)) * len(assets)
-        if self.chain.faucet and len(found) < everybody:
+        def lacking(found: Sequence[Means]) -> bool:
+            # one that may have to send its payment itself is told twice
+            able_to = {(one.payer, one.asset) for one in found}
+            return len(able_to) < len(set(payers)) * len(assets)
+
+        found = await able()
+        if self.chain.faucet and lacking(found):
             tokens = [asset for asset in assets if asset.address != NOBODY]
             addresses = [token.address for token in tokens]
             await self._fill(payers, tokens=addresses)
             found = await able()
-            if len(found) < everybody:
+            if lacking(found):
                 # the usual gift is less than the price; one may be refused and the other not
                 dearest = max((prices[token.id] for token in tokens), default=0)
                 coin = 2 * prices.get(self.native_asset, 0)
@@ -218,13 +237,18 @@ class EvmRail(Connected):
 
     async def obstacle(
         self,
-        asset: Asset,  # noqa: ARG002
+        asset: Asset,
         value: int,  # noqa: ARG002
-        split: Split,  # noqa: ARG002
+        split: Split,
         openable: Collection[Place] = (),  # noqa: ARG002
     ) -> str | None:
-        """None: what a destination's code refuses is seen when a payment is tried out."""
-        return None
+        """Whom the token refuses of the receivers, if it tells that; None if it does not.
+
+        What else a destination's code refuses is seen when a payment is tried out.
+        """
+        guard = self._guards.get(asset.id, NO_GUARD)
+        refusal = await self._refusals.receivers(asset, guard, split)
+        return str(refusal) if refusal else None
 
     def offer(  # noqa: PLR0917  (one of each, none alike)
         self,
@@ -324,7 +348,10 @@ class EvmRail(Connected):
 
     async def simulate(self, items: Sequence[Accepted], sender: str | None = None) -> list[bool]:
         """Tells for each item whether it would settle if submitted now, with as many as fit."""
-        return await self._relay.simulate(items, sender or self._senders[0])
+        settled = await self._relay.simulate(items, sender or self._senders[0])
+        failed = [item for item, ok in zip(items, settled, strict=True) if not ok]
+        await self._refusals.explain(failed)
+        return settled
 
     async def next_nonce(self, sender: str) -> int:
         """A sender's next nonce as the chain knows it, pending transactions included."""
@@ -414,7 +441,8 @@ class EvmRail(Connected):
             events = await evidence.paid([self.reference(item.option)], item.from_block)
             return None if any(self.proves(item.option, one) for one in events) else found
 
-        return await self._witnesses.unanimous(reason)
+        dead = await self._witnesses.unanimous(reason)
+        return dead and dead + await self._refusals.at_the_end(item.option)
 
     async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
         """Which facts as many nodes tell as have to agree, at final depth."""
@@ -452,6 +480,10 @@ class EvmRail(Connected):
         """Finds out how the chain is read best; without assets nobody reads it."""
         if self._assets:
             await self.reader.probe(sample(self.chain, list(self._assets.values())))
+
+    def _take(self, found: discovery.Inspection) -> None:
+        self._assets, self._guards = found.assets, found.guards
+        self._passkeys = found.passkeys
 
     def _evidence_of(self, rpc: Rpc) -> Evidence:
         return Evidence(Node(rpc), self.chain, self._senders)

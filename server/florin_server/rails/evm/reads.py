@@ -27,8 +27,8 @@ CALL_GAS: Final = 1 << 24
 # what accounts with code of their own may burn of one call; what tokens take is left for them
 _STRANGERS_GAS: Final = CALL_GAS // 2
 
-# accounts whose own answers share a payload: the gas of a question buys about 800 kB of hex
-_OWNERS_A_PAYLOAD: Final = 2
+# own answers of accounts that share a payload: the gas of a question buys about 800 kB of hex
+_OWN_ANSWERS_A_PAYLOAD: Final = 4
 
 # creation code may have 49,152 bytes, and what it returns 24,576
 _QUESTION_BYTES: Final = 48_000
@@ -151,7 +151,7 @@ async def _ask_owners(node: Node, questions: Sequence[Question]) -> list[tuple[b
     """
     shared = [one for one in questions if one.of != one.to]
     own = [one for one in questions if one.of == one.to]
-    first, rest = own[:_OWNERS_A_PAYLOAD], own[_OWNERS_A_PAYLOAD:]
+    first, rest = own[:_OWN_ANSWERS_A_PAYLOAD], own[_OWN_ANSWERS_A_PAYLOAD:]
     parts = [[*shared, *first], *(list(part) for part in _few(rest))]
     told = await asyncio.gather(*(_ask_some(node, part) for part in parts))
     answers = [one for part in told for one in part]
@@ -160,8 +160,8 @@ async def _ask_owners(node: Node, questions: Sequence[Question]) -> list[tuple[b
 
 
 def _few(questions: Sequence[Question]) -> Iterator[Sequence[Question]]:
-    for start in range(0, len(questions), _OWNERS_A_PAYLOAD):
-        yield questions[start : start + _OWNERS_A_PAYLOAD]
+    for start in range(0, len(questions), _OWN_ANSWERS_A_PAYLOAD):
+        yield questions[start : start + _OWN_ANSWERS_A_PAYLOAD]
 
 
 async def _ask_some(node: Node, questions: Sequence[Question]) -> list[tuple[bool, bytes]]:

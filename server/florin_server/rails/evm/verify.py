@@ -9,7 +9,8 @@ moment together and for those that did not settle there alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any
 
 import orjson
 
@@ -20,9 +21,11 @@ from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm import abi, erc6492
 from florin_server.rails.evm.dry_run import Asked, DryRun, DryRuns
 from florin_server.rails.evm.erc6492 import is_wrapped
-from florin_server.rails.evm.fees import dry_run_gas
+from florin_server.rails.evm.fees import WALLET_GAS, dry_run_gas
 from florin_server.rails.evm.node import LATEST, Node, answered, call_to, data, uint
 from florin_server.rails.evm.reader import Reader
+from florin_server.rails.evm.refusals import Refusals
+from florin_server.rails.evm.reverts import said
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.signatures import read_hex
 from florin_server.rails.evm.submission import Item, item, plain_item, submission
@@ -30,6 +33,7 @@ from florin_server.rails.evm.terms import PERMIT2_METHOD, Proof, Terms, bare, pr
 from florin_server.rails.evm.trial import Trials
 from florin_server.rails.evm.typed_data import PERMIT2, digest_of
 from florin_server.rails.jsonrpc import AnswerTooLarge, Call, RpcError
+from florin_server.rails.token_refusal import token_refused
 
 SIGNATURE_BYTES_MIN = 64
 SIGNATURE_BYTES_MAX = 4096  # a wallet with a dozen passkey owners stays below
@@ -37,16 +41,31 @@ ALLOWANCE = abi.selector("allowance(address,address)")
 BALANCE_OF = abi.selector("balanceOf(address)")
 IS_VALID_SIGNATURE = abi.selector("isValidSignature(bytes32,bytes)")
 
-# Who answers for a payment, and None if it does not settle now. Otherwise what the account spends
-# on others that settled with it, if it might not have both.
-_Tried: TypeAlias = tuple[PayerKind, int | None]
+# what a trial is given once more that may have lacked nothing but gas
+_MORE_GAS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """Who answers for a payment. `besides` is None if it does not settle now.
+
+    Otherwise it is what the account spends on others that settled with it, if it might not have
+    both. `refusal` is what a trial of it alone reverted with.
+    """
+
+    kind: PayerKind
+    besides: int | None
+    refusal: RpcError | None = None
 
 
 class Verifier:
     """Verifies outputs for one chain; those that arrive together share one batch of calls."""
 
-    def __init__(self, node: Node, chain: EvmChain, runs: DryRuns, reader: Reader) -> None:
+    def __init__(
+        self, node: Node, chain: EvmChain, runs: DryRuns, reader: Reader, refusals: Refusals
+    ) -> None:
         self._chain = chain
+        self._refusals = refusals
         self._trials = Trials(node, chain, runs, reader)
         self._ask = self._trials.ask
 
@@ -59,15 +78,14 @@ class Verifier:
             raise FlorinError(Code.QUOTE_EXPIRED)
         given = signature_bytes(option, outputs)
         digest = digest_of(terms.message(payer))
-        besides: int | None
         if is_wrapped(given):
-            kind, besides = await self._try_unborn(terms, payer, digest, given)
+            tried = await self._try_unborn(terms, payer, digest, given)
         else:
-            kind, besides = await self._try(terms, payer, digest, proof(digest, payer, given))
-        if besides != 0:
+            tried = await self._try(terms, payer, digest, proof(digest, payer, given))
+        if tried.besides != 0:
             # what the buyer sent before is in no block yet, maybe; only the chain tells, later
-            await self._judge(terms, payer, besides, approves=len(outputs) > 1)
-        return kind
+            await self._judge(option, tried, approves=len(outputs) > 1)
+        return tried.kind
 
     async def close(self) -> None:
         """Waits for the batches under way."""
@@ -88,19 +106,37 @@ class Verifier:
         if tried.has_code:
             return await self._try_with_code(form, digest)
         if tried.settled:
-            return PayerKind.KEY, 0
+            return _Tried(PayerKind.KEY, 0)
         (outcome,) = await self._ask_apart(self._trials.alone(form))
-        return PayerKind.KEY, None if self._returned(outcome) is None else tried.besides
+        if self._returned(outcome) is None:
+            return _Tried(PayerKind.KEY, None, outcome)
+        return _Tried(PayerKind.KEY, tried.besides)
 
     async def _try_with_code(self, form: Item, digest: bytes) -> _Tried:
         """The same if the payer has code, which must accept the signature as well."""
         pay = form.pay
+        alone = self._trials.alone(form.by_code())
         verdict, outcome = await self._ask_apart(
-            ask_wallet(pay.payer, digest, pay.signature), self._trials.alone(form.by_code())
+            ask_wallet(pay.payer, digest, pay.signature), alone
         )
-        if not _accepts(verdict):
+        accepts, settles = _accepts(verdict), self._returned(outcome) is not None
+        if accepts and settles:
+            return _Tried(PayerKind.CODE, 0)
+        if await self._lacks_gas(alone):
+            told = f"The account takes more gas for its signature than the {WALLET_GAS} there are"
+            raise refused("gas_limit", f"{told}; it can send the payment itself")
+        if not accepts:
             raise refused("signature_mismatch", "The account does not accept the signature")
-        return PayerKind.CODE, None if self._returned(outcome) is None else 0
+        return _Tried(PayerKind.CODE, None, outcome)
+
+    async def _lacks_gas(self, alone: DryRun) -> bool:
+        """True if a trial that failed would have gone well with more gas."""
+        try:
+            (again,) = await self._ask_apart(replace(alone, gas=_MORE_GAS * alone.gas))
+            return self._returned(again) is not None
+        except RailUnavailable:
+            # a key of ours may have the coin for a payment, and not for so much
+            return False
 
     async def _try_unborn(self, terms: Terms, payer: str, digest: bytes, given: bytes) -> _Tried:
         """The same with a signature that brings along how its account is created (ERC-6492).
@@ -126,7 +162,7 @@ class Verifier:
             raise refused("signature_mismatch", "The factory does not create the account")
         if found != erc6492.ACCEPTS:
             raise refused("signature_mismatch", "The account does not accept the signature")
-        return PayerKind.UNBORN, 0 if self._returned(outcome) == abi.number(1) else None
+        return _Tried(PayerKind.UNBORN, 0 if self._returned(outcome) == abi.number(1) else None)
 
     async def _ask_apart(self, *calls: Asked) -> list[Any]:
         """Asks what an account with code may answer; nobody else's questions share its payload."""
@@ -143,14 +179,13 @@ class Verifier:
             return None
         raise RailUnavailable(f"{self._chain.name}: {outcome}")
 
-    async def _judge(
-        self, terms: Terms, payer: str, besides: int | None, *, approves: bool
-    ) -> None:
+    async def _judge(self, option: Option, tried: _Tried, *, approves: bool) -> None:
         """Tells why a payment would not settle, unless that may be for want of an approval.
 
         One that settles alone, but not with others for which the account pays something `besides`,
         is refused only if it does not have both.
         """
+        terms, payer, besides = Terms.of(option), bare(option.payer), tried.besides
         questions = [call_to(terms.token, BALANCE_OF + abi.address(payer))]
         if terms.method == PERMIT2_METHOD:
             questions.append(ask_allowance(terms.token, payer, PERMIT2))
@@ -158,12 +193,16 @@ class Verifier:
         wanted = terms.value + (besides or 0)
         if uint(balance) < wanted:
             raise refused("insufficient_funds", "The account has insufficient funds")
+        if besides is None and (found := await self._refusals.why(option)) is not None:
+            raise token_refused(found.what, found.said)
         if allowance and uint(allowance[0]) < wanted:
             if approves:
                 return
             raise refused("insufficient_funds", "The account has insufficient allowance")
         if besides is None:
-            raise refused("signature_mismatch", "The token does not accept the signature")
+            reverted = said(tried.refusal) if tried.refusal is not None else ""
+            told = "The token does not accept the signature"
+            raise refused("signature_mismatch", told, **({"revert": reverted} if reverted else {}))
 
 
 def plausible(option: Option, outputs: Sequence[str]) -> bool | None:
@@ -210,9 +249,9 @@ def signature_bytes(option: Option, outputs: Sequence[str]) -> bytes:
     return signature
 
 
-def refused(reason: str, message: str) -> FlorinError:
+def refused(reason: str, message: str, **more: str) -> FlorinError:
     """The refusal of a wallet's output."""
-    return FlorinError(Code.INVALID_PARAMS, message, details={"reason": reason})
+    return FlorinError(Code.INVALID_PARAMS, message, details={"reason": reason, **more})
 
 
 def _accepts(verdict: Any) -> bool:

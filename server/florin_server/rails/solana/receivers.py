@@ -62,6 +62,9 @@ def judge(
         for (owner, _), account in zip(shares, held_at, strict=not terms.is_coin)
         if holds(account, owner, terms.mint)
     )
+    for (owner, _), account in zip(shares, held_at, strict=not terms.is_coin):
+        if owner in ready and is_frozen(account):
+            problem = problem or f"the token {terms.mint} refuses {owner}: its account is frozen"
     for place in wanting(terms, ready):
         if place not in openable:
             problem = problem or no_account(place)
@@ -118,6 +121,11 @@ def short_of_rent(owner: str, amount: int, account: AccountView | None, rent: in
         f"{owner} would hold {has + amount} lamports, and no account may hold less than {rent}: "
         f"it needs {rent - has - amount} more first"
     )
+
+
+def is_frozen(account: AccountView | None) -> bool:
+    """True if whoever issued a token lets nothing of it leave or enter an account."""
+    return account is not None and account.tokens is not None and account.tokens.frozen
 
 
 def holds(account: AccountView | None, owner: str, mint: str) -> bool:

@@ -32,8 +32,10 @@ from florin_server.rails.solana.node import (
     record,
     valued,
 )
+from florin_server.rails.solana.receivers import is_frozen
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.terms import Terms, bare
+from florin_server.rails.token_refusal import Refused, token_refused
 
 LAMPORTS_PER_SIGNATURE = 5_000
 # below this the relayer may be unable to pay for a transaction and the accounts that it makes
@@ -148,6 +150,9 @@ class Verifier:
             return refused("insufficient_funds", "The account has insufficient funds")
         if relayer is None or relayer.lamports < RELAYER_LAMPORTS_MIN:
             return RailUnavailable(f"{self._chain.name}: the relayer cannot pay the rent")
+        if not Terms.of(option).is_coin and any(map(is_frozen, trial.before[1:])):
+            what = Refused.PAYER if is_frozen(source) else Refused.RECEIVER
+            return token_refused(what, "account is frozen")
         return refused("transaction_mismatch", "The transaction would fail")
 
     async def _ask_together(self, questions: Sequence[Sequence[Call]]) -> list[list[Any]]:
