@@ -2,7 +2,7 @@
 
 from florin_gateway.app import Gateway
 from florin_gateway.backends import Local
-from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
+from florin_gateway.plain import PlainAnswer, PlainEvent, PlainEvents, PlainHandler, PlainRequest
 from florin_gateway.remote import Remote
 from florin_gateway.routes import RouteError
 from florin_gateway.rpc import Backend, CallError
@@ -18,6 +18,8 @@ __all__ = [
     "HttpServer",
     "Local",
     "PlainAnswer",
+    "PlainEvent",
+    "PlainEvents",
     "PlainHandler",
     "PlainRequest",
     "Remote",
