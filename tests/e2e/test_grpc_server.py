@@ -111,6 +111,26 @@ async def test_a_key_is_made_used_and_revoked(operator, service, channel):
     assert refused(caught.value).code == "api_key_not_found"
 
 
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_confirm_with_bare_texts_is_told_their_form_and_hurts_nothing(desk):
+    offer = await desk.offer()
+    # two of them were a wrong number of outputs, which fails a payment
+    for outputs in (offer.outputs, [*offer.outputs, "0x12"]):
+        result = {"type": gateway_pb2.ACTION_RESULT_TYPE_WALLET_RPC, "output_json": outputs}
+        request = gateway_pb2.ConfirmPaymentRequest(
+            payment_id=offer.payment_id, option_id=offer.option_id, results=[result]
+        )
+        gateway = gateway_pb2_grpc.GatewayServiceStub(desk.channel)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await gateway.ConfirmPayment(request, metadata=desk.grpc.wallet)
+        told = refused(caught.value)
+        assert (told.http, told.code) == (400, "params_validation")
+        assert told.issues[0]["field"] == "results[0].data[0]"
+        assert "a string has its quotes" in told.message
+    await desk.confirm(offer)
+    assert (await desk.final(offer.payment_id))["status"] == "succeeded"
+
+
 async def test_a_cancelled_watch_leaves_nothing_behind(channel, env, service):
     api = GrpcApi(channel, env)
     payment_id = (await api.create(ORDER))["paymentId"]
