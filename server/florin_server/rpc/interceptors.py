@@ -155,7 +155,8 @@ class Gate(grpc.aio.ServerInterceptor):
 
     def _hold(self, request: Any, call: Call, context: Any) -> None:
         """Counts a held answer until its call is over, however that ends."""
-        payment_id = payment_id_of(self._app, request.payment_id)
+        # the operator's streams are of payouts
+        payment_id = payment_id_of(self._app, getattr(request, "payment_id", ""))
         release = self._held(call.caller, payment_id)
         # a stream that is cancelled between two messages ends its generator some time later
         context.add_done_callback(lambda _: release())
