@@ -3,6 +3,7 @@
 from florin_gateway.app import Gateway
 from florin_gateway.backends import Local
 from florin_gateway.plain import PlainAnswer, PlainEvent, PlainEvents, PlainHandler, PlainRequest
+from florin_gateway.profiles import Profile
 from florin_gateway.remote import Remote
 from florin_gateway.routes import RouteError
 from florin_gateway.rpc import Backend, CallError
@@ -22,6 +23,7 @@ __all__ = [
     "PlainEvents",
     "PlainHandler",
     "PlainRequest",
+    "Profile",
     "Remote",
     "RouteError",
     "ServerSettings",

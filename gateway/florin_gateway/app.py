@@ -66,7 +66,8 @@ class Gateway:
     ) -> None:
         self.settings = settings or GatewaySettings()
         self._router: Router[Binding | PlainRoute] = Router()
-        self.bindings = list(compile_routes(services, backend, Codec()))
+        codec = Codec(ignore_unknown=self.settings.ignore_unknown)
+        self.bindings = list(compile_routes(services, backend, codec))
         add_routes(self._router, self.bindings)
         self._held: set[Hold] = set()
         self._stopping = False
@@ -180,6 +181,7 @@ class Gateway:
         if found is not None:
             exchange.route_headers = found[0].headers
         read(scope["headers"], incoming)
+        incoming.profile = self.settings.profile or incoming.profile
         if incoming.encoded:
             raise RefusedError(415, INVALID_PARAMS, "Content-Encoding is not supported")
         if found is None:
@@ -291,7 +293,9 @@ class Gateway:
         metadata = [m for m in exchange.incoming.metadata if m[0] != "idempotency-key"]
         # the hold ends the stream; its own deadline is for a back end that hangs
         timeout_s = seconds + self.settings.deadline_s
-        messages = plan.stream(plan.request(texts), metadata, timeout_s, exchange.peer)
+        messages = plan.stream(
+            plan.request(texts, exchange.incoming.profile), metadata, timeout_s, exchange.peer
+        )
         held = await hold_answer(
             plan, messages, seen, receive=exchange.receive, seconds=seconds, held=self._held
         )
