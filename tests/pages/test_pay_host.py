@@ -65,13 +65,18 @@ async def test_a_link_with_the_id_in_its_query_leads_to_the_same_page(desk):
         assert (head.status, head.text) == (200, "")
 
 
-@pytest.mark.parametrize("query", ["", "?pid=", "?pid=pay_unknown", "?PID=x", "?pid=%3Cb%3E"])
+@pytest.mark.parametrize("query", ["?pid=", "?pid=pay_unknown", "?PID=x&pid", "?pid=%3Cb%3E"])
 @pytest.mark.parametrize("path", ["/", "/buy", "//"])
 async def test_a_link_that_names_no_payment_leads_to_a_page_too(desk, path, query):
     answer = await desk.ask("GET", path + query)
     assert answer.status == 404
     assert headers_of(answer)["content-type"] == "text/html; charset=utf-8"
     assert text_of(answer.text) == "There is no such payment."
+
+
+@pytest.mark.parametrize("path", ["/", "/buy", "//", "/?PID=pay_1", "/buy?theme=dark"])
+async def test_what_is_not_meant_to_name_a_payment_is_no_page(desk, path):
+    assert (await desk.ask("GET", path)).told == (404, "invalid_params")
 
 
 async def test_a_query_that_cannot_be_read_is_refused(desk):

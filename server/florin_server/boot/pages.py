@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import orjson
+from florin_gateway.errors import RefusedError
 from florin_gateway.pages import checkout as page
 from florin_gateway.plain import (
     PlainAnswer,
@@ -49,7 +50,7 @@ def _checkout(app: App, answers: Codec) -> PlainHandler:
     async def show(request: PlainRequest) -> PlainAnswer:
         if wait_s := app.limits.page(request.peer):
             return page.too_many(wait_s)
-        found = await checkout(app, request.variables.get("payment_id") or query_id(request.query))
+        found = await checkout(app, _link(request))
         if found is None:
             return page.unknown()
         payment, merchant = found
@@ -66,6 +67,15 @@ def _checkout(app: App, answers: Codec) -> PlainHandler:
         )
 
     return show
+
+
+def _link(request: PlainRequest) -> str:
+    """What names the payment; RefusedError where nothing is meant to."""
+    if "payment_id" in request.variables:
+        return request.variables["payment_id"]
+    if all(name != QUERY_ID for name, _ in request.query):
+        raise RefusedError(404, Code.INVALID_PARAMS, "Path not found")
+    return query_id(request.query)
 
 
 def _state(app: App, answers: Codec) -> PlainHandler:
