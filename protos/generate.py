@@ -14,7 +14,6 @@ import shutil
 import sys
 import tempfile
 
-import google.api.annotations_pb2
 import grpc_tools
 from grpc_tools import protoc
 
@@ -23,11 +22,8 @@ GEN = HERE / "gen"
 # what the document takes its examples from
 ANSWERS = HERE.parent / "tests" / "wire" / "golden"
 PACKAGES = ("florin/v1", "gateway_options/v1")
-INCLUDES = (
-    HERE,
-    pathlib.Path(google.api.annotations_pb2.__file__).parents[2],
-    pathlib.Path(grpc_tools.__file__).parent / "_proto",
-)
+# the protos need nothing else than what every protoc carries: google/api lies beside them
+INCLUDES = (HERE, pathlib.Path(grpc_tools.__file__).parent / "_proto")
 
 
 def protoc_run(*args: str) -> None:

@@ -2,7 +2,8 @@
 
 from florin_gateway.app import Gateway
 from florin_gateway.backends import Local
-from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
+from florin_gateway.plain import PlainAnswer, PlainEvent, PlainEvents, PlainHandler, PlainRequest
+from florin_gateway.profiles import Profile
 from florin_gateway.remote import Remote
 from florin_gateway.routes import RouteError
 from florin_gateway.rpc import Backend, CallError
@@ -18,8 +19,11 @@ __all__ = [
     "HttpServer",
     "Local",
     "PlainAnswer",
+    "PlainEvent",
+    "PlainEvents",
     "PlainHandler",
     "PlainRequest",
+    "Profile",
     "Remote",
     "RouteError",
     "ServerSettings",

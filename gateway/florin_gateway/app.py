@@ -21,7 +21,6 @@ from florin_gateway.errors import (
     INVALID_PARAMS,
     RefusedError,
     internal_error,
-    invalid_parameter,
     refusal_of,
 )
 from florin_gateway.exchange import ClientGoneError, Exchange, Scope, Send, path_of, peer_of
@@ -29,17 +28,19 @@ from florin_gateway.forwarded import HEADER, client_of, is_near
 from florin_gateway.headers import (
     CORS,
     Headers,
+    Incoming,
+    event_id,
     preflight_headers,
     read,
     read_aliases,
     request_id_of,
 )
 from florin_gateway.hold import End, Hold, Receive
-from florin_gateway.httprule import PathError, Router, TemplateError, parse_template
+from florin_gateway.httprule import ROOT, PathError, Router, TemplateError, parse_template
 from florin_gateway.jsoncodec import Codec
 from florin_gateway.longpoll import hold_answer
 from florin_gateway.parameters import parse_query
-from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest, PlainRoute
+from florin_gateway.plain import PlainEvents, PlainHandler, PlainRequest, PlainRoute
 from florin_gateway.routes import Binding, RouteError, add_routes, compile_routes
 from florin_gateway.rpc import Backend, CallError, Metadata
 from florin_gateway.settings import GatewaySettings
@@ -65,7 +66,8 @@ class Gateway:
     ) -> None:
         self.settings = settings or GatewaySettings()
         self._router: Router[Binding | PlainRoute] = Router()
-        self.bindings = list(compile_routes(services, backend, Codec()))
+        codec = Codec(ignore_unknown=self.settings.ignore_unknown)
+        self.bindings = list(compile_routes(services, backend, codec))
         add_routes(self._router, self.bindings)
         self._held: set[Hold] = set()
         self._stopping = False
@@ -74,9 +76,9 @@ class Gateway:
     def add_route(
         self, method: str, path: str, handler: PlainHandler, *, cors: bool = False
     ) -> None:
-        """Serve a path template with a plain handler; RouteError if the path is taken."""
+        """Serve a path template, or "/", with a plain handler; RouteError if the path is taken."""
         try:
-            template = parse_template(path)
+            template = ROOT if path == ROOT.text else parse_template(path)
             self._router.add(method, template, PlainRoute(template, handler, cors))
         except TemplateError as error:
             raise RouteError(str(error)) from error
@@ -179,6 +181,7 @@ class Gateway:
         if found is not None:
             exchange.route_headers = found[0].headers
         read(scope["headers"], incoming)
+        incoming.profile = self.settings.profile or incoming.profile
         if incoming.encoded:
             raise RefusedError(415, INVALID_PARAMS, "Content-Encoding is not supported")
         if found is None:
@@ -290,7 +293,9 @@ class Gateway:
         metadata = [m for m in exchange.incoming.metadata if m[0] != "idempotency-key"]
         # the hold ends the stream; its own deadline is for a back end that hangs
         timeout_s = seconds + self.settings.deadline_s
-        messages = plan.stream(plan.request(texts), metadata, timeout_s, exchange.peer)
+        messages = plan.stream(
+            plan.request(texts, exchange.incoming.profile), metadata, timeout_s, exchange.peer
+        )
         held = await hold_answer(
             plan, messages, seen, receive=exchange.receive, seconds=seconds, held=self._held
         )
@@ -327,15 +332,13 @@ class Gateway:
                 b"", exchange.scope["query_string"], texts, incoming.profile
             )
             if binding.resume is not None and incoming.last_event_id is not None:
-                setattr(request, binding.resume, _event_id(incoming.last_event_id))
+                setattr(request, binding.resume, event_id(incoming.last_event_id))
         except RefusedError as fault:
             await self._refuse_in_turn(exchange, binding, fault)
             return
         if self._stopping:
             raise internal_error(503)
-        seconds = self.settings.stream_s_max
-        if incoming.timeout_s is not None:
-            seconds = min(seconds, incoming.timeout_s)
+        seconds = self._stream_seconds(incoming)
         messages = stream(
             request, incoming.metadata, seconds + self.settings.deadline_s, exchange.peer
         )
@@ -347,6 +350,10 @@ class Gateway:
             self.settings,
         )
         await events.run(exchange.receive, seconds, self._held)
+
+    def _stream_seconds(self, incoming: Incoming) -> float:
+        longest = self.settings.stream_s_max
+        return longest if incoming.timeout_s is None else min(longest, incoming.timeout_s)
 
     # plain routes
     async def _plain(self, exchange: Exchange, route: PlainRoute, texts: tuple[str, ...]) -> None:
@@ -363,7 +370,10 @@ class Gateway:
             body,
             exchange.peer,
         )
-        answer: PlainAnswer = await route.handler(request)
+        answer = await route.handler(request)
+        if isinstance(answer, PlainEvents):
+            await self._plain_events(exchange, answer)
+            return
         headers = exchange.headers(length=len(answer.body))
         headers[0] = (b"content-type", answer.content_type.encode("ascii"))
         headers += answer.headers
@@ -372,11 +382,22 @@ class Gateway:
         )
         await exchange.send({"type": "http.response.body", "body": answer.body})
 
-
-def _event_id(value: bytes) -> int:
-    if not value.isdigit() or len(value) > 18:
-        raise invalid_parameter("Last-Event-ID", "must be an integer, 0 or more")
-    return int(value)
+    async def _plain_events(self, exchange: Exchange, answer: PlainEvents) -> None:
+        try:
+            if self._stopping:
+                raise internal_error(503)
+            events = EventStream(
+                answer.messages(),
+                lambda event: event.body,
+                exchange.send,
+                exchange.headers,
+                self.settings,
+                admitted=True,
+            )
+            seconds = self._stream_seconds(exchange.incoming)
+            await events.run(exchange.receive, seconds, self._held)
+        finally:
+            answer.release()
 
 
 def _without_extra_slashes(path: str) -> str:

@@ -7,7 +7,12 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-from florin_gateway.errors import HEADER_NOT_ASCII, INVALID_PARAMS, RefusedError
+from florin_gateway.errors import (
+    HEADER_NOT_ASCII,
+    INVALID_PARAMS,
+    RefusedError,
+    invalid_parameter,
+)
 from florin_gateway.profiles import Profile
 from florin_gateway.rpc import Metadata
 
@@ -187,6 +192,13 @@ def read_aliases(
         elif text and key not in sent:
             incoming.metadata.append((key, text))
             sent.add(key)
+
+
+def event_id(value: bytes) -> int:
+    """The number in a Last-Event-ID; RefusedError if it is none."""
+    if not value.isdigit() or len(value) > 18:
+        raise invalid_parameter("Last-Event-ID", "must be an integer, 0 or more")
+    return int(value)
 
 
 def _request_id(incoming: Incoming, value: bytes) -> None:

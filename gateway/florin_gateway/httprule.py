@@ -15,6 +15,8 @@ from typing import Generic, TypeAlias, TypeVar
 from urllib.parse import unquote_to_bytes
 
 T = TypeVar("T")
+# targets of one template, by method
+_Ends: TypeAlias = dict[str, tuple[T, "Template"]]
 
 
 class TemplateError(ValueError):
@@ -57,6 +59,9 @@ class Template:
     verb: str
     variables: tuple[Variable, ...]
 
+
+# the path "/", which no template can name
+ROOT = Template("/", ("",), "", ())
 
 _FIELD_PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 _LITERAL = re.compile(r"[^/{}*:]+")
@@ -165,7 +170,7 @@ def parse_template(text: str) -> Template:
 
 
 class _Node(Generic[T]):
-    """A place in the trie: ways on, and the targets of paths that end here, by verb."""
+    """A place in the trie: ways on, and the targets of paths that end here, by verb and method."""
 
     __slots__ = ("closed", "ends", "literals", "one", "rest")
 
@@ -175,7 +180,7 @@ class _Node(Generic[T]):
         self.literals: dict[str, _Node[T]] = {}
         self.one: _Node[T] | None = None
         self.rest: _Node[T] | None = None
-        self.ends: dict[str, tuple[T, Template]] = {}
+        self.ends: dict[str, _Ends[T]] = {}
 
     def into(self, segment: Segment) -> _Node[T]:
         if segment is Wildcard.ONE:
@@ -188,32 +193,32 @@ class _Node(Generic[T]):
 
 
 class Router(Generic[T]):
-    """Targets by HTTP method and path: a literal beats `*`, `*` beats `**`, in any order added."""
+    """Targets by HTTP method and path: a literal beats `*`, `*` beats `**`, in any order added.
+
+    The path alone decides which template it is, so that a method which that one has not leads
+    nowhere, even if a template with a variable in the literal's place has it.
+    """
 
     def __init__(self) -> None:
-        self._roots: dict[str, _Node[T]] = {}
+        self._root: _Node[T] = _Node()
+        self._methods: set[str] = set()
         self._verbs: dict[str, set[str]] = {}
-        self._reserved: set[str] = set()
 
     def reserve(self, segment: str) -> None:
         """Keep paths that begin with a segment from wildcards: only literal routes match them."""
-        self._reserved.add(segment)
-        for root in self._roots.values():
-            root.into(segment).closed = True
+        self._root.into(segment).closed = True
 
     def add(self, method: str, template: Template, target: T) -> None:
         """Add a route; TemplateError if another one of this method has the same shape."""
-        if method not in self._roots:
-            self._roots[method] = _Node()
-            for reserved in self._reserved:
-                self._roots[method].into(reserved).closed = True
-        node = self._roots[method]
+        node = self._root
         for segment in template.segments:
             node = node.into(segment)
-        if template.verb in node.ends:
-            other = node.ends[template.verb][1].text
+        ends = node.ends.setdefault(template.verb, {})
+        if method in ends:
+            other = ends[method][1].text
             raise TemplateError(f"{method} {template.text!r} has the same shape as {other!r}")
-        node.ends[template.verb] = (target, template)
+        ends[method] = (target, template)
+        self._methods.add(method)
         if template.verb:
             self._verbs.setdefault(method, set()).add(template.verb)
 
@@ -222,30 +227,31 @@ class Router(Generic[T]):
 
         PathError if the path holds a malformed escape or a value that is not UTF-8.
         """
-        root = self._roots.get(method)
-        if root is None or not path.startswith("/"):
+        if method not in self._methods or not path.startswith("/"):
             return None
         raw = path.split("/")
         del raw[0]
         if verbs := self._verbs.get(method):
             base, colon, verb = raw[-1].rpartition(":")
             if colon and verb in verbs:
-                found = _find(root, [*raw[:-1], base], verb)
+                found = _find(self._root, [*raw[:-1], base], verb, method)
                 if found is not None:
                     return found
-        return _find(root, raw, "")
+        return _find(self._root, raw, "", method)
 
     def methods(self, path: str) -> list[str]:
         """Every method that has a route for the path, in order of the alphabet."""
-        return sorted(method for method in self._roots if self.find(method, path) is not None)
+        return sorted(method for method in self._methods if self.find(method, path) is not None)
 
 
-def _find(root: _Node[T], raw: list[str], verb: str) -> tuple[T, tuple[str, ...]] | None:
+def _find(
+    root: _Node[T], raw: list[str], verb: str, method: str
+) -> tuple[T, tuple[str, ...]] | None:
     parts = [_decode(part) if "%" in part else part for part in raw]
-    end = _walk(root, parts, 0, verb)
-    if end is None:
+    ends = _walk(root, parts, 0, verb)
+    if ends is None or method not in ends:
         return None
-    target, template = end
+    target, template = ends[method]
     return target, tuple(
         [
             _decode_several(raw[v.start : v.end]) if v.several else parts[v.start]
@@ -254,7 +260,7 @@ def _find(root: _Node[T], raw: list[str], verb: str) -> tuple[T, tuple[str, ...]
     )
 
 
-def _walk(node: _Node[T], parts: list[str], at: int, verb: str) -> tuple[T, Template] | None:
+def _walk(node: _Node[T], parts: list[str], at: int, verb: str) -> _Ends[T] | None:
     # most of a path has one way on
     while at < len(parts) and node.one is None and node.rest is None:
         straight = node.literals.get(parts[at])

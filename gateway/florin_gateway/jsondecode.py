@@ -6,8 +6,6 @@ with its path and goes on, up to a limit, so that a caller learns of all at once
 
 from __future__ import annotations
 
-import base64
-import binascii
 import math
 from collections.abc import Callable
 from typing import Any
@@ -23,10 +21,12 @@ from florin_gateway.jsonshape import (
     MESSAGES,
     TIMESTAMP,
     Member,
+    bytes_of,
     check_shape,
     enum_numbers,
     enum_of,
     is_map,
+    key_of,
     members_of,
     message_of,
     read_known,
@@ -59,11 +59,11 @@ class Decoders:
         self._names: dict[str, Any] = {
             "I": Issue,
             "below": _below,
-            "bytes_of": _bytes_of,
+            "bytes_of": bytes_of,
             "json_of": _json_of,
             "timestamp": read_timestamp,
             "known": read_known,
-            "key_of": _key_of,
+            "key_of": key_of,
             "inf": math.inf,
         }
 
@@ -252,25 +252,3 @@ def _below(faults: list[Issue], start: int, name: str) -> None:
 def _json_of(value: Any) -> str:
     """Compact text of a JSON value; fractions and integers beyond 64 bits read as doubles."""
     return orjson.dumps(value).decode()
-
-
-def _bytes_of(text: str) -> bytes | None:
-    """Bytes in either base64 alphabet, padded or not."""
-    plain = text.rstrip("=").replace("-", "+").replace("_", "/")
-    try:
-        return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
-    except (binascii.Error, ValueError):
-        return None
-
-
-def _key_of(text: str, kind: int) -> Any:
-    """A map key from its text; None if it is none of the type."""
-    if kind == FieldDescriptor.TYPE_STRING:
-        return text
-    if kind == FieldDescriptor.TYPE_BOOL:
-        return {"true": True, "false": False}.get(text)
-    low, high = INTEGERS[kind]
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 20):
-        return None
-    return int(text) if low <= int(text) <= high else None

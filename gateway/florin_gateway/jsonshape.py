@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -214,3 +216,25 @@ def read_known(value: Any, into: Any) -> bool:
 
 
 show_known: Callable[[Any], Any] = json_format.MessageToDict
+
+
+def bytes_of(text: str) -> bytes | None:
+    """Bytes in either base64 alphabet, padded or not."""
+    plain = text.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def key_of(text: str, kind: int) -> Any:
+    """A map key from its text; None if it is none of the type."""
+    if kind == F.TYPE_STRING:
+        return text
+    if kind == F.TYPE_BOOL:
+        return {"true": True, "false": False}.get(text)
+    low, high = INTEGERS[kind]
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 20):
+        return None
+    return int(text) if low <= int(text) <= high else None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Callable
 from typing import Any
@@ -14,12 +12,14 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
 from florin_gateway.errors import RefusedError, invalid_parameter
+from florin_gateway.jsoncanonical import NOT_FINITE
 from florin_gateway.jsonshape import (
     FLOATS,
     INTEGERS,
     MESSAGES,
     TIMESTAMP,
     WRAPPERS,
+    bytes_of,
     enum_numbers,
     enum_of,
     is_map,
@@ -47,13 +47,15 @@ class Parameter:
 
     __slots__ = ("_above", "_comma", "_field", "_read", "oneof", "path", "repeated")
 
-    def __init__(self, above: tuple[str, ...], field: FieldDescriptor) -> None:
+    def __init__(
+        self, above: tuple[str, ...], field: FieldDescriptor, *, canonical: bool = False
+    ) -> None:
         self._above = above
         self._field = field
-        self._read = _reader_of(field)
+        self._read = _reader_of(field, canonical=canonical)
         self.path = (*above, field.name)
         self.repeated = field.is_repeated
-        self._comma = rule_of(field).comma
+        self._comma = rule_of(field).comma and not canonical
         oneof = field.containing_oneof
         # the oneof of an `optional` field has that one member only
         self.oneof = (above, oneof.name) if oneof and len(oneof.fields) > 1 else None
@@ -78,7 +80,9 @@ class Parameter:
             setattr(message, own, values[0])
 
 
-def path_parameter(descriptor: Descriptor, path: tuple[str, ...]) -> Parameter:
+def path_parameter(
+    descriptor: Descriptor, path: tuple[str, ...], *, canonical: bool = False
+) -> Parameter:
     """The field that a path variable names by proto names; FieldError if it cannot be one."""
     found = _resolve(descriptor, path, lambda within, name: within.fields_by_name.get(name))
     where = f"{descriptor.full_name}: path field {'.'.join(path)!r}"
@@ -87,7 +91,7 @@ def path_parameter(descriptor: Descriptor, path: tuple[str, ...]) -> Parameter:
     if found[1].is_repeated:
         raise FieldError(f"{where} is repeated or a map")
     try:
-        return Parameter(*found)
+        return Parameter(*found, canonical=canonical)
     except FieldError:
         raise FieldError(f"{where} is a message") from None
 
@@ -96,7 +100,8 @@ class QueryFields:
     """The fields of one request type that query parameters may set.
 
     `bound` holds field paths that path or body set: those, and all below them, are never set from
-    the query. With `only` given, no other top-level field is.
+    the query. With `only` given, no other top-level field is. Parameters in `besides` set nothing
+    and are known; other unknown ones are ignored, or refused.
     """
 
     def __init__(
@@ -104,7 +109,14 @@ class QueryFields:
         descriptor: Descriptor,
         bound: frozenset[tuple[str, ...]],
         only: frozenset[str] | None = None,
+        *,
+        canonical: bool = False,
+        ignore_unknown: bool = True,
+        besides: frozenset[str] = frozenset(),
     ) -> None:
+        self._canonical = canonical
+        self._ignore_unknown = ignore_unknown
+        self._besides = besides
         self._descriptor = descriptor
         self._bound = bound
         self._only = only
@@ -123,13 +135,15 @@ class QueryFields:
         return fields
 
     def apply(self, message: Any, pairs: list[tuple[str, str]]) -> None:
-        """Set every named field; unknown names are ignored, a wrong value raises RefusedError."""
+        """Set every named field; RefusedError for a wrong value, or an unknown name."""
         # a field has two names; under both it is one parameter
         given: dict[tuple[str, ...], tuple[str, Parameter, list[str]]] = {}
         for name, text in pairs:
             parameter = self._known.get(name) or self._find(name)
             if parameter is not None:
                 given.setdefault(parameter.path, (name, parameter, []))[2].append(text)
+            elif not self._ignore_unknown and name not in self._besides:
+                raise invalid_parameter(name, "is unknown, or set by the path or the body")
         oneofs: set[object] = set()
         for name, parameter, texts in given.values():
             if len(texts) > 1 and not parameter.repeated:
@@ -141,8 +155,11 @@ class QueryFields:
             parameter.put(message, name, texts)
 
     def _find(self, name: str) -> Parameter | None:
-        found = _resolve(self._descriptor, tuple(name.split(".")), _by_any_name)
+        lookup = _by_any_name if self._canonical else _by_shown_name
+        found = _resolve(self._descriptor, tuple(name.split(".")), lookup)
         if found is None:
+            if self._canonical and _through_a_value(self._descriptor, name.split(".")):
+                raise invalid_parameter(name, "cannot be a query parameter")
             return None
         above, field = found
         path = (*above, field.name)
@@ -152,7 +169,7 @@ class QueryFields:
             return None
         try:
             # only known names are kept, so callers cannot make this grow
-            parameter = self._known[name] = Parameter(above, field)
+            parameter = self._known[name] = Parameter(above, field, canonical=self._canonical)
         except FieldError:
             raise invalid_parameter(name, "cannot be a query parameter") from None
         return parameter
@@ -202,24 +219,43 @@ def _resolve(
     return (tuple(above), last) if last is not None else None
 
 
+def _through_a_value(descriptor: Descriptor, names: list[str]) -> bool:
+    """True if a name leads through a field that has no members of its own."""
+    within: Descriptor | None = descriptor
+    for name in names[:-1]:
+        field = _by_any_name(within, name) if within is not None else None
+        if field is None:
+            return False
+        if field.type not in MESSAGES or field.is_repeated:
+            return True
+        within = field.message_type
+    return False
+
+
 def _by_any_name(descriptor: Descriptor, name: str) -> FieldDescriptor | None:
     for field in descriptor.fields:
-        if name in (field.json_name, field.name) and not rule_of(field).hidden:
+        if name in (field.json_name, field.name):
             return field
     return None
 
 
-def _reader_of(field: FieldDescriptor) -> Read:
+def _by_shown_name(descriptor: Descriptor, name: str) -> FieldDescriptor | None:
+    field = _by_any_name(descriptor, name)
+    return None if field is None or rule_of(field).hidden else field
+
+
+def _reader_of(field: FieldDescriptor, *, canonical: bool) -> Read:
     if field.type in MESSAGES:
-        return _message_reader(field)
+        return _message_reader(field, canonical=canonical)
     if field.type in INTEGERS:
         return _integer_reader(*INTEGERS[field.type])
     if field.type in FLOATS:
-        return _float_reader(FLOATS[field.type])
+        return _float_reader(FLOATS[field.type], not_finite=canonical)
     if field.type == FieldDescriptor.TYPE_ENUM:
-        return _enum_reader(field)
+        return _canonical_enum_reader(field) if canonical else _enum_reader(field)
+    clearable = rule_of(field).clearable and not canonical
     return {
-        FieldDescriptor.TYPE_STRING: _filled_text if rule_of(field).clearable else _text,
+        FieldDescriptor.TYPE_STRING: _filled_text if clearable else _text,
         FieldDescriptor.TYPE_BOOL: _boolean,
         FieldDescriptor.TYPE_BYTES: _bytes,
     }[field.type]
@@ -251,11 +287,10 @@ def _boolean(text: str) -> bool:
 
 
 def _bytes(text: str) -> bytes:
-    plain = text.rstrip("=").replace("-", "+").replace("_", "/")
-    try:
-        return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
-    except (binascii.Error, ValueError):
-        raise ValueError("must be base64") from None
+    found = bytes_of(text)
+    if found is None:
+        raise ValueError("must be base64")
+    return found
 
 
 def _integer_reader(low: int, high: int) -> Read:
@@ -269,8 +304,10 @@ def _integer_reader(low: int, high: int) -> Read:
     return read
 
 
-def _float_reader(bound: float) -> Read:
+def _float_reader(bound: float, *, not_finite: bool) -> Read:
     def read(text: str) -> float:
+        if not_finite and text in NOT_FINITE:
+            return float(text)
         if not _FLOAT.fullmatch(text):
             raise ValueError("must be a number")
         value = float(text)
@@ -292,7 +329,22 @@ def _enum_reader(field: FieldDescriptor) -> Read:
     return read
 
 
-def _message_reader(field: FieldDescriptor) -> Read:
+def _canonical_enum_reader(field: FieldDescriptor) -> Read:
+    enum = enum_of(field)
+    read_number = _integer_reader(*INTEGERS[FieldDescriptor.TYPE_INT32])
+
+    def read(text: str) -> int:
+        if (value := enum.values_by_name.get(text)) is not None:
+            return int(value.number)
+        number: int | None = read_number(text) if _INTEGER.fullmatch(text) else None
+        if number is None or number not in enum.values_by_number:
+            raise ValueError("is not a known value")
+        return number
+
+    return read
+
+
+def _message_reader(field: FieldDescriptor, *, canonical: bool) -> Read:
     kind = message_of(field)
     make: Any = GetMessageClass(kind)
     if is_map(field):
@@ -307,7 +359,7 @@ def _message_reader(field: FieldDescriptor) -> Read:
 
         return read_time
     if kind.full_name in WRAPPERS:
-        inner = _reader_of(kind.fields_by_name["value"])
+        inner = _reader_of(kind.fields_by_name["value"], canonical=canonical)
         return lambda text: make(value=inner(text))
     if kind.full_name in _TEXTUAL:
 

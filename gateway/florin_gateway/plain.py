@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
-from florin_gateway.headers import Headers
+from florin_gateway.headers import Headers, event_id
 from florin_gateway.httprule import Template
+from florin_gateway.rpc import Messages, Metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,11 @@ class PlainRequest:
     headers: Sequence[tuple[bytes, bytes]]
     body: bytes
     peer: str
+
+    def last_event_id(self) -> int | None:
+        """What a stream's client has seen already; RefusedError if it is no number."""
+        sent = next((value for name, value in self.headers if name == b"last-event-id"), b"")
+        return event_id(text) if (text := sent.strip(b" \t")) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,45 @@ class PlainAnswer:
         return cls(status, orjson.dumps(value))
 
 
-PlainHandler = Callable[[PlainRequest], Awaitable[PlainAnswer]]
+class PlainEvent(NamedTuple):
+    """One event: its id, and a JSON text."""
+
+    version: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PlainEvents:
+    """Events that a plain route answers with, as they come; `release` is called at the end."""
+
+    events: AsyncGenerator[PlainEvent]
+    release: Callable[[], None]
+
+    def messages(self) -> Messages:
+        """The same, as the streams of a back end."""
+        return _Events(self.events)
+
+
+class _Events:
+    """Events of this process: nothing is said besides them."""
+
+    def __init__(self, events: AsyncGenerator[PlainEvent]) -> None:
+        self._events = events
+
+    def __aiter__(self) -> Messages:
+        return self
+
+    async def __anext__(self) -> Any:
+        return await anext(self._events)
+
+    async def metadata(self) -> Metadata:
+        return ()
+
+    async def close(self) -> None:
+        await self._events.aclose()
+
+
+PlainHandler = Callable[[PlainRequest], Awaitable[PlainAnswer | PlainEvents]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,11 +58,15 @@ class PathFields:
     def __init__(self, template: Template, descriptor: Descriptor) -> None:
         paths = [variable.field_path for variable in template.variables]
         self._names = [".".join(path) for path in paths]
-        self._parameters: list[Parameter] = [path_parameter(descriptor, path) for path in paths]
+        self._parameters: dict[bool, list[Parameter]] = {
+            canonical: [path_parameter(descriptor, path, canonical=canonical) for path in paths]
+            for canonical in (False, True)
+        }
 
-    def apply(self, message: Any, texts: Iterable[str]) -> None:
+    def apply(self, message: Any, texts: Iterable[str], profile: Profile) -> None:
         """Set them; RefusedError if a text is no value of its field."""
-        for name, parameter, text in zip(self._names, self._parameters, texts, strict=True):
+        parameters = self._parameters[profile is Profile.CANONICAL]
+        for name, parameter, text in zip(self._names, parameters, texts, strict=True):
             parameter.put(message, name, [text])
 
 
@@ -87,10 +91,10 @@ class PollPlan:
         self.stream = stream
         self.until_final = False
 
-    def request(self, texts: Iterable[str]) -> Message:
+    def request(self, texts: Iterable[str], profile: Profile) -> Message:
         """The request that opens the stream."""
         message = self._request()
-        self._path.apply(message, texts)
+        self._path.apply(message, texts, profile)
         return message
 
     def answer_in(self, message: Any) -> Any:
@@ -122,6 +126,7 @@ class Binding:
         self._body_member = body_field.json_name if body_field else ""
         self.resume = self._resume_field()
         self._query = self._query_fields(rule)
+        self._canonical_query = self._canonical_query_fields(rule, options, codec)
         self._decode = self._decoders(codec, body_field)
         self.encode = self._encoders(codec, rule)
         self.unary: Unary | None = None
@@ -165,18 +170,34 @@ class Binding:
             raise RouteError(f"the body field {rule.body!r} is bound by the path")
         return field
 
-    def _query_fields(self, rule: http_pb2.HttpRule) -> QueryFields:
+    def _bound(self, rule: http_pb2.HttpRule) -> frozenset[tuple[str, ...]]:
+        """The fields that no query sets."""
         bound = {variable.field_path for variable in self.template.variables}
         if self.resume is not None:
             # what comes in Last-Event-ID comes from nowhere else
             bound.add((self.resume,))
         if rule.body not in {"", "*"}:
             bound.add((rule.body,))
+        return frozenset(bound)
+
+    def _query_fields(self, rule: http_pb2.HttpRule) -> QueryFields:
         only = None
         if rule.body == "*":
             fields = self.method.input_type.fields
             only = frozenset(field.name for field in fields if rule_of(field).query)
-        return QueryFields(self.method.input_type, frozenset(bound), only)
+        return QueryFields(self.method.input_type, self._bound(rule), only)
+
+    def _canonical_query_fields(
+        self, rule: http_pb2.HttpRule, options: json_pb2.RestRule, codec: Codec
+    ) -> QueryFields:
+        return QueryFields(
+            self.method.input_type,
+            self._bound(rule),
+            frozenset() if rule.body == "*" else None,
+            canonical=True,
+            ignore_unknown=codec.ignore_unknown,
+            besides=frozenset({POLL_PARAMETER} if options.long_poll else ()),
+        )
 
     def _decoders(self, codec: Codec, body_field: FieldDescriptor | None) -> dict[Profile, Decode]:
         whole = {v.field_path[0] for v in self.template.variables if len(v.field_path) == 1}
@@ -220,8 +241,9 @@ class Binding:
         if self.has_body:
             self._read_body(body, request, profile)
         if pairs:
-            self._query.apply(request, pairs)
-        self._path.apply(request, path)
+            query_fields = self._canonical_query if profile is Profile.CANONICAL else self._query
+            query_fields.apply(request, pairs)
+        self._path.apply(request, path, profile)
         return request, held_ms
 
     def _read_body(self, body: bytes, request: Message, profile: Profile) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from florin_gateway.forwarded import Network
+from florin_gateway.profiles import Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,10 @@ class GatewaySettings:
     stream_head_s: float = 1.0
     # one trailing slash and a doubled leading one do not make another path
     lenient_paths: bool = True
+    # the JSON of every request; None: what its headers ask for, and that is never canonical
+    profile: Profile | None = None
+    # of canonical JSON, and of the query that comes with it; the others always ignore them
+    ignore_unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True)

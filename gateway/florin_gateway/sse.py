@@ -26,7 +26,7 @@ _COMMENT = b":\n\n"
 
 
 class EventStream:
-    """One stream under way to one client."""
+    """One stream under way to one client; where it is `admitted`, no refusal is to come."""
 
     def __init__(
         self,
@@ -35,6 +35,8 @@ class EventStream:
         send: Send,
         headers: Callable[[Metadata], Headers],
         settings: GatewaySettings,
+        *,
+        admitted: bool = False,
     ) -> None:
         self._messages = messages
         self._encode = encode
@@ -42,6 +44,7 @@ class EventStream:
         self._headers = headers
         self._settings = settings
         self._event = b"event: %s\n" % settings.stream_event.encode()
+        self._admitted = admitted
         self.started = False
 
     async def run(self, receive: Receive, seconds: float, held: set[Hold]) -> None:
@@ -89,6 +92,9 @@ class EventStream:
         Until then a refusal may be on its way. A server that sends nothing ahead is given the time
         of a heartbeat.
         """
+        if self._admitted:
+            await self._start(())
+            return
         ahead = asyncio.ensure_future(self._ahead())
         try:
             timeout_s = self._settings.stream_heartbeat_s

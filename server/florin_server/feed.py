@@ -1,4 +1,4 @@
-"""Tells watchers about every change of a payment: snapshot first, then each newer state, once.
+"""Tells watchers about every change: snapshot first, then each newer state, once.
 
 A watcher registers before it reads, so no change falls between the two. It has one slot that holds
 the newest state only: a slow reader skips states, never delays others and never costs more memory.
@@ -9,13 +9,18 @@ final state.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from florin_server.clock import Clock
 from florin_server.domain.payment import Payment
 
 Read = Callable[[str], Awaitable[Payment | None]]
+Marks = Callable[[Sequence[str]], Awaitable[Mapping[str, object]]]
 Newer = Callable[[Sequence[tuple[str, int]]], Awaitable[Iterable[Payment]]]
+
+_T = TypeVar("_T")
+_SWEPT = 500  # at a time
 
 
 class _Slot:
@@ -98,8 +103,8 @@ class Hub:
         while True:
             await self._clock.sleep(self._sweep_s)
             seen = [(i, min(s.seen for s in slots)) for i, slots in self._slots.items()]
-            for start in range(0, len(seen), 500):
-                for payment in await self._newer(seen[start : start + 500]):
+            for start in range(0, len(seen), _SWEPT):
+                for payment in await self._newer(seen[start : start + _SWEPT]):
                     self.publish(payment)
 
     def close(self) -> None:
@@ -108,3 +113,71 @@ class Hub:
         for slots in self._slots.values():
             for slot in slots:
                 slot.wake()
+
+
+class Changes:
+    """Those who follow what has no version: each is told a value whenever it is another one.
+
+    Whoever changes something rings its id after the commit; a sweep finds what nobody rang for.
+    """
+
+    def __init__(self) -> None:
+        self._bells: dict[str, set[asyncio.Event]] = {}
+        self._closed = False
+
+    @property
+    def followers(self) -> int:
+        """How many streams are held now."""
+        return sum(len(bells) for bells in self._bells.values())
+
+    def ring(self, *ids: str) -> None:
+        """Wakes those who follow something that may have changed."""
+        for one in ids:
+            for bell in self._bells.get(one, ()):
+                bell.set()
+
+    async def follow(
+        self, id_: str, read: Callable[[], Awaitable[_T | None]], is_final: Callable[[_T], bool]
+    ) -> AsyncIterator[_T]:
+        """Yields what `read` tells, now and whenever it differs; ends after a final value.
+
+        Ends at once for what is not there, and when the feed closes.
+        """
+        bell = asyncio.Event()
+        bells = self._bells.setdefault(id_, set())
+        bells.add(bell)
+        told: _T | None = None
+        try:
+            while (now := await read()) is not None:
+                if now != told:
+                    told = now
+                    yield now
+                if is_final(now) or self._closed:
+                    return
+                await bell.wait()
+                # what changes from here on rings again
+                bell.clear()
+        finally:
+            bells.discard(bell)
+            if not bells and self._bells.get(id_) is bells:
+                del self._bells[id_]
+
+    async def sweep(self, marks: Marks, clock: Clock, sweep_s: float = 1.0) -> None:
+        """Compares what is followed with the store until cancelled, and rings what changed.
+
+        `marks` reads, by id, what differs whenever the thing has changed.
+        """
+        known: Mapping[str, object] = {}
+        while True:
+            await clock.sleep(sweep_s)
+            ids, found = list(self._bells), dict[str, object]()
+            for start in range(0, len(ids), _SWEPT):
+                found |= await marks(ids[start : start + _SWEPT])
+            # one that is followed since the last time may have changed in between
+            self.ring(*(one for one in ids if one not in known or found.get(one) != known[one]))
+            known = {one: found.get(one) for one in ids}
+
+    def close(self) -> None:
+        """Ends every stream."""
+        self._closed = True
+        self.ring(*self._bells)

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 
 import pytest
-from florin_gateway import GatewaySettings, PlainAnswer
+from florin_gateway import GatewaySettings, PlainAnswer, Profile
 
 from tests.contract.gateway_lab import KEY, lab
 
@@ -324,3 +324,26 @@ async def test_a_confirm_runs_to_its_end_without_its_client(running):
         await running.call("GET", STATUS)
         running.service.gate.set()
         await running.service.confirmed.wait()
+
+
+async def test_a_gateway_that_speaks_canonical_json_speaks_nothing_else():
+    typed = {"type": "ACTION_RESULT_TYPE_WALLET_RPC", "data": ['"0xab"']}
+    confirm = {"optionId": "o", "results": [typed]}
+    async with lab("local", GatewaySettings(profile=Profile.CANONICAL)) as running:
+        for version in ({}, {"WCP-Version": "2026-02-18"}):
+            answer = await running.call("GET", STATUS, headers={**KEY, **version})
+            assert answer.json() == {
+                "status": "PAYMENT_STATUS_REQUIRES_ACTION",
+                "pollInMs": "1000",
+            }
+        assert (await running.call("POST", CONFIRM, confirm)).status == 200
+        assert running.service.seen[-1][1].results[0].output_json == ['"0xab"']
+        for method, target, body, code in (
+            ("GET", f"{STATUS}?nope=1", None, "invalid_params"),
+            ("POST", CONFIRM, OUTPUTS, "params_validation"),
+            ("POST", CONFIRM, "text", "params_validation"),
+            ("POST", CONFIRM, [], "params_validation"),
+            ("POST", CONFIRM, {**confirm, "nope": 1}, "params_validation"),
+        ):
+            answer = await running.call(method, target, body)
+            assert (answer.status, answer.json()["code"]) == (400, code), body

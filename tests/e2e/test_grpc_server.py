@@ -7,6 +7,7 @@ import asyncio
 import grpc
 import pytest
 from florin.v1 import (
+    access_pb2,
     admin_pb2,
     admin_pb2_grpc,
     gateway_pb2,
@@ -15,6 +16,8 @@ from florin.v1 import (
     merchant_pb2_grpc,
     payment_pb2,
 )
+from florin_server.boot.grpc_server import OPERATOR, PUBLIC
+from google.protobuf import descriptor_pb2, descriptor_pool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 
@@ -43,8 +46,13 @@ async def test_health_is_told_for_the_server_and_each_service(channel):
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
-@pytest.mark.parametrize("version", ["v1", "v1alpha"])
-async def test_reflection_tells_the_services_and_their_messages(channel, version):
+REFLECTION = [f"grpc.reflection.{version}.ServerReflection" for version in ("v1", "v1alpha")]
+BESIDES = {*REFLECTION, "grpc.health.v1.Health"}
+ADMIN = "florin.v1.AdminService"
+
+
+async def reflected(channel, version: str) -> dict[str, set[str]]:
+    """The services and their methods, as reflection tells them to a client that knows nothing."""
     ask = channel.stream_stream(
         f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
         reflection_pb2.ServerReflectionRequest.SerializeToString,
@@ -52,13 +60,49 @@ async def test_reflection_tells_the_services_and_their_messages(channel, version
     )
     call = ask()
     await call.write(reflection_pb2.ServerReflectionRequest(list_services=""))
-    names = {s.name for s in (await call.read()).list_services_response.service}
-    assert {f"florin.v1.{n}Service" for n in ("Gateway", "Merchant", "Admin")} <= names
+    names = [s.name for s in (await call.read()).list_services_response.service]
+    assert len(names) == len(set(names))
+    pool, files = descriptor_pool.DescriptorPool(), {}
     for name in names:
         await call.write(reflection_pb2.ServerReflectionRequest(file_containing_symbol=name))
-        assert (await call.read()).file_descriptor_response.file_descriptor_proto, name
+        for text in (await call.read()).file_descriptor_response.file_descriptor_proto:
+            file = descriptor_pb2.FileDescriptorProto.FromString(text)
+            files[file.name] = file
     await call.done_writing()
     assert await call.read() is grpc.aio.EOF
+    while files:
+        ready = [f for f in files.values() if not files.keys() & set(f.dependency)]
+        for file in ready:
+            pool.Add(files.pop(file.name))
+    return {name: {m.name for m in pool.FindServiceByName(name).methods} for name in names}
+
+
+def methods_of(*services, operator: bool) -> dict[str, set[str]]:
+    family = access_pb2.CALLER_FAMILY_OPERATOR
+    return {
+        service.full_name: {
+            method.name
+            for method in service.methods
+            if (method.GetOptions().Extensions[access_pb2.access].family == family) is operator
+        }
+        for service in services
+    }
+
+
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
+async def test_reflection_tells_what_the_listener_answers_and_nothing_else(
+    channel, service, version
+):
+    told = await reflected(channel, version)
+    assert {told.pop(name) == {"ServerReflectionInfo"} for name in REFLECTION} == {True}
+    assert "Check" in told.pop("grpc.health.v1.Health")
+    assert told == methods_of(*PUBLIC, operator=False)
+    assert {"CreateMerchant", "SimulatePayment"} <= told[ADMIN]
+    assert not {"CreatePayout", "CreateApiKey"} & told[ADMIN]
+    async with grpc.aio.insecure_channel(service.grpc.operator_target) as operator:
+        told = await reflected(operator, version)
+    assert told.keys() == {*BESIDES, ADMIN}
+    assert told[ADMIN] == methods_of(*OPERATOR, operator=True)[ADMIN]
 
 
 async def test_a_message_beyond_a_mebibyte_is_refused(channel, env):
@@ -109,6 +153,26 @@ async def test_a_key_is_made_used_and_revoked(operator, service, channel):
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await operator.RevokeApiKey(admin_pb2.RevokeApiKeyRequest(key_id="nobodys"), metadata=token)
     assert refused(caught.value).code == "api_key_not_found"
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_confirm_with_bare_texts_is_told_their_form_and_hurts_nothing(desk):
+    offer = await desk.offer()
+    # two of them were a wrong number of outputs, which fails a payment
+    for outputs in (offer.outputs, [*offer.outputs, "0x12"]):
+        result = {"type": gateway_pb2.ACTION_RESULT_TYPE_WALLET_RPC, "output_json": outputs}
+        request = gateway_pb2.ConfirmPaymentRequest(
+            payment_id=offer.payment_id, option_id=offer.option_id, results=[result]
+        )
+        gateway = gateway_pb2_grpc.GatewayServiceStub(desk.channel)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await gateway.ConfirmPayment(request, metadata=desk.grpc.wallet)
+        told = refused(caught.value)
+        assert (told.http, told.code) == (400, "params_validation")
+        assert told.issues[0]["field"] == "results[0].data[0]"
+        assert "a string has its quotes" in told.message
+    await desk.confirm(offer)
+    assert (await desk.final(offer.payment_id))["status"] == "succeeded"
 
 
 async def test_a_cancelled_watch_leaves_nothing_behind(channel, env, service):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -203,6 +204,43 @@ async def test_a_cursor_belongs_to_its_filters_order_and_scope(desk, shop):
         (400, "invalid_params"),
         "cursor is damaged",
     )
+
+
+@pytest.mark.parametrize("order", ["date", "amount"])
+@pytest.mark.parametrize("path", [PARTNERS, OURS, "/v1/merchants/{}/payments"])
+async def test_a_cursor_stays_good_in_another_range_of_times(desk, shop, path, order):
+    older = "{}" in path
+    path = path.format(shop.merchant.id)
+    sort, start, end = (
+        ("sort_by", "start_ts", "end_ts") if older else ("sortBy", "startTs", "endTs")
+    )
+
+    async def page(**query: str | int) -> tuple[list[dict[str, str]], str | None]:
+        answer = await desk.ask("GET", f"{path}?{urlencode({sort: order, **query})}", shop.headers)
+        body = answer.body
+        assert answer.status == 200, body
+        return body["data"], body["next_cursor" if older else "nextCursor"]
+
+    made = "created_at" if older else "createdAt"
+    everything, _ = await page()
+    # a point of sale asks for what was made until now, with every page anew
+    first, cursor = await page(**{end: time_text(desk.now), "limit": 1})
+    assert (first, cursor is None) == (everything[:1], False)
+    rest = everything[1:]
+    later, _ = await page(**{end: time_text(desk.now + 7), "cursor": cursor})
+    assert later == (await page(cursor=cursor))[0] == rest
+    # the range that is asked for counts, whatever it was when the cursor was told
+    bound = max(row[made] for row in rest)
+    assert (await page(**{start: bound, "cursor": cursor}))[0] == [
+        row for row in rest if row[made] >= bound
+    ]
+    assert (await page(**{end: bound, "cursor": cursor}))[0] == [
+        row for row in rest if row[made] < bound
+    ]
+
+
+def time_text(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
 async def test_later_pages_repeat_the_totals_for_a_minute_and_first_pages_never(desk):

@@ -186,7 +186,7 @@ def _adjust(
         _fill_body(case.body, offer, draw, pool)
     _adjust_headers(case, draw, pool, positive=positive)
     headers = dict(draw(st.sampled_from(_credentials(case, pool))))
-    if name.endswith("_WatchPayment"):
+    if "_Watch" in name:
         headers["Grpc-Timeout"] = STREAM
     return headers
 

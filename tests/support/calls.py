@@ -106,6 +106,14 @@ async def _refund(desk: Desk, tenant: Tenant) -> Request:
     return Request({}, {"paymentId": payment_id})
 
 
+async def _refunded(desk: Desk, tenant: Tenant) -> Request:
+    """A stream of a refund that is over ends by itself."""
+    request = await _refund(desk, tenant)
+    answer = await desk.ask("POST", "/v1/refunds", tenant.headers, request.body)
+    assert answer.status == 200, answer.text
+    return Request({"payment_id": request.body["paymentId"]})
+
+
 def _nothing(body: Any = None) -> Make:
     async def make(desk: Desk, tenant: Tenant) -> Request:
         return Request({}, body)
@@ -166,6 +174,7 @@ GOOD: dict[str, Good] = {
     "MerchantService.ListMerchantPayments": Good(_nothing(), unknown=None),
     "MerchantService.ListPaymentsLegacy": Good(_merchant(), **_M),
     "MerchantService.CreateRefund": Good(_refund, PAYMENT, DEPLOYED_ONLY, fresh=True),
+    "MerchantService.WatchRefund": Good(_refunded),
     "AdminService.CreateMerchant": Good(_nothing(_NEW_MERCHANT), unknown=None, fresh=True),
     "AdminService.ListMerchants": Good(_nothing(), unknown=None),
     "AdminService.GetMerchant": Good(_merchant(), **_M),
@@ -262,6 +271,8 @@ def public_calls() -> Iterator[Call]:
             if options.Extensions[access_pb2.access].family == access_pb2.CALLER_FAMILY_OPERATOR:
                 continue
             yield Call(method)
+            if not options.HasExtension(annotations_pb2.http):
+                continue
             rule = options.Extensions[annotations_pb2.http]
             for one in (rule, *rule.additional_bindings):
                 verb = str(one.WhichOneof("pattern"))

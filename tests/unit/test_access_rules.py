@@ -135,6 +135,18 @@ def test_a_dependency_that_is_down():
     assert (refusal_of(failure).status, refusal_of(failure).code) == (503, "internal_error")
 
 
+def test_no_fact_of_a_refusal_replaces_its_code():
+    details = {"code": "x", "http_status": "200", "reason": "why"}
+    status = status_of(FlorinError(Code.INVALID_STATE, details=details))
+    info = error_details_pb2.ErrorInfo()
+    assert status.details[0].Unpack(info)
+    assert dict(info.metadata) == {
+        "code": "invalid_state",
+        "http_status": "400",
+        "reason": "why",
+    }
+
+
 def test_the_protos_name_the_same_codes():
     named = {
         name.removeprefix("ERROR_CODE_").lower()

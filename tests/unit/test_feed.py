@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from florin_server.clock import TestClock
 from florin_server.domain.payment import Payment, Status
-from florin_server.feed import Hub
+from florin_server.feed import Changes, Hub
 
 NEW = Payment(
     id="pay_1",
@@ -230,3 +230,91 @@ async def test_a_read_that_fails_leaves_nothing():
     with pytest.raises(OSError, match="disk"):
         await versions(shelf.hub)
     assert shelf.hub._slots == {}
+
+
+# what has no version
+
+
+class Drawer:
+    """Values by id, whose changes may be told or not."""
+
+    def __init__(self, **values: str) -> None:
+        self.values: dict[str, str] = values
+        self.clock = TestClock(0)
+        self.changes = Changes()
+        self.reads = 0
+
+    def follow(self, name: str):
+        async def read() -> str | None:
+            self.reads += 1
+            return self.values.get(name)
+
+        return self.changes.follow(name, read, lambda value: value.isupper())
+
+    async def marks(self, ids):
+        return {one: self.values[one] for one in ids if one in self.values}
+
+    def change(self, name: str, value: str, *, hint: bool = True) -> None:
+        self.values[name] = value
+        if hint:
+            self.changes.ring(name)
+
+
+async def test_each_other_value_is_told_once_until_a_final_one():
+    drawer = Drawer(a="new")
+    states = drawer.follow("a")
+    assert await anext(states) == "new"
+    following = asyncio.create_task(anext(states))
+    # nothing that a follower would see
+    drawer.changes.ring("a", "b")
+    await rest()
+    assert not following.done()
+    drawer.change("a", "sent")
+    assert await following == "sent"
+    # a slow reader skips what is over already
+    drawer.change("a", "new")
+    drawer.change("a", "DONE")
+    assert [value async for value in states] == ["DONE"]
+    assert drawer.changes.followers == 0
+
+
+async def test_what_is_not_there_or_over_is_not_followed():
+    drawer = Drawer(a="DONE")
+    assert [value async for value in drawer.follow("a")] == ["DONE"]
+    assert [value async for value in drawer.follow("b")] == []
+    assert drawer.changes.followers == 0
+
+
+async def test_a_sweep_finds_what_nobody_rang_for_and_reads_nothing_else_twice():
+    drawer = Drawer(a="new", b="new")
+    sweep = asyncio.create_task(drawer.changes.sweep(drawer.marks, drawer.clock))
+    states, others = drawer.follow("a"), drawer.follow("b")
+    await anext(states), await anext(others)
+    following = asyncio.create_task(anext(states))
+    idle = asyncio.create_task(anext(others))
+    for _ in range(5):
+        await rest()
+        drawer.clock.advance(1)
+    await rest()
+    # each was looked at once more when the sweep met it first
+    assert drawer.reads == 4
+    drawer.change("a", "DONE", hint=False)
+    drawer.clock.advance(1)
+    assert await asyncio.wait_for(following, 20) == "DONE"
+    assert not idle.done()
+    for task in (idle, sweep):
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def test_closing_ends_those_who_follow():
+    drawer = Drawer(a="new")
+    states = drawer.follow("a")
+    await anext(states)
+    following = asyncio.create_task(anext(states))
+    await rest()
+    drawer.changes.close()
+    with pytest.raises(StopAsyncIteration):
+        await following
+    assert [value async for value in drawer.follow("a")] == ["new"]

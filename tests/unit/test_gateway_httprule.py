@@ -207,6 +207,21 @@ def test_the_methods_of_a_path_are_known():
     assert made.methods("/v2") == []
 
 
+def test_a_method_that_the_most_literal_route_has_not_leads_nowhere():
+    made: Router[str] = Router()
+    made.add("DELETE", parse_template("/m/{id}"), "delete")
+    made.add("PATCH", parse_template("/m/{id}"), "patch")
+    made.add("PUT", parse_template("/m/{id=**}"), "put")
+    made.add("GET", parse_template("/m/payments"), "list")
+    assert made.find("DELETE", "/m/mrch_1") == ("delete", ("mrch_1",))
+    for method in ("DELETE", "PATCH", "PUT"):
+        assert made.find(method, "/m/payments") is None
+        assert made.find(method, "/m/%70ayments") is None
+    assert made.methods("/m/payments") == ["GET"]
+    assert made.methods("/m/x") == ["DELETE", "PATCH"]
+    assert made.methods("/m/x/y") == ["PUT"]
+
+
 def test_a_reserved_beginning_is_never_a_variable():
     made: Router[str] = Router()
     made.add("GET", parse_template("/{link}"), "page")

@@ -134,6 +134,29 @@ PARAMETERS = [
 ]
 
 
+def confirm(*outputs: str):
+    result = {"type": gateway_pb2.ACTION_RESULT_TYPE_WALLET_RPC, "output_json": outputs}
+    return gateway_pb2.ConfirmPaymentRequest(option_id="x", results=[result])
+
+
+@pytest.mark.parametrize("output", ['"0x12"', "{}", "5", "null", ' "a" ', '"\\ud83d\\ude00"'])
+def test_outputs_that_are_json(output):
+    assert faults(confirm('"0x34"', output)) == {}
+
+
+@pytest.mark.parametrize(
+    "output", ["0x12ab", "", "0x" + "5a" * 65, "AQID", "{", "NaN", "'0x12'", '"a" "b"', '"\\ud83d"']
+)
+def test_an_output_that_is_no_json_is_told_what_it_has_to_be(output):
+    told = faults(confirm('"0x34"', output))
+    assert set(told) == {"results[0].data[1]"}
+    assert told["results[0].data[1]"] == (
+        r'must be JSON text, in which a string has its quotes: "\"0x12ab\""'
+    )
+    fetch = gateway_pb2.FetchActionRequest(option_id="x", collected_data_json=output)
+    assert set(faults(fetch)) == {"collectedData"}
+
+
 @pytest.mark.parametrize(("request_", "message"), PARAMETERS)
 def test_faults_of_parameters_have_a_code_of_their_own(request_, message):
     service = merchant_pb2.DESCRIPTOR.services_by_name["MerchantService"]

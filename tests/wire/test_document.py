@@ -15,7 +15,7 @@ from florin_server.boot import grpc_server
 from florin_server.boot.openapi import DOCUMENT, headers
 from florin_server.boot.openapi.examples import exchanges, operation_of
 from florin_server.boot.openapi.refusals import DEPLOYED_ONLY
-from florin_server.domain.errors import REGISTRY, Code
+from florin_server.domain.errors import DETAILS, REGISTRY, Code
 from google.api import annotations_pb2
 
 from tests.support.shapes import resolved, undocumented
@@ -166,6 +166,19 @@ def test_every_known_answer_is_documented(profile, exchange):
     assert undocumented(TOLD, schema, exchange.body) == []
     code = exchange.body.get("code")
     assert profile == "deployed" or code not in DEPLOYED_ONLY
+
+
+def test_facts_have_one_form_in_answers_document_and_contract():
+    schema = TOLD["components"]["schemas"]["Error"]["properties"]["details"]
+    assert schema["properties"].keys() == DETAILS.keys()
+    assert {part["type"] for part in schema["properties"].values()} == {"string"}
+    assert schema["additionalProperties"] == {"type": "string"}
+    contract = (Path(__file__).parents[2] / "protos/florin/v1/errors.proto").read_text()
+    (names,) = re.findall(r"Their names: ([\w, ]+)\.", contract.replace("\n// ", " "))
+    assert names.split(", ") == list(DETAILS)
+    told = [exchange.body["details"] for _, exchange in ANSWERS if "details" in exchange.body]
+    assert {type(value) for details in told for value in details.values()} == {str}
+    assert {name for details in told for name in details} <= DETAILS.keys()
 
 
 def test_every_code_is_told_somewhere():

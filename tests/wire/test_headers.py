@@ -238,6 +238,13 @@ async def test_other_families_are_closed_to_browsers(desk, payment_id):
         ("/v1/payments/pay_0/cancel", {"POST"}),
         ("/v1/payments/pay_0/events", {"GET"}),
         ("/v1/merchant/payment/pay_0/status", {"GET"}),
+        ("/v1/refunds", {"POST"}),
+        ("/v1/merchants", {"GET", "POST"}),
+        ("/v1/merchants/mrch_0", {"GET", "PATCH", "DELETE"}),
+        # not what a merchant of this name would allow
+        ("/v1/merchants/payments", {"GET"}),
+        ("/v1/merchants/%70ayments", {"GET"}),
+        ("/v1/merchants/mrch_0/payments", {"GET"}),
         ("/v1/gateway/payment/pay_0", {"GET", "OPTIONS"}),
         ("/v1/gateway/payment/pay_0/options", {"POST", "OPTIONS"}),
         ("/v1/gateway/payment/pay_0/fetch", {"POST", "OPTIONS"}),

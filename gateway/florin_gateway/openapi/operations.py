@@ -141,6 +141,11 @@ def _success(binding: Binding, schemas: Schemas) -> Schema:
         content: Schema = {"application/json": {"schema": schema}}
         what = schemas.described(kind.full_name, {}).get("description", "Success.")
         return {str(binding.success_status): {"description": what, "content": content}}
+    return streamed(schema)
+
+
+def streamed(schema: Schema) -> Schema:
+    """The answers of a stream of events whose data are as a schema says."""
     told = "Server-sent events; this is the schema of one event."
     text = {"type": "string", "contentMediaType": "application/json", "contentSchema": schema}
     event: Schema = {

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import urlsplit
 
 from florin_gateway import jsonscan
-from florin_gateway.errors import Issue, RefusedError
+from florin_gateway.errors import RefusedError
 from florin_gateway.pages import checkout as pages
 from florin_gateway.pages import collect as page
 from florin_gateway.parameters import parse_query
 from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
 
+from florin_server.boot.refusal import refusal
 from florin_server.domain.capture import FIELDS, prefill
 from florin_server.domain.errors import Code, FlorinError, invalid
 from florin_server.flows import forms
@@ -73,7 +74,7 @@ def routes(app: App) -> Mapping[str, PlainHandler]:
 
     async def take(request: PlainRequest) -> PlainAnswer:
         if wait_s := app.limits.page(request.peer):
-            _refuse(FlorinError(Code.RATE_LIMITED, retry_after_s=wait_s))
+            raise refusal(FlorinError(Code.RATE_LIMITED, retry_after_s=wait_s))
         browser = False
         try:
             _check_site(app, request)
@@ -84,7 +85,7 @@ def routes(app: App) -> Mapping[str, PlainHandler]:
             if browser:
                 return await _again(app, request, sent, refused, look)
             _count(app, request, refused)
-            _refuse(refused)
+            raise refusal(refused) from refused
         return page.done(look) if browser else PlainAnswer.json({"status": "success"})
 
     return {"GET": show, "HEAD": show, "POST": take}
@@ -132,20 +133,7 @@ def _count(app: App, request: PlainRequest, refused: FlorinError) -> None:
         try:
             app.limits.failed(request.peer)
         except FlorinError as over:
-            _refuse(over)
-
-
-def _refuse(refused: FlorinError) -> NoReturn:
-    """Answers a refusal as JSON."""
-    wait_s = refused.retry_after_s
-    raise RefusedError(
-        refused.http,
-        refused.code,
-        refused.message,
-        issues=[Issue(issue.field, issue.message) for issue in refused.issues],
-        details=refused.details,
-        headers=[] if wait_s is None else [(b"retry-after", b"%d" % wait_s)],
-    )
+            raise refusal(over) from over
 
 
 def _header(request: PlainRequest, name: bytes) -> str:

@@ -7,28 +7,24 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from decimal import Decimal
 from types import MappingProxyType
 
 from florin_gateway.app import Gateway
 from florin_gateway.backends import Local
 from florin_gateway.forwarded import Network
-from florin_gateway.pages import checkout as checkout_page
 from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
 from florin_gateway.remote import Remote
 from florin_gateway.rpc import Backend
 from florin_gateway.server import HttpServer
 from florin_gateway.settings import GatewaySettings, GuardSettings, ServerSettings
 
-from florin_server.boot import collect
+from florin_server.boot import collect, pages
 from florin_server.boot.addresses import HTTP_PORT, listen, spelled
 from florin_server.boot.grpc_server import PUBLIC, GrpcServers
 from florin_server.boot.openapi import serve as published
 from florin_server.boot.upstream import Link
 from florin_server.config import Settings
 from florin_server.flows.app import App
-from florin_server.flows.checkout import back_to_shop, checkout
-from florin_server.rpc.codec import Codec
 
 _log = logging.getLogger(__name__)
 
@@ -72,37 +68,10 @@ async def start(
     local = Local([grpc.gate])
     grpc.register(local)
     server = server_settings(app.settings)
-    pages = {(method, "/{payment_id}"): _checkout_page(app) for method in ("GET", "HEAD")} | {
-        (method, collect.PATH): handler for method, handler in collect.routes(app).items()
-    }
+    forms = {(method, collect.PATH): handler for method, handler in collect.routes(app).items()}
+    shown = {**pages.routes(app), **forms}
     trusted = app.settings.trusted_proxies
-    await _start(local, listener, server, stack, problems, pages=pages, trusted=trusted)
-
-
-def _checkout_page(app: App) -> PlainHandler:
-    answers = Codec(app)
-
-    async def handle(request: PlainRequest) -> PlainAnswer:
-        if wait_s := app.limits.page(request.peer):
-            return checkout_page.too_many(wait_s)
-        found = await checkout(app, request.variables["payment_id"])
-        if found is None:
-            return checkout_page.unknown()
-        payment, merchant = found
-        amount = answers.amount(payment.unit, payment.value)
-        whole = Decimal(amount.value).scaleb(-amount.display.decimals)
-        return checkout_page.page(
-            checkout_page.Checkout(
-                merchant=merchant.name,
-                amount=f"{whole:f} {amount.display.asset_symbol}",
-                status=payment.status,
-                link=app.links.of(payment.id),
-                live=payment.live,
-                back=back_to_shop(payment),
-            )
-        )
-
-    return handle
+    await _start(local, listener, server, stack, problems, pages=shown, trusted=trusted)
 
 
 async def start_remote(

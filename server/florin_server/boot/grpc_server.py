@@ -18,11 +18,11 @@ from florin.v1 import (
 )
 from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
 from florin_server.boot.addresses import GRPC_PORT, OPERATOR_PORT, check_free, refused, spelled
 from florin_server.boot.home import Secrets
 from florin_server.boot.peers import Peers, chosen_token
+from florin_server.boot.reflection import reflect
 from florin_server.flows.app import App
 from florin_server.rpc.admin import AdminServicer
 from florin_server.rpc.auth import Authenticator
@@ -33,8 +33,6 @@ from florin_server.rpc.interceptors import Gate
 from florin_server.rpc.merchant import MerchantServicer
 
 Register = Callable[[Any], None]
-
-_REFLECTION_V1 = "grpc.reflection.v1.ServerReflection"
 
 OPERATOR: tuple[ServiceDescriptor, ...] = (admin_pb2.DESCRIPTOR.services_by_name["AdminService"],)
 PUBLIC: tuple[ServiceDescriptor, ...] = (
@@ -130,7 +128,7 @@ async def _serve(
     health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
     for name in ("", *names):
         await healthy.set(name, health_pb2.HealthCheckResponse.SERVING)
-    _reflect((*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+    reflect(gate.services, gate.paths, server)
     host, port = place.host, place.port
     # gRPC's own complaint comes with a line of its C core
     check_free(*place)
@@ -147,18 +145,3 @@ async def _serve(
 
     stack.push_async_callback(end)
     return spelled(host, bound)
-
-
-def _reflect(names: tuple[str, ...], server: Any) -> None:
-    """Tells clients of the services, under the name that they ask first and the older one.
-
-    The library knows the older one only; their messages are the same on the wire.
-    """
-    servicer = reflection.aio.ReflectionServicer(names)
-    reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, server)
-    info = grpc.stream_stream_rpc_method_handler(
-        servicer.ServerReflectionInfo,
-        request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
-        response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
-    )
-    server.add_registered_method_handlers(_REFLECTION_V1, {"ServerReflectionInfo": info})

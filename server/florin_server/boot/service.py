@@ -32,7 +32,7 @@ from florin_server.flows.workers.prices import follow_prices
 from florin_server.flows.workers.settle import ChainSettler
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.protocol import Rail
-from florin_server.store import executors, installation, payments
+from florin_server.store import executors, installation, payments, payouts
 from florin_server.store.engine import Store
 
 
@@ -99,6 +99,7 @@ class Service:
             await gateway.start(app, grpc, listener, stack, _ready(workers))
             http_url = gateway.url_of(listener)
             stack.callback(hub.close)
+            stack.callback(app.payouts.close)
             return cls(
                 settings=settings,
                 home=home,
@@ -161,6 +162,7 @@ def _start_workers(
     steady: list[Callable[[], Awaitable[None]]] = [
         *(partial(work, app) for work in (expire, forget_keys, forget_data, forget_gas)),
         app.hub.sweep,
+        partial(app.payouts.sweep, lambda ids: app.store.read(payouts.some(ids)), app.clock),
     ]
     if app.settings.prices.pairs:
         steady.append(partial(follow_prices, app))

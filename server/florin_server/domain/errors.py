@@ -130,6 +130,19 @@ REGISTRY: Mapping[Code, Meaning] = {
 }
 
 
+# the names of facts that refusals tell, each a text; more may come
+DETAILS: Mapping[str, str] = {
+    "reason": "Why, where the code leaves it open.",
+    "index": "Which output of the results is at fault, from 0.",
+    "url": "Where the buyer gives the data that is missing.",
+    "unit": "What the amounts beside it are in.",
+    "minAmount": "The least that can be asked for, in minor units.",
+    "maxAmount": "The most that can be asked for, in minor units.",
+    "pinned": "The version that the account is pinned to.",
+    "supported": "The published versions.",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Issue:
     """One fault of a request: the member's path, e.g. `amount.value`, and what is wrong with it."""
@@ -141,7 +154,7 @@ class Issue:
 class FlorinError(Exception):
     """A call that is refused.
 
-    `details` holds machine-readable facts (`reason`, `minAmount`, …) as text. `retry_after_s` is
+    `details` holds machine-readable facts, named in DETAILS, as texts. `retry_after_s` is
     set when the same call may succeed later. `unavailable` turns internal_error into 503. `like`
     tells a code with the statuses of another one.
     """

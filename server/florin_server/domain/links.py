@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Collection
-from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+from collections.abc import Collection, Iterable
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from florin_server.domain.ids import is_payment_id_shape
 
 SEGMENT_CHARS_MAX = 2048
 DECODINGS_MAX = 2
+# the query parameter of a link that names its payment
+QUERY_ID = "pid"
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 # two slashes in front would name a host
@@ -56,7 +58,7 @@ def _find(text: str, pay_hosts: Collection[str]) -> str:
     if scheme is None:
         return _last_segment(text) if _PATH.fullmatch(text) else ""
     if scheme[1].lower() == "wc":
-        return _in_link(_query_value(text.partition("?")[2], "pay"), pay_hosts)
+        return _in_link(_value(_pairs(text.partition("?")[2]), "pay"), pay_hosts)
     return _in_link(text, pay_hosts)
 
 
@@ -70,7 +72,7 @@ def _in_link(link: str, pay_hosts: Collection[str]) -> str:
         return ""
     if not trusted:
         return ""
-    return _query_value(url.query, "pid") or _last_segment(url.path)
+    return query_id(_pairs(url.query)) or _last_segment(url.path)
 
 
 def _is_trusted(url: SplitResult, pay_hosts: Collection[str]) -> bool:
@@ -94,9 +96,18 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _query_value(query: str, name: str) -> str:
-    """The first value of a query parameter, decoded; empty if there is none."""
-    return parse_qs(query.partition("#")[0]).get(name, [""])[0]
+def query_id(query: Iterable[tuple[str, str]]) -> str:
+    """The payment id in a link's query; empty if there is none."""
+    return _value(query, QUERY_ID)
+
+
+def _value(query: Iterable[tuple[str, str]], name: str) -> str:
+    """The first value of a query parameter that is not empty; empty if there is none."""
+    return next((value for key, value in query if key == name and value), "")
+
+
+def _pairs(query: str) -> list[tuple[str, str]]:
+    return parse_qsl(query.partition("#")[0])
 
 
 def _last_segment(path: str) -> str:

@@ -12,7 +12,7 @@ from florin_server.domain.account import WalletApp
 from florin_server.domain.payment import Merchant, Payment
 from florin_server.domain.screening import Blocklist
 from florin_server.domain.sealed import Seal
-from florin_server.feed import Hub
+from florin_server.feed import Changes, Hub
 from florin_server.flows.limits import Limits
 from florin_server.flows.recent import Recent
 from florin_server.flows.screening import Screening
@@ -125,6 +125,8 @@ class App:
     registered: set[str] = field(default_factory=set)
     unbegun: set[str] = field(default_factory=set)  # chains whose wallets have no books yet
     missing: dict[str, str] = field(default_factory=dict)  # what wallets lack, by chain
+    # those who follow payouts, by id; a refund's payout has the id of the refund
+    payouts: Changes = field(default_factory=Changes)
     accounts: Accounts = field(default_factory=Accounts)
     totals: Recent[Totals] = field(default_factory=_remembered_totals)
     spent: Recent[Usage] = field(default_factory=_remembered_usage)  # in this hour, by chain

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
+from florin_server.domain.addresses import network_of
 from florin_server.domain.payment import Merchant, Payment, Status
 from florin_server.domain.urls import with_parameter
 from florin_server.flows.app import App
+from florin_server.flows.held_answers import Release
 from florin_server.flows.load import current, merchant_of, payment_id_of
+from florin_server.flows.watch import watch
+
+
+async def named(app: App, text: str) -> Payment | None:
+    """The payment that a link names, as it stands; None if there is none."""
+    payment_id = payment_id_of(app, text)
+    payment = await app.store.reader.payment(payment_id) if payment_id else None
+    return None if payment is None else await current(app, payment)
 
 
 async def checkout(app: App, text: str) -> tuple[Payment, Merchant] | None:
     """The payment that a link names, with its merchant; None if there is none."""
-    payment_id = payment_id_of(app, text)
-    payment = await app.store.reader.payment(payment_id) if payment_id else None
-    if payment is None:
-        return None
-    payment = await current(app, payment)
-    return payment, await merchant_of(app, payment)
+    payment = await named(app, text)
+    return None if payment is None else (payment, await merchant_of(app, payment))
 
 
 def back_to_shop(payment: Payment) -> str | None:
@@ -28,3 +36,14 @@ def back_to_shop(payment: Payment) -> str | None:
     paid = payment.status is Status.SUCCEEDED
     url = payment.success_url if paid else payment.error_url
     return with_parameter(url, "payment_id", payment.id) if url else None
+
+
+def follow(
+    app: App, payment: Payment, after_version: int | None, peer: str
+) -> tuple[AsyncIterator[Payment], Release]:
+    """The states of a payment for a page, and what gives the page's place back.
+
+    FlorinError(rate_limited) if the payment, or the address of `peer`, has no place left.
+    """
+    release = app.limits.held.by_page(network_of(peer), payment.id)
+    return watch(app, payment, after_version), release

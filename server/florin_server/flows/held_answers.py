@@ -69,6 +69,11 @@ class Held:
         """An answer that needs no credential."""
         return _all([(self._addresses, network), (self._apps, "")])
 
+    def by_page(self, network: str, payment_id: str) -> Release:
+        """An answer to a buyer's page: what pages hold is not taken from wallets, nor from apps."""
+        places = [(self._addresses, network), (self._apps, "/")]
+        return _all([*places, *self._wallet(f"/{payment_id}", network, network)])
+
     def _wallet(
         self, payment_id: str | None, origin: str, credential: str
     ) -> list[tuple[_Places, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import NoReturn
 
 from florin_server.domain import cursor
@@ -81,7 +81,7 @@ def _is_own(caller: Caller, merchant: Merchant) -> bool:
 
 
 async def _page(app: App, wanted: Wanted, filters: Filters) -> Page:
-    binding = json.dumps([*astuple(filters), *astuple(wanted.order)])
+    binding = _binding(filters, wanted.order)
     after = _position(wanted, binding)
     now_us = app.clock.now_us()
     known = app.totals.get(filters, now_us) if after is not None else None
@@ -92,6 +92,16 @@ async def _page(app: App, wanted: Wanted, filters: Filters) -> Page:
     if known is None:
         app.totals.keep(filters, seen, now_us)
     return Page(rows, _cursor(wanted.order, last, binding), seen)
+
+
+def _binding(filters: Filters, order: Order) -> str:
+    """The list that a cursor belongs to.
+
+    Times are left out: callers send an end that moves with the clock, and a position among
+    payments is the same place in every range of times.
+    """
+    scope = replace(filters, start_us=None, end_us=None)
+    return json.dumps([*astuple(scope), *astuple(order)])
 
 
 def _follows_an_index(filters: Filters, order: Order) -> bool:

@@ -30,6 +30,15 @@ async def listed(app: App, *, all_: bool) -> list[Payout]:
     return [replace(one, problem=one.problem or _lacking(app, one)) for one in found]
 
 
+async def seen(app: App, payout_id: str) -> Payout | None:
+    """A payout as it is told, without what is the worker's own; None for an unknown one."""
+    known = await app.store.read(payouts.get(payout_id))
+    if known is None:
+        return None
+    problem = known.problem or _lacking(app, known)
+    return replace(known, problem=problem, retry_at_us=0, lapses_at=None)
+
+
 async def problems(app: App, chain_id: str) -> str:
     """What keeps the payouts of a chain from being sent, in a sentence; empty if nothing."""
     counts: dict[str, int] = {}
@@ -60,7 +69,9 @@ async def refuse(app: App, payout_id: str) -> Payout:
     invalid_params for an unknown one, invalid_state for one that is not waiting any more, or whose
     refund had succeeded before a reorganisation undid it.
     """
-    return await app.store.write(_refuse(payout_id, app.clock.now_us()))
+    refused = await app.store.write(_refuse(payout_id, app.clock.now_us()))
+    app.payouts.ring(payout_id)
+    return refused
 
 
 async def resolve(app: App, payout_id: str, *, paid: bool) -> Payout:
@@ -84,6 +95,7 @@ async def resolve(app: App, payout_id: str, *, paid: bool) -> Payout:
             Code.INVALID_STATE, f"Payout is {known.status}, and the chain tells how it ends"
         )
     _log.warning("payout %s: %s", payout_id, told)
+    app.payouts.ring(payout_id)
     app.wake_payouts()
     return resolved
 

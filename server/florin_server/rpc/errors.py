@@ -40,7 +40,7 @@ def status_of(error: FlorinError) -> status_pb2.Status:
     info = error_details_pb2.ErrorInfo(
         reason=error.code.upper(),
         domain=DOMAIN,
-        metadata={"code": error.code, "http_status": str(error.http), **error.details},
+        metadata={**error.details, "code": error.code, "http_status": str(error.http)},
     )
     _attach(status, info)
     if error.issues:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -77,6 +77,11 @@ class Gate(grpc.aio.ServerInterceptor):
         self._prefixes = tuple(f"/{service.full_name}/" for service in self.services)
         self._guarded: dict[str, tuple[_Handler, _Handler]] = {}
         self._mutations: set[asyncio.Future[Any]] = set()
+
+    @property
+    def paths(self) -> Collection[str]:
+        """The RPCs that are answered, as gRPC paths."""
+        return self._methods.keys()
 
     async def intercept_service(
         self,
@@ -150,7 +155,8 @@ class Gate(grpc.aio.ServerInterceptor):
 
     def _hold(self, request: Any, call: Call, context: Any) -> None:
         """Counts a held answer until its call is over, however that ends."""
-        payment_id = payment_id_of(self._app, request.payment_id)
+        # the operator's streams are of payouts
+        payment_id = payment_id_of(self._app, getattr(request, "payment_id", ""))
         release = self._held(call.caller, payment_id)
         # a stream that is cancelled between two messages ends its generator some time later
         context.add_done_callback(lambda _: release())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 from florin.v1 import merchant_pb2, merchant_pb2_grpc, payment_pb2, refund_pb2
@@ -10,6 +11,7 @@ from florin_server.domain.payment import Merchant
 from florin_server.flows.create import create
 from florin_server.flows.load import find
 from florin_server.flows.refund import refund, refund_of
+from florin_server.flows.watch import watch_refund
 from florin_server.rpc import codec
 from florin_server.rpc.call import caller
 from florin_server.rpc.listing import ListingCalls
@@ -50,3 +52,11 @@ class MerchantServicer(PaymentCalls, ListingCalls, merchant_pb2_grpc.MerchantSer
         build = codec.refunded
         outcome = await refund(self._app, caller(), request.payment_id, stored(build))
         return answer(outcome, build, refund_pb2.CreateRefundResponse)
+
+    async def WatchRefund(
+        self, request: refund_pb2.WatchRefundRequest, context: Any
+    ) -> AsyncIterator[refund_pb2.WatchRefundResponse]:
+        """Tells the refund of a payment and every change of it."""
+        payment = await find(self._app, caller(), request.payment_id)
+        async for one in watch_refund(self._app, payment):
+            yield refund_pb2.WatchRefundResponse(refund=self._codec.refund(one))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 from florin.v1 import payout_pb2
@@ -10,6 +11,7 @@ from florin_server.domain.errors import invalid
 from florin_server.domain.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.flows import payouts
 from florin_server.flows.app import App
+from florin_server.flows.watch import watch_payout
 from florin_server.rpc.codec import timestamp
 
 _KIND = {kind: payout_pb2.PayoutKind.Value(f"PAYOUT_KIND_{kind.upper()}") for kind in PayoutKind}
@@ -24,7 +26,7 @@ _PAID: dict[int, bool] = {
 
 
 class PayoutCalls:
-    """Payouts: listed, begun, refused, resolved."""
+    """Payouts: listed, watched, begun, refused, resolved."""
 
     _app: App
 
@@ -41,6 +43,13 @@ class PayoutCalls:
         """Pays a merchant what it is owed."""
         amount = int(request.amount) if request.amount else None
         return _payout(await payouts.create(self._app, request.merchant_id, request.asset, amount))
+
+    async def WatchPayout(
+        self, request: payout_pb2.WatchPayoutRequest, context: Any
+    ) -> AsyncIterator[payout_pb2.WatchPayoutResponse]:
+        """Tells a payout and every change of it."""
+        async for one in watch_payout(self._app, request.payout_id):
+            yield payout_pb2.WatchPayoutResponse(payout=_payout(one))
 
     async def RefusePayout(
         self, request: payout_pb2.RefusePayoutRequest, context: Any

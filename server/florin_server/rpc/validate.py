@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
+import orjson
 from gateway_options.v1 import json_pb2
 from google.api import annotations_pb2
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
@@ -151,6 +152,15 @@ def _first(checks: list[_ValueCheck], value: Any) -> str | None:
     return None
 
 
+def _not_json(text: str) -> str | None:
+    """Over REST the gateway wrote the text; over gRPC callers forget the quotes of a string."""
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return r'must be JSON text, in which a string has its quotes: "\"0x12ab\""'
+    return None
+
+
 def _value_checks(field: FieldDescriptor, rule: json_pb2.FieldRule) -> Iterator[_ValueCheck]:
     if low := rule.min_chars:
         yield lambda text: f"must have at least {low} characters" if len(text) < low else None
@@ -159,6 +169,8 @@ def _value_checks(field: FieldDescriptor, rule: json_pb2.FieldRule) -> Iterator[
     if rule.pattern:
         pattern = re.compile(rule.pattern)
         yield lambda text: None if pattern.fullmatch(text) else "has the wrong form"
+    if rule.json_text == json_pb2.JSON_TEXT_VALUE:
+        yield _not_json
     if rule.no_control:
         yield lambda text: "has control characters" if _CONTROL.search(text) else None
     if rule.HasField("minimum"):

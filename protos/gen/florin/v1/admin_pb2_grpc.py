@@ -208,6 +208,11 @@ class AdminServiceStub:
                 request_serializer=florin_dot_v1_dot_payout__pb2.CreatePayoutRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_payout__pb2.Payout.FromString,
                 _registered_method=True)
+        self.WatchPayout = channel.unary_stream(
+                '/florin.v1.AdminService/WatchPayout',
+                request_serializer=florin_dot_v1_dot_payout__pb2.WatchPayoutRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_payout__pb2.WatchPayoutResponse.FromString,
+                _registered_method=True)
         self.RefusePayout = channel.unary_unary(
                 '/florin.v1.AdminService/RefusePayout',
                 request_serializer=florin_dot_v1_dot_payout__pb2.RefusePayoutRequest.SerializeToString,
@@ -506,6 +511,13 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WatchPayout(self, request, context):
+        """Tells a payout, and every change of it until it is final.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RefusePayout(self, request, context):
         """Calls a payout off that is not on its way; the refund that it pays fails.
         """
@@ -758,6 +770,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.CreatePayout,
                     request_deserializer=florin_dot_v1_dot_payout__pb2.CreatePayoutRequest.FromString,
                     response_serializer=florin_dot_v1_dot_payout__pb2.Payout.SerializeToString,
+            ),
+            'WatchPayout': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchPayout,
+                    request_deserializer=florin_dot_v1_dot_payout__pb2.WatchPayoutRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_payout__pb2.WatchPayoutResponse.SerializeToString,
             ),
             'RefusePayout': grpc.unary_unary_rpc_method_handler(
                     servicer.RefusePayout,
@@ -1713,6 +1730,33 @@ class AdminService:
             '/florin.v1.AdminService/CreatePayout',
             florin_dot_v1_dot_payout__pb2.CreatePayoutRequest.SerializeToString,
             florin_dot_v1_dot_payout__pb2.Payout.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchPayout(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/florin.v1.AdminService/WatchPayout',
+            florin_dot_v1_dot_payout__pb2.WatchPayoutRequest.SerializeToString,
+            florin_dot_v1_dot_payout__pb2.WatchPayoutResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -108,6 +108,8 @@ class AdminServiceStub:
     """Lists what leaves the treasuries."""
     CreatePayout: _grpc.UnaryUnaryMultiCallable[_payout_pb2.CreatePayoutRequest, _payout_pb2.Payout]
     """Pays a merchant what it is owed, to its settlement destination."""
+    WatchPayout: _grpc.UnaryStreamMultiCallable[_payout_pb2.WatchPayoutRequest, _payout_pb2.WatchPayoutResponse]
+    """Tells a payout, and every change of it until it is final."""
     RefusePayout: _grpc.UnaryUnaryMultiCallable[_payout_pb2.RefusePayoutRequest, _payout_pb2.Payout]
     """Calls a payout off that is not on its way; the refund that it pays fails."""
     CheckLedger: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.CheckLedgerRequest, _ledger_pb2.CheckLedgerResponse]
@@ -208,6 +210,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Lists what leaves the treasuries."""
     CreatePayout: _aio.UnaryUnaryMultiCallable[_payout_pb2.CreatePayoutRequest, _payout_pb2.Payout]  # type: ignore[assignment]
     """Pays a merchant what it is owed, to its settlement destination."""
+    WatchPayout: _aio.UnaryStreamMultiCallable[_payout_pb2.WatchPayoutRequest, _payout_pb2.WatchPayoutResponse]  # type: ignore[assignment]
+    """Tells a payout, and every change of it until it is final."""
     RefusePayout: _aio.UnaryUnaryMultiCallable[_payout_pb2.RefusePayoutRequest, _payout_pb2.Payout]  # type: ignore[assignment]
     """Calls a payout off that is not on its way; the refund that it pays fails."""
     CheckLedger: _aio.UnaryUnaryMultiCallable[_ledger_pb2.CheckLedgerRequest, _ledger_pb2.CheckLedgerResponse]  # type: ignore[assignment]
@@ -503,6 +507,14 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_payout_pb2.Payout, _abc.Awaitable[_payout_pb2.Payout]]:
         """Pays a merchant what it is owed, to its settlement destination."""
+
+    @_abc_1.abstractmethod
+    def WatchPayout(
+        self,
+        request: _payout_pb2.WatchPayoutRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_payout_pb2.WatchPayoutResponse], _abc.AsyncIterator[_payout_pb2.WatchPayoutResponse]]:
+        """Tells a payout, and every change of it until it is final."""
 
     @_abc_1.abstractmethod
     def RefusePayout(

@@ -484,7 +484,7 @@ class ActionResult(_message.Message):
     """How it came about."""
     @_builtins.property
     def output_json(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """JSON text of each output, e.g. "\\"0x…\\"" for a signature."""
+        """Each output as JSON. Over gRPC that is its text: a signature has its quotes, "\\"0x…\\""."""
 
     def __init__(
         self,

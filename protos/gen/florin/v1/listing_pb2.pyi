@@ -127,7 +127,9 @@ class ListPaymentsRequest(_message.Message):
     limit: _builtins.int
     """Rows in one answer; unset means 50."""
     cursor: _builtins.str
-    """The next_cursor of the answer before, with the same filters and order; unset means the start."""
+    """The next_cursor of the answer before, with the same filters and order; the times may differ.
+    Unset means the start.
+    """
     @_builtins.property
     def start_ts(self) -> _timestamp_pb2.Timestamp:
         """Created at or after."""
@@ -218,7 +220,9 @@ class ListMerchantPaymentsRequest(_message.Message):
     limit: _builtins.int
     """Rows in one answer; unset means 50."""
     cursor: _builtins.str
-    """The next_cursor of the answer before, with the same filters and order; unset means the start."""
+    """The next_cursor of the answer before, with the same filters and order; the times may differ.
+    Unset means the start.
+    """
     @_builtins.property
     def start_ts(self) -> _timestamp_pb2.Timestamp:
         """Created at or after."""
@@ -626,7 +630,9 @@ class ListPaymentsLegacyRequest(_message.Message):
     limit: _builtins.int
     """Rows in one answer; unset means 50."""
     cursor: _builtins.str
-    """The next_cursor of the answer before, with the same filters and order; unset means the start."""
+    """The next_cursor of the answer before, with the same filters and order; the times may differ.
+    Unset means the start.
+    """
     @_builtins.property
     def start_ts(self) -> _timestamp_pb2.Timestamp:
         """Created at or after."""

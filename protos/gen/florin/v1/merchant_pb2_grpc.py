@@ -83,6 +83,11 @@ class MerchantServiceStub:
                 request_serializer=florin_dot_v1_dot_refund__pb2.CreateRefundRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_refund__pb2.CreateRefundResponse.FromString,
                 _registered_method=True)
+        self.WatchRefund = channel.unary_stream(
+                '/florin.v1.MerchantService/WatchRefund',
+                request_serializer=florin_dot_v1_dot_refund__pb2.WatchRefundRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_refund__pb2.WatchRefundResponse.FromString,
+                _registered_method=True)
 
 
 class MerchantServiceServicer:
@@ -152,6 +157,14 @@ class MerchantServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WatchRefund(self, request, context):
+        """Tells the refund of a payment, and every change of it until it is final. A payment that nobody
+        asked to be refunded is refused.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MerchantServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -199,6 +212,11 @@ def add_MerchantServiceServicer_to_server(servicer, server):
                     servicer.CreateRefund,
                     request_deserializer=florin_dot_v1_dot_refund__pb2.CreateRefundRequest.FromString,
                     response_serializer=florin_dot_v1_dot_refund__pb2.CreateRefundResponse.SerializeToString,
+            ),
+            'WatchRefund': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchRefund,
+                    request_deserializer=florin_dot_v1_dot_refund__pb2.WatchRefundRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_refund__pb2.WatchRefundResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -445,6 +463,33 @@ class MerchantService:
             '/florin.v1.MerchantService/CreateRefund',
             florin_dot_v1_dot_refund__pb2.CreateRefundRequest.SerializeToString,
             florin_dot_v1_dot_refund__pb2.CreateRefundResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchRefund(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/florin.v1.MerchantService/WatchRefund',
+            florin_dot_v1_dot_refund__pb2.WatchRefundRequest.SerializeToString,
+            florin_dot_v1_dot_refund__pb2.WatchRefundResponse.FromString,
             options,
             channel_credentials,
             insecure,

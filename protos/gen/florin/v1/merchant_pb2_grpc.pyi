@@ -62,6 +62,10 @@ class MerchantServiceStub:
         """Lists the payments of one merchant in an older shape; use ListMerchantPayments."""
     CreateRefund: _grpc.UnaryUnaryMultiCallable[_refund_pb2.CreateRefundRequest, _refund_pb2.CreateRefundResponse]
     """Asks for the full amount of a succeeded payment to be paid back to the account that paid it."""
+    WatchRefund: _grpc.UnaryStreamMultiCallable[_refund_pb2.WatchRefundRequest, _refund_pb2.WatchRefundResponse]
+    """Tells the refund of a payment, and every change of it until it is final. A payment that nobody
+    asked to be refunded is refused.
+    """
 
 @_typing.type_check_only
 class MerchantServiceAsyncStub(MerchantServiceStub):
@@ -88,6 +92,10 @@ class MerchantServiceAsyncStub(MerchantServiceStub):
         """Lists the payments of one merchant in an older shape; use ListMerchantPayments."""
     CreateRefund: _aio.UnaryUnaryMultiCallable[_refund_pb2.CreateRefundRequest, _refund_pb2.CreateRefundResponse]  # type: ignore[assignment]
     """Asks for the full amount of a succeeded payment to be paid back to the account that paid it."""
+    WatchRefund: _aio.UnaryStreamMultiCallable[_refund_pb2.WatchRefundRequest, _refund_pb2.WatchRefundResponse]  # type: ignore[assignment]
+    """Tells the refund of a payment, and every change of it until it is final. A payment that nobody
+    asked to be refunded is refused.
+    """
 
 class MerchantServiceServicer(metaclass=_abc_1.ABCMeta):
     """Calls that a merchant's back end makes."""
@@ -164,5 +172,15 @@ class MerchantServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_refund_pb2.CreateRefundResponse, _abc.Awaitable[_refund_pb2.CreateRefundResponse]]:
         """Asks for the full amount of a succeeded payment to be paid back to the account that paid it."""
+
+    @_abc_1.abstractmethod
+    def WatchRefund(
+        self,
+        request: _refund_pb2.WatchRefundRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_refund_pb2.WatchRefundResponse], _abc.AsyncIterator[_refund_pb2.WatchRefundResponse]]:
+        """Tells the refund of a payment, and every change of it until it is final. A payment that nobody
+        asked to be refunded is refused.
+        """
 
 def add_MerchantServiceServicer_to_server(servicer: MerchantServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

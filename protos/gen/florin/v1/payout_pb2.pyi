@@ -255,6 +255,54 @@ class CreatePayoutRequest(_message.Message):
 Global___CreatePayoutRequest: _TypeAlias = CreatePayoutRequest  # noqa: Y015
 
 @_typing.final
+class WatchPayoutRequest(_message.Message):
+    """Asks for the changes of a payout."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAYOUT_ID_FIELD_NUMBER: _builtins.int
+    payout_id: _builtins.str
+    """Payout id."""
+    def __init__(
+        self,
+        *,
+        payout_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["payout_id", b"payout_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchPayoutRequest: _TypeAlias = WatchPayoutRequest  # noqa: Y015
+
+@_typing.final
+class WatchPayoutResponse(_message.Message):
+    """One state of a payout. The first message is the state now; each later one is another one. The
+    stream ends with OK after a final state.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAYOUT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def payout(self) -> Global___Payout:
+        """The payout."""
+
+    def __init__(
+        self,
+        *,
+        payout: Global___Payout | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["payout", b"payout"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["payout", b"payout"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchPayoutResponse: _TypeAlias = WatchPayoutResponse  # noqa: Y015
+
+@_typing.final
 class ResolvePayoutRequest(_message.Message):
     """Tells what became of a payout whose transaction is final and does not prove it."""
 

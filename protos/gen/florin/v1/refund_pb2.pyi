@@ -124,6 +124,54 @@ class CreateRefundRequest(_message.Message):
 Global___CreateRefundRequest: _TypeAlias = CreateRefundRequest  # noqa: Y015
 
 @_typing.final
+class WatchRefundRequest(_message.Message):
+    """Asks for the changes of a payment's refund."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAYMENT_ID_FIELD_NUMBER: _builtins.int
+    payment_id: _builtins.str
+    """Payment id, or a link that holds one."""
+    def __init__(
+        self,
+        *,
+        payment_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["payment_id", b"payment_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchRefundRequest: _TypeAlias = WatchRefundRequest  # noqa: Y015
+
+@_typing.final
+class WatchRefundResponse(_message.Message):
+    """One state of a refund. The first message is the state now; each later one is another one. The
+    stream ends with OK after a final state.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REFUND_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def refund(self) -> Global___Refund:
+        """The refund."""
+
+    def __init__(
+        self,
+        *,
+        refund: Global___Refund | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["refund", b"refund"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["refund", b"refund"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchRefundResponse: _TypeAlias = WatchRefundResponse  # noqa: Y015
+
+@_typing.final
 class CreateRefundResponse(_message.Message):
     """A refund that was asked for."""
 

@@ -52,7 +52,9 @@ class _JsonTextEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JsonText.Val
     JSON_TEXT_UNSPECIFIED: _JsonText.ValueType  # 0
     """An ordinary text."""
     JSON_TEXT_VALUE: _JsonText.ValueType  # 1
-    """The JSON value itself, in both directions and in every profile."""
+    """The JSON value itself, in both directions and in every profile. In gRPC a text that is no JSON
+    is refused.
+    """
     JSON_TEXT_BY_PROFILE: _JsonText.ValueType  # 2
     """Text in the "spec" profile, the JSON value itself in the "deployed" profile."""
 
@@ -62,7 +64,9 @@ class JsonText(_JsonText, metaclass=_JsonTextEnumTypeWrapper):
 JSON_TEXT_UNSPECIFIED: JsonText.ValueType  # 0
 """An ordinary text."""
 JSON_TEXT_VALUE: JsonText.ValueType  # 1
-"""The JSON value itself, in both directions and in every profile."""
+"""The JSON value itself, in both directions and in every profile. In gRPC a text that is no JSON
+is refused.
+"""
 JSON_TEXT_BY_PROFILE: JsonText.ValueType  # 2
 """Text in the "spec" profile, the JSON value itself in the "deployed" profile."""
 Global___JsonText: _TypeAlias = JsonText  # noqa: Y015

@@ -12,7 +12,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from florin_server.boot.openapi import headers
 from florin_server.boot.openapi.plain import PATHS
 from florin_server.boot.openapi.refusals import DEPLOYED_ONLY, refusals_of
-from florin_server.domain.errors import REGISTRY, Code
+from florin_server.domain.errors import DETAILS, REGISTRY, Code
 
 Json = dict[str, Any]
 
@@ -194,8 +194,12 @@ def _error() -> Json:
                 "items": issue,
             },
             "details": {
-                "description": "Facts, e.g. `reason` or `minAmount`.",
+                "description": "Facts for programs, all of them texts: numbers are decimal "
+                "digits, lists have `, ` between. More may come.",
                 "type": "object",
+                "properties": {
+                    name: {**text, "description": told} for name, told in DETAILS.items()
+                },
                 "additionalProperties": text,
             },
             "requestId": {**text, "description": "Names the request in logs."},

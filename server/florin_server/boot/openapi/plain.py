@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from florin_gateway.openapi import streamed
+
 from florin_server.boot.openapi.headers import plain
 from florin_server.domain.errors import Code
+from florin_server.domain.payment import Status
 from florin_server.domain.versions import PREVIEW, PUBLISHED, STABLE
 
 Json = dict[str, Any]
@@ -60,7 +63,71 @@ _VERSION_IN_PATH = {
     "description": "A published version.",
     "schema": {"type": "string", "enum": list(PUBLISHED)},
 }
+_PAYMENT_IN_PATH = {
+    "name": "paymentId",
+    "in": "path",
+    "required": True,
+    "description": "Payment id, or a link that holds one.",
+    "schema": {"type": "string"},
+}
+_STATE: Json = {
+    "type": "object",
+    "required": ["status", "isFinal", "expiresAt"],
+    "properties": {
+        "status": {"type": "string", "enum": [str(status) for status in Status]},
+        "isFinal": {"type": "boolean", "description": "The status will never change again."},
+        "pollInMs": {
+            "type": "integer",
+            "description": "Milliseconds until it is worth asking again; left out when final.",
+        },
+        "expiresAt": {
+            "type": "integer",
+            "description": "Unix seconds from which on it can no longer be confirmed.",
+        },
+    },
+}
+_STREAMED = streamed(
+    {
+        **_STATE,
+        "required": [*_STATE["required"], "version"],
+        "properties": {
+            **_STATE["properties"],
+            "version": {"type": "integer", "description": "Rises by one with every change."},
+        },
+    }
+)
+_OF_A_LINK = {
+    "404": _refused(Code.INVALID_PARAMS, Code.PAYMENT_NOT_FOUND),
+    "429": _refused(Code.RATE_LIMITED),
+}
 PATHS: Json = {
+    "/{paymentId}/state": _operation(
+        "GetState",
+        "Tells a buyer's page where its payment stands",
+        {
+            "200": _answer(
+                "Where it stands.",
+                _STATE,
+                {
+                    "status": Status.REQUIRES_ACTION,
+                    "isFinal": False,
+                    "pollInMs": 1000,
+                    "expiresAt": 1800000900,
+                },
+            ),
+            **_OF_A_LINK,
+        },
+        parameters=[_PAYMENT_IN_PATH],
+    ),
+    "/{paymentId}/events": _operation(
+        "WatchState",
+        "Tells a buyer's page where its payment stands, and every change",
+        {
+            **{status: {**told, "headers": plain()} for status, told in _STREAMED.items()},
+            **_OF_A_LINK,
+        },
+        parameters=[_PAYMENT_IN_PATH, {"$ref": "#/components/parameters/LastEventId"}],
+    ),
     "/versions": _operation(
         "ListVersions",
         "Tells the published versions",

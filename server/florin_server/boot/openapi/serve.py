@@ -14,6 +14,7 @@ from florin_gateway.errors import RefusedError
 from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
 
 from florin_server.boot.openapi import DOCUMENT
+from florin_server.boot.refusal import refusal
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.versions import PREVIEW, STABLE, check_published
 
@@ -64,7 +65,7 @@ async def _document(request: PlainRequest) -> PlainAnswer:
     try:
         check_published(version)
     except FlorinError as error:
-        raise RefusedError(error.http, error.code, error.message, details=error.details) from error
+        raise refusal(error) from error
     told = _told()
     address = {"servers": [{"url": _address(request)}]}
     return PlainAnswer.json({**told, "info": {**told["info"], "version": version}, **address})

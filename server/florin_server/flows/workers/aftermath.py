@@ -85,6 +85,8 @@ class Aftermath:
         now_us = self._app.clock.now_us()
         take_back = _UNDO[self._watcher]
         undone = await store.write(take_back(chain_id, gone, ended, now_us))
+        if self._watcher is Watcher.PAYER:
+            self._app.payouts.ring(*undone)
         for one in gone:
             self._watched.pop(one, None)
         _log.error(

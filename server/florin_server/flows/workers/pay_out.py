@@ -215,6 +215,7 @@ class PayoutWorker:
         if problem != one.problem:
             _log.warning("payout %s waits: %s", one.id, problem)
         await self._app.store.write(payouts.set_aside(one.id, problem, self._retry_at(one)))
+        self._app.payouts.ring(one.id)
 
     def _retry_at(self, one: Payout) -> int:
         now_us = self._app.clock.now_us()
@@ -273,6 +274,7 @@ class PayoutWorker:
             yield from opening.claim(self._app, self._rail, one.merchant_id, one.id, opened)
 
         await self.lane.send([one.id], sign, claim)
+        self._app.payouts.ring(one.id)
         self._unsure = True
 
     # -- concluding
@@ -336,6 +338,7 @@ class PayoutWorker:
         watched = self._aftermath.new(ended_in([], ended))
         commit = self._aftermath.commit(watched)
         await self._app.store.write(payouts.conclude(outcomes, ends, now_us, commit))
+        self._app.payouts.ring(*ids)
         self._aftermath.committed(watched)
         self.lane.over(ended)
 

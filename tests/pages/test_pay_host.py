@@ -1,0 +1,301 @@
+"""What the pay host answers to whoever has a payment's link: its page, its state, its changes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import pytest_asyncio
+from florin_server.config import AppLinkSettings, LimitSettings
+from pydantic import ValidationError
+
+from tests.pages.test_checkout_page import headers_of, text_of
+from tests.support.desk import ORDER, PAY_URL, Desk, opened
+from tests.support.service import held
+from tests.wire.test_limits import nothing_held
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+APPS = {
+    "ios": ["ABCDE12345.example.wallet"],
+    "android": [{"package": "example.wallet", "fingerprints": [":".join(["0F"] * 32)]}],
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def limited(tmp_path_factory):
+    home = tmp_path_factory.mktemp("limited")
+    few = LimitSettings(page_burst=3, held_per_payment_caller=4, held_per_address=6)
+    async with opened(home, limits=few, app_links=APPS) as desk:
+        yield desk
+
+
+def told(stream: bytes) -> list[dict[str, Any]]:
+    """The events of a stream that has ended."""
+    events = []
+    for block in stream.decode().split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
+        if "data" in fields:
+            assert fields["event"] == "status"
+            events.append(json.loads(fields["data"]))
+            assert int(fields["id"]) == events[-1]["version"]
+    return events
+
+
+# links that name the payment in their query
+
+
+async def test_a_link_with_the_id_in_its_query_leads_to_the_same_page(desk):
+    payment_id = (await desk.rest.create(ORDER))["paymentId"]
+    page = await desk.ask("GET", f"/{payment_id}")
+    assert page.status == 200
+    link = quote(f"{PAY_URL}/{payment_id}", safe="")
+    for path in (
+        *(f"/?pid={payment_id}", f"/buy?pid={payment_id}", f"/buy/?pid={payment_id}"),
+        *(f"/?pid={link}", f"/?theme=dark&pid=&pid={payment_id}&pid=pay_other#pid=x"),
+    ):
+        answer = await desk.ask("GET", path.partition("#")[0])
+        assert (answer.status, answer.text) == (200, page.text), path
+        assert headers_of(answer)["referrer-policy"] == "no-referrer"
+        head = await desk.ask("HEAD", path.partition("#")[0])
+        assert (head.status, head.text) == (200, "")
+
+
+@pytest.mark.parametrize("query", ["?pid=", "?pid=pay_unknown", "?PID=x&pid", "?pid=%3Cb%3E"])
+@pytest.mark.parametrize("path", ["/", "/buy", "//"])
+async def test_a_link_that_names_no_payment_leads_to_a_page_too(desk, path, query):
+    answer = await desk.ask("GET", path + query)
+    assert answer.status == 404
+    assert headers_of(answer)["content-type"] == "text/html; charset=utf-8"
+    assert text_of(answer.text) == "There is no such payment."
+
+
+@pytest.mark.parametrize("path", ["/", "/buy", "//", "/?PID=pay_1", "/buy?theme=dark"])
+async def test_what_is_not_meant_to_name_a_payment_is_no_page(desk, path):
+    assert (await desk.ask("GET", path)).told == (404, "invalid_params")
+
+
+async def test_a_query_that_cannot_be_read_is_refused(desk):
+    answer = await desk.ask("GET", "/?pid=%ff")
+    assert answer.told == (400, "invalid_params")
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/", "GET, HEAD"),
+        ("/buy", "GET, HEAD"),
+        ("/pay_0/state", "GET, HEAD"),
+        ("/pay_0/events", "GET"),
+        ("/.well-known/assetlinks.json", "GET, HEAD"),
+    ],
+)
+async def test_the_pay_host_takes_no_orders(desk, path, allowed):
+    for method in ("POST", "PUT", "PATCH", "DELETE"):
+        answer = await desk.ask(method, path, desk.rest.merchant)
+        assert answer.told == (405, "invalid_params")
+        assert headers_of(answer)["allow"] == allowed
+
+
+@pytest.mark.parametrize("path", ["/v1/state", "/docs/events", "/buy/state", "/a/b/state", "/x/y"])
+async def test_what_is_no_link_has_no_state(desk, path):
+    answer = await desk.ask("GET", path)
+    assert answer.told == (404, "invalid_params")
+
+
+# state
+
+
+async def test_the_state_is_told_to_whoever_has_the_link_and_nothing_else_is(desk):
+    offer = await desk.offer()
+    payment_id = offer.payment_id
+    expires_at = (await desk.rest.info(payment_id))["expiresAt"]
+    answer = await desk.ask("GET", f"/{payment_id}/state")
+    assert answer.status == 200
+    assert answer.body == {
+        "status": "requires_action",
+        "isFinal": False,
+        "pollInMs": 1000,
+        "expiresAt": expires_at,
+    }
+    headers = headers_of(answer)
+    assert headers["content-type"] == "application/json"
+    assert headers["cache-control"] == "no-store"
+    assert "access-control-allow-origin" not in headers
+    await desk.confirm(offer)
+    await desk.final(payment_id)
+    answer = await desk.ask("GET", f"/{payment_id}/state/")
+    assert answer.body == {"status": "succeeded", "isFinal": True, "expiresAt": expires_at}
+    assert (await desk.ask("HEAD", f"/{payment_id}/state")).text == ""
+
+
+async def test_a_payment_that_is_out_of_time_is_expired_at_once(desk):
+    created = await desk.rest.create({**ORDER, "expiresAt": desk.now + 50})
+    desk.clock.advance(50)
+    answer = await desk.ask("GET", f"/{created['paymentId']}/state")
+    assert (answer.body["status"], answer.body["isFinal"]) == ("expired", True)
+
+
+@pytest.mark.parametrize("name", ["pay_unknown", "x", "%3Cb%3E", "https%3A%2F%2Fevil.example%2Fp"])
+@pytest.mark.parametrize("part", ["state", "events"])
+async def test_an_unknown_payment_has_no_state(desk, name, part):
+    answer = await desk.ask("GET", f"/{name}/{part}")
+    assert answer.told == (404, "payment_not_found")
+
+
+async def test_a_whole_link_names_its_payment_here_too(desk):
+    payment_id = (await desk.rest.create(ORDER))["paymentId"]
+    link = quote(f"{PAY_URL}/?pid={payment_id}", safe="")
+    assert (await desk.ask("GET", f"/{link}/state")).body["status"] == "requires_action"
+
+
+# events
+
+
+async def test_every_change_is_told_until_the_last(desk):
+    payment_id = (await desk.rest.create(ORDER))["paymentId"]
+    url = f"{desk.rest.base}/{payment_id}/events"
+    async with desk.session.get(url) as stream:
+        assert stream.status == 200
+        assert stream.headers["Content-Type"] == "text/event-stream"
+        await held(desk.service, 1)
+        await desk.rest.cancel(payment_id)
+        events = told(await asyncio.wait_for(stream.read(), 20))
+    expires_at = events[0]["expiresAt"]
+    assert events == [
+        {
+            "status": "requires_action",
+            "isFinal": False,
+            "pollInMs": 1000,
+            "expiresAt": expires_at,
+            "version": 0,
+        },
+        {"status": "cancelled", "isFinal": True, "expiresAt": expires_at, "version": 1},
+    ]
+    # what was seen is not told again, and after the end there is nothing to come
+    for seen in ("0", ""):
+        async with desk.session.get(url, headers={"Last-Event-ID": seen}) as stream:
+            assert told(await stream.read()) == events[1:]
+    async with desk.session.get(url, headers={"Last-Event-ID": "1"}) as stream:
+        assert (stream.status, await stream.read()) == (204, b"")
+    for wrong in ("-1", "x", "1" * 19):
+        answer = await desk.ask("GET", f"/{payment_id}/events", {"Last-Event-ID": wrong})
+        assert answer.told == (400, "invalid_params")
+
+
+async def test_a_stream_that_has_nothing_new_begins_all_the_same(desk):
+    payment_id = (await desk.rest.create(ORDER))["paymentId"]
+    url = f"{desk.rest.base}/{payment_id}/events"
+    async with desk.session.get(url, headers={"Last-Event-ID": "0"}) as stream:
+        assert stream.status == 200
+        await desk.rest.cancel(payment_id)
+        assert [event["version"] for event in told(await stream.read())] == [1]
+
+
+async def test_pages_take_no_place_from_a_wallet_nor_from_each_other(limited):
+    payment_id = (await limited.rest.create(ORDER))["paymentId"]
+    path = f"/{payment_id}/events"
+    async with AsyncExitStack() as stack:
+        # of a payment, one address gets half of what its callers get
+        for _ in range(2):
+            stream = await stack.enter_async_context(limited.session.get(limited.rest.base + path))
+            assert stream.status == 200
+            limited.clock.advance(60)
+        answer = await limited.ask("GET", path)
+        assert answer.told == (429, "rate_limited")
+        assert headers_of(answer)["retry-after"] == "1"
+        wallets = limited.session.get(
+            f"{limited.rest.base}/v1/gateway/payment/{payment_id}/events",
+            headers=limited.rest.wallet,
+        )
+        assert (await stack.enter_async_context(wallets)).status == 200
+    await nothing_held(limited)
+    limited.clock.advance(60)
+    async with limited.session.get(limited.rest.base + path) as stream:
+        assert stream.status == 200
+    await nothing_held(limited)
+
+
+async def test_an_address_that_asks_too_often_is_told_to_wait(limited):
+    payment_id = (await limited.rest.create(ORDER))["paymentId"]
+    limited.clock.advance(60)
+    for path in (f"/{payment_id}/state", f"/{payment_id}/events", "/pay_unknown/state"):
+        limited.clock.advance(60)
+        for _ in range(3):
+            assert (await limited.ask("GET", "/pay_unknown/state")).status == 404
+        answer = await limited.ask("GET", path)
+        assert answer.told == (429, "rate_limited")
+        assert int(headers_of(answer)["retry-after"]) >= 1
+    limited.clock.advance(60)
+
+
+async def test_a_service_that_stops_ends_the_streams_of_pages(tmp_path):
+    async with opened(tmp_path) as desk:
+        payment_id = (await desk.rest.create(ORDER))["paymentId"]
+        stream = await desk.session.get(f"{desk.rest.base}/{payment_id}/events")
+        await held(desk.service, 1)
+        await desk.service.stop()
+        assert len(told(await asyncio.wait_for(stream.read(), 20))) == 1
+
+
+# files for phones
+
+
+async def well_known(desk: Desk) -> tuple[Any, Any]:
+    bodies = []
+    for name in ("apple-app-site-association", "assetlinks.json"):
+        answer = await desk.ask("GET", f"/.well-known/{name}")
+        assert answer.status == 200
+        assert headers_of(answer)["content-type"] == "application/json"
+        bodies.append(answer.body)
+    return bodies[0], bodies[1]
+
+
+async def test_without_apps_links_stay_in_the_browser(desk):
+    assert await well_known(desk) == ({"applinks": {"details": []}}, [])
+
+
+async def test_the_apps_that_the_operator_names_open_payment_links(limited):
+    ios, android = await well_known(limited)
+    assert ios == {
+        "applinks": {
+            "details": [
+                {
+                    "appIDs": APPS["ios"],
+                    "components": [
+                        {"/": "/pay_*"},
+                        {"/": "/", "?": {"pid": "?*"}},
+                        {"/": "/buy", "?": {"pid": "?*"}},
+                    ],
+                }
+            ]
+        }
+    }
+    (statement,) = android
+    assert statement == {
+        "relation": ["delegate_permission/common.handle_all_urls"],
+        "target": {
+            "namespace": "android_app",
+            "package_name": "example.wallet",
+            "sha256_cert_fingerprints": APPS["android"][0]["fingerprints"],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"ios": ["example.wallet"]},
+        {"ios": ["ABCDE12345.a b"]},
+        {"android": [{"package": "wallet", "fingerprints": APPS["android"][0]["fingerprints"]}]},
+        {"android": [{"package": "example.wallet", "fingerprints": []}]},
+        {"android": [{"package": "example.wallet", "fingerprints": ["0f"]}]},
+    ],
+)
+async def test_apps_that_cannot_be_are_refused_at_the_start(wrong):
+    with pytest.raises(ValidationError):
+        AppLinkSettings.model_validate(wrong)
