@@ -1,7 +1,13 @@
-"""Every setting, its default and its reason; read from florin.toml and FLORIN_* variables."""
+"""Every setting, its default and its reason; read from florin.toml and FLORIN_* variables.
+
+There is one florin.toml: that of the state folder, or if it has none, that of the folder in which
+a command is given.
+"""
 
 from __future__ import annotations
 
+import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -16,9 +22,10 @@ from pydantic import (
 )
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    TomlConfigSettingsSource,
+    SettingsError,
 )
 
 from florin_server.domain.caip import canonical_asset
@@ -232,7 +239,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix="FLORIN_", env_nested_delimiter="__", frozen=True, extra="ignore"
     )
-    toml_path: ClassVar[Path] = Path("florin.toml")
+    toml_name: ClassVar[str] = "florin.toml"
 
     home: Path = Path(".florin")
     host: str = "127.0.0.1"
@@ -356,5 +363,47 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments win over the environment, the environment over the file."""
-        toml = TomlConfigSettingsSource(settings_cls, toml_file=cls.toml_path)
-        return init_settings, env_settings, toml
+        here = Path(cls.toml_name)
+        home = (env_settings() | init_settings()).get("home")
+        if home is None:
+            home = _home_in(here) or cls.model_fields["home"].default
+        counts = next(iter(_files(Path(home))), here)
+        said = _read(counts)
+        if counts != here and (_home_in(counts) or Path(home)).resolve() != Path(home).resolve():
+            raise SettingsError(f"{counts}: it is for the home that it is in, and names another")
+        said.setdefault("home", home)
+        return init_settings, env_settings, InitSettingsSource(settings_cls, said)
+
+    def files(self) -> tuple[Path, ...]:
+        """The florin.toml files that there are: the first one counts, and no other."""
+        return _files(self.home)
+
+
+def _files(home: Path) -> tuple[Path, ...]:
+    found: list[Path] = []
+    for one in (home / Settings.toml_name, Path(Settings.toml_name)):
+        # a folder that cannot be looked into is told by whoever needs it
+        with suppress(OSError):
+            if one.is_file() and not any(one.samefile(other) for other in found):
+                found.append(one)
+    return tuple(found)
+
+
+def _home_in(file: Path) -> Path | None:
+    """The home that a file names."""
+    home = _read(file).get("home")
+    if not isinstance(home, str | None):
+        raise SettingsError(f"{file}: home is not the path of a folder")
+    return None if home is None else Path(home)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What a file says; nothing if it is not there."""
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise SettingsError(f"{path}: {error}") from error
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error

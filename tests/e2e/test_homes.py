@@ -109,6 +109,30 @@ def test_all_that_a_new_home_holds_is_private(up):
     assert [one for one in up.home.path.iterdir() if one.stat().st_mode & 0o077] == []
 
 
+# settings
+
+
+def test_the_doctor_tells_which_settings_count(tmp_path, forks):
+    home, here = tmp_path / "home", tmp_path / "florin.toml"
+    assert forks("partners", "create", "Tea", home=home).status == 0
+    assert "✓ settings without a florin.toml\n" in forks("doctor", home=home).out
+    here.write_text("")
+    assert f"✓ settings from {here}\n" in forks("doctor", home=home).out
+    own = home / "florin.toml"
+    own.write_text("[embedded]\nenabled = false\n[embedded_solana]\nenabled = false\n")
+    own.chmod(0o600)
+    told = f"settings from {own}; {here} does not count"
+    assert f"✓ {told}\n" in forks("doctor", home=home).out
+    with Lasting("up", home=home) as running:
+        assert f"\nSettings  {own}\n" in running.out
+        assert running.home.addresses()["evm_rpc"] == ""
+        assert f"✓ {told}\n" in forks("doctor", home=home).out
+        own.unlink()
+        doctor = forks("doctor", home=home)
+    assert doctor.status == 1
+    assert f"✗ settings from {here}: but Florin runs with those of {own}\n" in doctor.out
+
+
 # ports
 
 

@@ -48,6 +48,7 @@ async def _run(settings: Settings) -> int:
 
 
 async def _checks(settings: Settings) -> AsyncIterator[_Finding]:
+    yield _file(settings)
     try:
         home = Home(settings.home).require()
     except Refused as error:
@@ -182,6 +183,19 @@ def _gas(gas: admin_pb2.FailedGas) -> str:
     if gas.paused_payments or gas.given_up_payments:
         told += f"; payments paused: {gas.paused_payments}, given up: {gas.given_up_payments}"
     return told
+
+
+def _file(settings: Settings) -> _Finding:
+    """Which florin.toml counts, here and for the service that runs."""
+    counts, *others = [str(one.resolve()) for one in settings.files()] or [""]
+    told = f"settings from {counts}" if counts else "settings without a florin.toml"
+    if others:
+        told += f"; {others[0]} does not count"
+    # a Florin that was started by an older release does not say
+    runs_with = (Home(settings.home).addresses() or {}).get("settings", counts)
+    if runs_with == counts:
+        return told, ""
+    return told, f"but Florin runs with {f'those of {runs_with}' if runs_with else 'none'}"
 
 
 def _private(home: Home, settings: Settings) -> _Finding:
