@@ -279,6 +279,11 @@ class Settings(BaseSettings):
         default=None, description="holds that password, as secret stores hand it over"
     )
 
+    demo: bool | None = Field(
+        default=None,
+        description="embedded chains and the test accounts of demo.env; unless it is said they are "
+        "there until a live chain is: their keys lie in a file, and their money is made of nothing",
+    )
     embedded: EmbeddedChain = EmbeddedChain()
     embedded_solana: EmbeddedSolana = EmbeddedSolana()
     chains: tuple[EvmChain, ...] = ()
@@ -373,6 +378,29 @@ class Settings(BaseSettings):
             raise SettingsError(f"{counts}: it is for the home that it is in, and names another")
         said.setdefault("home", home)
         return init_settings, env_settings, InitSettingsSource(settings_cls, said)
+
+    @property
+    def has_demo(self) -> bool:
+        """True if embedded chains may run, and test accounts work."""
+        if self.demo is not None:
+            return self.demo
+        return not self.has_live
+
+    @property
+    def has_live(self) -> bool:
+        """True if there is a chain whose money is real."""
+        chains: tuple[chain_files.Chain, ...] = (*self.chains, *self.solana_chains)
+        return any(chain.live for chain in chains)
+
+    @property
+    def has_embedded(self) -> bool:
+        """True if the embedded EVM chain runs."""
+        return self.has_demo and self.embedded.enabled
+
+    @property
+    def has_embedded_solana(self) -> bool:
+        """The same of the embedded Solana chain."""
+        return self.has_demo and self.embedded_solana.enabled
 
     def files(self) -> tuple[Path, ...]:
         """The florin.toml files that there are: the first one counts, and no other."""

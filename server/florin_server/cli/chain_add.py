@@ -116,6 +116,11 @@ class _Walk:
         self._write(path, text, relayer, is_solana=reached.is_solana)
         if isinstance(chain, EvmChain):
             await self._deploy(chain, Signer(relayer.secrets[0]))
+        if chain.live and self._settings.demo is None and self._settings.has_demo:
+            note(
+                "Its money is real: embedded chains and test accounts are off from the next start "
+                "on. FLORIN_DEMO=true keeps them; another home (--home) has its own."
+            )
         if self._home.addresses() is not None:
             note("Florin runs: start it again to take payments there.")
 
@@ -130,9 +135,9 @@ class _Walk:
                 raise Refused(f"{told}: say --chain {reached.chain_id} if you mean it")
         configured: tuple[Chain, ...] = (*self._settings.chains, *self._settings.solana_chains)
         ids = {chain.caip2 for chain in configured}
-        if self._settings.embedded.enabled:
+        if self._settings.has_embedded:
             ids.add(f"eip155:{DEVNET.chain_id}")
-        if self._settings.embedded_solana.enabled:
+        if self._settings.has_embedded_solana:
             ids.add(SOLNET.chain_id)
         if reached.chain_id in ids:
             raise Refused(f"{reached.title} is there already")

@@ -55,6 +55,7 @@ async def _checks(settings: Settings) -> AsyncIterator[_Finding]:
         yield "state", str(error)
         return
     yield _private(home, settings)
+    yield f"embedded chains and test accounts are {'on' if settings.has_demo else 'off'}", ""
     if home.addresses() is None:
         async for finding in _stopped(settings, home):
             yield finding

@@ -69,7 +69,7 @@ def _show(service: Service, link: str | None) -> None:
     for what, place in places.items():
         # whole, however narrow the terminal: they are there to be copied
         console.print(f"{what:<{max(map(len, places))}}  {place}", markup=False)
-    demo = service.home.read_demo_env()
+    demo = service.home.read_demo_env() if service.settings.has_demo else {}
     if demo and sys.stdout.isatty():
         console.print("\nTest accounts, also in " + str(service.home.demo_env) + ":")
         for name, value in demo.items():
