@@ -84,17 +84,23 @@ def test_what_begins_an_installation_may_make_its_home(tmp_path, forks, command)
 # restored folders
 
 
-def test_a_restored_home_is_told_by_the_doctor_and_mended_by_up(tmp_path, stopped):
+def test_a_restored_home_is_mended_by_the_doctor_and_by_up(tmp_path, stopped):
     home = tmp_path / "restored"
     shutil.copytree(stopped, home)
-    for one in (home, *home.rglob("*")):
-        one.chmod(0o755 if one.is_dir() else 0o644)
-    for _ in range(2):
-        doctor = florin("doctor", home=home)
-        assert doctor.status == 1
-        (names,) = re.findall(rf"✗ state in {home}: (.*) can be read by others", doctor.out)
-        exposed = {"restored", "secrets.json", "demo.env", "florin.db", "evm.db"}
-        assert exposed <= set(names.split(", "))
+
+    def restore() -> None:
+        for one in (home, *home.rglob("*")):
+            one.chmod(0o755 if one.is_dir() else 0o644)
+
+    restore()
+    doctor = florin("doctor", home=home)
+    assert doctor.status == 1
+    (names,) = re.findall(rf"✗ state in {home}: (.*) could be read by others", doctor.out)
+    exposed = {"restored", "secrets.json", "demo.env", "florin.db", "evm.db"}
+    assert exposed <= set(names.split(", "))
+    assert Home(home).exposed() == []
+    assert f"✓ state in {home}\n" in florin("doctor", home=home).out
+    restore()
     with Lasting("up", home=home) as command:
         assert Home(home).exposed() == []
         command.tell(signal.SIGTERM)

@@ -200,19 +200,29 @@ def _file(settings: Settings) -> _Finding:
 
 
 def _private(home: Home, settings: Settings) -> _Finding:
+    """Mends what others can read of the state, and tells it."""
     keystores = {
         path
         for chain in _named(settings)
         for path in (*chain.relayer_keystores, chain.treasury_keystore)
         if path is not None
     }
-    exposed = home.exposed()
+    subject = f"state in {home.path}"
+    try:
+        mended = home.keep_private()
+    except Refused as error:
+        return subject, str(error)
     # keystores elsewhere belong to the operator: nobody but him changes their modes
-    exposed += [
+    exposed = [
         path
-        for path in sorted(keystores - set(exposed))
+        for path in sorted(keystores - set(mended))
         if path.exists() and path.stat().st_mode & 0o077
     ]
-    names = ", ".join(path.name for path in exposed)
-    problem = f"{names} can be read by others: chmod go=" if exposed else ""
-    return f"state in {home.path}", problem
+    problems = []
+    if mended:
+        names = ", ".join(path.name for path in mended)
+        problems.append(f"{names} could be read by others, and cannot now")
+    if exposed:
+        names = " ".join(map(str, exposed))
+        problems.append(f"others can read {names}: chmod go= {names}")
+    return subject, "; ".join(problems)
