@@ -1,7 +1,13 @@
-"""Every setting, its default and its reason; read from florin.toml and FLORIN_* variables."""
+"""Every setting, its default and its reason; read from florin.toml and FLORIN_* variables.
+
+There is one florin.toml: that of the state folder, or if it has none, that of the folder in which
+a command is given.
+"""
 
 from __future__ import annotations
 
+import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -16,9 +22,10 @@ from pydantic import (
 )
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    TomlConfigSettingsSource,
+    SettingsError,
 )
 
 from florin_server.domain.caip import canonical_asset
@@ -263,7 +270,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix="FLORIN_", env_nested_delimiter="__", frozen=True, extra="ignore"
     )
-    toml_path: ClassVar[Path] = Path("florin.toml")
+    toml_name: ClassVar[str] = "florin.toml"
 
     home: Path = Path(".florin")
     host: str = "127.0.0.1"
@@ -303,6 +310,11 @@ class Settings(BaseSettings):
         default=None, description="holds that password, as secret stores hand it over"
     )
 
+    demo: bool | None = Field(
+        default=None,
+        description="embedded chains and the test accounts of demo.env; unless it is said they are "
+        "there until a live chain is: their keys lie in a file, and their money is made of nothing",
+    )
     embedded: EmbeddedChain = EmbeddedChain()
     embedded_solana: EmbeddedSolana = EmbeddedSolana()
     chains: tuple[EvmChain, ...] = ()
@@ -388,5 +400,70 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments win over the environment, the environment over the file."""
-        toml = TomlConfigSettingsSource(settings_cls, toml_file=cls.toml_path)
-        return init_settings, env_settings, toml
+        here = Path(cls.toml_name)
+        home = (env_settings() | init_settings()).get("home")
+        if home is None:
+            home = _home_in(here) or cls.model_fields["home"].default
+        counts = next(iter(_files(Path(home))), here)
+        said = _read(counts)
+        if counts != here and (_home_in(counts) or Path(home)).resolve() != Path(home).resolve():
+            raise SettingsError(f"{counts}: it is for the home that it is in, and names another")
+        said.setdefault("home", home)
+        return init_settings, env_settings, InitSettingsSource(settings_cls, said)
+
+    @property
+    def has_demo(self) -> bool:
+        """True if embedded chains may run, and test accounts work."""
+        if self.demo is not None:
+            return self.demo
+        return not self.has_live
+
+    @property
+    def has_live(self) -> bool:
+        """True if there is a chain whose money is real."""
+        chains: tuple[chain_files.Chain, ...] = (*self.chains, *self.solana_chains)
+        return any(chain.live for chain in chains)
+
+    @property
+    def has_embedded(self) -> bool:
+        """True if the embedded EVM chain runs."""
+        return self.has_demo and self.embedded.enabled
+
+    @property
+    def has_embedded_solana(self) -> bool:
+        """The same of the embedded Solana chain."""
+        return self.has_demo and self.embedded_solana.enabled
+
+    def files(self) -> tuple[Path, ...]:
+        """The florin.toml files that there are: the first one counts, and no other."""
+        return _files(self.home)
+
+
+def _files(home: Path) -> tuple[Path, ...]:
+    found: list[Path] = []
+    for one in (home / Settings.toml_name, Path(Settings.toml_name)):
+        # a folder that cannot be looked into is told by whoever needs it
+        with suppress(OSError):
+            if one.is_file() and not any(one.samefile(other) for other in found):
+                found.append(one)
+    return tuple(found)
+
+
+def _home_in(file: Path) -> Path | None:
+    """The home that a file names."""
+    home = _read(file).get("home")
+    if not isinstance(home, str | None):
+        raise SettingsError(f"{file}: home is not the path of a folder")
+    return None if home is None else Path(home)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What a file says; nothing if it is not there."""
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise SettingsError(f"{path}: {error}") from error
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error

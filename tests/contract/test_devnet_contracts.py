@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -15,9 +14,12 @@ import pytest
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.genesis import artifact
 
+from tests.support import npm
+
 CONTRACTS = Path(florin_server.devnet.__file__).parent / "contracts"
 CARRIED = Path(florin_server.rails.evm.__file__).parent / "bytecode.json"
-TOOLS = Path(__file__).parents[2] / "build" / "solc"
+# a folder of its own: `make contracts` leaves its manifests behind if it is interrupted
+TOOLS = npm.BUILD / "recompiled"
 
 
 def committed() -> dict:
@@ -83,31 +85,8 @@ def kind(field: dict) -> str:
 
 
 def solc() -> Path:
-    """The directory with the compiler, installed from the lock file if it is not there."""
-    if shutil.which("npm") is None or shutil.which("node") is None:
-        missing("node and npm are not installed")
-    lock = CONTRACTS / "package-lock.json"
-    installed = TOOLS / "package-lock.json"
-    done = TOOLS / "node_modules" / "solc" / "soljson.js"
-    if done.exists() and installed.exists() and installed.read_bytes() == lock.read_bytes():
-        return TOOLS
-    TOOLS.mkdir(parents=True, exist_ok=True)
-    for name in ("package.json", "package-lock.json"):
-        shutil.copy(CONTRACTS / name, TOOLS)
-    answer = subprocess.run(
-        ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
-        cwd=TOOLS,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    if answer.returncode != 0:
-        missing(f"npm could not install solc: {answer.stderr[-500:]}")
+    """The folder with the compiler, installed from the lock file if it is not there."""
+    if (fault := npm.install(CONTRACTS, TOOLS)) is not None:
+        missing = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+        missing(f"THE CONTRACTS WERE NOT RECOMPILED: {fault}")
     return TOOLS
-
-
-def missing(reason: str) -> None:
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(f"THE CONTRACTS WERE NOT RECOMPILED: {reason}")

@@ -50,7 +50,7 @@ def test_a_file_that_others_could_read_is_replaced(tmp_path):
 
 
 FILES = (
-    *("secrets.json", "secrets.json.1a2b3c4d", "demo.env", "running.json"),
+    *("secrets.json", "secrets.json.1a2b3c4d", "florin.toml", "demo.env", "running.json"),
     *("florin.db", "florin.db-wal", "florin.db-shm", "evm.db", "evm.db-wal", "solana.db"),
     *("chains/base.toml", "keys/base-relayer.json"),
 )

@@ -1,15 +1,8 @@
-"""What the rail asks wallets to sign hashes the same in the library that most wallets use.
-
-Installs ethers into build/ by itself. Without Node the test is skipped, except in CI.
-"""
+"""What the rail asks wallets to sign hashes the same in the library that most wallets use."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-from pathlib import Path
 
 import pytest
 from florin_server.rails.evm.typed_data import (
@@ -20,8 +13,8 @@ from florin_server.rails.evm.typed_data import (
     sign_request,
 )
 
-ETHERS = "6.17.0"
-HOME = Path(__file__).parents[2] / "build" / "javascript"
+from tests.support import javascript
+
 HASHES = """
 import { TypedDataEncoder, Wallet } from 'ethers';
 let text = '';
@@ -71,43 +64,11 @@ MESSAGES = [
 
 
 @pytest.fixture(scope="module")
-def node():
-    """The path of Node, with ethers installed beside the scripts."""
-    missing = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-    path, npm = shutil.which("node"), shutil.which("npm")
-    if path is None or npm is None:
-        missing("NOT TESTED: typed data against ethers, because there is no Node here")
-    if not (HOME / "node_modules" / "ethers").is_dir():
-        HOME.mkdir(parents=True, exist_ok=True)
-        manifest = {"private": True, "type": "module", "dependencies": {"ethers": ETHERS}}
-        (HOME / "package.json").write_text(json.dumps(manifest))
-        installed = subprocess.run(
-            [npm, "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts"],
-            cwd=HOME,
-            capture_output=True,
-            timeout=120,
-            check=False,
-        )
-        if installed.returncode != 0:
-            missing("NOT TESTED: typed data against ethers, because npm could not install it")
-    (HOME / "hashes.mjs").write_text(HASHES)
-    return path
-
-
-@pytest.fixture(scope="module")
-def answers(node):
+def answers():
     """What ethers makes of the requests."""
-    requests = [json.loads(sign_request(SIGNER, message)) for message in MESSAGES]
-    done = subprocess.run(
-        [node, "hashes.mjs"],
-        cwd=HOME,
-        input=json.dumps(requests),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
+    return javascript.run(
+        HASHES, [json.loads(sign_request(SIGNER, message)) for message in MESSAGES]
     )
-    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("index", range(len(MESSAGES)))

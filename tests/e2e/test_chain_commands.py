@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import stat
 import tomllib
 
@@ -288,6 +289,7 @@ async def test_other_code_where_the_contract_belongs_is_refused(run):
 async def test_a_treasury_that_relays_or_is_elsewhere_is_refused(run, base, tmp_path):
     key = tmp_path / "key"
     key.write_text("0x" + "77" * 32)
+    key.chmod(0o600)
     told = refused(await run(*wanted(base, "--relayer-key-file", str(key))))
     assert "must not be the relayer's account" in told
     words = ("add", "--rpc-url", base.url, "--yes", "--treasury")
@@ -311,7 +313,7 @@ async def test_an_operator_is_asked_for_what_was_not_said(home, base):
     assert done.exit_code == 1
     assert str(path) in done.stdout
     *_, last = done.stderr.splitlines()
-    assert "Added, but the settlement contract is not deployed: Base: 0x" in last
+    assert "Added, but not deployed: Base: 0x" in last
     (chain,) = chain_files.read_all(home).values()
     assert (chain.confirmations, chain.fee_max) == (7, 90 * 10**9)
     assert [one.symbol for one in chain.assets] == ["EURC"]
@@ -323,7 +325,14 @@ async def test_the_doctor_finds_files_that_others_can_read(run, home, base, fork
     (home / "keys" / "base-relayer.json").chmod(0o640)
     (home / "chains" / "base.toml").chmod(0o604)
     doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
-    assert "base.toml, base-relayer.json can be read by others: chmod go=" in doctor.out
+    assert "base.toml, base-relayer.json could be read by others, and cannot now" in doctor.out
+    other = home.parent / "relayer.json"
+    shutil.move(home / "keys" / "base-relayer.json", other)
+    other.chmod(0o640)
+    path = home / "chains" / "base.toml"
+    path.write_text(path.read_text().replace("keys/base-relayer.json", str(other)))
+    doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
+    assert f"others can read {other}: chmod go= {other}" in doctor.out
 
 
 async def test_a_new_key_needs_a_password(run, base, home):
@@ -371,7 +380,8 @@ async def test_a_chain_with_several_nodes_is_added_and_each_is_listed(run, home)
         assert written["evm"]["rpc_url"] == [chain.url, second]
         head = int(await chain.ask("eth_blockNumber"), 16)
         listed = (await run("list")).out.splitlines()
-        rows = [line.split() for line in listed[listed.index("") + 2 :]]
+        *_, nodes = [at for at, line in enumerate(listed) if not line]
+        rows = [line.split() for line in listed[nodes + 2 :]]
         assert [(row[0], row[1], row[2], row[-1]) for row in rows] == [
             ("eip155:424242", str(head), "0", "ok")
         ] * 2

@@ -84,17 +84,23 @@ def test_what_begins_an_installation_may_make_its_home(tmp_path, forks, command)
 # restored folders
 
 
-def test_a_restored_home_is_told_by_the_doctor_and_mended_by_up(tmp_path, stopped):
+def test_a_restored_home_is_mended_by_the_doctor_and_by_up(tmp_path, stopped):
     home = tmp_path / "restored"
     shutil.copytree(stopped, home)
-    for one in (home, *home.rglob("*")):
-        one.chmod(0o755 if one.is_dir() else 0o644)
-    for _ in range(2):
-        doctor = florin("doctor", home=home)
-        assert doctor.status == 1
-        (names,) = re.findall(rf"✗ state in {home}: (.*) can be read by others", doctor.out)
-        exposed = {"restored", "secrets.json", "demo.env", "florin.db", "evm.db"}
-        assert exposed <= set(names.split(", "))
+
+    def restore() -> None:
+        for one in (home, *home.rglob("*")):
+            one.chmod(0o755 if one.is_dir() else 0o644)
+
+    restore()
+    doctor = florin("doctor", home=home)
+    assert doctor.status == 1
+    (names,) = re.findall(rf"✗ state in {home}: (.*) could be read by others", doctor.out)
+    exposed = {"restored", "secrets.json", "demo.env", "florin.db", "evm.db"}
+    assert exposed <= set(names.split(", "))
+    assert Home(home).exposed() == []
+    assert f"✓ state in {home}\n" in florin("doctor", home=home).out
+    restore()
     with Lasting("up", home=home) as command:
         assert Home(home).exposed() == []
         command.tell(signal.SIGTERM)
@@ -107,6 +113,30 @@ def test_all_that_a_new_home_holds_is_private(up):
     names = {one.name for one in up.home.path.iterdir()}
     assert {"secrets.json", "demo.env", "running.json", "florin.db", "evm.db"} <= names
     assert [one for one in up.home.path.iterdir() if one.stat().st_mode & 0o077] == []
+
+
+# settings
+
+
+def test_the_doctor_tells_which_settings_count(tmp_path, forks):
+    home, here = tmp_path / "home", tmp_path / "florin.toml"
+    assert forks("partners", "create", "Tea", home=home).status == 0
+    assert "✓ settings without a florin.toml\n" in forks("doctor", home=home).out
+    here.write_text("")
+    assert f"✓ settings from {here}\n" in forks("doctor", home=home).out
+    own = home / "florin.toml"
+    own.write_text("[embedded]\nenabled = false\n[embedded_solana]\nenabled = false\n")
+    own.chmod(0o600)
+    told = f"settings from {own}; {here} does not count"
+    assert f"✓ {told}\n" in forks("doctor", home=home).out
+    with Lasting("up", home=home) as running:
+        assert f"\nSettings  {own}\n" in running.out
+        assert running.home.addresses()["evm_rpc"] == ""
+        assert f"✓ {told}\n" in forks("doctor", home=home).out
+        own.unlink()
+        doctor = forks("doctor", home=home)
+    assert doctor.status == 1
+    assert f"✗ settings from {here}: but Florin runs with those of {own}\n" in doctor.out
 
 
 # ports

@@ -174,7 +174,7 @@ async def test_an_installation_whose_time_was_moved_takes_no_real_chain(tmp_path
 
 
 async def test_where_there_is_a_real_chain_time_is_not_moved(tmp_path):
-    async with running(tmp_path, chains=(ELSEWHERE,)) as service:
+    async with running(tmp_path, chains=(ELSEWHERE,), demo=True) as service:
         assert await advance(service, 60) == (400, "invalid_state")
 
 

@@ -173,6 +173,7 @@ async def every_outcome(walk: Walk, block: Block) -> None:
 
 
 @step("Ways to pay", 0, 1, 2, 3)
+@step("Payment links", 0)
 @step("What coins cost", 0)
 @step("Nodes", 0)
 @step("Relayers", 0)

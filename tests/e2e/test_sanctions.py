@@ -252,7 +252,8 @@ async def strict(tmp_path_factory):
                 ),
             ),
         )
-        async with opened(folder / "home", chains=(live,), screening_required=True) as desk:
+        more = {"chains": (live,), "demo": True, "screening_required": True}
+        async with opened(folder / "home", **more) as desk:
             yield desk, JsonRpc(LocalTransport(chain.handle))
     finally:
         await chain.close()

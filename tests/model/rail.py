@@ -56,6 +56,7 @@ class FakeRail:
     confirmations = 1
     # the test tells when there is something to look at; this is for turns that came to nothing
     poll_s = 0.05
+    eta_s = 1
     agreement = 1
     doubt = ""
     chain_id = CHAIN

@@ -21,7 +21,7 @@ AFTER = {
     "status": {"status": "expired", "isFinal": True, "info": None},
 }
 BEFORE = {
-    "confirm": {"status": "processing", "isFinal": False, "pollInMs": 2000, "info": None},
+    "confirm": {"status": "processing", "isFinal": False, "pollInMs": 500, "info": None},
     "status": {"status": "requires_action", "isFinal": False, "pollInMs": 1000, "info": None},
 }
 

@@ -10,7 +10,7 @@ from florin_server.domain.payment import Payment, Status
 from florin_server.domain.state import TABLE, Event
 from florin_server.flows import create
 from florin_server.flows.idempotent import once
-from florin_server.rpc import codec
+from florin_server.rpc.codec import Codec
 from florin_server.store import payments
 from florin_server.store.query import Statement, param
 from florin_server.store.tables import payment
@@ -78,7 +78,12 @@ def forgets_keys(patch: pytest.MonkeyPatch) -> None:
 
 
 def tells_payments_that_are_over_to_poll(patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(codec._POLL_MS, Status.CANCELLED, 1000)
+    usual = Codec._poll_ms
+    patch.setattr(
+        Codec,
+        "_poll_ms",
+        lambda self, one: 1000 if one.status is Status.CANCELLED else usual(self, one),
+    )
 
 
 @pytest.mark.parametrize(

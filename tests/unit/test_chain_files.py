@@ -86,6 +86,46 @@ def test_a_file_that_is_not_valid_is_named(home, text, words):
     assert words in fault["msg"]
 
 
+@pytest.mark.parametrize("head", ["[evm]", " [ evm ]  # Base"])
+def test_settings_are_changed_and_the_rest_is_left(head):
+    content = f"""# mine
+{head}
+chain_id = 1 # one
+opener = "0x1"   # old
+
+[[evm.assets]]
+opener = "of the asset"
+"""
+    changed = chain_files.changed(content, {"opener": "0x2", "factories": ["0x3"]})
+    assert (
+        changed
+        == f"""# mine
+{head}
+opener = "0x2"
+factories = ["0x3"]
+chain_id = 1 # one
+
+[[evm.assets]]
+opener = "of the asset"
+"""
+    )
+    assert chain_files.changed(changed, {"opener": "0x2", "factories": ["0x3"]}) == changed
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("evm = { chain_id = 1 }\n", "no line"),
+        ('[evm]\nfactories = [\n "0x1",\n]\n', "not for commands"),
+        ('[evm]\n"opener" = "0x1"\n', "not for commands"),
+        ('[evm]\nname = """\nopener = no\n"""\n', "not for commands"),
+    ],
+)
+def test_what_cannot_be_changed_line_by_line_is_left(content, words):
+    with pytest.raises(ValueError, match=words):
+        chain_files.changed(content, {"opener": "0x2", "factories": ["0x3"]})
+
+
 def test_a_kind_that_nobody_reads_is_not_written():
     with pytest.raises(ValueError, match="no kind of chain"):
         chain_files.text("bitcoin", {})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from florin_server.boot.home import Home, Refused, Secrets
 from florin_server.config import Settings
+from florin_server.domain.caip import checksum_address, evm_address
 from florin_server.domain.spl import pubkey
 from florin_server.rails import registry
 from florin_server.rails.base import RailUnavailable
@@ -62,10 +63,26 @@ def _contract(name: str) -> Contract:
     return Contract(made.init, made.runtime)
 
 
+async def known_factories(rpc: JsonRpc, title: str, given: Iterable[str]) -> list[str]:
+    """Factories of accounts, with their checksums. Refused if one is no contract on the chain."""
+    found = []
+    for one in given:
+        try:
+            address = evm_address(one)
+        except ValueError as error:
+            raise Refused(f"the factory {one} is no address") from error
+        if await rpc.call("eth_getCode", address, "latest") in {"0x", None}:
+            raise Refused(f"{title}: the factory {one} is no contract")
+        found.append(checksum_address(address))
+    if len(set(found)) != len(found):
+        raise Refused("a factory is named twice")
+    return found
+
+
 async def own_secrets(home: Home) -> Secrets:
     """The installation's secrets, whether it runs or not."""
     if home.addresses() is not None:
-        return home.secrets()
+        return home.open().secrets()
     try:
         # they are made on first use, by one process at a time
         store = await Store.open(home.open().database)

@@ -52,7 +52,7 @@ async def start(
     embedded: Embedded | None = None
     solana: Embedded | None = None
     rails: list[Rail] = []
-    if settings.embedded.enabled:
+    if settings.has_embedded:
         embedded = await _start_embedded(settings, home, clock, stack)
         transport = LocalTransport(embedded.handle)
         signer, treasury = Signer(kept.relayer_key), Signer(kept.treasury_key)
@@ -69,7 +69,7 @@ async def start(
         of_embedded = EvmRail(chain, signer, transport, treasury=treasury)
         of_embedded.announced_by(embedded.listen)
         rails.append(of_embedded)
-    if settings.embedded_solana.enabled:
+    if settings.has_embedded_solana:
         pair = solana_chain.Keys(
             SolanaSigner(kept.solana_relayer_seed), SolanaSigner(kept.solana_treasury_seed)
         )

@@ -22,7 +22,8 @@ _log = logging.getLogger(__name__)
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 # with copies, logs of the databases, and what a dead process left half-written
 _OWN = (
-    *("secrets.json*", "demo.env*", "running.json*"),
+    # addresses of nodes hold keys
+    *("secrets.json*", "florin.toml*", "demo.env*", "running.json*"),
     *("florin.db*", "evm.db*", "solana.db*"),
     *("chains", "chains/*", "keys", "keys/*"),
 )

@@ -7,6 +7,7 @@ from a command line, and is never told.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.signer import SolanaSigner
+
+_log = logging.getLogger(__name__)
 
 _KEY_BYTES = 32
 # a keystore has half a kilobyte; whatever is larger is another file
@@ -81,6 +84,9 @@ class Keyring:
 
     def _secret(self, path: Path) -> bytes:
         if path not in self._opened:
+            if path.exists() and path.stat().st_mode & 0o077:
+                # where clusters hand files over, none may be its owner's alone: told, not refused
+                _log.warning("others can read the keystore %s: chmod go= %s", path, path)
             self._opened[path] = open_keystore(path, password_of(self._settings))
         return self._opened[path]
 

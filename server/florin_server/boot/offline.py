@@ -39,7 +39,9 @@ async def offline(
     With `chains` it asks the nodes of the chains that the settings name; embedded ones rest.
     """
     home = Home(settings.home)
-    home = home.open() if begins else home.require()
+    if not begins:
+        home.require()
+    home.open()
     try:
         store = await Store.open(home.database)
     except StoreError as error:

@@ -64,7 +64,8 @@ async def operator(
         async with offline(settings, chains=chains, begins=begins) as local:
             yield Operator(local)
         return
-    metadata = (("authorization", f"Bearer {home.secrets().operator_token}"),)
+    # what others could read is mended before it is used
+    metadata = (("authorization", f"Bearer {home.open().secrets().operator_token}"),)
     async with grpc.aio.insecure_channel(addresses["operator"]) as channel:
         stub = admin_pb2_grpc.AdminServiceStub(channel)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Awaitable, Callable, Container, Coroutine
 from contextlib import AsyncExitStack, suppress
@@ -18,6 +19,7 @@ from florin_server.boot.grpc_server import GrpcServers
 from florin_server.boot.home import Home, Refused, Secrets
 from florin_server.clock import Clock, ShiftedClock, SystemClock
 from florin_server.config import Settings
+from florin_server.domain.credentials import parse_key
 from florin_server.domain.screening import Blocklist
 from florin_server.domain.sealed import Seal
 from florin_server.feed import Hub
@@ -34,6 +36,8 @@ from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.protocol import Rail
 from florin_server.store import executors, installation, payments, payouts
 from florin_server.store.engine import Store
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -90,6 +94,7 @@ class Service:
                 rails={rail.chain_id: rail for rail in rails},
                 limits=Limits(settings.limits, clock),
                 screening=Screening(store, clock),
+                off=_off(settings, home),
                 blocked=Blocklist(settings.blocked_accounts),
                 seal=Seal(kept.capture_keys),
             )
@@ -133,6 +138,19 @@ class Service:
     async def stop(self) -> None:
         """Ends streams, lets open calls finish, then closes everything, last started first."""
         await self._stack.aclose()
+
+
+def _off(settings: Settings, home: Home) -> frozenset[str]:
+    """The test accounts' keys and app id, where they must not work."""
+    told = {} if settings.has_demo else home.read_demo_env()
+    if told:
+        _log.warning(
+            "embedded chains and the test accounts of %s are off, as there is a live chain or "
+            "FLORIN_DEMO says so",
+            home.demo_env,
+        )
+    keys = (parse_key(told.get(f"FLORIN_{kind}_KEY", "")) for kind in ("PARTNER", "WALLET"))
+    return frozenset([told.get("FLORIN_APP_ID", ""), *(one.key_id for one in keys if one)])
 
 
 async def _clock(settings: Settings, store: Store) -> Clock:

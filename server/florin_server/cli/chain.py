@@ -31,6 +31,13 @@ Treasury = Annotated[
 TreasuryKeystore = Annotated[
     Path | None, typer.Option("--treasury-keystore", help="Its keystore, to pay refunds from.")
 ]
+TreasuryKeyFile = Annotated[
+    Path | None,
+    typer.Option("--treasury-key-file", help="A file with its key in hex; kept as a keystore."),
+]
+NewTreasury = Annotated[
+    bool, typer.Option("--new-treasury", help="Make a new key for it, kept as a keystore.")
+]
 RelayerKeystores = Annotated[
     list[Path] | None,
     typer.Option("--relayer-keystore", help="A key that submits and pays for gas; repeatable."),
@@ -69,8 +76,17 @@ Deploy = Annotated[
 ]
 Opener = Annotated[
     bool,
-    typer.Option("--opener", help="And the opener, for accounts that do not exist yet."),
+    typer.Option("--opener", help="Take the opener too, for accounts that do not exist yet."),
 ]
+Factories = Annotated[
+    list[str] | None,
+    typer.Option("--factory", help="A contract that may create such accounts; repeatable."),
+]
+NewKeystore = Annotated[Path, typer.Argument(help="The file to write; it must not be there.")]
+KeyFile = Annotated[
+    Path | None, typer.Option("--key-file", help="A file with a key in hex.  [default: a new key]")
+]
+OfSolana = Annotated[bool, typer.Option("--solana", help="For an account on Solana.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Ask nothing.")]
 Force = Annotated[bool, typer.Option("--force", help="Even if payments on it are open.")]
 
@@ -83,6 +99,8 @@ def chain_add(
     chain_id: ChainId = None,
     treasury: Treasury = None,
     treasury_keystore: TreasuryKeystore = None,
+    treasury_key_file: TreasuryKeyFile = None,
+    new_treasury: NewTreasury = False,
     relayer_keystores: RelayerKeystores = None,
     relayer_key_file: RelayerKeyFile = None,
     new_relayer: NewRelayer = False,
@@ -94,6 +112,8 @@ def chain_add(
     fee_max_gwei: FeeMax = None,
     tip_max_gwei: TipMax = None,
     settler: Settler = None,
+    opener: Opener = False,
+    factories: Factories = None,
     deploy: Deploy = None,
     yes: Yes = False,
     home: HomeOption = None,
@@ -107,6 +127,8 @@ def chain_add(
         chain_id=chain_id,
         treasury=treasury,
         treasury_keystore=treasury_keystore,
+        treasury_key_file=treasury_key_file,
+        new_treasury=new_treasury,
         relayer_keystores=tuple(relayer_keystores or ()),
         relayer_key_file=relayer_key_file,
         new_relayer=new_relayer,
@@ -118,6 +140,8 @@ def chain_add(
         fee_max_gwei=fee_max_gwei,
         tip_max_gwei=tip_max_gwei,
         settler=settler,
+        opener=opener,
+        factories=tuple(factories or ()),
         deploy=deploy,
     )
     command.run(given(home=home), wishes, yes=yes)
@@ -125,12 +149,30 @@ def chain_add(
 
 @chain.command("deploy")
 def chain_deploy(
-    *, name: Name, opener: Opener = False, yes: Yes = False, home: HomeOption = None
+    *,
+    name: Name,
+    opener: Opener = False,
+    factories: Factories = None,
+    yes: Yes = False,
+    home: HomeOption = None,
 ) -> None:
-    """Put the settlement contract on a chain, at the address that it has on every chain."""
+    """Put Florin's contracts on a chain, at the addresses that they have on every chain."""
     from florin_server.cli import chain_deploy as command
 
-    command.run(given(home=home), name, opener=opener, yes=yes)
+    command.run(given(home=home), name, opener=opener, factories=tuple(factories or ()), yes=yes)
+
+
+@chain.command("keystore")
+def chain_keystore(
+    path: NewKeystore,
+    key_file: KeyFile = None,
+    solana: OfSolana = False,
+    home: HomeOption = None,
+) -> None:
+    """Make a keystore for a treasury or a relayer, and tell the address of its account."""
+    from florin_server.cli import chain_keys as command
+
+    command.make(given(home=home), path, key_file, is_solana=solana)
 
 
 @chain.command("list")

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from florin_server.boot import chains, prices
-from florin_server.boot.chain_setup import Reached, own_secrets, reach, settlement_contract, slug
+from florin_server.boot.chain_setup import (
+    Reached,
+    known_factories,
+    opener_contract,
+    own_secrets,
+    reach,
+    settlement_contract,
+    slug,
+)
 from florin_server.boot.chain_tokens import Chosen, Wish, choose
 from florin_server.boot.home import Home, Refused, Secrets, private
-from florin_server.boot.keys import (
-    open_keystore,
-    password_of,
-    write_evm_keystore,
-    write_solana_keystore,
-)
 from florin_server.cli import chain_deploy
+from florin_server.cli.chain_keys import Key, KeyRing
 from florin_server.cli.console import console, fail, note, settings_of
 from florin_server.cli.talk import Talk
 from florin_server.config import Settings
@@ -51,6 +53,8 @@ class Wishes:
     chain_id: str | None
     treasury: str | None
     treasury_keystore: Path | None
+    treasury_key_file: Path | None
+    new_treasury: bool
     relayer_keystores: tuple[Path, ...]
     relayer_key_file: Path | None
     new_relayer: bool
@@ -62,16 +66,9 @@ class Wishes:
     fee_max_gwei: int | None
     tip_max_gwei: int | None
     settler: str | None
+    opener: bool
+    factories: tuple[str, ...]
     deploy: bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class Relayer:
-    """Who will submit; a key that has no keystore yet gets one when all else is settled."""
-
-    secrets: tuple[bytes, ...]
-    keystores: tuple[str, ...] = ()
-    unwritten: Path | None = None
 
 
 def run(given: dict[str, Any], wishes: Wishes, *, yes: bool) -> None:
@@ -82,7 +79,7 @@ def run(given: dict[str, Any], wishes: Wishes, *, yes: bool) -> None:
     except (Refused, ValueError, RailUnavailable, RpcError, OSError) as error:
         fail("Not added", error)
     except NotDeployed as error:
-        fail("Added, but the settlement contract is not deployed", error)
+        fail("Added, but not deployed", error)
 
 
 class _Walk:
@@ -100,23 +97,39 @@ class _Walk:
             for number, other in enumerate(others, 2):
                 await _serves_the_same(other, number, reached)
             name, path = self._place(reached)
-            relayer = self._relayer(reached, kept, path.stem)
-            treasury = self._treasury(reached)
+            ring = KeyRing(self._settings, is_solana=reached.is_solana)
+            relayers = self._relayers(reached, ring, kept, path.stem)
+            treasury, key = self._treasury(reached, ring, path.stem)
             tokens = await self._tokens(reached)
-            said = self._said(reached, name, tokens) | treasury
+            said = self._said(reached, name, tokens)
+            said |= await self._opening(reached)
             said["rpc_url"] = [url, *others] if others else url
-            said["relayer_keystores"] = list(relayer.keystores)
+            said["treasury"], said["treasury_keystore"] = treasury, self._named(key)
+            said["relayer_keystores"] = [one for one in map(self._named, relayers) if one]
         kind = "solana" if reached.is_solana else "evm"
         text = chain_files.text(kind, {one: value for one, value in said.items() if value != []})
         chain = chain_files.parse(text, path, self._home.path)
-        await self._check(chain, relayer)
+        await self._check(chain, relayers)
+        for asset, symbol in chain.asset_ids.items():
+            note(f"{symbol} is {asset}")
         for told in prices.unpriced(self._settings, chain):
             note(f"{told}.")
         if not self._talk.sure(f"Write it to {path}?", usual=True):
             raise Refused("you said no")
-        self._write(path, text, relayer, is_solana=reached.is_solana)
+        for one in relayers:
+            ring.write(one, "The relayer's")
+        if key is not None:
+            ring.write(key, "The treasury's")
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        private(path, text).close()
+        console.print(str(path), markup=False)
         if isinstance(chain, EvmChain):
-            await self._deploy(chain, Signer(relayer.secrets[0]))
+            await self._deploy(chain, Signer(relayers[0].secret))
+        if chain.live and self._settings.demo is None and self._settings.has_demo:
+            note(
+                "Its money is real: embedded chains and test accounts are off from the next start "
+                "on. FLORIN_DEMO=true keeps them; another home (--home) has its own."
+            )
         if self._home.addresses() is not None:
             note("Florin runs: start it again to take payments there.")
 
@@ -131,9 +144,9 @@ class _Walk:
                 raise Refused(f"{told}: say --chain {reached.chain_id} if you mean it")
         configured: tuple[Chain, ...] = (*self._settings.chains, *self._settings.solana_chains)
         ids = {chain.caip2 for chain in configured}
-        if self._settings.embedded.enabled:
+        if self._settings.has_embedded:
             ids.add(f"eip155:{DEVNET.chain_id}")
-        if self._settings.embedded_solana.enabled:
+        if self._settings.has_embedded_solana:
             ids.add(SOLNET.chain_id)
         if reached.chain_id in ids:
             raise Refused(f"{reached.title} is there already")
@@ -145,41 +158,66 @@ class _Walk:
         note(f"The node serves {reached.title}.")
         return name, path
 
-    def _relayer(self, reached: Reached, kept: Secrets, stem: str) -> Relayer:
-        own = kept.solana_relayer_seed if reached.is_solana else kept.relayer_key
-        wishes, password = self._wishes, self._settings
-        if wishes.relayer_keystores:
-            paths = [path.resolve() for path in wishes.relayer_keystores]
-            found = [open_keystore(path, password_of(password)) for path in paths]
-            return Relayer(tuple(found), tuple(map(str, paths)))
-        choice = _NEW if wishes.new_relayer else wishes.relayer_key_file
-        if choice is None:
-            asked = f"Relayer's key: {_OWN} (this installation's), {_NEW}, or a keystore's path"
-            choice = self._talk.text(asked, "--new-relayer", None, _OWN)
-        if choice == _OWN:
-            return Relayer((own,))
-        if isinstance(choice, str) and choice != _NEW:
-            path = Path(choice).resolve()
-            return Relayer((open_keystore(path, password_of(password)),), (str(path),))
-        password_of(password)  # without one there would be a key that nobody can open
-        secret = os.urandom(32) if choice == _NEW else _key_in(Path(choice))
-        kept_at = Path("keys") / f"{stem}-relayer.json"
-        return Relayer((secret,), (str(kept_at),), self._home.path / kept_at)
+    def _named(self, key: Key | None) -> str | None:
+        """A keystore as the chain's file names it: ours by its place in the state folder."""
+        if key is None or key.keystore is None:
+            return None
+        return str(key.keystore.relative_to(self._home.path) if key.is_new else key.keystore)
 
-    def _treasury(self, reached: Reached) -> dict[str, Any]:
-        path, address = self._wishes.treasury_keystore, None
-        if path is not None:
-            path = path.resolve()
-            secret = open_keystore(path, password_of(self._settings))
-            address = _address(reached, secret)
-        asked = "Treasury, the account that receives fees"
-        given = self._talk.text(asked, "--treasury", self._wishes.treasury, address)
+    def _relayers(
+        self, reached: Reached, ring: KeyRing, kept: Secrets, stem: str
+    ) -> tuple[Key, ...]:
+        """Who will submit, and pay for gas."""
+        wishes = self._wishes
+        if wishes.relayer_keystores:
+            return tuple(map(ring.opened, wishes.relayer_keystores))
+        keystore = self._keystore(stem, "relayer")
+        if wishes.new_relayer or wishes.relayer_key_file is not None:
+            return (ring.made(keystore, wishes.relayer_key_file),)
+        asked = f"Relayer's key: {_OWN} (this installation's), {_NEW}, or a keystore's path"
+        choice = self._talk.text(asked, "--new-relayer", None, _OWN)
+        if choice == _OWN:
+            return (Key(kept.solana_relayer_seed if reached.is_solana else kept.relayer_key),)
+        return (ring.made(keystore) if choice == _NEW else ring.opened(Path(choice)),)
+
+    def _treasury(self, reached: Reached, ring: KeyRing, stem: str) -> tuple[str, Key | None]:
+        """The account that receives, and its key if Florin is to pay out of it."""
+        wishes, keystore = self._wishes, self._keystore(stem, "treasury")
+        key = None
+        if wishes.treasury_keystore is not None:
+            key = ring.opened(wishes.treasury_keystore)
+        elif wishes.new_treasury or wishes.treasury_key_file is not None:
+            key = ring.made(keystore, wishes.treasury_key_file)
+        asked = f"Treasury, the account that receives fees, or {_NEW}"
+        usual = None if key is None else ring.address(key)
+        given = self._talk.text(asked, "--treasury", wishes.treasury, usual)
+        if given == _NEW and key is None:
+            key = ring.made(keystore)
+            given = ring.address(key)
         if ":" in given and str(parse_account(given).chain) != reached.chain_id:
             raise Refused(f"the treasury {given} is on another chain")
         given = given.rpartition(":")[2]
-        if address is not None and address.lower() != given.lower():
-            raise Refused(f"the treasury is {given}, but the keystore {path} is of {address}")
-        return {"treasury": given, "treasury_keystore": None if path is None else str(path)}
+        if key is not None:
+            own = ring.address(key)
+            # base58 means another account in other capitals
+            same = own == given if reached.is_solana else own.lower() == given.lower()
+            if not same:
+                raise Refused(f"the treasury is {given}, but its key is of {own}")
+            note(f"Treasury: {given}")
+        return given, key
+
+    def _keystore(self, stem: str, whose: str) -> Path:
+        return self._home.path / "keys" / f"{stem}-{whose}.json"
+
+    async def _opening(self, reached: Reached) -> dict[str, Any]:
+        """The contract that creates accounts on first use, and the factories that it may call."""
+        wishes = self._wishes
+        if not wishes.opener and not wishes.factories:
+            return {}
+        if reached.is_solana:
+            raise Refused("accounts on Solana need no opener and no factories")
+        factories = await known_factories(reached.rpc, reached.title, wishes.factories)
+        return {"opener": checksum_address(opener_contract().address), "factories": factories}
 
     async def _tokens(self, reached: Reached) -> list[Chosen]:
         """The tokens to take; without any wish all that are registered and as they should be."""
@@ -248,9 +286,9 @@ class _Walk:
             "settler": settler,
         }
 
-    async def _check(self, chain: Chain, relayer: Relayer) -> None:
+    async def _check(self, chain: Chain, relayers: tuple[Key, ...]) -> None:
         """What the doctor would say; a relayer that is the treasury is refused."""
-        rail = _rail(chain, relayer.secrets)
+        rail = _rail(chain, [one.secret for one in relayers])
         chains.check_apart(chain, rail.senders)
         try:
             problems = await rail.problems()
@@ -261,27 +299,25 @@ class _Walk:
         for problem in problems:
             note(problem)
 
-    def _write(self, path: Path, text: str, relayer: Relayer, *, is_solana: bool) -> None:
-        if relayer.unwritten is not None:
-            write = write_solana_keystore if is_solana else write_evm_keystore
-            write(relayer.unwritten, relayer.secrets[0], password_of(self._settings))
-            note(f"The relayer's key is in {relayer.unwritten}; keep a copy of it.")
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        private(path, text).close()
-        console.print(str(path), markup=False)
-
     async def _deploy(self, chain: EvmChain, signer: Signer) -> None:
         if chain.settler != settlement_contract().address:
             return
-        if await chain_deploy.is_there(chain, signer):
+        absent = [
+            one for one in chain_deploy.wanted(chain) if not await one.is_there(chain, signer)
+        ]
+        if not absent:
             return
-        wanted = self._talk.sure(
-            "Its settlement contract is not there. Deploy it now?", self._wishes.deploy, usual=False
-        )
-        if wanted:
-            await chain_deploy.deploy(chain, signer, self._talk)
+        names = " and ".join(one.title for one in absent)
+        if self._talk.sure(
+            f"Not there yet: {names}. Deploy now?", self._wishes.deploy, usual=False
+        ):
+            for one in chain_deploy.wanted(chain):
+                await one.ensure(chain, signer, self._talk)
         else:
-            note(f"Next: give {signer.address} coin for gas, then `florin chain deploy`.")
+            note(
+                f"Next: give {checksum_address(signer.address)} coin for gas, then "
+                f"`florin chain deploy {chain.caip2}`, which puts there: {names}."
+            )
 
 
 async def _serves_the_same(url: str | None, number: int, first: Reached) -> None:
@@ -292,24 +328,10 @@ async def _serves_the_same(url: str | None, number: int, first: Reached) -> None
             raise Refused(told)
 
 
-def _rail(chain: Chain, secrets: tuple[bytes, ...]) -> EvmRail | SolanaRail:
+def _rail(chain: Chain, secrets: list[bytes]) -> EvmRail | SolanaRail:
     first, *others = secrets
     if isinstance(chain, EvmChain):
         return EvmRail(chain, Signer(first), more=[Signer(one) for one in others])
     if others:
         raise Refused("one relayer key co-signs on Solana, not several")
     return SolanaRail(chain, SolanaSigner(first))
-
-
-def _address(reached: Reached, secret: bytes) -> str:
-    return SolanaSigner(secret).address if reached.is_solana else Signer(secret).address
-
-
-def _key_in(path: Path) -> bytes:
-    try:
-        secret = bytes.fromhex(path.read_text().strip().removeprefix("0x"))
-    except (OSError, ValueError):
-        raise Refused(f"{path} holds no key in hex") from None
-    if len(secret) != 32:
-        raise Refused(f"{path} holds no key of 32 bytes")
-    return secret

@@ -5,16 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
-from florin_server.boot.chain_setup import named, opener_contract, own_secrets, settlement_contract
-from florin_server.boot.home import Home, Refused
+from florin_server.boot.chain_setup import (
+    known_factories,
+    named,
+    opener_contract,
+    own_secrets,
+    settlement_contract,
+)
+from florin_server.boot.home import Home, Refused, private
 from florin_server.boot.keys import Keyring
 from florin_server.cli.console import console, fail, note, settings_of
 from florin_server.cli.talk import Talk
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.domain.caip import checksum_address
+from florin_server.rails import chain_files
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm.deployment import (
     DEPLOYER_WEI,
@@ -30,15 +38,61 @@ from florin_server.rails.evm.transactions import Signer
 from florin_server.rails.jsonrpc import HttpTransport, JsonRpc, RpcError
 
 
-def run(given: dict[str, Any], name: str, *, opener: bool, yes: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A contract that a chain is to have, and what it is called."""
+
+    title: str
+    contract: Contract
+
+    async def is_there(self, chain: EvmChain, signer: Signer) -> bool:
+        """True if the chain has it. NotDeployed if it has another in its place."""
+        async with _work(chain, signer, self.contract) as work:
+            return await work.there()
+
+    async def ensure(self, chain: EvmChain, signer: Signer, talk: Talk) -> None:
+        """Puts it there unless it is, and prints its address."""
+        async with _work(chain, signer, self.contract) as work:
+            if await work.there():
+                note(f"{chain.name} has the {self.title} already, and it is Florin's.")
+            else:
+                await _put(work, chain, self, talk)
+        console.print(checksum_address(self.contract.address))
+
+
+def wanted(chain: EvmChain) -> tuple[Wanted, ...]:
+    """What a chain's settings take of Florin's contracts. NotDeployed if they settle elsewhere."""
+    settlement = settlement_contract()
+    if chain.settler != settlement.address:
+        raise NotDeployed(
+            f"{chain.name} settles through {chain.settler}, which is not where this puts Florin's "
+            f"contract: {settlement.address}"
+        )
+    opener = opener_contract()
+    more = (Wanted("opener", opener),) if chain.opener == opener.address else ()
+    return (Wanted("settlement contract", settlement), *more)
+
+
+def run(
+    given: dict[str, Any], name: str, *, opener: bool, factories: tuple[str, ...], yes: bool
+) -> None:
     """Prints each contract's address; ends the program if one is not there afterwards."""
+    wishes = Wishes(opener or bool(factories), factories)
     try:
-        asyncio.run(_run(settings_of(given), name, Talk(quiet=yes), opener=opener))
-    except (Refused, NotDeployed, RailUnavailable, OSError) as error:
+        asyncio.run(_run(settings_of(given), name, wishes, Talk(quiet=yes)))
+    except (Refused, NotDeployed, RailUnavailable, RpcError, OSError) as error:
         fail("Not deployed", error)
 
 
-async def _run(settings: Settings, name: str, talk: Talk, *, opener: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """Whether accounts are to be created on first use, and by which factories."""
+
+    opener: bool
+    factories: tuple[str, ...]
+
+
+async def _run(settings: Settings, name: str, wishes: Wishes, talk: Talk) -> None:
     home = Home(settings.home)
     if home.addresses() is not None:
         raise Refused("Florin runs and may use the relayer's key: stop it first")
@@ -47,55 +101,59 @@ async def _run(settings: Settings, name: str, talk: Talk, *, opener: bool) -> No
         raise Refused(f"{chain.name} needs no settlement contract")
     keys = Keyring(settings, await own_secrets(home))
     signer = keys.relayers(chain)[0]
-    await deploy(chain, signer, talk)
-    if opener:
-        await _ensure(chain, signer, opener_contract(), "opener", talk)
+    changed = chain
+    if wishes.opener:
+        async with _node(chain) as rpc:
+            more = await known_factories(rpc, chain.name, wishes.factories)
+        lower = (*chain.factories, *(one.lower() for one in more))
+        update = {"opener": opener_contract().address, "factories": tuple(dict.fromkeys(lower))}
+        changed = chain.model_copy(update=update)
+    for one in wanted(changed):
+        await one.ensure(changed, signer, talk)
+    if changed != chain:
+        _write_down(settings, changed)
 
 
-async def deploy(chain: EvmChain, signer: Signer, talk: Talk) -> None:
-    """Puts the contract there unless it is, and prints its address."""
-    contract = settlement_contract()
-    if chain.settler != contract.address:
-        raise NotDeployed(
-            f"{chain.name} settles through {chain.settler}, which is not where this puts Florin's "
-            f"contract: {contract.address}"
-        )
-    await _ensure(chain, signer, contract, "settlement contract", talk)
-
-
-async def _ensure(
-    chain: EvmChain, signer: Signer, contract: Contract, title: str, talk: Talk
-) -> None:
-    async with _work(chain, signer, contract) as work:
-        if await work.there():
-            note(f"{chain.name} has the {title} already, and it is Florin's.")
-        else:
-            await _put(work, chain, contract, title, talk)
-    console.print(checksum_address(contract.address))
-
-
-async def is_there(chain: EvmChain, signer: Signer) -> bool:
-    """True if the chain has Florin's contract. NotDeployed if it has another in its place."""
-    async with _work(chain, signer, settlement_contract()) as work:
-        return await work.there()
+def _write_down(settings: Settings, chain: EvmChain) -> None:
+    """Puts opener and factories into the chain's file, or tells what its settings lack."""
+    said = {
+        "opener": checksum_address(chain.opener or ""),
+        "factories": [checksum_address(one) for one in chain.factories],
+    }
+    path = chain_files.path_of(settings.home, chain.caip2)
+    try:
+        if path is None:
+            raise ValueError(f"{chain.name} is in your florin.toml")
+        content = chain_files.changed(path.read_text(), said)
+    except ValueError as error:
+        note(f"{error}. Write into its table yourself:")
+        for line in chain_files.lines(said):
+            note(line)
+        return
+    private(path, content).close()
+    note(f"Opener and factories are in {path}.")
 
 
 @asynccontextmanager
-async def _work(chain: EvmChain, signer: Signer, contract: Contract) -> AsyncIterator[Deployment]:
+async def _node(chain: EvmChain) -> AsyncIterator[JsonRpc]:
     if not chain.rpc_urls:
         raise NotDeployed(f"the chain {chain.name} has no rpc_url")
     rpc = JsonRpc(HttpTransport(chain.rpc_urls[0]), batch_max=chain.batch_max)
     try:
-        yield Deployment(Node(rpc), chain, signer, contract, SystemClock())
+        yield rpc
     except RpcError as refusal:
         raise NotDeployed(f"{chain.name}: the node refused: {refusal}") from refusal
     finally:
         await rpc.close()
 
 
-async def _put(
-    work: Deployment, chain: EvmChain, contract: Contract, title: str, talk: Talk
-) -> None:
+@asynccontextmanager
+async def _work(chain: EvmChain, signer: Signer, contract: Contract) -> AsyncIterator[Deployment]:
+    async with _node(chain) as rpc:
+        yield Deployment(Node(rpc), chain, signer, contract, SystemClock())
+
+
+async def _put(work: Deployment, chain: EvmChain, one: Wanted, talk: Talk) -> None:
     if not await work.has_deployer():
         note(
             f"{chain.name} has no deterministic deployer yet: making it takes "
@@ -107,7 +165,7 @@ async def _put(
             await work.perform(funding)
         await work.put_deployer()
     making = await work.making()
-    note(f"The {title} will be at {checksum_address(contract.address)}.")
+    note(f"The {one.title} will be at {checksum_address(one.contract.address)}.")
     _agree(talk, "Deploy it", making)
     tx_hash = await work.perform(making)
     if not await work.there():

@@ -1,8 +1,9 @@
-"""`florin chain list`: every chain as its nodes tell it now, and each node."""
+"""`florin chain list`: every chain as its nodes tell it now, its assets, and each node."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,29 +19,34 @@ from florin_server.rails.base import NodeState, RailUnavailable
 from florin_server.rails.chain_files import Chain
 
 _COLUMNS = ("Chain", "Data", "State", "Takes", "Relayer", "Name")
+_ASSET_COLUMNS = ("Asset", "Symbol", "Taken")
 _NODE_COLUMNS = ("Chain", "Head", "Behind", "Answers in", "Node", "State")
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A chain, its nodes, and what is wrong with it."""
+    """A chain, its assets by their CAIP-19 ids, its nodes, and what is wrong with it."""
 
     row: tuple[str, ...]
+    assets: tuple[tuple[str, ...], ...]
     nodes: tuple[tuple[str, ...], ...]
     problems: tuple[str, ...]
 
 
 def run(given: dict[str, Any]) -> None:
-    """Prints all chains and their nodes, and on stderr what is wrong with the chains."""
+    """Prints all chains, assets and nodes, and on stderr what is wrong with the chains."""
     settings = settings_of(given)
     try:
         seen = asyncio.run(_look(settings))
     except (Refused, OSError) as error:
         fail("Not done", error)
     table(_COLUMNS, [one.row for one in seen])
-    if nodes := [node for one in seen for node in one.nodes]:
-        console.print()
-        table(_NODE_COLUMNS, nodes)
+    assets = [asset for one in seen for asset in one.assets]
+    nodes = [node for one in seen for node in one.nodes]
+    for columns, rows in ((_ASSET_COLUMNS, assets), (_NODE_COLUMNS, nodes)):
+        if rows:
+            console.print()
+            table(columns, rows)
     for one in seen:
         for problem in one.problems:
             note(problem)
@@ -61,6 +67,7 @@ async def _look(settings: Settings) -> list[_Seen]:
 
 async def _seen(chain: Chain, keys: Keyring, *, added: bool) -> _Seen:
     relayer, takes = "-", "-"
+    taken: Collection[str] = ()
     nodes: tuple[tuple[str, ...], ...] = ()
     try:
         rail = chains.rail_of(chain, keys)
@@ -75,11 +82,16 @@ async def _seen(chain: Chain, keys: Keyring, *, added: bool) -> _Seen:
         finally:
             nodes = tuple(_node(chain.caip2, node) for node in rail.nodes())
             await rail.close()
+        taken = rail.assets.keys()
         takes = " ".join(sorted(one.symbol for one in rail.assets.values())) or "-"
     name = chain.name if added else f"{chain.name} (from the settings)"
     state = "ok" if not problems else f"{len(problems)} wrong"
     data = "live" if chain.live else "test"
-    return _Seen((chain.caip2, data, state, takes, relayer, name), nodes, problems)
+    assets = tuple(
+        (asset, symbol, "yes" if asset in taken else "no")
+        for asset, symbol in chain.asset_ids.items()
+    )
+    return _Seen((chain.caip2, data, state, takes, relayer, name), assets, nodes, problems)
 
 
 def _node(chain_id: str, node: NodeState) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from tomllib import TOMLDecodeError
 from typing import Any, NoReturn
 
 from pydantic import ValidationError
@@ -36,8 +35,6 @@ def settings_of(given: dict[str, Any]) -> Settings:
         return Settings(**given)
     except ValidationError as error:
         why = "; ".join(map(_sentence, error.errors()))
-    except TOMLDecodeError as error:
-        why = f"{Settings.toml_path}: {error}"
     except SettingsError as error:
         why = str(error)
     fail("The settings are not valid", why, 2)

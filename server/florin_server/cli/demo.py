@@ -31,14 +31,21 @@ class DemoFailed(Exception):  # noqa: N818  (an outcome, told to whoever ran the
 
 
 def has_service(given: dict[str, Any]) -> bool:
-    """True if a service runs on the state folder."""
-    return Home(settings_of(given).home).addresses() is not None
+    """True if a service runs on the state folder; ends the program where there is no demo."""
+    settings = settings_of(given)
+    if not settings.has_demo:
+        fail(
+            _FAILED,
+            "embedded chains and test accounts are off here, as there is a live chain or "
+            "FLORIN_DEMO says so; another home (--home) has its own",
+        )
+    return Home(settings.home).addresses() is not None
 
 
 def run(given: dict[str, Any]) -> None:
     """Runs the demo against the service that runs."""
     home = Home(settings_of(given).home)
-    if home.addresses() is None:
+    if not has_service(given):
         fail(_FAILED, f"no Florin runs with its state in {home.path}; start one: florin up")
     uvloop.run(pay(home.read_demo_env()))
 

@@ -51,12 +51,14 @@ async def _run(settings: Settings) -> int:
 
 
 async def _checks(settings: Settings) -> AsyncIterator[_Finding]:
+    yield _file(settings)
     try:
         home = Home(settings.home).require()
     except Refused as error:
         yield "state", str(error)
         return
     yield _private(home, settings)
+    yield f"embedded chains and test accounts are {'on' if settings.has_demo else 'off'}", ""
     if home.addresses() is None:
         async for finding in _stopped(settings, home):
             yield finding
@@ -187,20 +189,43 @@ def _gas(gas: admin_pb2.FailedGas) -> str:
     return told
 
 
+def _file(settings: Settings) -> _Finding:
+    """Which florin.toml counts, here and for the service that runs."""
+    counts, *others = [str(one.resolve()) for one in settings.files()] or [""]
+    told = f"settings from {counts}" if counts else "settings without a florin.toml"
+    if others:
+        told += f"; {others[0]} does not count"
+    # a Florin that was started by an older release does not say
+    runs_with = (Home(settings.home).addresses() or {}).get("settings", counts)
+    if runs_with == counts:
+        return told, ""
+    return told, f"but Florin runs with {f'those of {runs_with}' if runs_with else 'none'}"
+
+
 def _private(home: Home, settings: Settings) -> _Finding:
+    """Mends what others can read of the state, and tells it."""
     keystores = {
         path
         for chain in _named(settings)
         for path in (*chain.relayer_keystores, chain.treasury_keystore)
         if path is not None
     }
-    exposed = home.exposed()
+    subject = f"state in {home.path}"
+    try:
+        mended = home.keep_private()
+    except Refused as error:
+        return subject, str(error)
     # keystores elsewhere belong to the operator: nobody but him changes their modes
-    exposed += [
+    exposed = [
         path
-        for path in sorted(keystores - set(exposed))
+        for path in sorted(keystores - set(mended))
         if path.exists() and path.stat().st_mode & 0o077
     ]
-    names = ", ".join(path.name for path in exposed)
-    problem = f"{names} can be read by others: chmod go=" if exposed else ""
-    return f"state in {home.path}", problem
+    problems = []
+    if mended:
+        names = ", ".join(path.name for path in mended)
+        problems.append(f"{names} could be read by others, and cannot now")
+    if exposed:
+        names = " ".join(map(str, exposed))
+        problems.append(f"others can read {names}: chmod go= {names}")
+    return subject, "; ".join(problems)

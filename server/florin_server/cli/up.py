@@ -6,8 +6,6 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from rich.table import Table
-
 from florin_server.boot import memory
 from florin_server.boot.demo_accounts import ensure_demo
 from florin_server.boot.home import Refused
@@ -45,6 +43,7 @@ async def _up(settings: Settings, first: First | None) -> None:
             "operator": service.grpc.operator_target,
             "evm_rpc": service.evm_rpc_url,
             "solana_rpc": service.solana_rpc_url,
+            "settings": "".join(str(one.resolve()) for one in settings.files()[:1]),
         }
         with service.home.announced(addresses):
             if first is not None:
@@ -58,17 +57,19 @@ async def _up(settings: Settings, first: First | None) -> None:
 
 def _show(service: Service, link: str | None) -> None:
     """Prints where everything is, and the link of the first payment if there is one."""
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_row("REST", service.http_url)
-    table.add_row("gRPC", service.grpc.target)
+    places = {"REST": service.http_url, "gRPC": service.grpc.target}
     if service.evm_rpc_url:
-        table.add_row("Test chain", f"{service.evm_rpc_url}  (JSON-RPC, chain id 31337)")
+        places["Test chain"] = f"{service.evm_rpc_url}  (JSON-RPC, chain id 31337)"
     if service.solana_rpc_url:
-        table.add_row("Solana test chain", f"{service.solana_rpc_url}  (JSON-RPC)")
-    table.add_row("State", str(service.home.path))
+        places["Solana test chain"] = f"{service.solana_rpc_url}  (JSON-RPC)"
+    places["State"] = str(service.home.path)
+    for file in service.settings.files()[:1]:
+        places["Settings"] = str(file)
     console.print("[bold green]Florin is up.[/]")
-    console.print(table)
-    demo = service.home.read_demo_env()
+    for what, place in places.items():
+        # whole, however narrow the terminal: they are there to be copied
+        console.print(f"{what:<{max(map(len, places))}}  {place}", markup=False)
+    demo = service.home.read_demo_env() if service.settings.has_demo else {}
     if demo and sys.stdout.isatty():
         console.print("\nTest accounts, also in " + str(service.home.demo_env) + ":")
         for name, value in demo.items():

@@ -130,6 +130,8 @@ class App:
     accounts: Accounts = field(default_factory=Accounts)
     totals: Recent[Totals] = field(default_factory=_remembered_totals)
     spent: Recent[Usage] = field(default_factory=_remembered_usage)  # in this hour, by chain
+    # ids of keys and app ids that do not work while the test accounts are off
+    off: frozenset[str] = frozenset()
     blocked: Blocklist = field(default_factory=Blocklist)
     seal: Seal = field(default_factory=Seal)
     prices: PriceSource = field(default_factory=lambda: FixedPrices({}))

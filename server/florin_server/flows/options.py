@@ -25,7 +25,7 @@ from florin_server.flows.screen import check_lists, is_blocked
 from florin_server.rails.base import Means, RailUnavailable, Split
 from florin_server.rails.prices import Quote
 from florin_server.rails.protocol import Rail
-from florin_server.store import offers, payments, settlements
+from florin_server.store import new_options, payments, settlements
 
 # payer, asset, value
 _Quoted: TypeAlias = tuple[str, str, int]
@@ -121,8 +121,8 @@ async def _keep(
         return stored
     # what is stored tells nobody's address
     origin = hashlib.sha256(payment.salt + b"origin" + caller.origin.encode()).hexdigest()[:32]
-    room = offers.Room(app.settings.options_per_caller, app.settings.options_per_payment)
-    offered = await app.store.write(offers.offer(payment.id, origin, new, room))
+    room = new_options.Room(app.settings.options_per_caller, app.settings.options_per_payment)
+    offered = await app.store.write(new_options.add(payment.id, origin, new, room))
     return stored | {option.id: option for option in offered}
 
 

@@ -7,6 +7,7 @@ without a leading slash are in the state folder.
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -66,16 +67,52 @@ def text(kind: str, said: Mapping[str, Any]) -> str:
     """The content of a file: numbers, texts, lists, tables, and lists of tables."""
     if kind not in _KINDS:
         raise ValueError(f"no kind of chain: {kind}")
-    lines = ["# Made by `florin chain add`; what is changed here counts after a restart."]
+    made = ["# Made by `florin chain add`; what is changed here counts after a restart."]
     plain = {name: one for name, one in said.items() if not _holds_tables(one)}
-    lines += ["", f"[{kind}]", *_lines(plain)]
+    made += ["", f"[{kind}]", *lines(plain)]
     for name, tables in said.items():
         if isinstance(tables, dict):
-            lines += ["", f"[{kind}.{name}]", *_lines(tables)]
+            made += ["", f"[{kind}.{name}]", *lines(tables)]
         elif _holds_tables(tables):
             for table in tables:
-                lines += ["", f"[[{kind}.{name}]]", *_lines(table)]
-    return "\n".join(lines) + "\n"
+                made += ["", f"[[{kind}.{name}]]", *lines(table)]
+    return "\n".join(made) + "\n"
+
+
+def changed(content: str, said: Mapping[str, Any]) -> str:
+    """The content of a file with other settings, and all else as its operator wrote it.
+
+    ValueError if that cannot be done line by line, as with a list on several lines.
+    """
+    ((kind, table),) = tomllib.loads(content).items()
+    kept = content.splitlines()
+    head = next((at for at, line in enumerate(kept) if _is(line, rf"\[\s*{kind}\s*\]")), None)
+    if head is None:
+        raise ValueError(f"there is no line [{kind}]")
+    # other tables may have settings of the same names
+    last = next((at for at in range(head + 1, len(kept)) if _is(kept[at], r"\[")), len(kept))
+    own = [
+        line
+        for line in kept[head + 1 : last]
+        if not any(_is(line, rf"{name}\s*=") for name in said)
+    ]
+    text = "\n".join([*kept[: head + 1], *lines(said), *own, *kept[last:]]) + "\n"
+    try:
+        told = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        told = {}
+    if told != {kind: {**table, **said}}:
+        raise ValueError(f"{' and '.join(said)} are there in a form that is not for commands")
+    return text
+
+
+def path_of(home: Path, chain_id: str) -> Path | None:
+    """The file that holds a chain (CAIP-2)."""
+    return next((path for path, one in read_all(home).items() if one.caip2 == chain_id), None)
+
+
+def _is(line: str, pattern: str) -> bool:
+    return re.match(rf"\s*{pattern}", line) is not None
 
 
 def _holds_tables(value: Any) -> bool:
@@ -86,7 +123,8 @@ def _holds_tables(value: Any) -> bool:
     )
 
 
-def _lines(table: Mapping[str, Any]) -> list[str]:
+def lines(table: Mapping[str, Any]) -> list[str]:
+    """Settings as they are written, a line each."""
     return [f"{name} = {_value(one)}" for name, one in table.items() if one is not None]
 
 

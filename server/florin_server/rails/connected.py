@@ -66,6 +66,11 @@ class Connected:
         return self._settings.poll_ms / 1000
 
     @property
+    def eta_s(self) -> int:
+        """Seconds that a payment usually takes from its confirm to its end."""
+        return self._settings.eta_s
+
+    @property
     def agreement(self) -> int:
         """How many nodes must tell what ends a payment."""
         return self.rpc.agreement

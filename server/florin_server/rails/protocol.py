@@ -96,6 +96,10 @@ class Rail(Protocol):
         """Seconds between two looks at the head."""
 
     @property
+    def eta_s(self) -> int:
+        """Seconds that a payment usually takes from its confirm to its end."""
+
+    @property
     def senders(self) -> Sequence[str]:
         """Addresses that sign our settlements and pay their gas, lower-case; at least one."""
 

@@ -139,6 +139,8 @@ class Authenticator:
 
     async def _find_key(self, text: str) -> _Credential | None:
         parsed = parse_key(text)
+        if parsed is not None and parsed.key_id in self._app.off:
+            return None
         key = await self._app.store.read(keys.key_by_id(parsed.key_id)) if parsed else None
         digest = hash_key(self._pepper, text)
         if key is None or key.revoked_at_us or not hmac.compare_digest(key.hash, digest):
@@ -163,6 +165,8 @@ class Authenticator:
         return credential
 
     async def _find_app(self, app_id: str) -> _Credential | None:
+        if app_id in self._app.off:
+            return None
         app = await self._app.store.read(keys.app(app_id))
         if app is None or app.revoked_at_us:
             return None

@@ -283,7 +283,9 @@ class GetPaymentStatusResponse(_message.Message):
     is_final: _builtins.bool
     """True if the status will never change again."""
     poll_in_ms: _builtins.int
-    """Milliseconds until it is worth asking again; unset when final."""
+    """Milliseconds until it is worth asking again; unset when final. While the payment is processing
+    it follows its chain: half of the option's eta_s, 250 at least and 2000 at most.
+    """
     failure_code: Global___PaymentFailureCode.ValueType
     """Set only when failed; then UNSPECIFIED means that no code is told."""
     @_builtins.property

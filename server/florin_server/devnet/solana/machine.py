@@ -28,6 +28,7 @@ from florin_server.devnet.solana import nonces
 from florin_server.devnet.solana.genesis import FAUCET_LAMPORTS, SOLNET
 from florin_server.devnet.solana.history import History, Landed, StoredAccount
 from florin_server.devnet.solana.nonces import AnyMessage
+from florin_server.devnet.solana.parsed import ui_amount
 from florin_server.devnet.solana.slots import Slots
 from florin_server.domain import spl
 
@@ -208,15 +209,7 @@ class Machine:
         """An amount in the form that wallets show."""
         account = self.account(held.mint)
         mint = spl.mint_of(bytes(account.data)) if account else None
-        decimals = mint.decimals if mint else 0
-        whole, part = divmod(held.amount, 10**decimals)
-        text = f"{whole}.{part:0{decimals}d}".rstrip("0").rstrip(".") if decimals else str(whole)
-        return {
-            "amount": str(held.amount),
-            "decimals": decimals,
-            "uiAmount": held.amount / 10**decimals,
-            "uiAmountString": text,
-        }
+        return ui_amount(held.amount, mint.decimals if mint else 0)
 
 
 def error_json(error: Any) -> Any:

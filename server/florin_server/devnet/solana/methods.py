@@ -16,7 +16,7 @@ from solders.transaction import VersionedTransaction
 
 from florin_server.devnet.dispatch import Method
 from florin_server.devnet.errors import RpcFault, bad_params
-from florin_server.devnet.solana import params
+from florin_server.devnet.solana import params, parsed
 from florin_server.devnet.solana.genesis import SOLNET
 from florin_server.devnet.solana.history import History, Landed
 from florin_server.devnet.solana.machine import Machine
@@ -124,7 +124,17 @@ class SolanaMethods:
 
     def _told(self, address: Pubkey, given: Mapping[str, Any]) -> Any:
         account = self._machine.account(address)
-        return None if account is None else _account_view(account, given)
+        return None if account is None else self._view(account, given)
+
+    def _view(self, account: Account, given: Mapping[str, Any]) -> Any:
+        encoding = params.encoding_of(given, ("base64", "base58", "jsonParsed"), "base64")
+        taken_apart = parsed.account(account, self._decimals) if encoding == "jsonParsed" else None
+        return _account_view(account, given, encoding, taken_apart)
+
+    def _decimals(self, address: Pubkey) -> int | None:
+        account = self._machine.account(address)
+        mint = spl.mint_of(bytes(account.data)) if account else None
+        return mint.decimals if mint else None
 
     def _token_balance(self, address: Any, config: Any = None) -> Any:
         _, slot = self._at(config)
@@ -149,7 +159,7 @@ class SolanaMethods:
             for address, account in self._machine.owned(program):
                 held = spl.token_account(bytes(account.data))
                 if held and held.owner == whose and mint in {None, held.mint}:
-                    view = _account_view(account, given)
+                    view = self._view(account, given)
                     found.append({"pubkey": str(address), "account": view})
         return _answer(slot, found)
 
@@ -209,7 +219,8 @@ class SolanaMethods:
         if isinstance(config, str):
             config = {"encoding": config}
         given = params.fields(config, ("commitment", "encoding", "maxSupportedTransactionVersion"))
-        encoding = params.encoding_of(given, ("json", "base64", "base58"), "json")
+        kinds = ("json", "jsonParsed", "base64", "base58")
+        encoding = params.encoding_of(given, kinds, "json")
         landed = self._history.transaction(bytes(params.signature(signature)))
         if landed is None or not self._visible(landed, given):
             return None
@@ -222,11 +233,16 @@ class SolanaMethods:
                 'Version": 0',
                 -32015,
             )
+        meta: Any = orjson.Fragment(landed.meta)
+        if encoding == "jsonParsed":
+            # the accounts that tables tell are among those of the message then
+            meta = orjson.loads(landed.meta)
+            del meta["loadedAddresses"]
         return {
             "slot": landed.slot,
             "blockTime": landed.time,
             "version": 0 if version == 0 else "legacy",
-            "meta": orjson.Fragment(landed.meta),
+            "meta": meta,
             "transaction": transaction_view(transaction, landed.raw, encoding),
         }
 
@@ -273,7 +289,8 @@ class SolanaMethods:
         accounts: list[Any] | None = None
         if addresses:
             after = [outcome.accounts.get(one) or self._machine.account(one) for one in addresses]
-            accounts = [one and _account_view(one, {"encoding": "base64"}) for one in after]
+            told = {"encoding": params.encoding_of(wanted, ("base64", "jsonParsed"), "base64")}
+            accounts = [one and self._view(one, told) for one in after]
         value |= {
             "err": outcome.error,
             "logs": outcome.logs,
@@ -288,14 +305,15 @@ def _answer(slot: int, value: Any) -> dict[str, Any]:
     return {"context": {"apiVersion": "3.0.0", "slot": slot}, "value": value}
 
 
-def _account_view(account: Account, given: Mapping[str, Any]) -> dict[str, Any]:
-    # clients that ask for parsed accounts take raw ones too, as nodes give them when in doubt
-    encoding = params.encoding_of(given, ("base64", "base58", "jsonParsed"), "base64")
+def _account_view(
+    account: Account, given: Mapping[str, Any], encoding: str, taken_apart: Any
+) -> dict[str, Any]:
+    """An account as it is told, with its bytes unless they are taken apart."""
     data = bytes(account.data)
     if cut := params.fields(given.get("dataSlice"), ("offset", "length")):
         first = params.number(cut.get("offset"), 0, 2**32)
         data = data[first : first + params.number(cut.get("length"), 0, 2**32)]
-    written = (
+    written = taken_apart or (
         [params.base58(data), "base58"]
         if encoding == "base58"
         else [base64.b64encode(data).decode(), "base64"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
+from florin_server.domain.held import HeldMoney
 from florin_server.domain.ids import short_id
 from florin_server.domain.payment import Option, Payment
 from florin_server.domain.payout import Payout, PayoutKind
@@ -61,11 +62,42 @@ class LateMoney:
     async def _record(
         self, payment: Payment, option: Option, event: Paid, *, in_vain: bool
     ) -> None:
-        if why := await why_blocked(self._app, option.payer):
-            await self._hold(option, event, why, in_vain=in_vain)
+        app, rail, now_us = self._app, self._rail, self._app.clock.now_us()
+        what: Payout | HeldMoney
+        if why := await why_blocked(app, option.payer):
+            what = held_money.money(app, rail, option, event, why, is_late=True)
+            legs = postings.held(rail, option)
+        else:
+            what = self._return(payment, option, now_us)
+            legs = postings.late(rail, payment.merchant_id, option)
+        recorded = late.record(
+            option,
+            held_money.event_of(event),
+            legs,
+            what,
+            now_us,
+            exact=rail.proves(option, event),
+            in_time=not in_vain,
+        )
+        if not await app.store.write(recorded):
             return
-        now_us = self._app.clock.now_us()
-        back = Payout(
+        if isinstance(what, HeldMoney):
+            held_money.alarm(what)
+            return
+        _log.error(
+            "payment %s was paid late, or twice, by %s: payout %s returns %d of %s to %s",
+            payment.id,
+            event.tx_hash,
+            what.id,
+            option.value,
+            option.asset,
+            option.payer,
+        )
+        app.wake_payouts()
+
+    def _return(self, payment: Payment, option: Option, now_us: int) -> Payout:
+        """The payout that sends all of it back, fee included."""
+        return Payout(
             id=short_id("pout_", self._app.randbytes),
             kind=PayoutKind.RETURN,
             merchant_id=payment.merchant_id,
@@ -78,29 +110,3 @@ class LateMoney:
             created_at_us=now_us,
             backed=postings.is_backed(self._rail, option),
         )
-        legs = postings.late(self._rail, payment.merchant_id, option)
-        exact = self._rail.proves(option, event)
-        event_id = held_money.event_of(event)
-        done = await self._app.store.write(
-            late.record(option, event_id, legs, back, now_us, exact=exact, in_time=not in_vain)
-        )
-        if done:
-            _log.error(
-                "payment %s was paid late, or twice, by %s: payout %s returns %d of %s to %s",
-                payment.id,
-                event.tx_hash,
-                back.id,
-                option.value,
-                option.asset,
-                option.payer,
-            )
-            self._app.wake_payouts()
-
-    async def _hold(self, option: Option, event: Paid, why: str, *, in_vain: bool) -> None:
-        held = held_money.money(self._app, self._rail, option, event, why, is_late=True)
-        legs = postings.held(self._rail, option)
-        key, now_us = held_money.event_of(event), self._app.clock.now_us()
-        exact = self._rail.proves(option, event)
-        recorded = late.record(option, key, legs, held, now_us, exact=exact, in_time=not in_vain)
-        if await self._app.store.write(recorded):
-            held_money.alarm(held)

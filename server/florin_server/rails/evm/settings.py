@@ -168,6 +168,14 @@ class EvmChain(NodeSettings):
         return f"eip155:{self.chain_id}"
 
     @property
+    def asset_ids(self) -> dict[str, str]:
+        """The symbols of all assets that are named, by CAIP-19, whether they are taken or not."""
+        found = {f"{self.caip2}/erc20:{one.address}": one.symbol for one in self.assets}
+        if self.coin is not None:
+            found[f"{self.caip2}/slip44:{self.native_slip44}"] = self.coin.symbol
+        return found
+
+    @property
     def treasury_account(self) -> str:
         """The treasury's CAIP-10 id."""
         return f"{self.caip2}:{self.treasury.rpartition(':')[2]}"

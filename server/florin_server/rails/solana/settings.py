@@ -135,6 +135,14 @@ class SolanaChain(NodeSettings):
         return f"{self.caip2}/slip44:{_SOL_SLIP44}"
 
     @property
+    def asset_ids(self) -> dict[str, str]:
+        """The symbols of all assets that are named, by CAIP-19, whether they are taken or not."""
+        found = {f"{self.caip2}/token:{one.mint}": one.symbol for one in self.assets}
+        if self.coin is not None:
+            found[self.coin_id] = self.coin.symbol
+        return found
+
+    @property
     def treasury_account(self) -> str:
         """The treasury's CAIP-10 id."""
         return f"{self.caip2}:{self.treasury.rpartition(':')[2]}"

@@ -49,7 +49,7 @@ class Room:
         return max(0, min(share - own, self.per_payment - total))
 
 
-def offer(payment_id: str, origin: str, new: Sequence[Option], room: Room) -> Op[list[Option]]:
+def add(payment_id: str, origin: str, new: Sequence[Option], room: Room) -> Op[list[Option]]:
     """Stores options as far as there is room, the first ones first.
 
     Those that are known stay as they are. Answers what is stored now for the payers of `new`.

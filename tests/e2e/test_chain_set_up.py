@@ -1,0 +1,309 @@
+"""`florin chain` does the whole of it: keys of both kinds, contracts, factories, and their ids."""
+
+from __future__ import annotations
+
+import asyncio
+import tomllib
+
+import pytest
+from eth_account import Account
+from florin_server.boot.chain_setup import opener_contract, settlement_contract
+from florin_server.boot.keys import open_keystore
+from florin_server.devnet.genesis import artifact
+from florin_server.devnet.solana import SOLNET, SolanaDevChain, SolanaDevSettings
+from florin_server.domain.caip import checksum_address
+from florin_server.rails import chain_files
+from solders.keypair import Keypair
+
+from tests.support import foreign
+from tests.support.command import Ended, Lasting
+
+TREASURY = Account.from_key(b"\x77" * 32).address
+SETTLER = checksum_address(settlement_contract().address)
+OPENER = checksum_address(opener_contract().address)
+PASSWORD = "correct horse"
+CHAIN = "eip155:424242"
+FACTORY = checksum_address("0x" + "fa" * 20)
+OTHER = checksum_address("0x" + "fb" * 20)
+CODE = {one.lower(): artifact("DevWalletFactory").runtime for one in (FACTORY, OTHER)}
+SETTINGS = {
+    "FLORIN_EMBEDDED_SOLANA__ENABLED": "false",
+    "FLORIN_KEYSTORE_PASSWORD": PASSWORD,
+}
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def run(home, forks):
+    async def command(*words: str, **changes: str) -> Ended:
+        """A command; the chain that it asks is served by this very loop."""
+        return await asyncio.to_thread(forks, *words, home=home, **{**SETTINGS, **changes})
+
+    return command
+
+
+@pytest.fixture
+async def chain():
+    async with foreign.embedded(424242, CODE) as opened:
+        yield opened
+
+
+def add(chain: foreign.Foreign, *more: str) -> tuple[str, ...]:
+    words = ("chain", "add", "--rpc-url", chain.url, "--chain", CHAIN, "--name", "Far Away")
+    return (*words, "--token", f"{chain.token}:USD", "--yes", *more)
+
+
+def refused(done: Ended) -> str:
+    assert (done.status, done.out) == (1, ""), done
+    return done.err.splitlines()[-1]
+
+
+def line_of(done: Ended, beginning: str) -> str:
+    (line,) = [line for line in done.err.splitlines() if line.startswith(beginning)]
+    return line.removeprefix(beginning)
+
+
+def written(home) -> dict:
+    return tomllib.loads((home / "chains" / "far-away.toml").read_text())["evm"]
+
+
+# treasuries
+
+
+async def test_a_treasurys_key_is_made_with_its_chain_and_pays_out(run, home, chain):
+    added = await run(*add(chain, "--new-relayer", "--new-treasury"))
+    assert added.status == 0, added
+    treasury, path = line_of(added, "Treasury: "), home / "keys" / "far-away-treasury.json"
+    assert written(home)["treasury"] == treasury
+    assert written(home)["treasury_keystore"] == "keys/far-away-treasury.json"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert Account.from_key(open_keystore(path, PASSWORD)).address == treasury
+    assert f"The treasury's key is in {path}; keep a copy of it." in added.err
+    assert treasury != line_of(added, "Relayer: ")
+    with await asyncio.to_thread(lambda: Lasting("up", home=home, **SETTINGS)):
+        listed = await run("executors", "list")
+    # it is there to send
+    assert treasury.lower() in listed.out.lower()
+
+
+async def test_a_treasurys_key_comes_from_a_file_in_hex(run, home, chain, tmp_path):
+    key = tmp_path / "key"
+    key.write_text("0x" + "77" * 32 + "\n")
+    words = add(chain, "--treasury-key-file", str(key))
+    key.chmod(0o640)
+    assert f"others can read {key}: as its owner, chmod go= {key}" in refused(await run(*words))
+    key.chmod(0o600)
+    other = refused(await run(*words, "--treasury", OTHER))
+    assert other.endswith(f"the treasury is {OTHER}, but its key is of {TREASURY}")
+    assert not (home / "keys").exists()
+    assert (await run(*words, "--treasury", TREASURY.lower())).status == 0
+    assert open_keystore(home / "keys" / "far-away-treasury.json", PASSWORD) == b"\x77" * 32
+
+
+async def test_a_treasury_on_solana_gets_its_key_too(run, home):
+    cluster = await SolanaDevChain.open(None, SolanaDevSettings(finalized_slots=1))
+    try:
+        url = f"http://127.0.0.1:{await cluster.serve_http('127.0.0.1', 0)}"
+        words = ("chain", "add", "--rpc-url", url, "--chain", SOLNET.chain_id, "--name", "Own")
+        token = SOLNET.tokens[0]
+        more = ("--token", f"{token.address}:USD:tUSD", "--coin", "--new-relayer", "--yes")
+        assert "no opener" in refused(await run(*words, *more, "--treasury", "1" * 32, "--opener"))
+        added = await run(*words, *more, "--new-treasury")
+        assert added.status == 0, added
+        treasury = line_of(added, "Treasury: ")
+        seed = open_keystore(home / "keys" / "own-treasury.json", PASSWORD)
+        assert str(Keypair.from_seed(seed).pubkey()) == treasury
+        assert f"tUSD is {SOLNET.chain_id}/token:{token.address}" in added.err
+        assert f"SOL is {SOLNET.chain_id}/slip44:501" in added.err
+    finally:
+        await cluster.close()
+
+
+async def test_keys_are_neither_overwritten_nor_of_another_kind(run, home, chain, tmp_path):
+    path = home / "keys" / "far-away-treasury.json"
+    path.parent.mkdir(parents=True, mode=0o700)
+    path.write_text("{}")
+    assert "never overwritten" in refused(await run(*add(chain, "--new-treasury")))
+    assert path.read_text() == "{}"
+    assert not (home / "chains").exists()
+
+
+@pytest.mark.parametrize("kind", ["--solana", ""])
+async def test_a_keystore_is_made_by_itself(run, home, tmp_path, kind):
+    path, key = tmp_path / "treasury.json", tmp_path / "key"
+    key.write_text("77" * 32)
+    key.chmod(0o600)
+    options = [kind] if kind else []
+    address = str(Keypair.from_seed(b"\x77" * 32).pubkey()) if kind else TREASURY
+    words = ("chain", "keystore", str(path), *options)
+    made = await run(*words, "--key-file", str(key))
+    assert (made.status, made.out) == (0, f"{address}\n"), made
+    assert open_keystore(path, PASSWORD) == b"\x77" * 32
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "never overwritten" in refused(await run(*words))
+    path.unlink()
+    assert (await run(*words)).out not in {"", made.out}
+    # a password that nobody has would lock the key up for good
+    path.unlink()
+    assert "need a password" in refused(await run(*words, FLORIN_KEYSTORE_PASSWORD=""))
+    assert not path.exists()
+    assert not home.exists()
+
+
+# what others can read
+
+
+@pytest.mark.parametrize("option", ["--relayer-keystore", "--treasury-keystore"])
+async def test_a_keystore_that_others_can_read_is_refused_at_once(
+    run, home, chain, tmp_path, option
+):
+    path = tmp_path / "key.json"
+    address = (await run("chain", "keystore", str(path))).out.strip()
+    treasury = TREASURY if option == "--relayer-keystore" else address
+    words = add(chain, option, str(path), "--treasury", treasury)
+    path.chmod(0o644)
+    assert refused(await run(*words)).endswith(f"as its owner, chmod go= {path}")
+    assert not (home / "chains").exists()
+    path.chmod(0o600)
+    assert (await run(*words)).status == 0
+    # what a secret store hands over later is told wherever it is opened, and stops nothing
+    path.chmod(0o440)
+    assert f"others can read the keystore {path}" in (await run("chain", "list")).err
+
+
+@pytest.mark.parametrize(
+    "words", [("keys", "list"), ("chain", "list"), ("payouts", "list"), ("doctor",)], ids=" ".join
+)
+@pytest.mark.parametrize("runs", [False, True])
+async def test_a_home_that_others_can_read_is_mended_by_whoever_uses_it(
+    run, home, chain, words, runs
+):
+    assert (await run(*add(chain, "--new-relayer", "--new-treasury"))).status == 0
+    names = ("secrets.json", "chains/far-away.toml", "keys/far-away-treasury.json")
+
+    async def used() -> None:
+        for name in names:
+            (home / name).chmod(0o644)
+        done = await run(*words)
+        told = done.err if words != ("doctor",) else done.out
+        assert "others could read" in told or "could be read by others, and cannot now" in told
+        assert all(name.rpartition("/")[2] in told for name in names), done
+        assert {(home / name).stat().st_mode & 0o777 for name in names} == {0o600}
+
+    if not runs:
+        await used()
+        return
+    with await asyncio.to_thread(lambda: Lasting("up", home=home, **SETTINGS)):
+        await used()
+
+
+# accounts that do not exist yet
+
+
+async def test_opener_and_factories_are_written_when_a_chain_is_added(run, home, chain):
+    words = add(chain, "--new-relayer", "--treasury", TREASURY, "--factory", FACTORY.lower())
+    added = await run(*words)
+    assert added.status == 0, added
+    assert (written(home)["opener"], written(home)["factories"]) == (OPENER, [FACTORY])
+    assert "which puts there: settlement contract and opener." in added.err
+    await chain.fund(line_of(added, "Relayer: "))
+    # the file says it: nothing has to be said again
+    done = await run("chain", "deploy", "far-away", "--yes")
+    assert (done.status, done.out) == (0, f"{SETTLER}\n{OPENER}\n"), done
+    assert "is not Florin's opener" not in (await run("chain", "list")).err
+
+
+@pytest.mark.parametrize(
+    ("factory", "words"),
+    [
+        ("0x" + "0a" * 20, "is no contract"),
+        ("0x12", "is no address"),
+        (FACTORY, "named twice"),
+    ],
+)
+async def test_a_factory_that_cannot_be_one_is_refused(run, home, chain, factory, words):
+    more = ("--factory", FACTORY, "--factory", factory)
+    assert words in refused(await run(*add(chain, "--treasury", TREASURY, *more)))
+    assert not (home / "chains").exists()
+    assert (await run(*add(chain, "--treasury", TREASURY))).status == 0
+    assert words in refused(await run("chain", "deploy", "far-away", "--yes", *more))
+    assert "opener" not in written(home)
+
+
+async def test_deploying_the_opener_writes_it_down(run, home, chain):
+    added = await run(*add(chain, "--new-relayer", "--treasury", TREASURY))
+    await chain.fund(line_of(added, "Relayer: "))
+    path = home / "chains" / "far-away.toml"
+    mine = path.read_text().replace("[evm]", "[evm]  # mine\ngas_reserve = 7 # 7, not 50")
+    path.write_text(mine)
+    done = await run("chain", "deploy", "far-away", "--factory", FACTORY, "--yes")
+    assert (done.status, done.out) == (0, f"{SETTLER}\n{OPENER}\n"), done
+    assert f"Opener and factories are in {path}." in done.err
+    assert path.stat().st_mode & 0o777 == 0o600
+    lines = path.read_text().splitlines()
+    assert [line for line in lines if line not in mine.splitlines()] == [
+        f'opener = "{OPENER}"',
+        f'factories = ["{FACTORY}"]',
+    ]
+    assert set(mine.splitlines()) < set(lines)
+
+    # one more joins those that are there; nothing is written where nothing changes
+    again = await run("chain", "deploy", "far-away", "--opener", "--factory", OTHER, "--yes")
+    assert written(home)["factories"] == [FACTORY, OTHER]
+    assert again.out == done.out
+    before = path.read_text()
+    await run("chain", "deploy", "far-away", "--factory", OTHER, "--factory", FACTORY, "--yes")
+    assert path.read_text() == before
+    (known,) = chain_files.read_all(home).values()
+    assert (known.opener, known.gas_reserve) == (OPENER.lower(), 7)
+
+
+async def test_what_is_written_by_hand_is_told_and_left_alone(run, home, chain, tmp_path):
+    added = await run(*add(chain, "--new-relayer", "--treasury", TREASURY))
+    await chain.fund(line_of(added, "Relayer: "))
+    path = home / "chains" / "far-away.toml"
+    by_hand = path.read_text().replace("[evm]", f'[evm]\nopener = "{OPENER}"\nfactories = [\n]')
+    path.write_text(by_hand)
+    done = await run("chain", "deploy", "far-away", "--factory", FACTORY, "--yes")
+    assert done.status == 0, done
+    assert "in a form that is not for commands. Write into its table yourself:" in done.err
+    assert done.err.endswith(f'opener = "{OPENER}"\nfactories = ["{FACTORY}"]\n')
+    assert path.read_text() == by_hand
+    # the same chain in florin.toml
+    (tmp_path / "florin.toml").write_text(
+        path.read_text().replace("[evm]", "[[chains]]").replace("[[evm.", "[[chains.")
+    )
+    path.unlink()
+    text = (tmp_path / "florin.toml").read_text()
+    (tmp_path / "florin.toml").write_text(text.replace('["keys/', f'["{home}/keys/'))
+    done = await run("chain", "deploy", CHAIN, "--factory", FACTORY, "--yes")
+    assert done.status == 0, done
+    assert "Far Away is in your florin.toml. Write into its table yourself:" in done.err
+
+
+# ids
+
+
+async def test_assets_are_told_by_their_ids(run, home, chain):
+    more = ("--new-relayer", "--treasury", TREASURY, "--coin")
+    added = await run(*add(chain, *more))
+    token, coin = f"{CHAIN}/erc20:{chain.token}", f"{CHAIN}/slip44:60"
+    assert f"tUSD is {token}\n" in added.err
+    assert f"ETH is {coin}\n" in added.err
+    await chain.fund(line_of(added, "Relayer: "))
+    assert (await run("chain", "deploy", CHAIN, "--yes")).status == 0
+    with (home / "chains" / "far-away.toml").open("a") as file:
+        file.write(f'[[evm.assets]]\naddress = "{FACTORY}"\nname = "x"\nsymbol = "X"\n')
+        file.write('decimals = 6\npeg = "USD"\n')
+    listed = await run("chain", "list")
+    rows = [line.split() for line in listed.out.splitlines()]
+    at = rows.index(["Asset", "Symbol", "Taken"])
+    assert rows[at + 1 : at + 4] == [
+        [token, "tUSD", "yes"],
+        [f"{CHAIN}/erc20:{FACTORY.lower()}", "X", "no"],
+        [coin, "ETH", "yes"],
+    ]

@@ -1,0 +1,110 @@
+"""A home with a live chain: what was there for a first try is off, unless it is asked for."""
+
+from __future__ import annotations
+
+import pytest
+from florin_server.boot.service import Service
+from florin_server.config import EmbeddedSolana
+from florin_server.rails import chain_files
+
+from tests.support.api import Refused, RestApi
+from tests.support.command import florin
+from tests.support.service import running, settings
+from tests.support.solana import AT_ONCE
+
+ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}}
+PLACES = {"settler": "0x" + "ab" * 20, "treasury": "0x" + "fe" * 20}
+NODE = {"rpc_url": "http://127.0.0.1:9"}
+BASE = chain_files.text("evm", {"chain_id": 8453, **NODE, **PLACES})
+SEPOLIA = chain_files.text("evm", {"chain_id": 84532, **NODE, **PLACES})
+CHAINS = {"eip155:31337", "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"}
+
+
+def put(home, text: str) -> None:
+    path = chain_files.folder(home) / "one.toml"
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o600)
+
+
+@pytest.fixture
+async def tried(tmp_path):
+    """A home in which somebody tried Florin, and the test accounts that are known since."""
+    home = tmp_path / "home"
+    async with running(home, solana=AT_ONCE) as service:
+        assert (home / "demo.env").exists()
+        env = service.home.read_demo_env()
+    return home, env
+
+
+async def start(home, **more) -> Service:
+    return await Service.start(settings(home, solana=AT_ONCE, **more))
+
+
+async def refused(api: RestApi, env: dict[str, str]) -> list[tuple[int, str]]:
+    """How the partner's key, the wallet's and the app id are answered; empty where they work."""
+    found = []
+    key = {"Api-Key": env["FLORIN_WALLET_KEY"]}
+    for call in (
+        api.create(ORDER),
+        api.call("GET", "/v1/gateway/payment/pay_1", key),
+        api.call("GET", "/v1/gateway/payment/pay_1", api.wallet),
+    ):
+        try:
+            await call
+        except Refused as error:
+            if error.code != "payment_not_found":
+                found.append((error.http, error.code))
+    return found
+
+
+async def test_a_live_chain_ends_what_was_there_for_a_try(tried, session):
+    home, env = tried
+    put(home, BASE)
+    service = await start(home)
+    try:
+        assert set(service.app.rails) == {"eip155:8453"}
+        assert (service.evm_rpc_url, service.solana_rpc_url) == ("", "")
+        api = RestApi(session, service.http_url, env)
+        off = [(401, "invalid_api_key"), (401, "invalid_api_key"), (401, "invalid_app_id")]
+        assert await refused(api, env) == off
+    finally:
+        await service.stop()
+    doctor = florin("doctor", home=home)
+    assert "✓ embedded chains and test accounts are off\n" in doctor.out
+
+
+@pytest.mark.parametrize("chain", [BASE, SEPOLIA])
+async def test_they_are_on_where_they_are_asked_for_or_nothing_is_live(tried, session, chain):
+    home, env = tried
+    put(home, chain)
+    service = await start(home, demo=True if chain is BASE else None)
+    try:
+        assert len(service.app.rails) == 3
+        assert await refused(RestApi(session, service.http_url, env), env) == []
+    finally:
+        await service.stop()
+    told = florin("doctor", home=home, FLORIN_DEMO="true").out
+    assert "✓ embedded chains and test accounts are on\n" in told
+
+
+async def test_they_come_back_as_they_were(tried, session):
+    home, env = tried
+    for demo, works in ((False, False), (None, True)):
+        service = await start(home, demo=demo)
+        try:
+            told = await refused(RestApi(session, service.http_url, env), env)
+            assert (told == []) is works
+        finally:
+            await service.stop()
+
+
+async def test_a_new_home_with_a_live_chain_never_has_them(tmp_path):
+    home = tmp_path / "home"
+    home.mkdir(0o700)
+    put(home, BASE)
+    async with running(home, solana=EmbeddedSolana()) as service:
+        assert set(service.app.rails) == {"eip155:8453"}
+    assert not (home / "demo.env").exists()
+    assert "there is a live chain or FLORIN_DEMO says so" in florin("demo", home=home).err
+    assert florin("partners", "list", home=home).out.count("\n") == 1

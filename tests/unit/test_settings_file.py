@@ -1,0 +1,105 @@
+"""Which florin.toml counts: that of the home, and without one that of the folder one is in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from florin_server.config import Settings
+from pydantic_settings import SettingsError
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch) -> Path:
+    """The folder in which a command is given."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    for name in ("FLORIN_HOME", "FLORIN_QUOTE_S"):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+@pytest.fixture
+def home(tmp_path) -> Path:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    return folder
+
+
+def write(folder: Path, text: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / "florin.toml"
+    path.write_text(text)
+    return path
+
+
+def test_the_file_of_the_home_counts_however_the_home_is_named(here, home, monkeypatch):
+    own = write(home, "quote_s = 11")
+    assert Settings().quote_s == 300
+    given = Settings(home=home)
+    monkeypatch.setenv("FLORIN_HOME", str(home))
+    for settings in (given, Settings()):
+        assert (settings.home, settings.quote_s, settings.files()) == (home, 11, (own,))
+    # as ever, whoever says more at the command counts more
+    monkeypatch.setenv("FLORIN_QUOTE_S", "12")
+    assert Settings().quote_s == 12
+    assert Settings(quote_s=13).quote_s == 13
+
+
+def test_the_usual_home_has_a_file_of_its_own_too(here):
+    own = write(here / ".florin", "quote_s = 11")
+    assert Settings().quote_s == 11
+    assert Settings().files() == (own.relative_to(here),)
+
+
+def test_one_file_counts_and_no_part_of_another(here, home):
+    write(here, "quote_s = 11\namount_min = 7")
+    assert Settings(home=home).quote_s == 11
+    write(home, "quote_s = 12")
+    settings = Settings(home=home)
+    assert (settings.quote_s, settings.amount_min) == (12, 1)
+    assert settings.files() == (home / "florin.toml", Path("florin.toml"))
+    assert (Settings().quote_s, Settings().amount_min) == (11, 7)
+
+
+def test_a_file_may_name_the_home_whose_file_counts(here, home):
+    write(here, f'home = "{home}"\nquote_s = 11')
+    assert (Settings().home, Settings().quote_s) == (home, 11)
+    write(home, "quote_s = 12")
+    assert (Settings().home, Settings().quote_s) == (home, 12)
+    write(home, f'quote_s = 13\nhome = "{home.parent}/here/../home"')
+    assert Settings().quote_s == 13
+    write(home, f'home = "{here}"')
+    for given in ({}, {"home": home}):
+        with pytest.raises(SettingsError, match=r"home/florin\.toml: .* names another"):
+            Settings(**given)
+
+
+def test_a_home_that_one_is_in_has_one_file(here):
+    write(here, "quote_s = 11")
+    settings = Settings(home=here)
+    assert (settings.quote_s, len(settings.files())) == (11, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"quote_s = ", "Invalid value"),
+        (b"\xff", "utf-8"),
+        (b"home = 5", "home is not the path of a folder"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(here, home, text, words):
+    for folder in (here, home):
+        path = folder / "florin.toml"
+        path.write_bytes(text)
+        with pytest.raises(SettingsError, match=words) as caught:
+            Settings(**({} if folder is here else {"home": home}))
+        assert str(caught.value).startswith("florin.toml: " if folder is here else f"{path}: ")
+
+
+def test_a_folder_in_its_place_is_told(here):
+    (here / "florin.toml").mkdir()
+    with pytest.raises(SettingsError, match="florin.toml cannot be read: Is a directory"):
+        Settings()
