@@ -172,7 +172,13 @@ async def test_a_pause_is_no_fault_of_the_signature(lab, hidden):
 
 
 @pytest.mark.parametrize(
-    ("address", "what"), [(WALLET.address, "payer"), (MERCHANT, "receiver"), (FEES, "fee")]
+    ("address", "what"),
+    [
+        (WALLET.address, "payer"),
+        (MERCHANT, "receiver"),
+        (FEES, "operator"),
+        (DEVNET.settler, "operator"),
+    ],
 )
 async def test_who_is_refused_is_told(lab, address, what, caplog):
     option = lab.offer(WALLET, fee=15_000)

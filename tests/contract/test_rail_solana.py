@@ -36,7 +36,6 @@ from tests.contract.solana_lab import (
     outputs,
     settings,
     signed,
-    split,
     transaction,
 )
 from tests.support.solana import ASSETS, SolanaWallet, rebuilt, steps
@@ -308,46 +307,6 @@ async def test_why_a_trial_failed_is_told(lab, buyer, error, told):
     found = await refusal(lab, buyer)
     text = f"{found} {getattr(found, 'code', '')} {getattr(found, 'details', '')}"
     assert told in text
-
-
-@pytest.mark.parametrize(("at", "what"), [(1, "payer"), (2, "receiver")])
-async def test_an_account_that_is_frozen_is_no_fault_of_the_transaction(lab, buyer, at, what):
-    await lab.node.fund(wallet(91))
-    _, option = await lab.offer(buyer)
-    issued = await lab.issued(option)
-
-    def freeze(result):
-        held = result["value"][at]
-        content = base64.b64decode(held["data"][0])
-        held["data"][0] = base64.b64encode(content[:108] + b"\x02" + content[109:]).decode()
-
-    lab.between.changes["getMultipleAccounts"] = changed(freeze)
-    lab.between.changes["simulateTransaction"] = answer({"InstructionError": [3, {"Custom": 17}]})
-    with pytest.raises(FlorinError) as caught:
-        await lab.rail.verify(option, [issued], outputs(signed(buyer, issued)))
-    assert caught.value.details == {
-        "reason": "token_refused",
-        "refused": what,
-        "revert": "account is frozen",
-    }
-
-
-async def test_a_receiver_whose_account_is_frozen_is_offered_nothing(lab, buyer):
-    await lab.node.fund(wallet(91))
-    token = lab.rail.assets[ASSETS[0]]
-    assert await lab.rail.obstacle(token, PRICE, split()) is None
-
-    def freeze(result):
-        for held in result["value"]:
-            content = base64.b64decode(held["data"][0]) if held else b""
-            if len(content) == 165:
-                whole = content[:108] + b"\x02" + content[109:]
-                held["data"][0] = base64.b64encode(whole).decode()
-
-    lab.between.changes["getMultipleAccounts"] = changed(freeze)
-    told = await lab.rail.obstacle(token, PRICE, split())
-    assert told is not None
-    assert "its account is frozen" in told
 
 
 async def test_a_transaction_that_costs_the_relayer_more_is_not_sent(lab, buyer):

@@ -14,15 +14,15 @@ class Refused(StrEnum):
 
     EVERYBODY = "everybody"  # it is paused
     PAYER = "payer"
-    RECEIVER = "receiver"  # the merchant's account, or the treasury that receives for it
-    FEE = "fee"  # the operator's account
+    RECEIVER = "receiver"  # the merchant's own account
+    OPERATOR = "operator"  # the treasury, which gets fees and receives for merchants without one
 
 
 _TOLD = {
     Refused.EVERYBODY: "The token is paused",
     Refused.PAYER: "The token does not let the account pay",
     Refused.RECEIVER: "The token does not let the merchant's account receive",
-    Refused.FEE: "The token does not let the operator's account receive",
+    Refused.OPERATOR: "The token does not let the operator's account receive",
 }
 
 

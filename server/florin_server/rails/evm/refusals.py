@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from florin_server.domain.journal import Accepted
@@ -42,7 +42,7 @@ _EXPLAINED_MAX: Final = 5
 _ROLES: Final = {
     Refused.PAYER: "payer",
     Refused.RECEIVER: "merchant's account",
-    Refused.FEE: "operator's account",
+    Refused.OPERATOR: "operator's account",
 }
 
 _log = logging.getLogger(__name__)
@@ -82,10 +82,10 @@ class Refusals:
             return None
         legs = [
             (Refused.PAYER, payer, terms.settler, terms.value),
-            (Refused.RECEIVER, terms.dest, terms.dest, terms.value - terms.fee),
+            (_receiver(settled=terms.settled), terms.dest, terms.dest, terms.value - terms.fee),
         ]
         if terms.fee:
-            legs.append((Refused.FEE, terms.fee_to, terms.fee_to, terms.fee))
+            legs.append((Refused.OPERATOR, terms.fee_to, terms.fee_to, terms.fee))
         balance, paused, *tried = await self._node.batch(
             [
                 call_to(terms.token, BALANCE_OF + abi.address(payer)),
@@ -103,22 +103,26 @@ class Refusals:
         )
         if uint(balance) < terms.value:
             return None
-        for (what, account, _, _), answer in zip(legs, tried, strict=True):
-            reason = _refused(answer)
+        reasons = [_refused(answer) for answer in tried]
+        for (what, account, _, _), reason in zip(legs, reasons, strict=True):
             if reason is None:
                 continue
+            found = Refusal(what, terms.token, account, reason)
             if what is Refused.PAYER and _is_yes(paused):
-                what, account = Refused.EVERYBODY, terms.token  # noqa: PLW2901
-            return self._note(Refusal(what, terms.token, account, reason), option.payment_id)
+                found = replace(found, what=Refused.EVERYBODY, account=terms.token)
+            elif what is Refused.PAYER and None in reasons:
+                # who can pay others is not refused: the settlement contract is
+                found = replace(found, what=Refused.OPERATOR, account=terms.settler)
+            return self._note(found, option.payment_id)
         return None
 
     async def receivers(self, asset: Asset, guard: Guard, split: Split) -> Refusal | None:
         """Which receiver of a split the token refuses, as far as it tells."""
         if guard.blocked is None:
             return None
-        places = [(Refused.RECEIVER, bare(split.dest))]
+        places = [(_receiver(settled=split.settled), bare(split.dest))]
         if split.fee_to is not None:
-            places.append((Refused.FEE, bare(split.fee_to)))
+            places.append((Refused.OPERATOR, bare(split.fee_to)))
         key = (asset.address, *(account for _, account in places))
         known = self._receivers.get(key)
         if known is not None and self._now() - known[0] <= _RECEIVER_S:
@@ -180,7 +184,7 @@ class Refusals:
         key = found.token, found.account
         if payment_id:
             _log.warning("payment %s: %s", payment_id, found)
-        if found.what not in {Refused.RECEIVER, Refused.FEE}:
+        if found.what not in {Refused.RECEIVER, Refused.OPERATOR}:
             return found
         if key not in self._told:
             _log.error("%s: %s", self._chain.name, found)
@@ -188,6 +192,11 @@ class Refusals:
         for places in [one for one in self._receivers if one[0] == key[0] and key[1] in one[1:]]:
             del self._receivers[places]
         return found
+
+
+def _receiver(*, settled: bool) -> Refused:
+    """Whose account a destination is."""
+    return Refused.RECEIVER if settled else Refused.OPERATOR
 
 
 def _keep(kept: OrderedDict[Any, Any], key: Any, value: Any, most: int = _KEPT_MAX) -> None:

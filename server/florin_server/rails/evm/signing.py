@@ -54,7 +54,7 @@ _EACH_GAS: Final = 6_500
 _CHEAPEST_GAS: Final = 101_000
 
 # The precompiled contract that checks a passkey (RIP-7212, EIP-7951), and a signature of 1 by the
-# key 1. Without it code does that, which takes more than all that a payment has.
+# key 1. Without it code does that, and takes more than a payment has left for it.
 _P256: Final = "0x" + (0x100).to_bytes(20, "big").hex()
 _P256_SIGNED: Final = b"".join(
     map(

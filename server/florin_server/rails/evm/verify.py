@@ -122,7 +122,8 @@ class Verifier:
         accepts, settles = _accepts(verdict), self._returned(outcome) is not None
         if accepts and settles:
             return _Tried(PayerKind.CODE, 0)
-        if await self._lacks_gas(alone):
+        # one that refuses in so many words had gas enough for that
+        if (accepts or not _refuses(verdict)) and await self._lacks_gas(alone):
             told = f"The account takes more gas for its signature than the {WALLET_GAS} there are"
             raise refused("gas_limit", f"{told}; it can send the payment itself")
         if not accepts:
@@ -260,3 +261,10 @@ def _accepts(verdict: Any) -> bool:
         return False
     answer = data(answered(verdict))
     return answer[: abi.WORD] == IS_VALID_SIGNATURE.ljust(abi.WORD, b"\0")
+
+
+def _refuses(verdict: Any) -> bool:
+    """True if a wallet said that it did not sign; one out of gas reverts without a word."""
+    if isinstance(verdict, RpcError):
+        return bool(said(verdict))
+    return bool(data(answered(verdict)))
