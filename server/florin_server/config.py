@@ -356,6 +356,8 @@ class Settings(BaseSettings):
         return data | {
             name: [*data.get(name, ()), *(one for one in added.values() if isinstance(one, kind))]
             for name, kind in kinds.items()
+            # what is no list is told with all that is wrong
+            if isinstance(data.get(name, ()), list | tuple)
         }
 
     @classmethod
@@ -376,6 +378,8 @@ class Settings(BaseSettings):
         said = _read(counts)
         if counts != here and (_home_in(counts) or Path(home)).resolve() != Path(home).resolve():
             raise SettingsError(f"{counts}: it is for the home that it is in, and names another")
+        if counts != here:
+            _place(said, counts.parent)
         said.setdefault("home", home)
         return init_settings, env_settings, InitSettingsSource(settings_cls, said)
 
@@ -405,6 +409,29 @@ class Settings(BaseSettings):
     def files(self) -> tuple[Path, ...]:
         """The florin.toml files that there are: the first one counts, and no other."""
         return _files(self.home)
+
+
+_PATHS = (
+    *("keystore_password_file", "gateway_token_file"),
+    *("relayer_keystores", "treasury_keystore"),
+)
+
+
+def _place(said: dict[str, Any], folder: Path) -> None:
+    """Files that a home's florin.toml names are in the home, wherever a command is given."""
+    tables = [said, *(one for kind in ("chains", "solana_chains") for one in _list(said.get(kind)))]
+    for table in (one for one in tables if isinstance(one, dict)):
+        for name in _PATHS:
+            value = table.get(name)
+            if isinstance(value, str):
+                table[name] = str(folder / value)
+            elif isinstance(value, list):
+                # what is no text is told with all that is wrong
+                table[name] = [str(folder / one) if isinstance(one, str) else one for one in value]
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _files(home: Path) -> tuple[Path, ...]:
