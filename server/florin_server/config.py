@@ -1,15 +1,9 @@
-"""Every setting, its default and its reason; read from florin.toml and FLORIN_* variables.
-
-There is one florin.toml: that of the state folder, or if it has none, that of the folder in which
-a command is given.
-"""
+"""Every setting, its default and its reason; read from florin.toml and FLORIN_* variables."""
 
 from __future__ import annotations
 
-import tomllib
-from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -25,9 +19,9 @@ from pydantic_settings import (
     InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    SettingsError,
 )
 
+from florin_server import settings_file
 from florin_server.domain.caip import canonical_asset
 from florin_server.domain.screening import blocked_account
 from florin_server.rails import chain_files
@@ -270,8 +264,6 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix="FLORIN_", env_nested_delimiter="__", frozen=True, extra="ignore"
     )
-    toml_name: ClassVar[str] = "florin.toml"
-
     home: Path = Path(".florin")
     host: str = "127.0.0.1"
     http_port: int = Field(default=8080, ge=0, le=65535)
@@ -388,6 +380,8 @@ class Settings(BaseSettings):
         return data | {
             name: [*data.get(name, ()), *(one for one in added.values() if isinstance(one, kind))]
             for name, kind in kinds.items()
+            # what is no list is told with all that is wrong
+            if isinstance(data.get(name, ()), list | tuple)
         }
 
     @classmethod
@@ -400,15 +394,9 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments win over the environment, the environment over the file."""
-        here = Path(cls.toml_name)
         home = (env_settings() | init_settings()).get("home")
-        if home is None:
-            home = _home_in(here) or cls.model_fields["home"].default
-        counts = next(iter(_files(Path(home))), here)
-        said = _read(counts)
-        if counts != here and (_home_in(counts) or Path(home)).resolve() != Path(home).resolve():
-            raise SettingsError(f"{counts}: it is for the home that it is in, and names another")
-        said.setdefault("home", home)
+        usual = cls.model_fields["home"].default
+        said = settings_file.read(None if home is None else Path(home), usual)
         return init_settings, env_settings, InitSettingsSource(settings_cls, said)
 
     @property
@@ -436,34 +424,4 @@ class Settings(BaseSettings):
 
     def files(self) -> tuple[Path, ...]:
         """The florin.toml files that there are: the first one counts, and no other."""
-        return _files(self.home)
-
-
-def _files(home: Path) -> tuple[Path, ...]:
-    found: list[Path] = []
-    for one in (home / Settings.toml_name, Path(Settings.toml_name)):
-        # a folder that cannot be looked into is told by whoever needs it
-        with suppress(OSError):
-            if one.is_file() and not any(one.samefile(other) for other in found):
-                found.append(one)
-    return tuple(found)
-
-
-def _home_in(file: Path) -> Path | None:
-    """The home that a file names."""
-    home = _read(file).get("home")
-    if not isinstance(home, str | None):
-        raise SettingsError(f"{file}: home is not the path of a folder")
-    return None if home is None else Path(home)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """What a file says; nothing if it is not there."""
-    try:
-        return tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise SettingsError(f"{path}: {error}") from error
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+        return settings_file.found(self.home)

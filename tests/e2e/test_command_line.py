@@ -281,12 +281,12 @@ def test_the_doctor_is_content_with_one_that_is_stopped(stopped, forks):
     assert "✓ eip155:31337 was not compared with the books\n" in done.out
 
 
-def test_the_doctor_finds_secrets_that_others_can_read(stopped, forks):
+def test_the_doctor_mends_secrets_that_others_can_read(stopped, forks):
     (stopped / "secrets.json").chmod(0o644)
     done = forks("doctor", home=stopped)
     assert done.status == 1
     assert "✗" in done.out
-    assert "secrets.json can be read by others: chmod go=" in done.out
+    assert "secrets.json could be read by others, and cannot now" in done.out
 
 
 # keys

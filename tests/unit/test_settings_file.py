@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from florin_server.config import Settings
+from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 
@@ -74,6 +76,37 @@ def test_a_file_may_name_the_home_whose_file_counts(here, home):
     for given in ({}, {"home": home}):
         with pytest.raises(SettingsError, match=r"home/florin\.toml: .* names another"):
             Settings(**given)
+
+
+def test_files_are_named_from_the_home_that_names_them(here, home):
+    chain = {
+        "chain_id": 8453,
+        "settler": "0x" + "ab" * 20,
+        "treasury": "0x" + "fe" * 20,
+        "relayer_keystores": ["keys/one.json", "/etc/two.json"],
+        "treasury_keystore": "keys/three.json",
+    }
+    lines = [f"{name} = {json.dumps(value)}" for name, value in chain.items()]
+    text = "\n".join(['keystore_password_file = "password"', "[[chains]]", *lines])
+    write(here, text)
+    settings = Settings(home=home)
+    assert settings.keystore_password_file == Path("password")
+    assert settings.chains[0].treasury_keystore == Path("keys/three.json")
+    write(home, text)
+    settings = Settings(home=home)
+    (known,) = settings.chains
+    assert settings.keystore_password_file == home / "password"
+    assert known.relayer_keystores == (home / "keys/one.json", Path("/etc/two.json"))
+    assert known.treasury_keystore == home / "keys/three.json"
+
+
+@pytest.mark.parametrize(
+    "text", ["chains = 5", "chains = [5]", "[[chains]]\nrelayer_keystores = [5]"]
+)
+def test_nonsense_in_the_place_of_chains_is_told(here, home, text):
+    write(home, text)
+    with pytest.raises(ValidationError):
+        Settings(home=home)
 
 
 def test_a_home_that_one_is_in_has_one_file(here):

@@ -45,9 +45,10 @@ async def _run(settings: Settings, name: str, *, force: bool) -> None:
     for path in paths:
         path.unlink()
     console.print(f"{chain.name} is removed.", markup=False)
-    if chain.relayer_keystores:
-        kept = ", ".join(map(str, chain.relayer_keystores))
-        note(f"Its relayer's key stays where it is, with what the account holds: {kept}")
+    keystores = [*chain.relayer_keystores, *filter(None, (chain.treasury_keystore,))]
+    if keystores:
+        kept = ", ".join(map(str, keystores))
+        note(f"Its keys stay where they are, with what their accounts hold: {kept}")
 
 
 def _told(found: OpenOn) -> str:

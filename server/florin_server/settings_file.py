@@ -1,0 +1,81 @@
+"""florin.toml: that of the home, or if it has none, that of the folder where a command is given."""
+
+from __future__ import annotations
+
+import tomllib
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic_settings import SettingsError
+
+_NAME: Final = "florin.toml"
+# settings, also of chains, that name files
+_PATHS: Final = (
+    *("keystore_password_file", "gateway_token_file"),
+    *("relayer_keystores", "treasury_keystore"),
+)
+
+
+def found(home: Path) -> tuple[Path, ...]:
+    """The files that there are: the first one counts, and no other."""
+    files: list[Path] = []
+    for one in (home / _NAME, Path(_NAME)):
+        # a folder that cannot be looked into is told by whoever needs it
+        with suppress(OSError):
+            if one.is_file() and not any(one.samefile(other) for other in files):
+                files.append(one)
+    return tuple(files)
+
+
+def read(named: Path | None, usual: Path) -> dict[str, Any]:
+    """What the file that counts says, with the home. SettingsError if it cannot be read.
+
+    `named` is the home that was named elsewhere; without one the file of this folder may name it.
+    """
+    here = Path(_NAME)
+    home = named or _home_in(here) or usual
+    counts = next(iter(found(home)), here)
+    said = _said(counts)
+    if counts != here:
+        if (_home_in(counts) or home).resolve() != home.resolve():
+            raise SettingsError(f"{counts}: it is for the home that it is in, and names another")
+        _place(said, counts.parent)
+    said.setdefault("home", home)
+    return said
+
+
+def _place(said: dict[str, Any], folder: Path) -> None:
+    """Files that a home's file names are in the home, wherever a command is given."""
+    tables = [said, *(one for kind in ("chains", "solana_chains") for one in _list(said.get(kind)))]
+    for table in (one for one in tables if isinstance(one, dict)):
+        for name in _PATHS:
+            value = table.get(name)
+            if isinstance(value, str):
+                table[name] = str(folder / value)
+            elif isinstance(value, list):
+                # what is no text is told with all that is wrong
+                table[name] = [str(folder / one) if isinstance(one, str) else one for one in value]
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _home_in(file: Path) -> Path | None:
+    home = _said(file).get("home")
+    if not isinstance(home, str | None):
+        raise SettingsError(f"{file}: home is not the path of a folder")
+    return None if home is None else Path(home)
+
+
+def _said(file: Path) -> dict[str, Any]:
+    """What a file says; nothing if it is not there."""
+    try:
+        return tomllib.loads(file.read_text())
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise SettingsError(f"{file}: {error}") from error
+    except OSError as error:
+        raise SettingsError(f"{file} cannot be read: {error.strerror}") from error
