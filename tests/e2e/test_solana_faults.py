@@ -36,6 +36,11 @@ RECONCILE_S = 11
 async def desk(tmp_path_factory):
     solana = EmbeddedSolana(slot_s=0, finalized_slots=FINAL)
     async with opened(tmp_path_factory.mktemp("faults") / "home", solana=solana) as desk:
+        # the first payment opens the merchant's account, and none can be made beside it
+        chain = SolanaNode(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
+        first = await offered(desk.rest, SolanaWallet())
+        await first.confirm()
+        assert await ended(desk, chain, first) == "succeeded"
         yield desk
 
 
