@@ -133,6 +133,8 @@ REGISTRY: Mapping[Code, Meaning] = {
 # the names of facts that refusals tell, each a text; more may come
 DETAILS: Mapping[str, str] = {
     "reason": "Why, where the code leaves it open.",
+    "refused": "Whom a token refuses: everybody, payer, receiver or operator.",
+    "revert": "What a contract said when it reverted, in its own words.",
     "index": "Which output of the results is at fault, from 0.",
     "url": "Where the buyer gives the data that is missing.",
     "unit": "What the amounts beside it are in.",
