@@ -111,7 +111,8 @@ class Desk:
     def rows(self) -> dict[str, int]:
         """How many rows each table has on disk, but for what workers note now and then."""
         tables = self.select(
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'installation'"
+            "SELECT name FROM sqlite_master WHERE type = 'table' "
+            "AND name NOT IN ('installation', 'watched_tx')"
         )
         return {t: self.select(f'SELECT count(*) FROM "{t}"')[0][0] for (t,) in tables}
 
