@@ -284,11 +284,12 @@ class Lane:
             await self.rebroadcast()
         await self.note()
 
-    async def rebroadcast(self) -> None:
+    async def rebroadcast(self, *, at_once: bool = False) -> None:
         """Broadcasts again what the chain has lost; offers more for what it does not take.
 
-        What waits behind the first of its kind is not raised: it could not be mined before it,
-        whatever it offers.
+        Both only after some blocks have passed it over, but with `at_once` what is lost goes again
+        without that: a chain that waits for transactions makes no blocks. What waits behind the
+        first of its kind is not raised: it could not be mined before it, whatever it offers.
         """
         waiting = [tx for tx in self._txs.values() if self._mined(tx) is None]
         waiting.sort(key=lambda tx: tx.nonce)
@@ -299,14 +300,16 @@ class Lane:
         for n, tx in enumerate(waiting):
             if tx.id in self._unnoted:
                 continue
-            if tx.sent_block is not None and self._blocks.head - tx.sent_block < _STALE_BLOCKS:
+            sent = tx.sent_block
+            passed = sent is None or self._blocks.head - sent >= _STALE_BLOCKS
+            if not (passed or at_once):
                 continue
             gap = n == 0 and await self._close_gap(tx)
             if not await self._rail.knows(tx.variants[-1].hash):
                 await self._broadcast(tx)
             elif tx.sent_block is None:
                 self._note_sent(tx)
-            elif n == 0 and not gap:
+            elif passed and n == 0 and not gap:
                 await self._raise(tx)
 
     async def _raise(self, tx: ChainTx) -> None:

@@ -292,6 +292,7 @@ class PayoutWorker:
         if now_us >= self._reconcile_at_us:
             self._reconcile_at_us = now_us + _RECONCILE_US
             await self._finish(await self.lane.replaced())
+            await self.lane.rebroadcast(at_once=True)
         await self.lane.tend(news=news)
 
     async def _look_back(self) -> None:

@@ -443,7 +443,7 @@ class ChainSettler:
         dead = [await self._dead(item) for item in self._unseen(accepted_by_us)]
         await self._finish([finding for finding in dead if finding is not None], [])
         for lane in self._led():
-            await lane.rebroadcast()
+            await lane.rebroadcast(at_once=True)
 
     async def _catch_up(self) -> None:
         """Lets go of payments that others ended, and follows what is accepted during a pause."""
