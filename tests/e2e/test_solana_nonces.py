@@ -167,10 +167,11 @@ async def test_a_nonce_that_was_left_is_advanced_and_what_was_signed_with_it_is_
 async def test_a_payment_whose_money_is_gone_fails_and_frees_its_nonce(desk, node, wallet):
     offer = await offered(desk.rest, wallet)
     assert is_durable(offer)
-    # the broadcast gets lost, and the buyer spends the money meanwhile
-    await node.fault("answer", method="sendTransaction", effect="drop", times=1)
+    # what is broadcast gets lost, and the buyer spends the money meanwhile
+    await node.fault("answer", method="sendTransaction", effect="drop", times=1000)
     await offer.confirm()
     await until(desk, node, lambda: desk.select("SELECT 1 FROM chain_tx WHERE state = 'sent'"))
+    await node.fault("clear")
     await node.spend(wallet, 10_000 * 10**6 - PRICE + 1)
     watching = asyncio.create_task(offer.final())
     await until(desk, node, watching.done)
