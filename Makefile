@@ -2,6 +2,7 @@
 # contracts: compile the Solidity sources (needs Node)
 # race, chaos, tamper, prove, fuzz-model: long forms of tests, a minute to most of an hour
 # test: everything CI checks · verify: checks without running anything · bench: figures · gen, fmt: write
+# mutate: small changes of the code, told if no test notices them (an hour or two)
 # shuffle: the whole suite 20 times, in other orders and with other seeds (hours)
 # fuzz-api: 20,000 made-up requests, each answer held against the OpenAPI document
 PYTHON ?= python3.11
@@ -10,7 +11,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: setup demo up test shuffle verify gen bench fuzz-api fuzz-model race chaos tamper prove fmt lock contracts
+.PHONY: setup demo up test shuffle mutate verify gen bench fuzz-api fuzz-model race chaos tamper prove fmt lock contracts
 
 setup: $(RUN)
 
@@ -35,6 +36,9 @@ test: verify
 
 shuffle: $(DEV)
 	$(BIN)/python -m tests.shuffle
+
+mutate: $(DEV)
+	$(BIN)/python -m tests.mutation
 
 verify: $(DEV)
 	$(BIN)/ruff format --check .

@@ -163,3 +163,16 @@ def test_an_account_on_an_evm_chain_needs_an_evm_address():
 )
 def test_only_erc20_assets_compare_in_lower_case(written, canonical):
     assert canonical_asset(written) == canonical
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (canonical_account, f"eip155:1:{USDC.swapcase().replace('0X', '0x')}"),
+        (canonical_asset, f"eip155:1/erc20:{USDC.swapcase().replace('0X', '0x')}"),
+    ],
+)
+def test_names_with_a_wrong_checksum_are_refused_unless_it_is_not_asked_for(read, text):
+    with pytest.raises(ValueError, match="checksum"):
+        read(text)
+    assert read(text, checksum=False) == text.lower()

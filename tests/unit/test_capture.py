@@ -244,3 +244,60 @@ def test_what_is_derived_needs_the_key_and_all_parts():
 
 def test_keys_do_not_show_in_messages():
     assert "1" not in repr(Seal([OLD]))
+
+
+def test_what_is_derived_and_the_names_of_keys_never_change():
+    """Envelopes are stored under the names, and what is derived is in links that were told."""
+    seal = Seal((bytes(range(32)),))
+    assert seal.close(b"x", "place", bytes).key_id == "aa16f6634e25cfa7"
+    (derived,) = seal.derive("form", "a", "b")
+    assert derived.hex() == "048b8396c84ff831d838b6015b69ca6868d035c0f22e923b640def204fb614e9"
+
+
+def test_what_is_no_form_at_all_is_told_once_and_its_place_named():
+    for value in ("text", 7, None):
+        assert capture.read(value) == ({}, [Issue("", "must be an object or an array")])
+
+
+def test_items_that_are_read_are_kept_though_others_are_wrong():
+    twice = [*items(DATA), {"id": "fullName", "value": "Eve"}]
+    assert capture.read(twice) == (DATA, [Issue(f"[{len(DATA)}].id", "is given twice")])
+    nameless = [*items(DATA), {"value": "Eve"}]
+    assert capture.read(nameless) == (
+        DATA,
+        [Issue(f"[{len(DATA)}]", "must have an id and a value")],
+    )
+
+
+def test_what_is_left_empty_does_not_end_the_reading():
+    assert capture.read({"porCountry": "", "porAddress": None, **DATA}) == (DATA, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fault"),
+    [
+        ("tosConfirmed", "maybe", "must be confirmed"),
+        ("tosConfirmed", False, "must be confirmed"),
+        ("fullName", 7, "must be a string"),
+    ],
+)
+def test_a_fault_is_told_in_words(name, value, fault):
+    assert capture.read({**DATA, name: value})[1] == [Issue(name, fault)]
+
+
+def test_the_longest_prefill_is_read():
+    def of(size: int) -> str:
+        empty = json.dumps({"fullName": ""}).encode()
+        name = "A" * (size * 3 // 4 - len(empty))
+        return base64.b64encode(json.dumps({"fullName": name}).encode()).decode()
+
+    longest = of(capture.PREFILL_BYTES_MAX)
+    assert len(longest) == capture.PREFILL_BYTES_MAX
+    assert capture.prefill(longest).keys() == {"fullName"}
+    assert capture.prefill(of(capture.PREFILL_BYTES_MAX + 4)) == {}
+
+
+def test_prefill_holds_nothing_that_is_no_base64():
+    told = base64.b64encode(json.dumps({"fullName": "Ada", "tosConfirmed": "true"}).encode())
+    assert capture.prefill(told.decode()) == {"fullName": "Ada"}
+    assert capture.prefill("!" + told.decode()) == {}

@@ -98,3 +98,18 @@ def test_a_cursor_that_is_too_long_is_damaged_and_never_written() -> None:
     with pytest.raises(ValueError, match="too long"):
         encode(("x" * CURSOR_MAX,), "list")
     assert _refused(_forged(json.dumps(["x" * CURSOR_MAX])), "list", str) == "cursor is damaged"
+
+
+def test_the_longest_cursor_is_written_and_read():
+    longest = ("a" * 362,)
+    text = encode(longest, "list")
+    assert len(text) == CURSOR_MAX
+    assert decode(text, "list", str) == longest
+    with pytest.raises(ValueError, match="too long"):
+        encode(("a" * 363,), "list")
+
+
+def test_what_is_wrong_with_a_cursor_is_told_on_its_member():
+    with pytest.raises(FlorinError) as caught:
+        decode("damaged", "list", str)
+    assert [issue.message for issue in caught.value.issues] == ["is damaged"]

@@ -103,3 +103,9 @@ def test_a_body_fault_names_its_member():
     assert error.message.startswith("Validation error: amount.value")
     assert error.issues == (Issue("amount.value", "must be digits"),)
     assert error.details == {"unit": "iso4217/USD"}
+
+
+def test_a_refusal_says_its_code_and_message_in_a_log():
+    assert str(FlorinError(Code.INVALID_STATE, "Payment is failed")) == (
+        "invalid_state: Payment is failed"
+    )

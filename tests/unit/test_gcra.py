@@ -167,3 +167,32 @@ def test_a_bucket_without_size_is_refused(wrong):
 )
 def test_who_an_address_belongs_to(peer, network):
     assert network_of(peer) == network
+
+
+def test_one_key_may_be_all_there_are():
+    bucket = Bucket(60, 1, 1)
+    assert bucket.take("a", 0).admitted
+    assert bucket.take("b", 0).admitted
+    assert not bucket.take("c", 0).admitted
+    assert len(bucket) == 1
+
+
+def test_a_key_with_room_of_its_own_pays_nothing_for_those_without():
+    bucket = Bucket(60, 3, 1)
+    bucket.take("a", 0)
+    assert [bucket.take(key, 0).admitted for key in "bcde"] == [True, True, True, False]
+    # the first one is whole after a second, those that share are not
+    assert bucket.take("f", 1_000_000) == (True, 2, 1_000_000)
+
+
+def test_a_key_is_whole_at_the_very_moment_that_it_is_told():
+    bucket = Bucket(60, 1, 5)
+    assert bucket.take("a", 0).wait_us == 1_000_000
+    bucket.take("b", 999_999)
+    assert len(bucket) == 2
+    bucket.take("c", 1_000_000)
+    assert len(bucket) == 2
+
+
+def test_times_are_whole_microseconds():
+    assert type(Bucket(7, 2, 5).take("a", 3).wait_us) is int

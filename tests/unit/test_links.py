@@ -168,3 +168,28 @@ def test_a_link_that_we_make_leads_back(base):
     link = payment_link(base, ID)
     assert link == f"https://pay.example/{ID}"
     assert resolve_payment_id(link, HOSTS) == ID
+
+
+def test_a_link_has_one_slash_before_the_id():
+    assert payment_link("https://pay.example/", ID) == f"https://pay.example/{ID}"
+
+
+def test_a_pairing_uri_may_leave_its_link_as_it_is():
+    link = f"https://pay.example/?pid={ID}"
+    assert resolve_payment_id(f"wc:7f6e@2?pay={link}", HOSTS) == ID
+
+
+def test_behind_the_hash_of_a_pairing_uri_nothing_counts():
+    uri = f"wc:7f6e@2?symKey=58#&pay=https://pay.example/{ID}"
+    assert resolve_payment_id(uri, HOSTS) == uri
+
+
+@pytest.mark.parametrize("host", ["shop.localhost", "localhost", "127.0.0.9", "[::1]"])
+def test_this_machine_needs_no_encryption(host):
+    hosts = ("localhost", "127.0.0.9", "::1")
+    assert resolve_payment_id(f"http://{host}:8080/{ID}", hosts) == ID
+
+
+def test_a_host_that_only_ends_alike_is_not_this_machine():
+    link = f"http://evillocalhost/{ID}"
+    assert resolve_payment_id(link, ("evillocalhost",)) == link

@@ -115,3 +115,13 @@ def test_a_unit_is_fiat_or_a_token():
 def test_what_is_no_unit_is_refused(text):
     with pytest.raises(ValueError, match="no"):
         parse_unit(text)
+
+
+def test_a_token_has_255_decimals_at_most():
+    assert convert_up(10**255, 255, 0) == 1
+    assert convert_up(1, 0, 255) == 10**255
+    for decimals in (-1, 256):
+        with pytest.raises(ValueError, match="no number of decimals"):
+            convert_up(1, decimals, 2)
+        with pytest.raises(ValueError, match="no number of decimals"):
+            convert_up(1, 2, decimals)

@@ -150,3 +150,9 @@ def test_other_submissions_have_other_digests(option_id, outputs):
 def test_digests_differ_unless_the_outputs_are_equal(one, other):
     texts = [[json.dumps(text) for text in texts] for texts in (one, other)]
     assert (digest("o", texts[0]) == digest("o", texts[1])) == (one == other)
+
+
+def test_a_digest_never_changes():
+    """It is stored: with another one, a repeated confirm would be refused after an upgrade."""
+    told = digest("opt_1", ['"0xab"', '{"b": 1, "a": [true]}']).hex()
+    assert told == "265eddbff904962ad444f03947f7e15c1b37335d6a1c0d7b5af1ba785d6a427f"

@@ -100,3 +100,11 @@ def test_a_reference_is_fixed_per_payment_and_option():
 def test_a_reference_needs_the_whole_salt():
     with pytest.raises(ValueError, match="16 bytes"):
         reference(hashlib.sha256(b"").digest(), "option-1")
+
+
+@pytest.mark.parametrize("name", ["value", "fee", "valid_before", "chain_id"])
+def test_the_greatest_number_fits_and_the_next_one_does_not(name):
+    assert len(dataclasses.replace(ROUTE, **{name: 2**256 - 1}).nonce()) == 32
+    for beyond in (2**256, -1):
+        with pytest.raises(ValueError, match=str(beyond)):
+            dataclasses.replace(ROUTE, **{name: beyond}).nonce()

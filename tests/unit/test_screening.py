@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from florin_server.domain.caip import checksum_address
-from florin_server.domain.screening import Blocklist, blocked_account
+from florin_server.domain.screening import Blocklist, address_of, blocked_account
 
 ADDRESS = checksum_address("0x" + "ab" * 20)
 SOLANA = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
@@ -46,3 +46,29 @@ def test_a_list_with_a_mistake_is_refused_as_a_whole(entry):
     assert not blocked.blocks(f"eip155:1:{ADDRESS}")
     with pytest.raises(ValueError, match="address|account"):
         blocked_account(entry)
+
+
+@pytest.mark.parametrize("capitals", [ADDRESS.swapcase().replace("0X", "0x"), ADDRESS.upper()])
+def test_capitals_that_are_no_checksum_hide_nobody(capitals):
+    assert Blocklist([ADDRESS]).blocks(f"eip155:1:{capitals.replace('0X', '0x')}")
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        (SOLANA, ("solana", SOLANA)),
+        ("1" * 32, ("solana", "1" * 32)),
+        ("SysvarC1ock11111111111111111111111111111111", ("solana", None)),
+        # the greatest number of 32 bytes, and the one after it
+        ("JEKNVnkbo3jma5nREBBJCDoXFVeKkD56V3xKrvRmWxFG", ("solana", None)),
+        ("JEKNVnkbo3jma5nREBBJCDoXFVeKkD56V3xKrvRmWxFH", None),
+        ("1" * 33, None),
+        ("z" * 44, None),
+        (SOLANA[:-2], None),
+        (ADDRESS.upper().replace("0X", "0x"), ("eip155", ADDRESS.lower())),
+        ("bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq", None),
+    ],
+)
+def test_where_an_address_can_be_is_told_from_its_form(text, address):
+    wanted = address and (address[0], address[1] or text)
+    assert address_of(text) == wanted

@@ -29,13 +29,12 @@ class Bucket:
     stays used up, however many keys are made. Beyond `keys_max` all new keys share one budget.
     """
 
-    __slots__ = ("_burst", "_keys_max", "_per_minute", "_room", "_shared", "_whole")
+    __slots__ = ("_keys_max", "_per_minute", "_room", "_shared", "_whole")
 
     def __init__(self, per_minute: int, burst: int, keys_max: int) -> None:
         if per_minute < 1 or burst < 1 or keys_max < 1:
             raise ValueError("a rate, a burst and the keys are at least 1")
         self._per_minute = per_minute
-        self._burst = burst
         self._keys_max = keys_max
         # times are multiplied by the rate, so that an interval is a whole number: no call is
         # admitted or refused by rounding

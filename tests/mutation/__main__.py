@@ -1,0 +1,86 @@
+"""python -m tests.mutation: changes the code in small ways, and tells which no test notices.
+
+Of the mutants of all modules 95 % have to be killed, and each survivor needs a reason in
+reasons.toml: under the name of its function, what the mutant changes and why that does not matter;
+"*" stands for whatever is changed in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.mutation.campaign import Found, mutated
+from tests.mutation.groups import GROUPS
+
+REASONS = Path(__file__).with_name("reasons.toml")
+_LEAST = 0.95
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutation",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("groups", nargs="*", metavar="group", help=f"of {', '.join(GROUPS)}")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time")
+    parser.add_argument("--folder", type=Path, default=Path("build/mutation"))
+    parser.add_argument("--anew", action="store_true", help="forget what earlier runs found")
+    wanted = parser.parse_args()
+    if unknown := set(wanted.groups) - GROUPS.keys():
+        parser.error(f"there is no group {', '.join(sorted(unknown))}")
+    found: dict[str, Found] = {}
+    for name in wanted.groups or GROUPS:
+        found |= mutated(GROUPS[name], wanted.folder / name, wanted.jobs, anew=wanted.anew)
+        print(f"{name}: done", flush=True)
+    return verdict(found, tomllib.loads(REASONS.read_text()))
+
+
+def verdict(found: Mapping[str, Found], reasons: Mapping[str, Mapping[str, str]]) -> int:
+    """Prints a line for each module and every survivor without a reason; 0 if all is well."""
+    table = Table(title="Mutants", title_justify="left")
+    for column in ("module", "mutants", "killed", "of these, in time", "survive", "no reason", "%"):
+        table.add_column(column)
+    unexplained: dict[str, str] = {}
+    for module, one in sorted(found.items()):
+        open_ones = {
+            name: change
+            for name, change in one.survivors.items()
+            if not {change, "*"} & reasons.get(function_of(name), {}).keys()
+        }
+        unexplained |= open_ones
+        table.add_row(
+            module,
+            str(one.all),
+            str(one.killed),
+            str(one.killed - one.outcomes["timeout"]),
+            str(len(one.survivors)),
+            str(len(open_ones)),
+            f"{100 * one.killed / one.all:.1f}",
+        )
+    for name, change in unexplained.items():
+        print(f"{name}\n    {change}")
+    killed = sum(one.killed for one in found.values())
+    total = sum(one.all for one in found.values())
+    Console(highlight=False, width=120).print(table)
+    print(f"{killed} of {total} killed: {100 * killed / total:.1f} %")
+    return 0 if killed >= _LEAST * total and not unexplained else 1
+
+
+def function_of(mutant: str) -> str:
+    """The function that a mutant is one of, as a dotted name."""
+    text = mutant.rpartition("__mutmut_")[0]
+    module, _, name = text.rpartition(".")
+    return f"{module}.{name.removeprefix('x_').removeprefix('xǁ').replace('ǁ', '.')}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

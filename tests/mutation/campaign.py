@@ -1,0 +1,152 @@
+"""Runs mutmut on a copy of the package, laid out as mutmut wants it, and reads what it found."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.mutation.groups import Group
+
+ROOT = Path(__file__).parents[2]
+_PACKAGE = "florin_server"
+# what tests read beside the package
+_BESIDE = ("README.md", "CHANGELOG.md", "LICENSE", "Makefile", "docs", "gateway", "notebooks")
+_BESIDE_TOO = ("protos", "pyproject.toml", "requirements.lock", "requirements-dev.lock")
+# what only people read may be worded in any way
+_WORDS = (r"\b_log\.\w+\(", r"\braise \w+\(")
+# these look at how the checkout is laid out, which the copy is not
+_OF_THE_CHECKOUT = frozenset({"test_layout.py"})
+_SHOW = """
+import json, sys
+from mutmut.__main__ import find_mutant, get_diff_for_mutant
+names = json.load(sys.stdin)
+print(json.dumps({one: get_diff_for_mutant(one, path=find_mutant(one).path) for one in names}))
+"""
+_KILLED = frozenset({"killed", "timeout", "suspicious", "segfault", "caught by type check"})
+
+
+@dataclass(slots=True)
+class Found:
+    """What became of the mutants of one module; `survivors` by name, with what each changed."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    survivors: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def killed(self) -> int:
+        return sum(self.outcomes[one] for one in _KILLED)
+
+    @property
+    def all(self) -> int:
+        return self.outcomes.total()
+
+
+def mutated(group: Group, folder: Path, jobs: int, *, anew: bool) -> dict[str, Found]:
+    """What was found, by module; goes on where an earlier run of the same folder was stopped.
+
+    RuntimeError with what mutmut said if it did not come to an end, e.g. since a test fails
+    without any mutant.
+    """
+    if anew:
+        shutil.rmtree(folder, ignore_errors=True)
+    _lay_out(group, folder)
+    command = [_mutmut(), "run", "--max-children", str(jobs)]
+    log = folder / "mutmut.log"
+    with log.open("w") as said:
+        ended = subprocess.run(
+            command, cwd=folder, stdout=said, stderr=subprocess.STDOUT, env=_env(), check=False
+        )
+    if ended.returncode:
+        lines = log.read_text().replace("\r", "\n").splitlines()
+        told = [line for line in lines if not line.endswith((" mutants", " stats", " tests"))]
+        raise RuntimeError("\n".join(told[-30:]))
+    return _read(folder)
+
+
+def _lay_out(group: Group, folder: Path) -> None:
+    ignored = shutil.ignore_patterns("__pycache__")
+    (folder / "src").mkdir(parents=True, exist_ok=True)
+    for source, target in (
+        (ROOT / "server" / _PACKAGE, folder / "src" / _PACKAGE),
+        (ROOT / "tests", folder / "tests"),
+        *((ROOT / name, folder / name) for name in (*_BESIDE, *_BESIDE_TOO)),
+    ):
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=ignored, dirs_exist_ok=True)
+        else:
+            shutil.copy2(source, target)
+    # lists and texts are written alike in JSON and TOML
+    settings = [f"{name} = {json.dumps(value)}" for name, value in _settings(group).items()]
+    text = (ROOT / "pyproject.toml").read_text()
+    (folder / "pyproject.toml").write_text("\n".join([text, "[tool.mutmut]", *settings, ""]))
+
+
+def _settings(group: Group) -> Mapping[str, Any]:
+    chosen = sorted({str(p.relative_to(ROOT)) for one in group.tests for p in _tests(one)})
+    return {
+        "source_paths": ["src"],
+        "only_mutate": [f"src/{_PACKAGE}/{one}" for one in group.modules],
+        "also_copy": [*_BESIDE, *_BESIDE_TOO],
+        "do_not_mutate_patterns": [*_WORDS],
+        "pytest_add_cli_args": ["-p", "no:cacheprovider", "-p", "no:xdist"],
+        "pytest_add_cli_args_test_selection": chosen,
+        # what tests leave behind in their process must not get into the next one
+        "process_isolation": "forkserver",
+        "use_git_change_detection": False,
+    }
+
+
+def _tests(glob: str) -> Iterator[Path]:
+    found = sorted(one for one in (ROOT / "tests").glob(glob) if one.name not in _OF_THE_CHECKOUT)
+    if not found:
+        raise ValueError(f"no test is called {glob}")
+    yield from found
+
+
+def _read(folder: Path) -> dict[str, Found]:
+    told = _asked(folder, [_mutmut(), "results", "--all", "true"])
+    outcomes = dict(re.findall(r"^\s*(\S+): (.+?)\s*$", told, re.MULTILINE))
+    lived = [name for name, outcome in outcomes.items() if outcome not in _KILLED]
+    # what `mutmut show` tells of one of them, without a start of mutmut for each
+    diffs = json.loads(_asked(folder, [sys.executable, "-c", _SHOW], json.dumps(lived)))
+    found: dict[str, Found] = {}
+    for name, outcome in outcomes.items():
+        module = name.rpartition(".")[0].removeprefix(f"{_PACKAGE}.")
+        one = found.setdefault(module, Found())
+        one.outcomes[outcome] += 1
+        if name in diffs:
+            one.survivors[name] = _change(diffs[name])
+    return found
+
+
+def _change(diff: str) -> str:
+    """What a mutant changed: the lines that it brought in, else those that it took out."""
+    lines = [one for one in diff.splitlines() if one[:3] not in {"+++", "---"}]
+    new = [one[1:].strip() for one in lines if one[:1] == "+"]
+    old = [one[1:].strip() for one in lines if one[:1] == "-"]
+    return " ".join(new or old)
+
+
+def _asked(folder: Path, command: Sequence[str], given: str = "") -> str:
+    ended = subprocess.run(
+        command, cwd=folder, input=given, capture_output=True, text=True, env=_env(), check=True
+    )
+    return ended.stdout
+
+
+def _mutmut() -> str:
+    return str(Path(sys.executable).with_name("mutmut"))
+
+
+def _env() -> dict[str, str]:
+    # equal seeds for every mutant; and nothing of the tests goes to npm
+    return {**os.environ, "PYTHONHASHSEED": "0"}

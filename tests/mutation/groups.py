@@ -1,0 +1,69 @@
+"""What is mutated, and by which tests its mutants have to be killed.
+
+A mutant is run against those of the tests that call its function. Tests that start whole services
+call nearly all of them, so each group names the tests that are about it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Modules, as globs below the package, and tests, as globs below `tests`."""
+
+    modules: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+GROUPS = {
+    "domain": Group(("domain/*.py",), ("unit/test_*.py",)),
+    "confirm": Group(
+        ("flows/confirm.py",),
+        (
+            "contract/test_settler.py",
+            "contract/test_settler_budgets.py",
+            "contract/test_settler_reorg.py",
+            "e2e/test_blocked_accounts.py",
+            "e2e/test_capture.py",
+            "e2e/test_deadlines.py",
+            "e2e/test_refused_confirms.py",
+            "e2e/test_solana_receiving.py",
+            "wire/test_crowding.py",
+        ),
+    ),
+    "settle": Group(
+        ("flows/workers/blocks.py", "flows/workers/settle.py"), ("contract/test_settler*.py",)
+    ),
+    "journal": Group(
+        ("store/journal.py",), ("contract/test_settler*.py", "contract/test_store_journal.py")
+    ),
+    "ledger": Group(("store/ledger.py",), ("contract/test_books.py", "contract/test_store_*.py")),
+    "payouts": Group(
+        ("flows/payouts.py", "flows/workers/pay_out.py", "store/payouts.py"),
+        ("contract/test_pay_out*.py", "e2e/test_payout*.py", "e2e/test_refunds.py"),
+    ),
+    "auth": Group(
+        ("rpc/auth.py",),
+        (
+            "unit/test_access_rules.py",
+            "wire/test_credentials.py",
+            "wire/test_matrix.py",
+            "wire/test_remembered.py",
+            "wire/test_tenancy.py",
+        ),
+    ),
+    "idempotency": Group(
+        ("flows/idempotent.py", "rpc/idempotency.py", "store/idempotency.py"),
+        ("contract/test_store_races.py", "e2e/test_idempotency.py", "wire/test_remembered.py"),
+    ),
+    "limits": Group(
+        ("flows/limits.py",),
+        ("unit/test_limits.py", "wire/test_crowding.py", "wire/test_limits.py"),
+    ),
+    "evidence": Group(
+        ("rails/evm/evidence.py", "rails/solana/evidence.py"),
+        ("contract/test_rail_*.py", "contract/test_settler_reorg.py"),
+    ),
+}

@@ -1,0 +1,53 @@
+"""The short form of the mutation campaign: one small module, and how a verdict is made."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.mutation.__main__ import function_of, verdict
+from tests.mutation.campaign import ROOT, Found, mutated
+from tests.mutation.groups import GROUPS, Group
+
+NAME = "florin_server.domain.gcra.xǁBucketǁtake__mutmut_11"
+
+
+def test_mutants_of_a_module_are_killed_by_its_tests(tmp_path):
+    """What no test calls, or no test notices, is named with what was changed."""
+    group = Group(("domain/versions.py",), ("unit/test_versions.py",))
+    (found,) = mutated(group, tmp_path, 1, anew=True).values()
+    assert found.killed > found.all / 2
+    assert len(found.survivors) == found.all - found.killed
+    assert all(found.survivors.values())
+
+
+def test_every_group_has_its_modules_and_tests():
+    package = ROOT / "server" / "florin_server"
+    for group in GROUPS.values():
+        assert all([*package.glob(one)] for one in group.modules)
+        assert all([*(ROOT / "tests").glob(one)] for one in group.tests)
+
+
+def test_a_mutant_is_one_of_a_function():
+    assert function_of(NAME) == "florin_server.domain.gcra.Bucket.take"
+    plain = "florin_server.domain.ids.x_short_id__mutmut_2"
+    assert function_of(plain) == "florin_server.domain.ids.short_id"
+
+
+@pytest.mark.parametrize(
+    ("killed", "reasons", "code"),
+    [
+        (99, {}, 1),
+        (99, {"florin_server.domain.gcra.Bucket.take": {"a < b": "both are alike there"}}, 0),
+        (99, {"florin_server.domain.gcra.Bucket.take": {"*": "whatever it is"}}, 0),
+        (99, {"florin_server.domain.gcra.Bucket.take": {"a > b": "another one"}}, 1),
+        (18, {"florin_server.domain.gcra.Bucket.take": {"a < b": "both are alike there"}}, 1),
+    ],
+)
+def test_survivors_need_reasons_and_most_must_be_killed(killed, reasons, code, capsys):
+    outcomes = Counter(killed=killed, survived=1)
+    found = {"domain.gcra": Found(outcomes, {NAME: "a < b"})}
+    assert verdict(found, reasons) == code
+    told = NAME in capsys.readouterr().out
+    assert told is not ("a < b" in str(reasons) or "*" in str(reasons))
