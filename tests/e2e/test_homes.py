@@ -46,12 +46,12 @@ LOOKING = (
     ["payouts", "refuse", "pout_1"],
     ["partners", "suspend", "prtn_1"],
 )
-# who holds a busy port, where the system tells
-HOLDER = (
-    f" by process {os.getpid()} ({Path('/proc/self/comm').read_text().strip()})"
-    if Path("/proc/self/comm").exists()
-    else ""
-)
+
+
+def holder() -> str:
+    """How a message names this process, where the system tells; its name changes all the time."""
+    name = Path("/proc/self/comm")
+    return f" by process {os.getpid()} ({name.read_text().strip()})" if name.exists() else ""
 
 
 # folders that are not there
@@ -164,7 +164,7 @@ def test_a_busy_port_is_told(tmp_path, forks, busy, setting, option, who):
     assert done.status == 1
     assert told(done) == (
         f"Florin does not start: {who} cannot listen on 127.0.0.1:{busy}: Address already in use"
-        f"{HOLDER}; choose another port with {option}{setting} (0: any)"
+        f"{holder()}; choose another port with {option}{setting} (0: any)"
     )
 
 
@@ -174,8 +174,8 @@ def test_a_busy_port_is_told_by_the_gateway(tmp_path, forks, busy):
     assert done.status == 1
     assert told(done) == (
         f"The gateway does not start: REST cannot listen on 127.0.0.1:{busy}: "
-        f"Address already in use{HOLDER}; choose another port with --http-port or FLORIN_HTTP_PORT "
-        "(0: any)"
+        f"Address already in use{holder()}; choose another port with --http-port or "
+        "FLORIN_HTTP_PORT (0: any)"
     )
 
 
