@@ -32,6 +32,7 @@ from florin_server.rails.solana.message import compile_message, stored
 from florin_server.rails.solana.settings import SolanaChain, SolanaCoin
 from florin_server.rails.solana.verify import highest_fee
 from solders.account import Account
+from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.hash import Hash
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
@@ -243,7 +244,7 @@ def edited(world: World, rng: random.Random) -> bytes:
             case 1:
                 own.insert(at, guard(world, rng))
             case 2:
-                own[priced % len(own)] = spl.compute_unit_price(
+                own[priced % len(own)] = set_compute_unit_price(
                     rng.choice((0, 1, 10**6, 5 * 10**6, 10**9, 2**63))
                 )
             case 3 if len(own) > 1:
@@ -286,7 +287,7 @@ def extra(world: World, rng: random.Random) -> Instruction:
             ),
             spl.memo("another note"),
             *thefts(world.nonce or THIEF.pubkey(), rng),
-            spl.compute_unit_limit(1_400_000),
+            set_compute_unit_limit(1_400_000),
         )
     )
 

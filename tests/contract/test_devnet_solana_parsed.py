@@ -11,6 +11,7 @@ from florin_server.devnet.solana import parsed
 from florin_server.domain import spl
 from solders.account import Account
 from solders.account_decoder import UiAccountEncoding
+from solders.compute_budget import set_compute_unit_price
 from solders.hash import Hash
 from solders.instruction import AccountMeta, Instruction
 from solders.message import Message
@@ -165,7 +166,7 @@ def test_whatever_a_token_account_may_say_is_told():
 
 async def test_a_payment_is_told_instruction_by_instruction(node):
     steps = [
-        spl.compute_unit_price(1000),
+        set_compute_unit_price(1000),
         *payment(BUYER, MERCHANT, PRICE),
         coin(BUYER, MERCHANT, 10**8),
         spl.memo("order-1001"),
@@ -387,7 +388,7 @@ async def test_the_usual_python_library_reads_it(node):
 
 
 async def test_the_usual_javascript_library_reads_it(node):
-    steps = [spl.compute_unit_price(1), *payment(BUYER, MERCHANT, PRICE), spl.memo("tea")]
+    steps = [set_compute_unit_price(1), *payment(BUYER, MERCHANT, PRICE), spl.memo("tea")]
     signature = await node.send(await node.made([BUYER], *steps))
     await node.fault("slots", slots=32)
     given = {

@@ -14,6 +14,7 @@ from florin_server.domain.errors import FlorinError
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.solana.message import acceptable
 from florin_server.rails.solana.rail import SolanaRail
+from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.hash import Hash
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
@@ -219,7 +220,7 @@ CHANGES = {
     "a guard on the relayer": (False, lambda own, keys: [*own, reading(keys[0])]),
     "a long guard": (False, lambda own, keys: [*own, reading(keys[1], b"\x01" * 513)]),
     "a higher price": (False, lambda own, keys: [own[0], price(5_000_001), *own[2:]]),
-    "more units": (False, lambda own, keys: [spl.compute_unit_limit(1_400_000), *own[1:]]),
+    "more units": (False, lambda own, keys: [set_compute_unit_limit(1_400_000), *own[1:]]),
     "no price": (False, lambda own, keys: [own[0], *own[2:]]),
     "two prices": (False, lambda own, keys: [*own[:2], *own[1:]]),
     "another order": (False, lambda own, keys: own[::-1]),
@@ -234,7 +235,7 @@ CHANGES = {
 
 
 def price(units: int) -> Instruction:
-    return spl.compute_unit_price(units)
+    return set_compute_unit_price(units)
 
 
 def gift(sender) -> Instruction:

@@ -93,6 +93,7 @@ async def test_another_request_under_a_key_is_refused_on_every_call(desk, purse)
     assert different(await purse.ask("cancel", "cancel", None, offer.payment_id))
     # the operation is part of it too
     assert different(await purse.ask("fetch", "options", fetch, offer.payment_id))
+    await desk.final(offer.payment_id)
 
 
 async def test_answers_under_a_key_are_current(desk, purse):

@@ -16,6 +16,7 @@ from florin_server.config import EmbeddedSolana
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain import spl
 from florin_server.store import ledger
+from solders.compute_budget import set_compute_unit_price
 from solders.hash import Hash
 from solders.instruction import AccountMeta
 from solders.keypair import Keypair
@@ -268,7 +269,7 @@ async def test_a_wallet_may_raise_the_compute_price(desk, wallet):
     offer = await offered(desk.rest, wallet)
     message = transaction_of(offer.action).message
     own = steps(message)
-    own[1] = spl.compute_unit_price(2_000_000)
+    own[1] = set_compute_unit_price(2_000_000)
     await offer.confirm(wallet.sign(rebuilt(message, own)))
     assert (await offer.final())["status"] == "succeeded"
 
@@ -385,7 +386,7 @@ def without_memo(offer: Offer) -> VersionedTransaction:
 
 def with_price(offer: Offer, price: int) -> VersionedTransaction:
     message, own = own_steps(offer)
-    own[1] = spl.compute_unit_price(price)
+    own[1] = set_compute_unit_price(price)
     return rebuilt(message, own)
 
 

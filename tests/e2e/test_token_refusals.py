@@ -95,7 +95,7 @@ async def test_a_paused_token_refuses_no_signature(desk, owner):
     told = await desk.rest.options(offer.payment_id, [buyer.account, offer.wallet.account])
     assert told["options"] == []
     await owner.repents()
-    assert await status(desk) == ""
+    assert "is paused" not in await status(desk)
     await desk.confirm(offer)
     assert (await desk.final(offer.payment_id))["status"] == "succeeded"
 
@@ -108,7 +108,7 @@ async def test_a_buyer_whom_the_token_refuses_is_told_so(desk, owner):
     told = await desk.rest.options(offer.payment_id, [offer.wallet.account])
     assert told["options"] == []
     # a buyer is no reason for an alarm
-    assert await status(desk) == ""
+    assert offer.wallet.address.lower() not in (await status(desk)).lower()
 
 
 async def test_a_merchant_whom_the_token_refuses_is_offered_nothing_and_an_alarm(

@@ -1,6 +1,6 @@
 import pytest
 from florin.v1 import errors_pb2
-from florin_server.domain.errors import REGISTRY, Code, FlorinError, Issue, invalid
+from florin_server.domain.errors import REGISTRY, Code, FlorinError, Issue, invalid, invalid_members
 
 DOCUMENTED = """
     rate_limited 429 RESOURCE_EXHAUSTED
@@ -109,3 +109,10 @@ def test_a_refusal_says_its_code_and_message_in_a_log():
     assert str(FlorinError(Code.INVALID_STATE, "Payment is failed")) == (
         "invalid_state: Payment is failed"
     )
+
+
+def test_a_body_with_several_faults_begins_with_the_first():
+    issues = [Issue("a", "must be x"), Issue("b", "must be y")]
+    error = invalid_members(issues)
+    assert (error.code, error.issues) == (Code.PARAMS_VALIDATION, tuple(issues))
+    assert error.message == "Validation error: a: must be x"

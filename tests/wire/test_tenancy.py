@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 
 import pytest
 import pytest_asyncio
 from florin.v1 import access_pb2
+from florin_server.store.engine import Store
 from florin_server.store.sqlite import Connection
 
 from tests.support.calls import Call, Request, public_calls
@@ -37,13 +39,23 @@ async def tenants(desk) -> dict[str, Tenant]:
 def statements(monkeypatch, desk) -> list[str]:
     """What the store was asked for calls, in order; what workers ask meanwhile is left out."""
     asked: list[str] = []
-    query, workers = Connection.query, set(desk.service._workers)
+    query, survey, workers = Connection.query, Store.survey, set(desk.service._workers)
+    surveyed_by: ContextVar[asyncio.Task[object] | None] = ContextVar("surveyed_by")
+
+    async def begun(self, op):
+        surveyed_by.set(asyncio.current_task())
+        return await survey(self, op)
 
     def noted(self, one):
-        if asyncio.current_task() not in workers:
+        try:
+            asking = asyncio.current_task()
+        except RuntimeError:  # a survey has a thread of its own
+            asking = surveyed_by.get()
+        if asking not in workers:
             asked.append(one.statement.sqlite.sql)
         return query(self, one)
 
+    monkeypatch.setattr(Store, "survey", begun)
     monkeypatch.setattr(Connection, "query", noted)
     return asked
 

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from typing import Self, TypeAlias
 
 from florin_server.domain.caip import canonical_account, evm_address, parse_account
+from florin_server.domain.spl import pubkey
 
 # CAIP-2 namespace, and the address as it compares
 Address: TypeAlias = tuple[str, str]
 
 _DAY_US = 86_400_000_000
 _EVM = re.compile(r"0x[0-9a-f]{40}")
-_BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
-# what 32 bytes are in base58
-_SOLANA = re.compile(rf"[{_BASE58}]{{32,44}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ def address_of(text: str) -> Address | None:
     """
     if _EVM.fullmatch(lower := text.lower()):
         return "eip155", lower
-    if _SOLANA.fullmatch(text) and _is_key(text):
+    if _is_key(text):
         return "solana", text
     return None
 
@@ -105,12 +103,11 @@ def problem_of(lists: Sequence[ScreeningList], now_us: int, days_max: int, *, ne
 
 
 def _is_key(text: str) -> bool:
-    """True if base58 text is 32 bytes, in the one spelling that they have."""
-    number = 0
-    for character in text:
-        number = number * 58 + _BASE58.index(character)
-    zeros = len(text) - len(text.lstrip("1"))
-    return zeros + (number.bit_length() + 7) // 8 == 32
+    try:
+        pubkey(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _listed(text: str) -> Address:

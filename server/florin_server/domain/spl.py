@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from solders import system_program
 from solders.hash import Hash
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
+from solders.system_program import AdvanceNonceAccountParams, TransferParams
 
 SYSTEM: Final = Pubkey.from_string("11111111111111111111111111111111")
 TOKEN: Final = Pubkey.from_string("TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA")
@@ -123,13 +125,8 @@ def mint_of(data: bytes) -> Mint | None:
 
 def transfer_coin(payer: Pubkey, dest: Pubkey, lamports: int) -> Instruction:
     """Moves coin; the payer signs."""
-    return Instruction(
-        SYSTEM,
-        struct.pack("<IQ", 2, lamports),
-        [
-            AccountMeta(payer, is_signer=True, is_writable=True),
-            AccountMeta(dest, is_signer=False, is_writable=True),
-        ],
+    return system_program.transfer(
+        TransferParams(from_pubkey=payer, to_pubkey=dest, lamports=lamports)
     )
 
 
@@ -140,30 +137,16 @@ def nonce_of(data: bytes) -> Nonce | None:
     return Nonce(Pubkey.from_bytes(data[8:40]), Hash.from_bytes(data[40:72]))
 
 
-def create_nonce(payer: Pubkey, seed: str, lamports: int) -> list[Instruction]:
+def create_nonce(payer: Pubkey, seed: str, lamports: int) -> tuple[Instruction, Instruction]:
     """Makes the payer's nonce account of a seed, which only the payer may advance."""
-    nonce = nonce_address(payer, seed)
-    text = seed.encode()
-    made = struct.pack("<I", 3) + bytes(payer) + struct.pack("<Q", len(text)) + text
-    return [
-        Instruction(
-            SYSTEM,
-            made + struct.pack("<QQ", lamports, NONCE_BYTES) + bytes(SYSTEM),
-            [
-                AccountMeta(payer, is_signer=True, is_writable=True),
-                AccountMeta(nonce, is_signer=False, is_writable=True),
-            ],
-        ),
-        Instruction(
-            SYSTEM,
-            struct.pack("<I", 6) + bytes(payer),
-            [
-                AccountMeta(nonce, is_signer=False, is_writable=True),
-                AccountMeta(_RECENT_BLOCKHASHES, is_signer=False, is_writable=False),
-                AccountMeta(_RENT, is_signer=False, is_writable=False),
-            ],
-        ),
-    ]
+    return system_program.create_nonce_account_with_seed(
+        from_pubkey=payer,
+        nonce_pubkey=nonce_address(payer, seed),
+        base=payer,
+        seed=seed,
+        authority=payer,
+        lamports=lamports,
+    )
 
 
 def nonce_address(payer: Pubkey, seed: str) -> Pubkey:
@@ -173,14 +156,8 @@ def nonce_address(payer: Pubkey, seed: str) -> Pubkey:
 
 def advance_nonce(nonce: Pubkey, authority: Pubkey) -> Instruction:
     """Gives a nonce another value; in front of a transaction it lets the old one be used once."""
-    return Instruction(
-        SYSTEM,
-        ADVANCE_NONCE,
-        [
-            AccountMeta(nonce, is_signer=False, is_writable=True),
-            AccountMeta(_RECENT_BLOCKHASHES, is_signer=False, is_writable=False),
-            AccountMeta(authority, is_signer=True, is_writable=False),
-        ],
+    return system_program.advance_nonce_account(
+        AdvanceNonceAccountParams(nonce_pubkey=nonce, authorized_pubkey=authority)
     )
 
 
@@ -236,16 +213,6 @@ def mint_to(
             AccountMeta(authority, is_signer=True, is_writable=False),
         ],
     )
-
-
-def compute_unit_limit(units: int) -> Instruction:
-    """Bounds what a transaction may compute."""
-    return Instruction(COMPUTE_BUDGET, b"\x02" + units.to_bytes(4, "little"), [])
-
-
-def compute_unit_price(price: int) -> Instruction:
-    """Offers a price above the plain fee, in millionths of a lamport for each unit."""
-    return Instruction(COMPUTE_BUDGET, COMPUTE_UNIT_PRICE + price.to_bytes(8, "little"), [])
 
 
 def memo(text: str) -> Instruction:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.instruction import Instruction
 from solders.pubkey import Pubkey
 
@@ -88,8 +89,8 @@ class SolanaNonces:
         recent = await fresh_blockhash(self._node)
         all_steps = [
             # in front: a nonce that came first would be taken for the blockhash
-            spl.compute_unit_limit(_UNITS),
-            spl.compute_unit_price(self._chain.compute_price),
+            set_compute_unit_limit(_UNITS),
+            set_compute_unit_price(self._chain.compute_price),
             *steps,
             lapse_note(recent.last_valid),
         ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.instruction import Instruction
 from solders.message import MessageV0
 from solders.pubkey import Pubkey
@@ -207,8 +208,8 @@ class SolanaPayouts:
         recent = await fresh_blockhash(self._node)
         receiver = spl.pubkey(bare(transfer.account))
         steps = [
-            spl.compute_unit_limit(self._chain.compute_units),
-            spl.compute_unit_price(self._chain.compute_price),
+            set_compute_unit_limit(self._chain.compute_units),
+            set_compute_unit_price(self._chain.compute_price),
         ]
         if opens:
             opening = (self._relayer.pubkey, receiver, token.mint, token.program)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.pubkey import Pubkey
 
 from florin_server.domain import spl
@@ -95,8 +96,8 @@ class SolanaReceiving:
         if not openings:
             raise RailUnavailable(f"{self._chain.name}: the tokens are not taken now")
         steps = [
-            spl.compute_unit_limit(_UNITS_EACH * len(openings)),
-            spl.compute_unit_price(self._chain.compute_price),
+            set_compute_unit_limit(_UNITS_EACH * len(openings)),
+            set_compute_unit_price(self._chain.compute_price),
             *openings,
             lapse_note(recent.last_valid),
         ]

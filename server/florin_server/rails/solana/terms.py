@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass
 
+from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.hash import Hash
 from solders.instruction import Instruction
 from solders.pubkey import Pubkey
@@ -108,8 +109,8 @@ class Terms:
     ) -> list[Instruction]:
         """What the transaction does, in order; the owners in `ready` have accounts already."""
         return [
-            spl.compute_unit_limit(chain.compute_units),
-            spl.compute_unit_price(chain.compute_price),
+            set_compute_unit_limit(chain.compute_units),
+            set_compute_unit_price(chain.compute_price),
             *(self._opening(relayer, owner) for owner in self._without(ready)),
             *(self._transfer(payer, owner, amount) for owner, amount in self.shares()),
             spl.memo(self.ref),

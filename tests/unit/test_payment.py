@@ -1,0 +1,141 @@
+"""What a payment, an option and a transaction tell of themselves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from florin_server.domain.journal import Accepted, ChainTx, TxState, Variant
+from florin_server.domain.levers import Lever, lever
+from florin_server.domain.payment import (
+    Action,
+    Build,
+    Confirmation,
+    Destination,
+    Issued,
+    Option,
+    Payment,
+    Status,
+)
+
+PAYER = "eip155:8453:0x" + "11" * 20
+PAYMENT = Payment(
+    id="pay_1",
+    partner_id="ptnr_1",
+    merchant_id="mrch_1",
+    live=False,
+    status=Status.REQUIRES_ACTION,
+    version=0,
+    unit="iso4217/USD",
+    value=1_000,
+    reference_id="order-1",
+    success_url=None,
+    error_url=None,
+    salt=bytes(16),
+    created_at_us=1_000_000,
+    updated_at_us=1_000_000,
+    expires_at=10,
+)
+CALL, MORE = (Action("eip155:8453", "eth_sendTransaction", text) for text in ("[1]", "[2]"))
+BUILD = Build("later")
+OPTION = Option(
+    id="option-1",
+    payment_id=PAYMENT.id,
+    account=PAYER,
+    payer=PAYER,
+    chain_id="eip155:8453",
+    asset="eip155:8453/slip44:60",
+    value=1,
+    eta_s=2,
+    expires_at=None,
+    method="direct",
+    actions=(CALL,),
+    terms={},
+    created_at_us=1,
+)
+
+
+def issued(n: int, *actions: Action) -> Issued:
+    return Issued(PAYMENT.id, OPTION.id, n, actions, {}, head=1, issued_at_us=1)
+
+
+@pytest.mark.parametrize("status", Status)
+def test_only_what_nobody_confirmed_lapses(status):
+    payment = replace(PAYMENT, status=status)
+    assert payment.at(9_999_999) == payment
+    lapsed = status is Status.REQUIRES_ACTION
+    assert payment.at(10_000_000).status is (Status.EXPIRED if lapsed else status)
+    assert status.is_final is (status not in {Status.REQUIRES_ACTION, Status.PROCESSING})
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        *((f"florin_test:{one.value}", one) for one in Lever),
+        ("florin_test:stall:order-7", Lever.STALL),
+        ("florin_test:stall:", Lever.STALL),
+        ("florin_test:", None),
+        ("florin_test:Stall", None),
+        ("florin_test:other", None),
+        ("florin_test:other:stall", None),
+        ("florin_test:florin_test:stall", None),
+        ("stall", None),
+        ("xflorin_test:stall", None),
+        ("", None),
+    ],
+)
+def test_a_reference_id_asks_for_an_outcome(text, asked):
+    assert lever(text) is asked
+    assert replace(PAYMENT, reference_id=text).lever is asked
+    assert replace(PAYMENT, reference_id=text, live=True).lever is None
+
+
+def test_no_block_before_an_offer_holds_its_effect_however_deep_blocks_are_replaced():
+    offered = replace(OPTION, head=100)
+    assert offered.first_block(12, otherwise=500) == 88
+    assert OPTION.first_block(12, otherwise=500) == 488
+    assert replace(OPTION, head=0).first_block(12, otherwise=500) == 0
+    assert replace(OPTION, head=12).first_block(12, otherwise=500) == 0
+    assert replace(OPTION, head=13).first_block(12, otherwise=500) == 1
+
+
+def test_what_a_wallet_executes():
+    assert (OPTION.build, OPTION.resolved(())) == (None, (CALL,))
+    built = replace(OPTION, actions=(CALL, BUILD, MORE))
+    assert built.build is BUILD
+    assert built.resolved(()) is None
+    both = [issued(0, MORE, CALL), issued(1, MORE, MORE)]
+    assert built.resolved(both) == (CALL, MORE, CALL, MORE)
+
+
+def test_a_destinations_asset_compares_in_one_spelling():
+    lower = "eip155:8453/erc20:0x" + "ab" * 20
+    one = Destination("dest_1", "mrch_1", lower.replace("ab", "aB"), PAYER)
+    assert one.asset_key == lower
+
+
+def test_a_transaction_is_any_of_its_variants():
+    sent = ChainTx(
+        id="tx_1",
+        chain_id="eip155:8453",
+        sender="0x" + "22" * 20,
+        nonce=1,
+        raw=b"first",
+        hash="0x01",
+        item_ids=("pay_1",),
+        state=TxState.SENT,
+        created_at_us=1,
+    )
+    assert sent.variants == (Variant(b"first", "0x01"),)
+    bumped = replace(sent, bumps=(Variant(b"more", "0x02"), Variant(b"most", "0x03")))
+    assert [one.raw for one in bumped.variants] == [b"first", b"more", b"most"]
+    assert bumped.hashes == ("0x01", "0x02", "0x03")
+
+
+@pytest.mark.parametrize(
+    ("head", "from_block", "first"), [(100, 95, 88), (100, 80, 80), (None, 95, 83)]
+)
+def test_a_payment_may_have_been_settled_before_its_confirm(head, from_block, first):
+    confirmation = Confirmation(PAYMENT.id, OPTION.id, ("{}",), b"", 1)
+    accepted = Accepted(PAYMENT, replace(OPTION, head=head), confirmation, from_block, app="app_1")
+    assert accepted.since_offered(12) == replace(accepted, from_block=first)
