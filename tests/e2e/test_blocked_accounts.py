@@ -155,7 +155,7 @@ async def test_a_mismatch_is_told_before_the_payer_and_noise_after(desk, side, l
     [
         ("rubbish", "neither a CAIP-10 account nor an EVM address: 'rubbish'"),
         ("", "neither a CAIP-10 account nor an EVM address"),
-        ("eip155:1:rubbish", "not a EVM address: 'rubbish'"),
+        ("eip155:1:rubbish", "not an EVM address: 'rubbish'"),
         ("eip155:1", "not a CAIP-10 account id: 'eip155:1'"),
         ("0x" + "aB" * 20, "address has a wrong checksum"),
         (f"eip155:1:0x{'aB' * 20}", "address has a wrong checksum"),

@@ -23,6 +23,8 @@ _BESIDE = ("README.md", "CHANGELOG.md", "LICENSE", "Makefile", "docs", "gateway"
 _BESIDE_TOO = ("protos", "pyproject.toml", "requirements.lock", "requirements-dev.lock")
 # what only people read may be worded in any way
 _WORDS = (r"\b_log\.\w+\(", r"\braise \w+\(")
+# the third collects garbage after each run, which takes four times what most runs do
+_NOT_LOADED = ("cacheprovider", "xdist", "unraisableexception", "schemathesis")
 # these look at how the checkout is laid out, which the copy is not
 _OF_THE_CHECKOUT = frozenset({"test_layout.py"})
 _SHOW = """
@@ -31,6 +33,8 @@ from mutmut.__main__ import find_mutant, get_diff_for_mutant
 names = json.load(sys.stdin)
 print(json.dumps({one: get_diff_for_mutant(one, path=find_mutant(one).path) for one in names}))
 """
+# how a run ends whose tests pytest did not find; mutmut takes it for one that took too long
+_UNPICKED = 255
 _KILLED = frozenset({"killed", "timeout", "suspicious", "segfault", "caught by type check"})
 
 
@@ -97,11 +101,14 @@ def _settings(group: Group) -> Mapping[str, Any]:
         "only_mutate": [f"src/{_PACKAGE}/{one}" for one in group.modules],
         "also_copy": [*_BESIDE, *_BESIDE_TOO],
         "do_not_mutate_patterns": [*_WORDS],
-        "pytest_add_cli_args": ["-p", "no:cacheprovider", "-p", "no:xdist"],
+        "pytest_add_cli_args": [part for one in _NOT_LOADED for part in ("-p", f"no:{one}")],
         "pytest_add_cli_args_test_selection": chosen,
         # what tests leave behind in their process must not get into the next one
         "process_isolation": "forkserver",
         "use_git_change_detection": False,
+        # a mutant that waits for what never comes is not waited for
+        "timeout_multiplier": 5.0,
+        "timeout_constant": 4.0,
     }
 
 
@@ -113,6 +120,10 @@ def _tests(glob: str) -> Iterator[Path]:
 
 
 def _read(folder: Path) -> dict[str, Found]:
+    for one in (folder / "mutants" / "src").rglob("*.meta"):
+        codes = json.loads(one.read_text())["exit_code_by_key"]
+        if unpicked := [name for name, code in codes.items() if code == _UNPICKED]:
+            raise RuntimeError(f"pytest finds no test by its id for {', '.join(unpicked)}")
     told = _asked(folder, [_mutmut(), "results", "--all", "true"])
     outcomes = dict(re.findall(r"^\s*(\S+): (.+?)\s*$", told, re.MULTILINE))
     lived = [name for name, outcome in outcomes.items() if outcome not in _KILLED]

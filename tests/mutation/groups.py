@@ -56,7 +56,12 @@ GROUPS = {
     ),
     "idempotency": Group(
         ("flows/idempotent.py", "rpc/idempotency.py", "store/idempotency.py"),
-        ("contract/test_store_races.py", "e2e/test_idempotency.py", "wire/test_remembered.py"),
+        (
+            "contract/test_store_races.py",
+            "e2e/test_guarded_keys.py",
+            "e2e/test_idempotency.py",
+            "wire/test_remembered.py",
+        ),
     ),
     "limits": Group(
         ("flows/limits.py",),

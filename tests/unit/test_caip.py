@@ -70,7 +70,7 @@ def test_an_asset_is_a_chain_a_namespace_and_a_reference():
     ],
 )
 def test_what_is_no_chain_is_refused(text):
-    with pytest.raises(ValueError, match="CAIP-2"):
+    with pytest.raises(ValueError, match="^not a CAIP-2 chain id: "):
         parse_chain(text)
 
 
@@ -89,7 +89,7 @@ def test_what_is_no_chain_is_refused(text):
     ],
 )
 def test_what_is_no_account_is_refused(text):
-    with pytest.raises(ValueError, match="CAIP-10"):
+    with pytest.raises(ValueError, match="^not a CAIP-10 account id: "):
         parse_account(text)
 
 
@@ -110,7 +110,7 @@ def test_what_is_no_account_is_refused(text):
     ],
 )
 def test_what_is_no_asset_is_refused(text):
-    with pytest.raises(ValueError, match="CAIP-19"):
+    with pytest.raises(ValueError, match="^not a CAIP-19 asset type: "):
         parse_asset(text)
 
 
@@ -135,7 +135,7 @@ def test_a_wrong_checksum_is_refused_unless_it_is_not_asked_for():
 @pytest.mark.parametrize("text", ["", "0x", USDC[2:], USDC + "0", USDC[:-1], "0X" + USDC[2:]])
 @pytest.mark.parametrize("read", [evm_address, checksum_address])
 def test_what_is_no_evm_address_is_refused(read, text):
-    with pytest.raises(ValueError, match="EVM address"):
+    with pytest.raises(ValueError, match="^not an EVM address: "):
         read(text)
 
 
@@ -149,7 +149,7 @@ def test_accounts_elsewhere_compare_as_written():
 
 
 def test_an_account_on_an_evm_chain_needs_an_evm_address():
-    with pytest.raises(ValueError, match="EVM address"):
+    with pytest.raises(ValueError, match="^not an EVM address: "):
         canonical_account("eip155:1:alice")
 
 

@@ -273,6 +273,11 @@ def test_what_is_left_empty_does_not_end_the_reading():
     assert capture.read({"porCountry": "", "porAddress": None, **DATA}) == (DATA, [])
 
 
+def test_what_is_not_asked_for_does_not_end_the_reading():
+    unasked = Issue("", "has a member that is not asked for")
+    assert capture.read({"shoeSize": "42", **DATA}) == (DATA, [unasked])
+
+
 @pytest.mark.parametrize(
     ("name", "value", "fault"),
     [
@@ -300,4 +305,5 @@ def test_the_longest_prefill_is_read():
 def test_prefill_holds_nothing_that_is_no_base64():
     told = base64.b64encode(json.dumps({"fullName": "Ada", "tosConfirmed": "true"}).encode())
     assert capture.prefill(told.decode()) == {"fullName": "Ada"}
-    assert capture.prefill("!" + told.decode()) == {}
+    for wrong in ("!", "!!!!"):
+        assert capture.prefill(wrong + told.decode()) == {}

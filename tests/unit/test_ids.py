@@ -7,6 +7,7 @@ import pytest
 from florin_server.domain.ids import (
     base62,
     is_payment_id_shape,
+    made_from,
     payment_id,
     random_base62,
     short_id,
@@ -84,3 +85,17 @@ def test_texts_of_payment_id_shape(text):
 )
 def test_texts_that_no_payment_can_have_as_id(text):
     assert not is_payment_id_shape(text)
+
+
+@pytest.mark.parametrize("ms", [0, 1, 1_784_000_000_123, 62**9 - 2])
+def test_ids_sort_by_the_millisecond_they_were_made_in(ms):
+    for draw in (bytes, lambda count: b"\xff" * count):
+        assert (
+            payment_id(ms * 1000 + 999, draw)
+            < made_from(ms + 1)
+            <= payment_id((ms + 1) * 1000, draw)
+        )
+
+
+def test_no_id_was_made_before_time_began():
+    assert made_from(-1) == made_from(0) == "pay_000000000"

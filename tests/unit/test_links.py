@@ -170,6 +170,10 @@ def test_a_link_that_we_make_leads_back(base):
     assert resolve_payment_id(link, HOSTS) == ID
 
 
+def test_a_link_keeps_its_base_but_for_slashes():
+    assert payment_link("https://pay.example/X//", ID) == f"https://pay.example/X/{ID}"
+
+
 def test_a_link_has_one_slash_before_the_id():
     assert payment_link("https://pay.example/", ID) == f"https://pay.example/{ID}"
 

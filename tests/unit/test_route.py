@@ -1,10 +1,11 @@
 import dataclasses
 import hashlib
+from uuid import UUID
 
 import pytest
 from eth_abi import encode
 from eth_utils import keccak
-from florin_server.domain.route import Kind, Route, reference
+from florin_server.domain.route import Kind, Route, option_id, reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -108,3 +109,10 @@ def test_the_greatest_number_fits_and_the_next_one_does_not(name):
     for beyond in (2**256, -1):
         with pytest.raises(ValueError, match=str(beyond)):
             dataclasses.replace(ROUTE, **{name: beyond}).nonce()
+
+
+def test_an_option_is_named_by_all_that_it_consists_of():
+    made = UUID(option_id(["pay_1", "payer", "1000"]))
+    digest = hashlib.sha256(b"pay_1\npayer\n1000").digest()
+    assert (made.version, made.bytes[:6], made.bytes[9:]) == (5, digest[:6], digest[9:16])
+    assert option_id(["pay_1", "payer", "1000"]) == str(made) != option_id(["pay_1", "payer"])

@@ -31,6 +31,26 @@ def test_text_that_is_no_account_is_not_blocked(text):
     assert not Blocklist().blocks(text)
 
 
+def test_everybody_with_an_address_can_be_blocked_at_once():
+    blocked = Blocklist.of([("eip155", ADDRESS.lower()), ("solana", SOLANA)])
+    assert blocked.blocks(f"eip155:1:{ADDRESS}")
+    assert blocked.blocks(f"{CLUSTER}:{SOLANA}")
+    assert not blocked.blocks(f"eip155:1:0x{'ac' * 20}")
+
+
+@pytest.mark.parametrize(
+    ("entry", "fault"),
+    [
+        (ADDRESS.swapcase().replace("0X", "0x"), "^address has a wrong checksum"),
+        (f"eip155:1:{ADDRESS.swapcase().replace('0X', '0x')}", "^address has a wrong checksum"),
+        (ADDRESS[:-1], "^neither a CAIP-10 account nor an EVM address: '0x"),
+    ],
+)
+def test_a_mistake_is_told(entry, fault):
+    with pytest.raises(ValueError, match=fault):
+        blocked_account(entry)
+
+
 def test_lists_add_up():
     blocked = Blocklist([ADDRESS])
     blocked.add([f"{CLUSTER}:{SOLANA}"])

@@ -88,6 +88,7 @@ OUTSIDE = """<?xml version="1.0"?><!DOCTYPE Sanctions [<!ENTITY a SYSTEM "file:/
         (sdn(("ETH", A * 20)), "text is too long"),
         (sdn(("ETH", A)).replace("<Month>1<", "<Month>13<", 1), "no date"),
         (sdn(("ETH", A)).replace("<Year>2027</Year>", ""), "no date"),
+        (sdn(("ETH", A)).replace("<Year>2027<", "<Year>MMXXVII<"), "no date"),
         ("<Sanctions>" + "<a>" * 100, "in each other"),
         (b"\x89PNG\r\n\x1a\n", "neither XML nor text"),
         (f"{A} {B}", "more than an address"),
@@ -100,10 +101,72 @@ def test_what_is_no_list_is_refused_with_a_reason(content, why):
         read(content)
 
 
-class Long(io.RawIOBase):
-    """A file that repeats itself, for ever or nearly so."""
+def test_what_stands_before_the_list_means_nothing():
+    content = sdn(("ETH", A))
+    undeclared = content.partition("\n")[2]
+    for before in ("\ufeff" + content, "\n\t " + undeclared, "\ufeff\n" + undeclared):
+        assert read(before).addresses == {A.lower()}
 
-    def __init__(self, head: bytes, body: bytes, tail: bytes = b"", times: int = 2**40) -> None:
+
+OUTSIDE_OF_FEATURES = "<VersionDetail>" + B + "</VersionDetail>"
+UNNUMBERED = "<FeatureType>Digital Currency Address - ETH</FeatureType>"
+OF_NO_KIND = f"<Feature><VersionDetail>{B}</VersionDetail></Feature>"
+ANOTHER_DATE = "<Year>1999</Year><Month>1</Month><Day>1</Day>"
+
+
+@pytest.mark.parametrize(
+    ("place", "more"),
+    [
+        ("<ReferenceValueSets>", OUTSIDE_OF_FEATURES),
+        ("</DistinctParties>", OUTSIDE_OF_FEATURES),
+        ("</DistinctParties>", UNNUMBERED + OF_NO_KIND),
+        ("  <DateOfIssue ", f"<Head>{ANOTHER_DATE}</Head>"),
+        ("</DistinctParties>", f"<DateOfIssue>{ANOTHER_DATE}</DateOfIssue>"),
+        ("</DistinctParties>", ANOTHER_DATE),
+        ("</DistinctParties>", f"<Year>{'9' * 600}</Year>"),
+    ],
+)
+def test_what_looks_alike_elsewhere_is_not_taken(place, more):
+    content = sdn(("ETH", A))
+    assert place in content
+    listed = read(content.replace(place, more + place))
+    assert (listed.addresses, listed.published) == ({A.lower()}, date(2027, 1, 14))
+    assert listed.left_out == 0
+
+
+def test_limits_are_reached_before_they_are_passed(monkeypatch):
+    content = sdn(("ETH", A))
+    deep = 64 - 2  # below the list and its parties
+    for depth, fault in ((deep, None), (deep + 1, "in each other")):
+        nested = "<a>" * depth + "</a>" * depth + "</DistinctParties>"
+        check(content.replace("</DistinctParties>", nested), fault)
+    for size, fault in ((512, None), (513, "text is too long")):
+        check(content.replace(">Birthdate<", f">{'b' * size}<"), fault)
+    for size, fault in ((2**20, None), (2**20 + 1, "line is too long")):
+        check(f"{A}\n#".ljust(len(A) + 1 + size, "-"), fault)
+    # the parser is asked after each piece of the file, so that this one is rough
+    for size, fault in ((2**20 - 1000, None), (2**20 + 2**17, "without end")):
+        check(
+            content.replace("<DistinctParties>", f"<!--{'-x' * (size // 2)}--><DistinctParties>"),
+            fault,
+        )
+    for size, fault in ((len(content), None), (len(content) - 1, "the file has more than")):
+        monkeypatch.setattr(screening_file, "_FILE_MAX", size)
+        check(content, fault)
+
+
+def check(content: str, fault: str | None) -> None:
+    if fault is None:
+        assert read(content).addresses == {A.lower()}
+    else:
+        with pytest.raises(ValueError, match=fault):
+            read(content)
+
+
+class Long(io.RawIOBase):
+    """A file that repeats itself, so that whoever does not stop reads too much."""
+
+    def __init__(self, head: bytes, body: bytes, tail: bytes = b"", times: int = 500) -> None:
         self._rest, self._body, self._tail, self._times = head, body, tail, times
         self.given = 0
 
@@ -200,4 +263,11 @@ def test_a_list_is_too_old_after_its_last_day(published):
 
 def test_no_list_is_a_problem_only_where_one_is_needed():
     assert problem_of([], 0, 30, needed=False) == ""
-    assert "no screening list" in problem_of([], 0, 30, needed=True)
+    told = "no screening list was imported: florin sanctions import FILE"
+    assert problem_of([], 0, 30, needed=True) == told
+
+
+def test_every_list_that_is_too_old_is_told():
+    both = [of_age(40, True), of_age(50, False)]
+    told = "screening list sdn is 40 days old; screening list sdn is 50 days old"
+    assert problem_of(both, 100 * DAY_US, 30, needed=False) == told

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 
 import pytest
 from florin_server.domain import spl
+from hypothesis import given
+from hypothesis import strategies as st
 from solders import system_program
 from solders.hash import Hash
 from solders.instruction import AccountMeta
@@ -15,6 +18,7 @@ from solders.token.state import Mint, TokenAccount, TokenAccountState
 
 PAYER, OWNER, MINT, SOURCE, DEST = (Pubkey([number] * 32) for number in range(1, 6))
 TEXT = str(PAYER)
+BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 RECENT = Pubkey.from_string("SysvarRecentB1ockHashes11111111111111111111")
 
 INITIALIZED = TokenAccountState.Initialized  # type: ignore[attr-defined]  # missing from its stubs
@@ -38,7 +42,8 @@ def reads(key: Pubkey) -> AccountMeta:
 
 
 def account_bytes(state=INITIALIZED, amount: int = 2**63 + 5) -> bytes:
-    return bytes(TokenAccount(MINT, OWNER, amount, None, state, None, 0, None))
+    # with a delegate, whose mark stands right behind the amount
+    return bytes(TokenAccount(MINT, OWNER, amount, PAYER, state, None, 0, None))
 
 
 def mint_bytes(decimals: int = 9) -> bytes:
@@ -58,6 +63,12 @@ def test_a_key_has_one_spelling():
     ):
         with pytest.raises(ValueError, match="^not a Solana address$"):
             spl.pubkey(wrong)
+
+
+@given(st.text(BASE58, min_size=43, max_size=44))
+def test_no_text_is_taken_for_another(text):
+    with suppress(ValueError):
+        assert str(spl.pubkey(text)) == text
 
 
 def test_a_token_account_is_read():
@@ -106,6 +117,7 @@ def extended_mint(*extensions: tuple[int, bytes], rest: bytes = b"") -> bytes:
         (extended_mint((1, b"x" * 108)), [1]),
         (extended_mint((258, b"x" * 9), (3, b"x")), [3, 258]),
         (extended_mint((18, b"")), [18]),
+        (extended_mint((0x8001, b"x"), (19, b"")), [19, 0x8001]),
         (extended_mint((18, b"x"), rest=b"\x01\x00\x00"), [18]),
         (extended_mint((18, b"x"), (0, b"x"), (5, b"x")), [18]),
         # the last one says that it is longer than the account

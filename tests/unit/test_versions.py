@@ -1,6 +1,14 @@
 import pytest
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.versions import NEWEST_STABLE, PREVIEW, PUBLISHED, STABLE, resolve, up_to
+from florin_server.domain.versions import (
+    NEWEST_STABLE,
+    PREVIEW,
+    PUBLISHED,
+    STABLE,
+    check_published,
+    resolve,
+    up_to,
+)
 
 OLD, NEW = "2026-02-18", "2026-02-19.preview"
 
@@ -99,7 +107,13 @@ def test_a_preview_moves_to_the_stable_version_of_its_date_and_not_back(monkeypa
         ("2026-02-19", Code.UNKNOWN_API_VERSION),
     ],
 )
-def test_no_pin_moves_to_what_was_never_published(version, code):
+@pytest.mark.parametrize("asked", [up_to, check_published])
+def test_no_pin_moves_to_what_was_never_published(version, code, asked):
     with pytest.raises(FlorinError) as caught:
-        up_to(version)
+        asked(version)
     assert caught.value.code is code
+
+
+def test_what_was_published_passes():
+    for version in PUBLISHED:
+        check_published(version)

@@ -14,7 +14,7 @@ def network_of(peer: str) -> str:
     kind, _, rest = peer.partition(":")
     host = unquote(rest).rpartition(":")[0].strip("[]")
     try:
-        address = ipaddress.ip_address(host.partition("%")[0])
+        address = ipaddress.ip_address(host)
     except ValueError:
         # a local socket, or a form that nobody can choose
         return kind

@@ -57,18 +57,18 @@ class AssetId:
 
 def parse_chain(text: str) -> ChainId:
     """Reads a CAIP-2 chain id. ValueError if it is none."""
-    return _chain(_match(_CHAIN_ID, text, "CAIP-2 chain id"))
+    return _chain(_match(_CHAIN_ID, text, "a CAIP-2 chain id"))
 
 
 def parse_account(text: str) -> AccountId:
     """Reads a CAIP-10 account id. ValueError if it is none."""
-    found = _match(_ACCOUNT_ID, text, "CAIP-10 account id")
+    found = _match(_ACCOUNT_ID, text, "a CAIP-10 account id")
     return AccountId(_chain(found), found["address"])
 
 
 def parse_asset(text: str) -> AssetId:
     """Reads a CAIP-19 asset type. ValueError if it is none, or names a single token."""
-    found = _match(_ASSET_ID, text, "CAIP-19 asset type")
+    found = _match(_ASSET_ID, text, "a CAIP-19 asset type")
     return AssetId(_chain(found), found["namespace"], found["reference"])
 
 
@@ -78,7 +78,7 @@ def evm_address(text: str, *, checksum: bool = True) -> str:
     Digits in one case pass; in mixed case they must be an EIP-55 checksum unless `checksum` is
     False. ValueError otherwise.
     """
-    _match(_EVM_ADDRESS, text, "EVM address")
+    _match(_EVM_ADDRESS, text, "an EVM address")
     digits = text[2:]
     lower = text.lower()
     if not checksum or digits.islower() or digits.isupper() or digits.isdigit():
@@ -90,7 +90,7 @@ def evm_address(text: str, *, checksum: bool = True) -> str:
 
 def checksum_address(lower: str) -> str:
     """Gives an EVM address the capitals of its EIP-55 checksum. ValueError if it is none."""
-    digits = _match(_EVM_ADDRESS, lower, "EVM address")[0][2:].lower()
+    digits = _match(_EVM_ADDRESS, lower, "an EVM address")[0][2:].lower()
     marks = keccak(digits.encode()).hex()
     return "0x" + "".join(
         digit.upper() if mark >= "8" else digit for digit, mark in zip(digits, marks, strict=False)
@@ -127,5 +127,5 @@ def _chain(found: re.Match[str]) -> ChainId:
 def _match(pattern: re.Pattern[str], text: str, what: str) -> re.Match[str]:
     found = pattern.fullmatch(text)
     if found is None:
-        raise ValueError(f"not a {what}: {text[:_QUOTED_MAX]!r}")
+        raise ValueError(f"not {what}: {text[:_QUOTED_MAX]!r}")
     return found

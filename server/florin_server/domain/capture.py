@@ -115,7 +115,7 @@ def prefill(text: str) -> dict[str, str]:
     """
     if len(text) > PREFILL_BYTES_MAX:
         return {}
-    plain = text.replace(" ", "+").replace("-", "+").replace("_", "/").rstrip("=")
+    plain = text.replace(" ", "+").replace("-", "+").replace("_", "/")
     try:
         decoded = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
         known = orjson.loads(decoded)

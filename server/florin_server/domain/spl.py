@@ -73,14 +73,11 @@ class Nonce:
 
 
 def pubkey(text: str) -> Pubkey:
-    """The key that a text names. ValueError if it is none, or not in its only spelling."""
+    """The key that a text names, each in one spelling. ValueError if it is none."""
     try:
-        key = Pubkey.from_string(text)
+        return Pubkey.from_string(text)
     except ValueError:
-        key = None
-    if key is None or str(key) != text:
-        raise ValueError("not a Solana address")
-    return key
+        raise ValueError("not a Solana address") from None
 
 
 @lru_cache(maxsize=4096)
