@@ -47,8 +47,10 @@ GROUPS = {
     "auth": Group(
         ("rpc/auth.py",),
         (
+            "e2e/test_operator_listener.py",
             "unit/test_access_rules.py",
             "wire/test_credentials.py",
+            "wire/test_crowding.py",
             "wire/test_matrix.py",
             "wire/test_remembered.py",
             "wire/test_tenancy.py",

@@ -2,17 +2,105 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 from florin_server.clock import TestClock
 from florin_server.config import LimitSettings
-from florin_server.domain.errors import FlorinError
-from florin_server.flows.limits import Limits
+from florin_server.domain.errors import Code, FlorinError
+from florin_server.flows.limits import Limits, Quota
 
 START_US = 1_800_000_000_000_000
 
 
 def limits(**chosen: int) -> Limits:
     return Limits(LimitSettings(**chosen), TestClock(START_US))
+
+
+# a call, each of what it is counted by, and what bounds it to three at once and one in ten seconds
+RATE = 6
+COUNTED = [
+    (lambda one, a: one.open_call(a), "address", 1),
+    (lambda one, a, b: one.options(a, b), "options", 2),
+    (lambda one, a, b: one.confirm(a, b, asks=False), "payment", 2),
+    (lambda one, a, _: one.confirm(a, "192.0.2.1", asks=True), "payment_total", 1),
+    (lambda one, a, b: one.signed(a, b), "payment", 2),
+    (lambda one, a, b: one.cancel(a, b), "payment", 2),
+    (lambda one, a, b: one.form(a, f"ipv4:192.0.2.{len(b)}:1"), "payment", 2),
+    (lambda one, a: one.failed(f"ipv4:192.0.2.{len(a)}:1"), "failure", 1),
+    (lambda one, a: one.guard(a), "guard", 1),
+]
+
+
+@pytest.mark.parametrize(("call", "setting", "parts"), COUNTED)
+def test_a_call_is_counted_by_all_its_parts_and_comes_back_with_time(call, setting, parts):
+    given = inspect.signature(call).parameters.keys() - {"one"}
+    clock = TestClock(START_US)
+    bounded = Limits(LimitSettings(**{f"{setting}_per_minute": RATE, f"{setting}_burst": 3}), clock)
+
+    def wait_s(*what: str) -> int | None:
+        """None if it passed."""
+        try:
+            call(bounded, *what[: len(given)])
+        except FlorinError as error:
+            return error.retry_after_s if error.code is Code.RATE_LIMITED else -1
+        return None
+
+    assert [wait_s("a", "b") for _ in range(4)] == [None, None, None, 10]
+    for other in (("aa", "b"), ("a", "bb"))[:parts]:
+        assert wait_s(*other) is None
+    clock.advance(9)
+    assert wait_s("a", "b") == 1
+    clock.advance(1)
+    assert [wait_s("a", "b"), wait_s("a", "b")] == [None, 10]
+
+
+@pytest.mark.parametrize(("call", "setting", "_"), COUNTED)
+def test_a_rate_of_zero_is_no_limit(call, setting, _):
+    given = inspect.signature(call).parameters.keys() - {"one"}
+    unbounded = limits(**{f"{setting}_per_minute": 0, f"{setting}_burst": 1})
+    for _ in range(5):
+        call(unbounded, *["a", "b"][: len(given)])
+
+
+def test_pages_are_told_when_the_next_one_is_answered():
+    clock = TestClock(START_US)
+    bounded = Limits(LimitSettings(page_per_minute=RATE, page_burst=3), clock)
+    mine, others = "ipv4:192.0.2.1:9", "ipv4:192.0.2.2:9"
+    assert [bounded.page(mine) for _ in range(5)] == [0, 0, 0, 10, 10]
+    assert bounded.page(others) == 0
+    clock.advance(10)
+    assert [bounded.page(mine), bounded.page(mine)] == [0, 10]
+    assert {limits(page_per_minute=0).page(mine) for _ in range(1000)} == {0}
+
+
+def test_a_key_is_told_what_it_has_left():
+    clock = TestClock(START_US)
+    bounded = Limits(LimitSettings(key_per_minute=RATE, key_burst=2), clock)
+    told = [bounded.key("key_1") for _ in range(3)]
+    assert told == [
+        Quota(RATE, left=1, wait_s=10, admitted=True),
+        Quota(RATE, left=0, wait_s=10, admitted=True),
+        Quota(RATE, left=0, wait_s=10, admitted=False),
+    ]
+    assert bounded.key("key_2").admitted
+    assert limits(key_per_minute=0).key("key_1") is None
+
+
+def test_what_is_not_limited_hides_no_other_limit():
+    bounded = limits(address_per_minute=0, app_per_minute=RATE, app_burst=1)
+    assert [bounded.client("app", "app/1", "x").admitted for _ in range(2)] == [True, False]
+    free = limits(address_per_minute=0, app_per_minute=0, app_total_per_minute=0)
+    assert free.client("app", "app/1", "x") is None
+
+
+def test_of_two_that_leave_alike_the_one_that_takes_longer_is_told():
+    slow, fast = 6, 60
+    for address, app in ((slow, fast), (fast, slow)):
+        bounded = limits(
+            address_per_minute=address, address_burst=1, app_per_minute=app, app_burst=1
+        )
+        assert bounded.client("app", "app/1", "x") == Quota(slow, 0, 10, admitted=True)
 
 
 def test_an_app_is_bounded_from_everywhere_together():

@@ -251,6 +251,21 @@ async def test_other_headers_may_hold_anything(desk, cast):
     assert headers["request-id"].isascii()
 
 
+@pytest.mark.parametrize("size", [200, 255, 256, 4000])
+async def test_clients_are_told_apart_however_long_their_ids(desk, cast, size):
+    app = await desk.wallet_app()
+    path = f"/v1/gateway/payment/{cast.payment_id}/options"
+
+    async def status(client: str, body: dict[str, Any]) -> int:
+        sent = {**app, "Client-Id": client, "Idempotency-Key": "a"}
+        return (await desk.ask("POST", path, sent, body)).status
+
+    one, other = "c" * size + "1", "c" * size + "2"
+    assert await status(one, {"accounts": []}) == 200
+    assert await status(other, {"accounts": ["x"]}) == 200
+    assert await status(one, {"accounts": ["x"]}) == 409
+
+
 async def test_the_version_is_the_header_else_the_pin(desk, cast):
     preview = await desk.tenant(pin="2026-02-19.preview")
     app = await desk.wallet_app(pin="2026-02-19.preview")
