@@ -25,6 +25,7 @@ _BESIDE_TOO = ("protos", "pyproject.toml", "requirements.lock", "requirements-de
 _WORDS = (r"\b_log\.\w+\(", r"\braise \w+\(")
 # the third collects garbage after each run, which takes four times what most runs do
 _NOT_LOADED = ("cacheprovider", "xdist", "unraisableexception", "schemathesis")
+_PLUGINS = (*(f"no:{one}" for one in _NOT_LOADED), "tests.mutation.by_file")
 # these look at how the checkout is laid out, which the copy is not
 _OF_THE_CHECKOUT = frozenset({"test_layout.py"})
 _SHOW = """
@@ -101,14 +102,15 @@ def _settings(group: Group) -> Mapping[str, Any]:
         "only_mutate": [f"src/{_PACKAGE}/{one}" for one in group.modules],
         "also_copy": [*_BESIDE, *_BESIDE_TOO],
         "do_not_mutate_patterns": [*_WORDS],
-        "pytest_add_cli_args": [part for one in _NOT_LOADED for part in ("-p", f"no:{one}")],
+        "pytest_add_cli_args": [part for one in _PLUGINS for part in ("-p", one)],
         "pytest_add_cli_args_test_selection": chosen,
         # what tests leave behind in their process must not get into the next one
         "process_isolation": "forkserver",
         "use_git_change_detection": False,
-        # a mutant that waits for what never comes is not waited for
-        "timeout_multiplier": 5.0,
-        "timeout_constant": 4.0,
+        # a mutant that waits for what never comes is not waited for; what mutmut expects of a run
+        # does not know of fixtures
+        "timeout_multiplier": 3.0,
+        "timeout_constant": 15.0,
     }
 
 
