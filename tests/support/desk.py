@@ -221,13 +221,18 @@ class Desk:
         return new_key(KeyKind.PARTNER, live=False, randbytes=self.service.app.randbytes).secret
 
     async def wallet_app(
-        self, *, live: bool = False, pin: str = NEWEST_STABLE, revoked: bool = False
+        self,
+        *,
+        live: bool = False,
+        pin: str = NEWEST_STABLE,
+        revoked: bool = False,
+        icon: str | None = None,
     ) -> dict[str, str]:
         """The headers of a new wallet registration."""
         app_id = "app_" + self.service.app.randbytes(8).hex()
         now_us = self.clock.now_us()
         registered = WalletApp(
-            app_id, "Purse", None, live, pin, now_us, now_us if revoked else None
+            app_id, "Purse", icon, live, pin, now_us, now_us if revoked else None
         )
         await self.service.app.store.write(key_store.put_app(registered))
         return {"App-Id": app_id, "Client-Id": "client"}

@@ -1,0 +1,52 @@
+"""What a confirm leaves behind: who confirmed, and why it failed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.api import Refused
+from tests.support.desk import SPEC
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SIGNATURE = "0x" + "11" * 65
+
+
+async def detail(desk, payment_id: str) -> dict:
+    headers = {**desk.rest.merchant, **SPEC}
+    return await desk.rest.call("GET", f"/v1/payments/{payment_id}", headers)
+
+
+async def test_the_merchant_learns_which_wallet_paid(desk):
+    app = await desk.wallet_app(icon="https://purse.example/icon.png")
+    for headers, name, icon in (
+        (app, "Purse", "https://purse.example/icon.png"),
+        ({"Api-Key": (await desk.key(None))[1]}, "unknown", None),
+    ):
+        offer = await desk.offer()
+        body = {
+            "optionId": offer.option_id,
+            "results": [{"type": "walletRpc", "data": offer.outputs}],
+        }
+        path = f"/v1/gateway/payment/{offer.payment_id}/confirm"
+        assert (await desk.rest.call("POST", path, headers, body))["status"] == "processing"
+        await desk.final(offer.payment_id)
+        buyer = (await detail(desk, offer.payment_id))["buyer"]
+        assert (buyer["accountProviderName"], buyer.get("accountProviderIcon")) == (name, icon)
+
+
+async def test_the_merchant_learns_why_a_confirm_ended_its_payment(desk):
+    offer = await desk.offer()
+    told = await desk.rest.confirm(offer.payment_id, offer.option_id, [SIGNATURE] * 3)
+    assert (told["status"], told["failureCode"]) == ("failed", None)
+    found = await detail(desk, offer.payment_id)
+    assert found["failureReason"] == "results do not match the actions"
+
+
+@pytest.mark.parametrize("api", ["rest", "grpc"])
+async def test_a_wallet_learns_which_output_cannot_be_read(desk, api):
+    offer = await desk.offer()
+    with pytest.raises(Refused) as caught:
+        await getattr(desk, api).confirm(offer.payment_id, offer.option_id, ["0x12"])
+    assert caught.value.message == "Result is not the output of its action"
+    assert caught.value.details == {"reason": "unreadable_output", "index": "0"}
