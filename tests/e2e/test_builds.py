@@ -20,6 +20,9 @@ from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm.relay import Relay
 from florin_server.rails.evm.transactions import Signer
 from florin_server.store import payments
+from florin_server.store.query import Op, Statement, param
+from florin_server.store.tables import payment_option
+from sqlalchemy import update
 
 from tests.support.api import Refused
 from tests.support.desk import ORDER, Desk, opened
@@ -131,6 +134,43 @@ async def test_a_build_is_told_fetched_and_paid_through_both_protocols(desk, til
     assert (await desk.final(till.payment_id))["status"] == "succeeded"
     (issued,) = building.verified[-1]
     assert issued.terms == {"turn": 0}
+
+
+FORGET_HEAD = Statement(
+    update(payment_option).where(payment_option.c.payment_id == param("of")).values(head=None)
+)
+
+
+def forget_head(payment_id: str) -> Op[None]:
+    yield FORGET_HEAD(of=payment_id)
+
+
+@pytest.mark.parametrize("noted", [True, False])
+async def test_what_a_wallet_sends_is_looked_for_since_it_was_offered(desk, building, noted):
+    """Options of an older Florin tell no block: what was fetched for them does."""
+    building.submitted = False
+    wallet = Wallet()
+    await desk.chain.fund(wallet.address)
+    await desk.chain.mine(5)
+    payment_id = (await desk.rest.create(ORDER))["paymentId"]
+    (option,) = (await desk.rest.options(payment_id, [wallet.account]))["options"]
+    store = desk.service.app.store
+    offered_at = (await store.read(payments.option(payment_id, option["id"]))).head
+    if not noted:
+        await store.write(forget_head(payment_id))
+    await desk.chain.mine(7)
+    till = Till(desk, payment_id, option, wallet)
+    for _ in range(2):
+        outputs = await till.signed()
+        desk.clock.advance(60)
+        await desk.chain.mine(3)
+    await till.confirm(outputs)
+    query = "SELECT from_block FROM confirm WHERE payment_id = ?"
+    ((from_block,),) = desk.select(query, payment_id)
+    fetched_at = [one.head for one in await store.read(payments.issued(payment_id, option["id"]))]
+    assert offered_at < min(fetched_at) < max(fetched_at)
+    first = offered_at if noted else min(fetched_at)
+    assert from_block == first - building.rail.confirmations
 
 
 async def test_data_of_another_build_is_refused(till):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.support.api import Refused
@@ -50,3 +52,17 @@ async def test_a_wallet_learns_which_output_cannot_be_read(desk, api):
         await getattr(desk, api).confirm(offer.payment_id, offer.option_id, ["0x12"])
     assert caught.value.message == "Result is not the output of its action"
     assert caught.value.details == {"reason": "unreadable_output", "index": "0"}
+
+
+async def test_a_price_that_lapsed_is_not_paid(desk, monkeypatch):
+    (rail,) = desk.service.app.rails.values()
+    offered = rail.offer
+    monkeypatch.setattr(rail, "offer", lambda *of: replace(offered(*of), expires_at=desk.now + 30))
+    offers = [await desk.offer() for _ in range(2)]
+    desk.clock.advance(29)
+    assert (await desk.confirm(offers[0]))["status"] == "processing"
+    desk.clock.advance(1)
+    with pytest.raises(Refused) as caught:
+        await desk.confirm(offers[1])
+    assert (caught.value.http, caught.value.code) == (409, "quote_expired")
+    await desk.final(offers[0].payment_id)

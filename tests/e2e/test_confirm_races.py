@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from florin_server.domain import results
+from florin_server.domain.payment import Confirmation
+from florin_server.domain.state import Event
 from florin_server.flows import capture
+from florin_server.store import payments
 
 from tests.support.api import Refused
 from tests.support.desk import ORDER, Desk, Offer
@@ -116,6 +121,38 @@ async def test_a_refusal_that_comes_late_ends_nothing(desk, read):
     told = await overtaken(read, wrong, lambda: paid(desk, offer))
     assert told[:2] == (409, "idempotency_conflict")
     assert (await desk.final(offer.payment_id))["status"] == "succeeded"
+
+
+async def seen_on_chain(desk: Desk, offer: Offer, output: str) -> None:
+    """Binds a payment to a transaction, as the chain does that tells of it first."""
+    app = desk.service.app
+    option = await app.store.read(payments.option(offer.payment_id, offer.option_id))
+    outputs = (json.dumps(output),)
+    digest = results.digest(offer.option_id, outputs)
+    bound = Confirmation(offer.payment_id, offer.option_id, outputs, digest, app.clock.now_us())
+    accept = payments.accept(bound, option, 0, (None, None), bound.at_us, cause=Event.SEEN_ON_CHAIN)
+    assert await app.store.write(accept) is not None
+
+
+@pytest.mark.parametrize("meanwhile", [False, True])
+async def test_of_what_the_chain_told_first_the_last_transaction_counts(desk, read, meanwhile):
+    """The allowances before it leave nothing that a settlement event would tell."""
+    offer = await desk.offer()
+    allowances, paid_by = ["0x" + "aa" * 32, "0x" + "bb" * 32], "0x" + "cc" * 32
+
+    async def confirm(outputs: list[str]) -> Any:
+        return await outcome(desk.rest.confirm(offer.payment_id, offer.option_id, outputs))
+
+    if meanwhile:
+        mine = confirm([*allowances, paid_by])
+        told = await overtaken(read, mine, lambda: seen_on_chain(desk, offer, paid_by))
+    else:
+        await seen_on_chain(desk, offer, paid_by)
+        told = await confirm([*allowances, paid_by])
+    assert told["status"] == "processing"
+    assert (await confirm([paid_by]))["status"] == "processing"
+    for others in (allowances, [paid_by, *allowances]):
+        assert (await confirm(others))[:2] == (409, "idempotency_conflict")
 
 
 async def test_a_refusal_that_came_first_is_told_as_ones_own(desk, read):

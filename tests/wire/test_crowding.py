@@ -19,6 +19,7 @@ from florin.v1 import gateway_pb2_grpc, payment_pb2
 from florin_server.boot import gateway
 from florin_server.boot.upstream import Link
 from florin_server.config import LimitSettings
+from florin_server.domain.errors import Code, FlorinError
 from florin_server.store import payments
 from florin_server.store.sqlite import Connection
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -194,7 +195,7 @@ async def test_few_callers_do_not_leave_others_without_options(shop, tenant):
     assert [await taken(number) for number in range(1, 5)] == [30, 30, 3, 3]
 
 
-async def test_nobody_asks_chains_for_a_payments_options_without_end(shop, tenant):
+async def test_nobody_asks_chains_for_a_ordersoptions_without_end(shop, tenant):
     payment_id = await created(shop, tenant)
     async with at(shop, STRANGER) as stranger, at(shop, BUYER) as buyer:
         told = [(await stranger.options(payment_id, [])).status for _ in range(70)]
@@ -291,10 +292,58 @@ async def test_a_right_confirm_passes_whatever_others_handed_in(shop, tenant):
         wrong = "0x" + "ee" * 65
         answer = await other.confirm(offer.payment_id, offer.option_id, wrong)
         assert answer.told == (400, "invalid_params")
+        # nor of what the same one hands in for another payment
+        another = await shop.offer(tenant=tenant)
+        answer = await stranger.confirm(another.payment_id, another.option_id, wrong)
+        assert answer.told == (400, "invalid_params")
         # from the very address that tried all the others
         answer = await stranger.confirm(offer.payment_id, offer.option_id, *offer.outputs)
         assert answer.status == 200, answer.text
     assert (await shop.final(offer.payment_id))["status"] == "succeeded"
+
+
+async def test_who_signs_again_and_again_uses_up_its_own(shop, tenant, monkeypatch):
+    async def refuses(*_: Any) -> None:
+        raise FlorinError(Code.INVALID_PARAMS, "no money")
+
+    (rail,) = shop.service.app.rails.values()
+    monkeypatch.setattr(rail, "verify", refuses)
+    one, other = Wallet(), Wallet()
+    orders = [await created(shop, tenant) for _ in range(2)]
+    found = {
+        (payment_id, option["account"]): option
+        for payment_id in orders
+        for option in (await shop.rest.options(payment_id, [one.account, other.account]))["options"]
+    }
+
+    async def confirms(payment_id: str, wallet: Wallet, calls: int) -> list[tuple[int, str]]:
+        option = found[payment_id, wallet.account]
+        outputs = wallet.execute_all(option)
+        return [
+            (await buyer.confirm(payment_id, option["id"], *outputs)).told for _ in range(calls)
+        ]
+
+    no_money = (400, "invalid_params")
+    async with at(shop, BUYER) as buyer:
+        assert await confirms(orders[0], one, 25) == [no_money] * 20 + [LIMITED] * 5
+        assert await confirms(orders[0], other, 1) == [no_money]
+        assert await confirms(orders[1], one, 1) == [no_money]
+
+
+async def test_what_only_a_chain_can_judge_is_bounded_for_all_callers_together(shop, tenant):
+    offer = await shop.offer(tenant=tenant)
+    wrong, unreadable = "0x" + "11" * 65, "0x11"
+
+    async def confirm(caller: Caller, output: str) -> tuple[int, str]:
+        return (await caller.confirm(offer.payment_id, offer.option_id, output)).told
+
+    for number in range(10):
+        async with at(shop, f"127.0.0.{100 + number}") as caller:
+            told = [await confirm(caller, wrong) for _ in range(20)]
+            assert told == [(400, "invalid_params")] * 20
+    async with at(shop, STRANGER) as caller:
+        assert await confirm(caller, wrong) == LIMITED
+        assert await confirm(caller, unreadable) == (400, "invalid_params")
 
 
 async def test_what_an_output_is_worth_is_told_without_a_chain(shop, tenant):
