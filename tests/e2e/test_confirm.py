@@ -1,4 +1,4 @@
-"""What a confirm leaves behind: who confirmed, and why it failed."""
+"""What a confirm leaves behind: who confirmed, and why its payment failed."""
 
 from __future__ import annotations
 
@@ -43,6 +43,15 @@ async def test_the_merchant_learns_why_a_confirm_ended_its_payment(desk):
     assert (told["status"], told["failureCode"]) == ("failed", None)
     found = await detail(desk, offer.payment_id)
     assert found["failureReason"] == "results do not match the actions"
+
+
+async def test_only_the_operator_can_see_that_a_payer_is_not_served(desk):
+    offer = await desk.offer(referenceId="florin_test:declined")
+    told = await desk.confirm(offer)
+    assert (told["status"], told["failureCode"]) == ("failed", "declined_user")
+    assert "failureReason" not in await detail(desk, offer.payment_id)
+    query = "SELECT failure_detail FROM payment WHERE id = ?"
+    assert desk.select(query, offer.payment_id) == [("payer is blocked",)]
 
 
 @pytest.mark.parametrize("api", ["rest", "grpc"])

@@ -125,6 +125,8 @@ async def test_what_was_issued_before_opens_nothing_a_second_time(desk, crook):
     first, *others = offers
     await first.confirm()
     assert (await first.final())["status"] == "succeeded"
+    query = "SELECT DISTINCT opened_by FROM opened_account WHERE account = ?"
+    assert desk.select(query, f"{CHAIN}:{crook.address}") == [(first.payment_id,)]
     # while the account is there it would open nothing, unless that is closed right now
     told = await refusal(others[0].confirm())
     assert (told.http, told.code) == (409, "quote_expired")

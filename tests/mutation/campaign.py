@@ -123,8 +123,10 @@ def _tests(glob: str) -> Iterator[Path]:
 
 def _read(folder: Path) -> dict[str, Found]:
     for one in (folder / "mutants" / "src").rglob("*.meta"):
-        codes = json.loads(one.read_text())["exit_code_by_key"]
-        if unpicked := [name for name, code in codes.items() if code == _UNPICKED]:
+        ends: dict[str, set[int]] = {}
+        for name, code in json.loads(one.read_text())["exit_code_by_key"].items():
+            ends.setdefault(name.rpartition("__mutmut_")[0], set()).add(code)
+        if unpicked := [name for name, codes in ends.items() if codes == {_UNPICKED}]:
             raise RuntimeError(f"pytest finds no test by its id for {', '.join(unpicked)}")
     told = _asked(folder, [_mutmut(), "results", "--all", "true"])
     outcomes = dict(re.findall(r"^\s*(\S+): (.+?)\s*$", told, re.MULTILINE))
