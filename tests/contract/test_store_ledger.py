@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import tempfile
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -116,6 +117,43 @@ async def test_a_posting_that_is_no_transfer_is_refused_with_its_whole_journal(s
         await store.write(book("k", good, posting))
     assert await store.read(ledger.balance("wallet:w", ASSET)) == 0
     assert await store.write(book("k", good))
+
+
+JOURNAL_ROWS = (
+    "SELECT idem_key, type, payment_id, tx_hash, at_us, note FROM ledger_journal ORDER BY idem_key"
+)
+
+
+async def test_what_a_journal_is_about_stays_with_it_however_often_it_is_booked(store, tmp_path):
+    posting, later = Posting("wallet:w", "external:a", ASSET, 5), NOW_US + 1
+    await store.write(ledger.post("a", "fee", "pay_1", "0x1", [posting], NOW_US, "by hand"))
+    await store.write(ledger.reverse("a", later))
+    await store.write(ledger.repeat("a", later))
+    await store.write(ledger.reverse("a", later))
+    again = ledger.post_again("a", "fee", "pay_1", "0x2", [posting], later, "once more")
+    await store.write(again)
+    with closing(sqlite3.connect(tmp_path / "florin.db")) as raw:
+        rows = raw.execute(JOURNAL_ROWS).fetchall()
+    assert rows == [
+        ("a", "fee", "pay_1", "0x1", NOW_US, "by hand"),
+        ("a#2", "fee", "pay_1", "0x1", later, None),
+        ("a#3", "fee", "pay_1", "0x2", later, "once more"),
+        ("reverse:a", "reverse_fee", "pay_1", "0x1", later, None),
+        ("reverse:a#2", "reverse_fee", "pay_1", "0x1", later, None),
+    ]
+
+
+async def test_a_journal_that_goes_on_on_the_next_page_is_checked_as_a_whole(
+    store, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(ledger, "_PAGE", 1)
+    await store.write(book("a", *(Posting("wallet:w", "external:a", ASSET, n) for n in (1, 2, 3))))
+    assert await store.read(ledger.check()) == []
+    with closing(sqlite3.connect(tmp_path / "florin.db")) as raw:
+        raw.execute("UPDATE ledger_transfer SET debit = 'purse:w' WHERE n = 2")
+        raw.commit()
+    told = await store.read(ledger.check())
+    assert told == ["transfer 2 of a: unknown kind of account: purse:w"]
 
 
 async def test_a_journal_needs_a_posting(store):
