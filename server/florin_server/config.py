@@ -23,7 +23,7 @@ from pydantic_settings import (
 
 from florin_server import settings_file
 from florin_server.domain.caip import canonical_asset
-from florin_server.domain.screening import blocked_account
+from florin_server.domain.screening.blocklist import blocked_account
 from florin_server.rails import chain_files
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.price_settings import AssetKey, Currency, Price, PriceSettings

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from typing import TypeVar
 
 from florin_server.clock import Clock
-from florin_server.domain.payment import Payment
+from florin_server.domain.payments.payment import Payment
 
 Read = Callable[[str], Awaitable[Payment | None]]
 Marks = Callable[[Sequence[str]], Awaitable[Mapping[str, object]]]

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from florin_server.domain.ids import payment_id
-from florin_server.domain.payment import Payment, Status
+from florin_server.domain.payments.payment import Payment, Status
 from florin_server.store import payments
 from florin_server.store.engine import Store
 from florin_server.store.idempotency import Claim, once

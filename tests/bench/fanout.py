@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import uvloop
 from florin_server.clock import SystemClock
-from florin_server.domain.payment import Payment
+from florin_server.domain.payments.payment import Payment
 from florin_server.feed import Hub
 
 from tests.bench import http1, load

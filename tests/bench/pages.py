@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from florin_server.domain.payment import Status
+from florin_server.domain.payments.payment import Status
 from florin_server.store import listed, listing
 from florin_server.store.engine import Store
 from florin_server.store.listing import Filters, Order, Place

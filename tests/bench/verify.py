@@ -13,8 +13,9 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 import uvloop
+from florin_server.chains.evm.typed_data import digest_of
 from florin_server.devnet.evm import DEVNET
-from florin_server.domain.journal import Accepted
+from florin_server.domain.settlement.chain_txs import Accepted
 from florin_server.rails.base import Means, Split
 from florin_server.rails.coalesce import LIMIT
 from florin_server.rails.evm import settler
@@ -23,7 +24,6 @@ from florin_server.rails.evm.node import LATEST, call_to
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.terms import Terms, bare, proof
 from florin_server.rails.evm.transactions import Signer
-from florin_server.rails.evm.typed_data import digest_of
 from florin_server.rails.evm.verify import signature_bytes
 from florin_server.rails.jsonrpc import Call, HttpTransport, JsonRpc
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from eth_account.messages import encode_typed_data
 from eth_account.signers.local import LocalAccount
+from florin_server.chains.evm.signatures import ORDER
 from florin_server.devnet.genesis import DEVNET
-from florin_server.domain.payment import Option, Payment
-from florin_server.rails.evm.signatures import ORDER
+from florin_server.domain.payments.payment import Option, Payment
 
 from tests.support.smart import Smart, smart, wrapped
 

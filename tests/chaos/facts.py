@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from florin_server.chains.evm import abi
 from florin_server.devnet.evm import DEVNET
-from florin_server.rails.evm import abi, settler
+from florin_server.rails.evm import settler
 
 from tests.chaos.plan import CONFIRMATIONS
 from tests.chaos.stage import EUR, USD, Stage

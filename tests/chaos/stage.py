@@ -27,7 +27,7 @@ from florin_server.config import (
 )
 from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
 from florin_server.devnet.solana import SOLNET, SolanaDevChain, SolanaDevSettings
-from florin_server.domain.payment import Destination
+from florin_server.domain.payments.payment import Destination
 from florin_server.flows import demo
 from florin_server.rails import health
 from florin_server.rails.evm.rail import EvmRail

@@ -25,14 +25,14 @@ from typing import Any
 
 from eth_abi import decode
 from eth_abi.exceptions import DecodingError
+from florin_server.chains.evm.typed_data import PERMIT2
 from florin_server.devnet.genesis import DEVNET
-from florin_server.domain import results
 from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.payments import results
 from florin_server.rails.base import Means, Split
 from florin_server.rails.evm import erc6492, submission, terms, verify
 from florin_server.rails.evm.erc6492 import Opening
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.evm.typed_data import PERMIT2
 
 from tests.chaos.evm_mutants import KINDS, WAYS, Case, Payer, Way, sign, spellings, twins
 from tests.contract.evm_lab import (

@@ -21,9 +21,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from florin_server.domain import spl
+from florin_server.chains.solana import spl
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payment import Issued, Option, Payment
+from florin_server.domain.payments.payment import Issued, Option, Payment
 from florin_server.rails.base import Asset, Means
 from florin_server.rails.solana import check as checking
 from florin_server.rails.solana import terms

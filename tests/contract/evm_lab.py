@@ -11,8 +11,8 @@ from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from florin_server.clock import TestClock
 from florin_server.devnet.evm import DEVNET, EvmDevChain
-from florin_server.domain.journal import Accepted
-from florin_server.domain.payment import Action, Confirmation, Option, Payment, Status
+from florin_server.domain.payments.payment import Action, Confirmation, Option, Payment, Status
+from florin_server.domain.settlement.chain_txs import Accepted
 from florin_server.rails.base import Means, RailUnavailable, Signed, Split
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.settings import EvmAsset, EvmChain

@@ -9,9 +9,9 @@ from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from florin_server.config import FailedGasSettings
 from florin_server.devnet.evm import DEVNET
-from florin_server.domain.account import WalletApp
+from florin_server.domain.accounts.account import WalletApp
 from florin_server.domain.errors import FlorinError
-from florin_server.domain.payment import Payment
+from florin_server.domain.payments.payment import Payment
 from florin_server.flows import budgets
 from florin_server.flows.app import Caller
 from florin_server.flows.confirm import confirm

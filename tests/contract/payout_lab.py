@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from florin_server.config import Settings
-from florin_server.domain.journal import ChainTx, Posting
-from florin_server.domain.payment import Refund, RefundStatus
-from florin_server.domain.payout import Payout, PayoutKind, PayoutStatus
+from florin_server.domain.payments.payment import Refund, RefundStatus
+from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
+from florin_server.domain.settlement.chain_txs import ChainTx, Posting
 from florin_server.feed import Hub
 from florin_server.flows.app import App, Links
 from florin_server.flows.limits import Limits

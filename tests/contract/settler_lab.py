@@ -12,8 +12,8 @@ from typing import Any
 
 from eth_account.signers.local import LocalAccount
 from florin_server.config import Settings
-from florin_server.domain.account import Partner
-from florin_server.domain.payment import Destination, Merchant, Payment
+from florin_server.domain.accounts.account import Partner
+from florin_server.domain.payments.payment import Destination, Merchant, Payment
 from florin_server.feed import Hub
 from florin_server.flows.app import App, Caller, Links
 from florin_server.flows.confirm import confirm

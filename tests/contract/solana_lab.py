@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from florin_server.devnet.solana import SOLNET
-from florin_server.domain.journal import Accepted, ChainTx, TxState
-from florin_server.domain.payment import Confirmation, Issued, Option, Payment, Spare
-from florin_server.domain.settlement import Place
+from florin_server.domain.accounts.destinations import Place
+from florin_server.domain.payments.payment import Confirmation, Issued, Option, Payment, Spare
+from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, TxState
 from florin_server.flows.opening import places
 from florin_server.rails.base import Means, Signed, Split
 from florin_server.rails.jsonrpc import LocalTransport

@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from florin_server.domain.journal import Posting
-from florin_server.domain.payout import PayoutKind, PayoutStatus
+from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
+from florin_server.domain.settlement.chain_txs import Posting
 from florin_server.flows import books
 from florin_server.flows.books import Verdict
 from florin_server.flows.workers.keep_books import BookKeeper

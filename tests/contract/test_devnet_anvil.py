@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from eth_account.signers.local import LocalAccount
+from florin_server.chains.evm.typed_data import PERMIT2
 from florin_server.devnet.evm import DEVNET
-from florin_server.domain.journal import Accepted
-from florin_server.domain.payment import Option
+from florin_server.domain.payments.payment import Option
+from florin_server.domain.settlement.chain_txs import Accepted
 from florin_server.rails.base import Means, Split
 from florin_server.rails.evm.settings import EvmCoin
-from florin_server.rails.evm.typed_data import PERMIT2
 from florin_server.rails.jsonrpc import RpcError
 
 from tests.contract.evm_lab import (

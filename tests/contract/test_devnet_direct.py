@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from eth_account.signers.local import LocalAccount
+from florin_server.chains.evm.route import Kind
 from florin_server.devnet.evm import DEVNET
-from florin_server.domain.route import Kind
 
 from tests.contract.test_devnet_kit import (
     FEES,

@@ -7,9 +7,9 @@ import json
 
 import aiohttp
 import pytest
+from florin_server.chains.solana import spl
 from florin_server.clock import TestClock
 from florin_server.devnet.solana import SOLNET, DevChainError
-from florin_server.domain import spl
 from solders.hash import Hash
 from solders.keypair import Keypair
 from solders.message import Message, MessageV0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from florin_server.domain import spl
+from florin_server.chains.solana import spl
 
 from tests.contract.solana_kit import NodeError, coin, opened, wallet
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from florin_server.chains.evm import abi
 from florin_server.devnet.genesis import DEVNET
-from florin_server.domain.journal import TxState
-from florin_server.domain.payout import PayoutKind, PayoutStatus
+from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
+from florin_server.domain.settlement.chain_txs import TxState
 from florin_server.flows import payouts as flows
-from florin_server.rails.evm import abi
 from florin_server.store import ledger, payouts
 
 from tests.contract.evm_lab import CHAIN, ETHER, EURO, MERCHANT, TOKEN, account_of, refuse, reply

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.domain.held import HeldMoney, HeldState
-from florin_server.domain.journal import Posting
-from florin_server.domain.payout import PayoutKind, PayoutStatus
+from florin_server.domain.payouts.held_money import HeldMoney, HeldState
+from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
+from florin_server.domain.settlement.chain_txs import Posting
 from florin_server.flows import payouts
 from florin_server.store import held, ledger
 

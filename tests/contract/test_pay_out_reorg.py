@@ -9,8 +9,8 @@ import logging
 
 import pytest
 from florin_server.domain.errors import FlorinError
-from florin_server.domain.journal import TxState, Watcher
-from florin_server.domain.payout import Payout, PayoutKind, PayoutStatus
+from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
+from florin_server.domain.settlement.chain_txs import TxState, Watcher
 from florin_server.flows import payouts as flows
 from florin_server.store import ledger, undo
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.journal import PayerKind
-from florin_server.domain.payment import Build
+from florin_server.domain.payments.payment import Build
+from florin_server.domain.settlement.chain_txs import PayerKind
 from florin_server.rails.base import Means, RailUnavailable, Split
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.settings import EvmCoin

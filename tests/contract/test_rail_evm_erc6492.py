@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from eth_account import Account
+from florin_server.chains.evm.typed_data import PERMIT2
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.rails.base import Means, Split
 from florin_server.rails.evm import erc6492
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.evm.typed_data import PERMIT2
 from florin_server.rails.jsonrpc import RpcError
 
 from tests.contract.evm_lab import (

@@ -93,7 +93,7 @@ async def test_an_authorization_lapses_by_the_time_of_a_final_block(lab):
 async def test_an_authorization_that_its_owner_cancelled_is_dead(lab):
     from coincurve import PrivateKey
     from eth_hash.auto import keccak
-    from florin_server.rails.evm import abi
+    from florin_server.chains.evm import abi
 
     item = await lab.sold(1)
     terms = Terms.of(item.option)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from eth_account.signers.local import LocalAccount
 from florin_server.devnet.evm import DEVNET
-from florin_server.domain.journal import Accepted
+from florin_server.domain.settlement.chain_txs import Accepted
 from florin_server.rails.base import Signed
 from florin_server.rails.evm.rail import EvmRail
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from florin_server.rails.evm.typed_data import (
+from florin_server.chains.evm.typed_data import (
     Domain,
     PermitTransferFrom,
     ReceiveWithAuthorization,
@@ -78,7 +78,7 @@ def test_ethers_computes_the_same_digest(answers, index):
 
 @pytest.mark.parametrize("index", range(len(MESSAGES)))
 def test_a_signature_by_ethers_recovers_to_its_wallet(answers, index):
-    from florin_server.rails.evm.signatures import canonical_signature, recover
+    from florin_server.chains.evm.signatures import canonical_signature, recover
 
     signature = canonical_signature(answers[index]["signature"])
     assert recover(MESSAGES[index].digest(), signature) == SIGNER

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
-from florin_server.domain.journal import ChainTx, TxState, Variant
+from florin_server.domain.settlement.chain_txs import ChainTx, TxState, Variant
 from florin_server.flows.workers.blocks import BlockFollower
 from florin_server.rails.base import Effect, RailUnavailable, Transfer
 from florin_server.rails.evm.rail import EvmRail

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from florin_server.domain.journal import ChainTx, TxState, Variant
+from florin_server.domain.settlement.chain_txs import ChainTx, TxState, Variant
 from florin_server.rails.base import Effect, Signed, Transfer
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.transactions import coin_of, fees_of

@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
+from florin_server.chains.evm.typed_data import PERMIT2
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.rails.base import Means, RailUnavailable, Split
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.terms import Terms
-from florin_server.rails.evm.typed_data import PERMIT2
 
 from tests.contract.evm_lab import (
     ACCEPTS_ALL,

@@ -7,10 +7,10 @@ import logging
 from typing import Any
 
 import pytest
+from florin_server.chains.evm import abi
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.rails.base import Split
-from florin_server.rails.evm import abi
 from florin_server.rails.evm.rail import EvmRail
 
 from tests.contract.evm_lab import (

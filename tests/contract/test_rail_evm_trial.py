@@ -7,14 +7,14 @@ import json
 
 import pytest
 from coincurve import PublicKey
+from florin_server.chains.evm.signatures import ORDER
+from florin_server.chains.evm.typed_data import PERMIT2
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.errors import FlorinError
-from florin_server.domain.journal import PayerKind
+from florin_server.domain.settlement.chain_txs import PayerKind
 from florin_server.rails.base import Means, RailUnavailable, Split
 from florin_server.rails.evm import settler
-from florin_server.rails.evm.signatures import ORDER
 from florin_server.rails.evm.terms import Terms
-from florin_server.rails.evm.typed_data import PERMIT2
 
 from tests.contract.evm_lab import (
     ACCEPTS_NONE,

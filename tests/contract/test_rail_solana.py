@@ -8,8 +8,8 @@ import json
 import struct
 
 import pytest
+from florin_server.chains.solana import spl
 from florin_server.devnet.solana import SOLNET
-from florin_server.domain import spl
 from florin_server.domain.errors import FlorinError
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.solana.message import acceptable

@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 
 import pytest
-from florin_server.domain import spl
+from florin_server.chains.solana import spl
 from florin_server.domain.errors import FlorinError
-from florin_server.domain.journal import ChainTx, TxState
+from florin_server.domain.settlement.chain_txs import ChainTx, TxState
 from florin_server.flows.opening import places
 from florin_server.rails.base import Effect, NotReceivable, RailUnavailable, Transfer
 from florin_server.rails.solana.message import acceptable

@@ -7,10 +7,10 @@ import json
 from dataclasses import replace
 
 import pytest
-from florin_server.domain import spl
+from florin_server.chains.solana import spl
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.journal import Accepted
-from florin_server.domain.payment import Confirmation, Spare
+from florin_server.domain.payments.payment import Confirmation, Spare
+from florin_server.domain.settlement.chain_txs import Accepted
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.solana.message import acceptable
 from solders.instruction import Instruction

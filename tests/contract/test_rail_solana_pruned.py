@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from florin_server.devnet.solana import SOLNET
-from florin_server.domain.journal import ChainTx, TxState
+from florin_server.domain.settlement.chain_txs import ChainTx, TxState
 from florin_server.rails.base import Signed
 from florin_server.rails.jsonrpc import METHOD_NOT_FOUND
 from florin_server.rails.solana.gaps import Gaps

@@ -11,7 +11,7 @@ import asyncio
 import pytest
 from eth_account import Account
 from florin_server.devnet.evm import DEVNET
-from florin_server.domain.journal import TxState
+from florin_server.domain.settlement.chain_txs import TxState
 from florin_server.rails.base import Paid
 from florin_server.rails.evm import settler as contract
 from florin_server.rails.evm.fees import KEY_GAS

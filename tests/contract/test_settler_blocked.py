@@ -9,9 +9,9 @@ import logging
 
 import pytest
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.held import HeldState
-from florin_server.domain.payout import PayoutStatus
-from florin_server.domain.state import Event
+from florin_server.domain.payments.state import Event
+from florin_server.domain.payouts.held_money import HeldState
+from florin_server.domain.payouts.payout import PayoutStatus
 from florin_server.flows import held, payouts, system
 from florin_server.flows.simulate import requested
 from florin_server.store import journal, ledger, payments, simulation

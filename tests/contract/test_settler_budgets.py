@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from florin_server.devnet.evm import DEVNET
-from florin_server.domain.journal import PayerKind
-from florin_server.domain.payment import Payment
+from florin_server.domain.payments.payment import Payment
+from florin_server.domain.settlement.chain_txs import PayerKind
 from florin_server.flows import system
 from florin_server.flows.app import Caller
 from florin_server.flows.confirm import confirm

@@ -11,7 +11,7 @@ import pytest
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from florin_server.devnet.evm import DEVNET
-from florin_server.domain.journal import PayerKind
+from florin_server.domain.settlement.chain_txs import PayerKind
 
 from tests.contract.evm_lab import (
     ACCEPTS_ALL,

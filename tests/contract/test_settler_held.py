@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.domain.payment import Payment
-from florin_server.domain.screening import ScreeningList, address_of
+from florin_server.domain.payments.payment import Payment
+from florin_server.domain.screening.blocklist import ScreeningList, address_of
 from florin_server.store import screening
 
 from tests.contract.evm_lab import buyer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from florin_server.domain.money import Amount
-from florin_server.domain.payment import Payment
-from florin_server.domain.state import Event
+from florin_server.domain.payments.payment import Payment
+from florin_server.domain.payments.state import Event
 from florin_server.flows.executors import listed, pause, resume
 from florin_server.store import simulation
 

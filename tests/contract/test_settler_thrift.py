@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from florin_server.domain.journal import TxState
+from florin_server.domain.settlement.chain_txs import TxState
 from florin_server.rails.evm.fees import FEES_S
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.transactions import fees_of

@@ -12,15 +12,15 @@ import logging
 from dataclasses import replace
 
 import pytest
+from florin_server.chains.evm import abi
 from florin_server.devnet.evm import DEVNET
-from florin_server.domain.payment import Action, Status
+from florin_server.domain.payments.payment import Action, Status
 from florin_server.flows.confirm import confirm
 from florin_server.flows.create import NewPayment, create
 from florin_server.flows.fetch import fetch
 from florin_server.flows.options import options
 from florin_server.flows.workers import unconfirmed
 from florin_server.rails.base import Paid
-from florin_server.rails.evm import abi
 from florin_server.rails.evm import settler as contract
 from florin_server.rails.evm.fees import KEY_GAS
 from florin_server.rails.evm.settings import EvmCoin

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from florin_server.domain.account import SCOPES, ApiKey, Partner, WalletApp
-from florin_server.domain.credentials import KeyKind
-from florin_server.domain.payment import Merchant
+from florin_server.domain.accounts.account import SCOPES, ApiKey, Partner, WalletApp
+from florin_server.domain.accounts.credentials import KeyKind
+from florin_server.domain.payments.payment import Merchant
 from florin_server.store import keys, merchants, pins
 from florin_server.store.query import StoreError
 

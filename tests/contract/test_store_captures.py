@@ -6,8 +6,8 @@ import sqlite3
 from dataclasses import replace
 
 import pytest
+from florin_server.domain.payments.state import Event
 from florin_server.domain.sealed import Sealed
-from florin_server.domain.state import Event
 from florin_server.store import captures, customers, payments, simulation
 from florin_server.store.captures import Collected, Told, Way, source_of
 from florin_server.store.customers import Erased

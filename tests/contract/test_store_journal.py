@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from florin_server.domain.journal import Finding, Posting, TxEnd, TxState
-from florin_server.domain.payment import Status
-from florin_server.domain.state import Event
+from florin_server.domain.payments.payment import Status
+from florin_server.domain.payments.state import Event
+from florin_server.domain.settlement.chain_txs import Finding, Posting, TxEnd, TxState
 from florin_server.store import journal, leases, ledger, payments
 from florin_server.store.journal import LostLease, NotWaiting
 

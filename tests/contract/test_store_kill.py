@@ -13,8 +13,8 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from florin_server.domain.journal import Posting, TxEnd, TxState
-from florin_server.domain.payment import Status
+from florin_server.domain.payments.payment import Status
+from florin_server.domain.settlement.chain_txs import Posting, TxEnd, TxState
 from florin_server.store import journal, ledger, payments
 from florin_server.store.idempotency import Replay
 

@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from florin_server.domain.journal import ChainTx, Finding, Posting, TxState
-from florin_server.domain.payment import (
+from florin_server.domain.payments.payment import (
     Action,
     Build,
     Confirmation,
@@ -19,6 +18,7 @@ from florin_server.domain.payment import (
     Payment,
     Status,
 )
+from florin_server.domain.settlement.chain_txs import ChainTx, Finding, Posting, TxState
 from florin_server.store import journal, leases, payments
 from florin_server.store.engine import Store
 from florin_server.store.idempotency import Claim, once

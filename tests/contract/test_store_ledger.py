@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from florin_server.domain.journal import Posting
-from florin_server.domain.payout import Payout, PayoutKind, PayoutStatus
+from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
+from florin_server.domain.settlement.chain_txs import Posting
 from florin_server.store import ledger, payouts
 from florin_server.store.query import StoreError
 from hypothesis import given, settings

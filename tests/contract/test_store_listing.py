@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from florin_server.domain.ids import payment_id
-from florin_server.domain.journal import TxEnd, TxState
-from florin_server.domain.payment import Merchant, Refund, RefundStatus, Status
+from florin_server.domain.payments.payment import Merchant, Refund, RefundStatus, Status
+from florin_server.domain.settlement.chain_txs import TxEnd, TxState
 from florin_server.store import journal, listed, listing, merchants, payments, refunds, schema
 from florin_server.store.listing import Filters, Order, Totals
 from florin_server.store.query import Query, run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from florin_server.domain.payment import Merchant
+from florin_server.domain.payments.payment import Merchant
 from florin_server.store import merchants
 from florin_server.store.merchants import Wanted
 from florin_server.store.query import StoreError

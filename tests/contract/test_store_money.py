@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.money import Amount
-from florin_server.domain.payment import CancelledReason, Refund, RefundStatus, Status
-from florin_server.domain.state import Event
+from florin_server.domain.payments.payment import CancelledReason, Refund, RefundStatus, Status
+from florin_server.domain.payments.state import Event
 from florin_server.store import customers, executors, journal, ledger, payments, refunds, simulation
 from florin_server.store.customers import Erased
 

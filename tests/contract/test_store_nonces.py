@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.domain.payment import Spare, Status
+from florin_server.domain.payments.payment import Spare, Status
 from florin_server.store import nonces, payments
 from florin_server.store.nonces import Raced
 

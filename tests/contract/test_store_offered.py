@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from alembic import command
-from florin_server.domain.payment import CancelledReason, Status
+from florin_server.domain.payments.payment import CancelledReason, Status
 from florin_server.store import offered, payments
 from florin_server.store.engine import Store
 from florin_server.store.migrations import config

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from florin_server.domain.payment import CancelledReason, FailureCode, Status
-from florin_server.domain.state import Event
+from florin_server.domain.payments.payment import CancelledReason, FailureCode, Status
+from florin_server.domain.payments.state import Event
 from florin_server.store import customers, journal, payments
 
 from tests.contract.test_store_kit import (

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payment import CancelledReason, Payment
+from florin_server.domain.payments.payment import CancelledReason, Payment
 from florin_server.store import idempotency, payments
 from florin_server.store.idempotency import Replay
 

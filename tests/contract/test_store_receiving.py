@@ -6,9 +6,9 @@ import sqlite3
 
 import pytest
 from alembic import command
-from florin_server.domain.journal import Finding
-from florin_server.domain.payment import Status
-from florin_server.domain.settlement import DailyCaps, Opening, Place
+from florin_server.domain.accounts.destinations import DailyCaps, Opening, Place
+from florin_server.domain.payments.payment import Status
+from florin_server.domain.settlement.chain_txs import Finding
 from florin_server.store import journal, receiving, schema
 from florin_server.store.migrations import config
 from florin_server.store.query import Op

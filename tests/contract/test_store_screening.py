@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from florin_server.domain.account import ApiKey
-from florin_server.domain.credentials import KeyKind
-from florin_server.domain.screening import ScreeningList
+from florin_server.domain.accounts.account import ApiKey
+from florin_server.domain.accounts.credentials import KeyKind
+from florin_server.domain.screening.blocklist import ScreeningList
 from florin_server.store import keys, screening
 
 from tests.contract.test_store_kit import LATER_US, NOW_US

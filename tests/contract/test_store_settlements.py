@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from florin_server.domain.payment import BankAccount, Destination
+from florin_server.domain.payments.payment import BankAccount, Destination
 from florin_server.store import settlements
 from florin_server.store.query import StoreError
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from florin_server.domain.journal import Accepted, PayerKind
-from florin_server.domain.payment import Build, Confirmation, Issued, Option, Payment
+from florin_server.domain.payments.payment import Build, Confirmation, Issued, Option, Payment
+from florin_server.domain.settlement.chain_txs import Accepted, PayerKind
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm.relay import Relay
 from florin_server.rails.evm.transactions import Signer

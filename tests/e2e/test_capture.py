@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from florin.v1 import operator_pb2
-from florin_server.domain.payment import Option
+from florin_server.domain.payments.payment import Option
 from florin_server.domain.sealed import Seal
 from florin_server.flows import collected
 from florin_server.store import captures

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from florin_server.domain import results
-from florin_server.domain.payment import Confirmation
-from florin_server.domain.state import Event
+from florin_server.domain.payments import results
+from florin_server.domain.payments.payment import Confirmation
+from florin_server.domain.payments.state import Event
 from florin_server.flows import capture
 from florin_server.store import payments
 

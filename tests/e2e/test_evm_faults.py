@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 import pytest_asyncio
-from florin_server.domain.journal import TxState
+from florin_server.domain.settlement.chain_txs import TxState
 
 from tests.e2e.test_evm_stories import EUR, PRICE, USD, Till
 from tests.support.desk import Desk, opened

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from florin_server.devnet.evm import DEVNET
-from florin_server.domain.payment import Destination
+from florin_server.domain.payments.payment import Destination
 from florin_server.store import settlements
 
 from tests.support.api import Refused

@@ -17,8 +17,8 @@ import pytest
 import uvloop
 from eth_account import Account
 from florin_server.boot.home import Home
-from florin_server.domain.account import Partner
-from florin_server.domain.payment import Destination, Merchant
+from florin_server.domain.accounts.account import Partner
+from florin_server.domain.payments.payment import Destination, Merchant
 from florin_server.store import merchants, settlements
 from florin_server.store.engine import Store
 

@@ -9,9 +9,10 @@ import pytest
 import pytest_asyncio
 from eth_abi import encode
 from florin.v1 import payout_pb2
+from florin_server.chains.evm import abi
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.genesis import artifact
-from florin_server.rails.evm import abi, settler
+from florin_server.rails.evm import settler
 from florin_server.rails.evm.settler import Pay
 from florin_server.rails.evm.terms import NOBODY, Terms
 from florin_server.store import payments

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from florin_server.boot.home import Refused
 from florin_server.boot.service import Service
-from florin_server.domain.levers import Lever
+from florin_server.domain.payments.triggers import Lever
 from florin_server.rails.evm.settings import EvmChain
 
 from tests.support.desk import CREATE, ORDER

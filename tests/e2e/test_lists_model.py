@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from florin_server.domain.ids import payment_id
-from florin_server.domain.payment import Payment, Status
+from florin_server.domain.payments.payment import Payment, Status
 from florin_server.flows import lists
 from florin_server.flows.app import Caller
 from florin_server.flows.lists import Wanted

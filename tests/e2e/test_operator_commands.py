@@ -13,9 +13,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 import uvloop
-from florin_server.domain.held import HeldMoney
-from florin_server.domain.journal import Posting
-from florin_server.domain.payment import Destination, Merchant
+from florin_server.domain.payments.payment import Destination, Merchant
+from florin_server.domain.payouts.held_money import HeldMoney
+from florin_server.domain.settlement.chain_txs import Posting
 from florin_server.store import held, ledger, merchants, settlements
 
 from tests.contract.test_store_kit import created, opened

@@ -10,12 +10,12 @@ import pytest_asyncio
 from eth_account import Account as EvmAccount
 from florin.v1 import admin_pb2, payout_pb2
 from florin_server.boot.home import Home
+from florin_server.chains.solana import spl
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.solana import SOLNET
-from florin_server.domain import spl
 from florin_server.domain.caip import checksum_address
-from florin_server.domain.payment import Destination
-from florin_server.domain.payout import Payout, PayoutKind
+from florin_server.domain.payments.payment import Destination
+from florin_server.domain.payouts.payout import Payout, PayoutKind
 from florin_server.rails.evm.deployment import DEPLOYER
 from florin_server.rails.evm.settings import MULTICALL3
 from florin_server.store import payouts, settlements

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from florin.v1 import admin_pb2, operator_pb2, payout_pb2
 from florin_server.devnet.evm import DEVNET
-from florin_server.domain.payment import Destination
+from florin_server.domain.payments.payment import Destination
 from florin_server.store import ledger, payouts, settlements
 
 from tests.support.api import Refused

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from florin.v1 import payout_pb2
 from florin_server.devnet.solana import SOLNET
-from florin_server.domain.payment import Destination
+from florin_server.domain.payments.payment import Destination
 from florin_server.store import ledger, payouts, settlements
 from solders.keypair import Keypair
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 import pytest_asyncio
-from florin_server.domain.payment import BankAccount
+from florin_server.domain.payments.payment import BankAccount
 from florin_server.store import settlements
 
 from tests.support.accounts import PROTOCOLS, Account, told

@@ -7,8 +7,8 @@ import json
 
 import pytest
 import pytest_asyncio
+from florin_server.chains.solana import spl
 from florin_server.devnet.solana import SOLNET
-from florin_server.domain import spl
 from florin_server.store import ledger
 from solders.keypair import Keypair
 

@@ -9,10 +9,10 @@ import asyncio
 
 import pytest
 import pytest_asyncio
+from florin_server.chains.solana import spl
 from florin_server.config import EmbeddedSolana
 from florin_server.devnet.solana import SOLNET
-from florin_server.domain import spl
-from florin_server.domain.journal import ChainTx
+from florin_server.domain.settlement.chain_txs import ChainTx
 from florin_server.flows.system import chains
 from florin_server.rails.base import RailUnavailable
 from florin_server.store import journal, ledger

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from florin_server.devnet.solana import SOLNET
-from florin_server.domain.payment import Destination
+from florin_server.domain.payments.payment import Destination
 from florin_server.store import payouts, settlements
 from solders.keypair import Keypair
 

@@ -13,8 +13,9 @@ import pytest
 import pytest_asyncio
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
+from florin_server.chains.evm import abi
 from florin_server.devnet.genesis import DEVNET
-from florin_server.rails.evm import abi, settler
+from florin_server.rails.evm import settler
 from florin_server.rails.evm.erc6492 import open_and_call
 from florin_server.rails.evm.fees import KEY_GAS
 from florin_server.rails.evm.settler import Pay

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from florin.v1 import admin_pb2
+from florin_server.chains.evm import abi
 from florin_server.devnet.genesis import DEVNET
 from florin_server.flows.executors import pause, resume
-from florin_server.rails.evm import abi
 
 from tests.support.anvil_node import by_faucet
 from tests.support.api import Refused

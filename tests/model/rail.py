@@ -11,11 +11,11 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 
 from florin_server.clock import Clock
+from florin_server.domain.accounts.destinations import Place
 from florin_server.domain.caip import canonical_account
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.journal import Accepted, ChainTx, PayerKind, Share
-from florin_server.domain.payment import Action, Issued, Option, Payment, Spare
-from florin_server.domain.settlement import Place
+from florin_server.domain.payments.payment import Action, Issued, Option, Payment, Spare
+from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, PayerKind, Share
 from florin_server.rails.base import (
     Asset,
     BlockView,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from florin_server.domain import results
-from florin_server.domain.payment import Payment, Status
-from florin_server.domain.state import TABLE, Event
+from florin_server.domain.payments import results
+from florin_server.domain.payments.payment import Payment, Status
+from florin_server.domain.payments.state import TABLE, Event
 from florin_server.flows import create
 from florin_server.flows.idempotent import once
 from florin_server.rpc.codec import Codec

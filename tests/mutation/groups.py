@@ -18,7 +18,7 @@ class Group:
 
 
 GROUPS = {
-    "domain": Group(("domain/*.py",), ("unit/test_*.py",)),
+    "domain": Group(("chains/**/*.py", "domain/**/*.py"), ("unit/test_*.py",)),
     "confirm": Group(
         ("flows/confirm.py",),
         (

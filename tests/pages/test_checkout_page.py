@@ -9,7 +9,7 @@ import re
 
 import pytest
 from florin_gateway.pages import checkout
-from florin_server.domain.payment import Status
+from florin_server.domain.payments.payment import Status
 
 from tests.support.desk import ORDER, PAY_URL
 

@@ -16,7 +16,7 @@ from florin_gateway.jsoncodec import Codec
 from florin_gateway.profiles import Profile
 from florin_server.boot.grpc_server import PUBLIC
 from florin_server.domain.ids import short_id
-from florin_server.domain.payment import Destination
+from florin_server.domain.payments.payment import Destination
 from florin_server.store import settlements
 from gateway_options.v1 import json_pb2
 from google.api import annotations_pb2

@@ -19,9 +19,9 @@ import aiohttp
 import grpc
 from florin_server.boot.service import Service
 from florin_server.clock import TestClock
-from florin_server.domain.account import Partner, WalletApp
-from florin_server.domain.credentials import KeyKind, new_key
-from florin_server.domain.payment import Merchant
+from florin_server.domain.accounts.account import Partner, WalletApp
+from florin_server.domain.accounts.credentials import KeyKind, new_key
+from florin_server.domain.payments.payment import Merchant
 from florin_server.domain.versions import NEWEST_STABLE
 from florin_server.flows import keys
 from florin_server.store import keys as key_store

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from florin_server.devnet.genesis import DEVNET
-from florin_server.domain.payment import Destination
+from florin_server.domain.payments.payment import Destination
 from florin_server.store import settlements
 
 from tests.support.desk import Desk, Tenant

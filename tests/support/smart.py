@@ -10,8 +10,8 @@ from eth_abi import encode
 from eth_account.messages import encode_typed_data
 from eth_account.signers.local import LocalAccount
 from eth_hash.auto import keccak
+from florin_server.chains.evm import abi
 from florin_server.devnet.genesis import DEVNET, artifact
-from florin_server.rails.evm import abi
 
 MAGIC = "6492" * 16
 # creates whatever it is told to: called with a salt and the code that creates

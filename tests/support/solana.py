@@ -8,9 +8,9 @@ import json
 from typing import Any
 
 import aiohttp
+from florin_server.chains.solana import spl
 from florin_server.config import EmbeddedSolana
 from florin_server.devnet.solana import SOLNET
-from florin_server.domain import spl
 from florin_server.flows import books
 from solders.hash import Hash
 from solders.instruction import AccountMeta, Instruction

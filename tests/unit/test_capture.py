@@ -7,7 +7,7 @@ import json
 import os
 
 import pytest
-from florin_server.domain import capture
+from florin_server.domain.capture import buyer_data
 from florin_server.domain.errors import Issue
 from florin_server.domain.sealed import Lost, Seal, Sealed
 from jsonschema_rs import Draft202012Validator
@@ -23,21 +23,21 @@ def items(data):
 
 
 def faults(value) -> set[str]:
-    return {issue.field for issue in capture.read(value)[1]}
+    return {issue.field for issue in buyer_data.read(value)[1]}
 
 
 # the schema
 
 
 def test_the_schema_is_a_schema_and_says_what_is_read():
-    schema = json.loads(capture.SCHEMA_JSON)
+    schema = json.loads(buyer_data.SCHEMA_JSON)
     Draft202012Validator(schema)
     assert schema["additionalProperties"] is False
     assert schema["required"] == ["fullName", "dob", "tosConfirmed"]
     assert schema["anyOf"] == [{"required": [*BIRTH]}, {"required": [*RESIDENCE]}]
-    assert [one.id for one in capture.FIELDS] == list(schema["properties"])
-    assert [one.id for one in capture.FIELDS if one.required] == schema["required"]
-    kinds = {one.id: one.kind for one in capture.FIELDS}
+    assert [one.id for one in buyer_data.FIELDS] == list(schema["properties"])
+    assert [one.id for one in buyer_data.FIELDS if one.required] == schema["required"]
+    kinds = {one.id: one.kind for one in buyer_data.FIELDS}
     assert kinds.pop("dob") == "date"
     assert kinds.pop("tosConfirmed") == "checkbox"
     assert set(kinds.values()) == {"text"}
@@ -78,8 +78,8 @@ def test_the_schema_is_a_schema_and_says_what_is_read():
     ],
 )
 def test_what_is_taken_is_what_the_schema_allows(data):
-    checker = Draft202012Validator(dict(capture.SCHEMA), validate_formats=True)
-    read, issues = capture.read(data)
+    checker = Draft202012Validator(dict(buyer_data.SCHEMA), validate_formats=True)
+    read, issues = buyer_data.read(data)
     assert (issues == []) is checker.is_valid(data)
     if not issues:
         assert read == data
@@ -87,7 +87,7 @@ def test_what_is_taken_is_what_the_schema_allows(data):
 
 def test_every_fault_is_named_and_no_value_is_repeated():
     data = {"fullName": "MARKER", "dob": "MARKER", "pobCountry": "MARKER", "x MARKER": 1}
-    assert capture.read(data)[1] == [
+    assert buyer_data.read(data)[1] == [
         Issue("dob", "must be a date like 1990-12-31"),
         Issue("pobCountry", "must be two capital letters, like DE"),
         Issue("", "has a member that is not asked for"),
@@ -117,32 +117,37 @@ def test_a_country_ends_where_its_line_does():
 
 @pytest.mark.parametrize("form", [dict, items, lambda data: {"fields": items(data)}])
 def test_three_forms_are_one(form):
-    assert capture.read(form(DATA)) == (DATA, [])
-    assert capture.read(form({**DATA, "tosConfirmed": "true"})) == (DATA, [])
-    assert [i.field for i in capture.read(form({**DATA, "tosConfirmed": "false"}))[1]] == [
+    assert buyer_data.read(form(DATA)) == (DATA, [])
+    assert buyer_data.read(form({**DATA, "tosConfirmed": "true"})) == (DATA, [])
+    assert [i.field for i in buyer_data.read(form({**DATA, "tosConfirmed": "false"}))[1]] == [
         "tosConfirmed"
     ]
     # a person may be called so
-    assert capture.read(form({**DATA, "fullName": "true"}))[0]["fullName"] == "true"
+    assert buyer_data.read(form({**DATA, "fullName": "true"}))[0]["fullName"] == "true"
     # what was left empty was not given
-    assert capture.read(form({**DATA, "porCountry": "", "porAddress": None})) == (DATA, [])
-    assert [i.field for i in capture.read(form({**DATA, "fullName": ""}))[1]] == ["fullName"]
+    assert buyer_data.read(form({**DATA, "porCountry": "", "porAddress": None})) == (DATA, [])
+    assert [i.field for i in buyer_data.read(form({**DATA, "fullName": ""}))[1]] == ["fullName"]
 
 
 def test_items_of_no_form_are_named():
     value = [1, {"id": 2}, {"value": 3}, {"id": "dob", "value": "1990-12-31"}, {"id": "dob"}]
-    assert [issue.field for issue in capture.read(value)[1]][:4] == ["[0]", "[1]", "[2]", "[4].id"]
+    assert [issue.field for issue in buyer_data.read(value)[1]][:4] == [
+        "[0]",
+        "[1]",
+        "[2]",
+        "[4].id",
+    ]
 
 
 @pytest.mark.parametrize("value", [None, {}, [], {"fields": []}])
 def test_nothing_is_told_from_something_wrong(value):
-    assert capture.is_empty(value)
+    assert buyer_data.is_empty(value)
 
 
 @pytest.mark.parametrize("value", [0, "", "x", False, {"fields": 1}, [None], {"x": 1}])
 def test_something_wrong_is_not_nothing(value):
-    assert capture.read(value)[1]
-    assert not capture.is_empty(value)
+    assert buyer_data.read(value)[1]
+    assert not buyer_data.is_empty(value)
 
 
 # prefill
@@ -160,13 +165,13 @@ def test_prefill_is_read_in_every_alphabet(encode, pad, escaped):
         text = text.rstrip("=")
     if not escaped:
         text = text.replace("+", " ")
-    assert capture.prefill(text) == KNOWN
+    assert buyer_data.prefill(text) == KNOWN
 
 
 def test_prefill_begins_the_form_and_never_confirms_terms():
     told = {**DATA, "fullName": 7, "passport": "x", "porAddress": None}
     text = base64.b64encode(json.dumps(told).encode()).decode()
-    assert capture.prefill(text) == {"dob": "1990-12-31", **BIRTH}
+    assert buyer_data.prefill(text) == {"dob": "1990-12-31", **BIRTH}
 
 
 @pytest.mark.parametrize(
@@ -181,7 +186,7 @@ def test_prefill_begins_the_form_and_never_confirms_terms():
     ],
 )
 def test_prefill_that_cannot_be_read_is_no_prefill(text):
-    assert capture.prefill(text) == {}
+    assert buyer_data.prefill(text) == {}
 
 
 # the envelope
@@ -256,26 +261,26 @@ def test_what_is_derived_and_the_names_of_keys_never_change():
 
 def test_what_is_no_form_at_all_is_told_once_and_its_place_named():
     for value in ("text", 7, None):
-        assert capture.read(value) == ({}, [Issue("", "must be an object or an array")])
+        assert buyer_data.read(value) == ({}, [Issue("", "must be an object or an array")])
 
 
 def test_items_that_are_read_are_kept_though_others_are_wrong():
     twice = [*items(DATA), {"id": "fullName", "value": "Eve"}]
-    assert capture.read(twice) == (DATA, [Issue(f"[{len(DATA)}].id", "is given twice")])
+    assert buyer_data.read(twice) == (DATA, [Issue(f"[{len(DATA)}].id", "is given twice")])
     nameless = [*items(DATA), {"value": "Eve"}]
-    assert capture.read(nameless) == (
+    assert buyer_data.read(nameless) == (
         DATA,
         [Issue(f"[{len(DATA)}]", "must have an id and a value")],
     )
 
 
 def test_what_is_left_empty_does_not_end_the_reading():
-    assert capture.read({"porCountry": "", "porAddress": None, **DATA}) == (DATA, [])
+    assert buyer_data.read({"porCountry": "", "porAddress": None, **DATA}) == (DATA, [])
 
 
 def test_what_is_not_asked_for_does_not_end_the_reading():
     unasked = Issue("", "has a member that is not asked for")
-    assert capture.read({"shoeSize": "42", **DATA}) == (DATA, [unasked])
+    assert buyer_data.read({"shoeSize": "42", **DATA}) == (DATA, [unasked])
 
 
 @pytest.mark.parametrize(
@@ -287,7 +292,7 @@ def test_what_is_not_asked_for_does_not_end_the_reading():
     ],
 )
 def test_a_fault_is_told_in_words(name, value, fault):
-    assert capture.read({**DATA, name: value})[1] == [Issue(name, fault)]
+    assert buyer_data.read({**DATA, name: value})[1] == [Issue(name, fault)]
 
 
 def test_the_longest_prefill_is_read():
@@ -296,14 +301,14 @@ def test_the_longest_prefill_is_read():
         name = "A" * (size * 3 // 4 - len(empty))
         return base64.b64encode(json.dumps({"fullName": name}).encode()).decode()
 
-    longest = of(capture.PREFILL_BYTES_MAX)
-    assert len(longest) == capture.PREFILL_BYTES_MAX
-    assert capture.prefill(longest).keys() == {"fullName"}
-    assert capture.prefill(of(capture.PREFILL_BYTES_MAX + 4)) == {}
+    longest = of(buyer_data.PREFILL_BYTES_MAX)
+    assert len(longest) == buyer_data.PREFILL_BYTES_MAX
+    assert buyer_data.prefill(longest).keys() == {"fullName"}
+    assert buyer_data.prefill(of(buyer_data.PREFILL_BYTES_MAX + 4)) == {}
 
 
 def test_prefill_holds_nothing_that_is_no_base64():
     told = base64.b64encode(json.dumps({"fullName": "Ada", "tosConfirmed": "true"}).encode())
-    assert capture.prefill(told.decode()) == {"fullName": "Ada"}
+    assert buyer_data.prefill(told.decode()) == {"fullName": "Ada"}
     for wrong in ("!", "!!!!"):
-        assert capture.prefill(wrong + told.decode()) == {}
+        assert buyer_data.prefill(wrong + told.decode()) == {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.domain.contact import faults, is_email, is_name
+from florin_server.domain.accounts.contact import faults, is_email, is_name
 from florin_server.domain.errors import Issue
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.domain.journal import Posting
+from florin_server.domain.settlement.chain_txs import Posting
 from florin_server.flows.workers.lane import costs_of
 from florin_server.rails.base import Mined
 from florin_server.rails.evm.evidence import _mined

@@ -5,8 +5,8 @@ import random
 import re
 
 import pytest
-from florin_server.domain.account import SCOPES, ApiKey
-from florin_server.domain.credentials import (
+from florin_server.domain.accounts.account import SCOPES, ApiKey
+from florin_server.domain.accounts.credentials import (
     KeyKind,
     ParsedKey,
     app_id,

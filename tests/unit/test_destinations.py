@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.domain import spl
-from florin_server.domain.settlement import Place, check_chain, read_asset, read_destination
+from florin_server.chains.solana import spl
+from florin_server.domain.accounts.destinations import (
+    Place,
+    check_chain,
+    read_asset,
+    read_destination,
+)
 
 TOKEN = "0x8335 89fC D6eD b6E0 8f4c 7C32 D4f7 1b54 bdA0 2913".replace(" ", "")
 SOLANA = "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from florin_server.clock import TestClock
-from florin_server.domain.payment import Payment, Status
+from florin_server.domain.payments.payment import Payment, Status
 from florin_server.feed import Changes, Hub
 
 NEW = Payment(

@@ -2,7 +2,7 @@ from urllib.parse import quote
 
 import pytest
 from florin_server.domain.ids import is_payment_id_shape
-from florin_server.domain.links import payment_link, resolve_payment_id
+from florin_server.domain.payments.links import payment_link, resolve_payment_id
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from florin_server.domain.journal import Accepted, ChainTx, TxState, Variant
-from florin_server.domain.levers import Lever, lever
-from florin_server.domain.payment import (
+from florin_server.domain.payments.payment import (
     Action,
     Build,
     Confirmation,
@@ -17,6 +15,8 @@ from florin_server.domain.payment import (
     Payment,
     Status,
 )
+from florin_server.domain.payments.triggers import Lever, lever
+from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, TxState, Variant
 
 PAYER = "eip155:8453:0x" + "11" * 20
 PAYMENT = Payment(

@@ -2,7 +2,15 @@ import base64
 import json
 
 import pytest
-from florin_server.domain.results import Kind, Match, Verdict, digest, expected_kind, flatten, match
+from florin_server.domain.payments.results import (
+    Kind,
+    Match,
+    Verdict,
+    digest,
+    expected_kind,
+    flatten,
+    match,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 from eth_abi import encode
 from eth_utils import keccak
-from florin_server.domain.route import Kind, Route, option_id, reference
+from florin_server.chains.evm.route import Kind, Route, option_id, reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from florin_server.domain.caip import checksum_address
-from florin_server.domain.screening import Blocklist, address_of, blocked_account
+from florin_server.domain.screening.blocklist import Blocklist, address_of, blocked_account
 
 ADDRESS = checksum_address("0x" + "ab" * 20)
 SOLANA = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"

@@ -8,8 +8,8 @@ import tracemalloc
 from datetime import date
 
 import pytest
-from florin_server.domain import screening_file
-from florin_server.domain.screening import ScreeningList, address_of, problem_of
+from florin_server.domain.screening import files
+from florin_server.domain.screening.blocklist import ScreeningList, address_of, problem_of
 
 from tests.support.screening import sdn
 
@@ -19,10 +19,8 @@ BITCOIN, TRON, MONERO = "1" + "B" * 33, "T" + "n" * 33, "4" + "9" * 94
 DAY_US = 86_400_000_000
 
 
-def read(content: str | bytes) -> screening_file.Listed:
-    return screening_file.read(
-        io.BytesIO(content.encode() if isinstance(content, str) else content)
-    )
+def read(content: str | bytes) -> files.Listed:
+    return files.read(io.BytesIO(content.encode() if isinstance(content, str) else content))
 
 
 def test_addresses_of_the_sdn_list_are_told_by_their_form_and_not_by_their_ticker():
@@ -61,7 +59,7 @@ def test_a_plain_list_has_an_address_a_line_and_comments():
 
 @pytest.mark.parametrize("size", [1, 7, 64])
 def test_where_a_file_is_cut_into_pieces_means_nothing(monkeypatch, size):
-    monkeypatch.setattr(screening_file, "_CHUNK", size)
+    monkeypatch.setattr(files, "_CHUNK", size)
     assert read(sdn(("ETH", A), ("SOL", SOLANA))).addresses == {A.lower(), SOLANA}
     assert read(f"# é\n{A}\n{B}").addresses == {A.lower(), B}
 
@@ -151,7 +149,7 @@ def test_limits_are_reached_before_they_are_passed(monkeypatch):
             fault,
         )
     for size, fault in ((len(content), None), (len(content) - 1, "the file has more than")):
-        monkeypatch.setattr(screening_file, "_FILE_MAX", size)
+        monkeypatch.setattr(files, "_FILE_MAX", size)
         check(content, fault)
 
 
@@ -193,15 +191,15 @@ class Long(io.RawIOBase):
 def test_a_piece_without_end_is_not_kept(head, body):
     file = Long(head, body * 10_000)
     with pytest.raises(ValueError, match="without end|too long"):
-        screening_file.read(file)
+        files.read(file)
     assert file.given < 4 * 2**20
 
 
 def test_a_file_without_end_is_not_read_for_ever(monkeypatch):
-    monkeypatch.setattr(screening_file, "_FILE_MAX", 2**20)
+    monkeypatch.setattr(files, "_FILE_MAX", 2**20)
     file = Long(b"<Sanctions>", b"<a></a>" * 10_000)
     with pytest.raises(ValueError, match="more than 1048576 bytes"):
-        screening_file.read(file)
+        files.read(file)
     assert file.given < 2**21
 
 
@@ -211,7 +209,7 @@ def test_a_large_list_takes_little_memory():
     file = Long(head, other * 1000, party + tail, times=100)
     tracemalloc.start()
     try:
-        listed = screening_file.read(file)
+        listed = files.read(file)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -7,9 +7,10 @@ import contextlib
 import pytest
 from eth_abi import encode
 from eth_hash.auto import keccak
-from florin_server.domain.route import Kind
+from florin_server.chains.evm import abi
+from florin_server.chains.evm.route import Kind
 from florin_server.rails.base import RailUnavailable
-from florin_server.rails.evm import abi, settler
+from florin_server.rails.evm import settler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from coincurve import PrivateKey
 from eth_hash.auto import keccak
-from florin_server.rails.evm.signatures import (
+from florin_server.chains.evm.signatures import (
     ORDER,
     address_of_key,
     canonical_signature,

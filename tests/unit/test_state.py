@@ -1,10 +1,10 @@
 import itertools
 
 import pytest
-from florin_server.domain import state
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payment import Status
-from florin_server.domain.state import TABLE, Event, step
+from florin_server.domain.payments import state
+from florin_server.domain.payments.payment import Status
+from florin_server.domain.payments.state import TABLE, Event, step
 
 PAIRS = list(itertools.product(Status, Event))
 REFUSED = [pair for pair in PAIRS if pair not in TABLE]

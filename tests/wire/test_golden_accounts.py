@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 import pytest
-from florin_server.domain.payment import BankAccount
+from florin_server.domain.payments.payment import BankAccount
 from florin_server.store import settlements
 
 from tests.support.accounts import CAFE

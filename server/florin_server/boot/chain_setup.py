@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from florin_server.boot.home import Home, Refused, Secrets
+from florin_server.chains.solana.spl import pubkey
 from florin_server.config import Settings
 from florin_server.domain.caip import checksum_address, evm_address
-from florin_server.domain.spl import pubkey
 from florin_server.rails import registry
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.chain_files import Chain

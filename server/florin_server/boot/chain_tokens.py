@@ -7,8 +7,8 @@ from typing import Any
 
 from florin_server.boot.chain_setup import Reached
 from florin_server.boot.home import Refused
+from florin_server.chains.solana.spl import pubkey
 from florin_server.domain.caip import checksum_address, evm_address
-from florin_server.domain.spl import pubkey
 from florin_server.rails.evm import tokens as evm_tokens
 from florin_server.rails.evm.node import Node as EvmNode
 from florin_server.rails.networks import Token

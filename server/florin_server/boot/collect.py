@@ -19,7 +19,7 @@ from florin_gateway.parameters import parse_query
 from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
 
 from florin_server.boot.refusal import refusal
-from florin_server.domain.capture import FIELDS, prefill
+from florin_server.domain.capture.buyer_data import FIELDS, prefill
 from florin_server.domain.errors import Code, FlorinError, invalid
 from florin_server.flows import forms
 from florin_server.flows.app import App

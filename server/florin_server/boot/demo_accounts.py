@@ -6,8 +6,8 @@ from florin_server.boot.home import Refused
 from florin_server.boot.service import Service
 from florin_server.devnet.genesis import DEVNET
 from florin_server.devnet.solana import SOLNET
-from florin_server.domain.credentials import hash_key, parse_key
-from florin_server.domain.payment import Destination
+from florin_server.domain.accounts.credentials import hash_key, parse_key
+from florin_server.domain.payments.payment import Destination
 from florin_server.flows import demo
 from florin_server.flows.destinations import reserved
 from florin_server.rails.evm.transactions import Signer

@@ -19,8 +19,8 @@ from florin_server.boot.grpc_server import GrpcServers
 from florin_server.boot.home import Home, Refused, Secrets
 from florin_server.clock import Clock, ShiftedClock, SystemClock
 from florin_server.config import Settings
-from florin_server.domain.credentials import parse_key
-from florin_server.domain.screening import Blocklist
+from florin_server.domain.accounts.credentials import parse_key
+from florin_server.domain.screening.blocklist import Blocklist
 from florin_server.domain.sealed import Seal
 from florin_server.feed import Hub
 from florin_server.flows.app import App, Links

@@ -11,8 +11,8 @@ from florin.v1 import screening_pb2
 
 from florin_server.cli.console import console, fail, note
 from florin_server.cli.operation import ask, ask_all, minute, misused, table
-from florin_server.domain import screening_file
-from florin_server.domain.screening_file import Listed
+from florin_server.domain.screening import files
+from florin_server.domain.screening.files import Listed
 
 _COLUMNS = ("Name", "Addresses", "Published", "Imported", "SHA-256")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -47,7 +47,7 @@ def put(
 def _read(file: Path) -> Listed:
     try:
         with file.open("rb") as opened:
-            return screening_file.read(opened)
+            return files.read(opened)
     except (OSError, ValueError) as error:
         fail(f"{file.name} was not read", error)
 

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from florin_server.clock import Clock
 from florin_server.config import Settings
-from florin_server.domain.account import WalletApp
-from florin_server.domain.payment import Merchant, Payment
-from florin_server.domain.screening import Blocklist
+from florin_server.domain.accounts.account import WalletApp
+from florin_server.domain.payments.payment import Merchant, Payment
+from florin_server.domain.screening.blocklist import Blocklist
 from florin_server.domain.sealed import Seal
 from florin_server.feed import Changes, Hub
 from florin_server.flows.limits import Limits

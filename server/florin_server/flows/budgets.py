@@ -21,8 +21,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.journal import PayerKind
-from florin_server.domain.payment import Option
+from florin_server.domain.payments.payment import Option
+from florin_server.domain.settlement.chain_txs import PayerKind
 from florin_server.flows.app import App, Caller
 from florin_server.store import gas
 from florin_server.store.gas import Usage

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from florin_server.domain.errors import FlorinError
-from florin_server.domain.payment import CancelledReason, Payment, Status
-from florin_server.domain.state import Event, step
+from florin_server.domain.payments.payment import CancelledReason, Payment, Status
+from florin_server.domain.payments.state import Event, step
 from florin_server.flows.app import App, Caller
 from florin_server.flows.idempotent import failing, once
 from florin_server.flows.load import find

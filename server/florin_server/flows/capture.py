@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 
 import orjson
 
-from florin_server.domain import capture
 from florin_server.domain.caip import canonical_asset
+from florin_server.domain.capture import buyer_data
 from florin_server.domain.errors import Code, FlorinError, Issue
-from florin_server.domain.payment import Build, Option, Payment
+from florin_server.domain.payments.payment import Build, Option, Payment
 from florin_server.flows import forms
 from florin_server.flows.app import App, Caller
 from florin_server.flows.collected import checked, invalid, sealed, teller
@@ -120,6 +120,6 @@ def _brought(collected: str | None) -> bytes:
         value = orjson.loads(collected) if collected else None
     except orjson.JSONDecodeError:
         raise invalid([Issue("", "is not valid JSON")], "collectedData") from None
-    if capture.is_empty(value):
+    if buyer_data.is_empty(value):
         raise FlorinError(Code.PARAMS_VALIDATION, "IC data required but not found")
     return checked(value, "collectedData")

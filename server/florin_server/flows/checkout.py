@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from florin_server.domain.addresses import network_of
-from florin_server.domain.payment import Merchant, Payment, Status
+from florin_server.domain.payments.payment import Merchant, Payment, Status
 from florin_server.domain.urls import with_parameter
 from florin_server.flows.app import App
 from florin_server.flows.held_answers import Release

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import orjson
 
-from florin_server.domain import capture
+from florin_server.domain.capture import buyer_data
 from florin_server.domain.errors import Code, FlorinError, Issue
-from florin_server.domain.payment import Payment
+from florin_server.domain.payments.payment import Payment
 from florin_server.domain.sealed import Lost
 from florin_server.flows.app import App, Caller
 from florin_server.store.captures import Collected, Way, source_of
@@ -47,7 +47,7 @@ def teller(app: App, caller: Caller, payment: Payment) -> Teller:
 
 def checked(value: object, member: str) -> bytes:
     """The data as it is kept; equal data is equal bytes. FlorinError(params_validation)."""
-    data, issues = capture.read(value)
+    data, issues = buyer_data.read(value)
     if issues:
         raise invalid(issues, member)
     return orjson.dumps(data, option=orjson.OPT_SORT_KEYS)

@@ -9,11 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 
-from florin_server.domain import results
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.journal import PayerKind
-from florin_server.domain.levers import Lever
-from florin_server.domain.payment import (
+from florin_server.domain.payments import results
+from florin_server.domain.payments.payment import (
     Confirmation,
     FailureCode,
     Issued,
@@ -21,7 +19,9 @@ from florin_server.domain.payment import (
     Payment,
     Status,
 )
-from florin_server.domain.state import Event, step
+from florin_server.domain.payments.state import Event, step
+from florin_server.domain.payments.triggers import Lever
+from florin_server.domain.settlement.chain_txs import PayerKind
 from florin_server.flows import budgets, capture, opening
 from florin_server.flows.app import App, Caller
 from florin_server.flows.fetch import silent, still_open

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from florin_server.domain import contact
+from florin_server.domain.accounts import contact
 from florin_server.domain.errors import Issue, invalid_members
 
 # the operator's messages call the members by shorter names than a partner's do

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from florin_server.domain.errors import FlorinError, invalid
 from florin_server.domain.ids import payment_id
-from florin_server.domain.levers import PREFIX, Lever, lever
 from florin_server.domain.money import CURRENCIES, FiatUnit, parse_unit
-from florin_server.domain.payment import Merchant, Payment, Status
-from florin_server.domain.state import Event
+from florin_server.domain.payments.payment import Merchant, Payment, Status
+from florin_server.domain.payments.state import Event
+from florin_server.domain.payments.triggers import PREFIX, Lever, lever
 from florin_server.domain.urls import is_https_url
 from florin_server.flows.app import App, Caller
 from florin_server.flows.idempotent import failing, once

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from florin_server.domain.caip import canonical_account
 from florin_server.domain.errors import Code, FlorinError, invalid
-from florin_server.domain.payment import Payment
+from florin_server.domain.payments.payment import Payment
 from florin_server.flows.app import App
 from florin_server.flows.collected import opened
 from florin_server.store import captures, customers

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from florin_server.domain.account import ApiKey, Partner, WalletApp
-from florin_server.domain.credentials import KeyKind, app_id
+from florin_server.domain.accounts.account import ApiKey, Partner, WalletApp
+from florin_server.domain.accounts.credentials import KeyKind, app_id
 from florin_server.domain.ids import short_id
-from florin_server.domain.payment import Destination, Merchant, Payment
+from florin_server.domain.payments.payment import Destination, Merchant, Payment
 from florin_server.domain.versions import NEWEST_STABLE
 from florin_server.flows import keys
 from florin_server.flows.app import App, Caller

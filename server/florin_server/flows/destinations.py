@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeAlias
 
+from florin_server.domain.accounts.destinations import Place
 from florin_server.domain.caip import canonical_account
-from florin_server.domain.payment import Destination
-from florin_server.domain.settlement import Place
+from florin_server.domain.payments.payment import Destination
 from florin_server.flows.postings import wallets_of
 from florin_server.rails.protocol import Rail
 from florin_server.store import settlements

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Sequence
 
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.levers import Lever
-from florin_server.domain.payment import Action, Issued, Option, Payment, Spare, Status
+from florin_server.domain.payments.payment import Action, Issued, Option, Payment, Spare, Status
+from florin_server.domain.payments.triggers import Lever
 from florin_server.flows import capture
 from florin_server.flows.app import App, Caller
 from florin_server.flows.load import find, not_payable

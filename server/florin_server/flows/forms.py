@@ -18,7 +18,7 @@ from urllib.parse import quote
 import orjson
 
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payment import Merchant, Payment, Status
+from florin_server.domain.payments.payment import Merchant, Payment, Status
 from florin_server.flows.app import App
 from florin_server.flows.collected import Teller, checked, opened, sealed
 from florin_server.flows.load import current, merchant_of

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.held import FOLLOWS, HeldMoney, HeldState
 from florin_server.domain.ids import short_id
-from florin_server.domain.payment import Payment
-from florin_server.domain.payout import Payout, PayoutKind
+from florin_server.domain.payments.payment import Payment
+from florin_server.domain.payouts.held_money import FOLLOWS, HeldMoney, HeldState
+from florin_server.domain.payouts.payout import Payout, PayoutKind
 from florin_server.flows import postings
 from florin_server.flows.app import App
 from florin_server.flows.screen import is_blocked

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from florin_server.domain.account import SCOPES, ApiKey
-from florin_server.domain.credentials import KeyKind, hash_key, new_key
+from florin_server.domain.accounts.account import SCOPES, ApiKey
+from florin_server.domain.accounts.credentials import KeyKind, hash_key, new_key
 from florin_server.domain.errors import Code, FlorinError, invalid
 from florin_server.domain.versions import NEWEST_STABLE
 from florin_server.flows.app import App

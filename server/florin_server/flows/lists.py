@@ -11,7 +11,7 @@ from typing import NoReturn
 from florin_server.domain import cursor
 from florin_server.domain.caip import parse_asset, parse_chain
 from florin_server.domain.errors import Code, FlorinError, Issue
-from florin_server.domain.payment import Merchant, Status
+from florin_server.domain.payments.payment import Merchant, Status
 from florin_server.domain.refusals import merchant_unknown
 from florin_server.flows.app import App, Caller
 from florin_server.store import merchants

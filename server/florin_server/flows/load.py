@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.ids import is_payment_id_shape
-from florin_server.domain.links import resolve_payment_id
-from florin_server.domain.payment import Merchant, Payment, Status
+from florin_server.domain.payments.links import resolve_payment_id
+from florin_server.domain.payments.payment import Merchant, Payment, Status
 from florin_server.flows.app import App, Caller
 from florin_server.rails.protocol import Rail
 from florin_server.store import merchants, payments

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.ids import short_id
-from florin_server.domain.payment import BankAccount, Merchant
+from florin_server.domain.payments.payment import BankAccount, Merchant
 from florin_server.flows.app import App
 from florin_server.flows.contact import check
 from florin_server.store import merchants, settlements

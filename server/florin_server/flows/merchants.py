@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from florin_server.domain import cursor
-from florin_server.domain.contact import faults
+from florin_server.domain.accounts.contact import faults
 from florin_server.domain.errors import Code, FlorinError, Issue, invalid_members
 from florin_server.domain.ids import short_id
-from florin_server.domain.payment import Merchant
+from florin_server.domain.payments.payment import Merchant
 from florin_server.domain.refusals import merchant_unknown
 from florin_server.flows.app import App, Caller
 from florin_server.flows.idempotent import failing, once

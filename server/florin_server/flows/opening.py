@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from florin_server.domain.settlement import Opening, Place
+from florin_server.domain.accounts.destinations import Opening, Place
 from florin_server.flows.app import App
 from florin_server.rails.base import Split
 from florin_server.rails.protocol import Rail

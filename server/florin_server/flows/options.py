@@ -9,11 +9,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from florin_server.domain.accounts.destinations import Place
 from florin_server.domain.caip import canonical_account, canonical_asset
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.levers import Lever
-from florin_server.domain.payment import Option, Payment, Status
-from florin_server.domain.settlement import Place
+from florin_server.domain.payments.payment import Option, Payment, Status
+from florin_server.domain.payments.triggers import Lever
 from florin_server.flows import budgets, capture
 from florin_server.flows.app import App, Caller
 from florin_server.flows.capture import Asked

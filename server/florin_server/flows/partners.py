@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from florin_server.domain.account import Partner
+from florin_server.domain.accounts.account import Partner
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.ids import short_id
 from florin_server.domain.versions import NEWEST_STABLE

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from florin_server.domain.caip import canonical_account, canonical_asset, parse_asset
 from florin_server.domain.errors import Code, FlorinError, invalid
-from florin_server.domain.held import account_of
 from florin_server.domain.ids import short_id
-from florin_server.domain.journal import Posting
-from florin_server.domain.payment import RefundStatus
-from florin_server.domain.payout import Payout, PayoutKind, PayoutStatus
+from florin_server.domain.payments.payment import RefundStatus
+from florin_server.domain.payouts.held_money import account_of
+from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
+from florin_server.domain.settlement.chain_txs import Posting
 from florin_server.flows.app import App
 from florin_server.flows.destinations import reserved
 from florin_server.store import held, merchants, payouts, refunds, settlements

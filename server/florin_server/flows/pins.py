@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from florin_server.domain.credentials import KeyKind
+from florin_server.domain.accounts.credentials import KeyKind
 from florin_server.domain.errors import Code, FlorinError, invalid
 from florin_server.domain.versions import downgrade, up_to
 from florin_server.flows.app import App

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from florin_server.domain.money import CURRENCIES, convert_up
-from florin_server.domain.payment import Payment
+from florin_server.domain.payments.payment import Payment
 from florin_server.flows.app import App
 from florin_server.rails.base import Asset
 from florin_server.rails.prices import Rate

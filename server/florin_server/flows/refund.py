@@ -7,8 +7,8 @@ from collections.abc import Callable
 from florin_server.domain.caip import parse_asset
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.ids import short_id
-from florin_server.domain.payment import Payment, Refund, RefundStatus, Status
-from florin_server.domain.payout import Payout, PayoutKind
+from florin_server.domain.payments.payment import Payment, Refund, RefundStatus, Status
+from florin_server.domain.payouts.payout import Payout, PayoutKind
 from florin_server.domain.refusals import refunded_payment_unknown
 from florin_server.flows.app import App, Caller
 from florin_server.flows.idempotent import once

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from florin_server.domain.caip import parse_account
 from florin_server.domain.errors import invalid
-from florin_server.domain.screening import Address, ScreeningList, address_of
+from florin_server.domain.screening.blocklist import Address, ScreeningList, address_of
 from florin_server.flows.app import App
 from florin_server.flows.screen import is_blocked
 from florin_server.store import screening

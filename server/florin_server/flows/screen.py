@@ -7,7 +7,7 @@ import logging
 from florin_server.config import Settings
 from florin_server.domain.caip import parse_account
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.screening import address_of, problem_of
+from florin_server.domain.screening.blocklist import address_of, problem_of
 from florin_server.flows.app import App
 from florin_server.store import keys, screening
 from florin_server.store.query import Op

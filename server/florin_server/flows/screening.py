@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from florin_server.clock import Clock
-from florin_server.domain.screening import Address, Blocklist, ScreeningList
+from florin_server.domain.screening.blocklist import Address, Blocklist, ScreeningList
 from florin_server.store import screening
 from florin_server.store.engine import Store
 from florin_server.store.query import Op

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from florin_server.domain.accounts.destinations import (
+    Place,
+    check_chain,
+    read_asset,
+    read_destination,
+)
 from florin_server.domain.caip import AccountId, canonical_account
 from florin_server.domain.errors import FlorinError, Issue, invalid, invalid_members
 from florin_server.domain.ids import short_id
-from florin_server.domain.payment import Destination
+from florin_server.domain.payments.payment import Destination
 from florin_server.domain.refusals import settlement_asset_taken, settlement_unknown
-from florin_server.domain.settlement import Place, check_chain, read_asset, read_destination
 from florin_server.flows import destinations, opening
 from florin_server.flows.app import App, Caller
 from florin_server.flows.idempotent import failing, once

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.money import Amount
-from florin_server.domain.payment import Payment
-from florin_server.domain.state import Event
+from florin_server.domain.payments.payment import Payment
+from florin_server.domain.payments.state import Event
 from florin_server.flows.app import App, Caller
 from florin_server.flows.idempotent import failing, once
 from florin_server.flows.load import find

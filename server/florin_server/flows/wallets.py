@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from florin_server.domain.account import WalletApp
-from florin_server.domain.credentials import app_id
+from florin_server.domain.accounts.account import WalletApp
+from florin_server.domain.accounts.credentials import app_id
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.versions import NEWEST_STABLE
 from florin_server.flows.app import App

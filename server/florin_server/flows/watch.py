@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payment import Payment, Refund, RefundStatus
-from florin_server.domain.payout import Payout, PayoutStatus
+from florin_server.domain.payments.payment import Payment, Refund, RefundStatus
+from florin_server.domain.payouts.payout import Payout, PayoutStatus
 from florin_server.flows import payouts
 from florin_server.flows.app import App
 from florin_server.store import refunds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from florin_server.domain.journal import ChainTx
+from florin_server.domain.settlement.chain_txs import ChainTx
 from florin_server.rails.base import Effect, Signed, Transfer
 from florin_server.rails.endpoints import Endpoints
 from florin_server.rails.jsonrpc import Rpc

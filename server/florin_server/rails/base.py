@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from florin_server.domain.journal import Share
+from florin_server.domain.settlement.chain_txs import Share
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from florin_server.domain.journal import Accepted, ChainTx, PayerKind, Share
-from florin_server.domain.payment import Issued, Option, Payment, Spare
-from florin_server.domain.settlement import Place
+from florin_server.domain.accounts.destinations import Place
+from florin_server.domain.payments.payment import Issued, Option, Payment, Spare
+from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, PayerKind, Share
 from florin_server.rails.base import (
     Asset,
     BlockView,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from florin_server.domain.settlement import DailyCaps, Place
+from florin_server.domain.accounts.destinations import DailyCaps, Place
 from florin_server.rails.base import Signed
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from florin.v1 import account_pb2, payment_pb2
 
-from florin_server.domain.state import Event
+from florin_server.domain.payments.state import Event
 from florin_server.flows import merchants, settlements
 from florin_server.flows.app import App
 from florin_server.flows.clock import advance, movable

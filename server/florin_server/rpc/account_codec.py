@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from florin.v1 import account_pb2
 
-from florin_server.domain.payment import BankAccount, Destination, Merchant
+from florin_server.domain.payments.payment import BankAccount, Destination, Merchant
 from florin_server.flows.merchants import Changes, Listed, NewMerchant
 from florin_server.flows.settlements import NewSettlement
 from florin_server.rpc.codec import timestamp

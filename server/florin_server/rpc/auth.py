@@ -14,10 +14,10 @@ from typing import Generic, TypeVar
 
 from florin.v1 import access_pb2
 
-from florin_server.domain.account import ApiKey, WalletApp
-from florin_server.domain.credentials import KeyKind, hash_key, parse_key
+from florin_server.domain.accounts.account import ApiKey, WalletApp
+from florin_server.domain.accounts.credentials import KeyKind, hash_key, parse_key
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payment import Merchant
+from florin_server.domain.payments.payment import Merchant
 from florin_server.domain.versions import resolve
 from florin_server.flows.app import App, Caller
 from florin_server.rpc import metadata

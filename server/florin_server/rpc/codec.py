@@ -7,9 +7,9 @@ import functools
 from florin.v1 import gateway_pb2, merchant_pb2, money_pb2, payment_pb2, refund_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from florin_server.domain.capture import FIELDS, SCHEMA_JSON
+from florin_server.domain.capture.buyer_data import FIELDS, SCHEMA_JSON
 from florin_server.domain.money import CURRENCIES
-from florin_server.domain.payment import (
+from florin_server.domain.payments.payment import (
     Action,
     Build,
     CancelledReason,

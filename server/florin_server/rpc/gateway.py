@@ -6,7 +6,7 @@ from typing import Any
 
 from florin.v1 import gateway_pb2, gateway_pb2_grpc, payment_pb2
 
-from florin_server.domain.payment import Status
+from florin_server.domain.payments.payment import Status
 from florin_server.flows.confirm import confirm
 from florin_server.flows.fetch import fetch
 from florin_server.flows.load import find, merchant_of

@@ -7,7 +7,7 @@ from typing import Any
 from florin.v1 import held_pb2
 
 from florin_server.domain.errors import invalid
-from florin_server.domain.held import HeldMoney, HeldState
+from florin_server.domain.payouts.held_money import HeldMoney, HeldState
 from florin_server.flows import held
 from florin_server.flows.app import App
 from florin_server.rpc.codec import timestamp

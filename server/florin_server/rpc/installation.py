@@ -8,7 +8,7 @@ from florin.v1 import admin_pb2, operator_pb2
 
 import florin_server
 from florin_server.config import FailedGasSettings
-from florin_server.domain.payment import Payment
+from florin_server.domain.payments.payment import Payment
 from florin_server.flows import customers, executors, system
 from florin_server.flows.app import App
 from florin_server.rails.base import NodeState

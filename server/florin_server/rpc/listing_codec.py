@@ -8,7 +8,7 @@ from florin.v1 import listing_pb2, payment_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from florin_server.domain.errors import Code, FlorinError, Issue
-from florin_server.domain.payment import Payment, Status
+from florin_server.domain.payments.payment import Payment, Status
 from florin_server.flows.lists import Page, Wanted
 from florin_server.rpc import codec
 from florin_server.store.listed import Fee, Listed

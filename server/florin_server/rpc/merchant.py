@@ -7,7 +7,7 @@ from typing import Any
 
 from florin.v1 import merchant_pb2, merchant_pb2_grpc, payment_pb2, refund_pb2
 
-from florin_server.domain.payment import Merchant
+from florin_server.domain.payments.payment import Merchant
 from florin_server.flows.create import create
 from florin_server.flows.load import find
 from florin_server.flows.refund import refund, refund_of

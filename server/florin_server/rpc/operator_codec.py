@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from florin.v1 import access_pb2, account_pb2, admin_pb2, operator_pb2
 
-from florin_server.domain.account import ApiKey, Partner, WalletApp
-from florin_server.domain.credentials import KeyKind
-from florin_server.domain.payment import Merchant
+from florin_server.domain.accounts.account import ApiKey, Partner, WalletApp
+from florin_server.domain.accounts.credentials import KeyKind
+from florin_server.domain.payments.payment import Merchant
 from florin_server.rpc.account_codec import record
 from florin_server.rpc.codec import timestamp
 

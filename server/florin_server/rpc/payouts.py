@@ -8,7 +8,7 @@ from typing import Any
 from florin.v1 import payout_pb2
 
 from florin_server.domain.errors import invalid
-from florin_server.domain.payout import Payout, PayoutKind, PayoutStatus
+from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.flows import payouts
 from florin_server.flows.app import App
 from florin_server.flows.watch import watch_payout

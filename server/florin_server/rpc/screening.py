@@ -6,7 +6,7 @@ from typing import Any
 
 from florin.v1 import screening_pb2
 
-from florin_server.domain.screening import ScreeningList
+from florin_server.domain.screening.blocklist import ScreeningList
 from florin_server.flows import sanctions
 from florin_server.flows.app import App
 from florin_server.rpc.codec import timestamp

@@ -6,7 +6,7 @@ Conventions as in `tables`.
 from sqlalchemy import CheckConstraint, Index
 from sqlmodel import Field
 
-from florin_server.domain.credentials import KeyKind
+from florin_server.domain.accounts.credentials import KeyKind
 from florin_server.store.columns import Words
 from florin_server.store.fields import BY_KEY, Base, bytes_, number, one_of, only, text_
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Select, select, text
 
-from florin_server.domain.journal import Posting
-from florin_server.domain.payment import Option
+from florin_server.domain.payments.payment import Option
+from florin_server.domain.settlement.chain_txs import Posting
 from florin_server.store import journal, ledger, payouts
 from florin_server.store.query import Op, Row, Statement, exact_sum, param
 from florin_server.store.tables import OPEN, chain_tx, ledger_journal, ledger_transfer

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from sqlalchemy import delete, select, update
 
-from florin_server.domain.payment import Payment, Status
+from florin_server.domain.payments.payment import Payment, Status
 from florin_server.domain.sealed import Sealed
 from florin_server.store.query import Op, Row, Statement, any_of, insert, param, record
 from florin_server.store.tables import collected_data, payment, payment_option

@@ -2,7 +2,7 @@
 
 from sqlalchemy import Index
 
-from florin_server.domain.journal import SpentKind, Watcher
+from florin_server.domain.settlement.chain_txs import SpentKind, Watcher
 from florin_server.store.fields import BY_KEY, Base, amount, bytes_, number, one_of, only, text_
 
 

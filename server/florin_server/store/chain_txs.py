@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from sqlalchemy import select
 
-from florin_server.domain.journal import ChainTx, PayerKind, Share, Variant
+from florin_server.domain.settlement.chain_txs import ChainTx, PayerKind, Share, Variant
 from florin_server.store.query import Op, Params, Row, Statement, any_of
 from florin_server.store.tables import chain_tx, chain_tx_bump, chain_tx_item
 

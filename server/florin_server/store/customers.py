@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import delete, exists, or_, select, update
 
-from florin_server.domain.payment import Payment, Status
+from florin_server.domain.payments.payment import Payment, Status
 from florin_server.store import captures
 from florin_server.store.query import Op, Statement, any_of, param
 from florin_server.store.tables import collected_data, issued, payment, payment_option

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import delete, func, select, update
 
-from florin_server.domain.journal import Spent, SpentKind
-from florin_server.domain.payment import Status
+from florin_server.domain.payments.payment import Status
+from florin_server.domain.settlement.chain_txs import Spent, SpentKind
 from florin_server.store import simulation
 from florin_server.store.query import Op, Statement, any_of, insert, param
 from florin_server.store.tables import confirm, failed_gas, payment

@@ -10,10 +10,10 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import delete, func, null, select, text, update
 
-from florin_server.domain.held import HeldMoney, HeldState
-from florin_server.domain.journal import Posting
-from florin_server.domain.payment import FailureCode, Payment, Status
-from florin_server.domain.state import Event, step
+from florin_server.domain.payments.payment import FailureCode, Payment, Status
+from florin_server.domain.payments.state import Event, step
+from florin_server.domain.payouts.held_money import HeldMoney, HeldState
+from florin_server.domain.settlement.chain_txs import Posting
 from florin_server.store import ledger
 from florin_server.store.held_tables import OURS_TO_ANSWER_FOR
 from florin_server.store.payments import event_of, put_events

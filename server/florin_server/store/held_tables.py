@@ -2,7 +2,7 @@
 
 from sqlalchemy import Index
 
-from florin_server.domain.held import HeldState
+from florin_server.domain.payouts.held_money import HeldState
 from florin_server.store.fields import Base, amount, number, one_of, only, partial, text_
 
 # a query uses a partial index only if it repeats the very same words

@@ -11,7 +11,9 @@ from operator import attrgetter
 
 from sqlalchemy import Select, Update, func, select, text, update
 
-from florin_server.domain.journal import (
+from florin_server.domain.payments.payment import Confirmation, Issued, Option, Payment, Status
+from florin_server.domain.payments.state import Event
+from florin_server.domain.settlement.chain_txs import (
     Accepted,
     ChainTx,
     Finding,
@@ -19,8 +21,6 @@ from florin_server.domain.journal import (
     TxState,
     Variant,
 )
-from florin_server.domain.payment import Confirmation, Issued, Option, Payment, Status
-from florin_server.domain.state import Event
 from florin_server.store import gas, held, leases, ledger, receiving
 from florin_server.store.chain_txs import items_of, whole
 from florin_server.store.columns import U256

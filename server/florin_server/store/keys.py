@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import func, or_, select, true, update
 from sqlalchemy.types import Text
 
-from florin_server.domain.account import ApiKey, WalletApp
+from florin_server.domain.accounts.account import ApiKey, WalletApp
 from florin_server.store.query import Op, Statement, insert, param, upsert
 from florin_server.store.tables import api_key, wallet_app
 

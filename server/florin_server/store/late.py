@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from sqlalchemy import select
 
-from florin_server.domain.held import HeldMoney
-from florin_server.domain.journal import Posting
-from florin_server.domain.payment import Option, Payment, Status
-from florin_server.domain.payout import Payout
+from florin_server.domain.payments.payment import Option, Payment, Status
+from florin_server.domain.payouts.held_money import HeldMoney
+from florin_server.domain.payouts.payout import Payout
+from florin_server.domain.settlement.chain_txs import Posting
 from florin_server.store import held, ledger, payouts
 from florin_server.store.query import Op, Statement, param
 from florin_server.store.tables import payment

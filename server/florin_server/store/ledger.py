@@ -24,7 +24,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sqlalchemy import Select, and_, or_, select
 
-from florin_server.domain.journal import Posting
+from florin_server.domain.settlement.chain_txs import Posting
 from florin_server.store.query import (
     Op,
     Params,

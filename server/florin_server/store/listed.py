@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import select, text
 
-from florin_server.domain.journal import TxState
-from florin_server.domain.payment import Merchant, Payment, Refund
+from florin_server.domain.payments.payment import Merchant, Payment, Refund
+from florin_server.domain.settlement.chain_txs import TxState
 from florin_server.store import merchants, payments
 from florin_server.store.query import Op, Statement, any_of, columns
 from florin_server.store.tables import (

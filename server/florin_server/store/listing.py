@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, case, func, literal, or_, select, text
 
 from florin_server.domain.ids import made_from
-from florin_server.domain.payment import Status
+from florin_server.domain.payments.payment import Status
 from florin_server.store.columns import OneOf, by_size
 from florin_server.store.query import Op, Params, Statement, any_of, param
 from florin_server.store.sums import Size, place_of, plain, total_of

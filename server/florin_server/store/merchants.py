@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import BigInteger, Text, func, or_, select, tuple_, update
 
-from florin_server.domain.account import Partner
-from florin_server.domain.payment import Merchant
+from florin_server.domain.accounts.account import Partner
+from florin_server.domain.payments.payment import Merchant
 from florin_server.store.query import Op, Statement, any_of, holds, insert, param, upsert
 from florin_server.store.tables import merchant as merchant_table
 from florin_server.store.tables import partner as partner_table

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import select
 
-from florin_server.domain.payment import Option
+from florin_server.domain.payments.payment import Option
 from florin_server.store import payments
 from florin_server.store.query import Op, Statement, any_of, insert, param
 from florin_server.store.tables import option_count

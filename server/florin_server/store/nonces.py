@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import select, update
 
-from florin_server.domain.payment import Issued, Spare, Status
+from florin_server.domain.payments.payment import Issued, Spare, Status
 from florin_server.store.payments import put_issued
 from florin_server.store.query import Op, Statement, StoreError, any_of, insert, param
 from florin_server.store.tables import nonce_account, payment

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from sqlalchemy import Select, select, text
 
 from florin_server.domain.ids import made_from
-from florin_server.domain.payment import Option, Payment
+from florin_server.domain.payments.payment import Option, Payment
 from florin_server.store.payments import option_of
 from florin_server.store.query import Op, Row, Statement, any_of, columns, param
 from florin_server.store.tables import UNCONFIRMED, payment, payment_option

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Update, select, text, update
 
-from florin_server.domain.payment import (
+from florin_server.domain.payments.payment import (
     Action,
     Build,
     CancelledReason,
@@ -23,7 +23,7 @@ from florin_server.domain.payment import (
     Payment,
     Status,
 )
-from florin_server.domain.state import Event
+from florin_server.domain.payments.state import Event
 from florin_server.store.query import (
     Op,
     Params,

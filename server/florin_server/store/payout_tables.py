@@ -2,7 +2,7 @@
 
 from sqlalchemy import Index
 
-from florin_server.domain.payout import PayoutKind, PayoutStatus
+from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
 from florin_server.store.fields import BY_KEY, Base, amount, number, one_of, only, partial, text_
 
 # a query uses a partial index only if it repeats the very same words

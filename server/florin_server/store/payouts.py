@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Select, Update, func, null, select, text, update
 
-from florin_server.domain.journal import Posting, TxEnd
-from florin_server.domain.payment import RefundStatus
-from florin_server.domain.payout import Payout, PayoutKind, PayoutStatus
+from florin_server.domain.payments.payment import RefundStatus
+from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
+from florin_server.domain.settlement.chain_txs import Posting, TxEnd
 from florin_server.store import journal, ledger, receiving
 from florin_server.store.payout_tables import OWED
 from florin_server.store.query import (

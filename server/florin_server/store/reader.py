@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from florin_server.domain.payment import Payment
+from florin_server.domain.payments.payment import Payment
 from florin_server.store import payments
 from florin_server.store.query import Op
 

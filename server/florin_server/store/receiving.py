@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import delete, func, select
 
-from florin_server.domain.settlement import DailyCaps, Opening, Place
+from florin_server.domain.accounts.destinations import DailyCaps, Opening, Place
 from florin_server.store.query import Op, Statement, StoreError, any_of, insert, param
 from florin_server.store.tables import account_to_open, opened_account
 

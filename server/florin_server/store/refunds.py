@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import select
 
-from florin_server.domain.payment import Refund
+from florin_server.domain.payments.payment import Refund
 from florin_server.store.query import Op, Statement, insert, param
 from florin_server.store.tables import refund as refund_table
 

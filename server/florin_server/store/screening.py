@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import delete, select
 
-from florin_server.domain.screening import ScreeningList
+from florin_server.domain.screening.blocklist import ScreeningList
 from florin_server.store.query import Op, Statement, insert, param, upsert
 from florin_server.store.tables import screened_address, screening_list
 

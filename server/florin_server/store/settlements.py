@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import delete as delete_from
 from sqlalchemy import func, select, update
 
-from florin_server.domain.payment import BankAccount, Destination
+from florin_server.domain.payments.payment import BankAccount, Destination
 from florin_server.store.query import Op, Statement, any_of, columns, insert, param, upsert
 from florin_server.store.tables import bank_account, settlement_dest
 

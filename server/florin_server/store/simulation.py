@@ -6,8 +6,8 @@ from sqlalchemy import func, select, text, update
 
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.money import Amount
-from florin_server.domain.payment import CancelledReason, Payment, Status
-from florin_server.domain.state import Event, step
+from florin_server.domain.payments.payment import CancelledReason, Payment, Status
+from florin_server.domain.payments.state import Event, step
 from florin_server.store import payments
 from florin_server.store.columns import U256
 from florin_server.store.query import Op, Statement, param

@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import CheckConstraint, Index, Table
 from sqlmodel import SQLModel
 
-from florin_server.domain.journal import PayerKind, TxState
-from florin_server.domain.payment import CancelledReason, FailureCode, RefundStatus, Status
+from florin_server.domain.payments.payment import CancelledReason, FailureCode, RefundStatus, Status
+from florin_server.domain.settlement.chain_txs import PayerKind, TxState
 from florin_server.store.account_tables import (
     ApiKeyRow,
     BankAccountRow,

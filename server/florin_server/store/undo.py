@@ -11,10 +11,10 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import delete, func, null, select, update
 
-from florin_server.domain.held import HeldState
-from florin_server.domain.journal import TxState, Watched, Watcher
-from florin_server.domain.payment import Status
-from florin_server.domain.payout import Payout, PayoutStatus
+from florin_server.domain.payments.payment import Status
+from florin_server.domain.payouts.held_money import HeldState
+from florin_server.domain.payouts.payout import Payout, PayoutStatus
+from florin_server.domain.settlement.chain_txs import TxState, Watched, Watcher
 from florin_server.store import held as held_money
 from florin_server.store import ledger, payouts
 from florin_server.store.query import Op, Statement, any_of, param, upsert

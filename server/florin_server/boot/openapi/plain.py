@@ -8,7 +8,7 @@ from florin_gateway.openapi import streamed
 
 from florin_server.boot.openapi.headers import plain
 from florin_server.domain.errors import Code
-from florin_server.domain.payment import Status
+from florin_server.domain.payments.payment import Status
 from florin_server.domain.versions import PREVIEW, PUBLISHED, STABLE
 
 Json = dict[str, Any]

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from solders.pubkey import Pubkey
 
+from florin_server.chains.solana import spl
 from florin_server.devnet.gifts import DEAREST, Gift, Kind, missing
 from florin_server.devnet.solana.genesis import SOLNET, DevMint
 from florin_server.devnet.solana.machine import Machine
 from florin_server.devnet.solana.sending import COIN, Sending
-from florin_server.domain import spl
 
 GIFT_UNITS: Final = 10_000
 

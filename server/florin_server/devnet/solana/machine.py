@@ -23,6 +23,7 @@ from solders.transaction_status import (
     TransactionErrorInsufficientFundsForRent,
 )
 
+from florin_server.chains.solana import spl
 from florin_server.devnet.errors import DevChainError
 from florin_server.devnet.solana import nonces
 from florin_server.devnet.solana.genesis import FAUCET_LAMPORTS, SOLNET
@@ -30,7 +31,6 @@ from florin_server.devnet.solana.history import History, Landed, StoredAccount
 from florin_server.devnet.solana.nonces import AnyMessage
 from florin_server.devnet.solana.parsed import ui_amount
 from florin_server.devnet.solana.slots import Slots
-from florin_server.domain import spl
 
 _FORMAT: Final = 1
 # what a transaction writes that is no account of anybody

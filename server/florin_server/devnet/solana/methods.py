@@ -14,6 +14,7 @@ from solders.account import Account
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 
+from florin_server.chains.solana import spl
 from florin_server.devnet.dispatch import Method
 from florin_server.devnet.errors import RpcFault, bad_params
 from florin_server.devnet.solana import params, parsed
@@ -23,7 +24,6 @@ from florin_server.devnet.solana.machine import Machine
 from florin_server.devnet.solana.sending import Sending
 from florin_server.devnet.solana.slots import WINDOW, Commitment, Slots
 from florin_server.devnet.solana.views import transaction_view
-from florin_server.domain import spl
 
 ACCOUNTS_MAX: Final = 100  # as every node
 STATUSES_MAX: Final = 256

@@ -14,9 +14,9 @@ from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.transaction import SanitizeError, VersionedTransaction
 
+from florin_server.chains.solana import spl
 from florin_server.devnet.errors import RpcFault, bad_params
 from florin_server.devnet.solana.slots import Commitment
-from florin_server.domain import spl
 
 _BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _BASE58_MAX: Final = 1683  # what 1232 bytes take at most

@@ -13,6 +13,7 @@ from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 
+from florin_server.chains.solana import spl
 from florin_server.devnet.errors import RpcFault
 from florin_server.devnet.gifts import Gift, Gifts, Kind
 from florin_server.devnet.solana import params
@@ -20,7 +21,6 @@ from florin_server.devnet.solana.genesis import SOLNET
 from florin_server.devnet.solana.history import History
 from florin_server.devnet.solana.machine import Machine
 from florin_server.devnet.solana.slots import Slots
-from florin_server.domain import spl
 
 AIRDROP_MAX: Final = 10_000 * spl.LAMPORTS_PER_SOL
 COIN: Final = Kind("lamports", spl.LAMPORTS_PER_SOL, AIRDROP_MAX)

@@ -12,10 +12,10 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from florin_server.domain.held import HeldMoney
 from florin_server.domain.ids import short_id
-from florin_server.domain.journal import Accepted, Finding
-from florin_server.domain.payment import Option, Payment, Status
+from florin_server.domain.payments.payment import Option, Payment, Status
+from florin_server.domain.payouts.held_money import HeldMoney
+from florin_server.domain.settlement.chain_txs import Accepted, Finding
 from florin_server.flows import postings
 from florin_server.flows.app import App
 from florin_server.flows.screen import why_blocked

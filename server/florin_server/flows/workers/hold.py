@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
-from florin_server.domain.journal import Accepted
+from florin_server.domain.settlement.chain_txs import Accepted
 from florin_server.flows.app import App
 from florin_server.flows.screen import is_blocked
 

@@ -12,7 +12,14 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 
 from florin_server.domain.ids import short_id
-from florin_server.domain.journal import ChainTx, Posting, Share, TxEnd, TxState, Variant
+from florin_server.domain.settlement.chain_txs import (
+    ChainTx,
+    Posting,
+    Share,
+    TxEnd,
+    TxState,
+    Variant,
+)
 from florin_server.flows.app import App
 from florin_server.flows.workers.blocks import Follower
 from florin_server.rails.base import Mined, RailUnavailable, Signed

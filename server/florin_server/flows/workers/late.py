@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
-from florin_server.domain.held import HeldMoney
 from florin_server.domain.ids import short_id
-from florin_server.domain.payment import Option, Payment
-from florin_server.domain.payout import Payout, PayoutKind
+from florin_server.domain.payments.payment import Option, Payment
+from florin_server.domain.payouts.held_money import HeldMoney
+from florin_server.domain.payouts.payout import Payout, PayoutKind
 from florin_server.flows import postings
 from florin_server.flows.app import App
 from florin_server.flows.screen import why_blocked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from florin_server.domain.journal import Accepted
+from florin_server.domain.settlement.chain_txs import Accepted
 from florin_server.flows.app import App
 from florin_server.flows.workers.blocks import Follower
 from florin_server.flows.workers.unconfirmed import Unconfirmed

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from florin_server.domain.payment import Status
+from florin_server.domain.payments.payment import Status
 from florin_server.flows.app import App
 from florin_server.flows.workers.lane import Lane
 from florin_server.rails.base import RailUnavailable, Signed

@@ -12,11 +12,11 @@ import logging
 from collections.abc import Container, Sequence
 from dataclasses import replace
 
+from florin_server.domain.accounts.destinations import Place
 from florin_server.domain.errors import FlorinError
-from florin_server.domain.held import HeldState
-from florin_server.domain.journal import ChainTx, Watcher
-from florin_server.domain.payout import Payout, PayoutStatus
-from florin_server.domain.settlement import Place
+from florin_server.domain.payouts.held_money import HeldState
+from florin_server.domain.payouts.payout import Payout, PayoutStatus
+from florin_server.domain.settlement.chain_txs import ChainTx, Watcher
 from florin_server.flows import opening
 from florin_server.flows.app import App, Health
 from florin_server.flows.destinations import reserved

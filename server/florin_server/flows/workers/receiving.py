@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from florin_server.domain.settlement import Opening, Place
+from florin_server.domain.accounts.destinations import Opening, Place
 from florin_server.flows.app import App
 from florin_server.flows.workers.lane import Lane
 from florin_server.rails.base import RailUnavailable, Signed

@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Collection, Container, Sequence
 from functools import partial
 
 from florin_server.domain.errors import FlorinError
-from florin_server.domain.journal import (
+from florin_server.domain.payments.payment import FailureCode, Status
+from florin_server.domain.settlement.chain_txs import (
     Accepted,
     ChainTx,
     Finding,
@@ -21,7 +22,6 @@ from florin_server.domain.journal import (
     Watched,
     Watcher,
 )
-from florin_server.domain.payment import FailureCode, Status
 from florin_server.flows import postings
 from florin_server.flows.app import App, Health
 from florin_server.flows.workers import held_money, trying

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from florin_server.domain.journal import (
+from florin_server.domain.payments.payment import Payment
+from florin_server.domain.settlement.chain_txs import (
     Accepted,
     ChainTx,
     Finding,
@@ -20,7 +21,6 @@ from florin_server.domain.journal import (
     Spent,
     SpentKind,
 )
-from florin_server.domain.payment import Payment
 from florin_server.flows import budgets
 from florin_server.flows.app import App
 from florin_server.flows.workers.lane import Ended

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from florin_server.domain.journal import Accepted, PayerKind
+from florin_server.domain.settlement.chain_txs import Accepted, PayerKind
 from florin_server.rails.protocol import Rail
 
 

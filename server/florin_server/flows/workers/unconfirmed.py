@@ -11,10 +11,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from florin_server.domain import results
-from florin_server.domain.journal import Accepted
-from florin_server.domain.payment import Confirmation, Option, Payment, Status
-from florin_server.domain.state import Event
+from florin_server.domain.payments import results
+from florin_server.domain.payments.payment import Confirmation, Option, Payment, Status
+from florin_server.domain.payments.state import Event
+from florin_server.domain.settlement.chain_txs import Accepted
 from florin_server.flows.app import App
 from florin_server.flows.workers.blocks import Follower
 from florin_server.flows.workers.late import LateMoney

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from florin_server.domain.journal import Accepted
+from florin_server.domain.settlement.chain_txs import Accepted
 from florin_server.rails.protocol import Rail
 
 _log = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ from typing import Final
 import rlp
 from eth_hash.auto import keccak
 
+from florin_server.chains.evm.abi import data_of
 from florin_server.clock import Clock
 from florin_server.rails.base import RailUnavailable, Signed
-from florin_server.rails.evm.abi import data_of
 from florin_server.rails.evm.fees import Fees, current_fees
 from florin_server.rails.evm.node import LATEST, Node, data, quantity, record
 from florin_server.rails.evm.settings import GWEI, EvmChain

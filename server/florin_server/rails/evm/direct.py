@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payment import Issued, Option
+from florin_server.domain.payments.payment import Issued, Option
 from florin_server.rails.evm.node import (
     LATEST,
     Node,

@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from florin_server.domain.route import Kind, Route
+from florin_server.chains.evm import abi
+from florin_server.chains.evm.route import Kind, Route
+from florin_server.chains.evm.typed_data import PERMIT2, Domain, permit2_domain
 from florin_server.rails.base import Asset
-from florin_server.rails.evm import abi, guards, settler, signing
+from florin_server.rails.evm import guards, settler, signing
 from florin_server.rails.evm.guards import Guard, Guards
 from florin_server.rails.evm.means import DECIMALS
 from florin_server.rails.evm.node import LATEST, Node, call_to, data, quantity, returned
 from florin_server.rails.evm.settings import EvmAsset, EvmChain, EvmCoin
 from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, PERMIT2_METHOD
-from florin_server.rails.evm.typed_data import PERMIT2, Domain, permit2_domain
 from florin_server.rails.jsonrpc import Call
 from florin_server.rails.registry import Claim, contradiction
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from florin_server.chains.evm.abi import data_of
 from florin_server.rails.base import RailUnavailable
-from florin_server.rails.evm.abi import data_of
 from florin_server.rails.evm.fees import Fees, RecentFees
 from florin_server.rails.evm.node import LATEST, Node
 from florin_server.rails.evm.settings import EvmChain

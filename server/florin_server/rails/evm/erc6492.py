@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from florin_server.rails.evm import abi
+from florin_server.chains.evm import abi
 from florin_server.rails.evm.bytecode import bytecode
 from florin_server.rails.evm.dry_run import DryRun
 from florin_server.rails.evm.fees import OPEN_GAS, dry_run_gas

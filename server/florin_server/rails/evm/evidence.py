@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from florin_server.domain.payment import Option
+from florin_server.chains.evm import abi
+from florin_server.chains.evm.typed_data import PERMIT2
+from florin_server.domain.payments.payment import Option
 from florin_server.rails.base import BlockView, Fact, Head, Mined, Paid, RailUnavailable
-from florin_server.rails.evm import abi, settler
+from florin_server.rails.evm import settler
 from florin_server.rails.evm.node import (
     LATEST,
     Header,
@@ -27,7 +29,6 @@ from florin_server.rails.evm.node import (
 )
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.terms import DIRECT_METHOD, PERMIT2_METHOD, Terms, bare
-from florin_server.rails.evm.typed_data import PERMIT2
 from florin_server.rails.jsonrpc import METHOD_NOT_FOUND, AnswerTooLarge, Call, RpcError
 from florin_server.rails.witness import Testimony
 

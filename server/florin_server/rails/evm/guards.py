@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from florin_server.chains.evm import abi
 from florin_server.rails.base import RailUnavailable
-from florin_server.rails.evm import abi
 from florin_server.rails.evm.node import call_to, returned
 from florin_server.rails.jsonrpc import Call
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from florin_server.chains.evm import abi
 from florin_server.domain.caip import parse_asset
 from florin_server.rails.base import RailUnavailable
-from florin_server.rails.evm import abi
 from florin_server.rails.evm.node import Node, call_to, quantity, uint
 from florin_server.rails.evm.payouts import BALANCE_OF
 from florin_server.rails.evm.settings import EvmChain

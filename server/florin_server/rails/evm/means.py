@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
+from florin_server.chains.evm import abi
+from florin_server.chains.evm.typed_data import PERMIT2
 from florin_server.rails.base import Asset, Means, RailUnavailable
-from florin_server.rails.evm import abi, settler
+from florin_server.rails.evm import settler
 from florin_server.rails.evm.guards import NO_GUARD, PAUSED, UNGUARDED, Guards, is_true
 from florin_server.rails.evm.reader import Reader
 from florin_server.rails.evm.reads import Answer, Question
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.signing import QUESTIONS, Signing, judged, questions
 from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, PERMIT2_METHOD, bare
-from florin_server.rails.evm.typed_data import PERMIT2
 from florin_server.rails.evm.verify import ALLOWANCE, BALANCE_OF
 
 DECIMALS: Final = abi.selector("decimals()")

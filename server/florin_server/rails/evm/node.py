@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from florin_server.chains.evm.abi import WORD, data_of
 from florin_server.rails.base import RailUnavailable
-from florin_server.rails.evm.abi import WORD, data_of
 from florin_server.rails.jsonrpc import Call, Rpc, RpcError
 
 _QUANTITY = re.compile(r"0x[0-9a-fA-F]{1,64}", re.ASCII)

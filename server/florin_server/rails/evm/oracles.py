@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from florin_server.chains.evm import abi
 from florin_server.rails.base import RailUnavailable
-from florin_server.rails.evm import abi
 from florin_server.rails.evm.means import DECIMALS
 from florin_server.rails.evm.reads import Answer, Question
 from florin_server.rails.market import Kept, PriceFault

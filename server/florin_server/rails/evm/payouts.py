@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from florin_server.chains.evm import abi
 from florin_server.domain.caip import parse_asset
-from florin_server.domain.journal import ChainTx
+from florin_server.domain.settlement.chain_txs import ChainTx
 from florin_server.rails.base import Effect, RailUnavailable, Signed, Transfer
-from florin_server.rails.evm import abi
 from florin_server.rails.evm.fees import current_fees, raised
 from florin_server.rails.evm.node import (
     LATEST,

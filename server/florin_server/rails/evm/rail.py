@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+from florin_server.domain.accounts.destinations import Place
 from florin_server.domain.caip import canonical_account, parse_account
-from florin_server.domain.journal import Accepted, ChainTx, PayerKind, Share
-from florin_server.domain.payment import Issued, Option, Payment, Spare
-from florin_server.domain.settlement import Place
+from florin_server.domain.payments.payment import Issued, Option, Payment, Spare
+from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, PayerKind, Share
 from florin_server.rails.agreed_payouts import AgreedPayouts
 from florin_server.rails.base import (
     Asset,

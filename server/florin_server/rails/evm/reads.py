@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from florin_server.chains.evm import abi
 from florin_server.rails.base import RailUnavailable
-from florin_server.rails.evm import abi
 from florin_server.rails.evm.bytecode import bytecode
 from florin_server.rails.evm.node import LATEST, Node, data, quantity
 from florin_server.rails.jsonrpc import AnswerTooLarge, Call, RpcError

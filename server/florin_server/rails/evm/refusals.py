@@ -14,10 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from florin_server.domain.journal import Accepted
-from florin_server.domain.payment import Option
+from florin_server.chains.evm import abi
+from florin_server.domain.payments.payment import Option
+from florin_server.domain.settlement.chain_txs import Accepted
 from florin_server.rails.base import Asset, RailUnavailable, Split
-from florin_server.rails.evm import abi, guards
+from florin_server.rails.evm import guards
 from florin_server.rails.evm.fees import WALLET_GAS
 from florin_server.rails.evm.guards import Guard
 from florin_server.rails.evm.node import Node, call_to, data, returned, uint

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from florin_server.domain.journal import Accepted, ChainTx, PayerKind, Share
+from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, PayerKind, Share
 from florin_server.rails.base import RailUnavailable, Signed
 from florin_server.rails.evm.dry_run import DryRun, DryRuns
 from florin_server.rails.evm.fees import (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from florin_server.chains.evm.typed_data import PERMIT2
 from florin_server.rails.evm.deployment import DEPLOYER
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.terms import NOBODY
-from florin_server.rails.evm.typed_data import PERMIT2
 
 
 def reserved(chain: EvmChain, senders: Sequence[str]) -> Mapping[str, str]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from florin_server.chains.evm import abi
 from florin_server.rails.base import RailUnavailable
-from florin_server.rails.evm import abi
 from florin_server.rails.evm.node import data
 from florin_server.rails.jsonrpc import RpcError
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from florin_server.domain.route import Kind
+from florin_server.chains.evm import abi
+from florin_server.chains.evm.route import Kind
 from florin_server.rails.base import Paid, RailUnavailable
-from florin_server.rails.evm import abi
 from florin_server.rails.evm.node import address_text, data, hash_text, quantity
 
 _PAY = "(address,address,uint256,uint256,uint256,address,address,uint256,bytes32,uint256,bytes)"

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Any, Final
 
+from florin_server.chains.evm import abi
 from florin_server.rails.base import RailUnavailable
-from florin_server.rails.evm import abi
 from florin_server.rails.evm.fees import KEY_GAS, WALLET_GAS, dry_run_gas
 from florin_server.rails.evm.node import call_to, returned
 from florin_server.rails.evm.reads import Answer, Question

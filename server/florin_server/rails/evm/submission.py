@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from florin_server.domain.journal import PayerKind
+from florin_server.chains.evm.typed_data import digest_of
+from florin_server.domain.settlement.chain_txs import PayerKind
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.erc6492 import Opening, open_and_call, unwrap
 from florin_server.rails.evm.fees import (
@@ -23,7 +24,6 @@ from florin_server.rails.evm.fees import (
 )
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.terms import PERMIT2_METHOD, Proof, Terms, proof
-from florin_server.rails.evm.typed_data import digest_of
 
 # Nodes refuse a transaction of more than 128 KiB.
 DATA_MAX = 120_000

@@ -8,14 +8,10 @@ from functools import lru_cache
 
 import orjson
 
-from florin_server.domain.payment import Action, Build, Option, Payment
-from florin_server.domain.route import Kind, Route, option_id, reference
-from florin_server.rails.base import Asset, Means, Paid, Split
-from florin_server.rails.evm import abi, settler
-from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.evm.settler import Pay
-from florin_server.rails.evm.signatures import canonical, recover
-from florin_server.rails.evm.typed_data import (
+from florin_server.chains.evm import abi
+from florin_server.chains.evm.route import Kind, Route, option_id, reference
+from florin_server.chains.evm.signatures import canonical, recover
+from florin_server.chains.evm.typed_data import (
     PERMIT2,
     Domain,
     PermitTransferFrom,
@@ -23,6 +19,11 @@ from florin_server.rails.evm.typed_data import (
     permit2_domain,
     sign_request,
 )
+from florin_server.domain.payments.payment import Action, Build, Option, Payment
+from florin_server.rails.base import Asset, Means, Paid, Split
+from florin_server.rails.evm import settler
+from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.evm.settler import Pay
 from florin_server.rails.prices import Quote
 
 EIP3009_METHOD = "eip3009"

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from florin_server.rails.evm import abi
+from florin_server.chains.evm import abi
+from florin_server.chains.evm.typed_data import Domain
 from florin_server.rails.evm.node import Node, call_to, returned
 from florin_server.rails.evm.terms import NOBODY
-from florin_server.rails.evm.typed_data import Domain
 from florin_server.rails.jsonrpc import RpcError
 
 _TEXTS = tuple(map(abi.selector, ("name()", "symbol()", "version()")))

@@ -8,9 +8,9 @@ import rlp
 from coincurve import PrivateKey
 from eth_hash.auto import keccak
 
+from florin_server.chains.evm.signatures import address_of_key
 from florin_server.rails.base import Signed
 from florin_server.rails.evm.fees import Fees
-from florin_server.rails.evm.signatures import address_of_key
 
 _TYPE = b"\x02"
 _SIGNED = 9  # fields in front of the signature

@@ -14,11 +14,14 @@ from typing import Any
 
 import orjson
 
+from florin_server.chains.evm import abi
+from florin_server.chains.evm.signatures import read_hex
+from florin_server.chains.evm.typed_data import PERMIT2, digest_of
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.journal import PayerKind
-from florin_server.domain.payment import Option
+from florin_server.domain.payments.payment import Option
+from florin_server.domain.settlement.chain_txs import PayerKind
 from florin_server.rails.base import RailUnavailable
-from florin_server.rails.evm import abi, erc6492
+from florin_server.rails.evm import erc6492
 from florin_server.rails.evm.dry_run import Asked, DryRun, DryRuns
 from florin_server.rails.evm.erc6492 import is_wrapped
 from florin_server.rails.evm.fees import WALLET_GAS, dry_run_gas
@@ -27,11 +30,9 @@ from florin_server.rails.evm.reader import Reader
 from florin_server.rails.evm.refusals import Refusals
 from florin_server.rails.evm.reverts import said
 from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.evm.signatures import read_hex
 from florin_server.rails.evm.submission import Item, item, plain_item, submission
 from florin_server.rails.evm.terms import PERMIT2_METHOD, Proof, Terms, bare, proof
 from florin_server.rails.evm.trial import Trials
-from florin_server.rails.evm.typed_data import PERMIT2, digest_of
 from florin_server.rails.jsonrpc import AnswerTooLarge, Call, RpcError
 from florin_server.rails.token_refusal import token_refused
 

@@ -18,9 +18,9 @@ from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
-from florin_server.domain import spl
+from florin_server.chains.solana import spl
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payment import Issued, Option
+from florin_server.domain.payments.payment import Issued, Option
 from florin_server.rails.solana.message import acceptable, restored
 from florin_server.rails.solana.terms import bare
 

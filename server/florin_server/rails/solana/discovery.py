@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from solders.pubkey import Pubkey
 
-from florin_server.domain import spl
+from florin_server.chains.solana import spl
 from florin_server.rails.base import Asset, Means
 from florin_server.rails.registry import Claim, contradiction
 from florin_server.rails.solana.node import (

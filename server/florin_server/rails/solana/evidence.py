@@ -15,8 +15,8 @@ from typing import Any
 from solders.message import MessageV0
 from solders.pubkey import Pubkey
 
-from florin_server.domain import spl
-from florin_server.domain.payment import Issued, Option
+from florin_server.chains.solana import spl
+from florin_server.domain.payments.payment import Issued, Option
 from florin_server.rails.base import Fact, Head, Mined, Paid, RailUnavailable
 from florin_server.rails.solana.check import IssuedMessage, Submission, issue_of
 from florin_server.rails.solana.gaps import Gaps

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from solders.pubkey import Pubkey
 
-from florin_server.domain import spl
+from florin_server.chains.solana import spl
 from florin_server.domain.caip import parse_asset
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.solana.node import (

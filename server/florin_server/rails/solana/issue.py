@@ -8,9 +8,9 @@ import orjson
 from solders.hash import Hash
 from solders.pubkey import Pubkey
 
-from florin_server.domain import spl
-from florin_server.domain.payment import Action, Issued, Option, Spare
-from florin_server.domain.settlement import Place
+from florin_server.chains.solana import spl
+from florin_server.domain.accounts.destinations import Place
+from florin_server.domain.payments.payment import Action, Issued, Option, Spare
 from florin_server.rails.base import NotReceivable
 from florin_server.rails.solana import receivers
 from florin_server.rails.solana.check import IssuedMessage

@@ -14,7 +14,7 @@ from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
-from florin_server.domain import spl
+from florin_server.chains.solana import spl
 
 GUARDS_MAX = 3  # what the best known wallets add, and one more
 GUARD_BYTES_MAX = 512

@@ -14,7 +14,7 @@ from typing import Any
 from solders.hash import Hash
 from solders.pubkey import Pubkey
 
-from florin_server.domain import spl
+from florin_server.chains.solana import spl
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.jsonrpc import Call, Rpc, RpcError
 

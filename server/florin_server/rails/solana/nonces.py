@@ -11,7 +11,7 @@ from solders.compute_budget import set_compute_unit_limit, set_compute_unit_pric
 from solders.instruction import Instruction
 from solders.pubkey import Pubkey
 
-from florin_server.domain import spl
+from florin_server.chains.solana import spl
 from florin_server.rails.base import RailUnavailable, Signed
 from florin_server.rails.solana.message import compile_message, lapse_note
 from florin_server.rails.solana.node import (

@@ -14,8 +14,8 @@ from solders.message import MessageV0
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 
-from florin_server.domain import spl
-from florin_server.domain.journal import ChainTx
+from florin_server.chains.solana import spl
+from florin_server.domain.settlement.chain_txs import ChainTx
 from florin_server.rails.base import Effect, NotReceivable, RailUnavailable, Signed, Transfer
 from florin_server.rails.solana.discovery import Inspection
 from florin_server.rails.solana.evidence import Evidence

@@ -12,12 +12,12 @@ from solders.message import MessageV0
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 
-from florin_server.domain import spl
+from florin_server.chains.solana import spl
+from florin_server.domain.accounts.destinations import Place
 from florin_server.domain.caip import parse_account
 from florin_server.domain.errors import FlorinError
-from florin_server.domain.journal import Accepted, ChainTx, PayerKind, Share
-from florin_server.domain.payment import Issued, Option, Payment, Spare
-from florin_server.domain.settlement import Place
+from florin_server.domain.payments.payment import Issued, Option, Payment, Spare
+from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, PayerKind, Share
 from florin_server.rails.agreed_payouts import AgreedPayouts
 from florin_server.rails.base import (
     Asset,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from solders.message import MessageV0
 from solders.pubkey import Pubkey
 
-from florin_server.domain import spl
-from florin_server.domain.settlement import Place
+from florin_server.chains.solana import spl
+from florin_server.domain.accounts.destinations import Place
 from florin_server.rails.solana.node import AccountView
 from florin_server.rails.solana.terms import Terms
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.pubkey import Pubkey
 
-from florin_server.domain import spl
-from florin_server.domain.settlement import DailyCaps, Place
+from florin_server.chains.solana import spl
+from florin_server.domain.accounts.destinations import DailyCaps, Place
 from florin_server.rails.base import RailUnavailable, Signed
 from florin_server.rails.solana.check import submission
 from florin_server.rails.solana.discovery import Inspection

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from solders.pubkey import Pubkey
 
-from florin_server.domain import spl
+from florin_server.chains.solana import spl
 from florin_server.rails.solana.nonces import seeds_of
 from florin_server.rails.solana.settings import DURABLE_NONCES_MAX, SolanaChain
 from florin_server.rails.solana.terms import bare

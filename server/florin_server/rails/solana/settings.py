@@ -7,8 +7,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from florin_server.chains.solana.spl import pubkey
 from florin_server.domain.caip import parse_account
-from florin_server.domain.spl import pubkey
 from florin_server.rails import registry
 from florin_server.rails.nodes import NodeSettings
 from florin_server.rails.registry import defaults_of, is_test_network, registered

@@ -10,9 +10,9 @@ from solders.hash import Hash
 from solders.instruction import Instruction
 from solders.pubkey import Pubkey
 
-from florin_server.domain import spl
-from florin_server.domain.payment import Build, Option, Payment
-from florin_server.domain.route import option_id, reference
+from florin_server.chains.evm.route import option_id, reference
+from florin_server.chains.solana import spl
+from florin_server.domain.payments.payment import Build, Option, Payment
 from florin_server.rails.base import Asset, Paid, Split
 from florin_server.rails.prices import Quote
 from florin_server.rails.solana.settings import SolanaChain

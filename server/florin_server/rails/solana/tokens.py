@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from florin_server.domain import spl
+from florin_server.chains.solana import spl
 from florin_server.rails.solana.node import CONFIRMED, Node, account_views
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from solders.pubkey import Pubkey
 
-from florin_server.domain import spl
+from florin_server.chains.solana import spl
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payment import Issued, Option
+from florin_server.domain.payments.payment import Issued, Option
 from florin_server.rails.base import RailUnavailable
 from florin_server.rails.coalesce import Coalescer
 from florin_server.rails.jsonrpc import Call

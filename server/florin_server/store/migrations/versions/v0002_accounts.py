@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from florin_server.domain.payment import Destination
+from florin_server.domain.payments.payment import Destination
 
 revision = "v0002"
 down_revision = "v0001"

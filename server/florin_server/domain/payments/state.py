@@ -38,7 +38,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payment import Status
+from florin_server.domain.payments.payment import Status
 
 
 class Event(StrEnum):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from florin_server.domain.held import HeldMoney
-from florin_server.domain.payment import Confirmation, FailureCode, Option, Payment, Status
+from florin_server.domain.payments.payment import Confirmation, FailureCode, Option, Payment, Status
+from florin_server.domain.payouts.held_money import HeldMoney
 
 
 class TxState(StrEnum):

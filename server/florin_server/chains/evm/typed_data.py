@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 from eth_hash.auto import keccak
 
-from florin_server.rails.evm.abi import address, number
+from florin_server.chains.evm.abi import address, number
 
 PERMIT2 = "0x000000000022d473030f116ddee9f6b43ac78ba3"
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self, TypeAlias
 
+from florin_server.chains.solana.spl import pubkey
 from florin_server.domain.caip import canonical_account, evm_address, parse_account
-from florin_server.domain.spl import pubkey
 
 # CAIP-2 namespace, and the address as it compares
 Address: TypeAlias = tuple[str, str]

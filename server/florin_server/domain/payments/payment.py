@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from florin_server.domain.caip import canonical_asset
-from florin_server.domain.levers import Lever, lever
+from florin_server.domain.payments.triggers import Lever, lever
 
 
 class Status(StrEnum):

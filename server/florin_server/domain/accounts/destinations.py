@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from florin_server.chains.solana.spl import SET_UP, pubkey
 from florin_server.domain.caip import AccountId, evm_address, parse_account, parse_asset
-from florin_server.domain.spl import SET_UP, pubkey
 
 _PREFIX = "caip19/"
 

@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime
 from typing import Any, BinaryIO, NoReturn
 from xml.parsers import expat
 
-from florin_server.domain.screening import address_of
+from florin_server.domain.screening.blocklist import address_of
 
 _CHUNK = 65_536
 # ten times the largest public file

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from florin_server.domain.credentials import KeyKind
+from florin_server.domain.accounts.credentials import KeyKind
 
 # what a partner key may be allowed to do
 SCOPES = frozenset({"read", "create", "refund", "settle", "manage"})

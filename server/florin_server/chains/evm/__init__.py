@@ -1,0 +1,1 @@
+"""ABI, typed data, signatures and route hashes of EVM chains."""

@@ -1,0 +1,1 @@
+"""Accounts and instructions of Solana's programs."""

@@ -1,0 +1,1 @@
+"""Who uses Florin: partners, keys, wallet apps, merchants and their destinations."""

@@ -1,0 +1,1 @@
+"""Accounts that are not served, and the public files that list them."""

@@ -1,0 +1,1 @@
+"""What is written down about transactions of ours."""
