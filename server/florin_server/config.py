@@ -24,9 +24,9 @@ from pydantic_settings import (
 from florin_server import settings_file
 from florin_server.domain.caip import canonical_asset
 from florin_server.domain.screening.blocklist import blocked_account
-from florin_server.rails import chain_files
+from florin_server.pricing.settings import AssetKey, Currency, Price, PriceSettings
 from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.price_settings import AssetKey, Currency, Price, PriceSettings
+from florin_server.rails.networks import chain_files
 from florin_server.rails.solana.settings import SolanaChain
 
 

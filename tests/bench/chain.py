@@ -18,11 +18,11 @@ from florin_server.chains.evm.route import Kind, Route
 from florin_server.chains.evm.signatures import address_of_key
 from florin_server.chains.evm.typed_data import Domain, ReceiveWithAuthorization
 from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
+from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
 from florin_server.rails.evm import settler
-from florin_server.rails.evm.fees import KEY_GAS, Fees, payment_share, transaction_gas
+from florin_server.rails.evm.sending.fees import KEY_GAS, Fees, payment_share, transaction_gas
+from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.evm.settler import Pay
-from florin_server.rails.evm.transactions import Signer
-from florin_server.rails.jsonrpc import JsonRpc, LocalTransport
 
 PRICE = 12_500_000
 CONCURRENCY = 64

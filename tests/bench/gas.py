@@ -17,8 +17,8 @@ from florin_server.chains.evm.typed_data import PERMIT2
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.payments.payment import Option, Payment
 from florin_server.domain.settlement.chain_txs import Accepted
-from florin_server.rails.base import Asset, Means, Split, Transfer
 from florin_server.rails.evm.settings import EvmCoin
+from florin_server.rails.types import Asset, Means, Split, Transfer
 
 from tests.bench.report import Figure
 from tests.bench.size import sized

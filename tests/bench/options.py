@@ -18,13 +18,13 @@ from eth_account import Account
 from florin_server.clock import SystemClock
 from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
 from florin_server.devnet.genesis import artifact
-from florin_server.rails.base import Asset
-from florin_server.rails.evm.discovery import asset_of
-from florin_server.rails.evm.means import means, sample
-from florin_server.rails.evm.node import Node
-from florin_server.rails.evm.reader import WAYS, Reader
-from florin_server.rails.evm.reads import Answer, Question, batch
-from florin_server.rails.jsonrpc import HttpTransport, JsonRpc, LocalTransport, Transport
+from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpc, LocalTransport, Transport
+from florin_server.rails.evm.paying.payable import means, sample
+from florin_server.rails.evm.reading.node import Node
+from florin_server.rails.evm.reading.reader import WAYS, Reader
+from florin_server.rails.evm.reading.reads import Answer, Question, batch
+from florin_server.rails.evm.setup.discovery import asset_of
+from florin_server.rails.types import Asset
 
 from tests.bench.report import Figure
 from tests.bench.size import sized

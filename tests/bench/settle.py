@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from coincurve import PrivateKey
 from florin_server.chains.evm.signatures import address_of_key
 from florin_server.devnet.evm import DEVNET
-from florin_server.rails.evm.transactions import Signer
+from florin_server.rails.evm.sending.transactions import Signer
 
 from tests.bench import http1, load
 from tests.bench.chain import settlement

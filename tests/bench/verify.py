@@ -16,16 +16,16 @@ import uvloop
 from florin_server.chains.evm.typed_data import digest_of
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.settlement.chain_txs import Accepted
-from florin_server.rails.base import Means, Split
-from florin_server.rails.coalesce import LIMIT
+from florin_server.rails.connection.coalesce import LIMIT
+from florin_server.rails.connection.jsonrpc import Call, HttpTransport, JsonRpc
 from florin_server.rails.evm import settler
-from florin_server.rails.evm.fees import dry_run_gas
-from florin_server.rails.evm.node import LATEST, call_to
+from florin_server.rails.evm.paying.terms import Terms, bare, proof
+from florin_server.rails.evm.paying.verify import signature_bytes
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.evm.terms import Terms, bare, proof
-from florin_server.rails.evm.transactions import Signer
-from florin_server.rails.evm.verify import signature_bytes
-from florin_server.rails.jsonrpc import Call, HttpTransport, JsonRpc
+from florin_server.rails.evm.reading.node import LATEST, call_to
+from florin_server.rails.evm.sending.fees import dry_run_gas
+from florin_server.rails.evm.sending.transactions import Signer
+from florin_server.rails.types import Means, Split
 
 from tests.bench.node import CHAIN_ID, Node, nodes
 from tests.bench.report import Figure

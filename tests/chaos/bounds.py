@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from florin_server.rails.evm.fees import (
+from florin_server.rails.evm.sending.fees import (
     WALLET_GAS,
     opening_share,
     payment_share,

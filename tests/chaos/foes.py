@@ -16,7 +16,7 @@ from florin_server.chains.solana import spl
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.solana import SOLNET
 from florin_server.rails.evm import settler
-from florin_server.rails.evm.fees import WALLET_GAS
+from florin_server.rails.evm.sending.fees import WALLET_GAS
 from florin_server.rails.evm.settler import Pay
 from solders.keypair import Keypair
 

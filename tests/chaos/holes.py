@@ -20,7 +20,7 @@ from florin_server.flows.workers.late import LateMoney
 from florin_server.flows.workers.receiving import receiving
 from florin_server.flows.workers.spending import Spending
 from florin_server.flows.workers.unconfirmed import Unconfirmed
-from florin_server.rails.evm.terms import Terms
+from florin_server.rails.evm.paying.terms import Terms
 
 from tests.chaos.plan import Mood
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 from aiohttp import web
-from florin_server.rails.evm.transactions import transaction_hash
+from florin_server.rails.evm.sending.transactions import transaction_hash
 from solders.transaction import VersionedTransaction
 
 from tests.chaos.stranger import Stranger

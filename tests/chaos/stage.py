@@ -29,14 +29,14 @@ from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
 from florin_server.devnet.solana import SOLNET, SolanaDevChain, SolanaDevSettings
 from florin_server.domain.payments.payment import Destination
 from florin_server.flows import demo
-from florin_server.rails import health
+from florin_server.rails.connection import health
+from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
 from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.evm.settings import EvmChain, EvmCoin
-from florin_server.rails.evm.transactions import Signer
-from florin_server.rails.jsonrpc import JsonRpc, LocalTransport
 from florin_server.rails.solana.rail import SolanaRail
+from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.solana.settings import SolanaChain
-from florin_server.rails.solana.signer import SolanaSigner
 from florin_server.store import merchants, settlements
 from florin_server.store.query import Op
 from solders.keypair import Keypair

@@ -15,12 +15,12 @@ from typing import Any
 import eth_abi
 import rlp
 from florin_server.devnet.evm import DEVNET
+from florin_server.rails.connection.jsonrpc import JsonRpc, RpcError
 from florin_server.rails.evm import settler
-from florin_server.rails.evm.erc6492 import OPEN
-from florin_server.rails.evm.fees import Fees
+from florin_server.rails.evm.paying.erc6492 import OPEN
+from florin_server.rails.evm.sending.fees import Fees
+from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.evm.settler import Pay
-from florin_server.rails.evm.transactions import Signer
-from florin_server.rails.jsonrpc import JsonRpc, RpcError
 
 THIEF = "0x" + "7e" * 20
 KEY = hashlib.sha256(b"florin chaos stranger").digest()

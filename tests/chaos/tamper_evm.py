@@ -29,10 +29,11 @@ from florin_server.chains.evm.typed_data import PERMIT2
 from florin_server.devnet.genesis import DEVNET
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments import results
-from florin_server.rails.base import Means, Split
-from florin_server.rails.evm import erc6492, submission, terms, verify
-from florin_server.rails.evm.erc6492 import Opening
+from florin_server.rails.evm.paying import erc6492, terms, verify
+from florin_server.rails.evm.paying.erc6492 import Opening
 from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.evm.sending import submission
+from florin_server.rails.types import Means, Split
 
 from tests.chaos.evm_mutants import KINDS, WAYS, Case, Payer, Way, sign, spellings, twins
 from tests.contract.evm_lab import (

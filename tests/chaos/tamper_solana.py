@@ -24,13 +24,13 @@ from dataclasses import dataclass
 from florin_server.chains.solana import spl
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.payment import Issued, Option, Payment
-from florin_server.rails.base import Asset, Means
-from florin_server.rails.solana import check as checking
-from florin_server.rails.solana import terms
-from florin_server.rails.solana.discovery import asset_of, coin_of
-from florin_server.rails.solana.message import compile_message, stored
+from florin_server.rails.solana.paying import check as checking
+from florin_server.rails.solana.paying import terms
+from florin_server.rails.solana.paying.message import compile_message, stored
+from florin_server.rails.solana.paying.verify import highest_fee
 from florin_server.rails.solana.settings import SolanaChain, SolanaCoin
-from florin_server.rails.solana.verify import highest_fee
+from florin_server.rails.solana.setup.discovery import asset_of, coin_of
+from florin_server.rails.types import Asset, Means
 from solders.account import Account
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.hash import Hash

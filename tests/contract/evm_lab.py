@@ -13,11 +13,11 @@ from florin_server.clock import TestClock
 from florin_server.devnet.evm import DEVNET, EvmDevChain
 from florin_server.domain.payments.payment import Action, Confirmation, Option, Payment, Status
 from florin_server.domain.settlement.chain_txs import Accepted
-from florin_server.rails.base import Means, RailUnavailable, Signed, Split
+from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport, Transport
 from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.evm.settings import EvmAsset, EvmChain
-from florin_server.rails.evm.transactions import Signer
-from florin_server.rails.jsonrpc import JsonRpc, LocalTransport, Transport
+from florin_server.rails.types import Means, RailUnavailable, Signed, Split
 
 from tests.support.anvil_node import AnvilNode
 from tests.support.chains import EvmChains, OwnChain

@@ -20,8 +20,8 @@ from florin_server.flows.app import App, Links
 from florin_server.flows.limits import Limits
 from florin_server.flows.screening import Screening
 from florin_server.flows.workers.pay_out import PayoutWorker
-from florin_server.rails.evm.payouts import TRANSFERRED
-from florin_server.rails.evm.transactions import Signer
+from florin_server.rails.evm.sending.payouts import TRANSFERRED
+from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.store import journal, ledger, payments, payouts, refunds
 from florin_server.store.engine import Store
 

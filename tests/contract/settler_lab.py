@@ -22,7 +22,7 @@ from florin_server.flows.limits import Limits
 from florin_server.flows.options import options
 from florin_server.flows.screening import Screening
 from florin_server.flows.workers.settle import ChainSettler
-from florin_server.rails.evm.transactions import Signer
+from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.store import executors, journal, ledger, merchants, payments, settlements
 from florin_server.store.engine import Store
 

@@ -14,11 +14,11 @@ from florin_server.domain.accounts.destinations import Place
 from florin_server.domain.payments.payment import Confirmation, Issued, Option, Payment, Spare
 from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, TxState
 from florin_server.flows.opening import places
-from florin_server.rails.base import Means, Signed, Split
-from florin_server.rails.jsonrpc import LocalTransport
+from florin_server.rails.connection.jsonrpc import LocalTransport
 from florin_server.rails.solana.rail import SolanaRail
+from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.solana.settings import SolanaAsset, SolanaChain
-from florin_server.rails.solana.signer import SolanaSigner
+from florin_server.rails.types import Means, Signed, Split
 from solders.keypair import Keypair
 from solders.message import MessageV0
 from solders.transaction import VersionedTransaction

@@ -5,7 +5,7 @@ from __future__ import annotations
 import aiohttp
 import pytest
 from florin_server.clock import TestClock
-from florin_server.rails.jsonrpc import JsonRpc, LocalTransport
+from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
 
 from tests.support import anvil
 from tests.support.anvil_node import AnvilNode

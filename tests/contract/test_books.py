@@ -11,7 +11,7 @@ from florin_server.domain.settlement.chain_txs import Posting
 from florin_server.flows import books
 from florin_server.flows.books import Verdict
 from florin_server.flows.workers.keep_books import BookKeeper
-from florin_server.rails.base import RailUnavailable
+from florin_server.rails.types import RailUnavailable
 from florin_server.store import ledger
 
 from tests.contract.evm_lab import CHAIN, EURO, TOKEN

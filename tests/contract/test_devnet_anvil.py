@@ -13,9 +13,9 @@ from florin_server.chains.evm.typed_data import PERMIT2
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.payments.payment import Option
 from florin_server.domain.settlement.chain_txs import Accepted
-from florin_server.rails.base import Means, Split
+from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.evm.settings import EvmCoin
-from florin_server.rails.jsonrpc import RpcError
+from florin_server.rails.types import Means, Split
 
 from tests.contract.evm_lab import (
     ACCEPTS_ALL,

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import florin_server.devnet
-import florin_server.rails.evm
+import florin_server.rails.evm.setup
 import pytest
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.genesis import artifact
@@ -17,7 +17,7 @@ from florin_server.devnet.genesis import artifact
 from tests.support import npm
 
 CONTRACTS = Path(florin_server.devnet.__file__).parent / "contracts"
-CARRIED = Path(florin_server.rails.evm.__file__).parent / "bytecode.json"
+CARRIED = Path(florin_server.rails.evm.setup.__file__).parent / "bytecode.json"
 # a folder of its own: `make contracts` leaves its manifests behind if it is interrupted
 TOOLS = npm.BUILD / "recompiled"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from florin_server.chains.evm.route import Kind
 from florin_server.devnet.evm import DEVNET
-from florin_server.rails.evm.fees import KEY_GAS
+from florin_server.rails.evm.sending.fees import KEY_GAS
 
 from tests.contract.test_devnet_kit import (
     ETHER,

@@ -7,12 +7,12 @@ import itertools
 import json
 
 import pytest
-from florin_server.rails.base import RailUnavailable
-from florin_server.rails.endpoints import Endpoints
+from florin_server.rails.connection.endpoints import Endpoints
+from florin_server.rails.connection.family import PATIENCE_S
+from florin_server.rails.connection.health import BACKOFF_MAX_S, PROBE_S, SHORT_S
+from florin_server.rails.connection.jsonrpc import AnswerTooLarge, JsonRpc, RateLimited, RpcError
 from florin_server.rails.evm.family import EvmFamily
-from florin_server.rails.family import PATIENCE_S
-from florin_server.rails.health import BACKOFF_MAX_S, PROBE_S, SHORT_S
-from florin_server.rails.jsonrpc import AnswerTooLarge, JsonRpc, RateLimited, RpcError
+from florin_server.rails.types import RailUnavailable
 
 FAMILY = EvmFamily("Test", 31337, lag_max=5)
 QUESTION = ("eth_getBalance", ("0xabc", "latest"))

@@ -18,8 +18,8 @@ from florin_server.boot.keys import (
 )
 from florin_server.config import Settings
 from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.solana.settings import SolanaChain
-from florin_server.rails.solana.signer import SolanaSigner
 
 PASSWORD = "correct horse battery staple"
 KEY, OTHER = b"\x11" * 32, b"\x22" * 32

@@ -11,13 +11,13 @@ import pytest
 from aiohttp import web
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.devnet.solana import SolanaDevChain, SolanaDevSettings
+from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
+from florin_server.rails.connection.new_blocks import MISSED_MAX, News
+from florin_server.rails.connection.subscription import Subscription
 from florin_server.rails.evm.family import NEW_BLOCKS, block_mark
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.jsonrpc import JsonRpc, LocalTransport
-from florin_server.rails.news import MISSED_MAX, News
 from florin_server.rails.solana.family import NEW_BLOCKS as NEW_SLOTS
 from florin_server.rails.solana.family import slot_mark
-from florin_server.rails.subscription import Subscription
 
 from tests.contract.evm_lab import RELAYER, open_lab, settings
 

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
-from florin_server.rails.http_prices import HttpPrices, Wanted
-from florin_server.rails.market import Kept
-from florin_server.rails.price_settings import HttpSource
+from florin_server.pricing.http import HttpPrices, Wanted
+from florin_server.pricing.market import Kept
+from florin_server.pricing.settings import HttpSource
 
 NOW = 1_800_000_000_000_000
 

@@ -10,13 +10,13 @@ from florin_server.devnet.evm import DEVNET
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.payment import Build
 from florin_server.domain.settlement.chain_txs import PayerKind
-from florin_server.rails.base import Means, RailUnavailable, Split
+from florin_server.pricing.prices import Quote, Rate
+from florin_server.rails.evm.paying.signing import ask_passkeys
+from florin_server.rails.evm.paying.terms import Terms
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.settings import EvmCoin
 from florin_server.rails.evm.settler import IS_PAID
-from florin_server.rails.evm.signing import ask_passkeys
-from florin_server.rails.evm.terms import Terms
-from florin_server.rails.prices import Quote, Rate
+from florin_server.rails.types import Means, RailUnavailable, Split
 
 from tests.contract.evm_lab import (
     ACCEPTS_ALL,

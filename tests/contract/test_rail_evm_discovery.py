@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from florin_server.devnet.evm import DEVNET
-from florin_server.rails import registry
-from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.evm.transactions import Signer
-from florin_server.rails.networks import Coin, Network, Pace, Token
+from florin_server.rails.evm.sending.transactions import Signer
+from florin_server.rails.networks import registry
+from florin_server.rails.networks.network import Coin, Network, Pace, Token
+from florin_server.rails.types import RailUnavailable
 
 from tests.contract.evm_lab import RELAYER, TOKEN, asset, euro, open_lab, refuse, reply, settings
 

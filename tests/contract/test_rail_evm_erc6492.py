@@ -10,10 +10,10 @@ from eth_account import Account
 from florin_server.chains.evm.typed_data import PERMIT2
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.rails.base import Means, Split
-from florin_server.rails.evm import erc6492
+from florin_server.rails.connection.jsonrpc import RpcError
+from florin_server.rails.evm.paying import erc6492
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.jsonrpc import RpcError
+from florin_server.rails.types import Means, Split
 
 from tests.contract.evm_lab import (
     ACCEPTS_ALL,

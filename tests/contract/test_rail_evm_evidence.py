@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.genesis import artifact
-from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm import settler
+from florin_server.rails.evm.paying.terms import Terms
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.evm.terms import Terms
+from florin_server.rails.types import RailUnavailable
 
 from tests.contract.evm_lab import (
     PRICE,

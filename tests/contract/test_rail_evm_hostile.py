@@ -15,8 +15,8 @@ import pytest
 from eth_account.signers.local import LocalAccount
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.settlement.chain_txs import Accepted
-from florin_server.rails.base import Signed
 from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.types import Signed
 
 from tests.contract.evm_lab import (
     ACCEPTS_ALL,

@@ -11,11 +11,11 @@ from florin_server.boot.prices import market
 from florin_server.config import Settings
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.genesis import artifact
-from florin_server.rails.evm.node import Node
-from florin_server.rails.evm.oracles import Feed, OraclePrices, _read
-from florin_server.rails.evm.reader import Reader
-from florin_server.rails.jsonrpc import JsonRpc
-from florin_server.rails.market import Kept
+from florin_server.pricing.market import Kept
+from florin_server.rails.connection.jsonrpc import JsonRpc
+from florin_server.rails.evm.reading.node import Node
+from florin_server.rails.evm.reading.oracles import Feed, OraclePrices, _read
+from florin_server.rails.evm.reading.reader import Reader
 from hypothesis import given
 from hypothesis import strategies as st
 

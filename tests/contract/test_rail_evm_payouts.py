@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 from florin_server.domain.settlement.chain_txs import ChainTx, TxState, Variant
-from florin_server.rails.base import Effect, Signed, Transfer
+from florin_server.rails.connection.jsonrpc import LocalTransport
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.evm.transactions import coin_of, fees_of
-from florin_server.rails.jsonrpc import LocalTransport
+from florin_server.rails.evm.sending.transactions import coin_of, fees_of
+from florin_server.rails.types import Effect, Signed, Transfer
 
 from tests.contract.evm_lab import CHAIN, ETHER, RELAYER, TOKEN, account_of, open_lab, settings
 from tests.contract.payout_lab import BUYER, TREASURY

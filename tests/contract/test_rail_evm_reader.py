@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import pytest
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.genesis import artifact
-from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.evm.reader import WAYS, Reader
-from florin_server.rails.evm.reads import Answer, Question
+from florin_server.rails.evm.reading.reader import WAYS, Reader
+from florin_server.rails.evm.reading.reads import Answer, Question
 from florin_server.rails.evm.settings import MULTICALL3
+from florin_server.rails.types import RailUnavailable
 from pydantic import ValidationError
 
 from tests.contract.evm_lab import (

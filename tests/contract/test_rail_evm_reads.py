@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.genesis import artifact
-from florin_server.rails.base import Means, RailUnavailable
-from florin_server.rails.evm import reads
-from florin_server.rails.evm.node import Node
-from florin_server.rails.evm.reads import Question, batch, deployless, multicall3
+from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpc
+from florin_server.rails.evm.reading import reads
+from florin_server.rails.evm.reading.node import Node
+from florin_server.rails.evm.reading.reads import Question, batch, deployless, multicall3
 from florin_server.rails.evm.settings import EvmCoin
-from florin_server.rails.jsonrpc import HttpTransport, JsonRpc
+from florin_server.rails.types import Means, RailUnavailable
 
 from tests.contract.evm_lab import (
     ACCEPTS_ALL,

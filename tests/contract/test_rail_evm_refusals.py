@@ -10,8 +10,8 @@ import pytest
 from florin_server.chains.evm import abi
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.rails.base import Split
 from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.types import Split
 
 from tests.contract.evm_lab import (
     ACCEPTS_ALL,

@@ -10,9 +10,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from florin_server.devnet.evm import DEVNET
-from florin_server.rails.base import Means, RailUnavailable, Split
-from florin_server.rails.evm.transactions import transaction_hash
-from florin_server.rails.jsonrpc import HttpTransport
+from florin_server.rails.connection.jsonrpc import HttpTransport
+from florin_server.rails.evm.sending.transactions import transaction_hash
+from florin_server.rails.types import Means, RailUnavailable, Split
 
 from tests.contract.evm_lab import (
     CHAIN,

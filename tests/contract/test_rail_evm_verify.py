@@ -10,7 +10,7 @@ import pytest
 from florin_server.chains.evm.signatures import ORDER
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.rails.base import RailUnavailable
+from florin_server.rails.types import RailUnavailable
 
 from tests.contract.evm_lab import (
     ACCEPTS_ALL,

@@ -10,14 +10,14 @@ import socket
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from florin_server.rails.base import RailUnavailable
-from florin_server.rails.jsonrpc import (
+from florin_server.rails.connection.jsonrpc import (
     AnswerTooLarge,
     HttpTransport,
     JsonRpc,
     LocalTransport,
     RpcError,
 )
+from florin_server.rails.types import RailUnavailable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -11,9 +11,9 @@ import pytest
 from florin_server.chains.solana import spl
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain.errors import FlorinError
-from florin_server.rails.base import RailUnavailable
-from florin_server.rails.solana.message import acceptable
+from florin_server.rails.solana.paying.message import acceptable
 from florin_server.rails.solana.rail import SolanaRail
+from florin_server.rails.types import RailUnavailable
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.hash import Hash
 from solders.instruction import AccountMeta, Instruction

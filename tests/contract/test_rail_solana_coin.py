@@ -9,11 +9,11 @@ from florin_server.chains.solana import spl
 from florin_server.domain.errors import FlorinError
 from florin_server.domain.settlement.chain_txs import ChainTx, TxState
 from florin_server.flows.opening import places
-from florin_server.rails.base import Effect, NotReceivable, RailUnavailable, Transfer
-from florin_server.rails.solana.message import acceptable
+from florin_server.rails.solana.paying.message import acceptable
 from florin_server.rails.solana.rail import SolanaRail
+from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.solana.settings import SolanaCoin
-from florin_server.rails.solana.signer import SolanaSigner
+from florin_server.rails.types import Effect, NotReceivable, RailUnavailable, Transfer
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 

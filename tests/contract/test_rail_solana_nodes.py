@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import pytest
 from florin_server.flows.workers.blocks import HeadFollower
-from florin_server.rails.base import RailUnavailable
-from florin_server.rails.health import BACKOFF_MAX_S
+from florin_server.rails.connection.health import BACKOFF_MAX_S
+from florin_server.rails.connection.witness import DOUBT_S
 from florin_server.rails.solana.rail import SolanaRail
-from florin_server.rails.witness import DOUBT_S
+from florin_server.rails.types import RailUnavailable
 
 from tests.contract.solana_lab import FINAL, RELAYER, Lab, open_lab, settings
 from tests.support import proxy as faults

@@ -11,8 +11,8 @@ from florin_server.chains.solana import spl
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.payment import Confirmation, Spare
 from florin_server.domain.settlement.chain_txs import Accepted
-from florin_server.rails.base import RailUnavailable
-from florin_server.rails.solana.message import acceptable
+from florin_server.rails.solana.paying.message import acceptable
+from florin_server.rails.types import RailUnavailable
 from solders.instruction import Instruction
 
 from tests.contract.evm_lab import reply

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain.settlement.chain_txs import ChainTx, TxState
-from florin_server.rails.base import Signed
-from florin_server.rails.jsonrpc import METHOD_NOT_FOUND
-from florin_server.rails.solana.gaps import Gaps
+from florin_server.rails.connection.jsonrpc import METHOD_NOT_FOUND
 from florin_server.rails.solana.rail import SolanaRail
-from florin_server.rails.solana.signer import SolanaSigner
+from florin_server.rails.solana.reading.gaps import Gaps
+from florin_server.rails.solana.sending.signer import SolanaSigner
+from florin_server.rails.types import Signed
 
 from tests.contract.evm_lab import refuse
 from tests.contract.solana_kit import NodeError, coin, opened, wallet

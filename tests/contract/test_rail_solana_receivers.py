@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from florin_server.flows.opening import places
-from florin_server.rails.base import NotReceivable, Transfer
 from florin_server.rails.solana.rail import SolanaRail
-from florin_server.rails.solana.receivers import opened_by
-from florin_server.rails.solana.signer import SolanaSigner
+from florin_server.rails.solana.reading.receivers import opened_by
+from florin_server.rails.solana.sending.signer import SolanaSigner
+from florin_server.rails.types import NotReceivable, Transfer
 from solders.keypair import Keypair
 
 from tests.contract.solana_kit import START_S, place, wallet

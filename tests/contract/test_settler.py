@@ -12,10 +12,10 @@ import pytest
 from eth_account import Account
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.settlement.chain_txs import TxState
-from florin_server.rails.base import Paid
 from florin_server.rails.evm import settler as contract
-from florin_server.rails.evm.fees import KEY_GAS
-from florin_server.rails.evm.terms import Terms, bare
+from florin_server.rails.evm.paying.terms import Terms, bare
+from florin_server.rails.evm.sending.fees import KEY_GAS
+from florin_server.rails.types import Paid
 from florin_server.store import journal, ledger
 
 from tests.contract.evm_lab import PRICE, RELAYER, TOKEN, account_of, buyer, refuse, reply

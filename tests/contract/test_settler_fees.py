@@ -10,8 +10,8 @@ from itertools import pairwise
 import pytest
 from eth_account import Account
 from florin_server.flows.executors import listed, pause, resume
-from florin_server.rails.base import RailUnavailable
-from florin_server.rails.evm.transactions import Signer, fees_of
+from florin_server.rails.evm.sending.transactions import Signer, fees_of
+from florin_server.rails.types import RailUnavailable
 from florin_server.store import journal, leases, ledger
 from florin_server.store.query import StoreUnavailable
 

@@ -12,8 +12,8 @@ from florin_server.flows.create import NewPayment, create
 from florin_server.flows.options import options
 from florin_server.flows.workers import missed
 from florin_server.rails.evm import settler as contract
-from florin_server.rails.evm.fees import KEY_GAS
-from florin_server.rails.evm.terms import Terms, bare
+from florin_server.rails.evm.paying.terms import Terms, bare
+from florin_server.rails.evm.sending.fees import KEY_GAS
 from florin_server.store import installation
 
 from tests.contract.evm_lab import CHAIN, PRICE, account_of, buyer, refuse, signed

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 from florin_server.domain.settlement.chain_txs import TxState
-from florin_server.rails.evm.fees import FEES_S
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.evm.transactions import fees_of
+from florin_server.rails.evm.sending.fees import FEES_S
+from florin_server.rails.evm.sending.transactions import fees_of
 
 from tests.contract.evm_lab import RELAYER, buyer, open_lab, settings
 from tests.contract.settler_lab import Works, works

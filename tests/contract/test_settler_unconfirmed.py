@@ -20,11 +20,11 @@ from florin_server.flows.create import NewPayment, create
 from florin_server.flows.fetch import fetch
 from florin_server.flows.options import options
 from florin_server.flows.workers import unconfirmed
-from florin_server.rails.base import Paid
 from florin_server.rails.evm import settler as contract
-from florin_server.rails.evm.fees import KEY_GAS
+from florin_server.rails.evm.paying.terms import APPROVE, Terms, bare
+from florin_server.rails.evm.sending.fees import KEY_GAS
 from florin_server.rails.evm.settings import EvmCoin
-from florin_server.rails.evm.terms import APPROVE, Terms, bare
+from florin_server.rails.types import Paid
 from florin_server.store import installation, ledger, payments
 
 from tests.contract.evm_lab import CHAIN, PRICE, TOKEN, account_of, buyer, reply, signed

@@ -16,9 +16,9 @@ import pytest
 import pytest_asyncio
 from florin_server.domain.payments.payment import Build, Confirmation, Issued, Option, Payment
 from florin_server.domain.settlement.chain_txs import Accepted, PayerKind
-from florin_server.rails.base import RailUnavailable
-from florin_server.rails.evm.relay import Relay
-from florin_server.rails.evm.transactions import Signer
+from florin_server.rails.evm.sending.relay import Relay
+from florin_server.rails.evm.sending.transactions import Signer
+from florin_server.rails.types import RailUnavailable
 from florin_server.store import payments
 from florin_server.store.query import Op, Statement, param
 from florin_server.store.tables import payment_option

@@ -15,9 +15,9 @@ from florin_server.cli.main import app
 from florin_server.devnet.genesis import artifact
 from florin_server.devnet.solana import SOLNET, SolanaDevChain, SolanaDevSettings
 from florin_server.domain.caip import checksum_address
-from florin_server.rails import chain_files
-from florin_server.rails.evm.deployment import DEPLOYER, DEPLOYER_CODE
-from florin_server.rails.jsonrpc import JsonRpc, LocalTransport
+from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
+from florin_server.rails.evm.setup.deployment import DEPLOYER, DEPLOYER_CODE
+from florin_server.rails.networks import chain_files
 from typer.testing import CliRunner
 
 from tests.support import foreign

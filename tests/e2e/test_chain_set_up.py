@@ -12,7 +12,7 @@ from florin_server.boot.keys import open_keystore
 from florin_server.devnet.genesis import artifact
 from florin_server.devnet.solana import SOLNET, SolanaDevChain, SolanaDevSettings
 from florin_server.domain.caip import checksum_address
-from florin_server.rails import chain_files
+from florin_server.rails.networks import chain_files
 from solders.keypair import Keypair
 
 from tests.support import foreign

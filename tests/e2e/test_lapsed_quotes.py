@@ -13,8 +13,8 @@ from florin_server.chains.evm import abi
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.genesis import artifact
 from florin_server.rails.evm import settler
+from florin_server.rails.evm.paying.terms import NOBODY, Terms
 from florin_server.rails.evm.settler import Pay
-from florin_server.rails.evm.terms import NOBODY, Terms
 from florin_server.store import payments
 
 from tests.e2e.test_books import balance, booked, exact

@@ -141,8 +141,8 @@ async def test_a_signature_that_a_stranger_takes_to_the_chain_too_late_is_return
 async def submit(desk: Desk, stranger: Wallet, wallet: Wallet, offer: Any) -> str:
     """Settles what a buyer signed, past Florin; the hash of the transaction."""
     from florin_server.rails.evm import settler
-    from florin_server.rails.evm.fees import KEY_GAS
-    from florin_server.rails.evm.terms import Terms
+    from florin_server.rails.evm.paying.terms import Terms
+    from florin_server.rails.evm.sending.fees import KEY_GAS
     from florin_server.store import payments
 
     found = await desk.service.app.store.read(payments.option(offer.payment_id, offer.option_id))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from florin_server.boot.service import Service
 from florin_server.config import EmbeddedSolana
-from florin_server.rails import chain_files
+from florin_server.rails.networks import chain_files
 
 from tests.support.api import Refused, RestApi
 from tests.support.command import florin

@@ -12,10 +12,10 @@ from florin_server.boot.keys import Keyring
 from florin_server.cli import doctor
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.devnet.genesis import DEVNET
+from florin_server.rails.connection.health import BACKOFF_MAX_S
+from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
+from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.evm.settings import EvmAsset, EvmChain
-from florin_server.rails.evm.transactions import Signer
-from florin_server.rails.health import BACKOFF_MAX_S
-from florin_server.rails.jsonrpc import JsonRpc, LocalTransport
 
 from tests.support.desk import ORDER, opened
 from tests.support.installation import operator_of

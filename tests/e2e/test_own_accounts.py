@@ -16,8 +16,8 @@ from florin_server.devnet.solana import SOLNET
 from florin_server.domain.caip import checksum_address
 from florin_server.domain.payments.payment import Destination
 from florin_server.domain.payouts.payout import Payout, PayoutKind
-from florin_server.rails.evm.deployment import DEPLOYER
 from florin_server.rails.evm.settings import MULTICALL3
+from florin_server.rails.evm.setup.deployment import DEPLOYER
 from florin_server.store import payouts, settlements
 
 from tests.e2e.test_books import SETTINGS, balance, exact, treasury_of

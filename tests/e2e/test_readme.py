@@ -27,7 +27,7 @@ import pytest
 from eth_utils import keccak
 from florin_server.config import Settings
 from florin_server.devnet.genesis import artifact
-from florin_server.rails import chain_files
+from florin_server.rails.networks import chain_files
 
 from tests.support import foreign
 from tests.support.newcomer import PATIENCE_S, Walk, setting_out, typed, until

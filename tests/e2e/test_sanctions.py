@@ -7,8 +7,8 @@ import pytest_asyncio
 from florin.v1 import admin_pb2, screening_pb2
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.devnet.genesis import DEVNET
+from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
 from florin_server.rails.evm.settings import EvmAsset, EvmChain
-from florin_server.rails.jsonrpc import JsonRpc, LocalTransport
 
 from tests.support.api import Refused
 from tests.support.desk import ORDER, START_S, opened

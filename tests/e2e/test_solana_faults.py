@@ -14,7 +14,7 @@ from florin_server.config import EmbeddedSolana
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain.settlement.chain_txs import ChainTx
 from florin_server.flows.system import chains
-from florin_server.rails.base import RailUnavailable
+from florin_server.rails.types import RailUnavailable
 from florin_server.store import journal, ledger
 from solders.hash import Hash
 from solders.keypair import Keypair

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from florin_server.chains.solana import spl
 from florin_server.devnet.solana import SOLNET
-from florin_server.rails.solana.signer import SolanaSigner
+from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.store import ledger
 from solders.transaction import VersionedTransaction
 

@@ -16,10 +16,10 @@ from eth_account.signers.local import LocalAccount
 from florin_server.chains.evm import abi
 from florin_server.devnet.genesis import DEVNET
 from florin_server.rails.evm import settler
-from florin_server.rails.evm.erc6492 import open_and_call
-from florin_server.rails.evm.fees import KEY_GAS
+from florin_server.rails.evm.paying.erc6492 import open_and_call
+from florin_server.rails.evm.paying.terms import Terms, bare
+from florin_server.rails.evm.sending.fees import KEY_GAS
 from florin_server.rails.evm.settler import Pay
-from florin_server.rails.evm.terms import Terms, bare
 from florin_server.store import payments
 
 from tests.support.api import Refused

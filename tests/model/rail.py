@@ -16,7 +16,8 @@ from florin_server.domain.caip import canonical_account
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.payment import Action, Issued, Option, Payment, Spare
 from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, PayerKind, Share
-from florin_server.rails.base import (
+from florin_server.pricing.prices import Quote
+from florin_server.rails.types import (
     Asset,
     BlockView,
     Fact,
@@ -28,7 +29,6 @@ from florin_server.rails.base import (
     Signed,
     Split,
 )
-from florin_server.rails.prices import Quote
 
 CHAIN = "eip155:31337"
 TOKEN = "0x" + "70" * 20

@@ -78,7 +78,7 @@ GROUPS = {
         ("unit/test_limits.py", "wire/test_crowding.py", "wire/test_limits.py"),
     ),
     "evidence": Group(
-        ("rails/evm/evidence.py", "rails/solana/evidence.py"),
+        ("rails/*/reading/evidence.py",),
         ("contract/test_rail_*.py", "contract/test_settler_reorg.py"),
     ),
 }

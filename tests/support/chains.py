@@ -22,7 +22,7 @@ from florin_server.clock import Clock, SystemClock, TestClock
 from florin_server.config import EmbeddedChain, Settings
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.devnet.genesis import DEVNET, FAUCET_WEI, artifact
-from florin_server.rails.evm.transactions import Signer
+from florin_server.rails.evm.sending.transactions import Signer
 
 from tests.support import anvil
 from tests.support.anvil_node import AnvilNode, by_faucet

@@ -14,8 +14,8 @@ import rlp
 from eth_utils import keccak
 from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
 from florin_server.devnet.genesis import FAUCET_WEI, artifact
-from florin_server.rails.evm.deployment import DEPLOYER, DEPLOYER_CODE
-from florin_server.rails.jsonrpc import JsonRpc, LocalTransport
+from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
+from florin_server.rails.evm.setup.deployment import DEPLOYER, DEPLOYER_CODE
 
 from tests.support import anvil
 from tests.support.anvil_node import by_faucet

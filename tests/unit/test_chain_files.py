@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from florin_server.config import Settings
-from florin_server.rails import chain_files
 from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.networks import chain_files
 from florin_server.rails.solana.settings import SolanaChain
 from pydantic import ValidationError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from florin_server.rails.coalesce import Shared
+from florin_server.rails.connection.coalesce import Shared
 
 
 class Asked:

@@ -7,7 +7,7 @@ import rlp
 from eth_account import Account
 from eth_utils import keccak
 from florin_server.boot.chain_setup import settlement_contract
-from florin_server.rails.evm.deployment import (
+from florin_server.rails.evm.setup.deployment import (
     DEPLOYER,
     DEPLOYER_CODE,
     DEPLOYER_PAYER,

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 from florin_server.config import Settings
-from florin_server.rails.market import Kept, Market
-from florin_server.rails.prices import FixedPrices, Rate
+from florin_server.pricing.market import Kept, Market
+from florin_server.pricing.prices import FixedPrices, Rate
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 from florin_server.boot.prices import market
 from florin_server.config import Settings
-from florin_server.rails.prices import FixedPrices, Rate, parse_decimal
+from florin_server.pricing.prices import FixedPrices, Rate, parse_decimal
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError

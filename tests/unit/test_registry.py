@@ -9,7 +9,7 @@ from florin_server.chains.solana.spl import pubkey
 from florin_server.domain.caip import canonical_asset, checksum_address, parse_chain
 from florin_server.domain.money import CURRENCIES
 from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.registry import NETWORKS, Claim, contradiction, network
+from florin_server.rails.networks.registry import NETWORKS, Claim, contradiction, network
 from florin_server.rails.solana.settings import SolanaChain
 from pydantic import ValidationError
 

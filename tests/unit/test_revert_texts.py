@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.evm.family import EvmFamily
-from florin_server.rails.jsonrpc import RpcError
 
 FAMILY = EvmFamily("chain", 1, 3)
 # what nodes say when they themselves fail, and what a contract may therefore want to say

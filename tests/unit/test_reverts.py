@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from eth_abi import encode
-from florin_server.rails.evm.reverts import SAID_MAX, said, shown
-from florin_server.rails.jsonrpc import RpcError
+from florin_server.rails.connection.jsonrpc import RpcError
+from florin_server.rails.evm.reading.reverts import SAID_MAX, said, shown
 
 ERROR = "0x08c379a0"
 

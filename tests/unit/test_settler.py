@@ -9,8 +9,8 @@ from eth_abi import encode
 from eth_hash.auto import keccak
 from florin_server.chains.evm import abi
 from florin_server.chains.evm.route import Kind
-from florin_server.rails.base import RailUnavailable
 from florin_server.rails.evm import settler
+from florin_server.rails.types import RailUnavailable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from florin_server.rails.evm import erc6492, verify
-from florin_server.rails.evm.erc6492 import Opening
-from florin_server.rails.evm.fees import (
+from florin_server.rails.evm.paying import erc6492, verify
+from florin_server.rails.evm.paying.erc6492 import Opening
+from florin_server.rails.evm.sending.fees import (
     GAS_BASE,
     KEY_GAS,
     OPEN_GAS,
@@ -15,9 +15,7 @@ from florin_server.rails.evm.fees import (
     dry_run_gas,
     payment_share,
 )
-from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.evm.settler import Pay, one
-from florin_server.rails.evm.submission import (
+from florin_server.rails.evm.sending.submission import (
     DATA_MAX,
     GAS_HEAVIEST,
     Item,
@@ -26,6 +24,8 @@ from florin_server.rails.evm.submission import (
     few,
     submission,
 )
+from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.evm.settler import Pay, one
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from eth_account import Account
-from florin_server.rails.base import RailUnavailable
-from florin_server.rails.evm.fees import Fees, fees_for, raised
+from florin_server.rails.evm.sending.fees import Fees, fees_for, raised
+from florin_server.rails.evm.sending.transactions import Signer, fees_of, transaction_hash
 from florin_server.rails.evm.settings import GWEI, EvmAsset, EvmChain
-from florin_server.rails.evm.transactions import Signer, fees_of, transaction_hash
+from florin_server.rails.types import RailUnavailable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError

@@ -10,14 +10,14 @@ from florin_server.boot.home import Home, Refused, Secrets
 from florin_server.chains.solana.spl import pubkey
 from florin_server.config import Settings
 from florin_server.domain.caip import checksum_address, evm_address
-from florin_server.rails import registry
-from florin_server.rails.base import RailUnavailable
-from florin_server.rails.chain_files import Chain
-from florin_server.rails.evm.bytecode import bytecode
-from florin_server.rails.evm.deployment import Contract
-from florin_server.rails.evm.node import quantity
-from florin_server.rails.jsonrpc import HttpTransport, JsonRpc, RpcError
-from florin_server.rails.networks import Network
+from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpc, RpcError
+from florin_server.rails.evm.reading.node import quantity
+from florin_server.rails.evm.setup.bytecode import bytecode
+from florin_server.rails.evm.setup.deployment import Contract
+from florin_server.rails.networks import registry
+from florin_server.rails.networks.chain_files import Chain
+from florin_server.rails.networks.network import Network
+from florin_server.rails.types import RailUnavailable
 from florin_server.store.engine import Store
 from florin_server.store.query import StoreError
 

@@ -9,11 +9,11 @@ from florin_server.boot.chain_setup import Reached
 from florin_server.boot.home import Refused
 from florin_server.chains.solana.spl import pubkey
 from florin_server.domain.caip import checksum_address, evm_address
-from florin_server.rails.evm import tokens as evm_tokens
-from florin_server.rails.evm.node import Node as EvmNode
-from florin_server.rails.networks import Token
-from florin_server.rails.solana import tokens as solana_tokens
-from florin_server.rails.solana.node import Node as SolanaNode
+from florin_server.rails.evm.reading.node import Node as EvmNode
+from florin_server.rails.evm.setup import tokens as evm_tokens
+from florin_server.rails.networks.network import Token
+from florin_server.rails.solana.reading.node import Node as SolanaNode
+from florin_server.rails.solana.setup import tokens as solana_tokens
 
 
 @dataclass(frozen=True, slots=True)

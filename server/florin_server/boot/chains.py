@@ -18,15 +18,15 @@ from florin_server.clock import Clock
 from florin_server.config import Settings
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.devnet.genesis import DEVNET, DevToken
-from florin_server.rails.base import RailUnavailable
+from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
 from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.evm.settings import EvmAsset, EvmChain, EvmCoin
-from florin_server.rails.evm.transactions import Signer
-from florin_server.rails.jsonrpc import JsonRpc, LocalTransport
 from florin_server.rails.protocol import Rail
 from florin_server.rails.solana.rail import SolanaRail
+from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.solana.settings import SolanaChain
-from florin_server.rails.solana.signer import SolanaSigner
+from florin_server.rails.types import RailUnavailable
 
 _log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from florin_server.domain.accounts.credentials import hash_key, parse_key
 from florin_server.domain.payments.payment import Destination
 from florin_server.flows import demo
 from florin_server.flows.destinations import reserved
-from florin_server.rails.evm.transactions import Signer
-from florin_server.rails.solana.signer import SolanaSigner
+from florin_server.rails.evm.sending.transactions import Signer
+from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.store import keys
 
 CLIENT_ID = "florin-demo-client"

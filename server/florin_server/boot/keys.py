@@ -17,10 +17,10 @@ from eth_account import Account
 from florin_server.boot.home import Refused, Secrets, private
 from florin_server.config import Settings
 from florin_server.domain.caip import checksum_address
+from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.evm.transactions import Signer
+from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.solana.settings import SolanaChain
-from florin_server.rails.solana.signer import SolanaSigner
 
 _log = logging.getLogger(__name__)
 

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from florin_server.boot.home import Refused
 from florin_server.config import Settings
 from florin_server.domain.caip import canonical_asset
-from florin_server.rails.chain_files import Chain
-from florin_server.rails.evm.oracles import Feed, OraclePrices, Reading
+from florin_server.pricing.http import HttpPrices, Wanted
+from florin_server.pricing.market import Kept, Market, Teller
+from florin_server.pricing.prices import FixedPrices, Pair
+from florin_server.pricing.settings import Fixed, FromHttp
+from florin_server.rails.evm.reading.oracles import Feed, OraclePrices, Reading
 from florin_server.rails.evm.settings import EvmAsset, EvmChain
-from florin_server.rails.http_prices import HttpPrices, Wanted
-from florin_server.rails.market import Kept, Market, Teller
-from florin_server.rails.price_settings import Fixed, FromHttp
-from florin_server.rails.prices import FixedPrices, Pair
+from florin_server.rails.networks.chain_files import Chain
 
 _log = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from florin_server.boot.home import Home
 from florin_server.clock import Clock
 from florin_server.config import Settings
 from florin_server.devnet.solana import SOLNET, SolanaDevChain, SolanaDevSettings
-from florin_server.rails.jsonrpc import JsonRpc, LocalTransport
+from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
 from florin_server.rails.solana.rail import SolanaRail
+from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.solana.settings import SolanaAsset, SolanaChain, SolanaCoin
-from florin_server.rails.solana.signer import SolanaSigner
 
 # what the relayer of the embedded chain pays fees and rent from
 _RELAYER_LAMPORTS = 1_000 * 10**9

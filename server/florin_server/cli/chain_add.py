@@ -27,17 +27,17 @@ from florin_server.config import Settings
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain.caip import checksum_address, parse_account
-from florin_server.rails import chain_files
-from florin_server.rails.base import RailUnavailable
-from florin_server.rails.chain_files import Chain
-from florin_server.rails.evm.deployment import NotDeployed
+from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.evm.settings import GWEI, EvmChain
-from florin_server.rails.evm.transactions import Signer
-from florin_server.rails.jsonrpc import RpcError
+from florin_server.rails.evm.setup.deployment import NotDeployed
+from florin_server.rails.networks import chain_files
+from florin_server.rails.networks.chain_files import Chain
 from florin_server.rails.solana.rail import SolanaRail
+from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.solana.settings import SolanaCoin
-from florin_server.rails.solana.signer import SolanaSigner
+from florin_server.rails.types import RailUnavailable
 
 # of a chain that nobody told us about: rather too late than too early
 _CONFIRMATIONS = 12

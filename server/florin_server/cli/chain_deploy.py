@@ -22,9 +22,11 @@ from florin_server.cli.talk import Talk
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.domain.caip import checksum_address
-from florin_server.rails import chain_files
-from florin_server.rails.base import RailUnavailable
-from florin_server.rails.evm.deployment import (
+from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpc, RpcError
+from florin_server.rails.evm.reading.node import Node
+from florin_server.rails.evm.sending.transactions import Signer
+from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.evm.setup.deployment import (
     DEPLOYER_WEI,
     Contract,
     Deployment,
@@ -32,10 +34,8 @@ from florin_server.rails.evm.deployment import (
     Step,
     coins,
 )
-from florin_server.rails.evm.node import Node
-from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.evm.transactions import Signer
-from florin_server.rails.jsonrpc import HttpTransport, JsonRpc, RpcError
+from florin_server.rails.networks import chain_files
+from florin_server.rails.types import RailUnavailable
 
 
 @dataclass(frozen=True, slots=True)

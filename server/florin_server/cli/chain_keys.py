@@ -17,8 +17,8 @@ from florin_server.boot.keys import (
 from florin_server.cli.console import console, fail, note, settings_of
 from florin_server.config import Settings
 from florin_server.domain.caip import checksum_address
-from florin_server.rails.evm.transactions import Signer
-from florin_server.rails.solana.signer import SolanaSigner
+from florin_server.rails.evm.sending.transactions import Signer
+from florin_server.rails.solana.sending.signer import SolanaSigner
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from florin_server.boot.keys import Keyring
 from florin_server.cli.console import console, fail, note, settings_of
 from florin_server.cli.operation import table
 from florin_server.config import Settings
-from florin_server.rails import chain_files
-from florin_server.rails.base import NodeState, RailUnavailable
-from florin_server.rails.chain_files import Chain
+from florin_server.rails.networks import chain_files
+from florin_server.rails.networks.chain_files import Chain
+from florin_server.rails.types import NodeState, RailUnavailable
 
 _COLUMNS = ("Chain", "Data", "State", "Takes", "Relayer", "Name")
 _ASSET_COLUMNS = ("Asset", "Symbol", "Taken")

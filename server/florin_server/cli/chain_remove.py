@@ -9,7 +9,7 @@ from florin_server.boot.chain_setup import named
 from florin_server.boot.home import Home, Refused
 from florin_server.cli.console import console, fail, note, settings_of
 from florin_server.config import Settings
-from florin_server.rails import chain_files
+from florin_server.rails.networks import chain_files
 from florin_server.store.engine import Store
 from florin_server.store.open_on import OpenOn, open_on
 from florin_server.store.query import StoreError

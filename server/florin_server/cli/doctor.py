@@ -22,10 +22,10 @@ from florin_server.config import Settings
 from florin_server.flows import held as held_money
 from florin_server.flows.destinations import misdirected
 from florin_server.flows.screen import lists_problem
-from florin_server.rails.base import RailUnavailable
+from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.jsonrpc import RpcError
 from florin_server.rails.solana.settings import SolanaChain
+from florin_server.rails.types import RailUnavailable
 from florin_server.store import held, payouts
 from florin_server.store.engine import Store
 from florin_server.store.query import StoreError

@@ -10,8 +10,8 @@ from florin_server.boot.home import Home, Refused
 from florin_server.cli.console import console, fail, settings_of
 from florin_server.cli.operation import misused, table
 from florin_server.config import Settings
-from florin_server.rails.base import RailUnavailable
-from florin_server.rails.jsonrpc import HttpTransport, JsonRpc, RpcError
+from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpc, RpcError
+from florin_server.rails.types import RailUnavailable
 
 _COLUMNS = ("Chain", "Kind", "Told")
 # by the name of its address in running.json: a chain's name, and the kinds that last there

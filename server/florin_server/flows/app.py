@@ -16,9 +16,9 @@ from florin_server.feed import Changes, Hub
 from florin_server.flows.limits import Limits
 from florin_server.flows.recent import Recent
 from florin_server.flows.screening import Screening
-from florin_server.rails.base import Asset
-from florin_server.rails.prices import FixedPrices, PriceSource
+from florin_server.pricing.prices import FixedPrices, PriceSource
 from florin_server.rails.protocol import Rail
+from florin_server.rails.types import Asset
 from florin_server.store.engine import Store
 from florin_server.store.gas import Usage
 from florin_server.store.listing import Totals

@@ -17,8 +17,8 @@ from florin_server.domain.errors import Code, FlorinError, invalid
 from florin_server.domain.ids import short_id
 from florin_server.flows import postings
 from florin_server.flows.app import App
-from florin_server.rails.base import RailUnavailable
 from florin_server.rails.protocol import Rail
+from florin_server.rails.types import RailUnavailable
 from florin_server.store import books, ledger, payouts
 from florin_server.store.books import Chain, Entry, Place, Standing, opening_of
 from florin_server.store.query import Op

@@ -27,8 +27,8 @@ from florin_server.flows.app import App, Caller
 from florin_server.flows.fetch import silent, still_open
 from florin_server.flows.load import current, find, head_of
 from florin_server.flows.screen import check_lists, is_blocked
-from florin_server.rails.base import RailUnavailable
 from florin_server.rails.protocol import Rail
+from florin_server.rails.types import RailUnavailable
 from florin_server.store import captures, payments
 from florin_server.store.captures import Told
 from florin_server.store.query import Op

@@ -12,8 +12,8 @@ from florin_server.flows import capture
 from florin_server.flows.app import App, Caller
 from florin_server.flows.load import find, not_payable
 from florin_server.flows.opening import openable, places
-from florin_server.rails.base import NotReceivable, RailUnavailable
 from florin_server.rails.protocol import Rail
+from florin_server.rails.types import NotReceivable, RailUnavailable
 from florin_server.store import nonces, payments
 
 _log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from florin_server.domain.accounts.destinations import Opening, Place
 from florin_server.flows.app import App
-from florin_server.rails.base import Split
 from florin_server.rails.protocol import Rail
+from florin_server.rails.types import Split
 from florin_server.store import receiving
 from florin_server.store.query import Op
 

@@ -22,9 +22,9 @@ from florin_server.flows.load import find, head_of, payment_id_of
 from florin_server.flows.opening import openable, places
 from florin_server.flows.price import price
 from florin_server.flows.screen import check_lists, is_blocked
-from florin_server.rails.base import Means, RailUnavailable, Split
-from florin_server.rails.prices import Quote
+from florin_server.pricing.prices import Quote
 from florin_server.rails.protocol import Rail
+from florin_server.rails.types import Means, RailUnavailable, Split
 from florin_server.store import new_options, payments, settlements
 
 # payer, asset, value

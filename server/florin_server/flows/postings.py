@@ -7,8 +7,8 @@ from collections import Counter
 from florin_server.domain.payments.payment import Option
 from florin_server.domain.payouts.held_money import HeldMoney, account_of
 from florin_server.domain.settlement.chain_txs import Posting
-from florin_server.rails.base import Split
 from florin_server.rails.protocol import Rail
+from florin_server.rails.types import Split
 from florin_server.store.ledger import FEE
 
 

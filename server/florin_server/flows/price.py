@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from florin_server.domain.money import CURRENCIES, convert_up
 from florin_server.domain.payments.payment import Payment
 from florin_server.flows.app import App
-from florin_server.rails.base import Asset
-from florin_server.rails.prices import Rate
+from florin_server.pricing.prices import Rate
+from florin_server.rails.types import Asset
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from florin_server.flows import budgets, destinations, held, payouts
 from florin_server.flows.app import App, Health
 from florin_server.flows.screen import lists_problem
-from florin_server.rails.base import NodeState
+from florin_server.rails.types import NodeState
 from florin_server.store import journal
 
 

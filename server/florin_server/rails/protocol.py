@@ -12,7 +12,9 @@ from typing import Protocol
 from florin_server.domain.accounts.destinations import Place
 from florin_server.domain.payments.payment import Issued, Option, Payment, Spare
 from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, PayerKind, Share
-from florin_server.rails.base import (
+from florin_server.pricing.prices import Quote
+from florin_server.rails.provisioning import Nonces, Receiving
+from florin_server.rails.types import (
     Asset,
     BlockView,
     Effect,
@@ -26,8 +28,6 @@ from florin_server.rails.base import (
     Split,
     Transfer,
 )
-from florin_server.rails.prices import Quote
-from florin_server.rails.upkeep import Nonces, Receiving
 
 
 class Payouts(Protocol):

@@ -11,7 +11,7 @@ from florin_server.config import FailedGasSettings
 from florin_server.domain.payments.payment import Payment
 from florin_server.flows import customers, executors, system
 from florin_server.flows.app import App
-from florin_server.rails.base import NodeState
+from florin_server.rails.types import NodeState
 from florin_server.rpc.codec import payment_status, timestamp
 from florin_server.store.captures import Collected, Way
 

@@ -1,6 +1,6 @@
 // Compiles every contract beside this file; equal sources give equal bytes.
 //   node build.mjs [output file, default artifacts.json here] [directory whose node_modules has solc]
-//     [output file for what the rails use on any chain, default rails/evm/bytecode.json]
+//     [output file for what the rails use on any chain, default rails/evm/setup/bytecode.json]
 import { createHash } from 'node:crypto';
 import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url';
 const here = dirname(fileURLToPath(import.meta.url));
 const output = resolve(process.argv[2] ?? join(here, 'artifacts.json'));
 const tools = resolve(process.argv[3] ?? here);
-const railsOutput = resolve(process.argv[4] ?? join(here, '../../rails/evm/bytecode.json'));
+const railsOutput = resolve(process.argv[4] ?? join(here, '../../rails/evm/setup/bytecode.json'));
 // contracts that also stand, or are run by eth_call, on chains that are not ours
 const onAnyChain = ['ChainReader', 'Opener', 'PaySettler', 'SignatureProbe'];
 const solc = createRequire(join(tools, 'package.json'))('solc');

@@ -11,8 +11,8 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from florin_server.rails.base import BlockView, Fact, Head, Mined, Paid
 from florin_server.rails.protocol import Rail
+from florin_server.rails.types import BlockView, Fact, Head, Mined, Paid
 
 # blocks of one look; the rest comes with the next, so that work gets its turn in between
 _BLOCKS_A_LOOK = 64

@@ -19,8 +19,8 @@ from florin_server.domain.settlement.chain_txs import Accepted, Finding
 from florin_server.flows import postings
 from florin_server.flows.app import App
 from florin_server.flows.screen import why_blocked
-from florin_server.rails.base import Paid
 from florin_server.rails.protocol import Rail
+from florin_server.rails.types import Paid
 from florin_server.store import held
 
 _log = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ import logging
 from florin_server.domain.errors import FlorinError
 from florin_server.flows import books
 from florin_server.flows.app import App
-from florin_server.rails.base import RailUnavailable
 from florin_server.rails.protocol import Rail
+from florin_server.rails.types import RailUnavailable
 from florin_server.store.query import StoreUnavailable
 
 _log = logging.getLogger(__name__)

@@ -22,8 +22,8 @@ from florin_server.domain.settlement.chain_txs import (
 )
 from florin_server.flows.app import App
 from florin_server.flows.workers.blocks import Follower
-from florin_server.rails.base import Mined, RailUnavailable, Signed
 from florin_server.rails.protocol import Rail
+from florin_server.rails.types import Mined, RailUnavailable, Signed
 from florin_server.store import journal, leases, ledger
 from florin_server.store.query import Op
 

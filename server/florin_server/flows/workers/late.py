@@ -17,8 +17,8 @@ from florin_server.flows.app import App
 from florin_server.flows.screen import why_blocked
 from florin_server.flows.workers import held_money
 from florin_server.flows.workers.blocks import Follower
-from florin_server.rails.base import Paid
 from florin_server.rails.protocol import Rail
+from florin_server.rails.types import Paid
 from florin_server.store import late
 
 _log = logging.getLogger(__name__)

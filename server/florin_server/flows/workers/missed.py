@@ -9,8 +9,8 @@ from florin_server.domain.settlement.chain_txs import Accepted
 from florin_server.flows.app import App
 from florin_server.flows.workers.blocks import Follower
 from florin_server.flows.workers.unconfirmed import Unconfirmed
-from florin_server.rails.base import RailUnavailable
 from florin_server.rails.protocol import Rail
+from florin_server.rails.types import RailUnavailable
 from florin_server.store import installation, offered
 
 _log = logging.getLogger(__name__)

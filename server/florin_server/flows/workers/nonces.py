@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from florin_server.domain.payments.payment import Status
 from florin_server.flows.app import App
 from florin_server.flows.workers.lane import Lane
-from florin_server.rails.base import RailUnavailable, Signed
 from florin_server.rails.protocol import Rail
-from florin_server.rails.upkeep import Nonces, Values
+from florin_server.rails.provisioning import Nonces, Values
+from florin_server.rails.types import RailUnavailable, Signed
 from florin_server.store import nonces
 from florin_server.store.nonces import Held
 from florin_server.store.query import Op

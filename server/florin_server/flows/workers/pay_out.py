@@ -26,7 +26,8 @@ from florin_server.flows.workers.aftermath import Aftermath, ended_in
 from florin_server.flows.workers.blocks import HeadFollower
 from florin_server.flows.workers.lane import Ended, Lane
 from florin_server.flows.workers.rest import first_of
-from florin_server.rails.base import (
+from florin_server.rails.protocol import Payouts, Rail
+from florin_server.rails.types import (
     Effect,
     Fact,
     Head,
@@ -35,7 +36,6 @@ from florin_server.rails.base import (
     Signed,
     Transfer,
 )
-from florin_server.rails.protocol import Payouts, Rail
 from florin_server.store import held, journal, payouts
 from florin_server.store.payouts import Outcome, Uncovered
 from florin_server.store.query import Op, StoreUnavailable

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from florin_server.domain.accounts.destinations import Opening, Place
 from florin_server.flows.app import App
 from florin_server.flows.workers.lane import Lane
-from florin_server.rails.base import RailUnavailable, Signed
 from florin_server.rails.protocol import Rail
-from florin_server.rails.upkeep import Receiving
+from florin_server.rails.provisioning import Receiving
+from florin_server.rails.types import RailUnavailable, Signed
 from florin_server.store import receiving
 from florin_server.store.query import Op
 

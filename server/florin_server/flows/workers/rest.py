@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Coroutine
 from typing import Any
 
-from florin_server.rails.base import RailUnavailable
+from florin_server.rails.types import RailUnavailable
 
 
 async def first_of(*waits: Coroutine[Any, Any, object], seconds: float | None = None) -> None:

@@ -36,8 +36,8 @@ from florin_server.flows.workers.rest import fault_of, first_of
 from florin_server.flows.workers.spending import Spending, conclude, given_up
 from florin_server.flows.workers.unconfirmed import Unconfirmed, settled_by_others
 from florin_server.flows.workers.unproven import Unproven
-from florin_server.rails.base import Paid, RailUnavailable, Signed
 from florin_server.rails.protocol import Rail
+from florin_server.rails.types import Paid, RailUnavailable, Signed
 from florin_server.store import journal
 from florin_server.store.query import StoreUnavailable
 

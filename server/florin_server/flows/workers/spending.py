@@ -24,8 +24,8 @@ from florin_server.domain.settlement.chain_txs import (
 from florin_server.flows import budgets
 from florin_server.flows.app import App
 from florin_server.flows.workers.lane import Ended
-from florin_server.rails.base import Mined
 from florin_server.rails.protocol import Rail
+from florin_server.rails.types import Mined
 from florin_server.store import gas, journal, receiving
 from florin_server.store.gas import Usage
 from florin_server.store.journal import FAILURES_MAX

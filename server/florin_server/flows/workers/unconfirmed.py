@@ -18,8 +18,8 @@ from florin_server.domain.settlement.chain_txs import Accepted
 from florin_server.flows.app import App
 from florin_server.flows.workers.blocks import Follower
 from florin_server.flows.workers.late import LateMoney
-from florin_server.rails.base import Paid, RailUnavailable
 from florin_server.rails.protocol import Rail
+from florin_server.rails.types import Paid, RailUnavailable
 from florin_server.store import late, offered, payments
 
 _log = logging.getLogger(__name__)

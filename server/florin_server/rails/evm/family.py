@@ -6,10 +6,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from florin_server.rails.base import RailUnavailable
-from florin_server.rails.evm.node import LATEST, hash_text, quantity, record
-from florin_server.rails.family import HEAD, Foreign
-from florin_server.rails.jsonrpc import Call, RpcError
+from florin_server.rails.connection.family import HEAD, Foreign
+from florin_server.rails.connection.jsonrpc import Call, RpcError
+from florin_server.rails.evm.reading.node import LATEST, hash_text, quantity, record
+from florin_server.rails.types import RailUnavailable
 
 _OF_STATE = frozenset({"eth_call", "eth_getBalance", "eth_getCode", "eth_getTransactionCount"})
 NEW_BLOCKS: Call = ("eth_subscribe", ("newHeads",))

@@ -10,8 +10,33 @@ from florin_server.domain.accounts.destinations import Place
 from florin_server.domain.caip import canonical_account, parse_account
 from florin_server.domain.payments.payment import Issued, Option, Payment, Spare
 from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, PayerKind, Share
-from florin_server.rails.agreed_payouts import AgreedPayouts
-from florin_server.rails.base import (
+from florin_server.pricing.prices import Quote
+from florin_server.rails.connection.agreed_payouts import AgreedPayouts
+from florin_server.rails.connection.coalesce import Shared
+from florin_server.rails.connection.connected import Connected
+from florin_server.rails.connection.jsonrpc import Rpc, Transport
+from florin_server.rails.evm.family import NEW_BLOCKS, EvmFamily, block_mark
+from florin_server.rails.evm.paying import direct
+from florin_server.rails.evm.paying.erc6492 import opener_problem
+from florin_server.rails.evm.paying.payable import means, sample
+from florin_server.rails.evm.paying.terms import DIRECT_METHOD, NOBODY, Terms, bare, build_option
+from florin_server.rails.evm.paying.verify import Verifier, plausible
+from florin_server.rails.evm.reading.dry_run import DryRuns
+from florin_server.rails.evm.reading.evidence import Evidence
+from florin_server.rails.evm.reading.guards import NO_GUARD, UNGUARDED, Guards
+from florin_server.rails.evm.reading.holdings import holdings
+from florin_server.rails.evm.reading.node import Node
+from florin_server.rails.evm.reading.reader import Reader
+from florin_server.rails.evm.reading.refusals import Refusals
+from florin_server.rails.evm.sending.fees import RecentFees
+from florin_server.rails.evm.sending.payouts import EvmPayouts
+from florin_server.rails.evm.sending.relay import Relay
+from florin_server.rails.evm.sending.transactions import Signer
+from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.evm.setup import discovery
+from florin_server.rails.evm.setup.reserved import reserved
+from florin_server.rails.protocol import Payouts
+from florin_server.rails.types import (
     Asset,
     BlockView,
     Fact,
@@ -23,30 +48,6 @@ from florin_server.rails.base import (
     Signed,
     Split,
 )
-from florin_server.rails.coalesce import Shared
-from florin_server.rails.connected import Connected
-from florin_server.rails.evm import direct, discovery
-from florin_server.rails.evm.dry_run import DryRuns
-from florin_server.rails.evm.erc6492 import opener_problem
-from florin_server.rails.evm.evidence import Evidence
-from florin_server.rails.evm.family import NEW_BLOCKS, EvmFamily, block_mark
-from florin_server.rails.evm.fees import RecentFees
-from florin_server.rails.evm.guards import NO_GUARD, UNGUARDED, Guards
-from florin_server.rails.evm.holdings import holdings
-from florin_server.rails.evm.means import means, sample
-from florin_server.rails.evm.node import Node
-from florin_server.rails.evm.payouts import EvmPayouts
-from florin_server.rails.evm.reader import Reader
-from florin_server.rails.evm.refusals import Refusals
-from florin_server.rails.evm.relay import Relay
-from florin_server.rails.evm.reserved import reserved
-from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.evm.terms import DIRECT_METHOD, NOBODY, Terms, bare, build_option
-from florin_server.rails.evm.transactions import Signer
-from florin_server.rails.evm.verify import Verifier, plausible
-from florin_server.rails.jsonrpc import Rpc, Transport
-from florin_server.rails.prices import Quote
-from florin_server.rails.protocol import Payouts
 
 OPEN_MAX = 16  # what nodes keep of one account in any case (geth's slots), executable at once
 BATCH_MAX = 50  # the service's own limit; a transaction of so many stays below every gas limit

@@ -13,8 +13,8 @@ from typing import Any
 
 from florin_server.chains.evm import abi
 from florin_server.chains.evm.route import Kind
-from florin_server.rails.base import Paid, RailUnavailable
-from florin_server.rails.evm.node import address_text, data, hash_text, quantity
+from florin_server.rails.evm.reading.node import address_text, data, hash_text, quantity
+from florin_server.rails.types import Paid, RailUnavailable
 
 _PAY = "(address,address,uint256,uint256,uint256,address,address,uint256,bytes32,uint256,bytes)"
 SETTLE_3009 = abi.selector(f"settle3009({_PAY}[])")

@@ -6,10 +6,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from florin_server.rails.base import RailUnavailable
-from florin_server.rails.family import HEAD, Foreign
-from florin_server.rails.jsonrpc import Call, RpcError
-from florin_server.rails.solana.node import CONFIRMED, FINALIZED, answered, number
+from florin_server.rails.connection.family import HEAD, Foreign
+from florin_server.rails.connection.jsonrpc import Call, RpcError
+from florin_server.rails.solana.reading.node import CONFIRMED, FINALIZED, answered, number
+from florin_server.rails.types import RailUnavailable
 
 NEW_BLOCKS: Call = ("slotSubscribe", ())
 _HEAD: Call = ("getSlot", ({"commitment": FINALIZED},))

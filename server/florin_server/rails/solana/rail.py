@@ -18,8 +18,30 @@ from florin_server.domain.caip import parse_account
 from florin_server.domain.errors import FlorinError
 from florin_server.domain.payments.payment import Issued, Option, Payment, Spare
 from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, PayerKind, Share
-from florin_server.rails.agreed_payouts import AgreedPayouts
-from florin_server.rails.base import (
+from florin_server.pricing.prices import Quote
+from florin_server.rails.connection.agreed_payouts import AgreedPayouts
+from florin_server.rails.connection.coalesce import Coalescer, Shared
+from florin_server.rails.connection.connected import Connected
+from florin_server.rails.connection.jsonrpc import Rpc, RpcError, Transport
+from florin_server.rails.protocol import Payouts
+from florin_server.rails.solana.family import NEW_BLOCKS, SolanaFamily, slot_mark
+from florin_server.rails.solana.paying.check import Submission, check, submission
+from florin_server.rails.solana.paying.issue import Issuer
+from florin_server.rails.solana.paying.terms import Terms, bare, build_option, terms_of
+from florin_server.rails.solana.paying.verify import Verifier
+from florin_server.rails.solana.reading import receivers
+from florin_server.rails.solana.reading.evidence import Evidence, Landing
+from florin_server.rails.solana.reading.gaps import Gaps
+from florin_server.rails.solana.reading.holdings import holdings
+from florin_server.rails.solana.reading.node import AccountView, Node
+from florin_server.rails.solana.sending.durable_nonces import SolanaNonces
+from florin_server.rails.solana.sending.payouts import SolanaPayouts
+from florin_server.rails.solana.sending.signer import SolanaSigner
+from florin_server.rails.solana.sending.token_accounts import SolanaReceiving
+from florin_server.rails.solana.settings import SolanaChain
+from florin_server.rails.solana.setup import discovery
+from florin_server.rails.solana.setup.reserved import reserved
+from florin_server.rails.types import (
     Asset,
     BlockView,
     Fact,
@@ -31,27 +53,6 @@ from florin_server.rails.base import (
     Signed,
     Split,
 )
-from florin_server.rails.coalesce import Coalescer, Shared
-from florin_server.rails.connected import Connected
-from florin_server.rails.jsonrpc import Rpc, RpcError, Transport
-from florin_server.rails.prices import Quote
-from florin_server.rails.protocol import Payouts
-from florin_server.rails.solana import discovery, receivers
-from florin_server.rails.solana.check import Submission, check, submission
-from florin_server.rails.solana.evidence import Evidence, Landing
-from florin_server.rails.solana.family import NEW_BLOCKS, SolanaFamily, slot_mark
-from florin_server.rails.solana.gaps import Gaps
-from florin_server.rails.solana.holdings import holdings
-from florin_server.rails.solana.issue import Issuer
-from florin_server.rails.solana.node import AccountView, Node
-from florin_server.rails.solana.nonces import SolanaNonces
-from florin_server.rails.solana.payouts import SolanaPayouts
-from florin_server.rails.solana.receiving import SolanaReceiving
-from florin_server.rails.solana.reserved import reserved
-from florin_server.rails.solana.settings import SolanaChain
-from florin_server.rails.solana.signer import SolanaSigner
-from florin_server.rails.solana.terms import Terms, bare, build_option, terms_of
-from florin_server.rails.solana.verify import Verifier
 
 # a transaction that was confirmed as its quote ended has this long to land: twice what the
 # blockhash in it may last

@@ -9,9 +9,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from florin_server.chains.solana.spl import pubkey
 from florin_server.domain.caip import parse_account
-from florin_server.rails import registry
-from florin_server.rails.nodes import NodeSettings
-from florin_server.rails.registry import defaults_of, is_test_network, registered
+from florin_server.rails.connection.nodes import NodeSettings
+from florin_server.rails.networks import registry
+from florin_server.rails.networks.registry import defaults_of, is_test_network, registered
 
 
 def _address(text: str) -> str:

@@ -1,0 +1,1 @@
+"""Connections to the nodes of one chain, however many and however bad."""

@@ -1,0 +1,81 @@
+"""Payments that the payer's wallet sends by itself to the settlement contract.
+
+The settlement event proves them as it proves all others. What a wallet says about its transaction
+is only read to catch mistakes while the payment can still be paid in another way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.payments.payment import Issued, Option
+from florin_server.rails.evm.paying.terms import Terms, bare
+from florin_server.rails.evm.paying.verify import refused
+from florin_server.rails.evm.reading.node import LATEST, Node, address_text, data, quantity, record
+from florin_server.rails.evm.settings import EvmChain
+
+
+def issue(option: Option, head: int, now_us: int) -> Issued:
+    """What the wallet sends, told for the first time; it is good as long as its option."""
+    return Issued(
+        payment_id=option.payment_id,
+        option_id=option.id,
+        n=0,
+        actions=Terms.of(option).calls(bare(option.payer)),
+        terms={},
+        head=head,
+        issued_at_us=now_us,
+    )
+
+
+def plausible(issued: Sequence[Issued], outputs: Sequence[str]) -> bool | None:
+    """None if the outputs may be the hashes of what was issued, else False."""
+    return None if issued and len(outputs) == len(issued[0].actions) else False
+
+
+async def check(
+    node: Node, chain: EvmChain, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
+) -> None:
+    """Returns if the last output may be the payment's transaction, else raises as Rail.verify.
+
+    One that the node does not know may be on its way.
+    """
+    terms, payer = Terms.of(option), bare(option.payer)
+    if terms.settler != chain.settler:
+        # the operator changed contracts; the buyer gets new options with the new one
+        raise FlorinError(Code.QUOTE_EXPIRED)
+    if len(outputs) != len(issued[0].actions):
+        raise refused("unreadable_output", "One output for each action was expected")
+    tx_hash = orjson.loads(outputs[-1])
+    transaction, receipt, code = await node.batch(
+        [
+            ("eth_getTransactionByHash", (tx_hash,)),
+            ("eth_getTransactionReceipt", (tx_hash,)),
+            ("eth_getCode", (payer, LATEST)),
+        ]
+    )
+    sent, mined = record(transaction), record(receipt)
+    if sent is None:
+        return
+    # an account with code may wrap its call into whatever its wallet sends
+    wrapped = bool(data(code)) and address_text(sent.get("to") or payer) != terms.settler
+    (call,) = orjson.loads(issued[0].actions[-1].params_json)
+    if not wrapped and not _is_call(sent, call):
+        raise refused("transaction_mismatch", "The transaction is not the one that was asked for")
+    if mined is not None and quantity(mined.get("status")) == 0:
+        raise refused("transaction_mismatch", "The transaction failed")
+
+
+def _is_call(sent: Mapping[str, Any], call: Mapping[str, str]) -> bool:
+    """True if a transaction is exactly a call."""
+    return (
+        sent.get("to") is not None
+        and address_text(sent.get("from")) == call["from"]
+        and address_text(sent["to"]) == call["to"]
+        and quantity(sent.get("value")) == int(call.get("value", "0x0"), 16)
+        and data(sent.get("input")) == bytes.fromhex(call["data"][2:])
+    )

@@ -1,0 +1,1 @@
+"""What nodes of an EVM chain are asked, and what their answers prove."""

@@ -1,0 +1,1 @@
+"""Transactions of ours on an EVM chain: tried, priced, signed and sent."""

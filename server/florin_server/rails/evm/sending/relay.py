@@ -1,0 +1,187 @@
+"""Turning accepted payments into one transaction, and handing it to the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, PayerKind, Share
+from florin_server.rails.connection.jsonrpc import RpcError
+from florin_server.rails.evm.paying.terms import PERMIT2_METHOD, Terms, bare
+from florin_server.rails.evm.paying.verify import signature_bytes
+from florin_server.rails.evm.reading.dry_run import DryRun, DryRuns
+from florin_server.rails.evm.reading.node import LATEST, Node, header, quantity, record, uint
+from florin_server.rails.evm.reading.reader import Reader
+from florin_server.rails.evm.sending.fees import (
+    GAS_BASE,
+    KEY_GAS,
+    current_fees,
+    payment_share,
+    raised,
+)
+from florin_server.rails.evm.sending.submission import Item, cut, few, item, submission
+from florin_server.rails.evm.sending.transactions import Signer, fees_of, transaction_hash
+from florin_server.rails.evm.sending.trial import coded
+from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.types import RailUnavailable, Signed
+
+_SHARE = payment_share(KEY_GAS, 512)  # of a payment as most are
+
+
+class Relay:
+    """Submits for one chain with some keys. Who calls it keeps the nonces."""
+
+    def __init__(
+        self,
+        node: Node,
+        chain: EvmChain,
+        signers: Sequence[Signer],
+        runs: DryRuns,
+        reader: Reader,
+    ) -> None:
+        self._fees = runs.fees
+        self._runs = runs
+        self._reader = reader
+        self._node = node
+        self._chain = chain
+        self._signers = {signer.address: signer for signer in signers}
+        self._few = few(chain)
+
+    async def look(self, items: Sequence[Accepted]) -> list[Accepted]:
+        """The items with what their payers are now, one batched read."""
+        payers = list(dict.fromkeys(bare(one.option.payer) for one in items))
+        found = dict(zip(payers, await coded(self._node, self._reader, payers), strict=True))
+        if None in found.values():
+            raise RailUnavailable(f"{self._chain.name}: the node does not tell the payers' code")
+        return [
+            replace(one, kind=PayerKind.CODE if found[bare(one.option.payer)] else self._kind(one))
+            for one in items
+        ]
+
+    async def simulate(self, items: Sequence[Accepted], sender: str) -> list[bool]:
+        """Tells for each item whether it would settle if submitted now, with as many as fit."""
+        settled = []
+        for part in self.batches(items, len(items)):
+            settled += await self._simulate(part, sender)
+        return settled
+
+    async def _simulate(self, items: Sequence[Accepted], sender: str) -> list[bool]:
+        mask = await self._tried(items, sender)
+        if mask is not None:
+            # bits stand in the order of the calldata: first all of one kind, then the others
+            order = sorted(range(len(items)), key=lambda at: _by_permit2(items[at]))
+            return [bool(mask >> order.index(index) & 1) for index in range(len(items))]
+        # the node does not run so much at once, say: some of it is tried
+        if len(items) == 1:
+            return [False]
+        first, second = items[: len(items) // 2], items[len(items) // 2 :]
+        settled = await self._simulate(first, sender)
+        if any(settled):
+            return settled + [False] * len(second)
+        return settled + await self._simulate(second, sender)
+
+    def batches(self, items: Sequence[Accepted], most: int) -> list[Sequence[Accepted]]:
+        """Cuts items into what one transaction settles each, at most so many."""
+        if not items:
+            return []
+        if len(items) <= min(most, self._few):
+            return [items]
+        parts, first = [], 0
+        for count in cut(self._chain, [self._item(one) for one in items], most):
+            parts.append(items[first : first + count])
+            first += count
+        return parts
+
+    async def next_nonce(self, sender: str) -> int:
+        """A sender's next nonce as the chain knows it, pending transactions included."""
+        return quantity(await self._node.ask("eth_getTransactionCount", sender, "pending"))
+
+    async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
+        """Signs, with a sender's key, the one transaction that settles the items."""
+        forms = [self._item(one) for one in items]
+        call = submission(self._chain, forms)
+        signed = self._signers[sender].sign_call(
+            chain_id=self._chain.chain_id,
+            nonce=nonce,
+            fees=await self._fees.current(),
+            gas=call.gas,
+            to=call.to,
+            data=call.data,
+        )
+        return replace(signed, shares=tuple(map(_share, forms)))
+
+    def share(self, accepted: Accepted) -> Share:
+        """The most gas that an item may use of a transaction, as it stands."""
+        return _share(self._item(accepted))
+
+    def new_block(self) -> None:
+        """What gas cost before it may not be what it costs now."""
+        self._fees.forget()
+
+    async def bump(self, tx: ChainTx) -> Signed:
+        """Signs the newest variant again for a higher fee; RailUnavailable above the limits."""
+        raw = tx.variants[-1].raw
+        asked = await current_fees(self._node, self._chain)
+        return self._signers[tx.sender].sign_again(raw, raised(fees_of(raw), asked, self._chain))
+
+    async def shortages(self) -> tuple[str, ...]:
+        """Which keys hold less than what the next settlements may cost; one batched read."""
+        newest, *held = await self._node.batch(
+            [
+                ("eth_getBlockByNumber", (LATEST, False)),
+                *(("eth_getBalance", (sender, LATEST)) for sender in self._signers),
+            ]
+        )
+        block = header(newest)
+        if block is None:
+            raise RailUnavailable(f"{self._chain.name}: the node has no newest block")
+        count = self._chain.gas_reserve
+        price = min(2 * block.base_fee, self._chain.fee_max)
+        wanted = max(price * (GAS_BASE + _SHARE * count), 1)
+        return tuple(
+            f"{self._chain.name}: {sender} has too little coin to pay for gas: {amount} wei,"
+            f" {count} payments may cost {wanted}"
+            for sender, amount in zip(self._signers, map(quantity, held), strict=True)
+            if amount < wanted
+        )
+
+    async def broadcast(self, raw: bytes) -> None:
+        """Hands a transaction to the chain; one that it already knows is fine."""
+        try:
+            await self._node.rpc.call("eth_sendRawTransaction", "0x" + raw.hex())
+        except RpcError as refusal:
+            self._fees.drop()
+            # nodes have many words for "I have it": only having it counts
+            if not await self.knows(transaction_hash(raw)):
+                raise RailUnavailable(f"{self._chain.name}: {refusal}") from refusal
+
+    async def knows(self, tx_hash: str) -> bool:
+        """True if the chain or its pool has the transaction now."""
+        return record(await self._node.ask("eth_getTransactionByHash", tx_hash)) is not None
+
+    async def _tried(self, items: Sequence[Accepted], sender: str) -> int | None:
+        """The contract's answer to a settlement if sent now; None if all of it would revert."""
+        sent = submission(self._chain, [self._item(one) for one in items])
+        (answer,) = await self._runs.ask([DryRun(sent.to, sent.data, sent.gas)], sender)
+        return None if isinstance(answer, RpcError) and answer.is_revert else uint(answer)
+
+    def _item(self, accepted: Accepted) -> Item:
+        """A payment as it is submitted, for a payer that is what it was at the last look."""
+        form = self._signed(accepted)
+        return form.by_code() if accepted.kind is PayerKind.CODE else form
+
+    def _kind(self, accepted: Accepted) -> PayerKind:
+        return self._signed(accepted).kind
+
+    def _signed(self, accepted: Accepted) -> Item:
+        option = accepted.option
+        given = signature_bytes(option, accepted.confirmation.outputs)
+        return item(self._chain, Terms.of(option), bare(option.payer), given)
+
+
+def _share(form: Item) -> Share:
+    return Share(form.kind, form.gas)
+
+
+def _by_permit2(item: Accepted) -> bool:
+    return item.option.method == PERMIT2_METHOD

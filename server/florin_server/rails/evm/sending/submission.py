@@ -1,0 +1,121 @@
+"""The one transaction that settles payments: which contract is called, with what and how much gas.
+
+Accounts that do not exist yet are created first, by the opener; everything else goes to the
+settlement contract itself. Each payment has a share of the gas that it cannot exceed, so that no
+payer, whatever its code does, takes the gas of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from florin_server.chains.evm.typed_data import digest_of
+from florin_server.domain.settlement.chain_txs import PayerKind
+from florin_server.rails.evm import settler
+from florin_server.rails.evm.paying.erc6492 import Opening, open_and_call, unwrap
+from florin_server.rails.evm.paying.terms import PERMIT2_METHOD, Proof, Terms, proof
+from florin_server.rails.evm.sending.fees import (
+    GAS_BASE,
+    KEY_GAS,
+    WALLET_GAS,
+    opening_share,
+    payment_share,
+    transaction_gas,
+)
+from florin_server.rails.evm.settings import EvmChain
+
+# Nodes refuse a transaction of more than 128 KiB.
+DATA_MAX = 120_000
+_FRAME = 512  # bytes of calldata around the items
+# The heaviest payment: a wallet's longest answer (4 KiB), which creates its account too.
+_SIZE_MAX = 5_000
+GAS_HEAVIEST = payment_share(WALLET_GAS, _SIZE_MAX) + opening_share(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One payment as it is submitted. `opening` creates the payer's account, if it must be."""
+
+    pay: settler.Pay
+    by_permit2: bool
+    by_key: bool
+    opening: Opening | None
+
+    @property
+    def size(self) -> int:
+        """Bytes of a transaction's calldata that are there for it."""
+        return self.pay.size if self.opening is None else self.pay.size + self.opening.size
+
+    @property
+    def gas(self) -> int:
+        """Its share of a transaction: more than it can use."""
+        share = payment_share(self.pay.gas, self.pay.size)
+        return share if self.opening is None else share + opening_share(self.opening.size)
+
+    @property
+    def kind(self) -> PayerKind:
+        """Who answers for it, as its signature tells."""
+        if self.opening is not None:
+            return PayerKind.UNBORN
+        return PayerKind.KEY if self.by_key else PayerKind.CODE
+
+    def by_code(self) -> Item:
+        """The same if the payer has code: it is asked for any signature, and needs no creation."""
+        return replace(self, pay=replace(self.pay, gas=WALLET_GAS), by_key=False, opening=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A call of ours that settles. `to` is lower-case."""
+
+    to: str
+    data: bytes
+    gas: int
+
+
+def item(chain: EvmChain, terms: Terms, payer: str, given: bytes) -> Item:
+    """A payment with the signature that its wallet gave; equal arguments give equal items."""
+    wrapped = unwrap(given)
+    if wrapped is None:
+        return plain_item(terms, payer, proof(digest_of(terms.message(payer)), payer, given))
+    inner = plain_item(terms, payer, Proof(wrapped.signature, by_key=False))
+    if chain.opener is None or wrapped.factory not in chain.factories:
+        return inner
+    return replace(inner, opening=Opening(payer, wrapped.factory, wrapped.data))
+
+
+def plain_item(terms: Terms, payer: str, proven: Proof) -> Item:
+    """A payment whose payer needs not be created."""
+    pay = terms.pay(payer, proven.signature, KEY_GAS if proven.by_key else WALLET_GAS)
+    return Item(pay, terms.method == PERMIT2_METHOD, proven.by_key, opening=None)
+
+
+def submission(chain: EvmChain, items: Sequence[Item]) -> Submission:
+    """What settles the items; it answers a bit for each, first all by EIP-3009, then the others."""
+    by_3009 = [one.pay for one in items if not one.by_permit2]
+    by_permit2 = [one.pay for one in items if one.by_permit2]
+    to, data = chain.settler, settler.settle(by_3009, by_permit2)
+    openings = [one.opening for one in items if one.opening is not None]
+    if openings and chain.opener is not None:
+        to, data = chain.opener, open_and_call(openings, chain.settler, data)
+    return Submission(to, data, transaction_gas(sum(one.gas for one in items), len(data)))
+
+
+def few(chain: EvmChain) -> int:
+    """How many items fit into one transaction whatever they are."""
+    return min((chain.gas_max - GAS_BASE) // GAS_HEAVIEST, (DATA_MAX - _FRAME) // _SIZE_MAX)
+
+
+def cut(chain: EvmChain, items: Sequence[Item], most: int) -> list[int]:
+    """How many items, from the first on, go into one transaction each: all that they need fits."""
+    counts: list[int] = []
+    gas = size = 0
+    for one in items:
+        if not counts or counts[-1] == most or one.gas > gas or one.size > size:
+            counts.append(0)
+            gas, size = chain.gas_max - GAS_BASE, DATA_MAX - _FRAME
+        counts[-1] += 1
+        gas -= one.gas
+        size -= one.size
+    return counts

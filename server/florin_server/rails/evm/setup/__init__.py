@@ -1,0 +1,1 @@
+"""What an EVM chain needs before it takes payments."""

@@ -1,0 +1,30 @@
+"""The accounts of an EVM chain that belong to this service, or to nobody who could use money."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from florin_server.chains.evm.typed_data import PERMIT2
+from florin_server.rails.evm.paying.terms import NOBODY
+from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.evm.setup.deployment import DEPLOYER
+
+
+def reserved(chain: EvmChain, senders: Sequence[str]) -> Mapping[str, str]:
+    """What each of them is, by CAIP-10; wallets of ours come last, so that they are told as such.
+
+    All of it follows from the settings: a chain that does not answer changes nothing.
+    """
+    contracts = {
+        NOBODY: "the zero address",
+        PERMIT2: "the Permit2 contract",
+        chain.multicall3: "the Multicall3 contract",
+        DEPLOYER: "the deployer of contracts",
+        **dict.fromkeys((asset.address for asset in chain.assets), "a token contract"),
+        **dict.fromkeys(chain.factories, "a factory of accounts"),
+        **dict.fromkeys(filter(None, [chain.opener]), "the opener contract"),
+        **dict.fromkeys(chain.settlers, "a settlement contract of this service"),
+    }
+    own = dict.fromkeys(senders, "a relayer of this service")
+    found = {f"{chain.caip2}:{address}": what for address, what in (contracts | own).items()}
+    return found | {chain.treasury_account: "the treasury of this service"}

@@ -1,0 +1,1 @@
+"""Which networks there are, and which of them an operator has added."""

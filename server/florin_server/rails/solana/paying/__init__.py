@@ -1,0 +1,1 @@
+"""How buyers pay on Solana: what is offered, what it promises, how it is verified."""

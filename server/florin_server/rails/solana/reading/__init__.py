@@ -1,0 +1,1 @@
+"""What nodes of a Solana cluster are asked, and what their answers prove."""

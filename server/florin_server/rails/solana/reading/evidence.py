@@ -1,0 +1,309 @@
+"""What the chain proves: final transactions of ours, what they moved, and those that lapsed.
+
+Absence alone is never proof, and none at all from a node that has forgotten blocks since the
+transaction can have landed. Only what is finalized counts, and whether a transaction worked is
+looked at before how sure it is.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from solders.message import MessageV0
+from solders.pubkey import Pubkey
+
+from florin_server.chains.solana import spl
+from florin_server.domain.payments.payment import Issued, Option
+from florin_server.rails.connection.witness import Testimony
+from florin_server.rails.solana.paying.check import IssuedMessage, Submission, issue_of
+from florin_server.rails.solana.paying.message import lapses_at
+from florin_server.rails.solana.paying.terms import Terms, bare
+from florin_server.rails.solana.reading.gaps import Gaps
+from florin_server.rails.solana.reading.node import (
+    FINALIZED,
+    Node,
+    SignatureStatus,
+    account_views,
+    accounts_call,
+    answered,
+    number,
+    record,
+    slot_of,
+)
+from florin_server.rails.solana.settings import SolanaChain
+from florin_server.rails.types import Fact, Head, Mined, Paid, RailUnavailable
+
+# final transactions do not change; each is read for its end and for its payment
+_REMEMBERED = 512
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """A finalized transaction, as the node tells it."""
+
+    slot: int
+    error: Any
+    fee: int
+    lamports: tuple[tuple[int, int], ...]  # before and after, by account
+    tokens: Mapping[int, int]  # by how much each token account changed
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """A transaction of ours that a payment waits for; `hash` is its first signature."""
+
+    option: Option
+    submission: Submission
+    hash: str
+
+
+class Evidence:
+    """Reads one chain's facts; what its node has forgotten is told in `gaps`."""
+
+    def __init__(self, node: Node, chain: SolanaChain, gaps: Gaps) -> None:
+        self._node = node
+        self._chain = chain
+        self._gaps = gaps
+        self._records: OrderedDict[str, _Record] = OrderedDict()
+
+    async def head(self) -> Head:
+        """The newest finalized slot."""
+        slot = number(await self._node.ask("getSlot", {"commitment": FINALIZED}))
+        return Head(number=slot, hash="", time=0)
+
+    async def mined(self, hashes: Sequence[str]) -> dict[str, Mined]:
+        """Which transactions are final, whether they worked, and what they cost the relayer."""
+        if not hashes:
+            return {}
+        known = [one for one in hashes if one in self._records]
+        asked = [one for one in hashes if one not in self._records]
+        statuses = await self._node.statuses(asked) if asked else {}
+        final = [one for one, status in statuses.items() if status.final]
+        records = await self._read([*known, *final])
+        return {
+            one: Mined(
+                tx_hash=one,
+                block_number=record.slot,
+                block_hash="",
+                success=record.error is None,
+                gas_cost=record.fee,
+                rent=record.lamports[0][0] - record.lamports[0][1] - record.fee,
+            )
+            for one, record in records.items()
+        }
+
+    async def testify(self, wanted: frozenset[Fact], known: Evidence) -> Testimony:
+        """Which facts the node tells: those whose transactions are what `known` has of them."""
+        hashes = sorted({one.tx_hash for one in wanted})
+        told, before = await self._read(hashes), await known.records(hashes)
+        same = {one for one in hashes if one in told and told[one] == before.get(one)}
+        facts = frozenset(one for one in wanted if one.tx_hash in same)
+        return Testimony(facts, far_enough=len(told) == len(hashes))
+
+    async def records(self, hashes: Sequence[str]) -> Mapping[str, object]:
+        """What finalized transactions did, to be compared."""
+        return await self._read(hashes)
+
+    def forget(self, hashes: Iterable[str]) -> None:
+        """Transactions that were told wrong are read again."""
+        for one in hashes:
+            self._records.pop(one, None)
+
+    async def paid(self, landings: Sequence[Landing]) -> list[Paid]:
+        """What the final ones among the transactions paid."""
+        records = await self._read([one.hash for one in landings])
+        found = []
+        for one in landings:
+            record = records.get(one.hash)
+            if record is not None and _moved(one, record):
+                terms = Terms.of(one.option)
+                found.append(
+                    Paid(
+                        ref=terms.ref,
+                        tx_hash=one.hash,
+                        block_number=record.slot,
+                        block_hash="",
+                        payer=bare(one.option.payer),
+                        dest=terms.dest,
+                        fee_to=terms.fee_to or "",
+                        token=terms.mint,
+                        value=terms.value,
+                        fee=terms.fee,
+                        nonce="",
+                    )
+                )
+        return found
+
+    async def end(
+        self, tx_hash: str, message: MessageV0, issued: Sequence[Issued], since: int = 0
+    ) -> str | None:
+        """Why a transaction will never pay, judged at final depth; None while it may.
+
+        It failed for good, or its blockhash lapsed and it is nowhere. One that was issued cannot
+        have landed before that, and one of our own not before the slot `since`.
+        """
+        ours = issue_of(message, issued)
+        if ours is not None and ours.nonce is not None:
+            return await self._end_by_nonce(tx_hash, ours, ours.nonce)
+        if ours is not None:
+            return await self.end_of(tx_hash, ours.last_valid, ours.head)
+        return await self.end_of(tx_hash, lapses_at(message), since)
+
+    async def end_of(self, tx_hash: str, last_valid: int | None, since: int) -> str | None:
+        """The same for a transaction whose blockhash is good up to a height, if that is known.
+
+        It cannot have landed before the slot `since`.
+        """
+        slot, height = await self._node.batch(
+            [
+                ("getSlot", ({"commitment": FINALIZED},)),
+                ("getBlockHeight", ({"commitment": FINALIZED},)),
+            ]
+        )
+        # asked for after the height: what landed in time is seen then
+        status, first = await self._node.status(tx_hash, least=number(slot))
+        if status is not None:
+            return _failure(status)
+        if last_valid is None or number(height) <= last_valid:
+            return None
+        if not self._gaps.proves_absence(tx_hash, since, first):
+            return None
+        return "The transaction lapsed before it landed"
+
+    async def _end_by_nonce(self, tx_hash: str, ours: IssuedMessage, nonce: str) -> str | None:
+        """The same for a transaction that lapses when its nonce is advanced."""
+        (answer,) = await self._node.batch([accounts_call([spl.pubkey(nonce)], FINALIZED)])
+        slot = slot_of(answer)
+        if slot < ours.slot:
+            # an older value of the nonce is no newer one
+            raise RailUnavailable(f"{self._chain.name}: the node lags behind what was seen before")
+        # asked for after the nonce: whatever advanced it is seen then
+        status, first = await self._node.status(tx_hash, least=slot)
+        if status is not None:
+            return _failure(status)
+        (account,) = account_views(answer)
+        held = None if account is None else spl.nonce_of(account.data)
+        if held is None or held.value == ours.message.recent_blockhash:
+            return None
+        if not self._gaps.proves_absence(tx_hash, ours.head, first):
+            return None
+        return "The transaction's nonce was used up before it landed"
+
+    async def changes(
+        self, tx_hash: str, message: MessageV0, *, coin: bool
+    ) -> dict[Pubkey, int] | None:
+        """By how much a final transaction of ours changed token accounts; None if it failed.
+
+        For `coin`: the lamports of every account but its own, from which it was paid for.
+        """
+        record = (await self._read([tx_hash])).get(tx_hash)
+        if record is None:
+            raise RailUnavailable(f"{self._chain.name}: a final transaction is missing")
+        if record.error is not None:
+            return None
+        if not coin:
+            return _changed(message, record)
+        moved = _lamports(message, record)
+        return {key: change for key, change in moved.items() if key != message.account_keys[0]}
+
+    async def knows(self, tx_hash: str) -> bool:
+        """True if the transaction has landed, however deep."""
+        return tx_hash in await self._node.statuses([tx_hash])
+
+    async def _read(self, hashes: Sequence[str]) -> dict[str, _Record]:
+        """Finalized transactions; one batched read."""
+        missing = [one for one in dict.fromkeys(hashes) if one not in self._records]
+        config = {
+            "commitment": FINALIZED,
+            "encoding": "base64",
+            "maxSupportedTransactionVersion": 0,
+        }
+        answers = await self._node.batch([("getTransaction", (one, config)) for one in missing])
+        for one, answer in zip(missing, answers, strict=True):
+            if answered(answer) is not None:
+                self._records[one] = self._record(answer)
+        found = {one: self._records[one] for one in hashes if one in self._records}
+        while len(self._records) > _REMEMBERED:
+            self._records.popitem(last=False)
+        return found
+
+    def _record(self, answer: Any) -> _Record:
+        told = record(answer)
+        meta = record(told.get("meta"))
+        if "err" not in meta:
+            raise RailUnavailable(f"{self._chain.name}: a transaction came without its error")
+        before, after = _numbers(meta.get("preBalances")), _numbers(meta.get("postBalances"))
+        if not before or len(before) != len(after):
+            raise RailUnavailable(f"{self._chain.name}: a transaction came without its balances")
+        old, new = _tokens(meta.get("preTokenBalances")), _tokens(meta.get("postTokenBalances"))
+        changes = {index: new.get(index, 0) - old.get(index, 0) for index in {*old, *new}}
+        return _Record(
+            slot=number(told.get("slot")),
+            error=meta["err"],
+            fee=number(meta.get("fee")),
+            lamports=tuple(zip(before, after, strict=True)),
+            tokens=changes,
+        )
+
+
+def _failure(status: SignatureStatus) -> str | None:
+    """Why a transaction that is in a block will never pay; None while it may have."""
+    failed = status.final and status.error is not None
+    return f"The transaction failed on chain: {status.error}" if failed else None
+
+
+def _moved(one: Landing, record: _Record) -> bool:
+    """True if every token account, or every receiver of coin, changed by exactly what was promised.
+
+    The accounts are those of the message that we signed, whatever the node says it was. A payer of
+    coin may have paid for a guard of its wallet too.
+    """
+    if record.error is not None:
+        return False
+    terms, payer = Terms.of(one.option), bare(one.option.payer)
+    promised = terms.changes(payer)
+    if terms.is_coin:
+        moved, source = _lamports(one.submission.message, record), terms.place(payer)
+        exact = all(moved.get(key, 0) == promised[key] for key in promised if key != source)
+        return exact and moved.get(source, 0) <= promised[source]
+    wanted = {key: change for key, change in promised.items() if change}
+    return _changed(one.submission.message, record) == wanted
+
+
+def _changed(message: MessageV0, record: _Record) -> dict[Pubkey, int]:
+    keys: list[Pubkey] = message.account_keys
+    return {
+        keys[index]: change
+        for index, change in record.tokens.items()
+        if change and index < len(keys)
+    }
+
+
+def _lamports(message: MessageV0, record: _Record) -> dict[Pubkey, int]:
+    changes = [after - before for before, after in record.lamports]
+    if len(changes) != len(message.account_keys):
+        raise RailUnavailable("the node told balances of other accounts than the message names")
+    moved = zip(message.account_keys, changes, strict=True)
+    return {key: change for key, change in moved if change}
+
+
+def _numbers(told: Any) -> list[int]:
+    if not isinstance(told, list):
+        raise RailUnavailable("the node answered something else than balances")
+    return [number(one) for one in told]
+
+
+def _tokens(told: Any) -> dict[int, int]:
+    if not isinstance(told, list):
+        raise RailUnavailable("the node answered something else than token balances")
+    found = {}
+    for one in told:
+        entry = record(one)
+        amount = record(entry.get("uiTokenAmount")).get("amount")
+        if not isinstance(amount, str) or not amount.isdecimal():
+            raise RailUnavailable("the node answered a token balance that is no number")
+        found[number(entry.get("accountIndex"))] = int(amount)
+    return found

@@ -1,0 +1,1 @@
+"""Transactions of ours on Solana: payouts, token accounts, durable nonces."""

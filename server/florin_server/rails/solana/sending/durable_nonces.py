@@ -1,0 +1,98 @@
+"""Durable nonces of a relayer: for buyers who take longer to sign than a blockhash lasts.
+
+Their addresses follow from the relayer's own, so that none is ever made twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
+from solders.instruction import Instruction
+from solders.pubkey import Pubkey
+
+from florin_server.chains.solana import spl
+from florin_server.rails.provisioning import Values
+from florin_server.rails.solana.paying.message import compile_message, lapse_note
+from florin_server.rails.solana.paying.verify import RELAYER_LAMPORTS_MIN
+from florin_server.rails.solana.reading.node import (
+    FINALIZED,
+    Node,
+    account_views,
+    accounts_call,
+    fresh_blockhash,
+    number,
+    require_coin,
+    slot_of,
+)
+from florin_server.rails.solana.sending.signer import SolanaSigner
+from florin_server.rails.solana.settings import SolanaChain
+from florin_server.rails.types import RailUnavailable, Signed
+
+# what one transaction makes or advances; each names an account of 32 bytes, and making takes a seed
+AT_ONCE = 5
+_UNITS = 50_000
+
+
+def seeds_of(relayer: Pubkey, count: int) -> dict[str, str]:
+    """The seeds of a relayer's first nonces, by address."""
+    seeds = (f"florin nonce {number}" for number in range(count))
+    return {str(spl.nonce_address(relayer, seed)): seed for seed in seeds}
+
+
+class SolanaNonces:
+    """Implements the Nonces protocol for one cluster and relayer."""
+
+    def __init__(self, node: Node, chain: SolanaChain, relayer: SolanaSigner) -> None:
+        self._node = node
+        self._chain = chain
+        self._relayer = relayer
+        self._seeds = seeds_of(relayer.pubkey, chain.durable_nonces)
+
+    @property
+    def addresses(self) -> Sequence[str]:
+        """The accounts that are to be used, made or not."""
+        return tuple(self._seeds)
+
+    async def values(self, addresses: Sequence[str]) -> Values:
+        """What accounts hold at final depth; one read."""
+        keys = [spl.pubkey(address) for address in addresses]
+        (answer,) = await self._node.batch([accounts_call(keys, FINALIZED)])
+        held = {}
+        for address, account in zip(addresses, account_views(answer), strict=True):
+            nonce = None if account is None else spl.nonce_of(account.data)
+            if nonce is not None and nonce.authority == self._relayer.pubkey:
+                held[address] = str(nonce.value)
+        return Values(slot_of(answer), held)
+
+    async def create(self, addresses: Sequence[str]) -> Signed:
+        """Signs the one transaction that makes accounts; it fails if one is there."""
+        rent = number(await self._node.ask("getMinimumBalanceForRentExemption", spl.NONCE_BYTES))
+        relayer = self._relayer.pubkey
+        await require_coin(self._node, relayer, RELAYER_LAMPORTS_MIN + rent * len(addresses))
+        steps = [spl.create_nonce(relayer, self._seeds[one], rent) for one in addresses]
+        return await self._signed([step for pair in steps for step in pair])
+
+    async def advance(self, addresses: Sequence[str]) -> Signed:
+        """Signs the one transaction that gives accounts other values.
+
+        It has a blockhash of its own: the first nonce does not stand for it.
+        """
+        relayer = self._relayer.pubkey
+        return await self._signed(
+            [spl.advance_nonce(spl.pubkey(one), relayer) for one in addresses]
+        )
+
+    async def _signed(self, steps: list[Instruction]) -> Signed:
+        if not steps:
+            raise RailUnavailable(f"{self._chain.name}: no nonce is named")
+        recent = await fresh_blockhash(self._node)
+        all_steps = [
+            # in front: a nonce that came first would be taken for the blockhash
+            set_compute_unit_limit(_UNITS),
+            set_compute_unit_price(self._chain.compute_price),
+            *steps,
+            lapse_note(recent.last_valid),
+        ]
+        message = compile_message(self._relayer.pubkey, all_steps, recent.hash)
+        return self._relayer.seal(message, recent)

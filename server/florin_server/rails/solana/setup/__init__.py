@@ -1,0 +1,1 @@
+"""What a Solana cluster needs before it takes payments."""
