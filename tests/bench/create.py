@@ -12,9 +12,9 @@ from statistics import median
 
 from florin_server.domain.ids import payment_id
 from florin_server.domain.payments.payment import Payment, Status
-from florin_server.store import payments
-from florin_server.store.engine import Store
-from florin_server.store.idempotency import Claim, once
+from florin_server.store.engine.store import Store
+from florin_server.store.payments import payments
+from florin_server.store.payments.idempotency import Claim, once
 
 from tests.bench import load
 from tests.bench.florin import Florin

@@ -10,8 +10,8 @@ from random import Random
 from typing import Any
 
 from florin_server.domain.ids import payment_id
-from florin_server.store import schema
-from florin_server.store.tables import merchant, partner, payment
+from florin_server.store.engine import schema
+from florin_server.store.tables.tables import merchant, partner, payment
 from sqlalchemy import Table
 
 PARTNER = "prtn_bench"

@@ -13,9 +13,9 @@ from pathlib import Path
 from statistics import median
 
 from florin_server.domain.payments.payment import Status
-from florin_server.store import listed, listing
-from florin_server.store.engine import Store
-from florin_server.store.listing import Filters, Order, Place
+from florin_server.store.engine.store import Store
+from florin_server.store.payments import listed, listing
+from florin_server.store.payments.listing import Filters, Order, Place
 from rich.console import Console
 from rich.table import Table
 

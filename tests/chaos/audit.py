@@ -15,9 +15,9 @@ from typing import Any
 import grpc
 from florin.v1 import ledger_pb2
 from florin_server.devnet.solana import SOLNET
-from florin_server.store import ledger
-from florin_server.store.query import run
-from florin_server.store.sqlite import Connection
+from florin_server.store.engine.query import run
+from florin_server.store.engine.sqlite import Connection
+from florin_server.store.ledger import ledger
 
 from tests.chaos.bounds import RENT, Bounds
 from tests.chaos.facts import TOKENS, Chain, Facts, Row

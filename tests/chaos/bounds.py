@@ -15,7 +15,7 @@ from florin_server.rails.evm.sending.fees import (
     payment_share,
     transaction_gas,
 )
-from florin_server.store.journal import FAILURES_MAX
+from florin_server.store.settlement.chain_txs import FAILURES_MAX
 
 from tests.chaos.facts import Chain, Facts, Sent
 from tests.chaos.plan import FOES, Mood

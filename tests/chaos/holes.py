@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from florin_server.flows import destinations
+from florin_server.flows import own_accounts
 from florin_server.flows.workers.late import LateMoney
 from florin_server.flows.workers.receiving import receiving
 from florin_server.flows.workers.spending import Spending
@@ -93,7 +93,7 @@ def _without_forgetting() -> None:
 
 def _without_own_accounts() -> None:
     """A merchant may be paid at an account of ours."""
-    destinations.reserved = lambda *_: None
+    own_accounts.reserved = lambda *_: None
 
 
 HOLES = {

@@ -28,7 +28,8 @@ from florin_server.boot.demo_accounts import ensure_demo
 from florin_server.boot.service import Service
 from florin_server.flows.workers.settle import ChainSettler
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.store import journal, ledger
+from florin_server.store.ledger import ledger
+from florin_server.store.settlement import chain_txs
 
 from tests.support.api import RestApi
 from tests.support.chain import Chain
@@ -143,7 +144,7 @@ async def check(service, env, chain: Chain, payment_id: str, folder: Path) -> No
     assert await store.read(ledger.check()) == []
     booked = await store.read(ledger.balance(f"external:{merchant}", env["FLORIN_EVM_ASSET"]))
     assert abs(booked) == PRICE, f"{booked} is booked"
-    payments = {one.payment.id for one in await store.read(journal.unsettled("eip155:31337"))}
+    payments = {one.payment.id for one in await store.read(chain_txs.unsettled("eip155:31337"))}
     assert payment_id not in payments
     assert (await store.reader.payment(payment_id)).version == 2
 

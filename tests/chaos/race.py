@@ -30,9 +30,9 @@ import uvloop
 from florin_server.boot.demo_accounts import ensure_demo
 from florin_server.boot.service import Service
 from florin_server.flows import create, idempotent, merchants, refund, settlements, simulate
-from florin_server.store import idempotency
-from florin_server.store.idempotency import Replay
-from florin_server.store.query import Op
+from florin_server.store.engine.query import Op
+from florin_server.store.payments import idempotency
+from florin_server.store.payments.idempotency import Replay
 
 from tests.chaos.clients import Client
 from tests.support.service import settings

@@ -37,8 +37,8 @@ from florin_server.rails.evm.settings import EvmChain, EvmCoin
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.solana.settings import SolanaChain
-from florin_server.store import merchants, settlements
-from florin_server.store.query import Op
+from florin_server.store.accounts import destinations, merchants
+from florin_server.store.engine.query import Op
 from solders.keypair import Keypair
 
 from tests.chaos.holes import HOLES
@@ -360,4 +360,4 @@ def _accounts(made: demo.DemoAccounts) -> Op[None]:
         yield from merchants.put_merchant(replace(made.merchant, id=merchant_id))
         account = f"{SOLNET.chain_id}:{crook(n).pubkey()}"
         place = Destination(f"crypto_{merchant_id}", merchant_id, ASSETS[0], account)
-        yield from settlements.put_destination(place)
+        yield from destinations.put_destination(place)

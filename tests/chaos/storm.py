@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 from florin_server.devnet.evm import DEVNET
-from florin_server.store.journal import FAILURES_MAX
+from florin_server.store.settlement.chain_txs import FAILURES_MAX
 
 from tests.chaos.audit import ETHER, EUR, USD, Audit, held
 from tests.chaos.plan import CONFIRMATIONS, PAYS, USUAL, Gust, Mood, Order, Plan, Way

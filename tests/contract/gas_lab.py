@@ -17,8 +17,8 @@ from florin_server.flows.app import Caller
 from florin_server.flows.confirm import confirm
 from florin_server.flows.create import NewPayment, create
 from florin_server.flows.options import options
-from florin_server.store import gas
-from florin_server.store.gas import Usage
+from florin_server.store.settlement import gas
+from florin_server.store.settlement.gas import Usage
 
 from tests.contract.evm_lab import (
     account_of,

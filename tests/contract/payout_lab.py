@@ -22,8 +22,11 @@ from florin_server.flows.screening import Screening
 from florin_server.flows.workers.pay_out import PayoutWorker
 from florin_server.rails.evm.sending.payouts import TRANSFERRED
 from florin_server.rails.evm.sending.transactions import Signer
-from florin_server.store import journal, ledger, payments, payouts, refunds
-from florin_server.store.engine import Store
+from florin_server.store.engine.store import Store
+from florin_server.store.ledger import ledger
+from florin_server.store.payments import payments
+from florin_server.store.payouts import payouts, refunds
+from florin_server.store.settlement import chain_txs
 
 from tests.contract.evm_lab import CHAIN, ETHER, TOKEN, Lab, account_of, open_lab
 
@@ -160,7 +163,7 @@ class Office:
 
     async def transactions(self) -> list[ChainTx]:
         """What is signed and neither final nor replaced."""
-        return await self.store.read(journal.open_txs(CHAIN, TREASURY.address))
+        return await self.store.read(chain_txs.open_txs(CHAIN, TREASURY.address))
 
     async def done(self, payout: Payout) -> Payout:
         """Seals blocks until the payout is done; checks the books."""

@@ -23,8 +23,12 @@ from florin_server.flows.options import options
 from florin_server.flows.screening import Screening
 from florin_server.flows.workers.settle import ChainSettler
 from florin_server.rails.evm.sending.transactions import Signer
-from florin_server.store import executors, journal, ledger, merchants, payments, settlements
-from florin_server.store.engine import Store
+from florin_server.store.accounts import destinations, merchants
+from florin_server.store.engine.store import Store
+from florin_server.store.ledger import ledger
+from florin_server.store.operator import executors
+from florin_server.store.payments import payments
+from florin_server.store.settlement import chain_txs
 
 from tests.contract.evm_lab import (
     CHAIN,
@@ -122,12 +126,12 @@ class Works:
 
     async def item(self, payment: Payment):
         """A payment as the settler sees it."""
-        unsettled = await self.store.read(journal.unsettled(CHAIN))
+        unsettled = await self.store.read(chain_txs.unsettled(CHAIN))
         return next(item for item in unsettled if item.payment.id == payment.id)
 
     async def transactions(self, sender: str = RELAYER.address):
         """What is signed and neither final nor replaced."""
-        return await self.store.read(journal.open_txs(CHAIN, sender))
+        return await self.store.read(chain_txs.open_txs(CHAIN, sender))
 
     async def base_fee(self, wei: int) -> None:
         """What the next block takes for gas; later ones change it little by little."""
@@ -188,7 +192,7 @@ async def _start(
         await store.write(merchants.put_partner(partner))
         await store.write(merchants.put_merchant(SHOP))
         destination = Destination("crypto_1", SHOP.id, TOKEN, account_of(MERCHANT))
-        await store.write(settlements.put_destination(destination))
+        await store.write(destinations.put_destination(destination))
     hub = Hub(store.reader.payment, lambda seen: store.read(payments.newer(seen)), lab.clock)
     chosen = Settings(home=folder, discovery_s=30)
     app = App(

@@ -12,7 +12,7 @@ from florin_server.flows import books
 from florin_server.flows.books import Verdict
 from florin_server.flows.workers.keep_books import BookKeeper
 from florin_server.rails.types import RailUnavailable
-from florin_server.store import ledger
+from florin_server.store.ledger import ledger
 
 from tests.contract.evm_lab import CHAIN, EURO, TOKEN
 from tests.contract.payout_lab import BUYER, FLOAT, SHOP, TREASURY, office

@@ -13,7 +13,8 @@ from florin_server.devnet.genesis import DEVNET
 from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import TxState
 from florin_server.flows import payouts as flows
-from florin_server.store import ledger, payouts
+from florin_server.store.ledger import ledger
+from florin_server.store.payouts import payouts
 
 from tests.contract.evm_lab import CHAIN, ETHER, EURO, MERCHANT, TOKEN, account_of, refuse, reply
 from tests.contract.payout_lab import (

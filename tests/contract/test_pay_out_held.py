@@ -7,7 +7,8 @@ from florin_server.domain.payouts.held_money import HeldMoney, HeldState
 from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import Posting
 from florin_server.flows import payouts
-from florin_server.store import held, ledger
+from florin_server.store.ledger import ledger
+from florin_server.store.payouts import held_money
 
 from tests.contract.evm_lab import CHAIN, TOKEN, account_of
 from tests.contract.payout_lab import BUYER, SHOP, Office, office
@@ -43,9 +44,9 @@ def held_row(desk: Office, **changes) -> HeldMoney:
 async def held_return(desk: Office, **changes):
     """A payout that returns held money."""
     one = held_row(desk, **changes)
-    await desk.store.write(held.put(one))
+    await desk.store.write(held_money.put(one))
     came = Posting(f"wallet:{desk.lab.rail.treasury}", one.account, TOKEN, 150)
-    await desk.store.write(ledger.post(held.key_of(one), "held", None, None, (came,), 0))
+    await desk.store.write(ledger.post(held_money.key_of(one), "held", None, None, (came,), 0))
     kind = {"id": "pout_1", "kind": PayoutKind.RETURN, "backed": True, "held_id": one.id}
     return await desk.asked(150, **kind)
 
@@ -77,5 +78,5 @@ async def test_money_that_a_reorganisation_undid_is_not_returned(desk):
     assert (told.status, told.tx_id) == (PayoutStatus.WAITING, None)
     assert told.problem == "a reorganisation undid that the money came which it returns"
     await payouts.refuse(desk.app, payout.id)
-    assert await desk.store.read(held.get("held_1")) is None
+    assert await desk.store.read(held_money.get("held_1")) is None
     assert await desk.transfers() == []

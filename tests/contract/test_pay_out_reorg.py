@@ -12,7 +12,8 @@ from florin_server.domain.errors import FlorinError
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import TxState, Watcher
 from florin_server.flows import payouts as flows
-from florin_server.store import ledger, undo
+from florin_server.store.ledger import ledger
+from florin_server.store.settlement import reorg
 
 from tests.contract.evm_lab import CHAIN, MERCHANT, TOKEN, account_of, refuse
 from tests.contract.payout_lab import BUYER, SHOP, TREASURY_KEY, Office, office
@@ -29,7 +30,7 @@ async def desk(tmp_path):
 
 
 async def watched(desk: Office) -> list[str]:
-    found = await desk.store.read(undo.watched(CHAIN, Watcher.PAYER))
+    found = await desk.store.read(reorg.watched(CHAIN, Watcher.PAYER))
     return [one.tx_hash for one in found]
 
 

@@ -16,7 +16,8 @@ from florin_server.rails.evm import settler as contract
 from florin_server.rails.evm.paying.terms import Terms, bare
 from florin_server.rails.evm.sending.fees import KEY_GAS
 from florin_server.rails.types import Paid
-from florin_server.store import journal, ledger
+from florin_server.store.ledger import ledger
+from florin_server.store.settlement import chain_txs
 
 from tests.contract.evm_lab import PRICE, RELAYER, TOKEN, account_of, buyer, refuse, reply
 from tests.contract.settler_lab import CHAIN, MERCHANT, Works, works
@@ -246,7 +247,7 @@ async def test_a_restart_at_every_block(shop):
         await shop.lab.mine()
     ended = await shop.end(payment)
     assert ended.status == "succeeded"
-    assert await shop.store.read(journal.next_nonce(CHAIN, RELAYER.address)) == 1
+    assert await shop.store.read(chain_txs.next_nonce(CHAIN, RELAYER.address)) == 1
 
 
 async def test_the_former_owner_of_a_lease_sends_nothing(shop):

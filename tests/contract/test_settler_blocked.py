@@ -14,8 +14,10 @@ from florin_server.domain.payouts.held_money import HeldState
 from florin_server.domain.payouts.payout import PayoutStatus
 from florin_server.flows import held, payouts, system
 from florin_server.flows.simulate import requested
-from florin_server.store import journal, ledger, payments, simulation
-from florin_server.store import payouts as stored_payouts
+from florin_server.store.ledger import ledger
+from florin_server.store.payments import payments, simulation
+from florin_server.store.payouts import payouts as stored_payouts
+from florin_server.store.settlement import chain_txs
 
 from tests.contract.evm_lab import CHAIN, FEES, PRICE, TOKEN, account_of, buyer, signed
 from tests.contract.settler_lab import MERCHANT, SHOP, Works, works
@@ -45,9 +47,9 @@ async def shop(tmp_path, monkeypatch, own):
 
 
 def _no_destination():
-    from florin_server.store import settlements
+    from florin_server.store.accounts import destinations
 
-    assert (yield from settlements.delete(SHOP.id, "crypto_1"))
+    assert (yield from destinations.delete(SHOP.id, "crypto_1"))
 
 
 async def paid(shop: Works):
@@ -342,7 +344,7 @@ async def test_held_money_that_a_reorganisation_undid_is_held_when_it_comes_agai
     assert await shop.status(payment) == "processing"
     await nothing_came(shop)
     await shop.restart()
-    assert [i.payment.id for i in await shop.store.read(journal.unsettled(CHAIN))] == [payment.id]
+    assert [i.payment.id for i in await shop.store.read(chain_txs.unsettled(CHAIN))] == [payment.id]
     other = await again(shop, payment)
     shop.lab.clock.advance(11)
     await shop.mine(2)

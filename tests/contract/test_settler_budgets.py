@@ -14,7 +14,7 @@ from florin_server.flows import system
 from florin_server.flows.app import Caller
 from florin_server.flows.confirm import confirm
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.store import gas
+from florin_server.store.settlement import gas
 
 from tests.contract.evm_lab import (
     RELAYER,

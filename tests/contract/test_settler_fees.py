@@ -12,8 +12,9 @@ from eth_account import Account
 from florin_server.flows.executors import listed, pause, resume
 from florin_server.rails.evm.sending.transactions import Signer, fees_of
 from florin_server.rails.types import RailUnavailable
-from florin_server.store import journal, leases, ledger
-from florin_server.store.query import StoreUnavailable
+from florin_server.store.engine.query import StoreUnavailable
+from florin_server.store.ledger import ledger
+from florin_server.store.settlement import chain_txs, leases
 
 from tests.contract.evm_lab import CHAIN, PRICE, RELAYER, buyer
 from tests.contract.settler_lab import MERCHANT, Works, works
@@ -76,7 +77,7 @@ async def test_a_transaction_that_nobody_mines_offers_more_after_three_blocks(sh
     assert await shop.transactions() == []
     assert await shop.lab.balance(MERCHANT) == PRICE
     assert await booked_gas(shop) == await spent(shop, RELAYER.address)
-    (done,) = await shop.store.read(journal.at_nonce(CHAIN, RELAYER.address, first.nonce))
+    (done,) = await shop.store.read(chain_txs.at_nonce(CHAIN, RELAYER.address, first.nonce))
     assert (done.state, done.final_hash) == ("final", variant.hash)
 
 
@@ -325,7 +326,7 @@ async def test_a_gap_that_somebody_left_is_filled(shop):
     ended = await shop.end(payment)
     assert (ended.status, ended.tx_id) == ("succeeded", sent.hash)
     assert await shop.transactions() == []
-    (filler,) = await shop.store.read(journal.at_nonce(CHAIN, RELAYER.address, 0))
+    (filler,) = await shop.store.read(chain_txs.at_nonce(CHAIN, RELAYER.address, 0))
     assert (filler.item_ids, filler.state) == ((), "final")
     assert await booked_gas(shop) == await spent(shop, RELAYER.address)
 
@@ -419,8 +420,8 @@ async def test_a_payment_whose_transaction_failed_goes_out_with_another_key(wide
     wide.lab.clock.advance(11)
     ended = await wide.end(payment)
     assert ended.status == "succeeded"
-    (first,) = await wide.store.read(journal.at_nonce(CHAIN, RELAYER.address, 0))
-    (second,) = await wide.store.read(journal.at_nonce(CHAIN, SECOND.address, 0))
+    (first,) = await wide.store.read(chain_txs.at_nonce(CHAIN, RELAYER.address, 0))
+    (second,) = await wide.store.read(chain_txs.at_nonce(CHAIN, SECOND.address, 0))
     assert first.item_ids == second.item_ids == (payment.id,)
     assert ended.tx_id == second.hash
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from florin_server.domain.payments.payment import Payment
 from florin_server.domain.screening.blocklist import ScreeningList, address_of
-from florin_server.store import screening
+from florin_server.store.screening import blocklists
 
 from tests.contract.evm_lab import buyer
 from tests.contract.settler_lab import Works, works
@@ -24,7 +24,7 @@ async def put(shop: Works, *wallets) -> None:
     """Puts a list of just these in force."""
     now_us = shop.lab.clock.now_us()
     new = ScreeningList("sdn", "ab" * 32, None, now_us, len(wallets))
-    await shop.store.write(screening.replace(new, [address_of(one.address) for one in wallets]))
+    await shop.store.write(blocklists.replace(new, [address_of(one.address) for one in wallets]))
     await shop.app.screening.changed()
 
 
@@ -117,7 +117,7 @@ async def test_a_payment_that_lapses_unlisted_was_not_declined(shop):
 async def test_a_list_of_another_process_is_seen_within_a_minute(shop):
     assert not await shop.app.screening.lists_account(f"eip155:1:{WALLET.address}")
     new = ScreeningList("sdn", "ab" * 32, None, shop.lab.clock.now_us(), 1)
-    await shop.store.write(screening.replace(new, [address_of(WALLET.address)]))
+    await shop.store.write(blocklists.replace(new, [address_of(WALLET.address)]))
     asked = 0
     read = shop.store.read
 

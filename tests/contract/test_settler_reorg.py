@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 
 import pytest
-from florin_server.store import journal, ledger, undo
+from florin_server.store.ledger import ledger
+from florin_server.store.settlement import chain_txs, reorg
 
 from tests.contract.evm_lab import CHAIN, PRICE, RELAYER, TOKEN, account_of, buyer
 from tests.contract.settler_lab import MERCHANT, Works, works
@@ -32,7 +33,7 @@ async def booked(shop: Works) -> int:
 
 
 async def watched(shop: Works) -> list[str]:
-    return [one.tx_hash for one in await shop.store.read(undo.watched(CHAIN))]
+    return [one.tx_hash for one in await shop.store.read(reorg.watched(CHAIN))]
 
 
 async def agree(shop: Works, *paid) -> None:
@@ -43,7 +44,7 @@ async def agree(shop: Works, *paid) -> None:
     assert await booked(shop) == await shop.lab.balance(MERCHANT) == PRICE * len(paid)
     assert await booked_gas(shop) == await spent(shop, RELAYER.address)
     assert await shop.transactions() == []
-    assert await shop.store.read(journal.unsettled(CHAIN)) == []
+    assert await shop.store.read(chain_txs.unsettled(CHAIN)) == []
     assert shop.settler.health().problem == ""
 
 
@@ -115,7 +116,7 @@ async def test_money_that_somebody_else_moved_is_moved_again_by_us(shop):
         + int(await shop.lab.control.call("eth_blockNumber"), 16)
         - int((await shop.lab.control.call("eth_getTransactionReceipt", theirs))["blockNumber"], 16)
     )
-    (ours,) = await shop.store.read(journal.at_nonce(CHAIN, RELAYER.address, 0))
+    (ours,) = await shop.store.read(chain_txs.at_nonce(CHAIN, RELAYER.address, 0))
     await shop.lab.reorg(depth, theirs, ours.hash)
     assert await shop.lab.balance(MERCHANT) == 0
     await shop.mine(10)
@@ -138,7 +139,7 @@ async def test_an_authorization_that_lapsed_meanwhile_stays_taken_back(shop, cap
     assert await shop.now(ended) == ended
     assert await booked(shop) == 0
     assert await shop.store.read(ledger.check()) == []
-    assert await shop.store.read(journal.unsettled(CHAIN)) == []
+    assert await shop.store.read(chain_txs.unsettled(CHAIN)) == []
     assert "can never be paid again" in caplog.text
 
 

@@ -14,7 +14,7 @@ from florin_server.flows.workers import missed
 from florin_server.rails.evm import settler as contract
 from florin_server.rails.evm.paying.terms import Terms, bare
 from florin_server.rails.evm.sending.fees import KEY_GAS
-from florin_server.store import installation
+from florin_server.store.operator import installation
 
 from tests.contract.evm_lab import CHAIN, PRICE, account_of, buyer, refuse, signed
 from tests.contract.settler_lab import BUYER, MERCHANT, SHOP, works

@@ -25,7 +25,9 @@ from florin_server.rails.evm.paying.terms import APPROVE, Terms, bare
 from florin_server.rails.evm.sending.fees import KEY_GAS
 from florin_server.rails.evm.settings import EvmCoin
 from florin_server.rails.types import Paid
-from florin_server.store import installation, ledger, payments
+from florin_server.store.ledger import ledger
+from florin_server.store.operator import installation
+from florin_server.store.payments import payments
 
 from tests.contract.evm_lab import CHAIN, PRICE, TOKEN, account_of, buyer, reply, signed
 from tests.contract.settler_lab import BUYER, SHOP, Works, works
@@ -110,8 +112,8 @@ async def returns(shop: Works, payment) -> list[int]:
 
 
 def _payouts():
-    from florin_server.store.query import Statement
-    from florin_server.store.tables import payout
+    from florin_server.store.engine.query import Statement
+    from florin_server.store.tables.tables import payout
     from sqlalchemy import select
 
     return (yield Statement(select(payout.c.payment_id, payout.c.value))())
@@ -387,8 +389,8 @@ async def test_the_same_call_on_another_chain_pays_for_nothing(shop):
 
 
 def _moved(option, there):
-    from florin_server.store.query import Statement, param
-    from florin_server.store.tables import payment_option
+    from florin_server.store.engine.query import Statement, param
+    from florin_server.store.tables.tables import payment_option
     from sqlalchemy import delete
 
     yield Statement(delete(payment_option).where(payment_option.c.id == param("id_")))(

@@ -8,8 +8,8 @@ import pytest
 from florin_server.domain.accounts.account import SCOPES, ApiKey, Partner, WalletApp
 from florin_server.domain.accounts.credentials import KeyKind
 from florin_server.domain.payments.payment import Merchant
-from florin_server.store import keys, merchants, pins
-from florin_server.store.query import StoreError
+from florin_server.store.accounts import keys, merchants, pins
+from florin_server.store.engine.query import StoreError
 
 from tests.contract.test_store_kit import LATER_US, NOW_US
 

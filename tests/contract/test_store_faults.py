@@ -6,8 +6,8 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from florin_server.store.query import StoreError, StoreUnavailable
-from florin_server.store.sqlite import told
+from florin_server.store.engine.query import StoreError, StoreUnavailable
+from florin_server.store.engine.sqlite import told
 
 
 def failed(*commands: str) -> Exception:

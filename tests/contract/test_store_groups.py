@@ -8,9 +8,10 @@ import threading
 
 import pytest
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.store import engine, payments, writer
-from florin_server.store.query import Query, StoreError
-from florin_server.store.reader import PaymentReader
+from florin_server.store.engine import writer
+from florin_server.store.engine.query import Query, StoreError
+from florin_server.store.payments import payments
+from florin_server.store.payments.reader import PaymentReader
 
 from tests.contract.test_store_kit import ENGINES, created, opened, payment
 
@@ -224,7 +225,7 @@ async def test_closing_commits_what_is_queued(store):
 
 
 async def test_a_read_sees_one_state_however_long_it_takes(store, monkeypatch):
-    monkeypatch.setattr(engine, "_HOLD_S", -1.0)
+    monkeypatch.setattr("florin_server.store.engine.store._HOLD_S", -1.0)
     made = payment()
 
     def slow():

@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 from florin_server.domain.payments.payment import Status
 from florin_server.domain.settlement.chain_txs import Posting, TxEnd, TxState
-from florin_server.store import journal, ledger, payments
-from florin_server.store.idempotency import Replay
+from florin_server.store.ledger import ledger
+from florin_server.store.payments import payments
+from florin_server.store.payments.idempotency import Replay
+from florin_server.store.settlement import chain_txs
 
 from tests.contract.test_store_kit import (
     ASSET,
@@ -79,12 +81,12 @@ async def work(engine: str, folder: Path, deadly_step: str, deadly_count: int) -
     async with opened(engine, folder, fault=fault) as store:
         await asyncio.gather(*(begin(store, of) for of in MADE))
         await store.write(
-            journal.append(TX, await leased(store), LEASE, journal.claim(TX.item_ids))
+            chain_txs.append(TX, await leased(store), LEASE, chain_txs.claim(TX.item_ids))
         )
         noted.note("signed", TX.id)
-        await store.write(journal.sent(TX.id, 8))
+        await store.write(chain_txs.sent(TX.id, 8))
         ends = [TxEnd(TX.id, TxState.FINAL, 9, "0xblock", (GAS,))]
-        await store.write(journal.conclude([success(of, 3) for of in MADE], ends, LATER_US))
+        await store.write(chain_txs.conclude([success(of, 3) for of in MADE], ends, LATER_US))
         noted.note("concluded")
 
 
@@ -94,11 +96,11 @@ async def check(engine: str, folder: Path) -> None:
         found = await store.read(payments.get([of.id for of in MADE]))
         for of in MADE:
             await check_payment(store, of, found.get(of.id), told)
-        open_txs = await store.read(journal.open_txs(CHAIN, TX.sender))
+        open_txs = await store.read(chain_txs.open_txs(CHAIN, TX.sender))
         ended = [one for one in found.values() if one.status is Status.SUCCEEDED]
         signed = bool(open_txs) or bool(ended)
         assert signed or f"signed {TX.id}" not in told
-        assert await store.read(journal.next_nonce(CHAIN, TX.sender)) == (2 if signed else None)
+        assert await store.read(chain_txs.next_nonce(CHAIN, TX.sender)) == (2 if signed else None)
         assert all(one.raw == TX.raw and one.item_ids == TX.item_ids for one in open_txs)
         assert len(ended) in ({2} if "concluded" in told else {0, 2})
         assert await store.read(ledger.balance("external:shop", ASSET)) == 3 * len(ended)

@@ -19,9 +19,10 @@ from florin_server.domain.payments.payment import (
     Status,
 )
 from florin_server.domain.settlement.chain_txs import ChainTx, Finding, Posting, TxState
-from florin_server.store import journal, leases, payments
-from florin_server.store.engine import Store
-from florin_server.store.idempotency import Claim, once
+from florin_server.store.engine.store import Store
+from florin_server.store.payments import payments
+from florin_server.store.payments.idempotency import Claim, once
+from florin_server.store.settlement import chain_txs, leases
 
 # every engine passes the same suite; PostgreSQL joins here
 ENGINES = ["sqlite"]
@@ -180,6 +181,6 @@ async def submitted(store: Store, *paid: Payment, **changes: Any) -> ChainTx:
     """A transaction that is written down."""
     made = tx(*paid, **changes)
     await store.write(
-        journal.append(made, await leased(store), LEASE, journal.claim(made.item_ids))
+        chain_txs.append(made, await leased(store), LEASE, chain_txs.claim(made.item_ids))
     )
     return made

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import Posting
-from florin_server.store import ledger, payouts
-from florin_server.store.query import StoreError
+from florin_server.store.engine.query import StoreError
+from florin_server.store.ledger import ledger
+from florin_server.store.payouts import payouts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -12,10 +12,14 @@ import pytest
 from florin_server.domain.ids import payment_id
 from florin_server.domain.payments.payment import Merchant, Refund, RefundStatus, Status
 from florin_server.domain.settlement.chain_txs import TxEnd, TxState
-from florin_server.store import journal, listed, listing, merchants, payments, refunds, schema
-from florin_server.store.listing import Filters, Order, Totals
-from florin_server.store.query import Query, run
-from florin_server.store.sqlite import Connection
+from florin_server.store.accounts import merchants
+from florin_server.store.engine import schema
+from florin_server.store.engine.query import Query, run
+from florin_server.store.engine.sqlite import Connection
+from florin_server.store.payments import listed, listing, payments
+from florin_server.store.payments.listing import Filters, Order, Totals
+from florin_server.store.payouts import refunds
+from florin_server.store.settlement import chain_txs
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
 
 from tests.bench import history
@@ -243,9 +247,9 @@ async def test_a_row_has_its_merchant_fee_transaction_and_refund(store):
     (row,) = await store.read(listed.listed([sending.id], NOW_US))
     # signed is not sent
     assert (row.tx_hash, row.nonce) == (None, None)
-    await store.write(journal.sent(open_tx.id, 5))
+    await store.write(chain_txs.sent(open_tx.id, 5))
     end = TxEnd(done_tx.id, TxState.FINAL, 6, "0xblock")
-    await store.write(journal.conclude([success(paid)], [end], LATER_US))
+    await store.write(chain_txs.conclude([success(paid)], [end], LATER_US))
     back = Refund("rfnd_1", paid.id, "u", 5, PAYER, RefundStatus.PENDING, None, LATER_US)
     await store.write(refunds.create(back))
 
@@ -274,7 +278,7 @@ async def test_a_payment_keeps_what_was_to_be_paid_when_it_fails(store):
         settled_value=None,
         postings=(),
     )
-    (ended,) = await store.write(journal.conclude([finding], [], LATER_US))
+    (ended,) = await store.write(chain_txs.conclude([finding], [], LATER_US))
     assert (ended.status, ended.option_unit, ended.option_value) == (
         Status.FAILED,
         f"caip19/{ASSET}",

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 from florin_server.domain.payments.payment import Merchant
-from florin_server.store import merchants
-from florin_server.store.merchants import Wanted
-from florin_server.store.query import StoreError
+from florin_server.store.accounts import merchants
+from florin_server.store.accounts.merchants import Wanted
+from florin_server.store.engine.query import StoreError
 
 from tests.contract.test_store_kit import LATER_US, NOW_US
 

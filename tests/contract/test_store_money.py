@@ -9,8 +9,13 @@ from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.money import Amount
 from florin_server.domain.payments.payment import CancelledReason, Refund, RefundStatus, Status
 from florin_server.domain.payments.state import Event
-from florin_server.store import customers, executors, journal, ledger, payments, refunds, simulation
-from florin_server.store.customers import Erased
+from florin_server.store.accounts import customers
+from florin_server.store.accounts.customers import Erased
+from florin_server.store.ledger import ledger
+from florin_server.store.operator import executors
+from florin_server.store.payments import payments, simulation
+from florin_server.store.payouts import refunds
+from florin_server.store.settlement import chain_txs
 
 from tests.contract.test_store_kit import (
     AFTER_US,
@@ -118,22 +123,22 @@ async def test_whoever_settles_leaves_a_simulated_payment_alone(store, event):
     waiting, sent, other = [await accepted(store) for _ in range(3)]
     await submitted(store, sent)
     ended = [await simulated(store, of, event) for of in (waiting, sent)]
-    assert await store.read(journal.waiting(CHAIN, 10, AFTER_US)) == await _items(store, other)
-    assert await store.read(journal.unsettled_ids(CHAIN)) == {other.id}
-    await store.write(journal.release([waiting.id, sent.id], NOW_US))
+    assert await store.read(chain_txs.waiting(CHAIN, 10, AFTER_US)) == await _items(store, other)
+    assert await store.read(chain_txs.unsettled_ids(CHAIN)) == {other.id}
+    await store.write(chain_txs.release([waiting.id, sent.id], NOW_US))
     findings = [success(of) for of in (waiting, sent, other)]
-    (changed,) = await store.write(journal.conclude(findings, [], AFTER_US))
+    (changed,) = await store.write(chain_txs.conclude(findings, [], AFTER_US))
     assert changed.id == other.id
     assert [await store.reader.payment(one.id) for one in ended] == ended
     assert await store.read(ledger.balance("external:shop", ASSET)) == 50_000_000
-    with pytest.raises(journal.NotWaiting):
+    with pytest.raises(chain_txs.NotWaiting):
         await submitted(store, waiting)
 
 
 async def _items(store, *wanted):
     return [
         item
-        for item in await store.read(journal.unsettled(CHAIN))
+        for item in await store.read(chain_txs.unsettled(CHAIN))
         if item.payment.id in {one.id for one in wanted}
     ]
 
@@ -152,7 +157,7 @@ async def test_a_refused_simulation_leaves_everything_as_it_was(store):
     with pytest.raises(FlorinError) as caught:
         await simulated(store, of, "cancelled")
     assert caught.value.code is Code.INVALID_STATE
-    assert await store.read(journal.unsettled_ids(CHAIN)) == {of.id}
+    assert await store.read(chain_txs.unsettled_ids(CHAIN)) == {of.id}
     assert await store.reader.payment(of.id) == of
     over = await created(store)
     with pytest.raises(FlorinError, match="Payment is expired and cannot be simulated"):
@@ -204,7 +209,7 @@ async def test_an_erased_customer_stays_only_where_its_money_moves(store):
         *[await accepted(store) for _ in range(3)],
     )
     lapsed = replace(success(failed), status=Status.FAILED, tx_id=None, postings=())
-    await store.write(journal.conclude([success(paid), lapsed], [], LATER_US))
+    await store.write(chain_txs.conclude([success(paid), lapsed], [], LATER_US))
     for of in (offered, processing):
         await store.write(
             payments.put_options([option(of, id="opt_2"), option(of, id="opt_3", payer=OTHER)])
@@ -227,7 +232,7 @@ async def test_an_erased_customer_stays_only_where_its_money_moves(store):
         now = await store.reader.payment(of.id)
         assert (now.payer, now.provider_name, now.provider_icon) == (payer, "unknown", None)
     # what is processing can still be settled
-    ((item,)) = await store.read(journal.unsettled(CHAIN))
+    ((item,)) = await store.read(chain_txs.unsettled(CHAIN))
     assert item.payment.id == processing.id
     assert await store.write(customers.erase(PAYER, ids)) == Erased(kept=2)
     assert await store.survey(customers.named(OTHER)) == {offered.id, processing.id}
@@ -240,5 +245,5 @@ async def test_an_option_that_was_erased_while_it_was_being_taken(store):
     assert await store.read(payments.options(of.id, [PAYER, OTHER])) == []
     taken = payments.accept(confirmation(of), option(of), 7, ("Wallet", None), LATER_US)
     assert (await store.write(taken)).status is Status.PROCESSING
-    ((item,)) = await store.read(journal.waiting(CHAIN, 10, LATER_US))
+    ((item,)) = await store.read(chain_txs.waiting(CHAIN, 10, LATER_US))
     assert item.option == option(of)

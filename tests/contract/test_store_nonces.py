@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from florin_server.domain.payments.payment import Spare, Status
-from florin_server.store import nonces, payments
-from florin_server.store.nonces import Raced
+from florin_server.store.payments import payments
+from florin_server.store.settlement import durable_nonces
+from florin_server.store.settlement.durable_nonces import Raced
 
 from tests.contract.test_store_kit import CHAIN, EXPIRES, created, issued
 
@@ -14,59 +15,59 @@ FIRST, SECOND = "nonce-1", "nonce-2"
 
 
 async def seen(store, address: str, before: str, now: str, slot: int) -> None:
-    await store.write(nonces.seen(CHAIN, address, before, now, slot))
+    await store.write(durable_nonces.seen(CHAIN, address, before, now, slot))
 
 
 async def free(store, *addresses: str) -> Spare | None:
-    return await store.read(nonces.free(CHAIN, addresses or (FIRST, SECOND)))
+    return await store.read(durable_nonces.free(CHAIN, addresses or (FIRST, SECOND)))
 
 
 async def test_an_account_is_given_out_once_it_was_seen_on_chain(store):
-    await store.write(nonces.expect(CHAIN, [FIRST, SECOND]))
+    await store.write(durable_nonces.expect(CHAIN, [FIRST, SECOND]))
     assert await free(store) is None
     await seen(store, SECOND, "", "b", 7)
     assert await free(store) == Spare(SECOND, "b", 7)
     assert await free(store, FIRST) is None
     # what is written down again stays as it is
-    await store.write(nonces.expect(CHAIN, [FIRST, SECOND]))
+    await store.write(durable_nonces.expect(CHAIN, [FIRST, SECOND]))
     assert await free(store) == Spare(SECOND, "b", 7)
-    assert await store.read(nonces.free("solana:other", [SECOND])) is None
+    assert await store.read(durable_nonces.free("solana:other", [SECOND])) is None
 
 
 async def test_of_two_that_take_a_nonce_one_has_it(store):
-    await store.write(nonces.expect(CHAIN, [FIRST]))
+    await store.write(durable_nonces.expect(CHAIN, [FIRST]))
     await seen(store, FIRST, "", "a", 1)
     spare = Spare(FIRST, "a", 1)
     one, other = await created(store), await created(store)
     mine = issued(one, terms={"nonce": FIRST})
-    assert await store.write(nonces.issue(mine, CHAIN, spare, UNTIL_US)) == [mine]
+    assert await store.write(durable_nonces.issue(mine, CHAIN, spare, UNTIL_US)) == [mine]
     with pytest.raises(Raced):
-        await store.write(nonces.issue(issued(other), CHAIN, spare, UNTIL_US))
+        await store.write(durable_nonces.issue(issued(other), CHAIN, spare, UNTIL_US))
     assert await store.read(payments.issued(other.id, "opt_1")) == []
     assert await free(store) is None
-    (held,) = await store.read(nonces.every(CHAIN))
-    assert held == nonces.Held(FIRST, "a", 1, UNTIL_US, Status.REQUIRES_ACTION)
+    (held,) = await store.read(durable_nonces.every(CHAIN))
+    assert held == durable_nonces.Held(FIRST, "a", 1, UNTIL_US, Status.REQUIRES_ACTION)
 
 
 async def test_an_option_that_was_resolved_meanwhile_takes_no_nonce(store):
-    await store.write(nonces.expect(CHAIN, [FIRST]))
+    await store.write(durable_nonces.expect(CHAIN, [FIRST]))
     await seen(store, FIRST, "", "a", 1)
     of = await created(store)
     first = issued(of)
     await store.write(payments.put_issued(first))
     late = issued(of, terms={"nonce": FIRST})
     with pytest.raises(Raced):
-        await store.write(nonces.issue(late, CHAIN, Spare(FIRST, "a", 1), UNTIL_US))
+        await store.write(durable_nonces.issue(late, CHAIN, Spare(FIRST, "a", 1), UNTIL_US))
     assert await free(store) == Spare(FIRST, "a", 1)
     assert await store.read(payments.issued(of.id, "opt_1")) == [first]
 
 
 async def test_only_a_newer_value_frees_a_nonce(store):
-    await store.write(nonces.expect(CHAIN, [FIRST]))
+    await store.write(durable_nonces.expect(CHAIN, [FIRST]))
     await seen(store, FIRST, "", "a", 5)
     of = await created(store)
     mine = issued(of, terms={"nonce": FIRST})
-    await store.write(nonces.issue(mine, CHAIN, Spare(FIRST, "a", 5), UNTIL_US))
+    await store.write(durable_nonces.issue(mine, CHAIN, Spare(FIRST, "a", 5), UNTIL_US))
     await seen(store, FIRST, "a", "older", 4)
     await seen(store, FIRST, "other", "b", 9)
     assert await free(store) is None
@@ -75,4 +76,6 @@ async def test_only_a_newer_value_frees_a_nonce(store):
     # what was freed is not taken with its old value
     other = await created(store)
     with pytest.raises(Raced):
-        await store.write(nonces.issue(issued(other), CHAIN, Spare(FIRST, "a", 5), UNTIL_US))
+        await store.write(
+            durable_nonces.issue(issued(other), CHAIN, Spare(FIRST, "a", 5), UNTIL_US)
+        )

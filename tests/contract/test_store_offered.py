@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from alembic import command
 from florin_server.domain.payments.payment import CancelledReason, Status
-from florin_server.store import offered, payments
-from florin_server.store.engine import Store
+from florin_server.store.engine.store import Store
 from florin_server.store.migrations import config
+from florin_server.store.payments import offered, payments
 from sqlalchemy import create_engine
 
 from tests.contract.test_store_kit import (

@@ -12,46 +12,32 @@ import sys
 import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
-from florin_server.store import (
-    captures,
-    customers,
-    executors,
-    gas,
-    held,
-    idempotency,
-    journal,
-    keys,
-    leases,
-    ledger,
-    merchants,
-    new_options,
-    offered,
-    payments,
-    pins,
-    receiving,
-    refunds,
-    schema,
-    screening,
-    settlements,
-    simulation,
-)
-from florin_server.store.engine import Store, StoreLocked
+from florin_server.store.accounts import customers, destinations, keys, merchants, pins
+from florin_server.store.capture import collected_data
+from florin_server.store.engine import schema
+from florin_server.store.engine.query import Statement, StoreError
+from florin_server.store.engine.sqlite import Connection
+from florin_server.store.engine.store import Store, StoreLocked
+from florin_server.store.ledger import ledger
 from florin_server.store.migrations import config
-from florin_server.store.query import Statement, StoreError
-from florin_server.store.sqlite import Connection
+from florin_server.store.operator import executors
+from florin_server.store.payments import idempotency, new_options, offered, payments, simulation
+from florin_server.store.payouts import held_money, refunds
+from florin_server.store.screening import blocklists
+from florin_server.store.settlement import chain_txs, gas, leases, token_accounts
 from sqlalchemy import create_engine
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
 
 from tests.contract.test_store_kit import created, opened
 
 OPERATIONS = (
-    captures,
+    collected_data,
     customers,
     executors,
-    held,
+    held_money,
     idempotency,
     gas,
-    journal,
+    chain_txs,
     keys,
     leases,
     ledger,
@@ -60,10 +46,10 @@ OPERATIONS = (
     new_options,
     payments,
     pins,
-    receiving,
+    token_accounts,
     refunds,
-    screening,
-    settlements,
+    blocklists,
+    destinations,
     simulation,
 )
 STATEMENTS = {
@@ -77,7 +63,7 @@ READS_ALL = {
     "customers_OFFERED",
     "customers_PAID",
     "executors_PAUSES",
-    "held_ALL",
+    "held_money_ALL",
     "keys_APPS",
     "keys_KEYS",
     "keys_LIVE",
@@ -85,8 +71,8 @@ READS_ALL = {
     "ledger_TRANSFERS",
     "merchants_ANY_PARTNER",
     "merchants_PARTNERS",
-    "screening_LISTS",
-    "settlements_GOING_TO",
+    "blocklists_LISTS",
+    "destinations_GOING_TO",
 }
 
 
@@ -230,7 +216,7 @@ def test_no_operation_reads_a_whole_table(plans, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["payments_EXPIRE", "payments_NEXT_EXPIRY", "journal_WAITING", "merchants_PAGE"]
+    "name", ["payments_EXPIRE", "payments_NEXT_EXPIRY", "chain_txs_WAITING", "merchants_PAGE"]
 )
 def test_what_comes_first_is_read_in_order(plans, name):
     sql = STATEMENTS[name].sqlite.sql

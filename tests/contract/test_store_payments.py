@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 from florin_server.domain.payments.payment import CancelledReason, FailureCode, Status
 from florin_server.domain.payments.state import Event
-from florin_server.store import customers, journal, payments
+from florin_server.store.accounts import customers
+from florin_server.store.payments import payments
+from florin_server.store.settlement import chain_txs
 
 from tests.contract.test_store_kit import (
     AFTER_US,
@@ -116,7 +118,7 @@ async def test_a_refused_payment_fails_and_waits_for_no_chain(store, code, cause
     assert changed.status is Status.FAILED
     assert (changed.failure_code, changed.failure_detail) == (code, "count")
     assert await store.read(payments.confirmation(of.id)) == confirmation(of)
-    assert await store.read(journal.unsettled(CHAIN)) == []
+    assert await store.read(chain_txs.unsettled(CHAIN)) == []
     history = await store.read(payments.events(of.id))
     assert (history[1].cause, history[1].detail) == (cause, {"reason": "count"})
 

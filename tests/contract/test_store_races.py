@@ -9,8 +9,8 @@ from random import Random
 import pytest
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.payment import CancelledReason, Payment
-from florin_server.store import idempotency, payments
-from florin_server.store.idempotency import Replay
+from florin_server.store.payments import idempotency, payments
+from florin_server.store.payments.idempotency import Replay
 
 from tests.contract.test_store_kit import (
     AFTER_US,

@@ -9,10 +9,11 @@ from alembic import command
 from florin_server.domain.accounts.destinations import DailyCaps, Opening, Place
 from florin_server.domain.payments.payment import Status
 from florin_server.domain.settlement.chain_txs import Finding
-from florin_server.store import journal, receiving, schema
+from florin_server.store.engine import schema
+from florin_server.store.engine.query import Op
 from florin_server.store.migrations import config
-from florin_server.store.query import Op
-from florin_server.store.receiving import NotOpenable
+from florin_server.store.settlement import chain_txs, token_accounts
+from florin_server.store.settlement.token_accounts import NotOpenable
 from sqlalchemy import create_engine
 
 from tests.contract.test_store_kit import NOW_US, accepted, opened, success
@@ -31,27 +32,27 @@ def opening(number: int, merchant_id: str | None = "mrch_1", chain: str = ONE) -
 
 
 def claim(*openings: Opening, by: str = "pay_1", at_us: int = NOW_US) -> Op[None]:
-    return receiving.claim(openings, CAPS, by, at_us)
+    return token_accounts.claim(openings, CAPS, by, at_us)
 
 
 async def openable(store, *openings: Opening, at_us: int = NOW_US) -> set[Place]:
-    return set(await store.read(receiving.openable(openings, CAPS, at_us)))
+    return set(await store.read(token_accounts.openable(openings, CAPS, at_us)))
 
 
 async def queue(store, chain: str = ONE, most: int = 10, at_us: int = NOW_US) -> list[Opening]:
-    return await store.read(receiving.wanted(chain, CAPS, most, at_us))
+    return await store.read(token_accounts.wanted(chain, CAPS, most, at_us))
 
 
 async def test_places_wait_in_turn_until_they_are_opened_and_never_again(store):
     for number in (2, 1, 1):
-        await store.write(receiving.want(opening(number), NOW_US - number))
-    await store.write(receiving.want(opening(3, None, "solana:ONE"), NOW_US))
+        await store.write(token_accounts.want(opening(number), NOW_US - number))
+    await store.write(token_accounts.want(opening(3, None, "solana:ONE"), NOW_US))
     assert await queue(store) == [opening(2), opening(1)]
     assert await queue(store, most=1) == [opening(2)]
     await store.write(claim(opening(1)))
-    await store.write(receiving.want(opening(1), NOW_US))
+    await store.write(token_accounts.want(opening(1), NOW_US))
     assert await queue(store) == [opening(2)]
-    await store.write(receiving.drop([place(2)]))
+    await store.write(token_accounts.drop([place(2)]))
     assert await queue(store) == []
     assert await queue(store, "solana:ONE") == [opening(3, None, "solana:ONE")]
 
@@ -76,10 +77,10 @@ async def test_what_was_not_opened_is_free_again(store):
     await store.write(claim(opening(1), opening(2)))
     await store.write(claim(opening(3, "mrch_2"), by="hash"))
     assert await openable(store, opening(4)) == set()
-    await store.write(receiving.free(["pay_1", "pay_9"]))
+    await store.write(token_accounts.free(["pay_1", "pay_9"]))
     assert await openable(store, opening(1), opening(3)) == {place(1)}
     await store.write(claim(opening(1), by="pay_2"))
-    await store.write(receiving.free([]))
+    await store.write(token_accounts.free([]))
     assert await openable(store, opening(1)) == set()
 
 
@@ -107,28 +108,28 @@ async def test_our_own_places_count_and_are_never_refused_for_a_cap(store):
     assert await openable(store, opening(9, None), opening(1, None)) == {place(9)}
     # several payments may bring ours along at a time
     await store.write(claim(opening(1, None), by="pay_9"))
-    await store.write(receiving.want(opening(9, None), NOW_US))
+    await store.write(token_accounts.want(opening(9, None), NOW_US))
     assert await queue(store) == [opening(9, None)]
 
 
 async def test_the_queue_passes_by_whoever_had_enough_today(store):
     await store.write(claim(opening(1), opening(2)))
-    await store.write(receiving.want(opening(3), NOW_US))
-    await store.write(receiving.want(opening(4, "mrch_2"), NOW_US + 1))
+    await store.write(token_accounts.want(opening(3), NOW_US))
+    await store.write(token_accounts.want(opening(4, "mrch_2"), NOW_US + 1))
     assert await queue(store) == [opening(4, "mrch_2")]
     assert await queue(store, at_us=NOW_US + DAY_US) == [opening(3), opening(4, "mrch_2")]
 
 
 async def test_nobody_fills_the_queue(store, monkeypatch):
-    for number in range(2 * receiving.MERCHANT_QUEUE_MAX):
-        await store.write(receiving.want(opening(number), NOW_US))
-    await store.write(receiving.want(opening(99, "mrch_2"), NOW_US))
+    for number in range(2 * token_accounts.MERCHANT_QUEUE_MAX):
+        await store.write(token_accounts.want(opening(number), NOW_US))
+    await store.write(token_accounts.want(opening(99, "mrch_2"), NOW_US))
     wide = DailyCaps(1000, 1000)
-    queued = await store.read(receiving.wanted(ONE, wide, 1000, NOW_US))
-    assert len(queued) == receiving.MERCHANT_QUEUE_MAX + 1
-    monkeypatch.setattr(receiving, "QUEUE_MAX", len(queued))
-    await store.write(receiving.want(opening(100, "mrch_3"), NOW_US))
-    assert await store.read(receiving.wanted(ONE, wide, 1000, NOW_US)) == queued
+    queued = await store.read(token_accounts.wanted(ONE, wide, 1000, NOW_US))
+    assert len(queued) == token_accounts.MERCHANT_QUEUE_MAX + 1
+    monkeypatch.setattr(token_accounts, "QUEUE_MAX", len(queued))
+    await store.write(token_accounts.want(opening(100, "mrch_3"), NOW_US))
+    assert await store.read(token_accounts.wanted(ONE, wide, 1000, NOW_US)) == queued
 
 
 async def test_a_payment_that_fails_frees_what_it_claimed(store):
@@ -136,7 +137,7 @@ async def test_a_payment_that_fails_frees_what_it_claimed(store):
     await store.write(claim(opening(1), by=failed.id))
     await store.write(claim(opening(2), by=paid.id))
     dead = Finding(failed.id, Status.FAILED, failure_detail="lapsed")
-    await store.write(journal.conclude([dead, success(paid)], [], NOW_US))
+    await store.write(chain_txs.conclude([dead, success(paid)], [], NOW_US))
     assert await openable(store, opening(1), opening(2)) == {place(1)}
 
 

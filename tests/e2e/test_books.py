@@ -12,7 +12,7 @@ from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.solana import SOLNET
 from florin_server.flows import books
 from florin_server.flows.books import Verdict
-from florin_server.store import ledger
+from florin_server.store.ledger import ledger
 
 from tests.e2e.test_payout_stories import (
     CHAIN,

@@ -19,9 +19,9 @@ from florin_server.domain.settlement.chain_txs import Accepted, PayerKind
 from florin_server.rails.evm.sending.relay import Relay
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.types import RailUnavailable
-from florin_server.store import payments
-from florin_server.store.query import Op, Statement, param
-from florin_server.store.tables import payment_option
+from florin_server.store.engine.query import Op, Statement, param
+from florin_server.store.payments import payments
+from florin_server.store.tables.tables import payment_option
 from sqlalchemy import update
 
 from tests.support.api import Refused

@@ -14,7 +14,7 @@ from florin.v1 import operator_pb2
 from florin_server.domain.payments.payment import Option
 from florin_server.domain.sealed import Seal
 from florin_server.flows import collected
-from florin_server.store import captures
+from florin_server.store.capture import collected_data
 
 from tests.e2e.test_builds import TOKEN, Building
 from tests.support.capture import (
@@ -205,7 +205,7 @@ async def test_a_wallet_collects_the_data_itself(desk, till, form, at):
 async def signed_elsewhere(till: Till, option_id: str) -> list[str]:
     """What the option's account signs, without anything having been told."""
     from florin_server.rpc.codec import action
-    from florin_server.store import payments
+    from florin_server.store.payments import payments
 
     from tests.support.json import plain
 
@@ -427,7 +427,7 @@ async def test_data_whose_key_is_lost_is_told_as_lost(desk, monkeypatch):
 async def test_data_that_was_put_elsewhere_is_not_taken_for_somebody_elses(desk):
     app, till = desk.service.app, await new_till(desk)
     await hand_in(desk, await till.url())
-    (kept,) = await app.store.read(captures.of_account(till.wallet.account.lower()))
+    (kept,) = await app.store.read(collected_data.of_account(till.wallet.account.lower()))
     assert json.loads(collected.opened(app, kept)) == DATA
     assert collected.opened(app, replace(kept, payment_id="pay_other")) is None
     assert collected.opened(app, replace(kept, account=Wallet().account.lower())) is None

@@ -13,7 +13,8 @@ from florin.v1 import operator_pb2
 from florin_server.cli import customers as command_line
 from florin_server.config import LimitSettings
 from florin_server.domain.sealed import Seal
-from florin_server.store import captures, customers
+from florin_server.store.accounts import customers
+from florin_server.store.capture import collected_data
 
 from tests.support.capture import (
     ASKED,
@@ -265,7 +266,7 @@ async def test_a_payment_that_the_chain_told_of_proves_nothing(desk):
 
 
 async def test_strangers_cannot_keep_a_buyer_out(desk, monkeypatch):
-    monkeypatch.setattr(captures, "ROWS_AN_APP", 5)
+    monkeypatch.setattr(collected_data, "ROWS_AN_APP", 5)
     till = await new_till(desk)
     _, key = await desk.key(None)
     by_key = as_stranger(till, **{"Api-Key": key})
@@ -285,7 +286,7 @@ async def test_strangers_cannot_keep_a_buyer_out(desk, monkeypatch):
 
 
 async def test_what_comes_with_a_confirm_cannot_be_pushed_out(desk, monkeypatch):
-    monkeypatch.setattr(captures, "ROWS_AN_APP", 3)
+    monkeypatch.setattr(collected_data, "ROWS_AN_APP", 3)
     till = await new_till(desk)
     outputs = [till.wallet.execute(one) for one in await as_stranger(till).fetch(collected=EVE)]
     stop = asyncio.Event()
@@ -315,7 +316,7 @@ async def test_data_that_is_gone_when_the_payment_is_accepted_is_asked_for_again
 
     async def erased_meanwhile(*args: Any) -> None:
         await verify(*args)
-        await desk.service.app.store.write(captures.erase(account, [till.payment_id]))
+        await desk.service.app.store.write(collected_data.erase(account, [till.payment_id]))
 
     with monkeypatch.context() as patch:
         patch.setattr(rail, "verify", erased_meanwhile)

@@ -12,7 +12,7 @@ from florin_server.domain.payments import results
 from florin_server.domain.payments.payment import Confirmation
 from florin_server.domain.payments.state import Event
 from florin_server.flows import capture
-from florin_server.store import payments
+from florin_server.store.payments import payments
 
 from tests.support.api import Refused
 from tests.support.desk import ORDER, Desk, Offer

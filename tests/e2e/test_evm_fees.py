@@ -9,7 +9,8 @@ import pytest
 import pytest_asyncio
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.payments.payment import Destination
-from florin_server.store import ledger, settlements
+from florin_server.store.accounts import destinations
+from florin_server.store.ledger import ledger
 
 from tests.support.desk import Desk, Tenant, opened
 from tests.support.wallet import Wallet
@@ -89,7 +90,7 @@ async def till(desk, asset) -> Till:
 async def test_a_fee_goes_to_the_operator_in_the_same_transaction(till, currency, asset, price):
     merchant_id = till.tenant.merchant.id
     place = Destination(f"crypto_{merchant_id}", merchant_id, asset, f"{CHAIN}:{MERCHANT}")
-    await till.desk.service.app.store.write(settlements.put_destination(place))
+    await till.desk.service.app.store.write(destinations.put_destination(place))
     treasury = till.treasury
     paid, earned, booked = (
         await till.held(MERCHANT),

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.payments.payment import Destination
-from florin_server.store import settlements
+from florin_server.store.accounts import destinations
 
 from tests.support.api import Refused
 from tests.support.desk import CREATE, Desk, Tenant, opened
@@ -85,7 +85,7 @@ async def till(desk) -> Till:
             f"{chain}/{asset}",
             f"{chain}:{MERCHANT}",
         )
-        await desk.service.app.store.write(settlements.put_destination(place))
+        await desk.service.app.store.write(destinations.put_destination(place))
     till = Till(desk, tenant)
     await desk.chain.fund(till.wallet.address)
     return till

@@ -19,8 +19,8 @@ from eth_account import Account
 from florin_server.boot.home import Home
 from florin_server.domain.accounts.account import Partner
 from florin_server.domain.payments.payment import Destination, Merchant
-from florin_server.store import merchants, settlements
-from florin_server.store.engine import Store
+from florin_server.store.accounts import destinations, merchants
+from florin_server.store.engine.store import Store
 
 from tests.support.command import FLORIN, Lasting, environment, florin, told
 
@@ -266,7 +266,7 @@ def test_the_doctor_of_a_stopped_florin_tells_of_places_that_are_ours_now(stoppe
         store = await Store.open(stopped / "florin.db")
         await store.write(merchants.put_partner(partner))
         await store.write(merchants.put_merchant(tea))
-        await store.write(settlements.put_destination(place))
+        await store.write(destinations.put_destination(place))
         await store.close()
 
     uvloop.run(registered())

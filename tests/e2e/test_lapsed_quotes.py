@@ -15,7 +15,7 @@ from florin_server.devnet.genesis import artifact
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.paying.terms import NOBODY, Terms
 from florin_server.rails.evm.settler import Pay
-from florin_server.store import payments
+from florin_server.store.payments import payments
 
 from tests.e2e.test_books import balance, booked, exact
 from tests.e2e.test_late_money import mute, payouts_of, returned, submit

@@ -143,7 +143,7 @@ async def submit(desk: Desk, stranger: Wallet, wallet: Wallet, offer: Any) -> st
     from florin_server.rails.evm import settler
     from florin_server.rails.evm.paying.terms import Terms
     from florin_server.rails.evm.sending.fees import KEY_GAS
-    from florin_server.store import payments
+    from florin_server.store.payments import payments
 
     found = await desk.service.app.store.read(payments.option(offer.payment_id, offer.option_id))
     assert found is not None
@@ -198,8 +198,8 @@ async def test_money_for_nothing_that_is_known_is_unbooked(desk, shop, caplog):
 
 
 def _forget(payment_id: str):
-    from florin_server.store.query import Statement, param
-    from florin_server.store.tables import payment_option
+    from florin_server.store.engine.query import Statement, param
+    from florin_server.store.tables.tables import payment_option
     from sqlalchemy import delete
 
     offered = delete(payment_option).where(payment_option.c.payment_id == param("id_"))

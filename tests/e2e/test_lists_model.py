@@ -13,8 +13,8 @@ from florin_server.domain.payments.payment import Payment, Status
 from florin_server.flows import lists
 from florin_server.flows.app import Caller
 from florin_server.flows.lists import Wanted
-from florin_server.store import payments
-from florin_server.store.listing import Order, Totals
+from florin_server.store.payments import payments
+from florin_server.store.payments.listing import Order, Totals
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

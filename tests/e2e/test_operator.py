@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from florin.v1 import account_pb2, admin_pb2, operator_pb2
 from florin_server.domain.versions import NEWEST_STABLE
-from florin_server.store import merchants
+from florin_server.store.accounts import merchants
 
 from tests.support.api import Refused
 from tests.support.desk import CREATE, ORDER

@@ -16,7 +16,9 @@ import uvloop
 from florin_server.domain.payments.payment import Destination, Merchant
 from florin_server.domain.payouts.held_money import HeldMoney
 from florin_server.domain.settlement.chain_txs import Posting
-from florin_server.store import held, ledger, merchants, settlements
+from florin_server.store.accounts import destinations, merchants
+from florin_server.store.ledger import ledger
+from florin_server.store.payouts import held_money
 
 from tests.contract.test_store_kit import created, opened
 from tests.support.api import RestApi
@@ -249,7 +251,7 @@ def test_payouts_are_begun_listed_and_refused(forks, stopped):
         where = Destination("crypto_1", merchant_id, asset, place)
         async with opened("sqlite", stopped) as store:
             await store.write(merchants.put_merchant(tea))
-            await store.write(settlements.put_destination(where))
+            await store.write(destinations.put_destination(where))
             await store.write(ledger.post("settle:1", "settle", None, None, (came,), 0))
 
     uvloop.run(owe())
@@ -327,7 +329,7 @@ def test_held_payments_are_listed_and_decided(forks, stopped):
     async def came() -> str:
         async with opened("sqlite", stopped) as store:
             of = await created(store)
-            await store.write(held.put(replace(late, payment_id=of.id)))
+            await store.write(held_money.put(replace(late, payment_id=of.id)))
             return of.id
 
     payment_id = uvloop.run(came())

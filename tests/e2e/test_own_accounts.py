@@ -18,7 +18,8 @@ from florin_server.domain.payments.payment import Destination
 from florin_server.domain.payouts.payout import Payout, PayoutKind
 from florin_server.rails.evm.settings import MULTICALL3
 from florin_server.rails.evm.setup.deployment import DEPLOYER
-from florin_server.store import payouts, settlements
+from florin_server.store.accounts import destinations
+from florin_server.store.payouts import payouts
 
 from tests.e2e.test_books import SETTINGS, balance, exact, treasury_of
 from tests.e2e.test_late_money import DOLLARS, mute, payouts_of, returned, told_to_send
@@ -103,7 +104,7 @@ async def force(shop: Shop, asset: str, account: str) -> None:
     """Stores a place as a version that did not look would have."""
     number = shop.desk.service.app.randbytes(8).hex()
     place = Destination(f"crypto_{number}", shop.tenant.merchant.id, asset, account)
-    await shop.desk.service.app.store.write(settlements.put_destination(place))
+    await shop.desk.service.app.store.write(destinations.put_destination(place))
 
 
 # registration

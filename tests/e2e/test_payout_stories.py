@@ -12,7 +12,9 @@ import pytest_asyncio
 from florin.v1 import admin_pb2, operator_pb2, payout_pb2
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.payments.payment import Destination
-from florin_server.store import ledger, payouts, settlements
+from florin_server.store.accounts import destinations
+from florin_server.store.ledger import ledger
+from florin_server.store.payouts import payouts
 
 from tests.support.api import Refused
 from tests.support.desk import Desk, Tenant, opened
@@ -63,7 +65,7 @@ class Shop:
             f"{CHAIN}/{asset}",
             f"{CHAIN}:{address}",
         )
-        await self.desk.service.app.store.write(settlements.put_destination(place))
+        await self.desk.service.app.store.write(destinations.put_destination(place))
 
     async def sold(self, wallet: Wallet, amount: dict[str, str]) -> str:
         """A payment that succeeded."""

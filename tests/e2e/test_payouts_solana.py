@@ -9,7 +9,9 @@ import pytest_asyncio
 from florin.v1 import payout_pb2
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain.payments.payment import Destination
-from florin_server.store import ledger, payouts, settlements
+from florin_server.store.accounts import destinations
+from florin_server.store.ledger import ledger
+from florin_server.store.payouts import payouts
 from solders.keypair import Keypair
 
 from tests.e2e.test_solana_stories import PRICE, offered
@@ -89,7 +91,7 @@ async def test_a_merchant_is_paid_what_it_is_owed(desk, node):
     tenant, place = await desk.tenant(), str(Keypair().pubkey())
     await sold(desk, SolanaWallet(), 1, tenant.headers)
     where = Destination("crypto_sol", tenant.merchant.id, ASSETS[1], f"{CHAIN}:{place}")
-    await desk.service.app.store.write(settlements.put_destination(where))
+    await desk.service.app.store.write(destinations.put_destination(where))
     async with operator_of(desk.service) as operator:
         request = payout_pb2.CreatePayoutRequest(merchant_id=tenant.merchant.id, asset=ASSETS[1])
         made = await operator.ask("CreatePayout", request)

@@ -8,7 +8,7 @@ import re
 import pytest
 import pytest_asyncio
 from florin_server.domain.payments.payment import BankAccount
-from florin_server.store import settlements
+from florin_server.store.accounts import destinations
 
 from tests.support.accounts import PROTOCOLS, Account, told
 from tests.support.api import Refused
@@ -244,7 +244,7 @@ async def test_a_settlement_is_its_merchants(desk, tenant, protocol, profile):
 
 async def test_bank_accounts_are_told_beside_the_chains(desk, shop, tenant):
     place = BankAccount(f"fiat_{shop.merchant}", shop.merchant, "pending_review", "sepa")
-    await desk.service.app.store.write(settlements.put_bank_account(place))
+    await desk.service.app.store.write(destinations.put_bank_account(place))
     bank = {"id": place.id, "status": "pending_review", "bankType": "sepa"}
     assert await shop.all() == {"fiat": [bank], "crypto": []}
     profile = (await shop.ask("GetMerchant")).body["merchant"]

@@ -15,7 +15,8 @@ from florin_server.devnet.solana import SOLNET
 from florin_server.domain.settlement.chain_txs import ChainTx
 from florin_server.flows.system import chains
 from florin_server.rails.types import RailUnavailable
-from florin_server.store import journal, ledger
+from florin_server.store.ledger import ledger
+from florin_server.store.settlement import chain_txs
 from solders.hash import Hash
 from solders.keypair import Keypair
 from solders.message import MessageV0
@@ -60,7 +61,7 @@ async def unfinished(desk: Desk) -> list[ChainTx]:
     """Transactions that have not ended."""
     app = desk.service.app
     (relayer,) = app.rails[SOLNET.chain_id].senders
-    return await app.store.read(journal.open_txs(SOLNET.chain_id, relayer))
+    return await app.store.read(chain_txs.open_txs(SOLNET.chain_id, relayer))
 
 
 async def ended(desk: Desk, node: SolanaNode, offer: Offer, slots: int = 1) -> str:
@@ -231,9 +232,9 @@ async def test_what_became_final_after_it_was_looked_for_is_not_sent_again(
     async def nothing():
         pass
 
-    release = journal.release
+    release = chain_txs.release
     monkeypatch.setattr(
-        journal, "release", lambda *given: released.append(given) or release(*given)
+        chain_txs, "release", lambda *given: released.append(given) or release(*given)
     )
     monkeypatch.setattr(rail, "find", late)
     monkeypatch.setattr(rail, "mined", told)

@@ -10,7 +10,7 @@ import pytest_asyncio
 from florin_server.chains.solana import spl
 from florin_server.devnet.solana import SOLNET
 from florin_server.rails.solana.sending.signer import SolanaSigner
-from florin_server.store import ledger
+from florin_server.store.ledger import ledger
 from solders.transaction import VersionedTransaction
 
 from tests.e2e.test_solana_stories import PRICE, Offer, offered, refusal

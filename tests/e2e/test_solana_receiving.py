@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from florin_server.chains.solana import spl
 from florin_server.devnet.solana import SOLNET
-from florin_server.store import ledger
+from florin_server.store.ledger import ledger
 from solders.keypair import Keypair
 
 from tests.e2e.test_solana_stories import ORDER, PRICE, offered, refusal

@@ -12,7 +12,8 @@ import pytest
 import pytest_asyncio
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain.payments.payment import Destination
-from florin_server.store import payouts, settlements
+from florin_server.store.accounts import destinations
+from florin_server.store.payouts import payouts
 from solders.keypair import Keypair
 
 from tests.e2e.test_solana_receiving import opens, place, register, remembered, there, until
@@ -63,7 +64,7 @@ class Crook(SolanaWallet):
         """As an operator's own tool would set it; nothing is opened in advance."""
         merchant_id = self.tenant.merchant.id
         where = Destination(f"crypto_{merchant_id}", merchant_id, ASSETS[0], self.account)
-        await self.desk.service.app.store.write(settlements.put_destination(where))
+        await self.desk.service.app.store.write(destinations.put_destination(where))
 
     async def offer(self) -> Offer | None:
         """What its other wallet can pay a cent with; None if that is left out."""

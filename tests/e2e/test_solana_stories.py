@@ -15,7 +15,7 @@ import pytest_asyncio
 from florin_server.chains.solana import spl
 from florin_server.config import EmbeddedSolana
 from florin_server.devnet.solana import SOLNET
-from florin_server.store import ledger
+from florin_server.store.ledger import ledger
 from solders.compute_budget import set_compute_unit_price
 from solders.hash import Hash
 from solders.instruction import AccountMeta

@@ -20,7 +20,7 @@ from florin_server.rails.evm.paying.erc6492 import open_and_call
 from florin_server.rails.evm.paying.terms import Terms, bare
 from florin_server.rails.evm.sending.fees import KEY_GAS
 from florin_server.rails.evm.settler import Pay
-from florin_server.store import payments
+from florin_server.store.payments import payments
 
 from tests.support.api import Refused
 from tests.support.desk import CREATE, Desk, Tenant, opened

@@ -11,9 +11,9 @@ from florin_server.domain.payments.state import TABLE, Event
 from florin_server.flows import create
 from florin_server.flows.idempotent import once
 from florin_server.rpc.codec import Codec
-from florin_server.store import payments
-from florin_server.store.query import Statement, param
-from florin_server.store.tables import payment
+from florin_server.store.engine.query import Statement, param
+from florin_server.store.payments import payments
+from florin_server.store.tables.tables import payment
 from sqlalchemy import update
 
 from tests.model.campaign import play

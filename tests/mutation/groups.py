@@ -42,11 +42,14 @@ GROUPS = {
         ("flows/workers/blocks.py", "flows/workers/settle.py"), ("contract/test_settler*.py",)
     ),
     "journal": Group(
-        ("store/journal.py",), ("contract/test_settler*.py", "contract/test_store_journal.py")
+        ("store/settlement/chain_txs.py",),
+        ("contract/test_settler*.py", "contract/test_store_journal.py"),
     ),
-    "ledger": Group(("store/ledger.py",), ("contract/test_books.py", "contract/test_store_*.py")),
+    "ledger": Group(
+        ("store/ledger/ledger.py",), ("contract/test_books.py", "contract/test_store_*.py")
+    ),
     "payouts": Group(
-        ("flows/payouts.py", "flows/workers/pay_out.py", "store/payouts.py"),
+        ("flows/payouts.py", "flows/workers/pay_out.py", "store/payouts/payouts.py"),
         ("contract/test_pay_out*.py", "e2e/test_payout*.py", "e2e/test_refunds.py"),
     ),
     "auth": Group(
@@ -62,7 +65,7 @@ GROUPS = {
         ),
     ),
     "idempotency": Group(
-        ("flows/idempotent.py", "rpc/idempotency.py", "store/idempotency.py"),
+        ("flows/idempotent.py", "rpc/idempotency.py", "store/payments/idempotency.py"),
         (
             "contract/test_store_races.py",
             "e2e/test_guarded_keys.py",

@@ -17,7 +17,7 @@ from florin_gateway.profiles import Profile
 from florin_server.boot.grpc_server import PUBLIC
 from florin_server.domain.ids import short_id
 from florin_server.domain.payments.payment import Destination
-from florin_server.store import settlements
+from florin_server.store.accounts import destinations
 from gateway_options.v1 import json_pb2
 from google.api import annotations_pb2
 from google.protobuf.descriptor import MethodDescriptor
@@ -147,7 +147,7 @@ def _old_settlement(body: Any = None) -> Make:
         new = short_id("crypto_", desk.service.app.randbytes)
         pair = _settlement()
         made = Destination(new, merchant.id, pair["asset"], pair["destination"])
-        await desk.service.app.store.write(settlements.put_destination(made))
+        await desk.service.app.store.write(destinations.put_destination(made))
         return Request({"merchant_id": merchant.id, "id": new}, body)
 
     return make

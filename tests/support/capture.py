@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from florin.v1 import operator_pb2
-from florin_server.store import captures
+from florin_server.store.capture import collected_data
 
 from tests.support.api import Refused, RestApi
 from tests.support.desk import ORDER, PAY_URL, Answer, Desk
@@ -112,7 +112,7 @@ async def emptied(desk: Desk, till: Till) -> None:
     async with asyncio.timeout(10):
         while stored(desk, till):
             # the worker's write is in the queue by the time that this one is answered
-            await desk.service.app.store.write(captures.forget(0, 1))
+            await desk.service.app.store.write(collected_data.forget(0, 1))
 
 
 async def export(desk: Desk, wallet: Wallet) -> operator_pb2.ExportCustomerResponse:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from florin_server.devnet.genesis import DEVNET
 from florin_server.domain.payments.payment import Destination
-from florin_server.store import settlements
+from florin_server.store.accounts import destinations
 
 from tests.support.desk import Desk, Tenant
 
@@ -20,5 +20,5 @@ async def shop(desk: Desk, address: str) -> Tenant:
             f"{chain}/erc20:{token.address}",
             f"{chain}:{address}",
         )
-        await desk.service.app.store.write(settlements.put_destination(place))
+        await desk.service.app.store.write(destinations.put_destination(place))
     return tenant

@@ -12,8 +12,8 @@ import pytest_asyncio
 from florin.v1 import admin_pb2, admin_pb2_grpc, operator_pb2
 from florin_server.domain.errors import REGISTRY, Code
 from florin_server.domain.versions import NEWEST_STABLE
-from florin_server.store import payments
-from florin_server.store.query import StoreUnavailable
+from florin_server.store.engine.query import StoreUnavailable
+from florin_server.store.payments import payments
 
 from tests.support.api import refused
 from tests.support.desk import DEPLOYED, ORDER, Desk, opened

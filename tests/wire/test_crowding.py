@@ -20,8 +20,8 @@ from florin_server.boot import gateway
 from florin_server.boot.upstream import Link
 from florin_server.config import LimitSettings
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.store import payments
-from florin_server.store.sqlite import Connection
+from florin_server.store.engine.sqlite import Connection
+from florin_server.store.payments import payments
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.support.api import refused

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from florin_server.domain.payments.payment import BankAccount
-from florin_server.store import settlements
+from florin_server.store.accounts import destinations
 
 from tests.support.accounts import CAFE
 from tests.support.desk import Desk, Tenant
@@ -101,7 +101,7 @@ async def test_every_answer_about_settlements(desk, profile, update_golden):
     bank = BankAccount(
         tenant.merchant.id.replace("mrch", "fiat"), tenant.merchant.id, "pending", "sepa"
     )
-    await desk.service.app.store.write(settlements.put_bank_account(bank))
+    await desk.service.app.store.write(destinations.put_bank_account(bank))
     await ask("GET", f"{one}/settlements")
     await ask("GET", one)
     place = f"{crypto}/{made['settlements'][0]['id']}"

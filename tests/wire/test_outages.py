@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 from florin.v1 import merchant_pb2, merchant_pb2_grpc
-from florin_server.store.query import StoreUnavailable
+from florin_server.store.engine.query import StoreUnavailable
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 

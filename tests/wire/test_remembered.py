@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 from florin_server.flows import keys
 from florin_server.rpc import auth
-from florin_server.store import keys as key_store
-from florin_server.store import merchants
+from florin_server.store.accounts import keys as key_store
+from florin_server.store.accounts import merchants
 
 from tests.support.desk import ORDER, Answer, Desk, Tenant
 

@@ -14,8 +14,8 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 from florin.v1 import access_pb2
-from florin_server.store.engine import Store
-from florin_server.store.sqlite import Connection
+from florin_server.store.engine.sqlite import Connection
+from florin_server.store.engine.store import Store
 
 from tests.support.calls import Call, Request, public_calls
 from tests.support.desk import DEPLOYED, SPEC, Desk, Tenant

@@ -18,8 +18,8 @@ from florin_server.rails.networks import registry
 from florin_server.rails.networks.chain_files import Chain
 from florin_server.rails.networks.network import Network
 from florin_server.rails.types import RailUnavailable
-from florin_server.store.engine import Store
-from florin_server.store.query import StoreError
+from florin_server.store.engine.query import StoreError
+from florin_server.store.engine.store import Store
 
 _REFERENCE_MAX = 32  # what CAIP-2 takes of a Solana genesis hash
 

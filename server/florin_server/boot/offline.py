@@ -23,8 +23,8 @@ from florin_server.rails.protocol import Rail
 from florin_server.rpc.admin import AdminServicer
 from florin_server.rpc.codec import Codec
 from florin_server.rpc.validate import Validator
-from florin_server.store.engine import Store
-from florin_server.store.query import StoreError
+from florin_server.store.engine.query import StoreError
+from florin_server.store.engine.store import Store
 
 _SERVICE = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
 

@@ -34,8 +34,10 @@ from florin_server.flows.workers.prices import follow_prices
 from florin_server.flows.workers.settle import ChainSettler
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.protocol import Rail
-from florin_server.store import executors, installation, payments, payouts
-from florin_server.store.engine import Store
+from florin_server.store.engine.store import Store
+from florin_server.store.operator import executors, installation
+from florin_server.store.payments import payments
+from florin_server.store.payouts import payouts
 
 _log = logging.getLogger(__name__)
 

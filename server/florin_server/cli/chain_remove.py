@@ -10,9 +10,9 @@ from florin_server.boot.home import Home, Refused
 from florin_server.cli.console import console, fail, note, settings_of
 from florin_server.config import Settings
 from florin_server.rails.networks import chain_files
-from florin_server.store.engine import Store
-from florin_server.store.open_on import OpenOn, open_on
-from florin_server.store.query import StoreError
+from florin_server.store.engine.query import StoreError
+from florin_server.store.engine.store import Store
+from florin_server.store.payments.in_flight import OpenOn, open_on
 
 
 def run(given: dict[str, Any], name: str, *, force: bool) -> None:

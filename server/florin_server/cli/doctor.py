@@ -19,16 +19,16 @@ from florin_server.cli import ledger as books
 from florin_server.cli.console import console, settings_of
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
-from florin_server.flows import held as held_money
-from florin_server.flows.destinations import misdirected
+from florin_server.flows.held import told as held_problems
+from florin_server.flows.own_accounts import misdirected
 from florin_server.flows.screen import lists_problem
 from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.types import RailUnavailable
-from florin_server.store import held, payouts
-from florin_server.store.engine import Store
-from florin_server.store.query import StoreError
+from florin_server.store.engine.query import StoreError
+from florin_server.store.engine.store import Store
+from florin_server.store.payouts import held_money, payouts
 
 _Finding = tuple[str, str]  # what was looked at, what is wrong with it ("" if nothing)
 
@@ -101,7 +101,7 @@ async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
         for chain_id, problem, count in await store.read(payouts.problems()):
             if problem:
                 yield f"payouts on {chain_id}", f"{count} wait, because {problem}"
-        for chain_id, problem in held_money.told(await store.read(held.counts())).items():
+        for chain_id, problem in held_problems(await store.read(held_money.counts())).items():
             yield f"payments on {chain_id}", problem
         if problem := await store.read(lists_problem(settings, SystemClock().now_us())):
             yield "screening", problem

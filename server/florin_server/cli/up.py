@@ -14,7 +14,7 @@ from florin_server.cli.console import console, fail, log_to_stderr, settings_of
 from florin_server.cli.signals import run_until_signalled
 from florin_server.config import Settings
 from florin_server.devnet.errors import DevChainError
-from florin_server.store.query import StoreError
+from florin_server.store.engine.query import StoreError
 
 First = Callable[[dict[str, str]], Awaitable[None]]
 

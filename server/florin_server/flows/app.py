@@ -19,9 +19,9 @@ from florin_server.flows.screening import Screening
 from florin_server.pricing.prices import FixedPrices, PriceSource
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Asset
-from florin_server.store.engine import Store
-from florin_server.store.gas import Usage
-from florin_server.store.listing import Totals
+from florin_server.store.engine.store import Store
+from florin_server.store.payments.listing import Totals
+from florin_server.store.settlement.gas import Usage
 
 # who reads a list page by page is told the totals of the first page for a minute; so many lists
 # are read at the same time, each remembered in less than a kilobyte

@@ -19,9 +19,10 @@ from florin_server.flows import postings
 from florin_server.flows.app import App
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
-from florin_server.store import books, ledger, payouts
-from florin_server.store.books import Chain, Entry, Place, Standing, opening_of
-from florin_server.store.query import Op
+from florin_server.store.engine.query import Op
+from florin_server.store.ledger import books, ledger
+from florin_server.store.ledger.books import Chain, Entry, Place, Standing, opening_of
+from florin_server.store.payouts import payouts
 
 _log = logging.getLogger(__name__)
 

@@ -24,8 +24,8 @@ from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.payment import Option
 from florin_server.domain.settlement.chain_txs import PayerKind
 from florin_server.flows.app import App, Caller
-from florin_server.store import gas
-from florin_server.store.gas import Usage
+from florin_server.store.settlement import gas
+from florin_server.store.settlement.gas import Usage
 
 HOUR_US: Final = 3_600_000_000
 

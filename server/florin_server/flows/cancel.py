@@ -11,9 +11,9 @@ from florin_server.domain.payments.state import Event, step
 from florin_server.flows.app import App, Caller
 from florin_server.flows.idempotent import failing, once
 from florin_server.flows.load import find
-from florin_server.store import payments
-from florin_server.store.idempotency import Replay
-from florin_server.store.query import Op
+from florin_server.store.engine.query import Op
+from florin_server.store.payments import payments
+from florin_server.store.payments.idempotency import Replay
 
 
 async def cancel(

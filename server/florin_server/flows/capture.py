@@ -25,8 +25,8 @@ from florin_server.domain.payments.payment import Build, Option, Payment
 from florin_server.flows import forms
 from florin_server.flows.app import App, Caller
 from florin_server.flows.collected import checked, invalid, sealed, teller
-from florin_server.store import captures
-from florin_server.store.captures import Told, Way, source_of
+from florin_server.store.capture import collected_data
+from florin_server.store.capture.collected_data import Told, Way, source_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,9 @@ async def ask(app: App, caller: Caller, payment: Payment, options: Sequence[Opti
         return Asked({})
     who = teller(app, caller, payment)
     now_us, missing = app.clock.now_us(), {option.payer for option in wanted}
-    missing -= await app.store.read(captures.given(payment.id, missing, who.sources, now_us))
+    missing -= await app.store.read(collected_data.given(payment.id, missing, who.sources, now_us))
     if missing:
-        known = captures.reusable(missing, who.app, now_us, live=payment.live)
+        known = collected_data.reusable(missing, who.app, now_us, live=payment.live)
         missing -= await app.store.read(known)
     if not missing:
         return Asked({})
@@ -96,9 +96,9 @@ async def require(
     if not applies(app, payment, option):
         return told
     now_us, payers = app.clock.now_us(), [option.payer]
-    if await app.store.read(captures.given(payment.id, payers, told.sources, now_us)):
+    if await app.store.read(collected_data.given(payment.id, payers, told.sources, now_us)):
         return replace(told, needed=True)
-    if await app.store.read(captures.reusable(payers, who.app, now_us, live=payment.live)):
+    if await app.store.read(collected_data.reusable(payers, who.app, now_us, live=payment.live)):
         return told
     try:
         data = _brought(collected)
@@ -110,7 +110,7 @@ async def require(
         ) from None
     source = source_of(Way.INLINE, who.ids[0])
     brought = sealed(app, payment, option.payer, source, who.app, data)
-    await app.store.write(captures.put([brought]))
+    await app.store.write(collected_data.put([brought]))
     return replace(told, brought=brought, needed=True)
 
 

@@ -8,9 +8,9 @@ from florin_server.clock import Movable
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.flows.app import App, Caller
 from florin_server.flows.idempotent import failing, once
-from florin_server.store import installation
-from florin_server.store.idempotency import Replay
-from florin_server.store.query import Op
+from florin_server.store.engine.query import Op
+from florin_server.store.operator import installation
+from florin_server.store.payments.idempotency import Replay
 
 
 async def advance(

@@ -16,7 +16,7 @@ from florin_server.domain.errors import Code, FlorinError, Issue
 from florin_server.domain.payments.payment import Payment
 from florin_server.domain.sealed import Lost
 from florin_server.flows.app import App, Caller
-from florin_server.store.captures import Collected, Way, source_of
+from florin_server.store.capture.collected_data import Collected, Way, source_of
 
 _DAY_US = 86_400_000_000
 

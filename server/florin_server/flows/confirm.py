@@ -29,10 +29,11 @@ from florin_server.flows.load import current, find, head_of
 from florin_server.flows.screen import check_lists, is_blocked
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
-from florin_server.store import captures, payments
-from florin_server.store.captures import Told
-from florin_server.store.query import Op
-from florin_server.store.receiving import NotOpenable
+from florin_server.store.capture import collected_data
+from florin_server.store.capture.collected_data import Told
+from florin_server.store.engine.query import Op
+from florin_server.store.payments import payments
+from florin_server.store.settlement.token_accounts import NotOpenable
 
 _log = logging.getLogger(__name__)
 
@@ -169,7 +170,7 @@ async def _accept(  # noqa: PLR0917  (one of each, none alike)
     )
     if told.sources and app.rails[option.chain_id].submits(option):
         # what is submitted here was signed by the account; anybody may hand in a hash
-        accept = captures.proven(accept, content.payment_id, option.payer, told)
+        accept = collected_data.proven(accept, content.payment_id, option.payer, told)
     try:
         accepted = await app.store.write(_with(accept, claim))
     except NotOpenable as error:

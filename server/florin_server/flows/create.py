@@ -15,9 +15,9 @@ from florin_server.domain.urls import is_https_url
 from florin_server.flows.app import App, Caller
 from florin_server.flows.idempotent import failing, once
 from florin_server.flows.simulate import requested
-from florin_server.store import payments, simulation
-from florin_server.store.idempotency import Replay
-from florin_server.store.query import Op
+from florin_server.store.engine.query import Op
+from florin_server.store.payments import payments, simulation
+from florin_server.store.payments.idempotency import Replay
 
 # no token knows more
 _TOKEN_UNITS_MAX = 2**256 - 1

@@ -10,9 +10,10 @@ from florin_server.domain.errors import Code, FlorinError, invalid
 from florin_server.domain.payments.payment import Payment
 from florin_server.flows.app import App
 from florin_server.flows.collected import opened
-from florin_server.store import captures, customers
-from florin_server.store.captures import Collected
-from florin_server.store.customers import Erased
+from florin_server.store.accounts import customers
+from florin_server.store.accounts.customers import Erased
+from florin_server.store.capture import collected_data
+from florin_server.store.capture.collected_data import Collected
 
 # payments that are changed at once, so that others get their turn in between
 _A_BATCH = 100
@@ -37,7 +38,7 @@ async def export(app: App, text: str) -> Customer:
     if not found:
         raise FlorinError(Code.CUSTOMER_NOT_FOUND)
     now_us = app.clock.now_us()
-    told = await app.store.survey(captures.of_account(account))
+    told = await app.store.survey(collected_data.of_account(account))
     return Customer(
         account,
         [payment.at(now_us) for payment in found],

@@ -14,9 +14,9 @@ from florin_server.flows import keys
 from florin_server.flows.app import App, Caller
 from florin_server.flows.create import NewPayment, create
 from florin_server.flows.idempotent import unstored
-from florin_server.store import keys as key_store
-from florin_server.store import merchants, settlements
-from florin_server.store.query import Op
+from florin_server.store.accounts import destinations, merchants
+from florin_server.store.accounts import keys as key_store
+from florin_server.store.engine.query import Op
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def _store(made: DemoAccounts) -> Op[None]:
     yield from merchants.put_partner(made.partner)
     yield from merchants.put_merchant(made.merchant)
     for place in made.destinations:
-        yield from settlements.put_destination(place)
+        yield from destinations.put_destination(place)
     yield from key_store.put_app(made.wallet)
     for key in made.keys:
         yield from key_store.put_key(key)

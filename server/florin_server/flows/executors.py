@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from florin_server.domain.caip import canonical_account
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.flows.app import App, Sender
-from florin_server.store import executors
+from florin_server.store.operator import executors
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from florin_server.flows.load import find, not_payable
 from florin_server.flows.opening import openable, places
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import NotReceivable, RailUnavailable
-from florin_server.store import nonces, payments
+from florin_server.store.payments import payments
+from florin_server.store.settlement import durable_nonces
 
 _log = logging.getLogger(__name__)
 
@@ -89,8 +90,8 @@ async def _resolve(app: App, payment: Payment, option: Option) -> Sequence[Issue
         # two calls at a time may both resolve it: what was stored first is told to both
         return await app.store.write(payments.put_issued(fresh))
     try:
-        return await app.store.write(nonces.issue(fresh, rail.chain_id, spare, until_us))
-    except nonces.Raced:
+        return await app.store.write(durable_nonces.issue(fresh, rail.chain_id, spare, until_us))
+    except durable_nonces.Raced:
         return await _resolve(app, payment, option)
 
 
@@ -99,7 +100,7 @@ async def _spare(app: App, rail: Rail, until_us: int) -> Spare | None:
     slow = until_us - app.clock.now_us() >= _SLOW_US
     if rail.nonces is None or not slow:
         return None
-    return await app.store.read(nonces.free(rail.chain_id, rail.nonces.addresses))
+    return await app.store.read(durable_nonces.free(rail.chain_id, rail.nonces.addresses))
 
 
 def _held_until(app: App, payment: Payment, option: Option) -> int:

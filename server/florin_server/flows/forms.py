@@ -22,8 +22,8 @@ from florin_server.domain.payments.payment import Merchant, Payment, Status
 from florin_server.flows.app import App
 from florin_server.flows.collected import Teller, checked, opened, sealed
 from florin_server.flows.load import current, merchant_of
-from florin_server.store import captures
-from florin_server.store.captures import Way, source_of
+from florin_server.store.capture import collected_data
+from florin_server.store.capture.collected_data import Way, source_of
 
 _CODE_BYTES = 32
 # enough that no two accounts of a payment have the same, and a hundred fit into an address
@@ -75,7 +75,7 @@ async def form(app: App, payment_id: str | None, token: str) -> Form:
     if payment_id not in {None, ticket.payment_id}:
         raise _unauthorized()
     payment, accounts = await _found(app, ticket)
-    told = await app.store.read(captures.told_by(payment.id, accounts, ticket.source))
+    told = await app.store.read(collected_data.told_by(payment.id, accounts, ticket.source))
     done = accounts == {one.account for one in told}
     if not done:
         _check_open(payment)
@@ -92,7 +92,7 @@ async def hand_in(app: App, token: str, value: object, *, peer: str = "") -> Non
     # each form has a budget: nobody uses up the buyer's
     app.limits.form(f"{ticket.payment_id}/{ticket.teller}", peer)
     payment, accounts = await _found(app, ticket)
-    told = await app.store.read(captures.told_by(payment.id, accounts, ticket.source))
+    told = await app.store.read(collected_data.told_by(payment.id, accounts, ticket.source))
     done = accounts == {one.account for one in told}
     if not done:
         _check_open(payment)
@@ -102,7 +102,7 @@ async def hand_in(app: App, token: str, value: object, *, peer: str = "") -> Non
             sealed(app, payment, account, ticket.source, ticket.app, data)
             for account in sorted(accounts)
         ]
-        told = await app.store.write(captures.hand_in(new))
+        told = await app.store.write(collected_data.hand_in(new))
     # of several at once one came first; and one for more accounts keeps what is known of some
     if not any(_equal(opened(app, one), data) for one in told):
         raise _unauthorized()
@@ -118,7 +118,7 @@ async def _found(app: App, ticket: _Ticket) -> tuple[Payment, set[str]]:
         raise _unauthorized()
     size = _TAG_CHARS
     tags = {ticket.tags[at : at + size] for at in range(0, len(ticket.tags), size)}
-    offered = await app.store.read(captures.offered(stored.id))
+    offered = await app.store.read(collected_data.offered(stored.id))
     accounts = {account for account in offered if _tag(account) in tags}
     if not accounts:
         raise _unauthorized()

@@ -12,8 +12,10 @@ from florin_server.domain.payouts.payout import Payout, PayoutKind
 from florin_server.flows import postings
 from florin_server.flows.app import App
 from florin_server.flows.screen import is_blocked
-from florin_server.store import held, ledger, payments, payouts
-from florin_server.store.query import Op
+from florin_server.store.engine.query import Op
+from florin_server.store.ledger import ledger
+from florin_server.store.payments import payments
+from florin_server.store.payouts import held_money, payouts
 
 _log = logging.getLogger(__name__)
 
@@ -24,18 +26,18 @@ _WAITING = "payments held because their payers are blocked: {}, see `florin paym
 
 async def listed(app: App, *, all_: bool) -> list[HeldMoney]:
     """Held money, the newest first: what is neither released nor returned, or all."""
-    return await app.store.survey(held.listed(_LISTED_MAX, all_=all_))
+    return await app.store.survey(held_money.listed(_LISTED_MAX, all_=all_))
 
 
 async def waiting(app: App) -> int:
     """How many verdicts are asked for."""
-    counts = await app.store.read(held.counts())
+    counts = await app.store.read(held_money.counts())
     return sum(count for _, state, count in counts if state is HeldState.HELD)
 
 
 async def problem(app: App, chain_id: str) -> str:
     """What the operator has to look at on a chain, in a sentence; empty if nothing."""
-    return told(await app.store.read(held.counts())).get(chain_id, "")
+    return told(await app.store.read(held_money.counts())).get(chain_id, "")
 
 
 def told(counts: list[tuple[str, HeldState, int]]) -> dict[str, str]:
@@ -56,7 +58,7 @@ async def resolve(
     invalid_state for a verdict that cannot follow the former one, and for a return to a payer who
     is still blocked, without `even_if_blocked`.
     """
-    known = await app.store.read(held.get(held_id))
+    known = await app.store.read(held_money.get(held_id))
     if known is None:
         raise FlorinError(Code.INVALID_PARAMS, "Held payment not found")
     if known.state is verdict:
@@ -84,7 +86,7 @@ async def resolve(
 def _resolve(
     app: App, held_id: str, verdict: HeldState, note: str, *, even_if_blocked: bool
 ) -> Op[tuple[HeldMoney, Payment | None]]:
-    one = yield from held.get(held_id)
+    one = yield from held_money.get(held_id)
     if one is None:
         raise FlorinError(Code.INVALID_PARAMS, "Held payment not found")
     if one.state is verdict:
@@ -97,7 +99,7 @@ def _resolve(
     payment = (yield from payments.get((one.payment_id,)))[one.payment_id]
     changed = None
     if one.state is HeldState.HELD and not one.late:
-        payment = changed = yield from held.end(one, verdict, now_us)
+        payment = changed = yield from held_money.end(one, verdict, now_us)
     payout_id = None
     if verdict is HeldState.RELEASED:
         yield from _settle(one, payment, note, now_us)
@@ -105,7 +107,7 @@ def _resolve(
         back = _payout(app, one, payment, now_us)
         yield from payouts.add(back)
         payout_id = back.id
-    done = yield from held.decide(
+    done = yield from held_money.decide(
         held_id, verdict, note, payout_id, now_us, even_if_blocked=even_if_blocked
     )
     return done, changed

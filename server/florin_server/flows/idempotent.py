@@ -7,9 +7,9 @@ from typing import Any, NoReturn, TypeVar
 
 from florin_server.domain.errors import FlorinError
 from florin_server.flows.app import App, Caller
-from florin_server.store import idempotency
-from florin_server.store.idempotency import Claim, Replay
-from florin_server.store.query import Op
+from florin_server.store.engine.query import Op
+from florin_server.store.payments import idempotency
+from florin_server.store.payments.idempotency import Claim, Replay
 
 _T = TypeVar("_T")
 

@@ -7,7 +7,7 @@ from florin_server.domain.accounts.credentials import KeyKind, hash_key, new_key
 from florin_server.domain.errors import Code, FlorinError, invalid
 from florin_server.domain.versions import NEWEST_STABLE
 from florin_server.flows.app import App
-from florin_server.store import keys, merchants
+from florin_server.store.accounts import keys, merchants
 
 # everything a kind may do; a wallet's confirm and cancel are "create"
 _ALLOWED = {KeyKind.PARTNER: SCOPES, KeyKind.WALLET: frozenset({"read", "create"})}

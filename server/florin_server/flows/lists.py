@@ -14,11 +14,11 @@ from florin_server.domain.errors import Code, FlorinError, Issue
 from florin_server.domain.payments.payment import Merchant, Status
 from florin_server.domain.refusals import merchant_unknown
 from florin_server.flows.app import App, Caller
-from florin_server.store import merchants
-from florin_server.store.columns import U256_MAX
-from florin_server.store.listed import Listed, listed
-from florin_server.store.listing import Filters, Order, Place, Totals, page, totals
-from florin_server.store.query import Op
+from florin_server.store.accounts import merchants
+from florin_server.store.engine.columns import U256_MAX
+from florin_server.store.engine.query import Op
+from florin_server.store.payments.listed import Listed, listed
+from florin_server.store.payments.listing import Filters, Order, Place, Totals, page, totals
 
 _AMOUNT = re.compile(r"[0-9]{1,78}")
 _UNIT_PREFIX = "caip19/"

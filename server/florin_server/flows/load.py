@@ -8,7 +8,8 @@ from florin_server.domain.payments.links import resolve_payment_id
 from florin_server.domain.payments.payment import Merchant, Payment, Status
 from florin_server.flows.app import App, Caller
 from florin_server.rails.protocol import Rail
-from florin_server.store import merchants, payments
+from florin_server.store.accounts import merchants
+from florin_server.store.payments import payments
 
 
 def payment_id_of(app: App, text: str) -> str | None:

@@ -7,8 +7,8 @@ from florin_server.domain.ids import short_id
 from florin_server.domain.payments.payment import BankAccount, Merchant
 from florin_server.flows.app import App
 from florin_server.flows.contact import check
-from florin_server.store import merchants, settlements
-from florin_server.store.query import Op
+from florin_server.store.accounts import destinations, merchants
+from florin_server.store.engine.query import Op
 
 
 async def add(
@@ -68,4 +68,4 @@ def _add_bank_account(account: BankAccount) -> Op[None]:
     merchant = yield from merchants.merchant(account.merchant_id)
     if merchant is None or merchant.deleted_at_us is not None:
         raise FlorinError(Code.MERCHANT_NOT_FOUND)
-    yield from settlements.put_bank_account(account)
+    yield from destinations.put_bank_account(account)

@@ -14,10 +14,10 @@ from florin_server.domain.payments.payment import Merchant
 from florin_server.domain.refusals import merchant_unknown
 from florin_server.flows.app import App, Caller
 from florin_server.flows.idempotent import failing, once
-from florin_server.store import merchants, settlements
-from florin_server.store.idempotency import Replay
-from florin_server.store.query import Op
-from florin_server.store.settlements import Settlements
+from florin_server.store.accounts import destinations, merchants
+from florin_server.store.accounts.destinations import Settlements
+from florin_server.store.engine.query import Op
+from florin_server.store.payments.idempotency import Replay
 
 # merchants in one answer, if the caller does not say
 LIMIT = 20
@@ -133,7 +133,7 @@ def require(caller: Caller, merchant_id: str) -> Op[Merchant]:
 
 def _look(caller: Caller, merchant_id: str) -> Op[tuple[Merchant, Settlements]]:
     merchant = yield from require(caller, merchant_id)
-    return merchant, (yield from settlements.of_merchant(merchant_id))
+    return merchant, (yield from destinations.of_merchant(merchant_id))
 
 
 def _check(changes: Changes) -> None:

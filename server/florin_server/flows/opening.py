@@ -12,8 +12,8 @@ from florin_server.domain.accounts.destinations import Opening, Place
 from florin_server.flows.app import App
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Split
-from florin_server.store import receiving
-from florin_server.store.query import Op
+from florin_server.store.engine.query import Op
+from florin_server.store.settlement import token_accounts
 
 
 def places(asset: str, split: Split) -> list[Place]:
@@ -30,14 +30,14 @@ async def openable(
     if work is None:
         return frozenset()
     needed = [of(rail, merchant_id, one) for one in wanted if work.needed(one)]
-    return await app.store.read(receiving.openable(needed, work.caps, app.clock.now_us()))
+    return await app.store.read(token_accounts.openable(needed, work.caps, app.clock.now_us()))
 
 
 def claim(app: App, rail: Rail, merchant_id: str, by: str, opened: Sequence[Place]) -> Op[None]:
     """Part of an operation: something that is let go now opens places; or NotOpenable."""
     if rail.receiving is not None and opened:
         wanted = [of(rail, merchant_id, one) for one in opened]
-        yield from receiving.claim(wanted, rail.receiving.caps, by, app.clock.now_us())
+        yield from token_accounts.claim(wanted, rail.receiving.caps, by, app.clock.now_us())
 
 
 def of(rail: Rail, merchant_id: str, place: Place) -> Opening:

@@ -17,15 +17,16 @@ from florin_server.domain.payments.triggers import Lever
 from florin_server.flows import budgets, capture
 from florin_server.flows.app import App, Caller
 from florin_server.flows.capture import Asked
-from florin_server.flows.destinations import reserved
 from florin_server.flows.load import find, head_of, payment_id_of
 from florin_server.flows.opening import openable, places
+from florin_server.flows.own_accounts import reserved
 from florin_server.flows.price import price
 from florin_server.flows.screen import check_lists, is_blocked
 from florin_server.pricing.prices import Quote
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Means, RailUnavailable, Split
-from florin_server.store import new_options, payments, settlements
+from florin_server.store.accounts import destinations
+from florin_server.store.payments import new_options, payments
 
 # payer, asset, value
 _Quoted: TypeAlias = tuple[str, str, int]
@@ -82,19 +83,19 @@ async def options(app: App, caller: Caller, text: str, accounts: Sequence[str]) 
         if await is_blocked(app, account):
             raise FlorinError(Code.SANCTIONED_USER)
     await check_lists(app, live=payment.live)
-    destinations = {
+    places = {
         d.asset_key: canonical_account(d.account)
-        for d in await app.store.read(settlements.destinations(payment.merchant_id))
+        for d in await app.store.read(destinations.destinations(payment.merchant_id))
     }
     asked_for = _by_rail(app, payment, accounts)
     payers = [payer for _, written in asked_for for payer in written]
     known = await app.store.read(payments.options(payment.id, payers))
     searches = [
-        _search(app, caller, payment, rail, written, _Known(destinations, _quoted(app, known)))
+        _search(app, caller, payment, rail, written, _Known(places, _quoted(app, known)))
         for rail, written in asked_for
     ]
     found = [option for part in await asyncio.gather(*searches) for option in part]
-    found.sort(key=lambda option: (_key(option.asset) not in destinations, option.eta_s))
+    found.sort(key=lambda option: (_key(option.asset) not in places, option.eta_s))
     found = found[: app.settings.options_max]
     stored = await _keep(app, caller, payment, known, found)
     told = [replace(stored[one.id], account=one.account) for one in found if one.id in stored]
@@ -240,9 +241,9 @@ def _key(asset: str) -> str:
     return canonical_asset(asset, checksum=False)
 
 
-def _split(app: App, rail: Rail, asset: str, value: int, destinations: Mapping[str, str]) -> Split:
+def _split(app: App, rail: Rail, asset: str, value: int, places: Mapping[str, str]) -> Split:
     percentage = -(-value * app.settings.fee_basis_points // 10_000)
     fee = min(app.settings.fee_fixed + percentage, value)
-    own = destinations.get(_key(asset))
+    own = places.get(_key(asset))
     # without a destination of the merchant's own the treasury holds the money for it
     return Split(own or rail.treasury, rail.treasury if fee else None, fee, settled=own is not None)

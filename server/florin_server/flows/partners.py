@@ -8,7 +8,7 @@ from florin_server.domain.ids import short_id
 from florin_server.domain.versions import NEWEST_STABLE
 from florin_server.flows.app import App
 from florin_server.flows.contact import check
-from florin_server.store import merchants
+from florin_server.store.accounts import merchants
 
 
 async def create(app: App, name: str) -> Partner:

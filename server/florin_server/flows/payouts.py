@@ -13,9 +13,10 @@ from florin_server.domain.payouts.held_money import account_of
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import Posting
 from florin_server.flows.app import App
-from florin_server.flows.destinations import reserved
-from florin_server.store import held, merchants, payouts, refunds, settlements
-from florin_server.store.query import Op
+from florin_server.flows.own_accounts import reserved
+from florin_server.store.accounts import destinations, merchants
+from florin_server.store.engine.query import Op
+from florin_server.store.payouts import held_money, payouts, refunds
 
 _log = logging.getLogger(__name__)
 
@@ -110,7 +111,7 @@ def _create(app: App, merchant_id: str, asset: str, amount: int | None) -> Op[Pa
     merchant = yield from merchants.merchant(merchant_id)
     if merchant is None:
         raise FlorinError(Code.MERCHANT_NOT_FOUND)
-    place = yield from settlements.destination(merchant_id, asset)
+    place = yield from destinations.destination(merchant_id, asset)
     if place is None:
         raise invalid("asset", "the merchant has no settlement destination for it")
     chain_id, account = str(parse_asset(asset).chain), canonical_account(place.account)
@@ -145,7 +146,7 @@ def _refuse(payout_id: str, now_us: int) -> Op[Payout]:
             raise FlorinError(Code.INVALID_PARAMS, "Payout not found")
         raise FlorinError(Code.INVALID_STATE, f"Payout is {known.status} and cannot be refused")
     if refused.held_id is not None:
-        yield from held.payout_refused(refused.held_id)
+        yield from held_money.payout_refused(refused.held_id)
     return refused
 
 

@@ -6,7 +6,7 @@ from florin_server.domain.accounts.credentials import KeyKind
 from florin_server.domain.errors import Code, FlorinError, invalid
 from florin_server.domain.versions import downgrade, up_to
 from florin_server.flows.app import App
-from florin_server.store import keys, pins
+from florin_server.store.accounts import keys, pins
 
 
 async def move(app: App, version: str, *, partner_id: str, app_id: str, key_id: str) -> str:

@@ -9,7 +9,7 @@ from florin_server.domain.payouts.held_money import HeldMoney, account_of
 from florin_server.domain.settlement.chain_txs import Posting
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Split
-from florin_server.store.ledger import FEE
+from florin_server.store.ledger.ledger import FEE
 
 
 def wallets_of(rail: Rail) -> frozenset[str]:

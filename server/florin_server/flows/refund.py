@@ -13,9 +13,10 @@ from florin_server.domain.refusals import refunded_payment_unknown
 from florin_server.flows.app import App, Caller
 from florin_server.flows.idempotent import once
 from florin_server.flows.load import visible
-from florin_server.store import payments, payouts, refunds, simulation
-from florin_server.store.idempotency import Replay
-from florin_server.store.query import Op
+from florin_server.store.engine.query import Op
+from florin_server.store.payments import payments, simulation
+from florin_server.store.payments.idempotency import Replay
+from florin_server.store.payouts import payouts, refunds
 
 _UNIT = "caip19/"
 

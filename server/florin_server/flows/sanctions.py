@@ -10,8 +10,8 @@ from florin_server.domain.errors import invalid
 from florin_server.domain.screening.blocklist import Address, ScreeningList, address_of
 from florin_server.flows.app import App
 from florin_server.flows.screen import is_blocked
-from florin_server.store import screening
-from florin_server.store.query import Op
+from florin_server.store.engine.query import Op
+from florin_server.store.screening import blocklists
 
 # public lists have some hundreds; the one transaction that writes so many may hold payments up for
 # a second
@@ -84,10 +84,10 @@ async def finish(app: App, under_way: Import, *, force: bool) -> Imported:
 def _replace(
     new: ScreeningList, addresses: set[Address], *, force: bool
 ) -> Op[ScreeningList | None]:
-    former = yield from screening.find(new.name)
+    former = yield from blocklists.find(new.name)
     if not force and (doubt := _doubt(new, former)):
         raise invalid("addresses", doubt)
-    yield from screening.replace(new, addresses)
+    yield from blocklists.replace(new, addresses)
     return former
 
 
@@ -119,7 +119,7 @@ def _addresses(texts: Sequence[str]) -> Iterator[Address]:
 
 async def remove(app: App, name: str) -> None:
     """Takes a list out of force. FlorinError(params_validation) if there is none of the name."""
-    if not await app.store.write(screening.remove(name)):
+    if not await app.store.write(blocklists.remove(name)):
         raise invalid("name", "there is no such list")
     await app.screening.changed()
 
@@ -143,7 +143,7 @@ async def check(app: App, text: str) -> Checked:
         address = address_of(account.address)
         if address is None or address[0] != account.chain.namespace:
             raise invalid("account", "is on no chain that can be served")
-    lists = await app.store.read(screening.on(*address))
+    lists = await app.store.read(blocklists.on(*address))
     # any chain of the namespace will do
     blocked = await is_blocked(app, f"{address[0]}:0:{address[1]}")
     return Checked(blocked, lists)

@@ -9,8 +9,9 @@ from florin_server.domain.caip import parse_account
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.screening.blocklist import address_of, problem_of
 from florin_server.flows.app import App
-from florin_server.store import keys, screening
-from florin_server.store.query import Op
+from florin_server.store.accounts import keys
+from florin_server.store.engine.query import Op
+from florin_server.store.screening import blocklists
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ async def why_blocked(app: App, account: str) -> str:
     why = ["the settings"] if app.blocked.blocks(account) else []
     address = address_of(parse_account(account).address)
     if address is not None:
-        names = await app.store.read(screening.on(*address))
+        names = await app.store.read(blocklists.on(*address))
         why += [f"screening list {name}" for name in names]
     # a list may have been taken out of force by another process
     return f"blocked by {', '.join(why) or 'a screening list'}"
@@ -35,7 +36,7 @@ async def why_blocked(app: App, account: str) -> str:
 
 def lists_problem(settings: Settings, now_us: int) -> Op[str]:
     """What the operator is told about the lists; empty if nothing. Keys for live data need one."""
-    lists = yield from screening.lists()
+    lists = yield from blocklists.lists()
     needed = settings.screening_required or (yield from keys.any_live())
     return problem_of(lists, now_us, settings.screening_age_max_days, needed=needed)
 

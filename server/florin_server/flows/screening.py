@@ -6,9 +6,9 @@ import asyncio
 
 from florin_server.clock import Clock
 from florin_server.domain.screening.blocklist import Address, Blocklist, ScreeningList
-from florin_server.store import screening
-from florin_server.store.engine import Store
-from florin_server.store.query import Op
+from florin_server.store.engine.query import Op
+from florin_server.store.engine.store import Store
+from florin_server.store.screening import blocklists
 
 # how late a list that another process imported may be noticed
 _REFRESH_US = 60_000_000
@@ -49,12 +49,12 @@ class Screening:
 
     async def _load(self) -> None:
         now_us = self._clock.now_us()
-        if await self._store.read(screening.lists()) != self._lists:
+        if await self._store.read(blocklists.lists()) != self._lists:
             self._lists, self._listed = await self._store.survey(_everything())
         self._due_us = now_us + _REFRESH_US
 
 
 def _everything() -> Op[tuple[list[ScreeningList], Blocklist]]:
-    lists = yield from screening.lists()
-    found: list[Address] = yield from screening.accounts()
+    lists = yield from blocklists.lists()
+    found: list[Address] = yield from blocklists.accounts()
     return lists, Blocklist.of(found)

@@ -16,14 +16,15 @@ from florin_server.domain.errors import FlorinError, Issue, invalid, invalid_mem
 from florin_server.domain.ids import short_id
 from florin_server.domain.payments.payment import Destination
 from florin_server.domain.refusals import settlement_asset_taken, settlement_unknown
-from florin_server.flows import destinations, opening
+from florin_server.flows import opening, own_accounts
 from florin_server.flows.app import App, Caller
 from florin_server.flows.idempotent import failing, once
 from florin_server.flows.merchants import require
-from florin_server.store import receiving, settlements
-from florin_server.store.idempotency import Replay
-from florin_server.store.query import Op
-from florin_server.store.settlements import Settlements
+from florin_server.store.accounts import destinations
+from florin_server.store.accounts.destinations import Settlements
+from florin_server.store.engine.query import Op
+from florin_server.store.payments.idempotency import Replay
+from florin_server.store.settlement import token_accounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ async def change(
     """Lets an asset go elsewhere; options that wallets were told keep their way."""
     try:
         account = read_destination(destination)
-        destinations.check(app.rails.values(), destination)
+        own_accounts.check(app.rails.values(), destination)
     except ValueError as fault:
         return await once(app, caller, failing(invalid("destination", str(fault))), receipt)
     work = _change(app, caller, merchant_id, settlement_id, account)
@@ -106,7 +107,7 @@ def _places(app: App, merchant_id: str, wanted: Sequence[NewSettlement]) -> list
             account = read_destination(one.destination)
             if asset is not None:
                 check_chain(account, asset)
-                destinations.check(app.rails.values(), one.destination)
+                own_accounts.check(app.rails.values(), one.destination)
                 places.append(_place(app, merchant_id, asset, account))
         except ValueError as fault:
             faults.append(Issue(f"{path}.destination", str(fault)))
@@ -121,7 +122,7 @@ def _place(app: App, merchant_id: str, asset: str, account: AccountId) -> Destin
 
 def _list(caller: Caller, merchant_id: str) -> Op[Settlements]:
     yield from require(caller, merchant_id)
-    return (yield from settlements.of_merchant(merchant_id))
+    return (yield from destinations.of_merchant(merchant_id))
 
 
 def _tell(app: App, places: Sequence[Destination]) -> None:
@@ -141,7 +142,7 @@ def _expect(app: App, place: Destination) -> Op[None]:
     rail = app.rails.get(receiver.chain_id)
     if rail is not None and rail.receiving is not None and rail.receiving.needed(receiver):
         wanted = opening.of(rail, place.merchant_id, receiver)
-        yield from receiving.want(wanted, app.clock.now_us())
+        yield from token_accounts.want(wanted, app.clock.now_us())
 
 
 def _create(
@@ -150,7 +151,7 @@ def _create(
     yield from require(caller, merchant_id)
     for place in places:
         # the refusal undoes those before it
-        if not (yield from settlements.add(place)):
+        if not (yield from destinations.add(place)):
             raise settlement_asset_taken(deployed=caller.deployed)
         yield from _expect(app, place)
     return list(places)
@@ -160,14 +161,14 @@ def _change(
     app: App, caller: Caller, merchant_id: str, settlement_id: str, account: AccountId
 ) -> Op[Destination]:
     yield from require(caller, merchant_id)
-    known = yield from settlements.one(merchant_id, settlement_id)
+    known = yield from destinations.one(merchant_id, settlement_id)
     if known is None:
         raise settlement_unknown(deployed=caller.deployed)
     try:
         check_chain(account, known.asset)
     except ValueError as fault:
         raise invalid("destination", str(fault)) from fault
-    moved = yield from settlements.move(merchant_id, settlement_id, str(account))
+    moved = yield from destinations.move(merchant_id, settlement_id, str(account))
     if moved is None:
         raise settlement_unknown(deployed=caller.deployed)
     yield from _expect(app, moved)
@@ -176,6 +177,6 @@ def _change(
 
 def _delete(caller: Caller, merchant_id: str, settlement_id: str) -> Op[str]:
     yield from require(caller, merchant_id)
-    if not (yield from settlements.delete(merchant_id, settlement_id)):
+    if not (yield from destinations.delete(merchant_id, settlement_id)):
         raise settlement_unknown(deployed=caller.deployed)
     return settlement_id

@@ -12,8 +12,8 @@ from florin_server.flows.app import App, Caller
 from florin_server.flows.idempotent import failing, once
 from florin_server.flows.load import find
 from florin_server.flows.price import price
-from florin_server.store import simulation
-from florin_server.store.idempotency import Replay
+from florin_server.store.payments import simulation
+from florin_server.store.payments.idempotency import Replay
 
 
 async def simulate(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from florin_server.flows import budgets, destinations, held, payouts
+from florin_server.flows import budgets, held, own_accounts, payouts
 from florin_server.flows.app import App, Health
 from florin_server.flows.screen import lists_problem
 from florin_server.rails.types import NodeState
-from florin_server.store import journal
+from florin_server.store.settlement import chain_txs
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Chain:
 async def chains(app: App) -> list[Chain]:
     """Every enabled chain."""
     found = []
-    misdirected = await destinations.misdirected(app.rails.values(), app.store.survey)
+    misdirected = await own_accounts.misdirected(app.rails.values(), app.store.survey)
     prices = app.prices.problems(app.clock.now_us())
     for chain_id, rail in app.rails.items():
         health = app.settlers[chain_id].health()
@@ -82,7 +82,7 @@ async def _gas(app: App, chain_id: str, health: Health) -> GasStatus:
 
 async def processing(app: App) -> int:
     """How many payments wait for evidence."""
-    return await app.store.read(journal.count_unsettled())
+    return await app.store.read(chain_txs.count_unsettled())
 
 
 async def held_payments(app: App) -> int:

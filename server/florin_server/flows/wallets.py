@@ -8,7 +8,7 @@ from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.versions import NEWEST_STABLE
 from florin_server.flows.app import App
 from florin_server.flows.contact import check
-from florin_server.store import keys
+from florin_server.store.accounts import keys
 
 
 async def register(app: App, name: str, icon_url: str | None, *, live: bool) -> WalletApp:

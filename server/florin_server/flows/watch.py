@@ -9,7 +9,7 @@ from florin_server.domain.payments.payment import Payment, Refund, RefundStatus
 from florin_server.domain.payouts.payout import Payout, PayoutStatus
 from florin_server.flows import payouts
 from florin_server.flows.app import App
-from florin_server.store import refunds
+from florin_server.store.payouts import refunds
 
 
 def watch(app: App, payment: Payment, after_version: int | None) -> AsyncIterator[Payment]:

@@ -10,7 +10,7 @@ from florin_server.domain.payments.payment import BankAccount, Destination, Merc
 from florin_server.flows.merchants import Changes, Listed, NewMerchant
 from florin_server.flows.settlements import NewSettlement
 from florin_server.rpc.codec import timestamp
-from florin_server.store.settlements import Settlements
+from florin_server.store.accounts.destinations import Settlements
 
 _STATUS = {
     status: account_pb2.MerchantStatus.Value(f"MERCHANT_STATUS_{status.upper()}")

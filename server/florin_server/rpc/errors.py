@@ -15,7 +15,7 @@ from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.refusals import dependency_down
 from florin_server.rpc.call import Call
 from florin_server.rpc.methods import Method
-from florin_server.store.query import StoreUnavailable
+from florin_server.store.engine.query import StoreUnavailable
 
 _log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.refusals import idempotency_key_missing
 from florin_server.flows.app import App, Caller, IdempotencyKey
 from florin_server.rpc.methods import Method
-from florin_server.store import idempotency
-from florin_server.store.idempotency import Claim
+from florin_server.store.payments import idempotency
+from florin_server.store.payments.idempotency import Claim
 
 _CHARS_MAX = 255
 _PERMANENT = access_pb2.IDEMPOTENCY_RULE_PERMANENT

@@ -13,7 +13,7 @@ from florin_server.flows import customers, executors, system
 from florin_server.flows.app import App
 from florin_server.rails.types import NodeState
 from florin_server.rpc.codec import payment_status, timestamp
-from florin_server.store.captures import Collected, Way
+from florin_server.store.capture.collected_data import Collected, Way
 
 _WAYS = {
     None: operator_pb2.CUSTOMER_DATA_SOURCE_UNSPECIFIED,

@@ -10,7 +10,7 @@ from florin_server.flows import books
 from florin_server.flows.app import App
 from florin_server.flows.books import Line, Verdict
 from florin_server.rpc.codec import timestamp
-from florin_server.store.books import Entry
+from florin_server.store.ledger.books import Entry
 
 _VERDICT = {
     verdict: ledger_pb2.BalanceVerdict.Value(f"BALANCE_VERDICT_{verdict.upper()}")

@@ -11,8 +11,8 @@ from florin_server.domain.errors import Code, FlorinError, Issue
 from florin_server.domain.payments.payment import Payment, Status
 from florin_server.flows.lists import Page, Wanted
 from florin_server.rpc import codec
-from florin_server.store.listed import Fee, Listed
-from florin_server.store.listing import Order, Totals
+from florin_server.store.payments.listed import Fee, Listed
+from florin_server.store.payments.listing import Order, Totals
 
 Asked: TypeAlias = listing_pb2.ListPaymentsRequest | listing_pb2.ListMerchantPaymentsRequest
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from florin_server.rpc.call import CALL
-from florin_server.store.idempotency import Replay
+from florin_server.store.payments.idempotency import Replay
 
 _T = TypeVar("_T")
 _M = TypeVar("_M", bound=Message)

@@ -10,14 +10,14 @@ from florin_server.flows.app import App
 from florin_server.flows.workers.blocks import Follower
 from florin_server.flows.workers.lane import Ended
 from florin_server.rails.protocol import Rail
-from florin_server.store import undo
-from florin_server.store.query import Op
+from florin_server.store.engine.query import Op
+from florin_server.store.settlement import reorg
 
 _log = logging.getLogger(__name__)
 
 # what is final is watched for twice as many blocks again as made it final
 _LONGER = 2
-_UNDO = {Watcher.SETTLER: undo.undo_settled, Watcher.PAYER: undo.undo_paid_out}
+_UNDO = {Watcher.SETTLER: reorg.undo_settled, Watcher.PAYER: reorg.undo_paid_out}
 _WHAT = {Watcher.SETTLER: "payments", Watcher.PAYER: "payouts"}
 
 
@@ -39,7 +39,7 @@ class Aftermath:
 
     async def load(self) -> None:
         """Begins with what is written down; all of it is looked at once."""
-        found = await self._app.store.read(undo.watched(self._rail.chain_id, self._watcher))
+        found = await self._app.store.read(reorg.watched(self._rail.chain_id, self._watcher))
         self._watched = {one.tx_hash: one for one in found}
         self._seen = None
 
@@ -51,7 +51,7 @@ class Aftermath:
 
     def commit(self, watched: Sequence[Watched]) -> Op[None]:
         """Part of an operation: writes down what is watched."""
-        return undo.watch(self._rail.chain_id, self._watcher, watched)
+        return reorg.watch(self._rail.chain_id, self._watcher, watched)
 
     def committed(self, watched: Iterable[Watched]) -> None:
         """Watches it from now on."""
@@ -81,7 +81,7 @@ class Aftermath:
 
     async def _undo(self, gone: Sequence[str], senders: Sequence[str]) -> None:
         store, chain_id = self._app.store, self._rail.chain_id
-        ended = await store.survey(undo.ended_by(chain_id, gone, senders))
+        ended = await store.survey(reorg.ended_by(chain_id, gone, senders))
         now_us = self._app.clock.now_us()
         take_back = _UNDO[self._watcher]
         undone = await store.write(take_back(chain_id, gone, ended, now_us))
@@ -101,7 +101,7 @@ class Aftermath:
         """Lets go of what is so deep by now that it stays."""
         below = self._blocks.head + 1 - (1 + _LONGER) * self._rail.confirmations
         if any(one.block_number < below for one in self._watched.values()):
-            await self._app.store.write(undo.forget(self._rail.chain_id, self._watcher, below))
+            await self._app.store.write(reorg.forget(self._rail.chain_id, self._watcher, below))
             self._watched = {h: w for h, w in self._watched.items() if w.block_number >= below}
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from florin_server.flows.app import App
-from florin_server.store import captures, gas, idempotency, payments
+from florin_server.store.capture import collected_data
+from florin_server.store.payments import idempotency, payments
+from florin_server.store.settlement import gas
 
 _A_BATCH = 500
 # how long a payment that was created meanwhile may wait to be noticed; it lives longer than this,
@@ -39,7 +41,7 @@ async def forget_keys(app: App) -> None:
 async def forget_data(app: App) -> None:
     """Deletes data about buyers that is due in small batches until cancelled."""
     while True:
-        if await app.store.write(captures.forget(app.clock.now_us(), _A_BATCH)) < _A_BATCH:
+        if await app.store.write(collected_data.forget(app.clock.now_us(), _A_BATCH)) < _A_BATCH:
             await app.clock.sleep(_FORGET_S)
 
 

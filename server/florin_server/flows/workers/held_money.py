@@ -21,7 +21,7 @@ from florin_server.flows.app import App
 from florin_server.flows.screen import why_blocked
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Paid
-from florin_server.store import held
+from florin_server.store.payouts import held_money
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ async def screened(app: App, rail: Rail, item: Accepted, event: Paid, success: F
         # a reorganisation undid it; what was told as final stays so
         _log.error("payment %s is paid again, and its payer is %s", item.payment.id, why)
         return success
-    ours = held.sent_by_us(option.chain_id, item.payment.id, event.tx_hash)
+    ours = held_money.sent_by_us(option.chain_id, item.payment.id, event.tx_hash)
     if await app.store.survey(ours):
         text = "payment %s succeeds by %s, which was sent before its payer was %s"
         _log.error(text, item.payment.id, event.tx_hash, why)

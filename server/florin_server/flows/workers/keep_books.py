@@ -10,7 +10,7 @@ from florin_server.flows import books
 from florin_server.flows.app import App
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
-from florin_server.store.query import StoreUnavailable
+from florin_server.store.engine.query import StoreUnavailable
 
 _log = logging.getLogger(__name__)
 

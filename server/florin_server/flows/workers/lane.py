@@ -24,8 +24,9 @@ from florin_server.flows.app import App
 from florin_server.flows.workers.blocks import Follower
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Mined, RailUnavailable, Signed
-from florin_server.store import journal, leases, ledger
-from florin_server.store.query import Op
+from florin_server.store.engine.query import Op
+from florin_server.store.ledger import ledger
+from florin_server.store.settlement import chain_txs, leases
 
 _log = logging.getLogger(__name__)
 
@@ -171,7 +172,7 @@ class Lane:
 
     async def load(self) -> None:
         """Reads again which transactions are open."""
-        found = await self._app.store.read(journal.open_txs(self._rail.chain_id, self.sender))
+        found = await self._app.store.read(chain_txs.open_txs(self._rail.chain_id, self.sender))
         self._txs = {tx.id: tx for tx in found}
 
     async def start(self) -> None:
@@ -188,7 +189,7 @@ class Lane:
         """
         open_ones = [tx.nonce + 1 for tx in self._txs.values()]
         nonce = max([await self._rail.next_nonce(self.sender), *open_ones])
-        stored = await self._app.store.read(journal.next_nonce(self._rail.chain_id, self.sender))
+        stored = await self._app.store.read(chain_txs.next_nonce(self._rail.chain_id, self.sender))
         if stored is None or stored <= nonce:
             return nonce
         return stored if await self._rail.nonce_used(self.sender, stored - 1) else nonce
@@ -229,7 +230,7 @@ class Lane:
             since_block=signed.since_block,
             shares=signed.shares,
         )
-        await self._commit(journal.append(tx, self.epoch, self._lease, claim))
+        await self._commit(chain_txs.append(tx, self.epoch, self._lease, claim))
         self._nonce = max(self._nonce, nonce + 1)
         self._txs[tx.id] = tx
         await self._broadcast(tx)
@@ -237,7 +238,7 @@ class Lane:
     async def _commit(self, op: Op[None]) -> None:
         try:
             await self._app.store.write(op)
-        except journal.LostLease:
+        except chain_txs.LostLease:
             self.epoch = self._lease_at_us = 0
             raise
 
@@ -331,7 +332,7 @@ class Lane:
             return
         variant = Variant(signed.raw, signed.hash)
         now_us = self._app.clock.now_us()
-        await self._commit(journal.bump(tx, variant, self.epoch, self._lease, now_us))
+        await self._commit(chain_txs.bump(tx, variant, self.epoch, self._lease, now_us))
         _log.warning("%s waits in block %d: it offers more", tx.hash, self._blocks.head)
         raised = replace(tx, bumps=(*tx.bumps, variant))
         self._txs[tx.id] = raised
@@ -347,7 +348,7 @@ class Lane:
             if await self._rail.nonce_used(self.sender, missing):
                 continue
             found = await self._app.store.read(
-                journal.at_nonce(self._rail.chain_id, self.sender, missing)
+                chain_txs.at_nonce(self._rail.chain_id, self.sender, missing)
             )
             if found and (self._again is None or await self._again(found[0])):
                 await self._hand_over(found[0])
@@ -417,7 +418,7 @@ def costs_of(mined: Mined, account: str, coin: str) -> tuple[Posting, ...]:
 
 def _sent(notes: Mapping[str, int]) -> Op[None]:
     for tx_id, head in notes.items():
-        yield from journal.sent(tx_id, head)
+        yield from chain_txs.sent(tx_id, head)
 
 
 def _nothing() -> Op[None]:

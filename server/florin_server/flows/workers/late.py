@@ -19,7 +19,7 @@ from florin_server.flows.workers import held_money
 from florin_server.flows.workers.blocks import Follower
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Paid
-from florin_server.store import late
+from florin_server.store.settlement import late_payments
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class LateMoney:
         else:
             what = self._return(payment, option, now_us)
             legs = postings.late(rail, payment.merchant_id, option)
-        recorded = late.record(
+        recorded = late_payments.record(
             option,
             held_money.event_of(event),
             legs,

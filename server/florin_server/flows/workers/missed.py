@@ -11,7 +11,8 @@ from florin_server.flows.workers.blocks import Follower
 from florin_server.flows.workers.unconfirmed import Unconfirmed
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
-from florin_server.store import installation, offered
+from florin_server.store.operator import installation
+from florin_server.store.payments import offered
 
 _log = logging.getLogger(__name__)
 

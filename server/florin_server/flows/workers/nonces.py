@@ -15,9 +15,9 @@ from florin_server.flows.workers.lane import Lane
 from florin_server.rails.protocol import Rail
 from florin_server.rails.provisioning import Nonces, Values
 from florin_server.rails.types import RailUnavailable, Signed
-from florin_server.store import nonces
-from florin_server.store.nonces import Held
-from florin_server.store.query import Op
+from florin_server.store.engine.query import Op
+from florin_server.store.settlement import durable_nonces
+from florin_server.store.settlement.durable_nonces import Held
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class NonceKeeper:
         work = self._rail.nonces
         if work is None:
             return
-        known = await self._app.store.read(nonces.every(self._rail.chain_id))
+        known = await self._app.store.read(durable_nonces.every(self._rail.chain_id))
         # also those that are not used any more: somebody may have them still
         addresses = list(dict.fromkeys([*work.addresses, *(one.address for one in known)]))
         if not addresses:
@@ -70,7 +70,9 @@ class NonceKeeper:
             now = values.held.get(one.address)
             if now is not None and now != one.value and values.slot >= one.slot:
                 await self._app.store.write(
-                    nonces.seen(self._rail.chain_id, one.address, one.value, now, values.slot)
+                    durable_nonces.seen(
+                        self._rail.chain_id, one.address, one.value, now, values.slot
+                    )
                 )
 
     async def _begin(
@@ -79,10 +81,10 @@ class NonceKeeper:
         chain_id = self._rail.chain_id
         if found := [one for one in missing if one in values.held]:
             # they are there, and were forgotten with the store
-            await self._app.store.write(nonces.expect(chain_id, found))
+            await self._app.store.write(durable_nonces.expect(chain_id, found))
             return
         await self._send(
-            lane, lambda: work.create(missing), lambda: nonces.expect(chain_id, missing)
+            lane, lambda: work.create(missing), lambda: durable_nonces.expect(chain_id, missing)
         )
         _log.info("%s: %d durable nonces are made", chain_id, len(missing))
 

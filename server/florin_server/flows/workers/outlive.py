@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from florin_server.clock import Clock
-from florin_server.store.query import StoreUnavailable
+from florin_server.store.engine.query import StoreUnavailable
 
 _log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from florin_server.domain.payouts.payout import Payout, PayoutStatus
 from florin_server.domain.settlement.chain_txs import ChainTx, Watcher
 from florin_server.flows import opening
 from florin_server.flows.app import App, Health
-from florin_server.flows.destinations import reserved
+from florin_server.flows.own_accounts import reserved
 from florin_server.flows.payouts import booking
 from florin_server.flows.screen import check_lists, is_blocked
 from florin_server.flows.workers.aftermath import Aftermath, ended_in
@@ -36,10 +36,11 @@ from florin_server.rails.types import (
     Signed,
     Transfer,
 )
-from florin_server.store import held, journal, payouts
-from florin_server.store.payouts import Outcome, Uncovered
-from florin_server.store.query import Op, StoreUnavailable
-from florin_server.store.receiving import NotOpenable
+from florin_server.store.engine.query import Op, StoreUnavailable
+from florin_server.store.payouts import held_money, payouts
+from florin_server.store.payouts.payouts import Outcome, Uncovered
+from florin_server.store.settlement import chain_txs
+from florin_server.store.settlement.token_accounts import NotOpenable
 
 _log = logging.getLogger(__name__)
 
@@ -149,8 +150,8 @@ class PayoutWorker:
                 else:
                     started = False
                     self._problem = "another service has the lease"
-            except (RailUnavailable, FlorinError, journal.LostLease, StoreUnavailable) as error:
-                if isinstance(error, (journal.LostLease, StoreUnavailable)):
+            except (RailUnavailable, FlorinError, chain_txs.LostLease, StoreUnavailable) as error:
+                if isinstance(error, (chain_txs.LostLease, StoreUnavailable)):
                     # what was written of the last turn, only the store knows
                     started = False
                 self._problem = str(error) or type(error).__name__
@@ -232,7 +233,7 @@ class PayoutWorker:
         if what := reserved(self._app.rails.values(), one.account):
             return f"the account that it goes to is {what}"
         read = self._app.store.read
-        returned = await read(held.get(one.held_id)) if one.held_id else None
+        returned = await read(held_money.get(one.held_id)) if one.held_id else None
         if returned is not None and returned.state is HeldState.UNDONE:
             return "a reorganisation undid that the money came which it returns"
         # whoever decided to return it may have known that its payer is blocked

@@ -15,8 +15,8 @@ from florin_server.flows.workers.lane import Lane
 from florin_server.rails.protocol import Rail
 from florin_server.rails.provisioning import Receiving
 from florin_server.rails.types import RailUnavailable, Signed
-from florin_server.store import receiving
-from florin_server.store.query import Op
+from florin_server.store.engine.query import Op
+from florin_server.store.settlement import token_accounts
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class ReceivingDesk:
         self._look_at_us = now_us + _LOOK_US
         await self._want_own()
         store, chain_id = self._app.store, self._rail.chain_id
-        wanted = await store.read(receiving.wanted(chain_id, work.caps, work.at_once, now_us))
+        wanted = await store.read(token_accounts.wanted(chain_id, work.caps, work.at_once, now_us))
         if not wanted:
             return
         places = [one.place for one in wanted]
@@ -62,7 +62,7 @@ class ReceivingDesk:
         opened = [one for one in wanted if one.place in missing]
         # what needs nothing is done with, and so is what somebody else opened since
         left_out = [one.place for one in wanted if one.place not in missing]
-        await store.write(receiving.drop(left_out))
+        await store.write(token_accounts.drop(left_out))
         if opened:
             await self._open(lane, work, opened, now_us)
         # there may be more
@@ -80,11 +80,11 @@ class ReceivingDesk:
 
         def claim() -> Op[None]:
             # an operation runs when it is committed, and that is after the signing
-            yield from receiving.claim(opened, work.caps, made[0].hash, now_us)
+            yield from token_accounts.claim(opened, work.caps, made[0].hash, now_us)
 
         try:
             await lane.send([], sign, claim)
-        except receiving.NotOpenable as error:
+        except token_accounts.NotOpenable as error:
             _log.info("%s: %s", self._rail.chain_id, error)
         else:
             _log.info("%s: %d token accounts are opened", self._rail.chain_id, len(opened))
@@ -97,5 +97,5 @@ class ReceivingDesk:
         for asset in self._rail.assets:
             if work.needed(place := Place(asset, self._rail.treasury)):
                 wanted = Opening(place, merchant_id=None)
-                await self._app.store.write(receiving.want(wanted, self._app.clock.now_us()))
+                await self._app.store.write(token_accounts.want(wanted, self._app.clock.now_us()))
         self._started = True

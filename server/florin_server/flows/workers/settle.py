@@ -38,8 +38,8 @@ from florin_server.flows.workers.unconfirmed import Unconfirmed, settled_by_othe
 from florin_server.flows.workers.unproven import Unproven
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Paid, RailUnavailable, Signed
-from florin_server.store import journal
-from florin_server.store.query import StoreUnavailable
+from florin_server.store.engine.query import StoreUnavailable
+from florin_server.store.settlement import chain_txs
 
 _log = logging.getLogger(__name__)
 
@@ -154,8 +154,8 @@ class ChainSettler:
                     self._problem = self._leaseless()
                 else:
                     self._problem = "another settler has the lease"
-            except (RailUnavailable, FlorinError, journal.LostLease, StoreUnavailable) as error:
-                if isinstance(error, (journal.LostLease, StoreUnavailable)):
+            except (RailUnavailable, FlorinError, chain_txs.LostLease, StoreUnavailable) as error:
+                if isinstance(error, (chain_txs.LostLease, StoreUnavailable)):
                     # what was written of the last turn, only the store knows
                     self._started = False
                 self._problem = str(error) or type(error).__name__
@@ -192,7 +192,7 @@ class ChainSettler:
         await self._or_later(self._reconcile(self._app.clock.now_us()))
 
     async def _load(self) -> None:
-        unsettled = await self._app.store.read(journal.unsettled(self._rail.chain_id))
+        unsettled = await self._app.store.read(chain_txs.unsettled(self._rail.chain_id))
         self._open = {self._rail.reference(item.option): item for item in unsettled}
         for lane in self._led():
             await lane.load()
@@ -240,10 +240,10 @@ class ChainSettler:
     # -- submitting
 
     async def _submit(self) -> None:
-        batch = self._app.settings.settle_batch
-        while self._free_lane() is not None and self._rail.chain_id not in self._app.unbegun:
+        batch, chain_id = self._app.settings.settle_batch, self._rail.chain_id
+        while self._free_lane() is not None and chain_id not in self._app.unbegun:
             now_us = self._app.clock.now_us()
-            found = await self._app.store.read(journal.waiting(self._rail.chain_id, batch, now_us))
+            found = await self._app.store.read(chain_txs.waiting(chain_id, batch, now_us))
             if not found:
                 return
             if not (waiting := await self._ours(found)):
@@ -286,7 +286,7 @@ class ChainSettler:
             await self._find_events(theirs)
             for item in theirs:
                 self._open[self._rail.reference(item.option)] = item
-            await self._app.store.write(journal.leave([item.payment.id for item in theirs]))
+            await self._app.store.write(chain_txs.leave([item.payment.id for item in theirs]))
             await self._conclude()
         return [item for item in items if item not in theirs]
 
@@ -315,13 +315,13 @@ class ChainSettler:
         async def sign(nonce: int) -> Signed:
             return await self._rail.sign(lane.sender, nonce, items)
 
-        await lane.send(ids, sign, lambda: journal.claim(ids))
+        await lane.send(ids, sign, lambda: chain_txs.claim(ids))
 
     async def _set_aside(self, items: Sequence[Accepted]) -> None:
         """Keeps payments that would not settle now for later; ends those that never can."""
         now_us = self._app.clock.now_us()
         ids = [item.payment.id for item in items]
-        await self._app.store.write(journal.release(ids, now_us + _RETRY_S * 1_000_000))
+        await self._app.store.write(chain_txs.release(ids, now_us + _RETRY_S * 1_000_000))
         await self._bury(items)
 
     async def _bury(self, items: Sequence[Accepted]) -> None:
@@ -450,7 +450,7 @@ class ChainSettler:
         if self._paused:
             await self._load()
             return
-        left = await self._app.store.read(journal.unsettled_ids(self._rail.chain_id))
+        left = await self._app.store.read(chain_txs.unsettled_ids(self._rail.chain_id))
         self._open = {ref: item for ref, item in self._open.items() if item.payment.id in left}
 
     def _unseen(self, accepted_by_us: int) -> list[Accepted]:
@@ -469,7 +469,7 @@ class ChainSettler:
                     self._blocks.evidence.add_paid(event)
 
     async def _gone(self, tx: ChainTx) -> bool:
-        issued = await self._app.store.read(journal.issued(tx.item_ids))
+        issued = await self._app.store.read(chain_txs.issued(tx.item_ids))
         return await self._rail.gone(tx, issued)
 
     async def _dead(self, item: Accepted) -> Finding | None:
@@ -477,7 +477,7 @@ class ChainSettler:
         item = item.since_offered(self._rail.confirmations)
         if await self._unproven.holds(item):
             return None
-        issued = await self._app.store.read(journal.issued([item.payment.id]))
+        issued = await self._app.store.read(chain_txs.issued([item.payment.id]))
         reason = await self._rail.dead(item, issued)
         if reason is None:
             return None

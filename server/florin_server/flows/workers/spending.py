@@ -26,10 +26,10 @@ from florin_server.flows.app import App
 from florin_server.flows.workers.lane import Ended
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Mined
-from florin_server.store import gas, journal, receiving
-from florin_server.store.gas import Usage
-from florin_server.store.journal import FAILURES_MAX
-from florin_server.store.query import Op
+from florin_server.store.engine.query import Op
+from florin_server.store.settlement import chain_txs, gas, token_accounts
+from florin_server.store.settlement.chain_txs import FAILURES_MAX
+from florin_server.store.settlement.gas import Usage
 
 _log = logging.getLogger(__name__)
 
@@ -154,7 +154,7 @@ class Spending:
             if items:
                 due_us = now_us + pause_s * 1_000_000
                 await self._app.store.write(
-                    journal.release([one.payment.id for one in items], due_us)
+                    chain_txs.release([one.payment.id for one in items], due_us)
                 )
 
     # ---- after it is final
@@ -306,16 +306,16 @@ def conclude(
     Nothing may come in between: a payment in no transaction and not in line would wait for good,
     and one whose failure was not counted would be sent without end.
     """
-    changed = yield from journal.conclude(findings, [one.end for one in ends], now_us, watch)
+    changed = yield from chain_txs.conclude(findings, [one.end for one in ends], now_us, watch)
     # what did not work opened nothing
-    yield from receiving.free(
+    yield from token_accounts.free(
         [one.tx.hash for one in ends if one.mined is None or not one.mined.success]
     )
     for due_us in sorted({one.at_us for one in retries}):
-        yield from journal.release(
+        yield from chain_txs.release(
             [one.item.payment.id for one in retries if one.at_us == due_us], due_us
         )
-    yield from journal.part([one.item.payment.id for one in retries if one.parted])
+    yield from chain_txs.part([one.item.payment.id for one in retries if one.parted])
     return changed
 
 

@@ -20,7 +20,8 @@ from florin_server.flows.workers.blocks import Follower
 from florin_server.flows.workers.late import LateMoney
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Paid, RailUnavailable
-from florin_server.store import late, offered, payments
+from florin_server.store.payments import offered, payments
+from florin_server.store.settlement import late_payments
 
 _log = logging.getLogger(__name__)
 
@@ -118,7 +119,7 @@ class Unconfirmed:
             return False
         self._evidence.add_paid(event)
         seen = payment.at(self._app.clock.now_us())
-        if late.is_late(seen, option):
+        if late_payments.is_late(seen, option):
             self._late.add(payment, option, event)
         elif seen.status is not Status.REQUIRES_ACTION:
             pass  # the settler waits for it, or has concluded from it

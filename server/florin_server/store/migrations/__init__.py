@@ -11,7 +11,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.pool import NullPool
 
-from florin_server.store.query import StoreError
+from florin_server.store.engine.query import StoreError
 
 
 def config(connection: Connection) -> Config:

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from florin_server.store.tables import METADATA
+from florin_server.store.tables.tables import METADATA
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -1,0 +1,1 @@
+"""SQLite and what runs on it: statements, groups of writes, reads, migrations."""

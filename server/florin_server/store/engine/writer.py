@@ -1,0 +1,137 @@
+"""Group commit: operations run on the event loop, their commit runs beside it.
+
+Only the commit waits for the disk, so only the commit has a thread. Statements stay on the loop:
+each of them gives up the interpreter's lock, and a thread that wants it back waits up to 5 ms
+while the loop is busy, which would make a few operations per second out of thousands. Whatever is
+asked for during a commit becomes the next group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+from florin_server.domain.errors import Code, FlorinError
+from florin_server.store.engine.query import Op, StoreUnavailable, T
+from florin_server.store.engine.sqlite import Connection, Outcome
+
+Fault = Callable[[str], None]
+
+# a group holds the event loop for about so long at most, whatever its operations do
+_HOLD_S = 0.005
+# the loop waits so long for a commit, about as long as a fast disk needs, then looks again
+_LEND_S, _PAUSE_S, _LEND_AGAIN_S = 0.001, 0.001, 0.0002
+# more than this means that the disk is seconds behind: better refused than answered too late
+_QUEUE = 20_000
+
+_UNKNOWN: Outcome = (None, None)
+_Job = tuple[Op[Any], asyncio.Future[Any]]
+
+
+class Writer:
+    """Runs operations in groups, each group one durable transaction, for one event loop."""
+
+    def __init__(self, connection: Connection, fault: Fault) -> None:
+        self._connection = connection
+        self._fault = fault
+        self._loop = asyncio.get_running_loop()
+        self._jobs: deque[_Job] = deque()
+        self._group: list[tuple[asyncio.Future[Any], Outcome]] = []
+        self._busy = False  # a group is about to run, or is being committed
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._closed = False
+        self._commits: SimpleQueue[bool] = SimpleQueue()
+        self._error: Exception | None = None
+        self._done = threading.Lock()
+        self._done.acquire()
+        self._thread = threading.Thread(target=self._commit, name="store-commit", daemon=True)
+        self._thread.start()
+
+    def submit(self, op: Op[T]) -> asyncio.Future[T]:
+        """Queues an operation; the future is done once its commit is on disk."""
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        if len(self._jobs) >= _QUEUE:
+            raise FlorinError(Code.INTERNAL_ERROR, unavailable=True, retry_after_s=1)
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._jobs.append((op, future))
+        if not self._busy:
+            self._busy = True
+            self._idle.clear()
+            # at the end of this turn, so that everybody who asks in it shares the commit
+            self._loop.call_soon(self._run)
+        return future
+
+    async def close(self) -> None:
+        """Commits what is queued and ends the thread."""
+        self._closed = True
+        await self._idle.wait()
+        self._commits.put(False)
+        await asyncio.to_thread(self._thread.join)
+
+    def _run(self) -> None:
+        try:
+            self._connection.command("BEGIN IMMEDIATE")
+            until = time.monotonic() + _HOLD_S
+            while self._jobs:
+                self._run_one(*self._jobs.popleft())
+                if time.monotonic() > until:
+                    break
+        except Exception as error:  # noqa: BLE001  (whoever waits has to be told)
+            self._committed(error)
+            return
+        self._commits.put(True)
+        self._lend(_LEND_S)
+
+    def _run_one(self, op: Op[Any], future: asyncio.Future[Any]) -> None:
+        if future.cancelled():
+            return
+        # a member of the group even if this never returns
+        self._group.append((future, _UNKNOWN))
+        self._group[-1] = (future, self._connection.attempt(op))
+        self._fault("op")
+
+    def _lend(self, seconds: float) -> None:
+        """Lets the commit have the interpreter, which a busy loop would keep from it."""
+        if self._done.acquire(timeout=seconds):
+            self._committed(self._error)
+        else:
+            self._loop.call_later(_PAUSE_S, self._lend, _LEND_AGAIN_S)
+
+    def _commit(self) -> None:
+        while self._commits.get():
+            self._error = None
+            try:
+                self._fault("commit")
+                self._connection.command("COMMIT")
+                self._fault("committed")
+            except Exception as error:  # noqa: BLE001  (whoever waits has to be told)
+                self._error = error
+            self._done.release()
+
+    def _committed(self, error: Exception | None) -> None:
+        group, self._group = self._group, []
+        if error is not None:
+            self._connection.give_up()
+            lost = StoreUnavailable(f"the store could not commit: {error}")
+            lost.__cause__ = error
+            group = [(future, (None, lost)) for future, _ in group]
+        for future, (result, failed) in group:
+            if future.done():  # its caller was cancelled
+                continue
+            if failed is None:
+                future.set_result(result)
+            else:
+                future.set_exception(failed)
+        if self._jobs:
+            # not at once: a long queue must not keep the loop from its other work
+            self._loop.call_soon(self._run)
+        else:
+            self._busy = False
+            self._idle.set()

@@ -1,0 +1,167 @@
+"""What the books say about wallets, and what is on its way there, on one snapshot."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, Select, select, text
+
+from florin_server.domain.payments.payment import Option
+from florin_server.domain.settlement.chain_txs import Posting
+from florin_server.store.engine.query import Op, Row, Statement, exact_sum, param
+from florin_server.store.ledger import ledger
+from florin_server.store.payouts import payouts
+from florin_server.store.settlement import chain_txs
+from florin_server.store.tables.tables import OPEN, chain_tx, ledger_journal, ledger_transfer
+
+Place = tuple[str, str]
+"""A CAIP-10 account and a CAIP-19 asset."""
+
+_WALLET = "wallet:"
+# what a text compares below that begins like another one
+_END = ";"
+
+
+def _sums(side: ColumnElement[str], *, wallets: bool) -> Select[Row]:
+    found = select(side, ledger_transfer.c.asset, exact_sum(ledger_transfer.c.amount))
+    if wallets:
+        found = found.where(side >= param("first"), side < param("end"))
+    return found.group_by(side, ledger_transfer.c.asset)
+
+
+_SIDES = (ledger_transfer.c.debit, ledger_transfer.c.credit)
+_DEBITS, _CREDITS = (Statement(_sums(side, wallets=True)) for side in _SIDES)
+_ALL_DEBITS, _ALL_CREDITS = (Statement(_sums(side, wallets=False)) for side in _SIDES)
+_KEYS = Statement(
+    select(ledger_journal.c.idem_key).where(
+        ledger_journal.c.idem_key >= param("first"), ledger_journal.c.idem_key < param("end")
+    )
+)
+_BUSY = Statement(select(chain_tx.c.chain_id).where(text(OPEN)).distinct())
+_ENTRIES = Statement(
+    select(
+        ledger_journal.c.idem_key,
+        ledger_journal.c.at_us,
+        ledger_journal.c.tx_hash,
+        ledger_journal.c.note,
+        ledger_transfer.c.debit,
+        ledger_transfer.c.credit,
+        ledger_transfer.c.asset,
+        ledger_transfer.c.amount,
+    )
+    .join_from(
+        ledger_journal, ledger_transfer, ledger_transfer.c.idem_key == ledger_journal.c.idem_key
+    )
+    .where(ledger_journal.c.payment_id == param("payment_id"))
+    .order_by(ledger_journal.c.at_us, ledger_journal.c.idem_key, ledger_transfer.c.n)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What must be known of a chain to tell what is on its way.
+
+    `brings` tells what a payment that is being settled brings to which account.
+    """
+
+    treasury: str
+    brings: Callable[[Option], Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What wallets hold by the books, and what is on its way.
+
+    `coming` and `going` are the most that may come and go by what is under way; the coin of a chain
+    in `sending` may be less than is booked, by the fees of open transactions.
+    """
+
+    held: Mapping[Place, int]
+    opened: frozenset[str]  # keys of journals
+    coming: Mapping[Place, int]
+    going: Mapping[Place, int]
+    sending: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A transfer of a journal that belongs to a payment."""
+
+    key: str
+    at_us: int
+    tx_hash: str | None
+    note: str | None
+    posting: Posting
+
+
+def opening_of(place: Place) -> str:
+    """The key of the journal that begins the books of a wallet in one asset."""
+    account, asset = place
+    return f"{ledger.OPENING}:{_WALLET}{account}:{asset}"
+
+
+def standing(chains: Mapping[str, Chain]) -> Op[Standing]:
+    """How the books stand; looks at every transfer of a wallet."""
+    held: dict[Place, int] = defaultdict(int)
+    for statement, sign in ((_DEBITS, 1), (_CREDITS, -1)):
+        for wallet, asset, total in (yield statement(first=_WALLET, end="wallet;")):
+            held[wallet.removeprefix(_WALLET), asset] += sign * total
+    opened = yield _KEYS(first=f"{ledger.OPENING}:", end=f"{ledger.OPENING}{_END}")
+    coming: dict[Place, int] = defaultdict(int)
+    going: dict[Place, int] = defaultdict(int)
+    for chain_id, chain in chains.items():
+        for item in (yield from chain_txs.unsettled(chain_id)):
+            for account, value in chain.brings(item.option).items():
+                coming[account, item.option.asset] += value
+        for one in (yield from payouts.submitted(chain_id)):
+            going[chain.treasury, one.asset] += one.value
+    sending = yield _BUSY()
+    return Standing(
+        held=dict(held),
+        opened=frozenset(key for (key,) in opened),
+        coming=dict(coming),
+        going=dict(going),
+        sending=frozenset(chain_id for (chain_id,) in sending),
+    )
+
+
+def balances() -> Op[list[tuple[str, str, int]]]:
+    """Every account with its balance in an asset, debits less credits; looks at every transfer."""
+    found: dict[tuple[str, str], int] = defaultdict(int)
+    for statement, sign in ((_ALL_DEBITS, 1), (_ALL_CREDITS, -1)):
+        for account, asset, total in (yield statement()):
+            found[account, asset] += sign * total
+    return [(*key, total) for key, total in sorted(found.items()) if total]
+
+
+def entries(payment_id: str) -> Op[list[Entry]]:
+    """What was booked for a payment, the oldest first; looks at every journal."""
+    rows = yield _ENTRIES(payment_id=payment_id)
+    return [
+        Entry(key, at_us, tx_hash, note, Posting(*posting))
+        for key, at_us, tx_hash, note, *posting in rows
+    ]
+
+
+def begin(amounts: Mapping[Place, int], now_us: int) -> Op[None]:
+    """Part of an operation: begins the books of wallets, with what is to be added, 0 or more."""
+    for (account, asset), amount in sorted(amounts.items()):
+        postings: Sequence[Posting] = (
+            [Posting(f"{_WALLET}{account}", ledger.BEGINNING, asset, amount)] if amount else []
+        )
+        key = opening_of((account, asset))
+        yield from ledger.post(key, ledger.OPENING, None, None, postings, now_us)
+
+
+def by_operator(key: str, place: Place, amount: int, note: str, now_us: int) -> Op[None]:
+    """Part of an operation: books what the operator put in, or took out if it is below zero."""
+    account, asset = place
+    debit, credit = f"{_WALLET}{account}", ledger.BY_OPERATOR
+    if amount < 0:
+        debit, credit = credit, debit
+    posting = Posting(debit, credit, asset, abs(amount))
+    yield from ledger.post(
+        f"{ledger.OPERATOR}:{key}", ledger.OPERATOR, None, None, [posting], now_us, note
+    )

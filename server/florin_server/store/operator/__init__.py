@@ -1,0 +1,1 @@
+"""What an installation keeps once, and what its operator has stopped."""

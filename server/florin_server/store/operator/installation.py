@@ -1,0 +1,53 @@
+"""What an installation keeps once, by name."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+
+from florin_server.store.engine.query import Op, Statement, param, upsert
+from florin_server.store.tables.tables import installation
+
+_GET = Statement(select(installation.c.value).where(installation.c.name == param("name")))
+_PUT = Statement(upsert(installation, "name"))
+
+# microseconds that the test clock is ahead of the machine's
+_AHEAD = "test_clock_ahead_us"
+# the newest block of a chain before which nothing was left unread, and when that was
+_FOLLOWED = "followed:"
+
+
+def get(name: str) -> Op[str | None]:
+    """What is kept under a name."""
+    rows = yield _GET(name=name)
+    return rows[0][0] if rows else None
+
+
+def put(name: str, value: str) -> Op[None]:
+    """Part of an operation: keeps something under a name."""
+    yield _PUT(name=name, value=value)
+
+
+def clock_ahead() -> Op[int]:
+    """Microseconds by which the test clock was moved on."""
+    return int((yield from get(_AHEAD)) or 0)
+
+
+def move_clock(by_us: int) -> Op[int]:
+    """Moves the test clock on; answers by how much it is ahead in all."""
+    ahead_us = (yield from clock_ahead()) + by_us
+    yield from put(_AHEAD, str(ahead_us))
+    return ahead_us
+
+
+def followed(chain_id: str) -> Op[tuple[int, int] | None]:
+    """The block up to which a chain was read when that was written down last, and Unix seconds."""
+    value = yield from get(_FOLLOWED + chain_id)
+    if value is None:
+        return None
+    block, _, at = value.partition(" ")
+    return int(block), int(at)
+
+
+def follow(chain_id: str, block: int, at: int) -> Op[None]:
+    """Writes down that all events of a chain up to a block were looked at."""
+    yield from put(_FOLLOWED + chain_id, f"{block} {at}")

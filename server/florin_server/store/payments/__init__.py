@@ -1,0 +1,1 @@
+"""Payments, their options and their idempotency keys."""

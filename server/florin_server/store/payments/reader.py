@@ -1,0 +1,54 @@
+"""The hot read: payments by id, however many callers ask at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from florin_server.domain.payments.payment import Payment
+from florin_server.store.engine.query import Op
+from florin_server.store.payments import payments
+
+_Read = Callable[[Op[dict[str, Payment]]], Awaitable[dict[str, Payment]]]
+_Wanted = dict[str, list[asyncio.Future[Payment | None]]]
+
+
+class PaymentReader:
+    """One SELECT for everybody who asks in the same turn of the event loop."""
+
+    def __init__(self, read: _Read) -> None:
+        self._read = read
+        self._wanted: _Wanted = {}
+        self._fetching: asyncio.Task[None] | None = None
+
+    async def payment(self, payment_id: str) -> Payment | None:
+        """The payment as it was committed last; None if there is none."""
+        future: asyncio.Future[Payment | None] = asyncio.get_running_loop().create_future()
+        self._wanted.setdefault(payment_id, []).append(future)
+        if self._fetching is None:
+            self._fetching = asyncio.create_task(self._fetch())
+        return await future
+
+    async def _fetch(self) -> None:
+        try:
+            while self._wanted:
+                wanted, self._wanted = self._wanted, {}
+                await self._answer(wanted)
+        finally:
+            self._fetching = None
+
+    async def _answer(self, wanted: _Wanted) -> None:
+        found: dict[str, Payment] = {}
+        error: Exception | None = None
+        try:
+            found = await self._read(payments.get(wanted))
+        except Exception as failed:  # noqa: BLE001  (belongs to those who asked)
+            error = failed
+        for payment_id, futures in wanted.items():
+            for future in futures:
+                if future.done():  # its caller was cancelled
+                    continue
+                if error is None:
+                    future.set_result(found.get(payment_id))
+                else:
+                    future.set_exception(error)

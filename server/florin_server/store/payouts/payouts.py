@@ -1,0 +1,376 @@
+"""Payouts: money that is to leave a treasury, taken up in the order in which it was asked for.
+
+A refund is a row of its own and a payout with the same id; both change together. A payout that is
+in no transaction, or in one that provably moved nothing, is waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Select, Update, func, null, select, text, update
+
+from florin_server.domain.payments.payment import RefundStatus
+from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
+from florin_server.domain.settlement.chain_txs import Posting, TxEnd
+from florin_server.store.engine.query import (
+    Op,
+    Row,
+    Statement,
+    StoreError,
+    any_of,
+    columns,
+    exact_sum,
+    insert,
+    param,
+)
+from florin_server.store.ledger import ledger
+from florin_server.store.settlement import chain_txs, token_accounts
+from florin_server.store.tables.payouts import OWED
+from florin_server.store.tables.tables import OPEN, chain_tx, chain_tx_item, payout, refund
+
+_COLUMNS = columns(payout, Payout)
+_JOURNAL = {
+    PayoutKind.REFUND: ledger.REFUND,
+    PayoutKind.RETURN: ledger.RETURN,
+    PayoutKind.BALANCE: ledger.PAYOUT,
+}
+
+
+class Uncovered(StoreError):  # noqa: N818  (a state of the world, not a mistake)
+    """The merchant may not have that much paid out; nothing was written."""
+
+    def __init__(self, missing: int) -> None:
+        super().__init__(f"the merchant's balance and credit lack {missing} minor units for it")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a payout that was in a transaction.
+
+    It is done if there is a `posting`, waits again if there is a time to retry it at, and stays
+    where it is otherwise, until the operator has looked at its `problem`. What lapsed is no fault.
+    """
+
+    payout: Payout
+    tx_id: str | None = None
+    posting: Posting | None = None
+    retry_at_us: int | None = None
+    problem: str | None = None
+    lapsed: bool = False
+
+
+def _payouts() -> Select[Row]:
+    return select(*_COLUMNS)
+
+
+def _owed() -> Select[Row]:
+    """Payouts that are waiting or submitted on one chain."""
+    return _payouts().where(text(OWED), payout.c.chain_id == param("chain_id"))
+
+
+def _change() -> Update:
+    return update(payout).where(payout.c.id == param("id_"))
+
+
+def _of_merchant() -> Select[Row]:
+    return select(exact_sum(payout.c.value)).where(
+        text(OWED),
+        payout.c.merchant_id == param("merchant_id"),
+        payout.c.asset == param("asset"),
+        payout.c.held_id.is_(None),
+    )
+
+
+_ADD = Statement(insert(payout))
+_ONE = Statement(_payouts().where(payout.c.id == param("id_")))
+_SOME = Statement(_payouts().where(any_of(payout.c.id, "ids")))
+_DUE = Statement(
+    _owed()
+    .where(payout.c.status == PayoutStatus.WAITING, payout.c.retry_at_us <= param("now_us"))
+    .order_by(payout.c.created_at_us, payout.c.id)
+    .limit(param("limit"))
+)
+_SUBMITTED = Statement(
+    _owed().where(payout.c.status == PayoutStatus.SUBMITTED).order_by(payout.c.created_at_us)
+)
+_PROBLEMS = Statement(
+    select(payout.c.chain_id, payout.c.problem, func.count())
+    .where(text(OWED))
+    .group_by(payout.c.chain_id, payout.c.problem)
+    .order_by(payout.c.chain_id, payout.c.problem)
+)
+_LISTED = Statement(
+    _payouts().order_by(payout.c.created_at_us.desc(), payout.c.id.desc()).limit(param("limit"))
+)
+_LISTED_OWED = Statement(
+    _payouts()
+    .where(text(OWED))
+    .order_by(payout.c.created_at_us.desc(), payout.c.id.desc())
+    .limit(param("limit"))
+)
+_UNDER_WAY = Statement(_of_merchant().where(payout.c.status == PayoutStatus.SUBMITTED))
+_ASKED_FOR = Statement(_of_merchant())
+_CLAIM = Statement(
+    _change()
+    .where(payout.c.status == PayoutStatus.WAITING)
+    .values(
+        status=PayoutStatus.SUBMITTED,
+        problem=None,
+        tx_id=param("tx"),
+        lapses_at=param("lapses"),
+    )
+    .returning(payout.c.id)
+)
+_SET_ASIDE = Statement(
+    _change()
+    .where(payout.c.status == PayoutStatus.WAITING)
+    .values(retry_at_us=param("at_us"), problem=param("why"))
+)
+_MOVE = Statement(
+    _change()
+    .where(payout.c.status == PayoutStatus.SUBMITTED)
+    .values(
+        status=param("after"),
+        retry_at_us=param("at_us"),
+        problem=param("why"),
+        tx_id=param("tx"),
+        completed_at_us=param("done_us"),
+    )
+    .returning(payout.c.id)
+)
+# few transactions are open, however many there were
+_IN_OPEN = Statement(
+    select(chain_tx_item.c.payment_id)
+    .join_from(chain_tx, chain_tx_item, chain_tx_item.c.tx_id == chain_tx.c.id)
+    .where(
+        text(OPEN),
+        chain_tx.c.chain_id == param("chain"),
+        chain_tx_item.c.payment_id == param("id_"),
+    )
+)
+_REFUSE = Statement(
+    _change()
+    .where(payout.c.status == PayoutStatus.WAITING)
+    .values(status=PayoutStatus.REFUSED, completed_at_us=param("now_us"))
+    .returning(*_COLUMNS)
+)
+_REOPEN = Statement(
+    _change()
+    .where(payout.c.status != PayoutStatus.REFUSED)
+    .values(
+        status=PayoutStatus.SUBMITTED,
+        problem=param("why"),
+        tx_id=param("tx"),
+        completed_at_us=null(),
+    )
+)
+# what was told as final stays so, even if a reorganisation undoes it
+_MOVE_REFUND = Statement(
+    update(refund)
+    .where(
+        refund.c.id == param("id_"),
+        refund.c.status != RefundStatus.SUCCEEDED,
+    )
+    .values(status=param("after"), tx_id=param("tx"), completed_at_us=param("done_us"))
+    .returning(refund.c.id)
+)
+_PAID_BY = Statement(update(refund).where(refund.c.id == param("id_")).values(tx_id=param("tx")))
+_DONE = Statement(
+    _payouts()
+    .where(payout.c.status == PayoutStatus.DONE, payout.c.id > param("after"))
+    .order_by(payout.c.id)
+    .limit(param("limit"))
+)
+
+
+def add(new: Payout) -> Op[None]:
+    """Part of an operation: stores a payout that waits."""
+    yield _ADD.of(new)
+
+
+def get(payout_id: str) -> Op[Payout | None]:
+    """One payout."""
+    rows = yield _ONE(id_=payout_id)
+    return Payout(*rows[0]) if rows else None
+
+
+def some(payout_ids: Sequence[str]) -> Op[dict[str, Payout]]:
+    """Payouts by id."""
+    return {row[0]: Payout(*row) for row in (yield _SOME(ids=payout_ids))}
+
+
+def due(chain_id: str, limit: int, now_us: int) -> Op[list[Payout]]:
+    """Payouts of a chain that are waiting and may be tried now, the oldest first."""
+    rows = yield _DUE(chain_id=chain_id, now_us=now_us, limit=limit)
+    return [Payout(*row) for row in rows]
+
+
+def submitted(chain_id: str) -> Op[list[Payout]]:
+    """Payouts of a chain that are on their way, or stuck."""
+    return [Payout(*row) for row in (yield _SUBMITTED(chain_id=chain_id))]
+
+
+def problems() -> Op[list[tuple[str, str, int]]]:
+    """What keeps payouts from being done: chain, problem (empty if none), how many."""
+    return [(chain, problem or "", count) for chain, problem, count in (yield _PROBLEMS())]
+
+
+def listed(limit: int, *, all_: bool) -> Op[list[Payout]]:
+    """Payouts, the newest first: all of them, or those that are neither done nor refused."""
+    return [Payout(*row) for row in (yield (_LISTED if all_ else _LISTED_OWED)(limit=limit))]
+
+
+def available(merchant_id: str, asset: str) -> Op[int]:
+    """What a merchant is owed in an asset and has not asked for; below zero if it owes."""
+    ((asked,),) = yield _ASKED_FOR(merchant_id=merchant_id, asset=asset)
+    return (yield from _owed_to(merchant_id, asset)) - (asked or 0)
+
+
+def uncovered(one: Payout, credit: int | None) -> Op[int]:
+    """How much is missing to pay a payout: 0 if the merchant's balance and credit cover it.
+
+    A merchant's balance is what it is owed less what is on its way. `credit` is what it may owe
+    for what goes back to buyers, in minor units, None if that has no limit.
+    """
+    goes_back = one.kind is not PayoutKind.BALANCE
+    if one.backed or (goes_back and credit is None):
+        return 0
+    ((sent,),) = yield _UNDER_WAY(merchant_id=one.merchant_id, asset=one.asset)
+    free = (yield from _owed_to(one.merchant_id, one.asset)) - (sent or 0)
+    if goes_back:
+        free += credit or 0
+    return max(0, one.value - free)
+
+
+def claim(one: Payout, tx_hash: str, lapses_at: int | None, credit: int | None) -> Op[None]:
+    """Part of an operation: takes a payout out of the line, for a transaction.
+
+    Uncovered if the merchant may not have that much paid out; NotWaiting if it is not in the line.
+    """
+    if missing := (yield from uncovered(one, credit)):
+        raise Uncovered(missing)
+    if not (yield _CLAIM(id_=one.id, tx=tx_hash, lapses=lapses_at)):
+        raise chain_txs.NotWaiting(f"not waiting to be paid out: {one.id}")
+    yield from _move_refund(one, RefundStatus.PROCESSING, tx_hash, None)
+
+
+def set_aside(payout_id: str, problem: str, retry_at_us: int) -> Op[None]:
+    """Leaves a waiting payout for later, and remembers why."""
+    yield _SET_ASIDE(id_=payout_id, at_us=retry_at_us, why=problem)
+
+
+def conclude(
+    outcomes: Sequence[Outcome], ends: Sequence[TxEnd], now_us: int, watch: Op[None]
+) -> Op[None]:
+    """Ends transactions and what they were for, on proof from the chain, and books both once.
+
+    `watch` writes down, in the same transaction, what a deep reorganisation might undo.
+    """
+    for one in outcomes:
+        yield from _conclude(one, now_us)
+    yield from chain_txs.end_txs(ends, now_us)
+    yield from watch
+
+
+def reopen(one: Payout, tx_hash: str, now_us: int) -> Op[None]:
+    """Part of an operation: a payout is on its way again in what was final, and is not any more."""
+    if one.status is PayoutStatus.DONE:
+        yield from ledger.reverse(key_of(one), now_us)
+    why = "a reorganisation undid its transaction, which is sent again"
+    yield _REOPEN(id_=one.id, why=why, tx=tx_hash)
+    yield from _move_refund(one, RefundStatus.PROCESSING, tx_hash, None)
+
+
+def refuse(payout_id: str, now_us: int) -> Op[Payout | None]:
+    """Calls a waiting payout off for good; None if it is not waiting."""
+    rows = yield _REFUSE(id_=payout_id, now_us=now_us)
+    if not rows:
+        return None
+    refused = Payout(*rows[0])
+    yield from _move_refund(refused, RefundStatus.FAILED, None, now_us)
+    return refused
+
+
+def resolve(one: Payout, posting: Posting | None, told: str, now_us: int) -> Op[Payout | None]:
+    """Ends a payout by what the operator found out; None if it is not stuck.
+
+    With a `posting` it is done. Without, it waits to be sent once more: what its transaction did
+    not move cannot be moved by that any more. `told` is kept with it.
+    """
+    known = yield from get(one.id)
+    if known is None or known.status is not PayoutStatus.SUBMITTED:
+        return None
+    if (yield _IN_OPEN(chain=one.chain_id, id_=one.id)):
+        return None
+    if posting is not None:
+        outcome = Outcome(known, known.tx_id, posting, problem=told)
+    else:
+        outcome = Outcome(known, retry_at_us=now_us, problem=told)
+    yield from _conclude(outcome, now_us)
+    return (yield from get(one.id))
+
+
+def check(page: int = 500) -> Op[list[str]]:
+    """Tells, in sentences, which payouts are done and not in the books; nothing if all are."""
+    found: list[str] = []
+    after = ""
+    while rows := (yield _DONE(after=after, limit=page)):
+        done = [Payout(*row) for row in rows]
+        booked = yield from ledger.booked([key_of(one) for one in done])
+        found += [
+            f"payout {one.id} is done and not booked" for one in done if key_of(one) not in booked
+        ]
+        after = done[-1].id
+    return found
+
+
+def key_of(one: Payout) -> str:
+    """What makes sure that a payout is booked once."""
+    return f"{_JOURNAL[one.kind]}:{one.id}"
+
+
+def _conclude(one: Outcome, now_us: int) -> Op[None]:
+    subject = one.payout
+    if one.posting is not None:
+        after, back = PayoutStatus.DONE, RefundStatus.SUCCEEDED
+    elif one.retry_at_us is not None:
+        after, back = PayoutStatus.WAITING, RefundStatus.PENDING
+    else:
+        after, back = PayoutStatus.SUBMITTED, RefundStatus.PROCESSING
+    done_us = now_us if one.posting is not None else None
+    moved = yield _MOVE(
+        id_=subject.id,
+        after=after,
+        at_us=one.retry_at_us or 0,
+        why=one.problem,
+        tx=one.tx_id,
+        done_us=done_us,
+    )
+    if not moved:
+        return
+    if after is PayoutStatus.WAITING:
+        # its transaction moved nothing, and so opened nothing
+        yield from token_accounts.free([subject.id])
+    yield from _move_refund(subject, back, one.tx_id, done_us)
+    if one.posting is not None:
+        kind, _, _ = key_of(subject).partition(":")
+        # a reorganisation may have undone it before
+        yield from ledger.post_again(
+            key_of(subject), kind, subject.payment_id, one.tx_id, (one.posting,), now_us
+        )
+
+
+def _move_refund(
+    subject: Payout, after: RefundStatus, tx_id: str | None, done_us: int | None
+) -> Op[None]:
+    if subject.kind is not PayoutKind.REFUND:
+        return
+    moved = yield _MOVE_REFUND(id_=subject.id, after=after, tx=tx_id, done_us=done_us)
+    if not moved and after is RefundStatus.SUCCEEDED:
+        yield _PAID_BY(id_=subject.id, tx=tx_id)
+
+
+def _owed_to(merchant_id: str, asset: str) -> Op[int]:
+    return -(yield from ledger.balance(f"merchant:{merchant_id}", asset))

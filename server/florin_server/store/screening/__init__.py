@@ -1,0 +1,1 @@
+"""Lists of accounts that are not served."""

@@ -1,0 +1,1 @@
+"""Transactions of ours, what they are for, and what a chain proved."""

@@ -1,0 +1,69 @@
+"""Transactions of ours as rows: each with its items, their shares of the gas, and its variants."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from sqlalchemy import select
+
+from florin_server.domain.settlement.chain_txs import ChainTx, PayerKind, Share, Variant
+from florin_server.store.engine.query import Op, Params, Row, Statement, any_of
+from florin_server.store.tables.tables import chain_tx, chain_tx_bump, chain_tx_item
+
+_BUMPS = Statement(
+    select(chain_tx_bump.c.tx_id, chain_tx_bump.c.raw, chain_tx_bump.c.hash)
+    .where(any_of(chain_tx_bump.c.tx_id, "ids"))
+    .order_by(chain_tx_bump.c.tx_id, chain_tx_bump.c.n)
+)
+_ITEMS = Statement(
+    select(
+        chain_tx_item.c.tx_id,
+        chain_tx_item.c.payment_id,
+        chain_tx_item.c.kind,
+        chain_tx_item.c.gas,
+    )
+    .where(any_of(chain_tx_item.c.tx_id, "ids"))
+    .order_by(chain_tx_item.c.tx_id, chain_tx_item.c.n)
+)
+
+
+def items_of(tx: ChainTx) -> list[Params]:
+    """The rows of what a transaction is for."""
+    return [_item_of(tx, n) for n in range(len(tx.item_ids))]
+
+
+def _item_of(tx: ChainTx, n: int) -> Params:
+    share = tx.shares[n] if tx.shares else None
+    return {
+        "tx_id": tx.id,
+        "n": n,
+        "payment_id": tx.item_ids[n],
+        "kind": share.kind if share else None,
+        "gas": share.gas if share else 0,
+    }
+
+
+def whole(rows: list[Row]) -> Op[list[ChainTx]]:
+    """Transactions from their rows, with items and variants."""
+    if not rows:
+        return []
+    ids = [row[0] for row in rows]
+    items: dict[str, list[str]] = defaultdict(list)
+    shares: dict[str, list[Share]] = defaultdict(list)
+    for tx_id, item_id, kind, most in (yield _ITEMS(ids=ids)):
+        items[tx_id].append(item_id)
+        if kind is not None:
+            shares[tx_id].append(Share(PayerKind(kind), most))
+    bumps: dict[str, list[Variant]] = defaultdict(list)
+    for tx_id, *variant in (yield _BUMPS(ids=ids)):
+        bumps[tx_id].append(Variant(*variant))
+    names = chain_tx.c.keys()
+    return [
+        ChainTx(
+            **dict(zip(names, row, strict=True)),
+            item_ids=tuple(items[row[0]]),
+            bumps=tuple(bumps[row[0]]),
+            shares=tuple(shares[row[0]]),
+        )
+        for row in rows
+    ]

@@ -1,0 +1,75 @@
+"""Who does a job alone: one owner at a time, and a number that fences off the one before."""
+
+from __future__ import annotations
+
+from sqlalchemy import Boolean, Update, case, literal, or_, select, update
+
+from florin_server.store.engine.query import Op, Statement, insert, param
+from florin_server.store.tables.tables import lease
+
+_offer = insert(lease)
+_ACQUIRE = Statement(
+    _offer.on_conflict_do_update(
+        index_elements=[lease.c.name],
+        set_={
+            "owner": _offer.excluded.owner,
+            "until_us": _offer.excluded.until_us,
+            "epoch": case(
+                (lease.c.owner == _offer.excluded.owner, lease.c.epoch), else_=lease.c.epoch + 1
+            ),
+        },
+        where=or_(
+            lease.c.owner == _offer.excluded.owner,
+            lease.c.until_us <= param("now_us"),
+            param("steal", Boolean),
+        ),
+    ).returning(lease.c.epoch)
+)
+
+
+def _held() -> Update:
+    return (
+        update(lease)
+        .where(
+            lease.c.name == param("lease"),
+            lease.c.owner == param("holder"),
+            lease.c.epoch == param("held"),
+        )
+        .returning(lease.c.epoch)
+    )
+
+
+_RENEW = Statement(_held().values(until_us=param("until")))
+# the row stays, so that its epoch only ever rises
+_RELEASE = Statement(_held().values(until_us=literal(0), owner=literal("")))
+_EPOCH = Statement(
+    select(lease.c.epoch).where(lease.c.name == param("lease")).with_for_update(read=True)
+)
+
+
+def acquire(name: str, owner: str, now_us: int, ttl_us: int, steal: bool) -> Op[int | None]:
+    """Takes a lease that is free, lapsed or one's own; None while another's lasts.
+
+    Answers the epoch, one higher for every new owner. `steal` takes any lease, for a process that
+    knows that it is alone.
+    """
+    rows = yield _ACQUIRE(
+        name=name, owner=owner, epoch=1, until_us=now_us + ttl_us, now_us=now_us, steal=steal
+    )
+    return rows[0][0] if rows else None
+
+
+def renew(name: str, owner: str, epoch: int, now_us: int, ttl_us: int) -> Op[bool]:
+    """Keeps a lease for longer; False if it belongs to somebody else now."""
+    return bool((yield _RENEW(lease=name, holder=owner, held=epoch, until=now_us + ttl_us)))
+
+
+def release(name: str, owner: str, epoch: int) -> Op[bool]:
+    """Gives a lease back; False if it belongs to somebody else now."""
+    return bool((yield _RELEASE(lease=name, holder=owner, held=epoch)))
+
+
+def is_current(name: str, epoch: int) -> Op[bool]:
+    """Part of an operation: True if the epoch is still the newest."""
+    rows = yield _EPOCH(lease=name)
+    return bool(rows) and bool(rows[0][0] == epoch)

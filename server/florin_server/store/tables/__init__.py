@@ -1,0 +1,1 @@
+"""The tables, the same on SQLite and PostgreSQL."""
