@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from florin_server.flows import own_accounts
-from florin_server.flows.workers.late import LateMoney
-from florin_server.flows.workers.receiving import receiving
-from florin_server.flows.workers.spending import Spending
-from florin_server.flows.workers.unconfirmed import Unconfirmed
+from florin_server.flows.accounts import own_accounts
 from florin_server.rails.evm.paying.terms import Terms
+from florin_server.store.settlement import token_accounts
+from florin_server.workers.settlement.direct_payments import Unconfirmed
+from florin_server.workers.settlement.gas_spending import Spending
+from florin_server.workers.settlement.late_payments import LateMoney
 
 from tests.chaos.plan import Mood
 
@@ -66,8 +66,8 @@ def _without_claims() -> None:
         yield from ()
         return frozenset(one.place for one in openings)
 
-    receiving.claim = claim
-    receiving.openable = openable
+    token_accounts.claim = claim
+    token_accounts.openable = openable
 
 
 def _without_references() -> None:

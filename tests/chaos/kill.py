@@ -26,10 +26,10 @@ import uvloop
 from eth_account import Account
 from florin_server.boot.demo_accounts import ensure_demo
 from florin_server.boot.service import Service
-from florin_server.flows.workers.settle import ChainSettler
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.store.ledger import ledger
 from florin_server.store.settlement import chain_txs
+from florin_server.workers.settlement.settle import ChainSettler
 
 from tests.support.api import RestApi
 from tests.support.chain import Chain

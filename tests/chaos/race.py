@@ -29,7 +29,9 @@ from typing import Any
 import uvloop
 from florin_server.boot.demo_accounts import ensure_demo
 from florin_server.boot.service import Service
-from florin_server.flows import create, idempotent, merchants, refund, settlements, simulate
+from florin_server.flows.accounts import destinations, merchants
+from florin_server.flows.payments import create, idempotent, simulate
+from florin_server.flows.payouts import refund
 from florin_server.store.engine.query import Op
 from florin_server.store.payments import idempotency
 from florin_server.store.payments.idempotency import Replay
@@ -65,7 +67,7 @@ def plant() -> None:
         await app.store.write(idempotency.once(claim, nothing(), lambda _: answer(result)))
         return result
 
-    for module in (create, merchants, refund, settlements, simulate):
+    for module in (create, merchants, refund, destinations, simulate):
         assert module.once is idempotent.once
         module.once = once
 

@@ -28,7 +28,7 @@ from florin_server.config import (
 from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
 from florin_server.devnet.solana import SOLNET, SolanaDevChain, SolanaDevSettings
 from florin_server.domain.payments.payment import Destination
-from florin_server.flows import demo
+from florin_server.flows.accounts import demo
 from florin_server.rails.connection import health
 from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
 from florin_server.rails.evm.rail import EvmRail

@@ -12,11 +12,11 @@ from florin_server.devnet.evm import DEVNET
 from florin_server.domain.accounts.account import WalletApp
 from florin_server.domain.errors import FlorinError
 from florin_server.domain.payments.payment import Payment
-from florin_server.flows import budgets
 from florin_server.flows.app import Caller
-from florin_server.flows.confirm import confirm
-from florin_server.flows.create import NewPayment, create
-from florin_server.flows.options import options
+from florin_server.flows.limits import gas_budgets
+from florin_server.flows.payments.confirm import confirm
+from florin_server.flows.payments.create import NewPayment, create
+from florin_server.flows.payments.options import options
 from florin_server.store.settlement import gas
 from florin_server.store.settlement.gas import Usage
 
@@ -119,7 +119,7 @@ def broadcasts(shop: Works) -> int:
 
 
 async def lost(shop: Works) -> Usage:
-    since_us = budgets.hour_of(shop.lab.clock.now_us())
+    since_us = gas_budgets.hour_of(shop.lab.clock.now_us())
     most = shop.app.settings.failed_gas.payer
     return await shop.store.read(gas.usage(CHAIN, since_us, most))
 

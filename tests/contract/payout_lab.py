@@ -17,9 +17,8 @@ from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import ChainTx, Posting
 from florin_server.feed import Hub
 from florin_server.flows.app import App, Links
-from florin_server.flows.limits import Limits
-from florin_server.flows.screening import Screening
-from florin_server.flows.workers.pay_out import PayoutWorker
+from florin_server.flows.limits.limits import Limits
+from florin_server.flows.screening.cache import Screening
 from florin_server.rails.evm.sending.payouts import TRANSFERRED
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.store.engine.store import Store
@@ -27,6 +26,7 @@ from florin_server.store.ledger import ledger
 from florin_server.store.payments import payments
 from florin_server.store.payouts import payouts, refunds
 from florin_server.store.settlement import chain_txs
+from florin_server.workers.payouts.pay_out import PayoutWorker
 
 from tests.contract.evm_lab import CHAIN, ETHER, TOKEN, Lab, account_of, open_lab
 

@@ -16,12 +16,11 @@ from florin_server.domain.accounts.account import Partner
 from florin_server.domain.payments.payment import Destination, Merchant, Payment
 from florin_server.feed import Hub
 from florin_server.flows.app import App, Caller, Links
-from florin_server.flows.confirm import confirm
-from florin_server.flows.create import NewPayment, create
-from florin_server.flows.limits import Limits
-from florin_server.flows.options import options
-from florin_server.flows.screening import Screening
-from florin_server.flows.workers.settle import ChainSettler
+from florin_server.flows.limits.limits import Limits
+from florin_server.flows.payments.confirm import confirm
+from florin_server.flows.payments.create import NewPayment, create
+from florin_server.flows.payments.options import options
+from florin_server.flows.screening.cache import Screening
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.store.accounts import destinations, merchants
 from florin_server.store.engine.store import Store
@@ -29,6 +28,7 @@ from florin_server.store.ledger import ledger
 from florin_server.store.operator import executors
 from florin_server.store.payments import payments
 from florin_server.store.settlement import chain_txs
+from florin_server.workers.settlement.settle import ChainSettler
 
 from tests.contract.evm_lab import (
     CHAIN,

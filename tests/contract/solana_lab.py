@@ -13,7 +13,7 @@ from florin_server.devnet.solana import SOLNET
 from florin_server.domain.accounts.destinations import Place
 from florin_server.domain.payments.payment import Confirmation, Issued, Option, Payment, Spare
 from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, TxState
-from florin_server.flows.opening import places
+from florin_server.flows.payouts.opening import places
 from florin_server.rails.connection.jsonrpc import LocalTransport
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.sending.signer import SolanaSigner

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import Posting
-from florin_server.flows import books
-from florin_server.flows.books import Verdict
-from florin_server.flows.workers.keep_books import BookKeeper
+from florin_server.flows.ledger import books
+from florin_server.flows.ledger.books import Verdict
 from florin_server.rails.types import RailUnavailable
 from florin_server.store.ledger import ledger
+from florin_server.workers.housekeeping.keep_books import BookKeeper
 
 from tests.contract.evm_lab import CHAIN, EURO, TOKEN
 from tests.contract.payout_lab import BUYER, FLOAT, SHOP, TREASURY, office

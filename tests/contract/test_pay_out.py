@@ -12,7 +12,7 @@ from florin_server.chains.evm import abi
 from florin_server.devnet.genesis import DEVNET
 from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import TxState
-from florin_server.flows import payouts as flows
+from florin_server.flows.payouts import payouts as flows
 from florin_server.store.ledger import ledger
 from florin_server.store.payouts import payouts
 

@@ -6,7 +6,7 @@ import pytest
 from florin_server.domain.payouts.held_money import HeldMoney, HeldState
 from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import Posting
-from florin_server.flows import payouts
+from florin_server.flows.payouts import payouts
 from florin_server.store.ledger import ledger
 from florin_server.store.payouts import held_money
 

@@ -11,7 +11,7 @@ import pytest
 from florin_server.domain.errors import FlorinError
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import TxState, Watcher
-from florin_server.flows import payouts as flows
+from florin_server.flows.payouts import payouts as flows
 from florin_server.store.ledger import ledger
 from florin_server.store.settlement import reorg
 

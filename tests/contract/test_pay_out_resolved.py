@@ -7,7 +7,7 @@ import logging
 import pytest
 from florin_server.domain.errors import FlorinError
 from florin_server.domain.payouts.payout import Payout, PayoutStatus
-from florin_server.flows import payouts as flows
+from florin_server.flows.payouts import payouts as flows
 from florin_server.store.ledger import ledger
 
 from tests.contract.evm_lab import CHAIN, TOKEN

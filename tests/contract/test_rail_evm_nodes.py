@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 import pytest
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.domain.settlement.chain_txs import ChainTx, TxState, Variant
-from florin_server.flows.workers.blocks import BlockFollower
 from florin_server.rails.connection.health import BACKOFF_MAX_S, PROBE_S
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.types import Effect, RailUnavailable, Transfer
+from florin_server.workers.settlement.blocks import BlockFollower
 
 from tests.contract.evm_lab import (
     CHAIN,

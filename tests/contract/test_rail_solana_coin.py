@@ -8,7 +8,7 @@ import pytest
 from florin_server.chains.solana import spl
 from florin_server.domain.errors import FlorinError
 from florin_server.domain.settlement.chain_txs import ChainTx, TxState
-from florin_server.flows.opening import places
+from florin_server.flows.payouts.opening import places
 from florin_server.rails.solana.paying.message import acceptable
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.sending.signer import SolanaSigner

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
-from florin_server.flows.workers.blocks import HeadFollower
 from florin_server.rails.connection.health import BACKOFF_MAX_S
 from florin_server.rails.connection.witness import DOUBT_S
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.types import RailUnavailable
+from florin_server.workers.settlement.blocks import HeadFollower
 
 from tests.contract.solana_lab import FINAL, RELAYER, Lab, open_lab, settings
 from tests.support import proxy as faults

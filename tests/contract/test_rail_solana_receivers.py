@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.flows.opening import places
+from florin_server.flows.payouts.opening import places
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.reading.receivers import opened_by
 from florin_server.rails.solana.sending.signer import SolanaSigner

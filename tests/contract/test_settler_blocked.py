@@ -12,8 +12,9 @@ from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.state import Event
 from florin_server.domain.payouts.held_money import HeldState
 from florin_server.domain.payouts.payout import PayoutStatus
-from florin_server.flows import held, payouts, system
-from florin_server.flows.simulate import requested
+from florin_server.flows.operator import system
+from florin_server.flows.payments.simulate import requested
+from florin_server.flows.payouts import held_money, payouts
 from florin_server.store.ledger import ledger
 from florin_server.store.payments import payments, simulation
 from florin_server.store.payouts import payouts as stored_payouts
@@ -62,7 +63,7 @@ async def paid(shop: Works):
 
 
 async def only(shop: Works, *, all_: bool = False):
-    (one,) = await held.listed(shop.app, all_=all_)
+    (one,) = await held_money.listed(shop.app, all_=all_)
     return one
 
 
@@ -96,7 +97,7 @@ async def test_what_a_stranger_submits_for_a_blocked_payer_is_held(shop, own, ca
     told = [r for r in caplog.messages if payment.id in r and one.id in r]
     assert len(told) == 1
     problem = "payments held because their payers are blocked: 1, see `florin payments held`"
-    assert await held.problem(shop.app, CHAIN) == problem
+    assert await held_money.problem(shop.app, CHAIN) == problem
     (chain,) = await system.chains(shop.app)
     assert problem in chain.problem
     assert (await system.held_payments(shop.app), await system.processing(shop.app)) == (1, 1)
@@ -110,7 +111,7 @@ async def test_what_a_stranger_submits_for_a_blocked_payer_is_held(shop, own, ca
 
 async def test_nothing_but_a_verdict_ends_it(shop, own):
     payment, _ = await paid(shop)
-    (before,) = await held.listed(shop.app, all_=True)
+    (before,) = await held_money.listed(shop.app, all_=True)
     await shop.restart()
     shop.lab.clock.advance(2000)
     await shop.mine(4)
@@ -128,7 +129,7 @@ async def test_nothing_but_a_verdict_ends_it(shop, own):
             with pytest.raises(FlorinError) as caught:
                 await shop.store.write(simulation.simulate(payment.id, event, asked, 0))
             assert caught.value.code is Code.INVALID_STATE
-    assert await held.listed(shop.app, all_=True) == [before]
+    assert await held_money.listed(shop.app, all_=True) == [before]
     assert await shop.transactions() == []
     assert await booked(shop, THEIRS) == -has(own)
     await whole(shop)
@@ -137,7 +138,9 @@ async def test_nothing_but_a_verdict_ends_it(shop, own):
 async def test_a_release_settles_it(shop, own):
     payment, tx_hash = await paid(shop)
     one = await only(shop)
-    done = await held.resolve(shop.app, one.id, HeldState.RELEASED, "somebody else of that name")
+    done = await held_money.resolve(
+        shop.app, one.id, HeldState.RELEASED, "somebody else of that name"
+    )
     assert (done.state, done.note) == (HeldState.RELEASED, "somebody else of that name")
     ended = await shop.now(payment)
     assert (ended.status, ended.tx_id, ended.failure_code) == ("succeeded", tx_hash, None)
@@ -148,12 +151,12 @@ async def test_a_release_settles_it(shop, own):
     assert await causes(shop, payment) == ["created", "seen_on_chain", "held", "released"]
     await shop.check(ended)
     # once
-    assert await held.resolve(shop.app, one.id, HeldState.RELEASED, "again") == done
+    assert await held_money.resolve(shop.app, one.id, HeldState.RELEASED, "again") == done
     for verdict in (HeldState.RETURNED, HeldState.KEPT):
         with pytest.raises(FlorinError) as caught:
-            await held.resolve(shop.app, one.id, verdict, "no", even_if_blocked=True)
+            await held_money.resolve(shop.app, one.id, verdict, "no", even_if_blocked=True)
         assert caught.value.code is Code.INVALID_STATE
-    assert await held.listed(shop.app, all_=False) == []
+    assert await held_money.listed(shop.app, all_=False) == []
     assert await only(shop, all_=True) == done
     await shop.restart()
     await shop.mine(2)
@@ -165,12 +168,12 @@ async def test_a_return_is_a_payout_of_what_is_held(shop, own):
     payment, _ = await paid(shop)
     one = await only(shop)
     with pytest.raises(FlorinError) as caught:
-        await held.resolve(shop.app, one.id, HeldState.RETURNED, "back")
+        await held_money.resolve(shop.app, one.id, HeldState.RETURNED, "back")
     assert (caught.value.code, await only(shop)) == (Code.INVALID_STATE, one)
     assert "still blocked" in caught.value.message
     await put(shop)
-    done = await held.resolve(shop.app, one.id, HeldState.RETURNED, "back")
-    assert await held.resolve(shop.app, one.id, HeldState.RETURNED, "again") == done
+    done = await held_money.resolve(shop.app, one.id, HeldState.RETURNED, "back")
+    assert await held_money.resolve(shop.app, one.id, HeldState.RETURNED, "again") == done
     (back,) = await payouts.listed(shop.app, all_=True)
     assert (back.id, back.value, back.account) == (done.payout_id, has(own), one.payer)
     assert (back.backed, back.held_id, back.status) == (True, one.id, PayoutStatus.WAITING)
@@ -190,19 +193,21 @@ async def test_a_return_is_a_payout_of_what_is_held(shop, own):
 async def test_what_is_kept_stays_and_may_be_returned_later(shop, own):
     payment, _ = await paid(shop)
     one = await only(shop)
-    await held.resolve(shop.app, one.id, HeldState.KEPT, "the authority said so")
+    await held_money.resolve(shop.app, one.id, HeldState.KEPT, "the authority said so")
     ended = await shop.now(payment)
     assert (ended.status, ended.failure_code) == ("failed", "declined_user")
     assert await payouts.listed(shop.app, all_=True) == []
-    assert await held.problem(shop.app, CHAIN) == ""
+    assert await held_money.problem(shop.app, CHAIN) == ""
     assert await system.held_payments(shop.app) == 0
     await shop.restart()
     await shop.mine(2)
     assert (await only(shop)).state is HeldState.KEPT
     assert await booked(shop, THEIRS) == -has(own)
     with pytest.raises(FlorinError):
-        await held.resolve(shop.app, one.id, HeldState.RELEASED, "no")
-    done = await held.resolve(shop.app, one.id, HeldState.RETURNED, "free", even_if_blocked=True)
+        await held_money.resolve(shop.app, one.id, HeldState.RELEASED, "no")
+    done = await held_money.resolve(
+        shop.app, one.id, HeldState.RETURNED, "free", even_if_blocked=True
+    )
     assert done.even_if_blocked
     assert await shop.now(payment) == ended
     (back,) = await payouts.listed(shop.app, all_=True)
@@ -212,7 +217,7 @@ async def test_what_is_kept_stays_and_may_be_returned_later(shop, own):
     again = await only(shop)
     assert (again.state, again.payout_id) == (HeldState.KEPT, None)
     await put(shop)
-    done = await held.resolve(shop.app, one.id, HeldState.RETURNED, "free again")
+    done = await held_money.resolve(shop.app, one.id, HeldState.RETURNED, "free again")
     assert done.payout_id not in {None, back.id}
     await whole(shop)
 
@@ -242,7 +247,7 @@ async def test_what_we_sent_before_succeeds_with_an_alarm(shop, caplog):
         ended = await shop.end(payment)
     assert (ended.status, ended.tx_id) == ("succeeded", tx.hash)
     assert [r for r in caplog.messages if payment.id in r and "sent before its payer" in r]
-    assert await held.listed(shop.app, all_=True) == []
+    assert await held_money.listed(shop.app, all_=True) == []
     await whole(shop)
 
 
@@ -256,7 +261,7 @@ async def test_what_we_signed_again_for_a_higher_fee_is_ours_too(shop):
     (variant,) = tx.bumps
     await put(shop, WALLET)
     assert (await shop.end(payment)).tx_id == variant.hash
-    assert await held.listed(shop.app, all_=True) == []
+    assert await held_money.listed(shop.app, all_=True) == []
 
 
 async def test_who_is_listed_no_more_when_it_is_final_succeeds(shop):
@@ -266,14 +271,14 @@ async def test_who_is_listed_no_more_when_it_is_final_succeeds(shop):
     await shop.mine(1)
     await put(shop)
     assert (await shop.end(payment)).status == "succeeded"
-    assert await held.listed(shop.app, all_=True) == []
+    assert await held_money.listed(shop.app, all_=True) == []
 
 
 async def test_a_confirm_that_is_never_sent_still_lapses(shop):
     payment = await shop.accepted(WALLET)
     await put(shop, WALLET)
     assert (await lapse(shop, payment)).failure_code == "declined_user"
-    assert await held.listed(shop.app, all_=True) == []
+    assert await held_money.listed(shop.app, all_=True) == []
 
 
 # late
@@ -299,10 +304,10 @@ async def test_late_money_of_a_blocked_payer_is_held(shop, own, caplog):
         await shop.mine(2)
     assert await only(shop, all_=True) == one
     with pytest.raises(FlorinError) as caught:
-        await held.resolve(shop.app, one.id, HeldState.RELEASED, "no")
+        await held_money.resolve(shop.app, one.id, HeldState.RELEASED, "no")
     assert "late" in caught.value.message
-    await held.resolve(shop.app, one.id, HeldState.KEPT, "kept")
-    await held.resolve(shop.app, one.id, HeldState.RETURNED, "back", even_if_blocked=True)
+    await held_money.resolve(shop.app, one.id, HeldState.KEPT, "kept")
+    await held_money.resolve(shop.app, one.id, HeldState.RETURNED, "back", even_if_blocked=True)
     (back,) = await payouts.listed(shop.app, all_=True)
     assert back.value == has(own)
     # listed no more, it is still not returned twice
@@ -340,7 +345,7 @@ async def test_held_money_that_a_reorganisation_undid_is_held_when_it_comes_agai
     payment, tx_hash = await paid(shop)
     first = await only(shop)
     await undone(shop, tx_hash)
-    assert await held.listed(shop.app, all_=True) == []
+    assert await held_money.listed(shop.app, all_=True) == []
     assert await shop.status(payment) == "processing"
     await nothing_came(shop)
     await shop.restart()
@@ -352,7 +357,7 @@ async def test_held_money_that_a_reorganisation_undid_is_held_when_it_comes_agai
     assert (second.tx_hash, second.payment_id) == (other, payment.id)
     assert second.id != first.id
     assert await booked(shop, THEIRS) == -has(own)
-    await held.resolve(shop.app, second.id, HeldState.RELEASED, "fine")
+    await held_money.resolve(shop.app, second.id, HeldState.RELEASED, "fine")
     assert (await shop.now(payment)).tx_id == other
     await whole(shop)
 
@@ -361,7 +366,7 @@ async def test_released_money_that_a_reorganisation_undid_is_settled_when_it_com
     shop, own, caplog
 ):
     payment, tx_hash = await paid(shop)
-    await held.resolve(shop.app, (await only(shop)).id, HeldState.RELEASED, "fine")
+    await held_money.resolve(shop.app, (await only(shop)).id, HeldState.RELEASED, "fine")
     ended = await shop.now(payment)
     await undone(shop, tx_hash)
     await nothing_came(shop)
@@ -373,20 +378,20 @@ async def test_released_money_that_a_reorganisation_undid_is_settled_when_it_com
     assert await booked(shop, THEIRS) == 0
     assert await booked(shop, ledger.FEE) == -FEE
     assert [r for r in caplog.messages if "paid again, and its payer is blocked" in r]
-    assert await held.listed(shop.app, all_=False) == []
+    assert await held_money.listed(shop.app, all_=False) == []
     await whole(shop)
 
 
 @pytest.mark.parametrize("verdict", [HeldState.RETURNED, HeldState.KEPT])
 async def test_what_did_not_come_is_not_returned(shop, own, verdict):
     payment, tx_hash = await paid(shop)
-    await held.resolve(shop.app, (await only(shop)).id, verdict, "so", even_if_blocked=True)
+    await held_money.resolve(shop.app, (await only(shop)).id, verdict, "so", even_if_blocked=True)
     ended = await shop.now(payment)
     await undone(shop, tx_hash)
     await nothing_came(shop)
     statuses = {one.status for one in await payouts.listed(shop.app, all_=True)}
     assert statuses <= {PayoutStatus.REFUSED}
-    assert await held.listed(shop.app, all_=True) == []
+    assert await held_money.listed(shop.app, all_=True) == []
     assert await shop.now(payment) == ended
     await again(shop, payment)
     one = await only(shop)
@@ -398,7 +403,7 @@ async def test_what_did_not_come_is_not_returned(shop, own, verdict):
 async def test_what_was_returned_already_is_not_returned_again(shop, own, caplog):
     payment, _ = await paid(shop)
     one = await only(shop)
-    await held.resolve(shop.app, one.id, HeldState.RETURNED, "so", even_if_blocked=True)
+    await held_money.resolve(shop.app, one.id, HeldState.RETURNED, "so", even_if_blocked=True)
     (back,) = await payouts.listed(shop.app, all_=True)
     await shop.store.write(stored_payouts.claim(back, "0x" + "77" * 32, None, 0))
     await shop.fault(kind="reorg", depth=5, delay=5)

@@ -10,9 +10,9 @@ import pytest
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.payments.payment import Payment
 from florin_server.domain.settlement.chain_txs import PayerKind
-from florin_server.flows import system
 from florin_server.flows.app import Caller
-from florin_server.flows.confirm import confirm
+from florin_server.flows.operator import system
+from florin_server.flows.payments.confirm import confirm
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.store.settlement import gas
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 from eth_account import Account
-from florin_server.flows.executors import listed, pause, resume
+from florin_server.flows.operator.executors import listed, pause, resume
 from florin_server.rails.evm.sending.transactions import Signer, fees_of
 from florin_server.rails.types import RailUnavailable
 from florin_server.store.engine.query import StoreUnavailable

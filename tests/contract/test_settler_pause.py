@@ -6,7 +6,7 @@ import pytest
 from florin_server.domain.money import Amount
 from florin_server.domain.payments.payment import Payment
 from florin_server.domain.payments.state import Event
-from florin_server.flows.executors import listed, pause, resume
+from florin_server.flows.operator.executors import listed, pause, resume
 from florin_server.store.payments import simulation
 
 from tests.contract.evm_lab import PRICE, RELAYER, buyer, refuse

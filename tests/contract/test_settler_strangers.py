@@ -7,14 +7,14 @@ import logging
 
 import pytest
 from florin_server.devnet.evm import DEVNET
-from florin_server.flows.confirm import confirm
-from florin_server.flows.create import NewPayment, create
-from florin_server.flows.options import options
-from florin_server.flows.workers import missed
+from florin_server.flows.payments.confirm import confirm
+from florin_server.flows.payments.create import NewPayment, create
+from florin_server.flows.payments.options import options
 from florin_server.rails.evm import settler as contract
 from florin_server.rails.evm.paying.terms import Terms, bare
 from florin_server.rails.evm.sending.fees import KEY_GAS
 from florin_server.store.operator import installation
+from florin_server.workers.settlement import missed_blocks
 
 from tests.contract.evm_lab import CHAIN, PRICE, account_of, buyer, refuse, signed
 from tests.contract.settler_lab import BUYER, MERCHANT, SHOP, works
@@ -166,7 +166,7 @@ async def test_a_node_that_refuses_keeps_nothing_else_from_being_settled(shop):
 async def test_of_what_is_too_long_ago_only_what_was_offered_is_asked_for(
     shop, caplog, monkeypatch, over
 ):
-    monkeypatch.setattr(missed, "_BLOCKS_MAX", 5)
+    monkeypatch.setattr(missed_blocks, "_BLOCKS_MAX", 5)
     payment, option, output = await unconfirmed(shop)
     tx_hash = await down(shop, option, output, blocks=9)
     if over:
@@ -184,7 +184,7 @@ async def test_of_what_is_too_long_ago_only_what_was_offered_is_asked_for(
 
 
 async def test_many_blocks_are_read_one_part_after_the_other(shop, monkeypatch):
-    monkeypatch.setattr(missed, "_BLOCKS_A_CALL", 4)
+    monkeypatch.setattr(missed_blocks, "_BLOCKS_A_CALL", 4)
     payment, option, output = await unconfirmed(shop)
     tx_hash = await down(shop, option, output, blocks=9)
     shop.lab.node.asked.clear()

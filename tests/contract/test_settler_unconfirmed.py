@@ -15,11 +15,10 @@ import pytest
 from florin_server.chains.evm import abi
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.payments.payment import Action, Status
-from florin_server.flows.confirm import confirm
-from florin_server.flows.create import NewPayment, create
-from florin_server.flows.fetch import fetch
-from florin_server.flows.options import options
-from florin_server.flows.workers import unconfirmed
+from florin_server.flows.payments.confirm import confirm
+from florin_server.flows.payments.create import NewPayment, create
+from florin_server.flows.payments.fetch import fetch
+from florin_server.flows.payments.options import options
 from florin_server.rails.evm import settler as contract
 from florin_server.rails.evm.paying.terms import APPROVE, Terms, bare
 from florin_server.rails.evm.sending.fees import KEY_GAS
@@ -28,6 +27,7 @@ from florin_server.rails.types import Paid
 from florin_server.store.ledger import ledger
 from florin_server.store.operator import installation
 from florin_server.store.payments import payments
+from florin_server.workers.settlement import direct_payments
 
 from tests.contract.evm_lab import CHAIN, PRICE, TOKEN, account_of, buyer, reply, signed
 from tests.contract.settler_lab import BUYER, SHOP, Works, works
@@ -245,7 +245,7 @@ async def test_the_clock_may_run_out_while_money_is_bound(shop, monkeypatch, cap
         return accept(*late, **how)
 
     tx_hash = await sent(shop, option)
-    monkeypatch.setattr(unconfirmed.payments, "accept", slow)
+    monkeypatch.setattr(direct_payments.payments, "accept", slow)
     with caplog.at_level(logging.ERROR):
         await shop.mine(3)
     assert await returns(shop, payment) == [PRICE]
@@ -406,7 +406,7 @@ async def test_twenty_thousand_events_of_others_are_forgotten(shop, monkeypatch)
     """Each is looked up once, by index, in the block that it comes in."""
     payment, option = await dollar(shop)
     rail, numbers, looked_up = shop.lab.rail, iter(range(10**6)), []
-    block, by_reference = rail.block, unconfirmed.offered.by_reference
+    block, by_reference = rail.block, direct_payments.offered.by_reference
 
     async def flooded(number):
         view = await block(number)
@@ -435,7 +435,7 @@ async def test_twenty_thousand_events_of_others_are_forgotten(shop, monkeypatch)
         return by_reference(chain_id, references)
 
     monkeypatch.setattr(rail, "block", flooded)
-    monkeypatch.setattr(unconfirmed.offered, "by_reference", counted)
+    monkeypatch.setattr(direct_payments.offered, "by_reference", counted)
     evidence = shop.settler._blocks.evidence
     await shop.turn()
     looked_up.clear()

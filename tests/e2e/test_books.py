@@ -10,8 +10,8 @@ from eth_account import Account
 from florin.v1 import admin_pb2, ledger_pb2, payout_pb2
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.solana import SOLNET
-from florin_server.flows import books
-from florin_server.flows.books import Verdict
+from florin_server.flows.ledger import books
+from florin_server.flows.ledger.books import Verdict
 from florin_server.store.ledger import ledger
 
 from tests.e2e.test_payout_stories import (

@@ -13,7 +13,7 @@ import pytest_asyncio
 from florin.v1 import operator_pb2
 from florin_server.domain.payments.payment import Option
 from florin_server.domain.sealed import Seal
-from florin_server.flows import collected
+from florin_server.flows.capture import collected
 from florin_server.store.capture import collected_data
 
 from tests.e2e.test_builds import TOKEN, Building

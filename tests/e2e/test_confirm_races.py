@@ -11,7 +11,7 @@ import pytest
 from florin_server.domain.payments import results
 from florin_server.domain.payments.payment import Confirmation
 from florin_server.domain.payments.state import Event
-from florin_server.flows import capture
+from florin_server.flows.capture import requirement
 from florin_server.store.payments import payments
 
 from tests.support.api import Refused
@@ -49,8 +49,8 @@ def verified(desk, monkeypatch) -> Gate:
 
 @pytest.fixture
 def read(monkeypatch) -> Gate:
-    gate = Gate(capture.require)
-    monkeypatch.setattr(capture, "require", gate)
+    gate = Gate(requirement.require)
+    monkeypatch.setattr(requirement, "require", gate)
     return gate
 
 

@@ -11,7 +11,7 @@ from florin_server.boot.demo_accounts import ensure_demo
 from florin_server.boot.home import Home
 from florin_server.boot.service import Service
 from florin_server.config import EmbeddedSolana
-from florin_server.flows import demo
+from florin_server.flows.accounts import demo
 
 from tests.support.api import RestApi
 from tests.support.service import running, settings

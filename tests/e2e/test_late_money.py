@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 from florin.v1 import payout_pb2
 from florin_server.devnet.evm import DEVNET
-from florin_server.flows import books
-from florin_server.flows.books import Verdict
+from florin_server.flows.ledger import books
+from florin_server.flows.ledger.books import Verdict
 
 from tests.e2e.test_books import SETTINGS, balance, booked, exact, treasury_of
 from tests.e2e.test_payout_stories import CHAIN, DOLLAR, FEE, PRICE, USD, Shop, filled, until

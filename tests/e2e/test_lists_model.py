@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from florin_server.domain.ids import payment_id
 from florin_server.domain.payments.payment import Payment, Status
-from florin_server.flows import lists
 from florin_server.flows.app import Caller
-from florin_server.flows.lists import Wanted
+from florin_server.flows.payments import lists
+from florin_server.flows.payments.lists import Wanted
 from florin_server.store.payments import payments
 from florin_server.store.payments.listing import Order, Totals
 from hypothesis import HealthCheck, given, settings

@@ -13,7 +13,7 @@ from florin_server.chains.solana import spl
 from florin_server.config import EmbeddedSolana
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain.settlement.chain_txs import ChainTx
-from florin_server.flows.system import chains
+from florin_server.flows.operator.system import chains
 from florin_server.rails.types import RailUnavailable
 from florin_server.store.ledger import ledger
 from florin_server.store.settlement import chain_txs

@@ -11,7 +11,7 @@ import pytest_asyncio
 from florin.v1 import admin_pb2
 from florin_server.chains.evm import abi
 from florin_server.devnet.genesis import DEVNET
-from florin_server.flows.executors import pause, resume
+from florin_server.flows.operator.executors import pause, resume
 
 from tests.support.anvil_node import by_faucet
 from tests.support.api import Refused

@@ -21,7 +21,7 @@ from florin_server.boot import chains
 from florin_server.boot.grpc_server import PUBLIC
 from florin_server.boot.service import Service
 from florin_server.clock import TestClock
-from florin_server.flows import demo
+from florin_server.flows.accounts import demo
 from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
 from florin_server.rails.protocol import Rail
 

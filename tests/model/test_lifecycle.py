@@ -8,8 +8,8 @@ import pytest
 from florin_server.domain.payments import results
 from florin_server.domain.payments.payment import Payment, Status
 from florin_server.domain.payments.state import TABLE, Event
-from florin_server.flows import create
-from florin_server.flows.idempotent import once
+from florin_server.flows.payments import create
+from florin_server.flows.payments.idempotent import once
 from florin_server.rpc.codec import Codec
 from florin_server.store.engine.query import Statement, param
 from florin_server.store.payments import payments

@@ -20,7 +20,7 @@ class Group:
 GROUPS = {
     "domain": Group(("chains/**/*.py", "domain/**/*.py"), ("unit/test_*.py",)),
     "confirm": Group(
-        ("flows/confirm.py",),
+        ("flows/payments/confirm.py",),
         (
             "contract/test_settler.py",
             "contract/test_settler_budgets.py",
@@ -39,7 +39,8 @@ GROUPS = {
         ),
     ),
     "settle": Group(
-        ("flows/workers/blocks.py", "flows/workers/settle.py"), ("contract/test_settler*.py",)
+        ("workers/settlement/blocks.py", "workers/settlement/settle.py"),
+        ("contract/test_settler*.py",),
     ),
     "journal": Group(
         ("store/settlement/chain_txs.py",),
@@ -49,7 +50,7 @@ GROUPS = {
         ("store/ledger/ledger.py",), ("contract/test_books.py", "contract/test_store_*.py")
     ),
     "payouts": Group(
-        ("flows/payouts.py", "flows/workers/pay_out.py", "store/payouts/payouts.py"),
+        ("flows/payouts/payouts.py", "store/payouts/payouts.py", "workers/payouts/pay_out.py"),
         ("contract/test_pay_out*.py", "e2e/test_payout*.py", "e2e/test_refunds.py"),
     ),
     "auth": Group(
@@ -65,7 +66,7 @@ GROUPS = {
         ),
     ),
     "idempotency": Group(
-        ("flows/idempotent.py", "rpc/idempotency.py", "store/payments/idempotency.py"),
+        ("flows/payments/idempotent.py", "rpc/idempotency.py", "store/payments/idempotency.py"),
         (
             "contract/test_store_races.py",
             "e2e/test_guarded_keys.py",
@@ -77,7 +78,7 @@ GROUPS = {
         ),
     ),
     "limits": Group(
-        ("flows/limits.py",),
+        ("flows/limits/limits.py",),
         ("unit/test_limits.py", "wire/test_crowding.py", "wire/test_limits.py"),
     ),
     "evidence": Group(

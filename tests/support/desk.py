@@ -23,7 +23,7 @@ from florin_server.domain.accounts.account import Partner, WalletApp
 from florin_server.domain.accounts.credentials import KeyKind, new_key
 from florin_server.domain.payments.payment import Merchant
 from florin_server.domain.versions import NEWEST_STABLE
-from florin_server.flows import keys
+from florin_server.flows.accounts import keys
 from florin_server.store.accounts import keys as key_store
 from florin_server.store.accounts import merchants
 from multidict import CIMultiDictProxy

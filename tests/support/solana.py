@@ -11,7 +11,7 @@ import aiohttp
 from florin_server.chains.solana import spl
 from florin_server.config import EmbeddedSolana
 from florin_server.devnet.solana import SOLNET
-from florin_server.flows import books
+from florin_server.flows.ledger import books
 from solders.hash import Hash
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from florin_server.domain.settlement.chain_txs import Posting
-from florin_server.flows.workers.lane import costs_of
 from florin_server.rails.evm.reading.evidence import _mined
 from florin_server.rails.types import Mined
+from florin_server.workers.settlement.tx_sender import costs_of
 
 HASH, BLOCK = "0x" + "aa" * 32, "0x" + "bb" * 32
 RECEIPT = {

@@ -21,8 +21,8 @@ from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
 from florin_server.boot.refusal import refusal
 from florin_server.domain.capture.buyer_data import FIELDS, prefill
 from florin_server.domain.errors import Code, FlorinError, invalid
-from florin_server.flows import forms
 from florin_server.flows.app import App
+from florin_server.flows.capture import forms
 
 PATH = "/collect"
 # a name and two places fit hundreds of times; what a wallet may send to the gateway calls

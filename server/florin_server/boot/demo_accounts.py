@@ -8,8 +8,8 @@ from florin_server.devnet.genesis import DEVNET
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain.accounts.credentials import hash_key, parse_key
 from florin_server.domain.payments.payment import Destination
-from florin_server.flows import demo
-from florin_server.flows.own_accounts import reserved
+from florin_server.flows.accounts import demo
+from florin_server.flows.accounts.own_accounts import reserved
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.store.accounts import keys

@@ -17,8 +17,8 @@ from florin_server.config import Settings
 from florin_server.domain.sealed import Seal
 from florin_server.feed import Hub
 from florin_server.flows.app import App, Links
-from florin_server.flows.limits import Limits
-from florin_server.flows.screening import Screening
+from florin_server.flows.limits.limits import Limits
+from florin_server.flows.screening.cache import Screening
 from florin_server.rails.protocol import Rail
 from florin_server.rpc.admin import AdminServicer
 from florin_server.rpc.codec import Codec

@@ -23,7 +23,7 @@ from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.links import QUERY_ID, query_id
 from florin_server.domain.payments.payment import Payment
 from florin_server.flows.app import App
-from florin_server.flows.checkout import back_to_shop, checkout, follow, named
+from florin_server.flows.payments.checkout import back_to_shop, checkout, follow, named
 from florin_server.rpc.codec import Codec
 
 _READ = ("GET", "HEAD")

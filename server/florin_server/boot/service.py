@@ -24,20 +24,20 @@ from florin_server.domain.screening.blocklist import Blocklist
 from florin_server.domain.sealed import Seal
 from florin_server.feed import Hub
 from florin_server.flows.app import App, Links
-from florin_server.flows.limits import Limits
-from florin_server.flows.screening import Screening
-from florin_server.flows.workers.expire import expire, forget_data, forget_gas, forget_keys
-from florin_server.flows.workers.keep_books import BookKeeper
-from florin_server.flows.workers.outlive import outliving
-from florin_server.flows.workers.pay_out import PayoutWorker
-from florin_server.flows.workers.prices import follow_prices
-from florin_server.flows.workers.settle import ChainSettler
+from florin_server.flows.limits.limits import Limits
+from florin_server.flows.screening.cache import Screening
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.protocol import Rail
 from florin_server.store.engine.store import Store
 from florin_server.store.operator import executors, installation
 from florin_server.store.payments import payments
 from florin_server.store.payouts import payouts
+from florin_server.workers.housekeeping.expire import expire, forget_data, forget_gas, forget_keys
+from florin_server.workers.housekeeping.keep_books import BookKeeper
+from florin_server.workers.housekeeping.prices import follow_prices
+from florin_server.workers.payouts.pay_out import PayoutWorker
+from florin_server.workers.settlement.settle import ChainSettler
+from florin_server.workers.supervise import outliving
 
 _log = logging.getLogger(__name__)
 

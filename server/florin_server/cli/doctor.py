@@ -19,9 +19,9 @@ from florin_server.cli import ledger as books
 from florin_server.cli.console import console, settings_of
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
-from florin_server.flows.held import told as held_problems
-from florin_server.flows.own_accounts import misdirected
-from florin_server.flows.screen import lists_problem
+from florin_server.flows.accounts.own_accounts import misdirected
+from florin_server.flows.payouts.held_money import told as held_problems
+from florin_server.flows.screening.check import lists_problem
 from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.solana.settings import SolanaChain

@@ -13,9 +13,9 @@ from florin_server.domain.payments.payment import Merchant, Payment
 from florin_server.domain.screening.blocklist import Blocklist
 from florin_server.domain.sealed import Seal
 from florin_server.feed import Changes, Hub
-from florin_server.flows.limits import Limits
+from florin_server.flows.limits.limits import Limits
 from florin_server.flows.recent import Recent
-from florin_server.flows.screening import Screening
+from florin_server.flows.screening.cache import Screening
 from florin_server.pricing.prices import FixedPrices, PriceSource
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Asset

@@ -7,10 +7,10 @@ from typing import Any
 from florin.v1 import account_pb2, payment_pb2
 
 from florin_server.domain.payments.state import Event
-from florin_server.flows import merchants, settlements
+from florin_server.flows.accounts import destinations, merchants
 from florin_server.flows.app import App
-from florin_server.flows.clock import advance, movable
-from florin_server.flows.simulate import simulate
+from florin_server.flows.operator.clock import advance, movable
+from florin_server.flows.payments.simulate import simulate
 from florin_server.rpc import account_codec
 from florin_server.rpc.call import caller
 from florin_server.rpc.codec import Codec
@@ -84,7 +84,7 @@ class AccountCalls:
     ) -> account_pb2.Settlements:
         """Lists where a merchant wants its money."""
         return account_codec.settlements(
-            await settlements.listed(self._app, caller(), request.merchant_id)
+            await destinations.listed(self._app, caller(), request.merchant_id)
         )
 
     async def CreateCryptoSettlements(
@@ -93,7 +93,7 @@ class AccountCalls:
         """Creates settlements, all of them or none."""
         build = account_codec.settlements_created
         wanted = account_codec.new_settlements(request)
-        outcome = await settlements.create(
+        outcome = await destinations.create(
             self._app, caller(), request.merchant_id, wanted, stored(build)
         )
         return answer(outcome, build, account_pb2.CreateCryptoSettlementsResponse)
@@ -103,7 +103,7 @@ class AccountCalls:
     ) -> account_pb2.CryptoSettlement:
         """Changes where an asset goes."""
         build = account_codec.crypto_settlement
-        outcome = await settlements.change(
+        outcome = await destinations.change(
             self._app,
             caller(),
             request.merchant_id,
@@ -118,7 +118,7 @@ class AccountCalls:
     ) -> account_pb2.DeleteCryptoSettlementResponse:
         """Deletes a settlement."""
         build = account_codec.settlement_deleted
-        outcome = await settlements.delete(
+        outcome = await destinations.delete(
             self._app, caller(), request.merchant_id, request.id, stored(build)
         )
         return answer(outcome, build, account_pb2.DeleteCryptoSettlementResponse)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from florin.v1 import admin_pb2_grpc
 
 from florin_server.flows.app import App
-from florin_server.flows.sanctions import Import
+from florin_server.flows.screening.lists import Import
 from florin_server.rpc.account import AccountCalls
 from florin_server.rpc.codec import Codec
 from florin_server.rpc.held import HeldCalls

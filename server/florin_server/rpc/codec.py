@@ -22,7 +22,7 @@ from florin_server.domain.payments.payment import (
     Status,
 )
 from florin_server.flows.app import App
-from florin_server.flows.create import NewPayment
+from florin_server.flows.payments.create import NewPayment
 
 # the documented pace: a buyer thinks, a chain works
 _BUYER_MS, _CHAIN_MS = 1000, 2000

@@ -7,10 +7,10 @@ from typing import Any
 from florin.v1 import gateway_pb2, gateway_pb2_grpc, payment_pb2
 
 from florin_server.domain.payments.payment import Status
-from florin_server.flows.confirm import confirm
-from florin_server.flows.fetch import fetch
-from florin_server.flows.load import find, merchant_of
-from florin_server.flows.options import options
+from florin_server.flows.payments.confirm import confirm
+from florin_server.flows.payments.fetch import fetch
+from florin_server.flows.payments.load import find, merchant_of
+from florin_server.flows.payments.options import options
 from florin_server.rpc import codec
 from florin_server.rpc.call import caller
 from florin_server.rpc.shared import PaymentCalls

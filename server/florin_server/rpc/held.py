@@ -8,8 +8,8 @@ from florin.v1 import held_pb2
 
 from florin_server.domain.errors import invalid
 from florin_server.domain.payouts.held_money import HeldMoney, HeldState
-from florin_server.flows import held
 from florin_server.flows.app import App
+from florin_server.flows.payouts import held_money
 from florin_server.rpc.codec import timestamp
 
 _STATE = {
@@ -32,7 +32,7 @@ class HeldCalls:
         self, request: held_pb2.ListHeldPaymentsRequest, context: Any
     ) -> held_pb2.ListHeldPaymentsResponse:
         """Lists held payments."""
-        found = await held.listed(self._app, all_=request.all)
+        found = await held_money.listed(self._app, all_=request.all)
         return held_pb2.ListHeldPaymentsResponse(held_payments=[_held(one) for one in found])
 
     async def ResolveHeldPayment(
@@ -42,7 +42,7 @@ class HeldCalls:
         verdict = _VERDICT.get(request.verdict)
         if verdict is None:
             raise invalid("verdict", "must tell what becomes of the money")
-        done = await held.resolve(
+        done = await held_money.resolve(
             self._app,
             request.held_id,
             verdict,

@@ -9,8 +9,9 @@ from florin.v1 import admin_pb2, operator_pb2
 import florin_server
 from florin_server.config import FailedGasSettings
 from florin_server.domain.payments.payment import Payment
-from florin_server.flows import customers, executors, system
+from florin_server.flows.accounts import customers
 from florin_server.flows.app import App
+from florin_server.flows.operator import executors, system
 from florin_server.rails.types import NodeState
 from florin_server.rpc.codec import payment_status, timestamp
 from florin_server.store.capture.collected_data import Collected, Way

@@ -22,9 +22,9 @@ from florin_server.domain.addresses import network_of
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.ids import short_id
 from florin_server.flows.app import App, Caller
-from florin_server.flows.held_answers import Release
-from florin_server.flows.limits import Quota
-from florin_server.flows.load import payment_id_of
+from florin_server.flows.limits.held_answers import Release
+from florin_server.flows.limits.limits import Quota
+from florin_server.flows.payments.load import payment_id_of
 from florin_server.rpc import metadata
 from florin_server.rpc.auth import Authenticator
 from florin_server.rpc.call import CALL, Call

@@ -6,9 +6,9 @@ from typing import Any
 
 from florin.v1 import ledger_pb2
 
-from florin_server.flows import books
 from florin_server.flows.app import App
-from florin_server.flows.books import Line, Verdict
+from florin_server.flows.ledger import books
+from florin_server.flows.ledger.books import Line, Verdict
 from florin_server.rpc.codec import timestamp
 from florin_server.store.ledger.books import Entry
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from florin.v1 import listing_pb2
 
-from florin_server.flows import lists
 from florin_server.flows.app import App
+from florin_server.flows.payments import lists
 from florin_server.rpc.call import caller
 from florin_server.rpc.codec import Codec
 from florin_server.rpc.listing_codec import ListingCodec, wanted, wanted_legacy

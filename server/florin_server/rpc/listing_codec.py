@@ -9,7 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from florin_server.domain.errors import Code, FlorinError, Issue
 from florin_server.domain.payments.payment import Payment, Status
-from florin_server.flows.lists import Page, Wanted
+from florin_server.flows.payments.lists import Page, Wanted
 from florin_server.rpc import codec
 from florin_server.store.payments.listed import Fee, Listed
 from florin_server.store.payments.listing import Order, Totals

@@ -8,10 +8,10 @@ from typing import Any
 from florin.v1 import merchant_pb2, merchant_pb2_grpc, payment_pb2, refund_pb2
 
 from florin_server.domain.payments.payment import Merchant
-from florin_server.flows.create import create
-from florin_server.flows.load import find
-from florin_server.flows.refund import refund, refund_of
-from florin_server.flows.watch import watch_refund
+from florin_server.flows.payments.create import create
+from florin_server.flows.payments.load import find
+from florin_server.flows.payments.watch import watch_refund
+from florin_server.flows.payouts.refund import refund, refund_of
 from florin_server.rpc import codec
 from florin_server.rpc.call import caller
 from florin_server.rpc.listing import ListingCalls

@@ -6,7 +6,7 @@ from typing import Any
 
 from florin.v1 import account_pb2, admin_pb2, operator_pb2
 
-from florin_server.flows import keys, merchant_admin, partners, pins, wallets
+from florin_server.flows.accounts import keys, merchant_admin, partners, pins, wallets
 from florin_server.flows.app import App
 from florin_server.rpc import operator_codec as codec
 from florin_server.rpc.account_codec import fiat_settlement

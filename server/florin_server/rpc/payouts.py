@@ -9,9 +9,9 @@ from florin.v1 import payout_pb2
 
 from florin_server.domain.errors import invalid
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
-from florin_server.flows import payouts
 from florin_server.flows.app import App
-from florin_server.flows.watch import watch_payout
+from florin_server.flows.payments.watch import watch_payout
+from florin_server.flows.payouts import payouts
 from florin_server.rpc.codec import timestamp
 
 _KIND = {kind: payout_pb2.PayoutKind.Value(f"PAYOUT_KIND_{kind.upper()}") for kind in PayoutKind}

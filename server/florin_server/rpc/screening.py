@@ -7,8 +7,8 @@ from typing import Any
 from florin.v1 import screening_pb2
 
 from florin_server.domain.screening.blocklist import ScreeningList
-from florin_server.flows import sanctions
 from florin_server.flows.app import App
+from florin_server.flows.screening import lists
 from florin_server.rpc.codec import timestamp
 
 
@@ -16,17 +16,17 @@ class ScreeningCalls:
     """Screening lists, and who is on them."""
 
     _app: App
-    _import: sanctions.Import
+    _import: lists.Import
 
     async def ImportScreeningList(
         self, request: screening_pb2.ImportScreeningListRequest, context: Any
     ) -> screening_pb2.ImportScreeningListResponse:
         """Takes one part of a list; the last one puts it in force."""
-        source = sanctions.Source(request.name, request.digest, _published(request))
-        await sanctions.add_part(self._app, self._import, source, request.part, request.addresses)
+        source = lists.Source(request.name, request.digest, _published(request))
+        await lists.add_part(self._app, self._import, source, request.part, request.addresses)
         if not request.last:
             return screening_pb2.ImportScreeningListResponse()
-        done = await sanctions.finish(self._app, self._import, force=request.force)
+        done = await lists.finish(self._app, self._import, force=request.force)
         return screening_pb2.ImportScreeningListResponse(
             list=_list(done.now), former=_list(done.former) if done.former else None
         )
@@ -42,14 +42,14 @@ class ScreeningCalls:
         self, request: screening_pb2.RemoveScreeningListRequest, context: Any
     ) -> screening_pb2.RemoveScreeningListResponse:
         """Takes a list out of force."""
-        await sanctions.remove(self._app, request.name)
+        await lists.remove(self._app, request.name)
         return screening_pb2.RemoveScreeningListResponse()
 
     async def CheckAccount(
         self, request: screening_pb2.CheckAccountRequest, context: Any
     ) -> screening_pb2.CheckAccountResponse:
         """Tells whether an account is served."""
-        found = await sanctions.check(self._app, request.account)
+        found = await lists.check(self._app, request.account)
         return screening_pb2.CheckAccountResponse(blocked=found.blocked, lists=found.lists)
 
 

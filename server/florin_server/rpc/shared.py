@@ -8,9 +8,9 @@ from typing import Any
 from florin.v1 import payment_pb2
 
 from florin_server.flows.app import App
-from florin_server.flows.cancel import cancel
-from florin_server.flows.load import find
-from florin_server.flows.watch import watch
+from florin_server.flows.payments.cancel import cancel
+from florin_server.flows.payments.load import find
+from florin_server.flows.payments.watch import watch
 from florin_server.rpc.call import CALL, caller
 from florin_server.rpc.codec import Codec
 from florin_server.rpc.replay import answer, stored

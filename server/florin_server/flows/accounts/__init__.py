@@ -1,0 +1,1 @@
+"""Partners, keys, wallet apps, merchants and their destinations."""

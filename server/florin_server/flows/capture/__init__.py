@@ -1,0 +1,1 @@
+"""Data about buyers: who is asked for it, and what counts."""

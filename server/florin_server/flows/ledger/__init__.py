@@ -1,0 +1,1 @@
+"""What is booked, and the books against the chains."""

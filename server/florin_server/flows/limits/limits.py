@@ -1,0 +1,163 @@
+"""How much is taken from whom: calls a minute, failures, and how many answers are held.
+
+One process counts for itself, by the service's clock. What a caller chooses freely (a Client-Id)
+never stands alone: behind it count the address that it comes from, and the App-Id as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from florin_server.clock import Clock
+from florin_server.config import LimitSettings
+from florin_server.domain.addresses import network_of
+from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.gcra import Bucket, Verdict
+from florin_server.flows.limits.held_answers import Held
+
+# of each kind; a key takes about 200 bytes
+_KEYS_MAX = 50_000
+_SECOND_US = 1_000_000
+
+
+class Quota(NamedTuple):
+    """What a credential has left of its calls; `wait_s` is the time until one more is free."""
+
+    per_minute: int
+    left: int
+    wait_s: int
+    admitted: bool
+
+
+class _Limit:
+    """One kind of limit; a rate of 0 turns it off."""
+
+    __slots__ = ("_bucket", "_clock", "per_minute")
+
+    def __init__(self, per_minute: int, burst: int, clock: Clock) -> None:
+        self._clock = clock
+        self._bucket = Bucket(per_minute, burst, _KEYS_MAX) if per_minute else None
+        self.per_minute = per_minute
+
+    def take(self, key: str) -> Verdict | None:
+        """Counts a call; None where nothing is limited."""
+        return None if self._bucket is None else self._bucket.take(key, self._clock.now_us())
+
+    def quota(self, key: str) -> Quota | None:
+        """The same, as it is told."""
+        verdict = self.take(key)
+        if verdict is None:
+            return None
+        wait_s = _seconds(verdict.wait_us)
+        return Quota(self.per_minute, verdict.left, wait_s, verdict.admitted)
+
+    def check(self, key: str) -> None:
+        """Counts a call; FlorinError(rate_limited) if it is one too many."""
+        verdict = self.take(key)
+        if verdict is not None and not verdict.admitted:
+            raise _over(verdict)
+
+
+class Limits:
+    """All limits of one running service.
+
+    An `origin` is who counts as one caller: a key, or the network that a public App-Id came from.
+    """
+
+    def __init__(self, settings: LimitSettings, clock: Clock) -> None:
+        s = settings
+        self._keys = _Limit(s.key_per_minute, s.key_burst, clock)
+        self._clients = _Limit(s.app_per_minute, s.app_burst, clock)
+        self._addresses = _Limit(s.address_per_minute, s.address_burst, clock)
+        self._apps = _Limit(s.app_total_per_minute, s.app_total_burst, clock)
+        self._options = _Limit(s.options_per_minute, s.options_burst, clock)
+        self._confirms = _Limit(s.payment_per_minute, s.payment_burst, clock)
+        self._signed = _Limit(s.payment_per_minute, s.payment_burst, clock)
+        self._unknown = _Limit(s.payment_total_per_minute, s.payment_total_burst, clock)
+        self._cancels = _Limit(s.payment_per_minute, s.payment_burst, clock)
+        self._forms = _Limit(s.payment_per_minute, s.payment_burst, clock)
+        self._failures = _Limit(s.failure_per_minute, s.failure_burst, clock)
+        self._pages = _Limit(s.page_per_minute, s.page_burst, clock)
+        self._guards = _Limit(s.guard_per_minute, s.guard_burst, clock)
+        self.held = Held(s)
+
+    def key(self, credential: str) -> Quota | None:
+        """Counts a call with a key; None where those are not limited."""
+        return self._keys.quota(credential)
+
+    def client(self, app_id: str, client: str, network: str) -> Quota | None:
+        """Counts a call with an App-Id: the tightest of the three limits that hold for it.
+
+        `client` names the Client-Id with its App-Id; whoever learns one cannot use it up from
+        elsewhere. What one limit refuses is not taken from the
+        next, so that whoever is over its own does not use up what it shares with others.
+        """
+        tightest: Quota | None = None
+        for limit, key in (
+            (self._addresses, network),
+            (self._clients, _of(client, network)),
+            (self._apps, app_id),
+        ):
+            quota = limit.quota(key)
+            if quota is None:
+                continue
+            if not quota.admitted:
+                return quota
+            if tightest is None or (quota.left, -quota.wait_s) < (tightest.left, -tightest.wait_s):
+                tightest = quota
+        return tightest
+
+    def open_call(self, network: str) -> None:
+        """Counts a call that needs no credential; FlorinError(rate_limited)."""
+        self._addresses.check(network)
+
+    def options(self, payment_id: str, origin: str) -> None:
+        """Counts a look at what a payment can be paid with; FlorinError(rate_limited)."""
+        self._options.check(_of(payment_id, origin))
+
+    def confirm(self, payment_id: str, origin: str, *, asks: bool) -> None:
+        """Counts a confirm that hands in something new; FlorinError(rate_limited).
+
+        With `asks` only a chain can tell what it is worth.
+        """
+        self._confirms.check(_of(payment_id, origin))
+        if asks:
+            self._unknown.check(payment_id)
+
+    def signed(self, payment_id: str, payer: str) -> None:
+        """Counts a confirm that its payer has signed, which nobody else can do for it."""
+        self._signed.check(_of(payment_id, payer))
+
+    def cancel(self, payment_id: str, origin: str) -> None:
+        """Counts an attempt to call a payment off; FlorinError(rate_limited)."""
+        self._cancels.check(_of(payment_id, origin))
+
+    def form(self, ticket: str, peer: str) -> None:
+        """Counts what is handed in with one form about a buyer; FlorinError(rate_limited)."""
+        self._forms.check(_of(ticket, network_of(peer)))
+
+    def failed(self, peer: str) -> None:
+        """Counts a credential that proved nothing; FlorinError(rate_limited)."""
+        self._failures.check(network_of(peer))
+
+    def page(self, peer: str) -> int:
+        """Counts a buyer's page: 0, or the seconds after which the next one is answered."""
+        verdict = self._pages.take(network_of(peer))
+        return 0 if verdict is None or verdict.admitted else _seconds(verdict.wait_us)
+
+    def guard(self, network: str) -> None:
+        """Counts an idempotency key of an App-Id that will be kept; FlorinError(rate_limited)."""
+        self._guards.check(network)
+
+
+def _of(what: str, who: str) -> str:
+    return f"{what} {who}"
+
+
+def _over(verdict: Verdict) -> FlorinError:
+    return FlorinError(Code.RATE_LIMITED, retry_after_s=_seconds(verdict.wait_us))
+
+
+def _seconds(wait_us: int) -> int:
+    """Whole seconds, at least one: who comes back earlier comes in vain."""
+    return max(1, -(-wait_us // _SECOND_US))

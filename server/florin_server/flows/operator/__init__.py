@@ -1,0 +1,1 @@
+"""The installation as its operator sees and stops it."""

@@ -1,0 +1,1 @@
+"""The life of a payment, from its creation to its end."""

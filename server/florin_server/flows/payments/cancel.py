@@ -1,0 +1,47 @@
+"""The buyer or the merchant calls a payment off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from florin_server.domain.errors import FlorinError
+from florin_server.domain.payments.payment import CancelledReason, Payment, Status
+from florin_server.domain.payments.state import Event, step
+from florin_server.flows.app import App, Caller
+from florin_server.flows.payments.idempotent import failing, once
+from florin_server.flows.payments.load import find
+from florin_server.store.engine.query import Op
+from florin_server.store.payments import payments
+from florin_server.store.payments.idempotency import Replay
+
+
+async def cancel(
+    app: App, caller: Caller, text: str, receipt: Callable[[Payment], bytes]
+) -> Payment | Replay:
+    """Calls a payment off while it requires action; repeating it repeats the answer.
+
+    `receipt` gives the bytes that are stored under a merchant's key; a wallet's key stores nothing.
+    """
+    reason = CancelledReason.BY_MERCHANT
+    if caller.merchant is None:
+        caller, reason = replace(caller, idempotency=None), CancelledReason.BY_USER
+    try:
+        payment = await find(app, caller, text)
+        if payment.status is not Status.CANCELLED:
+            app.limits.cancel(payment.id, caller.origin)
+    except FlorinError as fault:
+        return await once(app, caller, failing(fault), receipt)
+    work = _cancel(payment.id, reason, app.clock.now_us())
+    outcome = await once(app, caller, work, receipt)
+    return outcome if isinstance(outcome, Replay) else await app.changed(outcome)
+
+
+def _cancel(payment_id: str, reason: CancelledReason, now_us: int) -> Op[Payment]:
+    changed = yield from payments.cancel(payment_id, reason, now_us)
+    if changed is not None:
+        return changed
+    # it is over, or bound to a confirm: payments never leave the store
+    payment = (yield from payments.get((payment_id,)))[payment_id].at(now_us)
+    step(payment.status, Event.CANCEL)
+    return payment

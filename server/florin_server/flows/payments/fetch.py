@@ -1,0 +1,116 @@
+"""A wallet resolves a build action into calls that it can execute."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.payments.payment import Action, Issued, Option, Payment, Spare, Status
+from florin_server.domain.payments.triggers import Lever
+from florin_server.flows.app import App, Caller
+from florin_server.flows.capture import requirement
+from florin_server.flows.payments.load import find, not_payable
+from florin_server.flows.payouts.opening import openable, places
+from florin_server.rails.protocol import Rail
+from florin_server.rails.types import NotReceivable, RailUnavailable
+from florin_server.store.payments import payments
+from florin_server.store.settlement import durable_nonces
+
+_log = logging.getLogger(__name__)
+
+# a receiver who is short may be helped by a person
+_RETRY_S = 60
+# who has less time than this is as well served with a blockhash
+_SLOW_US = 90 * 1_000_000
+# longer than anybody takes to sign; whoever fetches and leaves keeps a nonce from others
+_HOLD_US = 3600 * 1_000_000
+
+
+async def fetch(
+    app: App, caller: Caller, text: str, option_id: str, data: str, *, collected: str | None = None
+) -> tuple[Action, ...]:
+    """The executable actions of an option, or of its build; repeating it gives the same ones.
+
+    `data` is that of the option's build, or empty. `collected` is the JSON of data about the buyer
+    that the wallet brings along.
+    """
+    payment = await find(app, caller, text)
+    if payment.status is not Status.REQUIRES_ACTION:
+        raise not_payable(payment)
+    option = await open_option(app, payment, option_id)
+    build = option.build
+    # it stood for the whole option, as long as nothing was known about the buyer
+    whole = data == requirement.build_of(payment, option).data
+    if data and not whole and (build is None or data != build.data):
+        raise FlorinError(Code.INVALID_PARAMS, "Unknown build data")
+    told = await requirement.require(app, caller, payment, option, collected)
+    if build is None:
+        return option.resolved(()) or ()
+    issued = await _resolve(app, payment, option)
+    if whole or (told.needed and not data):
+        return option.resolved(issued) or ()
+    return issued[0].actions
+
+
+async def open_option(app: App, payment: Payment, option_id: str) -> Option:
+    """The payment's option, if it exists and its price still holds."""
+    return still_open(app, payment, await app.store.read(payments.option(payment.id, option_id)))
+
+
+def still_open(app: App, payment: Payment, option: Option | None) -> Option:
+    """The same of an option that was looked up."""
+    if option is None:
+        raise FlorinError(Code.INVALID_PARAMS, "Unknown option")
+    lapsed = option.expires_at is not None and app.clock.now_us() >= option.expires_at * 1_000_000
+    if lapsed or payment.lever is Lever.QUOTE_EXPIRED:
+        raise FlorinError(Code.QUOTE_EXPIRED)
+    return option
+
+
+async def _resolve(app: App, payment: Payment, option: Option) -> Sequence[Issued]:
+    """All that was issued for the option, the newest first; one more if that is needed now."""
+    known = await app.store.read(payments.issued(option.payment_id, option.id))
+    rail, until_us = app.rails[option.chain_id], _held_until(app, payment, option)
+    spare = await _spare(app, rail, until_us)
+    wanted = places(option.asset, rail.split(option))
+    may_open = await openable(app, rail, payment.merchant_id, wanted)
+    try:
+        fresh = await rail.build(option, known, app.clock.now_us(), spare, may_open)
+    except NotReceivable as error:
+        _log.warning("payment %s: %s", option.payment_id, error)
+        raise FlorinError(
+            Code.INTERNAL_ERROR, str(error), unavailable=True, retry_after_s=_RETRY_S
+        ) from error
+    except RailUnavailable as error:
+        raise silent() from error
+    if fresh is None:
+        return known
+    if spare is None:
+        # two calls at a time may both resolve it: what was stored first is told to both
+        return await app.store.write(payments.put_issued(fresh))
+    try:
+        return await app.store.write(durable_nonces.issue(fresh, rail.chain_id, spare, until_us))
+    except durable_nonces.Raced:
+        return await _resolve(app, payment, option)
+
+
+async def _spare(app: App, rail: Rail, until_us: int) -> Spare | None:
+    """A durable nonce that nobody has, if the buyer may need one."""
+    slow = until_us - app.clock.now_us() >= _SLOW_US
+    if rail.nonces is None or not slow:
+        return None
+    return await app.store.read(durable_nonces.free(rail.chain_id, rail.nonces.addresses))
+
+
+def _held_until(app: App, payment: Payment, option: Option) -> int:
+    """How long a nonce is kept for an option, microseconds since 1970."""
+    ends = payment.expires_at if option.expires_at is None else option.expires_at
+    return min(min(ends, payment.expires_at) * 1_000_000, app.clock.now_us() + _HOLD_US)
+
+
+def silent() -> FlorinError:
+    """The refusal while a chain does not answer: nothing was done, and it may be tried again."""
+    return FlorinError(
+        Code.INTERNAL_ERROR, "The chain does not answer", unavailable=True, retry_after_s=1
+    )

@@ -1,0 +1,1 @@
+"""Refunds, payouts, and the verdicts about money that is held."""

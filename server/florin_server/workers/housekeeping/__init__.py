@@ -1,0 +1,1 @@
+"""What ends by itself, the books of wallets, and prices."""

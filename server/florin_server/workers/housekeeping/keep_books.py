@@ -1,0 +1,72 @@
+"""Begins the books of a chain's wallets, and compares them with the chain now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from florin_server.domain.errors import FlorinError
+from florin_server.flows.app import App
+from florin_server.flows.ledger import books
+from florin_server.rails.protocol import Rail
+from florin_server.rails.types import RailUnavailable
+from florin_server.store.engine.query import StoreUnavailable
+
+_log = logging.getLogger(__name__)
+
+# nothing is sent before the books begin
+_RETRY_S = 1.0
+
+
+class BookKeeper:
+    """Looks after the books of one chain; nothing is sent there before they have begun."""
+
+    def __init__(self, app: App, rail: Rail) -> None:
+        self._app = app
+        self._rail = rail
+        self._told = ""  # what keeps the books from beginning
+        app.unbegun.add(rail.chain_id)
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        while True:
+            if await self._begin():
+                await self._compare()
+                await self._app.clock.sleep(self._app.settings.books_check_s)
+            else:
+                # the chain's pace is the machine's, not the service's clock
+                await asyncio.sleep(_RETRY_S)
+
+    async def _begin(self) -> bool:
+        """Begins what can begin; False if the chain did not tell.
+
+        What is under way on a chain that was used before cannot be told from what was there, so
+        those wallets begin later, and are sent from meanwhile.
+        """
+        try:
+            await books.begin(self._app, self._rail)
+        except (RailUnavailable, FlorinError, StoreUnavailable) as error:
+            if str(error) != self._told:
+                self._told = str(error)
+                _log.warning("the books of %s wait: %s", self._rail.chain_id, error)
+            return False
+        self._told = ""
+        self._app.unbegun.discard(self._rail.chain_id)
+        for worker in (self._app.settlers, self._app.payers):
+            if self._rail.chain_id in worker:
+                worker[self._rail.chain_id].wake()
+        return True
+
+    async def _compare(self) -> None:
+        """Raises the alarm for what wallets lack."""
+        try:
+            found = await books.compare(self._app, [self._rail])
+        except (FlorinError, StoreUnavailable) as error:
+            _log.warning("the books of %s are not compared: %s", self._rail.chain_id, error)
+            return
+        if self._rail.chain_id in found.unread:
+            return
+        problem = "; ".join(books.told(one) for one in found.missing())
+        if problem and problem != self._app.missing.get(self._rail.chain_id):
+            _log.error("%s", problem)
+        self._app.missing[self._rail.chain_id] = problem

@@ -1,0 +1,1 @@
+"""Money that is to leave is sent."""

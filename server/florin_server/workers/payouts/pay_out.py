@@ -1,0 +1,368 @@
+"""Pays out of one chain's treasury: write down, broadcast, wait for evidence, conclude.
+
+A payout is in one transaction at most that can still be mined. It is done when that is final and
+moved exactly the amount; it waits for another one when it failed or provably never can be mined.
+Nothing else repeats a transfer, for no contract would refuse the second one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Container, Sequence
+from dataclasses import replace
+
+from florin_server.domain.accounts.destinations import Place
+from florin_server.domain.errors import FlorinError
+from florin_server.domain.payouts.held_money import HeldState
+from florin_server.domain.payouts.payout import Payout, PayoutStatus
+from florin_server.domain.settlement.chain_txs import ChainTx, Watcher
+from florin_server.flows.accounts.own_accounts import reserved
+from florin_server.flows.app import App, Health
+from florin_server.flows.payouts import opening
+from florin_server.flows.payouts.payouts import booking
+from florin_server.flows.screening.check import check_lists, is_blocked
+from florin_server.rails.protocol import Payouts, Rail
+from florin_server.rails.types import (
+    Effect,
+    Fact,
+    Head,
+    NotReceivable,
+    RailUnavailable,
+    Signed,
+    Transfer,
+)
+from florin_server.store.engine.query import Op, StoreUnavailable
+from florin_server.store.payouts import held_money, payouts
+from florin_server.store.payouts.payouts import Outcome, Uncovered
+from florin_server.store.settlement import chain_txs
+from florin_server.store.settlement.token_accounts import NotOpenable
+from florin_server.workers.settlement.blocks import HeadFollower
+from florin_server.workers.settlement.reorg_watch import Aftermath, ended_in
+from florin_server.workers.settlement.tx_sender import Ended, Lane
+from florin_server.workers.wait import first_of
+
+_log = logging.getLogger(__name__)
+
+_BATCH = 50
+# a payout that was not sent is tried again after a quarter of its age, within these
+_RETRY_MIN_US, _RETRY_MAX_US = 5_000_000, 60_000_000
+# One whose transaction failed cost gas, and its receiver may want that: it is sent again once it
+# is twice as old, so that a year has room for some twenty of them.
+_FAILED_MIN_US = 60_000_000
+# how often lost transactions are looked for, and what is final is compared with the chain
+_RECONCILE_US = 10_000_000
+# without anything to do the store is looked at this often, for what others have asked for
+_IDLE_S = 1.0
+
+
+class Glance(HeadFollower):
+    """The head of a chain that is looked at while something is on its way.
+
+    `rewinds` counts how often the head moved: blocks are not read, so any may be replaced by then.
+    """
+
+    _newest: Head | None = None
+
+    def is_final(self, number: int) -> bool:
+        """True if a block is as deep as the chain's settings ask."""
+        return self.head - number + 1 >= self._rail.confirmations
+
+    async def is_settled(self, fact: Fact) -> bool:
+        """True if a fact is final, part of the chain now, and enough nodes tell it."""
+        if not self.is_final(fact.block_number):
+            return False
+        if self._rail.by_block and await self.hash_of(fact.block_number) != fact.block_hash:
+            return False
+        return await self._agreement.covers(fact)
+
+    async def hash_of(self, number: int) -> str | None:
+        """The hash of the block with a number now; None if the chain has none (yet)."""
+        view = await self._rail.block(number)
+        return view.hash if view else None
+
+    def _moved(self, head: Head) -> bool:
+        """Back as well: what was final may be replaced."""
+        moved = head != self._newest
+        self._newest, self.head = head, head.number
+        self.rewinds += moved
+        return moved
+
+
+class PayoutWorker:
+    """The one that sends with the treasury's key; others wait for its lease."""
+
+    def __init__(
+        self, app: App, rail: Rail, treasury: Payouts, owner: str, pauses: Container[str] = ()
+    ) -> None:
+        self._app = app
+        self._rail = rail
+        self._treasury = treasury
+        self._woken = asyncio.Event()
+        self._blocks = Glance(rail)
+        self._aftermath = Aftermath(app, rail, self._blocks, Watcher.PAYER)
+        self._problem = "starting"
+        self._unsure = True  # what is open was not compared with the chain since something changed
+        self._reconcile_at_us = 0
+        self._look_back_at_us = 0
+        self._waits = False
+        self.lane = Lane(
+            app,
+            rail,
+            treasury.sender,
+            owner,
+            self._blocks,
+            gone=self._gone,
+            wake=self.wake,
+            payer=treasury.gas_payer,
+            again=self._again,
+            paused=f"{rail.chain_id}:{treasury.sender}" in pauses,
+        )
+        app.executors[self.lane.account] = self.lane
+
+    def wake(self) -> None:
+        """Tells that there is something to pay out."""
+        self._woken.set()
+
+    @property
+    def head(self) -> int:
+        """The newest block that was seen; 0 if none was."""
+        return self._blocks.head
+
+    def health(self) -> Health:
+        """How paying out looks now."""
+        paused = "paused by the operator" if self.lane.paused else ""
+        told = "; ".join(text for text in (paused, self._problem, self.lane.problem) if text)
+        problem = f"payouts: {told}" if told else ""
+        return Health(self._blocks.head, self.lane.open_transactions, problem)
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        started = False
+        while True:
+            try:
+                if await self.lane.lead():
+                    if not started:
+                        await self._start()
+                        started = True
+                    await self._turn()
+                    self._problem = ""
+                else:
+                    started = False
+                    self._problem = "another service has the lease"
+            except (RailUnavailable, FlorinError, chain_txs.LostLease, StoreUnavailable) as error:
+                if isinstance(error, (chain_txs.LostLease, StoreUnavailable)):
+                    # what was written of the last turn, only the store knows
+                    started = False
+                self._problem = str(error) or type(error).__name__
+                _log.warning("payouts on %s wait: %s", self._rail.chain_id, self._problem)
+            await self._rest()
+
+    async def _rest(self) -> None:
+        if self._waits or self.lane.open_transactions:
+            # the chain's pace is the machine's, not the service's clock
+            await first_of(self._rail.news("payouts"), self._woken.wait())
+        else:
+            await first_of(self._woken.wait(), seconds=_IDLE_S)
+        self._woken.clear()
+
+    async def _start(self) -> None:
+        """Picks up where the last owner of the lease stopped."""
+        await self._blocks.start()
+        await self.lane.load()
+        await self.lane.start()
+        await self._aftermath.load()
+        self._unsure, self._reconcile_at_us, self._look_back_at_us = True, 0, 0
+
+    async def _turn(self) -> None:
+        if self.lane.open_transactions:
+            await self._follow()
+        if self._aftermath.is_watching and self._app.clock.now_us() >= self._look_back_at_us:
+            await self._look_back()
+        await self._submit()
+        await self.lane.note()
+
+    # -- submitting
+
+    async def _submit(self) -> None:
+        self._waits = False
+        while self.lane.has_room and self._rail.chain_id not in self._app.unbegun:
+            now_us = self._app.clock.now_us()
+            due = await self._app.store.read(payouts.due(self._rail.chain_id, _BATCH, now_us))
+            if not due:
+                break
+            for one in due:
+                if self.lane.has_room:
+                    await self._try(one)
+        left = await self._app.store.read(payouts.problems())
+        self._waits = any(chain == self._rail.chain_id for chain, _, _ in left)
+
+    async def _try(self, one: Payout) -> None:
+        """Sends a payout, or leaves it for later and says why."""
+        try:
+            problem = await self._obstacle(one)
+            if problem is None:
+                await self._send(one)
+        except (Uncovered, NotOpenable, NotReceivable) as error:
+            problem = str(error)
+        except RailUnavailable as error:
+            # others take their turn before it, once the chain answers
+            await self._set_aside(one, str(error) or type(error).__name__)
+            raise
+        if problem is not None:
+            await self._set_aside(one, problem)
+
+    async def _set_aside(self, one: Payout, problem: str) -> None:
+        if problem != one.problem:
+            _log.warning("payout %s waits: %s", one.id, problem)
+        await self._app.store.write(payouts.set_aside(one.id, problem, self._retry_at(one)))
+        self._app.payouts.ring(one.id)
+
+    def _retry_at(self, one: Payout) -> int:
+        now_us = self._app.clock.now_us()
+        return now_us + min(max((now_us - one.created_at_us) // 4, _RETRY_MIN_US), _RETRY_MAX_US)
+
+    async def _obstacle(self, one: Payout) -> str | None:
+        """Why a payout cannot be sent now; None if it can."""
+        if self._treasury.problem:
+            return self._treasury.problem
+        try:
+            await check_lists(self._app, live=one.live)
+        except FlorinError:
+            return "the screening lists are missing or too old"
+        if what := reserved(self._app.rails.values(), one.account):
+            return f"the account that it goes to is {what}"
+        read = self._app.store.read
+        returned = await read(held_money.get(one.held_id)) if one.held_id else None
+        if returned is not None and returned.state is HeldState.UNDONE:
+            return "a reorganisation undid that the money came which it returns"
+        # whoever decided to return it may have known that its payer is blocked
+        insisted = returned is not None and returned.even_if_blocked
+        if not insisted and await is_blocked(self._app, one.account):
+            return "the account that it goes to is blocked"
+        if missing := await read(payouts.uncovered(one, self._credit(one))):
+            return str(Uncovered(missing))
+        ahead = [
+            _transfer(other)
+            for other in await read(payouts.submitted(self._rail.chain_id))
+            if self.lane.holds(other.id)
+        ]
+        return await self._treasury.obstacle(await self._openable(one), ahead)
+
+    async def _openable(self, one: Payout) -> Transfer:
+        """The transfer, with whether the place that it goes to may be opened for it."""
+        place = Place(one.asset, one.account)
+        may_open = await opening.openable(self._app, self._rail, one.merchant_id, [place])
+        return replace(_transfer(one), may_open=place in may_open)
+
+    def _credit(self, one: Payout) -> int | None:
+        """What a merchant may owe for refunds in the payout's asset; None if without limit."""
+        return self._app.settings.refund_credit.get(one.asset, 0) if one.live else None
+
+    async def _send(self, one: Payout) -> None:
+        signed: list[Signed] = []
+        transfer = await self._openable(one)
+
+        async def sign(nonce: int) -> Signed:
+            signed.append(await self._treasury.sign(nonce, transfer))
+            return signed[0]
+
+        def claim() -> Op[None]:
+            # an operation runs when it is committed, and that is after the signing
+            (made,) = signed
+            yield from payouts.claim(one, made.hash, made.lapses_at, self._credit(one))
+            opened = [Place(one.asset, one.account)] if made.opens else []
+            yield from opening.claim(self._app, self._rail, one.merchant_id, one.id, opened)
+
+        await self.lane.send([one.id], sign, claim)
+        self._app.payouts.ring(one.id)
+        self._unsure = True
+
+    # -- concluding
+
+    async def _follow(self) -> None:
+        news = await self._blocks.look()
+        if news or self._unsure:
+            self._unsure = True
+            # what was found before may have moved to another block
+            self._blocks.evidence.forget_from(0)
+            await self.lane.ask()
+            await self._finish(await self.lane.final())
+            self._unsure = False
+        now_us = self._app.clock.now_us()
+        if now_us >= self._reconcile_at_us:
+            self._reconcile_at_us = now_us + _RECONCILE_US
+            await self._finish(await self.lane.replaced())
+            await self.lane.rebroadcast(at_once=True)
+        await self.lane.tend(news=news)
+
+    async def _look_back(self) -> None:
+        """Begins again with what a reorganisation undid after it was final."""
+        self._look_back_at_us = self._app.clock.now_us() + _RECONCILE_US
+        if await self._blocks.look():
+            self._unsure = True
+        if await self._aftermath.check([self.lane.sender]):
+            await self.lane.load()
+            self._blocks.evidence.forget_from(0)
+            self._unsure = True
+            await self.lane.rebroadcast()
+        await self._aftermath.forget()
+
+    async def _gone(self, tx: ChainTx) -> bool:
+        found = await self._app.store.read(payouts.some(tx.item_ids))
+        lapses = [one.lapses_at for one in found.values()]
+        return await self._treasury.gone(tx, lapses[0] if lapses else None)
+
+    async def _again(self, tx: ChainTx) -> bool:
+        """False for what must not pay again: its payout was, or will be, paid by another one."""
+        found = await self._app.store.read(payouts.some(tx.item_ids))
+        return all(one.tx_id in tx.hashes for one in found.values())
+
+    async def _finish(self, ended: Sequence[Ended]) -> None:
+        """Commits what is proven."""
+        if not ended:
+            return
+        ids = [item for one in ended for item in one.tx.item_ids]
+        found = await self._app.store.read(payouts.some(ids))
+        outcomes = [
+            await self._outcome(found[item], one)
+            for one in ended
+            for item in one.tx.item_ids
+            if found[item].status is PayoutStatus.SUBMITTED
+        ]
+        for one in outcomes:
+            if one.problem:
+                # that what nobody landed in time lapses is foreseen, and it is sent again at once
+                level = logging.WARNING if one.lapsed else logging.ERROR
+                _log.log(level, "payout %s: %s", one.payout.id, one.problem)
+        ends = [one.end for one in ended]
+        now_us = self._app.clock.now_us()
+        watched = self._aftermath.new(ended_in([], ended))
+        commit = self._aftermath.commit(watched)
+        await self._app.store.write(payouts.conclude(outcomes, ends, now_us, commit))
+        self._app.payouts.ring(*ids)
+        self._aftermath.committed(watched)
+        self.lane.over(ended)
+
+    async def _outcome(self, one: Payout, ended: Ended) -> Outcome:
+        tx = ended.tx
+        if ended.mined is None:
+            lapsed = one.lapses_at is not None
+            what = "lapsed before it landed" if lapsed else "was replaced by another one"
+            problem, now_us = f"its transaction {tx.hash} {what}", self._app.clock.now_us()
+            return Outcome(one, retry_at_us=now_us, problem=problem, lapsed=lapsed)
+        mined = ended.end.final_hash or tx.hash
+        effect = await self._treasury.effect(tx, mined, _transfer(one))
+        if effect is Effect.EXACT:
+            return Outcome(one, mined, booking(one, self._rail.treasury))
+        if effect is Effect.NOTHING:
+            problem = f"its transaction {mined} failed"
+            now_us = self._app.clock.now_us()
+            due_us = now_us + max(now_us - one.created_at_us, _FAILED_MIN_US)
+            return Outcome(one, retry_at_us=due_us, problem=problem)
+        problem = f"its transaction {mined} is final, and it is not proven what it moved"
+        return Outcome(one, mined, problem=problem)
+
+
+def _transfer(one: Payout) -> Transfer:
+    return Transfer(one.id, one.asset, one.account, one.value)

@@ -1,0 +1,1 @@
+"""What chains want to be made before anybody can pay."""

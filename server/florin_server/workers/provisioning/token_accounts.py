@@ -1,0 +1,101 @@
+"""Opens the accounts in which receivers hold tokens, before anybody pays into them.
+
+Each is claimed together with the transaction that opens it, which is journaled like any other: none
+is opened twice, and not too many a day, for whoever owns one may close it and keep its rent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from florin_server.domain.accounts.destinations import Opening, Place
+from florin_server.flows.app import App
+from florin_server.rails.protocol import Rail
+from florin_server.rails.provisioning import Receiving
+from florin_server.rails.types import RailUnavailable, Signed
+from florin_server.store.engine.query import Op
+from florin_server.store.settlement import token_accounts
+from florin_server.workers.settlement.tx_sender import Lane
+
+_log = logging.getLogger(__name__)
+
+# others may have registered something, and a new day has room again
+_LOOK_US = 600 * 1_000_000
+
+
+class ReceivingDesk:
+    """Works off what is wanted on one chain."""
+
+    def __init__(self, app: App, rail: Rail) -> None:
+        self._app = app
+        self._rail = rail
+        self._look_at_us = 0
+        self._started = False
+
+    async def turn(self, lane: Lane) -> None:
+        """Opens what one transaction can, if anything is wanted and the day has room.
+
+        What cannot be done now waits: payments are not to be kept by it.
+        """
+        try:
+            await self._turn(lane)
+        except RailUnavailable as error:
+            _log.warning("%s: token accounts wait to be opened: %s", self._rail.chain_id, error)
+
+    async def _turn(self, lane: Lane) -> None:
+        work, now_us = self._rail.receiving, self._app.clock.now_us()
+        if work is None or not work.caps.chain:
+            return
+        told = self._rail.chain_id in self._app.registered
+        if not told and now_us < self._look_at_us:
+            return
+        self._app.registered.discard(self._rail.chain_id)
+        self._look_at_us = now_us + _LOOK_US
+        await self._want_own()
+        store, chain_id = self._app.store, self._rail.chain_id
+        wanted = await store.read(token_accounts.wanted(chain_id, work.caps, work.at_once, now_us))
+        if not wanted:
+            return
+        places = [one.place for one in wanted]
+        missing = await work.missing(places)
+        opened = [one for one in wanted if one.place in missing]
+        # what needs nothing is done with, and so is what somebody else opened since
+        left_out = [one.place for one in wanted if one.place not in missing]
+        await store.write(token_accounts.drop(left_out))
+        if opened:
+            await self._open(lane, work, opened, now_us)
+        # there may be more
+        self._app.registered.add(chain_id)
+
+    async def _open(
+        self, lane: Lane, work: Receiving, opened: Sequence[Opening], now_us: int
+    ) -> None:
+        places = [one.place for one in opened]
+        made: list[Signed] = []
+
+        async def sign(nonce: int) -> Signed:  # noqa: ARG001
+            made.append(await work.sign(places))
+            return made[0]
+
+        def claim() -> Op[None]:
+            # an operation runs when it is committed, and that is after the signing
+            yield from token_accounts.claim(opened, work.caps, made[0].hash, now_us)
+
+        try:
+            await lane.send([], sign, claim)
+        except token_accounts.NotOpenable as error:
+            _log.info("%s: %s", self._rail.chain_id, error)
+        else:
+            _log.info("%s: %d token accounts are opened", self._rail.chain_id, len(opened))
+
+    async def _want_own(self) -> None:
+        """The treasury receives every token."""
+        work = self._rail.receiving
+        if self._started or work is None or not self._rail.assets:
+            return
+        for asset in self._rail.assets:
+            if work.needed(place := Place(asset, self._rail.treasury)):
+                wanted = Opening(place, merchant_id=None)
+                await self._app.store.write(token_accounts.want(wanted, self._app.clock.now_us()))
+        self._started = True

@@ -1,0 +1,1 @@
+"""Payments that are accepted are settled, and what chains prove is noted."""

@@ -1,0 +1,117 @@
+"""Reads the settlement events of blocks that came while nobody followed the chain."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from florin_server.domain.settlement.chain_txs import Accepted
+from florin_server.flows.app import App
+from florin_server.rails.protocol import Rail
+from florin_server.rails.types import RailUnavailable
+from florin_server.store.operator import installation
+from florin_server.store.payments import offered
+from florin_server.workers.settlement.blocks import Follower
+from florin_server.workers.settlement.direct_payments import Unconfirmed
+
+_log = logging.getLogger(__name__)
+
+# how often it is written down up to where a chain is read; what is read twice does no harm
+_WRITTEN_US = 60_000_000
+# blocks that are read whole after Florin was down, and how many of them at a time: a day of a chain
+# with a block every ten seconds
+_BLOCKS_MAX = 10_000
+_BLOCKS_A_CALL = 1_000
+# of the blocks before those only what was offered is asked for: so many options of payments that
+# are open, and of such as ended meanwhile; and so many of them at a time
+_ASKED_MAX = 50_000
+_REFS_A_LOOK = 1_000
+# no contract takes what a wallet signed or sends much later than its payment ends
+_LATE_S = 3600
+
+
+class MissedBlocks:
+    """Up to where one chain is read, and what is left to be read."""
+
+    def __init__(self, app: App, rail: Rail, blocks: Follower, unconfirmed: Unconfirmed) -> None:
+        self._app = app
+        self._rail = rail
+        self._blocks = blocks
+        self._unconfirmed = unconfirmed
+        self._unread = range(0)
+        self._asked: list[tuple[str, int]] = []  # references, and the first block for each
+        self._written = 0
+        self._write_at_us = 0
+        self.problem = ""  # what keeps blocks from being read
+
+    async def load(self) -> None:
+        """Finds out which blocks came while nobody followed them; the newest is the head."""
+        if not self._rail.by_block:
+            return
+        chain, head = self._rail.chain_id, self._blocks.head
+        stopped = await self._app.store.read(installation.followed(chain))
+        self._written, self._write_at_us = stopped[0] if stopped else 0, 0
+        self._asked = []
+        first = max(0, stopped[0] + 1 - self._rail.confirmations) if stopped else head
+        if stopped and head + 1 - first > _BLOCKS_MAX:
+            text = "%s: of blocks %d to %d only what was offered is asked for, not all that is paid"
+            _log.warning(text, chain, first, head - _BLOCKS_MAX)
+            self._asked = await self._offered(first, stopped[1])
+            first = head + 1 - _BLOCKS_MAX
+        self._unread = range(first, head + 1)
+
+    async def _offered(self, first: int, stopped_s: int) -> list[tuple[str, int]]:
+        """What may have been paid since a block and a time, as (reference, first block)."""
+        chain, store = self._rail.chain_id, self._app.store
+        now_s = self._app.clock.now_us() // 1_000_000
+        ended_s = stopped_s - _LATE_S
+        made_s = ended_s - self._app.settings.payment_ttl_max_s
+        found = await store.survey(offered.payable(chain, now_s, _ASKED_MAX))
+        found += await store.survey(offered.ended(chain, made_s, ended_s, _ASKED_MAX))
+        since = {
+            reference: first if head is None else max(first, head - self._rail.confirmations)
+            for reference, head in found
+        }
+        return sorted(since.items(), key=lambda one: one[1])
+
+    async def catch_up(self, accepted: Mapping[str, Accepted]) -> None:
+        """Reads some of the blocks that nobody followed, and writes down how far all are read."""
+        if not self._rail.by_block:
+            return
+        lost = self._unconfirmed.take_lost()
+        depth = self._rail.confirmations
+        self._asked += [(one.ref, max(0, one.block_number - depth)) for one in lost]
+        try:
+            await self._ask(accepted)
+            await self._read(accepted)
+        except RailUnavailable as error:
+            self.problem = f"blocks that came during a break are not read yet: {error}"
+            return
+        self.problem = ""
+        await self._write_down()
+
+    async def _ask(self, accepted: Mapping[str, Accepted]) -> None:
+        if part := self._asked[:_REFS_A_LOOK]:
+            first = min(number for _, number in part)
+            events = await self._rail.paid([ref for ref, _ in part], first)
+            await self._unconfirmed.take(events, accepted)
+            del self._asked[: len(part)]
+
+    async def _read(self, accepted: Mapping[str, Accepted]) -> None:
+        if part := self._unread[:_BLOCKS_A_CALL]:
+            events = await self._rail.paid_between(part[0], part[-1])
+            await self._unconfirmed.take(events, accepted)
+            self._unread = self._unread[len(part) :]
+
+    async def _write_down(self) -> None:
+        """Notes up to where nothing is left to do, now and then."""
+        if self._asked:
+            return
+        read = self._unread[0] - 1 if self._unread else self._blocks.head
+        # what waits to be final must be found again by whoever comes next
+        read = min([read, *(event.block_number - 1 for event in self._unconfirmed.waiting)])
+        now_us = self._app.clock.now_us()
+        if read != self._written and now_us >= self._write_at_us:
+            now = now_us // 1_000_000
+            await self._app.store.write(installation.follow(self._rail.chain_id, read, now))
+            self._written, self._write_at_us = read, now_us + _WRITTEN_US
