@@ -18,7 +18,7 @@ from florin_server.devnet.evm import DEVNET
 from florin_server.domain.payments.payment import Option, Payment
 from florin_server.domain.settlement.chain_txs import Accepted
 from florin_server.rails.evm.settings import EvmCoin
-from florin_server.rails.types import Asset, Means, Split, Transfer
+from florin_server.rails.types import Asset, Payable, Split, Transfer
 
 from tests.bench.report import Figure
 from tests.bench.size import sized
@@ -71,8 +71,8 @@ async def _measure() -> list[Figure]:
             figures.append(Figure(f"gas_{name}", each, "gas", note, at_most=most))
         for receiver in (MERCHANT, FEES):
             await lab.send(to=receiver, value=1)
-        figures.append(await _sent(lab, COIN, Means("", COIN), 100_000))
-        figures.append(await _sent(lab, TOKEN, Means("", TOKEN, (PRICE,), "direct"), 130_000))
+        figures.append(await _sent(lab, COIN, Payable("", COIN), 100_000))
+        figures.append(await _sent(lab, TOKEN, Payable("", TOKEN, (PRICE,), "direct"), 130_000))
         figures += await _by_contract(lab)
         await lab.send(to=TREASURY.address, value=10 * ETHER)
         await lab.send_tokens(TREASURY.address, 10 * PRICE)
@@ -84,7 +84,7 @@ async def _measure() -> list[Figure]:
     return figures
 
 
-async def _sent(lab: Lab, asset_id: str, means: Means, most: int) -> Figure:
+async def _sent(lab: Lab, asset_id: str, means: Payable, most: int) -> Figure:
     """The gas of what a wallet sends by itself."""
     wallet = buyer(20_000)
     payer = account_of(wallet)
@@ -176,5 +176,5 @@ async def _sold(lab: Lab, token: Asset, number: int) -> Accepted:
 def _offered(lab: Lab, token: Asset, payer: str, number: int) -> tuple[Payment, Option]:
     payment = new_payment(number)
     split = Split(account_of(MERCHANT), account_of(FEES), FEE, settled=True)
-    option = lab.rail.offer(payment, payer, Means(payer, token.id), token, PRICE, split, 0)
+    option = lab.rail.offer(payment, payer, Payable(payer, token.id), token, PRICE, split, 0)
     return payment, option

@@ -15,7 +15,7 @@ from statistics import median
 from florin_server.domain.payments.payment import Status
 from florin_server.store.engine.store import Store
 from florin_server.store.payments import listed, listing
-from florin_server.store.payments.listing import Filters, Order, Place
+from florin_server.store.payments.listing import Filters, Order, Position
 from rich.console import Console
 from rich.table import Table
 
@@ -88,10 +88,10 @@ async def _pages_ms(store: Store, filters: Filters, order: Order) -> list[float]
     return [median(taken) for taken in times]
 
 
-async def _places_at(store: Store, filters: Filters, order: Order) -> list[Place | None]:
+async def _places_at(store: Store, filters: Filters, order: Order) -> list[Position | None]:
     """The places behind parts of the list."""
     count = (await store.survey(listing.totals(filters, END_US))).payments
-    begins: list[Place | None] = [None]
+    begins: list[Position | None] = [None]
     for before, depth in pairwise(DEPTHS):
         # one page that is as long as the way
         way = int(count * depth) - int(count * before)

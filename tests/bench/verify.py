@@ -25,7 +25,7 @@ from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.reading.node import LATEST, call_to
 from florin_server.rails.evm.sending.fees import dry_run_gas
 from florin_server.rails.evm.sending.transactions import Signer
-from florin_server.rails.types import Means, Split
+from florin_server.rails.types import Payable, Split
 
 from tests.bench.node import CHAIN_ID, Node, nodes
 from tests.bench.report import Figure
@@ -118,7 +118,7 @@ def _sold(rail: EvmRail, number: int) -> Accepted:
     token = next(iter(rail.assets.values()))
     payer = f"{rail.chain_id}:{wallet.address.lower()}"
     split = Split(f"{rail.chain_id}:{MERCHANT}", f"{rail.chain_id}:{FEES}", 0, settled=True)
-    option = rail.offer(payment, payer, Means(payer, token.id), token, PRICE, split, 0)
+    option = rail.offer(payment, payer, Payable(payer, token.id), token, PRICE, split, 0)
     return accept(payment, option, signed(wallet, option))
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from florin_server.flows.accounts import own_accounts
 from florin_server.rails.evm.paying.terms import Terms
 from florin_server.store.settlement import token_accounts
-from florin_server.workers.settlement.direct_payments import Unconfirmed
+from florin_server.workers.settlement.direct_payments import DirectPayments
 from florin_server.workers.settlement.gas_spending import Spending
 from florin_server.workers.settlement.late_payments import LateMoney
 
@@ -76,19 +76,19 @@ def _without_references() -> None:
     async def leave(*_: Any) -> None:
         return
 
-    Unconfirmed._bind = leave
+    DirectPayments._bind = leave
 
 
 def _without_forgetting() -> None:
     """Settlement events of others are remembered too."""
-    inner = Unconfirmed.take
+    inner = DirectPayments.take
 
     async def take(self: Any, events: Any, accepted: Any) -> None:
         for event in events:
             self._evidence.add_paid(event)
         await inner(self, events, accepted)
 
-    Unconfirmed.take = take
+    DirectPayments.take = take
 
 
 def _without_own_accounts() -> None:

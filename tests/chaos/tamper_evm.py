@@ -33,7 +33,7 @@ from florin_server.rails.evm.paying import erc6492, terms, verify
 from florin_server.rails.evm.paying.erc6492 import Opening
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending import submission
-from florin_server.rails.types import Means, Split
+from florin_server.rails.types import Payable, Split
 
 from tests.chaos.evm_mutants import KINDS, WAYS, Case, Payer, Way, sign, spellings, twins
 from tests.contract.evm_lab import (
@@ -160,7 +160,7 @@ def case_of(lab: Lab, payer: Payer, token: str, number: int, chain: Any = None) 
         chain or lab.rail.chain,
         payment,
         account=account,
-        means=Means(account, token),
+        means=Payable(account, token),
         asset=lab.rail.assets[token],
         value=PRICE,
         split=Split(account_of(MERCHANT), account_of(FEES), FEE, settled=True),

@@ -23,14 +23,14 @@ from dataclasses import dataclass
 
 from florin_server.chains.solana import spl
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payments.payment import Issued, Option, Payment
+from florin_server.domain.payments.payment import Option, Payment, ResolvedBuild
 from florin_server.rails.solana.paying import check as checking
 from florin_server.rails.solana.paying import terms
 from florin_server.rails.solana.paying.message import compile_message, stored
 from florin_server.rails.solana.paying.verify import highest_fee
 from florin_server.rails.solana.settings import SolanaChain, SolanaCoin
 from florin_server.rails.solana.setup.discovery import asset_of, coin_of
-from florin_server.rails.types import Asset, Means
+from florin_server.rails.types import Asset, Payable
 from solders.account import Account
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.hash import Hash
@@ -69,7 +69,7 @@ class World:
 
     svm: LiteSVM
     option: Option
-    issued: Issued
+    issued: ResolvedBuild
     message: MessageV0
     owners: dict[str, Pubkey]
     places: dict[str, Pubkey]
@@ -154,8 +154,8 @@ def elf_of(svm: LiteSVM, program: Account) -> bytes:
 
 def offer(
     chain: SolanaChain, payment: Payment, buyer: Pubkey, taken: Asset, nonce: Pubkey | None
-) -> tuple[Option, Issued, MessageV0]:
-    means = Means(f"{chain.caip2}:{buyer}", taken.id)
+) -> tuple[Option, ResolvedBuild, MessageV0]:
+    means = Payable(f"{chain.caip2}:{buyer}", taken.id)
     option = terms.build_option(
         chain,
         payment,
@@ -173,7 +173,7 @@ def offer(
         own.insert(0, spl.advance_nonce(nonce, RELAYER.pubkey))
         good = {"nonce": str(nonce), "slot": 1}
     message = compile_message(RELAYER.pubkey, own, RECENT)
-    issued = Issued(payment.id, option.id, 0, (), {"message": stored(message), **good}, 0, 0)
+    issued = ResolvedBuild(payment.id, option.id, 0, (), {"message": stored(message), **good}, 0, 0)
     return option, issued, message
 
 

@@ -17,7 +17,7 @@ from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport, Tran
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.evm.settings import EvmAsset, EvmChain
-from florin_server.rails.types import Means, RailUnavailable, Signed, Split
+from florin_server.rails.types import Payable, RailUnavailable, Signed, Split
 
 from tests.support.anvil_node import AnvilNode
 from tests.support.chains import EvmChains, OwnChain
@@ -199,7 +199,7 @@ class Lab:
         payment = payment or new_payment()
         account = account_of(payer)
         split = Split(account_of(MERCHANT), account_of(FEES) if fee else None, fee, settled=True)
-        means = Means(account, TOKEN)
+        means = Payable(account, TOKEN)
         return self.rail.offer(
             payment, account, means, self.rail.assets[TOKEN], value, split, self.clock.now_us()
         )

@@ -10,15 +10,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from florin_server.devnet.solana import SOLNET
-from florin_server.domain.accounts.destinations import Place
-from florin_server.domain.payments.payment import Confirmation, Issued, Option, Payment, Spare
+from florin_server.domain.accounts.destinations import AssetAccount
+from florin_server.domain.payments.payment import (
+    Confirmation,
+    FreeNonce,
+    Option,
+    Payment,
+    ResolvedBuild,
+)
 from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, TxState
 from florin_server.flows.payouts.opening import places
 from florin_server.rails.connection.jsonrpc import LocalTransport
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.solana.settings import SolanaAsset, SolanaChain
-from florin_server.rails.types import Means, Signed, Split
+from florin_server.rails.types import Payable, Signed, Split
 from solders.keypair import Keypair
 from solders.message import MessageV0
 from solders.transaction import VersionedTransaction
@@ -89,7 +95,7 @@ class Lab:
         option = self.rail.offer(
             payment,
             buyer.account,
-            Means(payer, asset_id),
+            Payable(payer, asset_id),
             self.rail.assets[asset_id],
             value,
             split(**route),
@@ -97,22 +103,22 @@ class Lab:
         )
         return payment, option
 
-    async def issued(self, option: Option, *before: Issued) -> Issued:
+    async def issued(self, option: Option, *before: ResolvedBuild) -> ResolvedBuild:
         found = await self.built(option, before)
         assert found is not None
         return found
 
     async def built(
-        self, option: Option, before: Sequence[Issued], spare: Spare | None = None
-    ) -> Issued | None:
+        self, option: Option, before: Sequence[ResolvedBuild], spare: FreeNonce | None = None
+    ) -> ResolvedBuild | None:
         now_us = START_S * 1_000_000
         return await self.rail.build(option, before, now_us, spare, self.openable(option))
 
-    def openable(self, option: Option) -> list[Place]:
+    def openable(self, option: Option) -> list[AssetAccount]:
         """All that may have to be opened, as if nothing ever was."""
         return places(option.asset, self.rail.split(option))
 
-    async def accepted(self, buyer: SolanaWallet, **offer: Any) -> tuple[Accepted, Issued]:
+    async def accepted(self, buyer: SolanaWallet, **offer: Any) -> tuple[Accepted, ResolvedBuild]:
         """A payment that was verified, as the service remembers it."""
         payment, option = await self.offer(buyer, **offer)
         issued = await self.issued(option)
@@ -130,18 +136,18 @@ class Lab:
         await self.node.fault("slots", slots=count)
 
 
-def signed(buyer: SolanaWallet, issued: Issued) -> str:
+def signed(buyer: SolanaWallet, issued: ResolvedBuild) -> str:
     return buyer.sign(transaction(issued))
 
 
-def transaction(issued: Issued) -> VersionedTransaction:
+def transaction(issued: ResolvedBuild) -> VersionedTransaction:
     (action,) = issued.actions
     assert action.method == "solana_signTransaction"
     (one,) = json.loads(action.params_json)
     return VersionedTransaction.from_bytes(base64.b64decode(one["transaction"]))
 
 
-def message(issued: Issued) -> MessageV0:
+def message(issued: ResolvedBuild) -> MessageV0:
     found = transaction(issued).message
     assert isinstance(found, MessageV0)
     return found

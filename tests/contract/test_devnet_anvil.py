@@ -15,7 +15,7 @@ from florin_server.domain.payments.payment import Option
 from florin_server.domain.settlement.chain_txs import Accepted
 from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.evm.settings import EvmCoin
-from florin_server.rails.types import Means, Split
+from florin_server.rails.types import Payable, Split
 
 from tests.contract.evm_lab import (
     ACCEPTS_ALL,
@@ -64,7 +64,7 @@ class Script:
     ) -> Option:
         split = Split(account_of(MERCHANT), account_of(FEES), FEE, settled=True)
         account, token = account_of(payer), self.lab.rail.assets[asset_id]
-        means = Means(account, asset_id, approvals, method)
+        means = Payable(account, asset_id, approvals, method)
         return self.lab.rail.offer(new_payment(number), account, means, token, PRICE, split, 0)
 
     def item(self, payer: LocalAccount, asset_id: str, number: int) -> Accepted:

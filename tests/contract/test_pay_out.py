@@ -452,14 +452,14 @@ async def test_payouts_wait_while_the_node_is_away(desk):
 async def test_a_paused_treasury_sends_nothing_and_follows_what_it_sent(desk):
     first = await desk.asked()
     await desk.turn()
-    desk.worker.lane.pause()
+    desk.worker.sender.pause()
     second = await desk.asked(7)
     for _ in range(4):
         await desk.mine()
     assert (await desk.now(first)).status is PayoutStatus.DONE
     assert await waits(desk, second) == ""
     assert desk.worker.health().problem == "payouts: paused by the operator"
-    desk.worker.lane.resume()
+    desk.worker.sender.resume()
     await desk.done(second)
     assert await desk.transfers() == [150, 7]
 

@@ -16,7 +16,7 @@ from florin_server.rails.evm.paying.terms import Terms
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.settings import EvmCoin
 from florin_server.rails.evm.settler import IS_PAID
-from florin_server.rails.types import Means, RailUnavailable, Split
+from florin_server.rails.types import Payable, RailUnavailable, Split
 
 from tests.contract.evm_lab import (
     ACCEPTS_ALL,
@@ -63,12 +63,12 @@ async def lab(evm):
     await lab.chain.close()
 
 
-async def way(lab: Lab, asset_id: str = TOKEN) -> Means:
+async def way(lab: Lab, asset_id: str = TOKEN) -> Payable:
     (found,) = await lab.rail.payable([PAYER], {asset_id: PRICE})
     return found
 
 
-def offer(lab: Lab, means: Means, number: int = 1, ttl_s: int = 900) -> Any:
+def offer(lab: Lab, means: Payable, number: int = 1, ttl_s: int = 900) -> Any:
     split = Split(account_of(MERCHANT), account_of(FEES), 15_000, settled=True)
     token, now_us = lab.rail.assets[means.asset], lab.clock.now_us()
     payment = new_payment(number, ttl_s)
@@ -103,8 +103,8 @@ def checks_passkeys(*, here: bool) -> Any:
     return change
 
 
-BY_SIGNATURE = Means(PAYER, TOKEN)
-BY_CALLS = Means(PAYER, TOKEN, (PRICE,), "direct")
+BY_SIGNATURE = Payable(PAYER, TOKEN)
+BY_CALLS = Payable(PAYER, TOKEN, (PRICE,), "direct")
 
 
 @pytest.mark.parametrize("reads", ["batch", "deployless"])
@@ -226,7 +226,7 @@ async def test_the_option_is_one_build_that_is_resolved_once(lab):
     assert int(build.data, 16)
     assert option.method == "direct"
     assert not lab.rail.submits(option)
-    assert lab.rail.submits(offer(lab, Means(PAYER, TOKEN)))
+    assert lab.rail.submits(offer(lab, Payable(PAYER, TOKEN)))
     assert (issued.n, issued.expires_at) == (0, None)
     assert issued.head == (await lab.rail.head()).number
     assert await lab.rail.build(option, (issued,), lab.clock.now_us()) is None
@@ -260,8 +260,8 @@ async def test_a_short_allowance_goes_through_zero_where_the_token_wants_it(lab)
     option, issued = await mute(lab, EURO)
     await lab.perform(WALLET, issued.actions[0])
     dear = await lab.rail.payable([PAYER], {EURO: PRICE + 1})
-    assert dear == [Means(PAYER, EURO, (0, PRICE + 1), "direct")]
-    assert await way(lab, EURO) == Means(PAYER, EURO, (), "direct")
+    assert dear == [Payable(PAYER, EURO, (0, PRICE + 1), "direct")]
+    assert await way(lab, EURO) == Payable(PAYER, EURO, (), "direct")
     assert option.id != offer(lab, await way(lab, EURO)).id
 
 
@@ -332,7 +332,7 @@ async def test_it_lapses_at_its_time_and_not_before(lab):
 QUOTE = Quote(Rate("2500", "settings", 5), 1_800_000_300)
 
 
-def coin_offer(lab: Lab, means: Means, quote: Quote = QUOTE, number: int = 1) -> Any:
+def coin_offer(lab: Lab, means: Payable, quote: Quote = QUOTE, number: int = 1) -> Any:
     split = Split(account_of(MERCHANT), account_of(FEES), 15_000, settled=True)
     coin, now_us = lab.rail.assets[ETHER], lab.clock.now_us()
     payment = new_payment(number)
@@ -368,10 +368,10 @@ async def test_a_settlement_contract_that_takes_no_coin_is_told_of(lab):
 async def test_whoever_has_more_than_the_price_can_pay(lab):
     held = await coin_held(lab, WALLET.address)
     lab.node.lost = frozenset({"florin_faucet"})
-    assert await lab.rail.payable([PAYER], {ETHER: held - 1}) == [Means(PAYER, ETHER)]
+    assert await lab.rail.payable([PAYER], {ETHER: held - 1}) == [Payable(PAYER, ETHER)]
     assert await lab.rail.payable([PAYER], {ETHER: held}) == []
     await lab.delegate(WALLET, MUTE)
-    assert await lab.rail.payable([PAYER], {ETHER: PRICE}) == [Means(PAYER, ETHER)]
+    assert await lab.rail.payable([PAYER], {ETHER: PRICE}) == [Payable(PAYER, ETHER)]
 
 
 async def test_the_faucet_gives_coin_up_to_the_price(lab):
@@ -381,7 +381,7 @@ async def test_the_faucet_gives_coin_up_to_the_price(lab):
 
 
 async def test_the_one_call_is_told_with_the_option_for_those_who_read_it(lab):
-    option = coin_offer(lab, Means(PAYER, ETHER))
+    option = coin_offer(lab, Payable(PAYER, ETHER))
     (build,) = option.actions
     issued = await lab.rail.build(option, (), lab.clock.now_us())
     assert issued is not None
@@ -401,18 +401,18 @@ async def test_the_one_call_is_told_with_the_option_for_those_who_read_it(lab):
 
 
 async def test_a_quote_is_part_of_its_option(lab):
-    option = coin_offer(lab, Means(PAYER, ETHER))
+    option = coin_offer(lab, Payable(PAYER, ETHER))
     assert option.expires_at == QUOTE.expires_at
     assert option.terms["quote"] == {"price": "2500", "source": "settings", "at_us": 5}
     # the contract itself refuses what is sent later
     assert Terms.of(option).valid_before == QUOTE.expires_at
-    same = coin_offer(lab, Means(PAYER, ETHER), Quote(QUOTE.rate, QUOTE.expires_at))
-    later = coin_offer(lab, Means(PAYER, ETHER), Quote(QUOTE.rate, QUOTE.expires_at + 1))
+    same = coin_offer(lab, Payable(PAYER, ETHER), Quote(QUOTE.rate, QUOTE.expires_at))
+    later = coin_offer(lab, Payable(PAYER, ETHER), Quote(QUOTE.rate, QUOTE.expires_at + 1))
     assert (same.id, later.id == option.id) == (option.id, False)
 
 
 async def test_coin_that_is_sent_moves_and_is_proof(lab):
-    option = coin_offer(lab, Means(PAYER, ETHER))
+    option = coin_offer(lab, Payable(PAYER, ETHER))
     issued = await lab.rail.build(option, (), lab.clock.now_us())
     assert issued is not None
     before = await coin_held(lab, FEES)
@@ -426,7 +426,7 @@ async def test_coin_that_is_sent_moves_and_is_proof(lab):
 
 @pytest.mark.parametrize("field", ["value", "to", "data", "from"])
 async def test_another_transaction_is_refused(lab, field):
-    option = coin_offer(lab, Means(PAYER, ETHER))
+    option = coin_offer(lab, Payable(PAYER, ETHER))
     issued = await lab.rail.build(option, (), lab.clock.now_us())
     assert issued is not None
     output = await lab.perform(WALLET, issued.actions[0])

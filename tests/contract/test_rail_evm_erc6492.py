@@ -13,7 +13,7 @@ from florin_server.domain.errors import Code, FlorinError
 from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.evm.paying import erc6492
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.types import Means, Split
+from florin_server.rails.types import Payable, Split
 
 from tests.contract.evm_lab import (
     ACCEPTS_ALL,
@@ -223,7 +223,7 @@ async def test_an_allowance_may_be_given_at_the_beginning(lab):
     payer = account_of(account.address)
     (means,) = await lab.rail.payable([payer], {EURO: PRICE})
     # nobody can tell before what the account will do
-    assert means == Means(payer, EURO, (PRICE,))
+    assert means == Payable(payer, EURO, (PRICE,))
     payment, split = new_payment(), Split(account_of(MERCHANT), None, 0, settled=True)
     option = lab.rail.offer(payment, payer, means, lab.rail.assets[EURO], PRICE, split, 0)
     one = accept(payment, option, HASH, output(account, option))

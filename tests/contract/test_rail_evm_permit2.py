@@ -11,7 +11,7 @@ from florin_server.devnet.evm import DEVNET
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.rails.evm.paying.terms import Terms
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.types import Means, RailUnavailable, Split
+from florin_server.rails.types import Payable, RailUnavailable, Split
 
 from tests.contract.evm_lab import (
     ACCEPTS_ALL,
@@ -49,7 +49,7 @@ async def lab(evm):
     await lab.chain.close()
 
 
-async def means(lab: Lab, price: int = PRICE) -> Means:
+async def means(lab: Lab, price: int = PRICE) -> Payable:
     (found,) = await lab.rail.payable([PAYER], {EURO: price})
     return found
 
@@ -59,7 +59,7 @@ async def approve(lab: Lab, amount: int) -> None:
     await lab.send(key=bytes(WALLET.key), to=DEVNET.euro.address, data=bytes.fromhex(data))
 
 
-def offer(lab: Lab, way: Means, number: int = 1, ttl_s: int = 900) -> Any:
+def offer(lab: Lab, way: Payable, number: int = 1, ttl_s: int = 900) -> Any:
     payment = new_payment(number, ttl_s)
     split = Split(account_of(MERCHANT), None, 0, settled=True)
     now_us = lab.clock.now_us()
@@ -83,14 +83,14 @@ async def refusal(lab: Lab, option: Any, *outputs: str) -> str:
 
 
 async def test_what_must_be_approved_is_found_with_the_balance(lab):
-    assert await means(lab) == Means(PAYER, EURO, (PRICE,))
+    assert await means(lab) == Payable(PAYER, EURO, (PRICE,))
     await approve(lab, PRICE - 1)
-    assert await means(lab) == Means(PAYER, EURO, (0, PRICE))
+    assert await means(lab) == Payable(PAYER, EURO, (0, PRICE))
     await approve(lab, 0)
     await approve(lab, PRICE)
     before = lab.rail.rpc.requests
-    assert await means(lab) == Means(PAYER, EURO)
-    assert await means(lab, PRICE + 1) == Means(PAYER, EURO, (0, PRICE + 1))
+    assert await means(lab) == Payable(PAYER, EURO)
+    assert await means(lab, PRICE + 1) == Payable(PAYER, EURO, (0, PRICE + 1))
     assert lab.rail.rpc.requests - before == 2
 
 
@@ -100,11 +100,11 @@ async def test_a_usual_token_needs_no_way_through_zero(lab):
     await means(lab)
     await approve(lab, PRICE - 1)
     (found,) = await usual.payable([PAYER], {EURO: PRICE})
-    assert found == Means(PAYER, EURO, (PRICE,))
+    assert found == Payable(PAYER, EURO, (PRICE,))
 
 
 async def test_the_actions_are_exact_approvals_and_the_permit(lab):
-    payment, option = offer(lab, Means(PAYER, EURO, (0, PRICE)))
+    payment, option = offer(lab, Payable(PAYER, EURO, (0, PRICE)))
     assert option.method == "permit2"
     *approvals, permit = option.actions
     for action, amount in zip(approvals, (0, PRICE), strict=True):
@@ -133,7 +133,7 @@ async def test_the_actions_are_exact_approvals_and_the_permit(lab):
 
 async def test_other_approvals_are_another_option(lab):
     ids = {
-        offer(lab, Means(PAYER, EURO, approvals))[1].id
+        offer(lab, Payable(PAYER, EURO, approvals))[1].id
         for approvals in ((), (PRICE,), (0, PRICE), (PRICE,))
     }
     assert len(ids) == 3
@@ -154,7 +154,7 @@ async def test_a_permit_with_its_allowance_settles(lab):
 
 async def test_an_allowance_on_its_way_is_waited_for(lab):
     await means(lab)
-    payment, option = offer(lab, Means(PAYER, EURO, (PRICE,)))
+    payment, option = offer(lab, Payable(PAYER, EURO, (PRICE,)))
     outputs = (HASH, signed(WALLET, option))
     await lab.rail.verify(option, (), outputs)
     item = accept(payment, option, *outputs)
@@ -166,27 +166,27 @@ async def test_an_allowance_on_its_way_is_waited_for(lab):
 
 async def test_an_allowance_that_nobody_gives_is_refused(lab):
     await means(lab)
-    _, option = offer(lab, Means(PAYER, EURO))
+    _, option = offer(lab, Payable(PAYER, EURO))
     assert await refusal(lab, option, signed(WALLET, option)) == "insufficient_funds"
 
 
 async def test_an_empty_account_is_told_so_whatever_it_approved(lab):
     poor = buyer(8)
-    _, option = offer(lab, Means(account_of(poor), EURO, (PRICE,)))
+    _, option = offer(lab, Payable(account_of(poor), EURO, (PRICE,)))
     assert await refusal(lab, option, HASH, signed(poor, option)) == "insufficient_funds"
 
 
 async def test_another_signature_is_refused_with_and_without_an_allowance(lab):
     _, option = await ready(lab)
-    _, other = offer(lab, Means(PAYER, EURO), 2)
+    _, other = offer(lab, Payable(PAYER, EURO), 2)
     for wrong in (signed(buyer(8), option), signed(WALLET, other)):
         assert await refusal(lab, option, wrong) == "signature_mismatch"
-    _, waiting = offer(lab, Means(PAYER, EURO, (PRICE * 100,)), 3)
+    _, waiting = offer(lab, Payable(PAYER, EURO, (PRICE * 100,)), 3)
     assert await refusal(lab, waiting, HASH, signed(WALLET, option)) == "signature_mismatch"
 
 
 async def test_one_output_for_each_action(lab):
-    _, option = offer(lab, Means(PAYER, EURO, (0, PRICE)))
+    _, option = offer(lab, Payable(PAYER, EURO, (0, PRICE)))
     output = signed(WALLET, option)
     for outputs in ([output], [HASH, output], [HASH, HASH, HASH, output]):
         assert await refusal(lab, option, *outputs) == "unreadable_output"

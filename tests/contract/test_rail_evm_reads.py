@@ -10,7 +10,7 @@ from florin_server.rails.evm.reading import reads
 from florin_server.rails.evm.reading.node import Node
 from florin_server.rails.evm.reading.reads import Question, batch, deployless, multicall3
 from florin_server.rails.evm.settings import EvmCoin
-from florin_server.rails.types import Means, RailUnavailable
+from florin_server.rails.types import Payable, RailUnavailable
 
 from tests.contract.evm_lab import (
     ACCEPTS_ALL,
@@ -253,7 +253,7 @@ async def test_an_account_that_does_harm_harms_itself_only(way, code):
         assert list(dict.fromkeys(own)) == [TOKEN, EURO]
         healthy = [one for one in found if one.payer != payers[0]]
         assert healthy == [
-            Means(payer, asset_id, approvals)
+            Payable(payer, asset_id, approvals)
             for payer in payers[1:]
             for asset_id, approvals in ((TOKEN, ()), (EURO, (PRICE,)))
         ]

@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestServer
 from florin_server.devnet.evm import DEVNET
 from florin_server.rails.connection.jsonrpc import HttpTransport
 from florin_server.rails.evm.sending.transactions import transaction_hash
-from florin_server.rails.types import Means, RailUnavailable, Split
+from florin_server.rails.types import Payable, RailUnavailable, Split
 
 from tests.contract.evm_lab import (
     CHAIN,
@@ -64,7 +64,7 @@ async def pay_once(lab):
     wallet, payment = buyer(7), new_payment()
     prices = {TOKEN: PRICE}
     assert await lab.rail.payable([account_of(wallet)], prices) == [
-        Means(account_of(wallet), TOKEN)
+        Payable(account_of(wallet), TOKEN)
     ]
     before = await lab.balance(wallet.address)
     option = lab.offer(wallet, payment, fee=15_000)
@@ -121,7 +121,7 @@ async def test_another_payer_price_payment_or_route_is_another_option(lab):
     elsewhere = lab.rail.offer(
         new_payment(),
         account_of(buyer(7)),
-        Means(account_of(buyer(7)), TOKEN),
+        Payable(account_of(buyer(7)), TOKEN),
         lab.rail.assets[TOKEN],
         PRICE,
         Split(account_of("0x" + "cb" * 20), None, 0, settled=True),
@@ -190,7 +190,7 @@ async def test_only_what_an_account_can_pay_is_offered(dry_lab):
     lab = dry_lab
     rich, poor = account_of(buyer(7)), account_of(buyer(8))
     await lab.send_tokens(buyer(7).address, PRICE)
-    assert await lab.rail.payable([rich, poor], {TOKEN: PRICE}) == [Means(rich, TOKEN)]
+    assert await lab.rail.payable([rich, poor], {TOKEN: PRICE}) == [Payable(rich, TOKEN)]
     assert await lab.rail.payable([rich, poor], {TOKEN: PRICE + 1}) == []
     assert await lab.rail.payable([rich], {}) == []
     assert await lab.rail.payable([], {TOKEN: PRICE}) == []
@@ -199,7 +199,7 @@ async def test_only_what_an_account_can_pay_is_offered(dry_lab):
 
 async def test_the_faucet_reaches_the_dearest_price(lab):
     payer, dear = account_of(buyer(7)), {TOKEN: 10**14}
-    assert await lab.rail.payable([payer], dear) == [Means(payer, TOKEN)]
+    assert await lab.rail.payable([payer], dear) == [Payable(payer, TOKEN)]
 
 
 async def test_a_broken_faucet_only_means_no_funds(lab):

@@ -14,7 +14,7 @@ from florin_server.domain.errors import FlorinError
 from florin_server.domain.settlement.chain_txs import PayerKind
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.paying.terms import Terms
-from florin_server.rails.types import Means, RailUnavailable, Split
+from florin_server.rails.types import Payable, RailUnavailable, Split
 
 from tests.contract.evm_lab import (
     ACCEPTS_NONE,
@@ -245,7 +245,7 @@ async def test_payments_of_both_kinds_are_tried_together(lab):
     payer, split = account_of(wallet), Split(account_of(MERCHANT), None, 0, settled=True)
     token = lab.rail.assets[EURO]
     permits = [
-        lab.rail.offer(new_payment(n), payer, Means(payer, EURO), token, PRICE, split, 0)
+        lab.rail.offer(new_payment(n), payer, Payable(payer, EURO), token, PRICE, split, 0)
         for n in (1, 2)
     ]
     first, second = [(option, signed(wallet, option)) for option in permits]

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from florin_server.chains.solana import spl
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payments.payment import Confirmation, Spare
+from florin_server.domain.payments.payment import Confirmation, FreeNonce
 from florin_server.domain.settlement.chain_txs import Accepted
 from florin_server.rails.solana.paying.message import acceptable
 from florin_server.rails.types import RailUnavailable
@@ -36,10 +36,10 @@ def buyer() -> SolanaWallet:
     return SolanaWallet()
 
 
-async def spare(lab) -> Spare:
+async def spare(lab) -> FreeNonce:
     values = await lab.rail.nonces.values(lab.rail.nonces.addresses)
     address = lab.rail.nonces.addresses[0]
-    return Spare(address, values.held[address], values.slot)
+    return FreeNonce(address, values.held[address], values.slot)
 
 
 def listened(lab) -> list[str]:
@@ -218,10 +218,10 @@ async def test_two_issues_with_one_value_are_told_apart_by_their_nonces(lab, buy
     first, second = lab.rail.nonces.addresses
     assert values.held[first] == values.held[second]
     _, option = await lab.offer(buyer)
-    one = await lab.built(option, [], Spare(first, values.held[first], values.slot))
+    one = await lab.built(option, [], FreeNonce(first, values.held[first], values.slot))
     await advance(lab)
     await lab.slots(FINAL)
-    two = await lab.built(option, [one], Spare(second, values.held[second], values.slot))
+    two = await lab.built(option, [one], FreeNonce(second, values.held[second], values.slot))
     assert two is not None
     await lab.rail.verify(option, [two, one], outputs(signed(buyer, two)))
     with pytest.raises(FlorinError) as caught:

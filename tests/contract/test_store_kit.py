@@ -13,9 +13,9 @@ from florin_server.domain.payments.payment import (
     Action,
     Build,
     Confirmation,
-    Issued,
     Option,
     Payment,
+    ResolvedBuild,
     Status,
 )
 from florin_server.domain.settlement.chain_txs import ChainTx, Finding, Posting, TxState
@@ -95,8 +95,8 @@ def option(of: Payment, **changes: Any) -> Option:
     return replace(made, **changes)
 
 
-def issued(of: Payment, **changes: Any) -> Issued:
-    made = Issued(
+def issued(of: Payment, **changes: Any) -> ResolvedBuild:
+    made = ResolvedBuild(
         payment_id=of.id,
         option_id="opt_1",
         n=0,

@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 from alembic import command
-from florin_server.domain.accounts.destinations import DailyCaps, Opening, Place
+from florin_server.domain.accounts.destinations import AssetAccount, DailyCaps, Opening
 from florin_server.domain.payments.payment import Status
 from florin_server.domain.settlement.chain_txs import Finding
 from florin_server.store.engine import schema
@@ -23,8 +23,8 @@ CAPS = DailyCaps(chain=4, merchant=2)
 ONE = "solana:one"
 
 
-def place(number: int, chain: str = ONE) -> Place:
-    return Place(f"{chain}/token:mint", f"{chain}:owner{number}")
+def place(number: int, chain: str = ONE) -> AssetAccount:
+    return AssetAccount(f"{chain}/token:mint", f"{chain}:owner{number}")
 
 
 def opening(number: int, merchant_id: str | None = "mrch_1", chain: str = ONE) -> Opening:
@@ -35,7 +35,7 @@ def claim(*openings: Opening, by: str = "pay_1", at_us: int = NOW_US) -> Op[None
     return token_accounts.claim(openings, CAPS, by, at_us)
 
 
-async def openable(store, *openings: Opening, at_us: int = NOW_US) -> set[Place]:
+async def openable(store, *openings: Opening, at_us: int = NOW_US) -> set[AssetAccount]:
     return set(await store.read(token_accounts.openable(openings, CAPS, at_us)))
 
 

@@ -14,7 +14,13 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from florin_server.domain.payments.payment import Build, Confirmation, Issued, Option, Payment
+from florin_server.domain.payments.payment import (
+    Build,
+    Confirmation,
+    Option,
+    Payment,
+    ResolvedBuild,
+)
 from florin_server.domain.settlement.chain_txs import Accepted, PayerKind
 from florin_server.rails.evm.sending.relay import Relay
 from florin_server.rails.evm.sending.transactions import Signer
@@ -60,14 +66,14 @@ class Building:
 
     async def build(
         self, option: Option, issued: Any, now_us: int, spare: Any = None, openable: Any = ()
-    ) -> Issued | None:
+    ) -> ResolvedBuild | None:
         head = await self.rail.head()
         if self.silent:
             raise RailUnavailable("no answer")
         now = now_us // 1_000_000
         if issued and issued[0].expires_at > now:
             return None
-        return Issued(
+        return ResolvedBuild(
             payment_id=option.payment_id,
             option_id=option.id,
             n=len(issued),
@@ -213,7 +219,7 @@ async def test_two_that_fetch_at_once_are_told_the_same(desk, till, building):
     turns = itertools.count()
     build = building.rail.build
 
-    async def slow(*args: Any) -> Issued | None:
+    async def slow(*args: Any) -> ResolvedBuild | None:
         made = await build(*args)
         return made and replace(made, terms={"turn": next(turns)})
 

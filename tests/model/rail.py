@@ -11,10 +11,10 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 
 from florin_server.clock import Clock
-from florin_server.domain.accounts.destinations import Place
+from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.caip import canonical_account
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payments.payment import Action, Issued, Option, Payment, Spare
+from florin_server.domain.payments.payment import Action, FreeNonce, Option, Payment, ResolvedBuild
 from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, PayerKind, Share
 from florin_server.pricing.prices import Quote
 from florin_server.rails.types import (
@@ -22,10 +22,10 @@ from florin_server.rails.types import (
     BlockView,
     Fact,
     Head,
-    Means,
     Mined,
     NodeState,
     Paid,
+    Payable,
     Signed,
     Split,
 )
@@ -165,11 +165,11 @@ class FakeRail:
 
     async def payable(
         self, payers: Sequence[str], prices: Mapping[str, int], by_hand: Collection[str] = ()
-    ) -> list[Means]:
-        return [Means(payer, asset) for payer in payers for asset in prices]
+    ) -> list[Payable]:
+        return [Payable(payer, asset) for payer in payers for asset in prices]
 
     async def obstacle(
-        self, asset: Asset, value: int, split: Split, openable: Collection[Place] = ()
+        self, asset: Asset, value: int, split: Split, openable: Collection[AssetAccount] = ()
     ) -> str | None:
         return None
 
@@ -177,7 +177,7 @@ class FakeRail:
         self,
         payment: Payment,
         account: str,
-        means: Means,
+        means: Payable,
         asset: Asset,
         value: int,
         split: Split,
@@ -212,23 +212,23 @@ class FakeRail:
     async def build(
         self,
         option: Option,
-        issued: Sequence[Issued],
+        issued: Sequence[ResolvedBuild],
         now_us: int,
-        spare: Spare | None = None,
-        openable: Collection[Place] = (),
-    ) -> Issued | None:
+        spare: FreeNonce | None = None,
+        openable: Collection[AssetAccount] = (),
+    ) -> ResolvedBuild | None:
         raise AssertionError("every action is inline")
 
     def submits(self, option: Option) -> bool:
         return True
 
     def plausible(
-        self, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
+        self, option: Option, issued: Sequence[ResolvedBuild], outputs: Sequence[str]
     ) -> bool | None:
         return list(outputs) == [json.dumps(signature(option.id))] or None
 
     async def verify(
-        self, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
+        self, option: Option, issued: Sequence[ResolvedBuild], outputs: Sequence[str]
     ) -> PayerKind:
         if [json.loads(one) for one in outputs] != [signature(option.id)]:
             reason = {"reason": "signature_mismatch"}
@@ -307,13 +307,13 @@ class FakeRail:
     async def find(self, items: Sequence[Accepted]) -> list[Paid]:
         return await self.paid([self.reference(item.option) for item in items], 0)
 
-    async def gone(self, tx: ChainTx, issued: Sequence[Issued]) -> bool:
+    async def gone(self, tx: ChainTx, issued: Sequence[ResolvedBuild]) -> bool:
         return await self.nonce_used(tx.sender, tx.nonce)
 
     async def is_paid(self, option: Option) -> bool:
         return False
 
-    async def dead(self, item: Accepted, issued: Sequence[Issued]) -> str | None:
+    async def dead(self, item: Accepted, issued: Sequence[ResolvedBuild]) -> str | None:
         if self.reference(item.option) in self._paid:
             return "used"
         return "lapsed" if self.blocks[-1].time >= _until(item.option) else None

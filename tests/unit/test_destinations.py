@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from florin_server.chains.solana import spl
 from florin_server.domain.accounts.destinations import (
-    Place,
+    AssetAccount,
     check_chain,
     read_asset,
     read_destination,
@@ -90,4 +90,4 @@ def test_an_account_has_to_be_on_the_chain_of_its_asset():
 
 
 def test_a_place_knows_its_chain():
-    assert Place(f"{SOLANA}/token:{KEY}", f"{SOLANA}:{KEY}").chain_id == SOLANA
+    assert AssetAccount(f"{SOLANA}/token:{KEY}", f"{SOLANA}:{KEY}").chain_id == SOLANA

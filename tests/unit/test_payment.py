@@ -10,12 +10,12 @@ from florin_server.domain.payments.payment import (
     Build,
     Confirmation,
     Destination,
-    Issued,
     Option,
     Payment,
+    ResolvedBuild,
     Status,
 )
-from florin_server.domain.payments.triggers import Lever, lever
+from florin_server.domain.payments.triggers import Trigger, trigger
 from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, TxState, Variant
 
 PAYER = "eip155:8453:0x" + "11" * 20
@@ -55,8 +55,8 @@ OPTION = Option(
 )
 
 
-def issued(n: int, *actions: Action) -> Issued:
-    return Issued(PAYMENT.id, OPTION.id, n, actions, {}, head=1, issued_at_us=1)
+def issued(n: int, *actions: Action) -> ResolvedBuild:
+    return ResolvedBuild(PAYMENT.id, OPTION.id, n, actions, {}, head=1, issued_at_us=1)
 
 
 @pytest.mark.parametrize("status", Status)
@@ -71,9 +71,9 @@ def test_only_what_nobody_confirmed_lapses(status):
 @pytest.mark.parametrize(
     ("text", "asked"),
     [
-        *((f"florin_test:{one.value}", one) for one in Lever),
-        ("florin_test:stall:order-7", Lever.STALL),
-        ("florin_test:stall:", Lever.STALL),
+        *((f"florin_test:{one.value}", one) for one in Trigger),
+        ("florin_test:stall:order-7", Trigger.STALL),
+        ("florin_test:stall:", Trigger.STALL),
         ("florin_test:", None),
         ("florin_test:Stall", None),
         ("florin_test:other", None),
@@ -85,9 +85,9 @@ def test_only_what_nobody_confirmed_lapses(status):
     ],
 )
 def test_a_reference_id_asks_for_an_outcome(text, asked):
-    assert lever(text) is asked
-    assert replace(PAYMENT, reference_id=text).lever is asked
-    assert replace(PAYMENT, reference_id=text, live=True).lever is None
+    assert trigger(text) is asked
+    assert replace(PAYMENT, reference_id=text).trigger is asked
+    assert replace(PAYMENT, reference_id=text, live=True).trigger is None
 
 
 def test_no_block_before_an_offer_holds_its_effect_however_deep_blocks_are_replaced():

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from florin_server.domain.accounts.destinations import Place
-from florin_server.domain.payments.payment import Issued, Option, Payment, Spare
+from florin_server.domain.accounts.destinations import AssetAccount
+from florin_server.domain.payments.payment import FreeNonce, Option, Payment, ResolvedBuild
 from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, PayerKind, Share
 from florin_server.pricing.prices import Quote
 from florin_server.rails.provisioning import Nonces, Receiving
@@ -20,10 +20,10 @@ from florin_server.rails.types import (
     Effect,
     Fact,
     Head,
-    Means,
     Mined,
     NodeState,
     Paid,
+    Payable,
     Signed,
     Split,
     Transfer,
@@ -171,7 +171,7 @@ class Rail(Protocol):
         payers: Sequence[str],
         prices: Mapping[str, int],
         by_hand: Collection[str] = (),
-    ) -> list[Means]:
+    ) -> list[Payable]:
         """Who can pay what price: their balance covers it; one batched read.
 
         Those `by_hand` are to send their payments by themselves if they have code. One that may be
@@ -179,7 +179,7 @@ class Rail(Protocol):
         """
 
     async def obstacle(
-        self, asset: Asset, value: int, split: Split, openable: Collection[Place] = ()
+        self, asset: Asset, value: int, split: Split, openable: Collection[AssetAccount] = ()
     ) -> str | None:
         """Why the receivers of a split cannot take a value now, in a sentence; None if they can.
 
@@ -190,7 +190,7 @@ class Rail(Protocol):
         self,
         payment: Payment,
         account: str,
-        means: Means,
+        means: Payable,
         asset: Asset,
         value: int,
         split: Split,
@@ -205,11 +205,11 @@ class Rail(Protocol):
     async def build(
         self,
         option: Option,
-        issued: Sequence[Issued],
+        issued: Sequence[ResolvedBuild],
         now_us: int,
-        spare: Spare | None = None,
-        openable: Collection[Place] = (),
-    ) -> Issued | None:
+        spare: FreeNonce | None = None,
+        openable: Collection[AssetAccount] = (),
+    ) -> ResolvedBuild | None:
         """Resolves the option's build; None if the newest that was issued is still good.
 
         `spare` is a durable nonce for it, which only it may use; `openable` are the places that it
@@ -223,7 +223,7 @@ class Rail(Protocol):
         """False if the buyer's wallet sends the transaction: its effect is only looked for."""
 
     def plausible(
-        self, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
+        self, option: Option, issued: Sequence[ResolvedBuild], outputs: Sequence[str]
     ) -> bool | None:
         """Whether the outputs may pay the option, as far as this can be told without the chain.
 
@@ -232,7 +232,7 @@ class Rail(Protocol):
         """
 
     async def verify(
-        self, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
+        self, option: Option, issued: Sequence[ResolvedBuild], outputs: Sequence[str]
     ) -> PayerKind:
         """Proves that the outputs (JSON texts) pay the option if submitted now; tells who answers.
 
@@ -361,7 +361,7 @@ class Rail(Protocol):
     async def find(self, items: Sequence[Accepted]) -> list[Paid]:
         """Settlement events of the items, whoever submitted them."""
 
-    async def gone(self, tx: ChainTx, issued: Sequence[Issued]) -> bool:
+    async def gone(self, tx: ChainTx, issued: Sequence[ResolvedBuild]) -> bool:
         """True if no block can hold the transaction any more, judged at final depth.
 
         `issued` is what was issued for its payments. The caller must look for the transaction
@@ -374,7 +374,7 @@ class Rail(Protocol):
         That alone is no proof of what moved; but such an option is never `dead`.
         """
 
-    async def dead(self, item: Accepted, issued: Sequence[Issued]) -> str | None:
+    async def dead(self, item: Accepted, issued: Sequence[ResolvedBuild]) -> str | None:
         """Why the item can never be paid again, judged at final depth; None while it can.
 
         `issued` is what was issued for its option. The caller must look for a settlement event

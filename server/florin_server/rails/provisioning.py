@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from florin_server.domain.accounts.destinations import DailyCaps, Place
+from florin_server.domain.accounts.destinations import AssetAccount, DailyCaps
 from florin_server.rails.types import Signed
 
 
@@ -46,14 +46,14 @@ class Receiving(Protocol):
     def at_once(self) -> int:
         """How many places one transaction opens at most."""
 
-    def needed(self, place: Place) -> bool:
+    def needed(self, place: AssetAccount) -> bool:
         """True if a place has to be opened at all."""
 
-    def opened_by(self, outputs: Sequence[str]) -> Sequence[Place]:
+    def opened_by(self, outputs: Sequence[str]) -> Sequence[AssetAccount]:
         """The places that a wallet's outputs, which were verified, open unless they are there."""
 
-    async def missing(self, places: Sequence[Place]) -> list[Place]:
+    async def missing(self, places: Sequence[AssetAccount]) -> list[AssetAccount]:
         """Those that have to be opened and can be; one batched read."""
 
-    async def sign(self, places: Sequence[Place]) -> Signed:
+    async def sign(self, places: Sequence[AssetAccount]) -> Signed:
         """Signs the one transaction that opens places."""

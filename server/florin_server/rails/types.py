@@ -30,7 +30,7 @@ class Asset:
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class Payable:
     """An account (CAIP-10) that holds the price of an asset (CAIP-19), and what it must do first.
 
     `approvals` are the allowances that it has to give, in order. `method` is how it pays if it

@@ -14,7 +14,7 @@ _PREFIX = "caip19/"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AssetAccount:
     """An asset (CAIP-19) and an account (CAIP-10) that receives it."""
 
     asset: str
@@ -30,7 +30,7 @@ class Place:
 class Opening:
     """A place that is to be opened, and for whom: None for our own treasury."""
 
-    place: Place
+    place: AssetAccount
     merchant_id: str | None
 
 

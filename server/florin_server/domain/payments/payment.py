@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from florin_server.domain.caip import canonical_asset
-from florin_server.domain.payments.triggers import Lever, lever
+from florin_server.domain.payments.triggers import Trigger, trigger
 
 
 class Status(StrEnum):
@@ -81,9 +81,9 @@ class Payment:
         return self
 
     @property
-    def lever(self) -> Lever | None:
+    def trigger(self) -> Trigger | None:
         """What its reference id asks for; None for a live payment."""
-        return None if self.live else lever(self.reference_id)
+        return None if self.live else trigger(self.reference_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class Option:
         """The action that fetch resolves; None if all of them are told with the option."""
         return next((step for step in self.actions if isinstance(step, Build)), None)
 
-    def resolved(self, issued: Sequence[Issued]) -> tuple[Action, ...] | None:
+    def resolved(self, issued: Sequence[ResolvedBuild]) -> tuple[Action, ...] | None:
         """What the wallet executes, in order; None if the build was never resolved.
 
         `issued` are the option's own; whichever is taken, its actions are of the same kinds.
@@ -165,7 +165,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Issued:
+class ResolvedBuild:
     """What an option's build was resolved to, once; `n` counts from 0.
 
     Every one that was issued stays good until `expires_at` (Unix seconds), or as long as its
@@ -184,7 +184,7 @@ class Issued:
 
 
 @dataclass(frozen=True, slots=True)
-class Spare:
+class FreeNonce:
     """A durable nonce that nobody has, as the final block `slot` held it."""
 
     address: str

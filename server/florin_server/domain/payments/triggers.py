@@ -7,7 +7,7 @@ from enum import StrEnum
 PREFIX = "florin_test:"
 
 
-class Lever(StrEnum):
+class Trigger(StrEnum):
     """What a reference id asks for; live payments take none of it."""
 
     # the outcome comes with the payment
@@ -23,12 +23,12 @@ class Lever(StrEnum):
     DECLINED = "declined"  # the confirmed payment fails
 
 
-def lever(reference_id: str) -> Lever | None:
-    """What `florin_test:<lever>` asks for; more may follow a further colon, to tell orders apart.
+def trigger(reference_id: str) -> Trigger | None:
+    """What `florin_test:<trigger>` asks for; more may follow a further colon, to tell orders apart.
 
     None for any other text.
     """
     if not reference_id.startswith(PREFIX):
         return None
     name = reference_id.removeprefix(PREFIX).partition(":")[0]
-    return next((one for one in Lever if one.value == name), None)
+    return next((one for one in Trigger if one.value == name), None)

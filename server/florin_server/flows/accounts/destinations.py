@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from florin_server.domain.accounts.destinations import (
-    Place,
+    AssetAccount,
     check_chain,
     read_asset,
     read_destination,
@@ -133,8 +133,8 @@ def _tell(app: App, places: Sequence[Destination]) -> None:
         app.settlers[chain_id].wake()
 
 
-def _receiver(place: Destination) -> Place:
-    return Place(place.asset_key, canonical_account(place.account))
+def _receiver(place: Destination) -> AssetAccount:
+    return AssetAccount(place.asset_key, canonical_account(place.account))
 
 
 def _expect(app: App, place: Destination) -> Op[None]:

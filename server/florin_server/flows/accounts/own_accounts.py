@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeAlias
 
-from florin_server.domain.accounts.destinations import Place
+from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.caip import canonical_account
 from florin_server.domain.payments.payment import Destination
 from florin_server.flows.ledger.postings import wallets_of
@@ -46,7 +46,7 @@ def check(rails: Iterable[Rail], account: str) -> None:
         raise ValueError(f"must not be {what}")
 
 
-async def misdirected(rails: Iterable[Rail], read: Read) -> list[tuple[Place, str]]:
+async def misdirected(rails: Iterable[Rail], read: Read) -> list[tuple[AssetAccount, str]]:
     """Places of merchants that nothing is paid to any more, each with a sentence about it.
 
     Registered before the accounts became ours, or by a version that did not look.
@@ -63,7 +63,7 @@ async def misdirected(rails: Iterable[Rail], read: Read) -> list[tuple[Place, st
     found = await read(destinations.going_to(sorted(ours), _TOLD_MAX))
     return [
         (
-            Place(one.asset, one.account),
+            AssetAccount(one.asset, one.account),
             f"merchant {one.merchant_id} wants {one.asset} at {one.account}, but that is {what}",
         )
         for one in found

@@ -21,7 +21,7 @@ from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
 from florin_server.store.engine.query import Op
 from florin_server.store.ledger import books, ledger
-from florin_server.store.ledger.books import Chain, Entry, Place, Standing, opening_of
+from florin_server.store.ledger.books import Chain, Entry, Standing, WalletAsset, opening_of
 from florin_server.store.payouts import payouts
 
 _log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Line:
     whose amount is not known.
     """
 
-    place: Place
+    place: WalletAsset
     booked: int
     held: int | None
     opened: bool
@@ -140,9 +140,9 @@ async def compare(app: App, rails: Iterable[Rail] | None = None) -> Comparison:
 
 async def _read(
     app: App, rails: Sequence[Rail], now: Standing
-) -> tuple[dict[Place, int], dict[str, str]]:
+) -> tuple[dict[WalletAsset, int], dict[str, str]]:
     """What the wallets hold, and the chains that did not tell, with the reason."""
-    held: dict[Place, int] = {}
+    held: dict[WalletAsset, int] = {}
     unread: dict[str, str] = {}
     for rail in rails:
         try:
@@ -153,7 +153,7 @@ async def _read(
 
 
 def _lines(
-    rails: Sequence[Rail], held: Mapping[Place, int], before: Standing, after: Standing
+    rails: Sequence[Rail], held: Mapping[WalletAsset, int], before: Standing, after: Standing
 ) -> list[Line]:
     coins = {rail.native_asset: rail.chain_id for rail in rails}
     places = {place for rail in rails for place in _places(rail, after)} | after.held.keys()
@@ -180,7 +180,7 @@ def chains_of(rails: Iterable[Rail]) -> dict[str, Chain]:
     return {rail.chain_id: Chain(rail.treasury, partial(postings.received, rail)) for rail in rails}
 
 
-def _places(rail: Rail, now: Standing) -> set[Place]:
+def _places(rail: Rail, now: Standing) -> set[WalletAsset]:
     """What is booked on a chain, and what can be."""
     coins = {(account, rail.native_asset) for account in postings.wallets_of(rail)}
     known = {(rail.treasury, asset) for asset in rail.assets}
@@ -194,11 +194,11 @@ def _seen(app: App, rail: Rail) -> int:
     return max((one.head for one in workers if one is not None), default=0)
 
 
-def _chain(place: Place) -> str:
+def _chain(place: WalletAsset) -> str:
     return place[1].partition("/")[0]
 
 
-def _on(place: Place, chain_id: str) -> bool:
+def _on(place: WalletAsset, chain_id: str) -> bool:
     return _chain(place) == chain_id
 
 
@@ -225,9 +225,9 @@ def _begin(
     rail: Rail,
     chains: Mapping[str, Chain],
     seen: Standing,
-    held: Mapping[Place, int],
+    held: Mapping[WalletAsset, int],
     now_us: int,
-) -> Op[set[Place]]:
+) -> Op[set[WalletAsset]]:
     now = yield from books.standing(chains)
     lines = {one.place: one for one in _lines([rail], held, seen, now)}
     begun = {
@@ -273,7 +273,7 @@ def _book(  # noqa: PLR0917  (one of each, none alike)
     rail: Rail,
     chains: Mapping[str, Chain],
     seen: Standing,
-    held: Mapping[Place, int],
+    held: Mapping[WalletAsset, int],
     key: str,
     note: str,
     now_us: int,

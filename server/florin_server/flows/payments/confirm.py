@@ -14,13 +14,13 @@ from florin_server.domain.payments import results
 from florin_server.domain.payments.payment import (
     Confirmation,
     FailureCode,
-    Issued,
     Option,
     Payment,
+    ResolvedBuild,
     Status,
 )
 from florin_server.domain.payments.state import Event, step
-from florin_server.domain.payments.triggers import Lever
+from florin_server.domain.payments.triggers import Trigger
 from florin_server.domain.settlement.chain_txs import PayerKind
 from florin_server.flows.app import App, Caller
 from florin_server.flows.capture import requirement
@@ -76,7 +76,7 @@ async def confirm(
     form = results.match(_expected(option, issued), flat)
     if form.verdict is results.Verdict.MISMATCH:
         return await _refuse(app, content, "results do not match the actions")
-    if payment.lever is Lever.DECLINED or await is_blocked(app, option.payer):
+    if payment.trigger is Trigger.DECLINED or await is_blocked(app, option.payer):
         return await _refuse(app, content, "payer is blocked", FailureCode.DECLINED_USER)
     await check_lists(app, live=payment.live)
     if form.verdict is results.Verdict.UNREADABLE:
@@ -102,7 +102,7 @@ async def _repeated(app: App, payment: Payment, digests: Collection[bytes]) -> P
 
 async def _looked_up(
     app: App, payment: Payment, option_id: str
-) -> tuple[Option | None, Sequence[Issued]]:
+) -> tuple[Option | None, Sequence[ResolvedBuild]]:
     """The option, and what its build was resolved to; nothing if the payment takes no results."""
     if payment.status is not Status.REQUIRES_ACTION:
         return None, ()
@@ -113,7 +113,7 @@ async def _looked_up(
 
 
 def _right(
-    app: App, option: Option | None, issued: Sequence[Issued], outputs: Sequence[str]
+    app: App, option: Option | None, issued: Sequence[ResolvedBuild], outputs: Sequence[str]
 ) -> bool | None:
     """Whether the outputs may pay the option, as far as no chain has to be asked for it."""
     rail = app.rails.get(option.chain_id) if option else None
@@ -122,7 +122,7 @@ def _right(
     return rail.plausible(option, issued, outputs)
 
 
-def _expected(option: Option, issued: Sequence[Issued]) -> list[results.Kind]:
+def _expected(option: Option, issued: Sequence[ResolvedBuild]) -> list[results.Kind]:
     actions = option.resolved(issued)
     if actions is None:
         raise FlorinError(Code.INVALID_PARAMS, "The option has a build that was never fetched")
@@ -138,7 +138,7 @@ def _unreadable(index: int | None) -> FlorinError:
 
 
 async def _verify(
-    rail: Rail, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
+    rail: Rail, option: Option, issued: Sequence[ResolvedBuild], outputs: Sequence[str]
 ) -> PayerKind:
     try:
         return await rail.verify(option, issued, outputs)
@@ -193,7 +193,9 @@ def _with(accept: Op[Payment | None], claim: Op[None]) -> Op[Payment | None]:
     return accepted
 
 
-async def _first_block(app: App, rail: Rail, option: Option, issued: Sequence[Issued]) -> int:
+async def _first_block(
+    app: App, rail: Rail, option: Option, issued: Sequence[ResolvedBuild]
+) -> int:
     """From which block on the payment's effect is looked for.
 
     A reorganisation may put it below today's head, as far down as blocks are not final. What the

@@ -10,7 +10,7 @@ from florin_server.domain.ids import payment_id
 from florin_server.domain.money import CURRENCIES, FiatUnit, parse_unit
 from florin_server.domain.payments.payment import Merchant, Payment, Status
 from florin_server.domain.payments.state import Event
-from florin_server.domain.payments.triggers import PREFIX, Lever, lever
+from florin_server.domain.payments.triggers import PREFIX, Trigger, trigger
 from florin_server.domain.urls import is_https_url
 from florin_server.flows.app import App, Caller
 from florin_server.flows.payments.idempotent import failing, once
@@ -23,11 +23,11 @@ from florin_server.store.payments.idempotency import Replay
 _TOKEN_UNITS_MAX = 2**256 - 1
 
 _OUTCOMES = {
-    Lever.SUCCEEDED: Event.SIMULATE_SUCCEEDED,
-    Lever.FAILED: Event.SIMULATE_FAILED,
-    Lever.EXPIRED: Event.SIMULATE_EXPIRED,
-    Lever.CANCELLED: Event.SIMULATE_CANCELLED,
-    Lever.STALL: Event.SIMULATE_STALL,
+    Trigger.SUCCEEDED: Event.SIMULATE_SUCCEEDED,
+    Trigger.FAILED: Event.SIMULATE_FAILED,
+    Trigger.EXPIRED: Event.SIMULATE_EXPIRED,
+    Trigger.CANCELLED: Event.SIMULATE_CANCELLED,
+    Trigger.STALL: Event.SIMULATE_STALL,
 }
 
 
@@ -66,8 +66,8 @@ async def create(
 def _create(app: App, payment: Payment) -> Op[Payment]:
     new = yield from payments.create(payment)
     # the answer is the payment as it was made; the outcome comes right behind it
-    if new.lever in _OUTCOMES:
-        event, price = _OUTCOMES[new.lever], requested(app, new)
+    if new.trigger in _OUTCOMES:
+        event, price = _OUTCOMES[new.trigger], requested(app, new)
         yield from simulation.simulate(new.id, event, price, new.created_at_us)
     return new
 
@@ -132,9 +132,9 @@ def _amount(app: App, caller: Caller, wanted: NewPayment) -> tuple[str, int]:
 
 
 def _check_lever(wanted: NewPayment) -> None:
-    """A misspelt lever would be a payment that waits for a wallet."""
-    if wanted.reference_id.startswith(PREFIX) and lever(wanted.reference_id) is None:
-        raise invalid("referenceId", f"after {PREFIX} comes one of {', '.join(Lever)}")
+    """A misspelt trigger would be a payment that waits for a wallet."""
+    if wanted.reference_id.startswith(PREFIX) and trigger(wanted.reference_id) is None:
+        raise invalid("referenceId", f"after {PREFIX} comes one of {', '.join(Trigger)}")
 
 
 def _expiry(app: App, wanted: NewPayment, now: int) -> int:

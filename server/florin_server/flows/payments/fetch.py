@@ -6,8 +6,15 @@ import logging
 from collections.abc import Sequence
 
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payments.payment import Action, Issued, Option, Payment, Spare, Status
-from florin_server.domain.payments.triggers import Lever
+from florin_server.domain.payments.payment import (
+    Action,
+    FreeNonce,
+    Option,
+    Payment,
+    ResolvedBuild,
+    Status,
+)
+from florin_server.domain.payments.triggers import Trigger
 from florin_server.flows.app import App, Caller
 from florin_server.flows.capture import requirement
 from florin_server.flows.payments.load import find, not_payable
@@ -63,12 +70,12 @@ def still_open(app: App, payment: Payment, option: Option | None) -> Option:
     if option is None:
         raise FlorinError(Code.INVALID_PARAMS, "Unknown option")
     lapsed = option.expires_at is not None and app.clock.now_us() >= option.expires_at * 1_000_000
-    if lapsed or payment.lever is Lever.QUOTE_EXPIRED:
+    if lapsed or payment.trigger is Trigger.QUOTE_EXPIRED:
         raise FlorinError(Code.QUOTE_EXPIRED)
     return option
 
 
-async def _resolve(app: App, payment: Payment, option: Option) -> Sequence[Issued]:
+async def _resolve(app: App, payment: Payment, option: Option) -> Sequence[ResolvedBuild]:
     """All that was issued for the option, the newest first; one more if that is needed now."""
     known = await app.store.read(payments.issued(option.payment_id, option.id))
     rail, until_us = app.rails[option.chain_id], _held_until(app, payment, option)
@@ -95,7 +102,7 @@ async def _resolve(app: App, payment: Payment, option: Option) -> Sequence[Issue
         return await _resolve(app, payment, option)
 
 
-async def _spare(app: App, rail: Rail, until_us: int) -> Spare | None:
+async def _spare(app: App, rail: Rail, until_us: int) -> FreeNonce | None:
     """A durable nonce that nobody has, if the buyer may need one."""
     slow = until_us - app.clock.now_us() >= _SLOW_US
     if rail.nonces is None or not slow:

@@ -18,7 +18,7 @@ from florin_server.store.accounts import merchants
 from florin_server.store.engine.columns import U256_MAX
 from florin_server.store.engine.query import Op
 from florin_server.store.payments.listed import Listed, listed
-from florin_server.store.payments.listing import Filters, Order, Place, Totals, page, totals
+from florin_server.store.payments.listing import Filters, Order, Position, Totals, page, totals
 
 _AMOUNT = re.compile(r"[0-9]{1,78}")
 _UNIT_PREFIX = "caip19/"
@@ -110,8 +110,8 @@ def _follows_an_index(filters: Filters, order: Order) -> bool:
 
 
 def _read(
-    filters: Filters, wanted: Wanted, after: Place | None, now_us: int, known: Totals | None
-) -> Op[tuple[list[Listed], Place | None, Totals]]:
+    filters: Filters, wanted: Wanted, after: Position | None, now_us: int, known: Totals | None
+) -> Op[tuple[list[Listed], Position | None, Totals]]:
     if known is None:
         known = yield from totals(filters, now_us)
     # one more than is told tells whether there is more
@@ -122,7 +122,7 @@ def _read(
     return rows, told[-1] if len(places) > len(told) else None, known
 
 
-def _position(wanted: Wanted, binding: str) -> Place | None:
+def _position(wanted: Wanted, binding: str) -> Position | None:
     if wanted.cursor is None:
         return None
     if not wanted.order.by_amount:
@@ -133,7 +133,7 @@ def _position(wanted: Wanted, binding: str) -> Place | None:
     return int(value), last
 
 
-def _cursor(order: Order, last: Place | None, binding: str) -> str | None:
+def _cursor(order: Order, last: Position | None, binding: str) -> str | None:
     if last is None:
         return None
     value, last_id = last

@@ -9,11 +9,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from florin_server.domain.accounts.destinations import Place
+from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.caip import canonical_account, canonical_asset
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.payment import Option, Payment, Status
-from florin_server.domain.payments.triggers import Lever
+from florin_server.domain.payments.triggers import Trigger
 from florin_server.flows.accounts.own_accounts import reserved
 from florin_server.flows.app import App, Caller
 from florin_server.flows.capture import requirement
@@ -25,7 +25,7 @@ from florin_server.flows.payouts.opening import openable, places
 from florin_server.flows.screening.check import check_lists, is_blocked
 from florin_server.pricing.prices import Quote
 from florin_server.rails.protocol import Rail
-from florin_server.rails.types import Means, RailUnavailable, Split
+from florin_server.rails.types import Payable, RailUnavailable, Split
 from florin_server.store.accounts import destinations
 from florin_server.store.payments import new_options, payments
 
@@ -75,9 +75,9 @@ async def options(app: App, caller: Caller, text: str, accounts: Sequence[str]) 
         raise FlorinError(Code.PAYMENT_EXPIRED)
     if payment.status is not Status.REQUIRES_ACTION:
         return Options(payment, ())
-    if payment.lever is Lever.BLOCKED:
+    if payment.trigger is Trigger.BLOCKED:
         raise FlorinError(Code.SANCTIONED_USER)
-    if payment.lever is Lever.NO_OPTIONS:
+    if payment.trigger is Trigger.NO_OPTIONS:
         return Options(payment, ())
     app.limits.options(payment.id, caller.origin)
     for account in accounts[: app.settings.accounts_max]:
@@ -174,7 +174,7 @@ async def _search(  # noqa: PLR0917  (one of each, none alike)
     now_us = app.clock.now_us()
     lapses_at = min(now_us // 1_000_000 + app.settings.quote_s, payment.expires_at)
 
-    def quote(means: Means) -> Quote | None:
+    def quote(means: Payable) -> Quote | None:
         cost = costs[means.asset]
         if cost.rate is None:
             return None
@@ -210,7 +210,7 @@ async def _refused(  # noqa: PLR0917  (one of each, none alike)
     rail: Rail,
     prices: Mapping[str, int],
     splits: Mapping[str, Split],
-    may_open: Collection[Place],
+    may_open: Collection[AssetAccount],
 ) -> frozenset[str]:
     """The assets whose receivers cannot take the price, or must not."""
 

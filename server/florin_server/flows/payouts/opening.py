@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from florin_server.domain.accounts.destinations import Opening, Place
+from florin_server.domain.accounts.destinations import AssetAccount, Opening
 from florin_server.flows.app import App
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Split
@@ -16,15 +16,15 @@ from florin_server.store.engine.query import Op
 from florin_server.store.settlement import token_accounts
 
 
-def places(asset: str, split: Split) -> list[Place]:
+def places(asset: str, split: Split) -> list[AssetAccount]:
     """Where an asset (CAIP-19) goes when it is paid."""
     owners = [split.dest] if split.fee_to is None else [split.dest, split.fee_to]
-    return [Place(asset, owner) for owner in dict.fromkeys(owners)]
+    return [AssetAccount(asset, owner) for owner in dict.fromkeys(owners)]
 
 
 async def openable(
-    app: App, rail: Rail, merchant_id: str, wanted: Iterable[Place]
-) -> frozenset[Place]:
+    app: App, rail: Rail, merchant_id: str, wanted: Iterable[AssetAccount]
+) -> frozenset[AssetAccount]:
     """Those of the places that may be opened now for a merchant; none where none has to be."""
     work = rail.receiving
     if work is None:
@@ -33,13 +33,15 @@ async def openable(
     return await app.store.read(token_accounts.openable(needed, work.caps, app.clock.now_us()))
 
 
-def claim(app: App, rail: Rail, merchant_id: str, by: str, opened: Sequence[Place]) -> Op[None]:
+def claim(
+    app: App, rail: Rail, merchant_id: str, by: str, opened: Sequence[AssetAccount]
+) -> Op[None]:
     """Part of an operation: something that is let go now opens places; or NotOpenable."""
     if rail.receiving is not None and opened:
         wanted = [of(rail, merchant_id, one) for one in opened]
         yield from token_accounts.claim(wanted, rail.receiving.caps, by, app.clock.now_us())
 
 
-def of(rail: Rail, merchant_id: str, place: Place) -> Opening:
+def of(rail: Rail, merchant_id: str, place: AssetAccount) -> Opening:
     """A place that is opened for a merchant; the treasury's is ours alone."""
     return Opening(place, None if place.account == rail.treasury else merchant_id)

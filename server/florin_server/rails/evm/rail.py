@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from florin_server.domain.accounts.destinations import Place
+from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.caip import canonical_account, parse_account
-from florin_server.domain.payments.payment import Issued, Option, Payment, Spare
+from florin_server.domain.payments.payment import FreeNonce, Option, Payment, ResolvedBuild
 from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, PayerKind, Share
 from florin_server.pricing.prices import Quote
 from florin_server.rails.connection.agreed_payouts import AgreedPayouts
@@ -41,9 +41,9 @@ from florin_server.rails.types import (
     BlockView,
     Fact,
     Head,
-    Means,
     Mined,
     Paid,
+    Payable,
     RailUnavailable,
     Signed,
     Split,
@@ -82,7 +82,7 @@ class EvmRail(Connected):
             raise ValueError(f"{chain.name}: treasury and relayer need keys of their own")
         self._node = Node(self.rpc)
         self.reader = Reader(self._node, chain.name, way=chain.reads, multicall=chain.multicall3)
-        self._payable: Shared[list[Means]] = Shared()
+        self._payable: Shared[list[Payable]] = Shared()
         fees = RecentFees(self._node, chain, now)
         runs = DryRuns(self._node, chain, fees, self._senders, now)
         self._relay = Relay(self._node, chain, (signer, *more), runs, self.reader)
@@ -188,7 +188,7 @@ class EvmRail(Connected):
         payers: Sequence[str],
         prices: Mapping[str, int],
         by_hand: Collection[str] = (),
-    ) -> list[Means]:
+    ) -> list[Payable]:
         """Who can pay what price: their balance covers it; one batched read."""
         assets = [self._assets[one] for one in prices if one in self._assets]
         if not payers or not assets:
@@ -203,8 +203,8 @@ class EvmRail(Connected):
         assets: Sequence[Asset],
         prices: Mapping[str, int],
         by_hand: frozenset[str],
-    ) -> list[Means]:
-        async def able() -> list[Means]:
+    ) -> list[Payable]:
+        async def able() -> list[Payable]:
             return await means(
                 self.reader,
                 self.chain,
@@ -216,7 +216,7 @@ class EvmRail(Connected):
                 passkeys=self._passkeys,
             )
 
-        def lacking(found: Sequence[Means]) -> bool:
+        def lacking(found: Sequence[Payable]) -> bool:
             # one that may have to send its payment itself is told twice
             able_to = {(one.payer, one.asset) for one in found}
             return len(able_to) < len(set(payers)) * len(assets)
@@ -241,7 +241,7 @@ class EvmRail(Connected):
         asset: Asset,
         value: int,  # noqa: ARG002
         split: Split,
-        openable: Collection[Place] = (),  # noqa: ARG002
+        openable: Collection[AssetAccount] = (),  # noqa: ARG002
     ) -> str | None:
         """Whom the token refuses of the receivers, if it tells that; None if it does not.
 
@@ -255,7 +255,7 @@ class EvmRail(Connected):
         self,
         payment: Payment,
         account: str,
-        means: Means,
+        means: Payable,
         asset: Asset,
         value: int,
         split: Split,
@@ -278,11 +278,11 @@ class EvmRail(Connected):
     async def build(
         self,
         option: Option,
-        issued: Sequence[Issued],
+        issued: Sequence[ResolvedBuild],
         now_us: int,
-        spare: Spare | None = None,  # noqa: ARG002
-        openable: Collection[Place] = (),  # noqa: ARG002
-    ) -> Issued | None:
+        spare: FreeNonce | None = None,  # noqa: ARG002
+        openable: Collection[AssetAccount] = (),  # noqa: ARG002
+    ) -> ResolvedBuild | None:
         """Resolves the option's build, once and for all; None if it was."""
         if issued:
             return None
@@ -293,7 +293,7 @@ class EvmRail(Connected):
         return option.method != DIRECT_METHOD
 
     def plausible(
-        self, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
+        self, option: Option, issued: Sequence[ResolvedBuild], outputs: Sequence[str]
     ) -> bool | None:
         """Whether the outputs may pay the option; None for hashes, and signatures of contracts."""
         if option.method == DIRECT_METHOD:
@@ -303,7 +303,7 @@ class EvmRail(Connected):
     async def verify(
         self,
         option: Option,
-        issued: Sequence[Issued],
+        issued: Sequence[ResolvedBuild],
         outputs: Sequence[str],
     ) -> PayerKind:
         """Proves that the outputs (JSON texts) pay the option if submitted now; who answers.
@@ -418,7 +418,7 @@ class EvmRail(Connected):
         references = [self.reference(item.option) for item in items]
         return await self.paid(references, min(item.from_block for item in items))
 
-    async def gone(self, tx: ChainTx, issued: Sequence[Issued]) -> bool:  # noqa: ARG002
+    async def gone(self, tx: ChainTx, issued: Sequence[ResolvedBuild]) -> bool:  # noqa: ARG002
         """True if another transaction with its nonce is final, or it is itself."""
 
         async def is_gone(rpc: Rpc) -> bool | None:
@@ -430,7 +430,7 @@ class EvmRail(Connected):
 
         return await self._witnesses.unanimous(is_gone) is not None
 
-    async def dead(self, item: Accepted, issued: Sequence[Issued]) -> str | None:  # noqa: ARG002
+    async def dead(self, item: Accepted, issued: Sequence[ResolvedBuild]) -> str | None:  # noqa: ARG002
         """Why the item's authorization can never be used again; None while it can."""
 
         async def reason(rpc: Rpc) -> str | None:

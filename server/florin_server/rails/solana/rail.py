@@ -13,10 +13,10 @@ from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 
 from florin_server.chains.solana import spl
-from florin_server.domain.accounts.destinations import Place
+from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.caip import parse_account
 from florin_server.domain.errors import FlorinError
-from florin_server.domain.payments.payment import Issued, Option, Payment, Spare
+from florin_server.domain.payments.payment import FreeNonce, Option, Payment, ResolvedBuild
 from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, PayerKind, Share
 from florin_server.pricing.prices import Quote
 from florin_server.rails.connection.agreed_payouts import AgreedPayouts
@@ -46,9 +46,9 @@ from florin_server.rails.types import (
     BlockView,
     Fact,
     Head,
-    Means,
     Mined,
     Paid,
+    Payable,
     RailUnavailable,
     Signed,
     Split,
@@ -95,7 +95,7 @@ class SolanaRail(Connected):
         self._gaps = Gaps(now)
         self._evidence = Evidence(self._node, chain, self._gaps)
         self._found = discovery.Inspection({}, {}, ())
-        self._payable: Shared[list[Means]] = Shared()
+        self._payable: Shared[list[Payable]] = Shared()
         self._receivers: Coalescer[Sequence[Pubkey], Sequence[AccountView | None]] = Coalescer(
             self._look_at
         )
@@ -189,7 +189,7 @@ class SolanaRail(Connected):
         payers: Sequence[str],
         prices: Mapping[str, int],
         by_hand: Collection[str] = (),  # noqa: ARG002
-    ) -> list[Means]:
+    ) -> list[Payable]:
         """Who can pay what price: their balance covers it; one batched read."""
         found = self._found
         assets = [found.assets[one] for one in prices if one in found.assets]
@@ -204,8 +204,8 @@ class SolanaRail(Connected):
         assets: Sequence[Asset],
         prices: Mapping[str, int],
         found: discovery.Inspection,
-    ) -> list[Means]:
-        async def able() -> list[Means]:
+    ) -> list[Payable]:
+        async def able() -> list[Payable]:
             return await discovery.able(self._node, payers, assets, prices, found)
 
         means, everybody = await able(), len(set(payers)) * len(assets)
@@ -222,7 +222,7 @@ class SolanaRail(Connected):
         return means
 
     async def obstacle(
-        self, asset: Asset, value: int, split: Split, openable: Collection[Place] = ()
+        self, asset: Asset, value: int, split: Split, openable: Collection[AssetAccount] = ()
     ) -> str | None:
         """Why the receivers of a split cannot take a value now.
 
@@ -240,7 +240,7 @@ class SolanaRail(Connected):
         self,
         payment: Payment,
         account: str,
-        means: Means,
+        means: Payable,
         asset: Asset,
         value: int,
         split: Split,
@@ -264,11 +264,11 @@ class SolanaRail(Connected):
     async def build(
         self,
         option: Option,
-        issued: Sequence[Issued],
+        issued: Sequence[ResolvedBuild],
         now_us: int,
-        spare: Spare | None = None,
-        openable: Collection[Place] = (),
-    ) -> Issued | None:
+        spare: FreeNonce | None = None,
+        openable: Collection[AssetAccount] = (),
+    ) -> ResolvedBuild | None:
         """A transaction to sign; None if the newest one is good for long enough."""
         rent = self._found.rent
         return await self._issuer.issue(option, issued, rent, now_us, spare, openable)
@@ -278,7 +278,7 @@ class SolanaRail(Connected):
         return True
 
     def plausible(
-        self, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
+        self, option: Option, issued: Sequence[ResolvedBuild], outputs: Sequence[str]
     ) -> bool | None:
         """True if the payer signed a message that was issued; nobody else can."""
         try:
@@ -288,7 +288,7 @@ class SolanaRail(Connected):
         return True
 
     async def verify(
-        self, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
+        self, option: Option, issued: Sequence[ResolvedBuild], outputs: Sequence[str]
     ) -> PayerKind:
         """Proves that the outputs (JSON texts) pay the option if submitted now."""
         await self._verifier.verify(option, issued, outputs)
@@ -418,7 +418,7 @@ class SolanaRail(Connected):
         """
         return await self._evidence.paid([self._landing_of(item) for item in items])
 
-    async def gone(self, tx: ChainTx, issued: Sequence[Issued]) -> bool:
+    async def gone(self, tx: ChainTx, issued: Sequence[ResolvedBuild]) -> bool:
         """True if the transaction lapsed: no block can hold it any more, and none does."""
         message = VersionedTransaction.from_bytes(tx.raw).message
         if not isinstance(message, MessageV0):
@@ -430,7 +430,7 @@ class SolanaRail(Connected):
         """False: no wallet can send a payment by itself."""
         return False
 
-    async def dead(self, item: Accepted, issued: Sequence[Issued]) -> str | None:
+    async def dead(self, item: Accepted, issued: Sequence[ResolvedBuild]) -> str | None:
         """Why the item will never be paid, judged at final depth; None while it may."""
         one = self._landing_of(item)
         return await self._end(one.hash, one.submission.message, issued)
@@ -449,7 +449,7 @@ class SolanaRail(Connected):
         return False
 
     async def _end(
-        self, tx_hash: str, message: MessageV0, issued: Sequence[Issued], since: int = 0
+        self, tx_hash: str, message: MessageV0, issued: Sequence[ResolvedBuild], since: int = 0
     ) -> str | None:
         return await self._witnesses.unanimous(
             lambda rpc: self._evidence_of(rpc).end(tx_hash, message, issued, since)

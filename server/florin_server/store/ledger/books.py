@@ -16,7 +16,7 @@ from florin_server.store.payouts import payouts
 from florin_server.store.settlement import chain_txs
 from florin_server.store.tables.tables import OPEN, chain_tx, ledger_journal, ledger_transfer
 
-Place = tuple[str, str]
+WalletAsset = tuple[str, str]
 """A CAIP-10 account and a CAIP-19 asset."""
 
 _WALLET = "wallet:"
@@ -78,10 +78,10 @@ class Standing:
     in `sending` may be less than is booked, by the fees of open transactions.
     """
 
-    held: Mapping[Place, int]
+    held: Mapping[WalletAsset, int]
     opened: frozenset[str]  # keys of journals
-    coming: Mapping[Place, int]
-    going: Mapping[Place, int]
+    coming: Mapping[WalletAsset, int]
+    going: Mapping[WalletAsset, int]
     sending: frozenset[str]
 
 
@@ -96,7 +96,7 @@ class Entry:
     posting: Posting
 
 
-def opening_of(place: Place) -> str:
+def opening_of(place: WalletAsset) -> str:
     """The key of the journal that begins the books of a wallet in one asset."""
     account, asset = place
     return f"{ledger.OPENING}:{_WALLET}{account}:{asset}"
@@ -104,13 +104,13 @@ def opening_of(place: Place) -> str:
 
 def standing(chains: Mapping[str, Chain]) -> Op[Standing]:
     """How the books stand; looks at every transfer of a wallet."""
-    held: dict[Place, int] = defaultdict(int)
+    held: dict[WalletAsset, int] = defaultdict(int)
     for statement, sign in ((_DEBITS, 1), (_CREDITS, -1)):
         for wallet, asset, total in (yield statement(first=_WALLET, end="wallet;")):
             held[wallet.removeprefix(_WALLET), asset] += sign * total
     opened = yield _KEYS(first=f"{ledger.OPENING}:", end=f"{ledger.OPENING}{_END}")
-    coming: dict[Place, int] = defaultdict(int)
-    going: dict[Place, int] = defaultdict(int)
+    coming: dict[WalletAsset, int] = defaultdict(int)
+    going: dict[WalletAsset, int] = defaultdict(int)
     for chain_id, chain in chains.items():
         for item in (yield from chain_txs.unsettled(chain_id)):
             for account, value in chain.brings(item.option).items():
@@ -145,7 +145,7 @@ def entries(payment_id: str) -> Op[list[Entry]]:
     ]
 
 
-def begin(amounts: Mapping[Place, int], now_us: int) -> Op[None]:
+def begin(amounts: Mapping[WalletAsset, int], now_us: int) -> Op[None]:
     """Part of an operation: begins the books of wallets, with what is to be added, 0 or more."""
     for (account, asset), amount in sorted(amounts.items()):
         postings: Sequence[Posting] = (
@@ -155,7 +155,7 @@ def begin(amounts: Mapping[Place, int], now_us: int) -> Op[None]:
         yield from ledger.post(key, ledger.OPENING, None, None, postings, now_us)
 
 
-def by_operator(key: str, place: Place, amount: int, note: str, now_us: int) -> Op[None]:
+def by_operator(key: str, place: WalletAsset, amount: int, note: str, now_us: int) -> Op[None]:
     """Part of an operation: books what the operator put in, or took out if it is below zero."""
     account, asset = place
     debit, credit = f"{_WALLET}{account}", ledger.BY_OPERATOR

@@ -25,7 +25,7 @@ from florin_server.store.tables.tables import PAYS, payment
 _LOWEST, _HIGHEST = "pay_", "pay`"
 _UNIT_PREFIX = "caip19/"
 
-Place = tuple[int, str]  # the amount that was asked for, and the id
+Position = tuple[int, str]  # the amount that was asked for, and the id
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +206,8 @@ def _everything(shape: _Shape) -> list[ColumnElement[bool]]:
 
 
 def page(
-    filters: Filters, order: Order, limit: int, after: Place | None, now_us: int, *, few: bool
-) -> Op[list[Place]]:
+    filters: Filters, order: Order, limit: int, after: Position | None, now_us: int, *, few: bool
+) -> Op[list[Position]]:
     """The places of the next payments behind `after`, in order, at most `limit`.
 
     `few` tells that few payments pass, so that finding and sorting them all costs less than
@@ -215,7 +215,7 @@ def page(
     """
     shape = _Shape.of(filters)
     values = {**_values(filters, now_us), "limit": limit}
-    found: list[Place] = []
+    found: list[Position] = []
     for merchant_id in filters.merchants if filters.merchants is not None else (None,):
         lane = {**values, "merchant_id": merchant_id}
         if order.by_amount and few:
@@ -229,8 +229,8 @@ def page(
 
 
 def _lane_by_date(
-    shape: _Shape, order: Order, values: dict[str, Any], after: Place | None
-) -> Op[list[Place]]:
+    shape: _Shape, order: Order, values: dict[str, Any], after: Position | None
+) -> Op[list[Position]]:
     if after is not None:
         bound, nearer = ("before", min) if order.descending else ("after", max)
         values[bound] = nearer(values[bound], after[1])
@@ -239,8 +239,8 @@ def _lane_by_date(
 
 
 def _lane_by_amount(
-    shape: _Shape, order: Order, values: dict[str, Any], after: Place | None
-) -> Op[list[Place]]:
+    shape: _Shape, order: Order, values: dict[str, Any], after: Position | None
+) -> Op[list[Position]]:
     if after is None:
         rows = yield _by_amount(shape, order.descending, "all")(**values)
     else:
@@ -254,19 +254,19 @@ def _lane_by_amount(
 
 
 def _lane_of_few(
-    shape: _Shape, order: Order, values: dict[str, Any], after: Place | None
-) -> Op[list[Place]]:
+    shape: _Shape, order: Order, values: dict[str, Any], after: Position | None
+) -> Op[list[Position]]:
     if after is not None:
         values["size"], values["tied_id"] = after
     rows = yield _by_amount_of_few(shape, order.descending, after is not None)(**values)
     return [(value, found) for found, value in rows]
 
 
-def _amount_and_id(place: Place) -> Place:
+def _amount_and_id(place: Position) -> Position:
     return place
 
 
-def _id_only(place: Place) -> str:
+def _id_only(place: Position) -> str:
     return place[1]
 
 

@@ -18,9 +18,9 @@ from florin_server.domain.payments.payment import (
     CancelledReason,
     Confirmation,
     FailureCode,
-    Issued,
     Option,
     Payment,
+    ResolvedBuild,
     Status,
 )
 from florin_server.domain.payments.state import Event
@@ -151,7 +151,7 @@ _OPTION = Statement(
 )
 _ISSUE = Statement(insert(issue).on_conflict_do_nothing())
 _ISSUED = Statement(
-    select(*columns(issue, Issued))
+    select(*columns(issue, ResolvedBuild))
     .where(
         issue.c.payment_id == param("payment_id"),
         issue.c.option_id == param("option_id"),
@@ -207,7 +207,7 @@ def options(payment_id: str, payers: Collection[str]) -> Op[list[Option]]:
     return [option_of(row) for row in rows]
 
 
-def put_issued(new: Issued) -> Op[list[Issued]]:
+def put_issued(new: ResolvedBuild) -> Op[list[ResolvedBuild]]:
     """Stores what a build was resolved to, and answers like `issued`.
 
     Of two with one number the first stays.
@@ -216,7 +216,7 @@ def put_issued(new: Issued) -> Op[list[Issued]]:
     return (yield from issued(new.payment_id, new.option_id))
 
 
-def issued(payment_id: str, option_id: str) -> Op[list[Issued]]:
+def issued(payment_id: str, option_id: str) -> Op[list[ResolvedBuild]]:
     """All that an option's build was resolved to, the newest first."""
     rows = yield _ISSUED(payment_id=payment_id, option_id=option_id)
     return [issued_of(row) for row in rows]
@@ -367,10 +367,10 @@ def option_of(row: Row) -> Option:
     return Option(*(*row[:10], actions, *row[11:]))
 
 
-def issued_of(row: Row) -> Issued:
+def issued_of(row: Row) -> ResolvedBuild:
     """What was issued from its columns, in the order of the dataclass."""
     actions = tuple(Action(*step) for step in row[3])
-    return Issued(*(*row[:3], actions, *row[4:]))
+    return ResolvedBuild(*(*row[:3], actions, *row[4:]))
 
 
 def confirmation_of(row: Row) -> Confirmation:

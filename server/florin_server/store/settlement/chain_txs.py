@@ -11,7 +11,13 @@ from operator import attrgetter
 
 from sqlalchemy import Select, Update, func, select, text, update
 
-from florin_server.domain.payments.payment import Confirmation, Issued, Option, Payment, Status
+from florin_server.domain.payments.payment import (
+    Confirmation,
+    Option,
+    Payment,
+    ResolvedBuild,
+    Status,
+)
 from florin_server.domain.payments.state import Event
 from florin_server.domain.settlement.chain_txs import (
     Accepted,
@@ -115,7 +121,7 @@ _UNSETTLED_IDS = Statement(
     )
 )
 _ISSUED = Statement(
-    select(*columns(issue, Issued))
+    select(*columns(issue, ResolvedBuild))
     .join(
         confirm,
         (confirm.c.payment_id == issue.c.payment_id) & (confirm.c.option_id == issue.c.option_id),
@@ -236,7 +242,7 @@ def unsettled_ids(chain_id: str) -> Op[frozenset[str]]:
     return frozenset([payment_id for (payment_id,) in (yield _UNSETTLED_IDS(chain_id=chain_id))])
 
 
-def issued(payment_ids: Collection[str]) -> Op[list[Issued]]:
+def issued(payment_ids: Collection[str]) -> Op[list[ResolvedBuild]]:
     """What was issued for the options that payments are bound to, the newest of each first."""
     return [issued_of(row) for row in (yield _ISSUED(ids=payment_ids))]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import select, update
 
-from florin_server.domain.payments.payment import Issued, Spare, Status
+from florin_server.domain.payments.payment import FreeNonce, ResolvedBuild, Status
 from florin_server.store.engine.query import Op, Statement, StoreError, any_of, insert, param
 from florin_server.store.payments.payments import put_issued
 from florin_server.store.tables.tables import nonce_account, payment
@@ -22,7 +22,7 @@ class Raced(StoreError):  # noqa: N818  (a state of the world, not a mistake)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class TakenNonce:
     """A nonce account. `status` is that of the payment that has it, None if nobody has."""
 
     address: str
@@ -73,10 +73,10 @@ _SEEN = Statement(
 )
 
 
-def every(chain_id: str) -> Op[list[Held]]:
+def every(chain_id: str) -> Op[list[TakenNonce]]:
     """Every nonce account of a chain that was written down."""
     return [
-        Held(address, value, slot, until_us, None if status is None else Status(status))
+        TakenNonce(address, value, slot, until_us, None if status is None else Status(status))
         for address, value, slot, until_us, status in (yield _ALL(chain_id=chain_id))
     ]
 
@@ -99,13 +99,15 @@ def expect(chain_id: str, addresses: Sequence[str]) -> Op[None]:
     )
 
 
-def free(chain_id: str, addresses: Sequence[str]) -> Op[Spare | None]:
+def free(chain_id: str, addresses: Sequence[str]) -> Op[FreeNonce | None]:
     """One of the accounts that nobody has, the one that was free for longest."""
     rows = yield _FREE(chain_id=chain_id, accounts=addresses)
-    return Spare(*rows[0]) if rows else None
+    return FreeNonce(*rows[0]) if rows else None
 
 
-def issue(new: Issued, chain_id: str, spare: Spare, until_us: int) -> Op[list[Issued]]:
+def issue(
+    new: ResolvedBuild, chain_id: str, spare: FreeNonce, until_us: int
+) -> Op[list[ResolvedBuild]]:
     """Stores what an option was resolved to together with the nonce that it takes; or Raced."""
     taken = yield _TAKE(
         chain_id=chain_id,

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import delete, func, select
 
-from florin_server.domain.accounts.destinations import DailyCaps, Opening, Place
+from florin_server.domain.accounts.destinations import AssetAccount, DailyCaps, Opening
 from florin_server.store.engine.query import Op, Statement, StoreError, any_of, insert, param
 from florin_server.store.tables.tables import account_to_open, opened_account
 
@@ -99,11 +99,13 @@ def wanted(chain_id: str, caps: DailyCaps, most: int, now_us: int) -> Op[list[Op
     found: list[Opening] = []
     for asset, account, merchant_id in (yield _QUEUE(chain_id=chain_id)):
         if len(found) < most and room.take(merchant_id):
-            found.append(Opening(Place(asset, account), merchant_id))
+            found.append(Opening(AssetAccount(asset, account), merchant_id))
     return found
 
 
-def openable(openings: Sequence[Opening], caps: DailyCaps, now_us: int) -> Op[frozenset[Place]]:
+def openable(
+    openings: Sequence[Opening], caps: DailyCaps, now_us: int
+) -> Op[frozenset[AssetAccount]]:
     """The places, of one chain, that were never opened and may be today, each by itself."""
     if not openings:
         return frozenset()
@@ -150,17 +152,17 @@ def free(opened_by: Collection[str]) -> Op[None]:
         yield _FREE(ids=opened_by)
 
 
-def drop(places: Sequence[Place]) -> Op[None]:
+def drop(places: Sequence[AssetAccount]) -> Op[None]:
     """Part of an operation: takes places out of the queue."""
     yield _DROP.many([{"asset_": one.asset, "account_": one.account} for one in places])
 
 
-def _known(places: Sequence[Place]) -> Op[set[Place]]:
+def _known(places: Sequence[AssetAccount]) -> Op[set[AssetAccount]]:
     """Those of the places that were opened before."""
     rows = yield _KNOWN(
         assets={one.asset for one in places}, accounts={one.account for one in places}
     )
-    return {Place(*row) for row in rows}.intersection(places)
+    return {AssetAccount(*row) for row in rows}.intersection(places)
 
 
 def _today(chain_id: str, now_us: int) -> Op[dict[str | None, int]]:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Container, Sequence
 from dataclasses import replace
 
-from florin_server.domain.accounts.destinations import Place
+from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.errors import FlorinError
 from florin_server.domain.payouts.held_money import HeldState
 from florin_server.domain.payouts.payout import Payout, PayoutStatus
@@ -38,8 +38,8 @@ from florin_server.store.payouts.payouts import Outcome, Uncovered
 from florin_server.store.settlement import chain_txs
 from florin_server.store.settlement.token_accounts import NotOpenable
 from florin_server.workers.settlement.blocks import HeadFollower
-from florin_server.workers.settlement.reorg_watch import Aftermath, ended_in
-from florin_server.workers.settlement.tx_sender import Ended, Lane
+from florin_server.workers.settlement.reorg_watch import ReorgWatch, ended_in
+from florin_server.workers.settlement.tx_sender import Ended, TxSender
 from florin_server.workers.wait import first_of
 
 _log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ _RECONCILE_US = 10_000_000
 _IDLE_S = 1.0
 
 
-class Glance(HeadFollower):
+class PolledHead(HeadFollower):
     """The head of a chain that is looked at while something is on its way.
 
     `rewinds` counts how often the head moved: blocks are not read, so any may be replaced by then.
@@ -99,14 +99,14 @@ class PayoutWorker:
         self._rail = rail
         self._treasury = treasury
         self._woken = asyncio.Event()
-        self._blocks = Glance(rail)
-        self._aftermath = Aftermath(app, rail, self._blocks, Watcher.PAYER)
+        self._blocks = PolledHead(rail)
+        self._reorg_watch = ReorgWatch(app, rail, self._blocks, Watcher.PAYER)
         self._problem = "starting"
         self._unsure = True  # what is open was not compared with the chain since something changed
         self._reconcile_at_us = 0
         self._look_back_at_us = 0
         self._waits = False
-        self.lane = Lane(
+        self.sender = TxSender(
             app,
             rail,
             treasury.sender,
@@ -118,7 +118,7 @@ class PayoutWorker:
             again=self._again,
             paused=f"{rail.chain_id}:{treasury.sender}" in pauses,
         )
-        app.executors[self.lane.account] = self.lane
+        app.executors[self.sender.account] = self.sender
 
     def wake(self) -> None:
         """Tells that there is something to pay out."""
@@ -131,17 +131,17 @@ class PayoutWorker:
 
     def health(self) -> Health:
         """How paying out looks now."""
-        paused = "paused by the operator" if self.lane.paused else ""
-        told = "; ".join(text for text in (paused, self._problem, self.lane.problem) if text)
+        paused = "paused by the operator" if self.sender.paused else ""
+        told = "; ".join(text for text in (paused, self._problem, self.sender.problem) if text)
         problem = f"payouts: {told}" if told else ""
-        return Health(self._blocks.head, self.lane.open_transactions, problem)
+        return Health(self._blocks.head, self.sender.open_transactions, problem)
 
     async def run(self) -> None:
         """Works until cancelled."""
         started = False
         while True:
             try:
-                if await self.lane.lead():
+                if await self.sender.lead():
                     if not started:
                         await self._start()
                         started = True
@@ -159,7 +159,7 @@ class PayoutWorker:
             await self._rest()
 
     async def _rest(self) -> None:
-        if self._waits or self.lane.open_transactions:
+        if self._waits or self.sender.open_transactions:
             # the chain's pace is the machine's, not the service's clock
             await first_of(self._rail.news("payouts"), self._woken.wait())
         else:
@@ -169,30 +169,30 @@ class PayoutWorker:
     async def _start(self) -> None:
         """Picks up where the last owner of the lease stopped."""
         await self._blocks.start()
-        await self.lane.load()
-        await self.lane.start()
-        await self._aftermath.load()
+        await self.sender.load()
+        await self.sender.start()
+        await self._reorg_watch.load()
         self._unsure, self._reconcile_at_us, self._look_back_at_us = True, 0, 0
 
     async def _turn(self) -> None:
-        if self.lane.open_transactions:
+        if self.sender.open_transactions:
             await self._follow()
-        if self._aftermath.is_watching and self._app.clock.now_us() >= self._look_back_at_us:
+        if self._reorg_watch.is_watching and self._app.clock.now_us() >= self._look_back_at_us:
             await self._look_back()
         await self._submit()
-        await self.lane.note()
+        await self.sender.note()
 
     # -- submitting
 
     async def _submit(self) -> None:
         self._waits = False
-        while self.lane.has_room and self._rail.chain_id not in self._app.unbegun:
+        while self.sender.has_room and self._rail.chain_id not in self._app.unbegun:
             now_us = self._app.clock.now_us()
             due = await self._app.store.read(payouts.due(self._rail.chain_id, _BATCH, now_us))
             if not due:
                 break
             for one in due:
-                if self.lane.has_room:
+                if self.sender.has_room:
                     await self._try(one)
         left = await self._app.store.read(payouts.problems())
         self._waits = any(chain == self._rail.chain_id for chain, _, _ in left)
@@ -245,13 +245,13 @@ class PayoutWorker:
         ahead = [
             _transfer(other)
             for other in await read(payouts.submitted(self._rail.chain_id))
-            if self.lane.holds(other.id)
+            if self.sender.holds(other.id)
         ]
         return await self._treasury.obstacle(await self._openable(one), ahead)
 
     async def _openable(self, one: Payout) -> Transfer:
         """The transfer, with whether the place that it goes to may be opened for it."""
-        place = Place(one.asset, one.account)
+        place = AssetAccount(one.asset, one.account)
         may_open = await opening.openable(self._app, self._rail, one.merchant_id, [place])
         return replace(_transfer(one), may_open=place in may_open)
 
@@ -271,10 +271,10 @@ class PayoutWorker:
             # an operation runs when it is committed, and that is after the signing
             (made,) = signed
             yield from payouts.claim(one, made.hash, made.lapses_at, self._credit(one))
-            opened = [Place(one.asset, one.account)] if made.opens else []
+            opened = [AssetAccount(one.asset, one.account)] if made.opens else []
             yield from opening.claim(self._app, self._rail, one.merchant_id, one.id, opened)
 
-        await self.lane.send([one.id], sign, claim)
+        await self.sender.send([one.id], sign, claim)
         self._app.payouts.ring(one.id)
         self._unsure = True
 
@@ -286,27 +286,27 @@ class PayoutWorker:
             self._unsure = True
             # what was found before may have moved to another block
             self._blocks.evidence.forget_from(0)
-            await self.lane.ask()
-            await self._finish(await self.lane.final())
+            await self.sender.ask()
+            await self._finish(await self.sender.final())
             self._unsure = False
         now_us = self._app.clock.now_us()
         if now_us >= self._reconcile_at_us:
             self._reconcile_at_us = now_us + _RECONCILE_US
-            await self._finish(await self.lane.replaced())
-            await self.lane.rebroadcast(at_once=True)
-        await self.lane.tend(news=news)
+            await self._finish(await self.sender.replaced())
+            await self.sender.rebroadcast(at_once=True)
+        await self.sender.tend(news=news)
 
     async def _look_back(self) -> None:
         """Begins again with what a reorganisation undid after it was final."""
         self._look_back_at_us = self._app.clock.now_us() + _RECONCILE_US
         if await self._blocks.look():
             self._unsure = True
-        if await self._aftermath.check([self.lane.sender]):
-            await self.lane.load()
+        if await self._reorg_watch.check([self.sender.address]):
+            await self.sender.load()
             self._blocks.evidence.forget_from(0)
             self._unsure = True
-            await self.lane.rebroadcast()
-        await self._aftermath.forget()
+            await self.sender.rebroadcast()
+        await self._reorg_watch.forget()
 
     async def _gone(self, tx: ChainTx) -> bool:
         found = await self._app.store.read(payouts.some(tx.item_ids))
@@ -337,12 +337,12 @@ class PayoutWorker:
                 _log.log(level, "payout %s: %s", one.payout.id, one.problem)
         ends = [one.end for one in ended]
         now_us = self._app.clock.now_us()
-        watched = self._aftermath.new(ended_in([], ended))
-        commit = self._aftermath.commit(watched)
+        watched = self._reorg_watch.new(ended_in([], ended))
+        commit = self._reorg_watch.commit(watched)
         await self._app.store.write(payouts.conclude(outcomes, ends, now_us, commit))
         self._app.payouts.ring(*ids)
-        self._aftermath.committed(watched)
-        self.lane.over(ended)
+        self._reorg_watch.committed(watched)
+        self.sender.over(ended)
 
     async def _outcome(self, one: Payout, ended: Ended) -> Outcome:
         tx = ended.tx

@@ -16,8 +16,8 @@ from florin_server.rails.provisioning import Nonces, Values
 from florin_server.rails.types import RailUnavailable, Signed
 from florin_server.store.engine.query import Op
 from florin_server.store.settlement import durable_nonces
-from florin_server.store.settlement.durable_nonces import Held
-from florin_server.workers.settlement.tx_sender import Lane
+from florin_server.store.settlement.durable_nonces import TakenNonce
+from florin_server.workers.settlement.tx_sender import TxSender
 
 _log = logging.getLogger(__name__)
 
@@ -34,17 +34,17 @@ class NonceKeeper:
         self._app = app
         self._rail = rail
 
-    async def turn(self, lane: Lane) -> None:
+    async def turn(self, sender: TxSender) -> None:
         """Compares what is written down with the chain, and does what is to be done.
 
         What cannot be done now waits: payments are not to be kept by it.
         """
         try:
-            await self._turn(lane)
+            await self._turn(sender)
         except RailUnavailable as error:
             _log.warning("%s: durable nonces wait: %s", self._rail.chain_id, error)
 
-    async def _turn(self, lane: Lane) -> None:
+    async def _turn(self, sender: TxSender) -> None:
         work = self._rail.nonces
         if work is None:
             return
@@ -55,17 +55,17 @@ class NonceKeeper:
             return
         values = await work.values(addresses)
         await self._note(values, known)
-        if lane.prepares or lane.paused:
+        if sender.prepares or sender.paused:
             # it may make or advance what is missing
             return
         made = {one.address for one in known if one.address in values.held}
         if missing := [one for one in work.addresses if one not in made][:_AT_ONCE]:
-            await self._begin(missing, values, lane, work)
+            await self._begin(missing, values, sender, work)
         elif left := [one.address for one in known if self._is_left(one, values)][:_AT_ONCE]:
-            await self._send(lane, lambda: work.advance(left), _nothing)
+            await self._send(sender, lambda: work.advance(left), _nothing)
             _log.info("%s: %d durable nonces are advanced", self._rail.chain_id, len(left))
 
-    async def _note(self, values: Values, known: Sequence[Held]) -> None:
+    async def _note(self, values: Values, known: Sequence[TakenNonce]) -> None:
         for one in known:
             now = values.held.get(one.address)
             if now is not None and now != one.value and values.slot >= one.slot:
@@ -76,7 +76,7 @@ class NonceKeeper:
                 )
 
     async def _begin(
-        self, missing: Sequence[str], values: Values, lane: Lane, work: Nonces
+        self, missing: Sequence[str], values: Values, sender: TxSender, work: Nonces
     ) -> None:
         chain_id = self._rail.chain_id
         if found := [one for one in missing if one in values.held]:
@@ -84,11 +84,11 @@ class NonceKeeper:
             await self._app.store.write(durable_nonces.expect(chain_id, found))
             return
         await self._send(
-            lane, lambda: work.create(missing), lambda: durable_nonces.expect(chain_id, missing)
+            sender, lambda: work.create(missing), lambda: durable_nonces.expect(chain_id, missing)
         )
         _log.info("%s: %d durable nonces are made", chain_id, len(missing))
 
-    def _is_left(self, one: Held, values: Values) -> bool:
+    def _is_left(self, one: TakenNonce, values: Values) -> bool:
         """True if whoever has a nonce will not use it any more, or may not."""
         if one.status is None or values.held.get(one.address) != one.value:
             return False
@@ -99,14 +99,14 @@ class NonceKeeper:
 
     async def _send(
         self,
-        lane: Lane,
+        sender: TxSender,
         made: Callable[[], Awaitable[Signed]],
         claim: Callable[[], Op[None]],
     ) -> None:
         async def sign(nonce: int) -> Signed:  # noqa: ARG001
             return await made()
 
-        await lane.send([], sign, claim)
+        await sender.send([], sign, claim)
 
 
 def _nothing() -> Op[None]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from florin_server.domain.accounts.destinations import Opening, Place
+from florin_server.domain.accounts.destinations import AssetAccount, Opening
 from florin_server.flows.app import App
 from florin_server.rails.protocol import Rail
 from florin_server.rails.provisioning import Receiving
 from florin_server.rails.types import RailUnavailable, Signed
 from florin_server.store.engine.query import Op
 from florin_server.store.settlement import token_accounts
-from florin_server.workers.settlement.tx_sender import Lane
+from florin_server.workers.settlement.tx_sender import TxSender
 
 _log = logging.getLogger(__name__)
 
@@ -33,17 +33,17 @@ class ReceivingDesk:
         self._look_at_us = 0
         self._started = False
 
-    async def turn(self, lane: Lane) -> None:
+    async def turn(self, sender: TxSender) -> None:
         """Opens what one transaction can, if anything is wanted and the day has room.
 
         What cannot be done now waits: payments are not to be kept by it.
         """
         try:
-            await self._turn(lane)
+            await self._turn(sender)
         except RailUnavailable as error:
             _log.warning("%s: token accounts wait to be opened: %s", self._rail.chain_id, error)
 
-    async def _turn(self, lane: Lane) -> None:
+    async def _turn(self, sender: TxSender) -> None:
         work, now_us = self._rail.receiving, self._app.clock.now_us()
         if work is None or not work.caps.chain:
             return
@@ -64,12 +64,12 @@ class ReceivingDesk:
         left_out = [one.place for one in wanted if one.place not in missing]
         await store.write(token_accounts.drop(left_out))
         if opened:
-            await self._open(lane, work, opened, now_us)
+            await self._open(sender, work, opened, now_us)
         # there may be more
         self._app.registered.add(chain_id)
 
     async def _open(
-        self, lane: Lane, work: Receiving, opened: Sequence[Opening], now_us: int
+        self, sender: TxSender, work: Receiving, opened: Sequence[Opening], now_us: int
     ) -> None:
         places = [one.place for one in opened]
         made: list[Signed] = []
@@ -83,7 +83,7 @@ class ReceivingDesk:
             yield from token_accounts.claim(opened, work.caps, made[0].hash, now_us)
 
         try:
-            await lane.send([], sign, claim)
+            await sender.send([], sign, claim)
         except token_accounts.NotOpenable as error:
             _log.info("%s: %s", self._rail.chain_id, error)
         else:
@@ -95,7 +95,7 @@ class ReceivingDesk:
         if self._started or work is None or not self._rail.assets:
             return
         for asset in self._rail.assets:
-            if work.needed(place := Place(asset, self._rail.treasury)):
+            if work.needed(place := AssetAccount(asset, self._rail.treasury)):
                 wanted = Opening(place, merchant_id=None)
                 await self._app.store.write(token_accounts.want(wanted, self._app.clock.now_us()))
         self._started = True

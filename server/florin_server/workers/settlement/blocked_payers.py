@@ -12,7 +12,7 @@ from florin_server.flows.screening.check import is_blocked
 _log = logging.getLogger(__name__)
 
 
-class Held:
+class BlockedPayers:
     """Which payments of one chain are held; they end when their authorization lapses, as any."""
 
     def __init__(self, app: App) -> None:

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 _REFS_A_QUERY = 500
 
 
-class Unconfirmed:
+class DirectPayments:
     """Looks through the events of one chain for those that pay an option of ours.
 
     What a wallet sends is bound at once, so that nobody pays twice; what a wallet signed and

@@ -32,7 +32,9 @@ class LateMoney:
         self._rail = rail
         self._blocks = blocks
         self._waiting: dict[Paid, tuple[Payment, Option, bool]] = {}
-        self.lost: list[Paid] = []  # what stands no more, or nodes differ about; as in Unconfirmed
+        self.lost: list[
+            Paid
+        ] = []  # what stands no more, or nodes differ about; as in DirectPayments
 
     def add(self, payment: Payment, option: Option, event: Paid, *, in_vain: bool = False) -> None:
         """Looks after an event that is proven to pay an option of a payment.

@@ -12,7 +12,7 @@ from florin_server.rails.types import RailUnavailable
 from florin_server.store.operator import installation
 from florin_server.store.payments import offered
 from florin_server.workers.settlement.blocks import Follower
-from florin_server.workers.settlement.direct_payments import Unconfirmed
+from florin_server.workers.settlement.direct_payments import DirectPayments
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ _LATE_S = 3600
 class MissedBlocks:
     """Up to where one chain is read, and what is left to be read."""
 
-    def __init__(self, app: App, rail: Rail, blocks: Follower, unconfirmed: Unconfirmed) -> None:
+    def __init__(self, app: App, rail: Rail, blocks: Follower, unconfirmed: DirectPayments) -> None:
         self._app = app
         self._rail = rail
         self._blocks = blocks

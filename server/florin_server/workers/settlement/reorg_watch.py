@@ -21,7 +21,7 @@ _UNDO = {Watcher.SETTLER: reorg.undo_settled, Watcher.PAYER: reorg.undo_paid_out
 _WHAT = {Watcher.SETTLER: "payments", Watcher.PAYER: "payouts"}
 
 
-class Aftermath:
+class ReorgWatch:
     """The final transactions of one chain that a reorganisation might still undo."""
 
     def __init__(self, app: App, rail: Rail, blocks: Follower, watcher: Watcher) -> None:

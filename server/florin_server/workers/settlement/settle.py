@@ -1,7 +1,7 @@
 """Settles accepted payments on one chain: write down, broadcast, wait for evidence, conclude.
 
 Only evidence ends a payment: its settlement event at final depth, or proof that its authorization
-can never be used again. Its lanes commit a transaction to the journal before anybody else sees it,
+can never be used again. Its senders commit a transaction to the journal before others see it,
 and broadcast nothing else, so a crash at any point repeats at most a broadcast.
 """
 
@@ -31,13 +31,13 @@ from florin_server.store.settlement import chain_txs
 from florin_server.workers.provisioning.durable_nonces import NonceKeeper
 from florin_server.workers.provisioning.token_accounts import ReceivingDesk
 from florin_server.workers.settlement import held_money, trying
-from florin_server.workers.settlement.blocked_payers import Held
+from florin_server.workers.settlement.blocked_payers import BlockedPayers
 from florin_server.workers.settlement.blocks import follow
-from florin_server.workers.settlement.direct_payments import Unconfirmed, settled_by_others
+from florin_server.workers.settlement.direct_payments import DirectPayments, settled_by_others
 from florin_server.workers.settlement.gas_spending import Spending, conclude, given_up
 from florin_server.workers.settlement.missed_blocks import MissedBlocks
-from florin_server.workers.settlement.reorg_watch import Aftermath, ended_in
-from florin_server.workers.settlement.tx_sender import Ended, Lane
+from florin_server.workers.settlement.reorg_watch import ReorgWatch, ended_in
+from florin_server.workers.settlement.tx_sender import Ended, TxSender
 from florin_server.workers.settlement.unproven import Unproven
 from florin_server.workers.wait import fault_of, first_of
 
@@ -63,18 +63,18 @@ class ChainSettler:
         self._woken = asyncio.Event()
         self._blocks = follow(rail)
         self._open: dict[str, Accepted] = {}  # by reference
-        self._unconfirmed = Unconfirmed(app, rail, self._blocks)
+        self._unconfirmed = DirectPayments(app, rail, self._blocks)
         self._missed = MissedBlocks(app, rail, self._blocks, self._unconfirmed)
         self._unproven = Unproven(rail, self._find_events, self._seen)
-        self._held = Held(app)
+        self._held = BlockedPayers(app)
         self._spending = Spending(app, rail)
         self._nonces = NonceKeeper(app, rail)
         self._receiving = ReceivingDesk(app, rail)
-        self._aftermath = Aftermath(app, rail, self._blocks, Watcher.SETTLER)
+        self._reorg_watch = ReorgWatch(app, rail, self._blocks, Watcher.SETTLER)
         self._shortages: tuple[str, ...] = ()
         self._problem = "starting"
-        self._lanes = [
-            Lane(
+        self._senders = [
+            TxSender(
                 app,
                 rail,
                 sender,
@@ -87,8 +87,8 @@ class ChainSettler:
             )
             for sender in rail.senders
         ]
-        for lane in self._lanes:
-            app.executors[lane.account] = lane
+        for sender in self._senders:
+            app.executors[sender.account] = sender
 
     def wake(self) -> None:
         """Tells that a payment was accepted."""
@@ -106,7 +106,7 @@ class ChainSettler:
             self._pauses(),
             self._problem,
             self._missed.problem,
-            *(lane.problem for lane in self._lanes),
+            *(sender.problem for sender in self._senders),
             *self._shortages,
             self._held.problem(unsettled),
             self._unproven.problem(unsettled),
@@ -115,20 +115,20 @@ class ChainSettler:
         )
         return Health(
             self._blocks.head,
-            sum(lane.open_transactions for lane in self._lanes),
+            sum(sender.open_transactions for sender in self._senders),
             "; ".join(text for text in problems if text),
             paused=self._spending.paused(unsettled),
             given_up=given_up(unsettled),
         )
 
     def _pauses(self) -> str:
-        paused = [lane.sender for lane in self._lanes if lane.paused]
-        if len(paused) == len(self._lanes):
+        paused = [sender.address for sender in self._senders if sender.paused]
+        if len(paused) == len(self._senders):
             return "paused by the operator"
         return f"paused by the operator: {', '.join(paused)}" if paused else ""
 
     def _leaseless(self) -> str:
-        keys = [lane.sender for lane in self._lanes if not lane.leads]
+        keys = [sender.address for sender in self._senders if not sender.leads]
         return f"another settler has the lease of {', '.join(keys)}" if keys else ""
 
     def _undone(self) -> str:
@@ -140,7 +140,7 @@ class ChainSettler:
 
     @property
     def _paused(self) -> bool:
-        return all(lane.paused for lane in self._lanes)
+        return all(sender.paused for sender in self._senders)
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -169,43 +169,43 @@ class ChainSettler:
 
     async def _lead(self) -> bool:
         """Takes or renews the leases; True if there is a key to work with."""
-        for lane in self._lanes:
-            before = lane.epoch
-            await lane.lead()
-            if lane.epoch != before:
+        for sender in self._senders:
+            before = sender.epoch
+            await sender.lead()
+            if sender.epoch != before:
                 # what the last owner left is picked up, what the next one does is not ours
                 self._started = False
-        return any(lane.leads for lane in self._lanes)
+        return any(sender.leads for sender in self._senders)
 
-    def _led(self) -> list[Lane]:
-        return [lane for lane in self._lanes if lane.leads]
+    def _led(self) -> list[TxSender]:
+        return [sender for sender in self._senders if sender.leads]
 
     async def _start(self) -> None:
         """Picks up where the last owner of a lease stopped."""
         await self._blocks.start()
         await self._load()
         await self._missed.load()
-        await self._aftermath.load()
+        await self._reorg_watch.load()
         await self._take_back()
-        for lane in self._led():
-            await lane.start()
+        for sender in self._led():
+            await sender.start()
         await self._or_later(self._reconcile(self._app.clock.now_us()))
 
     async def _load(self) -> None:
         unsettled = await self._app.store.read(chain_txs.unsettled(self._rail.chain_id))
         self._open = {self._rail.reference(item.option): item for item in unsettled}
-        for lane in self._led():
-            await lane.load()
+        for sender in self._led():
+            await sender.load()
 
     async def _turn(self) -> None:
         news = await self._blocks.look()
         stalled = await self._or_later(self._heed()) if news else None
         # too expensive now, say; what is on its way is looked after all the same
         stalled = await fault_of(self._submit()) or stalled
-        if (lane := self._free_lane()) is not None:
-            await self._receiving.turn(lane)
-        for lane in self._led():
-            await lane.tend(news=news)
+        if (sender := self._free_sender()) is not None:
+            await self._receiving.turn(sender)
+        for sender in self._led():
+            await sender.tend(news=news)
         if self._app.clock.now_us() >= self._reconcile_at_us:
             await self._reconcile(self._reconcile_at_us - _RECONCILE_S * 1_000_000)
         if stalled is not None:
@@ -232,7 +232,7 @@ class ChainSettler:
 
     async def _take_back(self) -> None:
         """Begins again with what a reorganisation undid after it was final."""
-        if await self._aftermath.check([lane.sender for lane in self._led()]):
+        if await self._reorg_watch.check([sender.address for sender in self._led()]):
             await self._load()
             # whoever else moved the money may have done so again by now
             await self._find_events(list(self._open.values()))
@@ -241,7 +241,7 @@ class ChainSettler:
 
     async def _submit(self) -> None:
         batch, chain_id = self._app.settings.settle_batch, self._rail.chain_id
-        while self._free_lane() is not None and chain_id not in self._app.unbegun:
+        while self._free_sender() is not None and chain_id not in self._app.unbegun:
             now_us = self._app.clock.now_us()
             found = await self._app.store.read(chain_txs.waiting(chain_id, batch, now_us))
             if not found:
@@ -259,19 +259,19 @@ class ChainSettler:
             ready = [item for item, ok in zip(free, good, strict=True) if ok]
             stuck = [item for item, ok in zip(free, good, strict=True) if not ok] + held + late
             for part in trying.parts(self._rail, ready):
-                lane = self._free_lane()
-                if lane is None:
+                sender = self._free_sender()
+                if sender is None:
                     return
-                sent = await trying.tried(self._rail, lane.sender, part)
+                sent = await trying.tried(self._rail, sender.address, part)
                 stuck += [item for item in part if item not in sent]
                 if sent:
-                    await self._send(lane, sent)
+                    await self._send(sender, sent)
             if stuck:
                 await self._set_aside(stuck)
 
     def _on_way(self) -> list[tuple[Accepted, Share]]:
         known = {item.payment.id: item for item in self._open.values()}
-        shares = [one for lane in self._lanes for one in lane.shares()]
+        shares = [one for sender in self._senders for one in sender.shares()]
         return [(known[one], share) for one, share in shares if one in known]
 
     async def _ours(self, items: Sequence[Accepted]) -> list[Accepted]:
@@ -304,18 +304,18 @@ class ChainSettler:
         items = [item for item in self._open.values() if item.payment.id in tx.item_ids]
         return self._rail.by_block or all(map(self._in_time, items))
 
-    def _free_lane(self) -> Lane | None:
-        """The lane with the fewest open transactions among those with room."""
-        free = [lane for lane in self._lanes if lane.has_room]
-        return min(free, key=lambda lane: lane.open_transactions, default=None)
+    def _free_sender(self) -> TxSender | None:
+        """The sender with the fewest open transactions among those with room."""
+        free = [sender for sender in self._senders if sender.has_room]
+        return min(free, key=lambda sender: sender.open_transactions, default=None)
 
-    async def _send(self, lane: Lane, items: Sequence[Accepted]) -> None:
+    async def _send(self, sender: TxSender, items: Sequence[Accepted]) -> None:
         ids = [item.payment.id for item in items]
 
         async def sign(nonce: int) -> Signed:
-            return await self._rail.sign(lane.sender, nonce, items)
+            return await self._rail.sign(sender.address, nonce, items)
 
-        await lane.send(ids, sign, lambda: chain_txs.claim(ids))
+        await sender.send(ids, sign, lambda: chain_txs.claim(ids))
 
     async def _set_aside(self, items: Sequence[Accepted]) -> None:
         """Keeps payments that would not settle now for later; ends those that never can."""
@@ -333,7 +333,7 @@ class ChainSettler:
 
     async def _ask(self) -> None:
         """What blocks would have told: which of our transactions are final, and what they paid."""
-        landed = {i for lane in self._led() for tx in await lane.ask() for i in tx.item_ids}
+        landed = {i for sender in self._led() for tx in await sender.ask() for i in tx.item_ids}
         new = [item for item in self._open.values() if item.payment.id in landed]
         await self._find_events([item for item in new if not self._seen(item)])
 
@@ -345,7 +345,7 @@ class ChainSettler:
                 findings.append(
                     await held_money.screened(self._app, self._rail, item, event, success)
                 )
-        ends = [end for lane in self._led() for end in await lane.final()]
+        ends = [end for sender in self._led() for end in await sender.final()]
         await self._finish(findings, ends)
 
     async def _proof(self, ref: str, item: Accepted) -> Paid | None:
@@ -372,8 +372,8 @@ class ChainSettler:
         if not findings and not ends:
             return
         now_us = self._app.clock.now_us()
-        watched = self._aftermath.new(ended_in(findings, ends))
-        commit = self._aftermath.commit(watched)
+        watched = self._reorg_watch.new(ended_in(findings, ends))
+        commit = self._reorg_watch.commit(watched)
         done = {finding.payment_id for finding in findings}
         if left := self._freed(ends, done):
             # what they paid may have become final after it was looked for
@@ -382,7 +382,7 @@ class ChainSettler:
         ends = await self._spending.count(ends, known, self._paid_by)
         retries = self._spending.retries(ends, self._freed(ends, done), now_us)
         changed = await self._app.store.write(conclude(findings, ends, retries, now_us, commit))
-        self._aftermath.committed(watched)
+        self._reorg_watch.committed(watched)
         for one in retries:
             self._open[self._rail.reference(one.item.option)] = one.item
         await self._spending.committed(ends, retries)
@@ -395,8 +395,8 @@ class ChainSettler:
         for ref in over:
             proves = partial(self._rail.proves, self._open.pop(ref).option)
             self._blocks.evidence.spend(ref, proves)
-        for lane in self._lanes:
-            lane.over(ends)
+        for sender in self._senders:
+            sender.over(ends)
         await self._bury([one.item for one in retries])
 
     def _freed(self, ends: Sequence[Ended], done: Collection[str]) -> list[Accepted]:
@@ -430,20 +430,20 @@ class ChainSettler:
         await self._catch_up()
         await self._missed.catch_up(self._open)
         await self._unconfirmed.adopt(self._open)
-        await self._aftermath.forget()
-        if (lane := self._free_lane()) is not None:
-            await self._nonces.turn(lane)
-        if not self._open and not any(lane.open_transactions for lane in self._lanes):
+        await self._reorg_watch.forget()
+        if (sender := self._free_sender()) is not None:
+            await self._nonces.turn(sender)
+        if not self._open and not any(sender.open_transactions for sender in self._senders):
             return
         await self._find_events(self._unseen(accepted_by_us))
-        for lane in self._led():
-            await lane.ask()
+        for sender in self._led():
+            await sender.ask()
         await self._conclude()
-        await self._finish([], [end for lane in self._led() for end in await lane.replaced()])
+        await self._finish([], [end for sender in self._led() for end in await sender.replaced()])
         dead = [await self._dead(item) for item in self._unseen(accepted_by_us)]
         await self._finish([finding for finding in dead if finding is not None], [])
-        for lane in self._led():
-            await lane.rebroadcast(at_once=True)
+        for sender in self._led():
+            await sender.rebroadcast(at_once=True)
 
     async def _catch_up(self) -> None:
         """Lets go of payments that others ended, and follows what is accepted during a pause."""
@@ -495,5 +495,5 @@ class ChainSettler:
     async def _was_held(self, item: Accepted) -> bool:
         """True if it was ours to send a payment, and it was not sent because of its payer."""
         ours = self._rail.submits(item.option)
-        sent = any(lane.holds(item.payment.id) for lane in self._lanes)
+        sent = any(sender.holds(item.payment.id) for sender in self._senders)
         return ours and not sent and await self._held.blocks(item)

@@ -1,8 +1,8 @@
 """One signing key on one chain: what it sends is written down first, followed, and ended once.
 
-A lane knows nothing of payments or payouts. Whoever works with it hands over the items of a
+A sender knows nothing of payments or payouts. Whoever works with it hands over the items of a
 transaction, how to sign it, and what claims the items in the store; and commits, together with
-what it concludes itself, how the lane's transactions ended.
+what it concludes itself, how the sender's transactions ended.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Ended:
     mined: Mined | None
 
 
-class Lane:
+class TxSender:
     """The one user of a key; others wait for its lease.
 
     `gone` tells that no block can hold a transaction any more, judged at final depth; `wake` lets
@@ -91,7 +91,7 @@ class Lane:
         self._unnoted: set[str] = set()  # handed over, and the head since is not known yet
         self._resumed = False
         self._stuck = ""  # the transaction that `problem` is about
-        self.sender = sender
+        self.address = sender
         self._payer = f"{rail.chain_id}:{payer or sender}"
         self.paused = paused
         self.problem = ""  # what keeps the oldest transaction from being mined
@@ -99,7 +99,7 @@ class Lane:
     @property
     def account(self) -> str:
         """The CAIP-10 account that sends."""
-        return f"{self._rail.chain_id}:{self.sender}"
+        return f"{self._rail.chain_id}:{self.address}"
 
     @property
     def leads(self) -> bool:
@@ -172,7 +172,7 @@ class Lane:
 
     async def load(self) -> None:
         """Reads again which transactions are open."""
-        found = await self._app.store.read(chain_txs.open_txs(self._rail.chain_id, self.sender))
+        found = await self._app.store.read(chain_txs.open_txs(self._rail.chain_id, self.address))
         self._txs = {tx.id: tx for tx in found}
 
     async def start(self) -> None:
@@ -188,11 +188,11 @@ class Lane:
         from zero, and a gap would never close.
         """
         open_ones = [tx.nonce + 1 for tx in self._txs.values()]
-        nonce = max([await self._rail.next_nonce(self.sender), *open_ones])
-        stored = await self._app.store.read(chain_txs.next_nonce(self._rail.chain_id, self.sender))
+        nonce = max([await self._rail.next_nonce(self.address), *open_ones])
+        stored = await self._app.store.read(chain_txs.next_nonce(self._rail.chain_id, self.address))
         if stored is None or stored <= nonce:
             return nonce
-        return stored if await self._rail.nonce_used(self.sender, stored - 1) else nonce
+        return stored if await self._rail.nonce_used(self.address, stored - 1) else nonce
 
     # -- sending
 
@@ -220,7 +220,7 @@ class Lane:
         tx = ChainTx(
             id=short_id("tx_", self._app.randbytes),
             chain_id=self._rail.chain_id,
-            sender=self.sender,
+            sender=self.address,
             nonce=nonce,
             raw=signed.raw,
             hash=signed.hash,
@@ -343,12 +343,12 @@ class Lane:
 
         What was final may be gone with its block, and others may have used the key.
         """
-        nonce = await self._rail.next_nonce(self.sender)
+        nonce = await self._rail.next_nonce(self.address)
         for missing in range(nonce, min(first.nonce, nonce + self._rail.open_max)):
-            if await self._rail.nonce_used(self.sender, missing):
+            if await self._rail.nonce_used(self.address, missing):
                 continue
             found = await self._app.store.read(
-                chain_txs.at_nonce(self._rail.chain_id, self.sender, missing)
+                chain_txs.at_nonce(self._rail.chain_id, self.address, missing)
             )
             if found and (self._again is None or await self._again(found[0])):
                 await self._hand_over(found[0])
@@ -358,7 +358,7 @@ class Lane:
         return nonce < first.nonce
 
     async def _fill(self, nonce: int) -> Signed:
-        return await self._rail.sign(self.sender, nonce, ())
+        return await self._rail.sign(self.address, nonce, ())
 
     # -- ending
 
@@ -386,7 +386,7 @@ class Lane:
             if await self._gone(tx) and not await self._rail.mined(tx.hashes):
                 ended.append(Ended(tx, TxEnd(tx.id, TxState.REPLACED), mined=None))
         if ended:
-            self._nonce = max(self._nonce, await self._rail.next_nonce(self.sender))
+            self._nonce = max(self._nonce, await self._rail.next_nonce(self.address))
         return ended
 
     def over(self, ended: Iterable[Ended]) -> None:

@@ -12,16 +12,16 @@ from typing import Any
 import orjson
 
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payments.payment import Issued, Option
+from florin_server.domain.payments.payment import Option, ResolvedBuild
 from florin_server.rails.evm.paying.terms import Terms, bare
 from florin_server.rails.evm.paying.verify import refused
 from florin_server.rails.evm.reading.node import LATEST, Node, address_text, data, quantity, record
 from florin_server.rails.evm.settings import EvmChain
 
 
-def issue(option: Option, head: int, now_us: int) -> Issued:
+def issue(option: Option, head: int, now_us: int) -> ResolvedBuild:
     """What the wallet sends, told for the first time; it is good as long as its option."""
-    return Issued(
+    return ResolvedBuild(
         payment_id=option.payment_id,
         option_id=option.id,
         n=0,
@@ -32,13 +32,17 @@ def issue(option: Option, head: int, now_us: int) -> Issued:
     )
 
 
-def plausible(issued: Sequence[Issued], outputs: Sequence[str]) -> bool | None:
+def plausible(issued: Sequence[ResolvedBuild], outputs: Sequence[str]) -> bool | None:
     """None if the outputs may be the hashes of what was issued, else False."""
     return None if issued and len(outputs) == len(issued[0].actions) else False
 
 
 async def check(
-    node: Node, chain: EvmChain, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
+    node: Node,
+    chain: EvmChain,
+    option: Option,
+    issued: Sequence[ResolvedBuild],
+    outputs: Sequence[str],
 ) -> None:
     """Returns if the last output may be the payment's transaction, else raises as Rail.verify.
 

@@ -15,7 +15,7 @@ from florin_server.rails.evm.reading.guards import NO_GUARD, PAUSED, UNGUARDED, 
 from florin_server.rails.evm.reading.reader import Reader
 from florin_server.rails.evm.reading.reads import Answer, Question
 from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.types import Asset, Means, RailUnavailable
+from florin_server.rails.types import Asset, Payable, RailUnavailable
 
 DECIMALS: Final = abi.selector("decimals()")
 _FOR_PERMIT2: Final = abi.address(PERMIT2)
@@ -33,7 +33,7 @@ async def means(
     by_hand: Collection[str] = (),
     guards: Guards = UNGUARDED,
     passkeys: bool = True,
-) -> list[Means]:
+) -> list[Payable]:
     """Which payers (CAIP-10) hold the price of which asset, and how they can pay it; one read.
 
     Those `by_hand` send their payments by themselves if they have code. Of one who may have to, and
@@ -60,17 +60,17 @@ async def means(
             if balance is None or balance < price or (coin and balance == price):
                 continue
             if coin:
-                found.append(Means(payer, asset.id))
+                found.append(Payable(payer, asset.id))
                 continue
             if paused[asset.id] or refused:
                 continue
             if ways is not Signing.NEVER:
                 approved = permitted if asset.method == PERMIT2_METHOD else price
                 if approved is not None:
-                    found.append(Means(payer, asset.id, _approvals(asset, price, approved)))
+                    found.append(Payable(payer, asset.id, _approvals(asset, price, approved)))
             if ways is not Signing.DOES and (approved := allowed[asset.id]) is not None:
                 missing = _approvals(asset, price, approved)
-                found.append(Means(payer, asset.id, missing, DIRECT_METHOD))
+                found.append(Payable(payer, asset.id, missing, DIRECT_METHOD))
     return found
 
 

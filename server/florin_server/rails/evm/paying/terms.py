@@ -24,7 +24,7 @@ from florin_server.pricing.prices import Quote
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.settler import Pay
-from florin_server.rails.types import Asset, Means, Paid, Split
+from florin_server.rails.types import Asset, Paid, Payable, Split
 
 EIP3009_METHOD = "eip3009"
 PERMIT2_METHOD = "permit2"
@@ -209,7 +209,7 @@ def build_option(
     payment: Payment,
     *,
     account: str,
-    means: Means,
+    means: Payable,
     asset: Asset,
     value: int,
     split: Split,

@@ -20,7 +20,7 @@ from solders.transaction import VersionedTransaction
 
 from florin_server.chains.solana import spl
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payments.payment import Issued, Option
+from florin_server.domain.payments.payment import Option, ResolvedBuild
 from florin_server.rails.solana.paying.message import acceptable, restored
 from florin_server.rails.solana.paying.terms import bare
 
@@ -57,7 +57,7 @@ class IssuedMessage:
     slot: int = 0
 
     @classmethod
-    def of(cls, issued: Issued) -> IssuedMessage:
+    def of(cls, issued: ResolvedBuild) -> IssuedMessage:
         """Reads back what was stored."""
         terms = issued.terms
         message = restored(str(terms["message"]))
@@ -79,7 +79,7 @@ def submission(outputs: Sequence[str]) -> Submission:
 
 
 def check(
-    option: Option, issued: Sequence[Issued], outputs: Sequence[str], price_max: int
+    option: Option, issued: Sequence[ResolvedBuild], outputs: Sequence[str], price_max: int
 ) -> Submission:
     """The submission, if it does what was issued and the payer signed it."""
     found = submission(outputs)
@@ -93,7 +93,7 @@ def check(
     return found
 
 
-def issue_of(message: MessageV0, issued: Sequence[Issued]) -> IssuedMessage | None:
+def issue_of(message: MessageV0, issued: Sequence[ResolvedBuild]) -> IssuedMessage | None:
     """The issue that a message belongs to: no two share a blockhash, or a nonce and its value."""
     for one in map(IssuedMessage.of, issued):
         ours = one.nonce is None or spl.pubkey(one.nonce) in message.account_keys

@@ -9,8 +9,8 @@ from solders.hash import Hash
 from solders.pubkey import Pubkey
 
 from florin_server.chains.solana import spl
-from florin_server.domain.accounts.destinations import Place
-from florin_server.domain.payments.payment import Action, Issued, Option, Spare
+from florin_server.domain.accounts.destinations import AssetAccount
+from florin_server.domain.payments.payment import Action, FreeNonce, Option, ResolvedBuild
 from florin_server.rails.solana.paying.check import IssuedMessage
 from florin_server.rails.solana.paying.message import compile_message, stored, unsigned
 from florin_server.rails.solana.paying.terms import METHOD, Terms, bare
@@ -44,12 +44,12 @@ class Issuer:
     async def issue(  # noqa: PLR0917  (one of each, none alike)
         self,
         option: Option,
-        issued: Sequence[Issued],
+        issued: Sequence[ResolvedBuild],
         rent: int,
         now_us: int,
-        spare: Spare | None = None,
-        openable: Collection[Place] = (),
-    ) -> Issued | None:
+        spare: FreeNonce | None = None,
+        openable: Collection[AssetAccount] = (),
+    ) -> ResolvedBuild | None:
         """A transaction that is good for a minute, or with `spare` until its nonce is advanced.
 
         None if the newest one is good for long enough, and opens what it must and may. `rent` is
@@ -83,7 +83,7 @@ class Issuer:
             good = {"nonce": spare.address, "slot": spare.slot}
         message = compile_message(self._relayer, steps, blockhash)
         params = orjson.dumps([{"transaction": unsigned(message)}]).decode()
-        return Issued(
+        return ResolvedBuild(
             payment_id=option.payment_id,
             option_id=option.id,
             n=len(issued),

@@ -17,7 +17,7 @@ from solders.pubkey import Pubkey
 
 from florin_server.chains.solana import spl
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payments.payment import Issued, Option
+from florin_server.domain.payments.payment import Option, ResolvedBuild
 from florin_server.rails.connection.coalesce import Coalescer
 from florin_server.rails.connection.jsonrpc import Call
 from florin_server.rails.solana.paying.check import Submission, check, refused
@@ -67,7 +67,7 @@ class Verifier:
         self._ask: Coalescer[Sequence[Call], list[Any]] = Coalescer(self._ask_together)
 
     async def verify(
-        self, option: Option, issued: Sequence[Issued], outputs: Sequence[str]
+        self, option: Option, issued: Sequence[ResolvedBuild], outputs: Sequence[str]
     ) -> None:
         """Returns if the outputs pay the option now, else raises as the Rail protocol tells."""
         found = check(option, issued, outputs, self._chain.compute_price_max)

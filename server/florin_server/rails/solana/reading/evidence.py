@@ -16,7 +16,7 @@ from solders.message import MessageV0
 from solders.pubkey import Pubkey
 
 from florin_server.chains.solana import spl
-from florin_server.domain.payments.payment import Issued, Option
+from florin_server.domain.payments.payment import Option, ResolvedBuild
 from florin_server.rails.connection.witness import Testimony
 from florin_server.rails.solana.paying.check import IssuedMessage, Submission, issue_of
 from florin_server.rails.solana.paying.message import lapses_at
@@ -138,7 +138,7 @@ class Evidence:
         return found
 
     async def end(
-        self, tx_hash: str, message: MessageV0, issued: Sequence[Issued], since: int = 0
+        self, tx_hash: str, message: MessageV0, issued: Sequence[ResolvedBuild], since: int = 0
     ) -> str | None:
         """Why a transaction will never pay, judged at final depth; None while it may.
 

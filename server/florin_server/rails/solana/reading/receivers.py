@@ -13,7 +13,7 @@ from solders.message import MessageV0
 from solders.pubkey import Pubkey
 
 from florin_server.chains.solana import spl
-from florin_server.domain.accounts.destinations import Place
+from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.rails.solana.paying.terms import Terms
 from florin_server.rails.solana.reading.node import AccountView
 
@@ -42,7 +42,7 @@ def judge(
     accounts: Sequence[AccountView | None],
     rent: int,
     relayer: Pubkey,
-    openable: Collection[Place],
+    openable: Collection[AssetAccount],
 ) -> Receivers:
     """Judges the accounts that `places` names; `rent` is what any account must hold, lamports.
 
@@ -71,7 +71,7 @@ def judge(
     return Receivers(ready, problem)
 
 
-def wanting(terms: Terms, ready: Collection[str]) -> list[Place]:
+def wanting(terms: Terms, ready: Collection[str]) -> list[AssetAccount]:
     """The places of the receivers who are not ready to take a token; none for coin."""
     if terms.is_coin:
         return []
@@ -79,12 +79,12 @@ def wanting(terms: Terms, ready: Collection[str]) -> list[Place]:
     return [place_of(terms.chain_id, owner, terms.mint) for owner in owners]
 
 
-def place_of(chain_id: str, owner: str, mint: str) -> Place:
+def place_of(chain_id: str, owner: str, mint: str) -> AssetAccount:
     """Where an owner receives a token."""
-    return Place(f"{chain_id}/token:{mint}", f"{chain_id}:{owner}")
+    return AssetAccount(f"{chain_id}/token:{mint}", f"{chain_id}:{owner}")
 
 
-def opened_by(chain_id: str, message: MessageV0) -> list[Place]:
+def opened_by(chain_id: str, message: MessageV0) -> list[AssetAccount]:
     """The places that a message opens unless they are there."""
     keys = message.account_keys
     opened = []
@@ -95,7 +95,7 @@ def opened_by(chain_id: str, message: MessageV0) -> list[Place]:
     return opened
 
 
-def no_account(place: Place) -> str:
+def no_account(place: AssetAccount) -> str:
     """Why a place cannot receive that is not there, and may not be opened."""
     owner, mint = (text.rpartition(":")[2] for text in (place.account, place.asset))
     return (

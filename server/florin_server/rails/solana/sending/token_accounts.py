@@ -13,7 +13,7 @@ from solders.compute_budget import set_compute_unit_limit, set_compute_unit_pric
 from solders.pubkey import Pubkey
 
 from florin_server.chains.solana import spl
-from florin_server.domain.accounts.destinations import DailyCaps, Place
+from florin_server.domain.accounts.destinations import AssetAccount, DailyCaps
 from florin_server.rails.solana.paying.check import submission
 from florin_server.rails.solana.paying.message import compile_message, lapse_note
 from florin_server.rails.solana.paying.terms import bare
@@ -59,15 +59,15 @@ class SolanaReceiving:
         """How many one transaction opens at most."""
         return _PLACES_MAX
 
-    def needed(self, place: Place) -> bool:
+    def needed(self, place: AssetAccount) -> bool:
         """True if the asset is a token that is taken now."""
         return self._mint(place) is not None
 
-    def opened_by(self, outputs: Sequence[str]) -> Sequence[Place]:
+    def opened_by(self, outputs: Sequence[str]) -> Sequence[AssetAccount]:
         """The accounts that a buyer's transaction opens unless they are there."""
         return opened_by(self._chain.caip2, submission(outputs).message)
 
-    async def missing(self, places: Sequence[Place]) -> list[Place]:
+    async def missing(self, places: Sequence[AssetAccount]) -> list[AssetAccount]:
         """Those whose account is not there, and may be; one batched read."""
         known = [(place, mint) for place in places if (mint := self._mint(place)) is not None]
         owners = [spl.pubkey(bare(place.account)) for place, _ in known]
@@ -82,7 +82,7 @@ class SolanaReceiving:
             if held is None and not_a_wallet(place.account, owner) is None
         ]
 
-    async def sign(self, places: Sequence[Place]) -> Signed:
+    async def sign(self, places: Sequence[AssetAccount]) -> Signed:
         """Signs the one transaction that opens the accounts; those that exist stay as they are."""
         relayer = self._relayer.pubkey
         # what payments need comes first
@@ -103,7 +103,7 @@ class SolanaReceiving:
         ]
         return self._relayer.seal(compile_message(relayer, steps, recent.hash), recent)
 
-    def _mint(self, place: Place) -> tuple[Pubkey, Pubkey] | None:
+    def _mint(self, place: AssetAccount) -> tuple[Pubkey, Pubkey] | None:
         """Mint and program of an asset; None if it is no token that is taken now."""
         found = self._found()
         asset = found.assets.get(place.asset)

@@ -21,7 +21,7 @@ from florin_server.rails.solana.reading.node import (
     valued,
 )
 from florin_server.rails.solana.settings import SolanaAsset, SolanaChain, SolanaCoin
-from florin_server.rails.types import Asset, Means
+from florin_server.rails.types import Asset, Payable
 
 METHOD = "solana"
 # additions of Token-2022 that tell about a token, and do not change what a transfer moves:
@@ -92,7 +92,7 @@ async def able(
     assets: Sequence[Asset],
     prices: Mapping[str, int],
     found: Inspection,
-) -> list[Means]:
+) -> list[Payable]:
     """Which payer (CAIP-10) can pay the price of which asset; one batched read."""
     pairs = [(payer, asset) for payer in payers for asset in assets]
     places = [
@@ -100,7 +100,7 @@ async def able(
     ]
     accounts = await node.accounts(places)
     return [
-        Means(payer, asset.id)
+        Payable(payer, asset.id)
         for (payer, asset), account in zip(pairs, accounts, strict=True)
         if _can_pay(account, bare(payer), asset.address, prices[asset.id], found.rent)
     ]

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from florin_server.boot.home import Refused
 from florin_server.boot.service import Service
-from florin_server.domain.payments.triggers import Lever
+from florin_server.domain.payments.triggers import Trigger
 from florin_server.rails.evm.settings import EvmChain
 
 from tests.support.desk import CREATE, ORDER
@@ -29,12 +29,12 @@ ELSEWHERE = EvmChain(
 )
 
 
-def order(lever: str) -> dict:
-    return {**ORDER, "referenceId": f"florin_test:{lever}"}
+def order(trigger: str) -> dict:
+    return {**ORDER, "referenceId": f"florin_test:{trigger}"}
 
 
-async def offered(desk, lever: str, wallet: Wallet):
-    payment_id = (await desk.rest.create(order(lever)))["paymentId"]
+async def offered(desk, trigger: str, wallet: Wallet):
+    payment_id = (await desk.rest.create(order(trigger)))["paymentId"]
     return payment_id, (await desk.rest.options(payment_id, [wallet.account]))["options"]
 
 
@@ -43,7 +43,7 @@ async def refused(desk, path: str, body: dict) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(
-    ("lever", "status"),
+    ("trigger", "status"),
     [
         ("succeeded", "succeeded"),
         ("failed", "failed"),
@@ -53,20 +53,20 @@ async def refused(desk, path: str, body: dict) -> tuple[int, str]:
         ("succeeded:order-17", "succeeded"),
     ],
 )
-async def test_a_reference_id_brings_the_outcome_with_the_payment(desk, lever, status):
-    created = await desk.rest.create(order(lever))
+async def test_a_reference_id_brings_the_outcome_with_the_payment(desk, trigger, status):
+    created = await desk.rest.create(order(trigger))
     seen = await desk.rest.detail(created["paymentId"])
-    assert (seen["status"], seen["referenceId"]) == (status, f"florin_test:{lever}")
+    assert (seen["status"], seen["referenceId"]) == (status, f"florin_test:{trigger}")
     causes = desk.select(
         "SELECT cause FROM payment_event WHERE payment_id = ? ORDER BY version",
         created["paymentId"],
     )
-    simulated = "simulate_" + lever.partition(":")[0]
+    simulated = "simulate_" + trigger.partition(":")[0]
     assert [cause for (cause,) in causes] == ["created", simulated]
 
 
 async def test_a_repeated_request_is_the_same_payment(desk):
-    headers = {**desk.rest.merchant, "Idempotency-Key": "lever-1"}
+    headers = {**desk.rest.merchant, "Idempotency-Key": "trigger-1"}
     first, again = [
         await desk.ask("POST", CREATE, headers, order("succeeded:once")) for _ in range(2)
     ]
@@ -79,7 +79,7 @@ async def test_a_misspelt_lever_is_told(desk):
     assert answer.told == (400, "params_validation")
     (issue,) = answer.body["issues"]
     assert issue["field"] == "referenceId"
-    assert all(one in issue["message"] for one in Lever)
+    assert all(one in issue["message"] for one in Trigger)
 
 
 async def test_a_wallet_finds_nothing_to_pay_with(desk):
