@@ -18,6 +18,7 @@ from florin_server.devnet.solana import SOLNET
 from florin_server.store.engine.query import run
 from florin_server.store.engine.sqlite import Connection
 from florin_server.store.ledger import ledger
+from florin_server.store.payments import history
 
 from tests.chaos.bounds import RENT, Bounds
 from tests.chaos.facts import TOKENS, Chain, Facts, Row
@@ -142,6 +143,7 @@ class Audit:
     def _books(self) -> None:
         with closing(Connection(self._stage.home.database, writes=False)) as connection:
             self.bad += run(ledger.check(), connection.query)
+            self.bad += run(history.check(), connection.query)
 
     def _balance(self, account: str, asset: str) -> int:
         with closing(Connection(self._stage.home.database, writes=False)) as connection:

@@ -26,6 +26,7 @@ from florin_server.domain.versions import NEWEST_STABLE
 from florin_server.flows.accounts import keys
 from florin_server.store.accounts import keys as key_store
 from florin_server.store.accounts import merchants
+from florin_server.store.payments import history
 from multidict import CIMultiDictProxy
 from yarl import URL
 
@@ -293,6 +294,8 @@ async def opened(
                 grpc=GrpcApi(channel, env),
                 chain=evm.asked(session, env),
             )
+        # whatever a test did, payments moved as the state table says
+        assert await service.app.store.survey(history.check()) == []
 
 
 async def refused(desk: Desk, method: str, path: str, headers: Any, **sent: Any) -> Answer:

@@ -99,6 +99,10 @@ TABLE: Mapping[tuple[Status, Event], Status] = {
     (status, event): after for event, row in _ROWS.items() for status, after in row.items()
 }
 
+# what the first change of a payment is written down under
+CREATED = "created"
+
+_EVENTS = frozenset(event.value for event in Event)
 _CONFIRMS = frozenset(
     {
         Event.CONFIRM_ACCEPTED,
@@ -138,6 +142,16 @@ def step(status: Status, event: Event) -> Status:
     if after is None:
         raise _refusal(status, event)
     return after
+
+
+def is_step(before: Status | None, cause: str, after: Status) -> bool:
+    """Tells whether a change that was written down is one that the table has.
+
+    `cause` is an event, or CREATED for the first one, before which there was no status.
+    """
+    if before is None:
+        return (cause, after) == (CREATED, _OPEN)
+    return cause in _EVENTS and TABLE.get((before, Event(cause))) is after
 
 
 def _refusal(status: Status, event: Event) -> FlorinError:

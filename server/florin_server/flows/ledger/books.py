@@ -22,6 +22,7 @@ from florin_server.rails.types import RailUnavailable
 from florin_server.store.engine.query import Op
 from florin_server.store.ledger import books, ledger
 from florin_server.store.ledger.books import Chain, Entry, Standing, WalletAsset, opening_of
+from florin_server.store.payments import history
 from florin_server.store.payouts import payouts
 
 _log = logging.getLogger(__name__)
@@ -114,8 +115,12 @@ def told(line: Line) -> str:
 
 
 async def check(app: App) -> Check:
-    """Proves the books, and compares them with every chain."""
-    wrong = [*await app.store.survey(ledger.check()), *await app.store.survey(payouts.check())]
+    """Proves the books and the histories of payments, and compares wallets with every chain."""
+    wrong = [
+        problem
+        for op in (ledger.check(), payouts.check(), history.check())
+        for problem in await app.store.survey(op)
+    ]
     return Check(wrong, await compare(app))
 
 

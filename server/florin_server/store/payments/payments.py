@@ -23,7 +23,7 @@ from florin_server.domain.payments.payment import (
     ResolvedBuild,
     Status,
 )
-from florin_server.domain.payments.state import Event
+from florin_server.domain.payments.state import CREATED, Event
 from florin_server.store.engine.query import (
     Op,
     Params,
@@ -44,8 +44,6 @@ from florin_server.store.tables.tables import (
 )
 from florin_server.store.tables.tables import confirm as bound
 from florin_server.store.tables.tables import issued as issue
-
-CREATED = "created"
 
 
 @dataclass(frozen=True, slots=True)
