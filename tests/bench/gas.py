@@ -22,7 +22,7 @@ from florin_server.rails.types import Asset, Payable, Split, Transfer
 
 from tests.bench.report import Figure
 from tests.bench.size import sized
-from tests.contract.evm_lab import (
+from tests.support.evm_lab import (
     CHAIN,
     ETHER,
     EURO,
@@ -40,7 +40,7 @@ from tests.contract.evm_lab import (
     open_lab,
     signed,
 )
-from tests.contract.payout_lab import TREASURY
+from tests.support.payout_lab import TREASURY
 from tests.support.smart import smart
 
 COIN = f"{CHAIN}/slip44:60"

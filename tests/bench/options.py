@@ -28,8 +28,8 @@ from florin_server.rails.types import Asset
 
 from tests.bench.report import Figure
 from tests.bench.size import sized
-from tests.contract.evm_lab import CHAIN, asset, settings
 from tests.support import anvil
+from tests.support.evm_lab import CHAIN, asset, settings
 
 SIZES = sized(((1, 2), (3, 10), (10, 20)), ((1, 2),))
 TOKENS = max(count for _, count in SIZES)

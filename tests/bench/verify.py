@@ -30,7 +30,7 @@ from florin_server.rails.types import Payable, Split
 from tests.bench.node import CHAIN_ID, Node, nodes
 from tests.bench.report import Figure
 from tests.bench.size import sized
-from tests.contract.evm_lab import (
+from tests.support.evm_lab import (
     FEES,
     MERCHANT,
     PRICE,

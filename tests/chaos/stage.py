@@ -46,11 +46,11 @@ from tests.chaos.node import Node
 from tests.chaos.plan import CONFIRMATIONS, Kill
 from tests.chaos.quick import SPEED, QuickClock
 from tests.chaos.stranger import Stranger
-from tests.contract.evm_lab import asset, euro
-from tests.contract.solana_lab import asset as mint
+from tests.support.evm_lab import asset, euro
 from tests.support.service import NO_LIMITS
 from tests.support.smart import UNIVERSAL
 from tests.support.solana import ASSETS
+from tests.support.solana_lab import asset as mint
 
 EVM = f"eip155:{DEVNET.chain_id}"
 USD, EUR = f"{EVM}/erc20:{DEVNET.token.address}", f"{EVM}/erc20:{DEVNET.euro.address}"

@@ -36,7 +36,7 @@ from florin_server.rails.evm.sending import submission
 from florin_server.rails.types import Payable, Split
 
 from tests.chaos.evm_mutants import KINDS, WAYS, Case, Payer, Way, sign, spellings, twins
-from tests.contract.evm_lab import (
+from tests.support.evm_lab import (
     EURO,
     FEES,
     MERCHANT,

@@ -43,9 +43,9 @@ from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 from solders.transaction_metadata import FailedTransactionMetadata
 
-from tests.contract.evm_lab import new_payment
-from tests.contract.solana_lab import MERCHANT, RELAYER, TREASURY, asset, settings, split
+from tests.support.evm_lab import new_payment
 from tests.support.solana import rebuilt, steps
+from tests.support.solana_lab import MERCHANT, RELAYER, TREASURY, asset, settings, split
 
 RECENT = Hash.hash(b"recent")
 VALUE, FEE = 1_500_000, 40_000

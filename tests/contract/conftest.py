@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contract.test_store_kit import ENGINES, opened
+from tests.support.store_kit import ENGINES, opened
 
 
 @pytest.fixture(params=ENGINES)

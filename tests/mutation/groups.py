@@ -22,41 +22,46 @@ GROUPS = {
     "confirm": Group(
         ("flows/payments/confirm.py",),
         (
-            "contract/test_settler.py",
-            "contract/test_settler_budgets.py",
-            "contract/test_settler_reorg.py",
-            "e2e/test_blocked_accounts.py",
-            "e2e/test_builds.py",
-            "e2e/test_capture.py",
-            "e2e/test_capture_strangers.py",
-            "e2e/test_confirm.py",
-            "e2e/test_confirm_races.py",
-            "e2e/test_deadlines.py",
-            "e2e/test_sanctions.py",
-            "e2e/test_solana_receiving.py",
-            "e2e/test_solana_rent.py",
+            "contract/settlement/test_settler.py",
+            "contract/settlement/test_settler_budgets.py",
+            "contract/settlement/test_settler_reorg.py",
+            "e2e/operator/test_blocked_accounts.py",
+            "e2e/payments/test_builds.py",
+            "e2e/capture/test_capture.py",
+            "e2e/capture/test_capture_strangers.py",
+            "e2e/payments/test_confirm.py",
+            "e2e/payments/test_confirm_races.py",
+            "e2e/payments/test_deadlines.py",
+            "e2e/operator/test_sanctions.py",
+            "e2e/solana/test_solana_receiving.py",
+            "e2e/solana/test_solana_rent.py",
             "wire/test_crowding.py",
         ),
     ),
     "settle": Group(
         ("workers/settlement/blocks.py", "workers/settlement/settle.py"),
-        ("contract/test_settler*.py",),
+        ("contract/settlement/test_settler*.py",),
     ),
     "journal": Group(
         ("store/settlement/chain_txs.py",),
-        ("contract/test_settler*.py", "contract/test_store_journal.py"),
+        ("contract/settlement/test_settler*.py", "contract/store/test_store_journal.py"),
     ),
     "ledger": Group(
-        ("store/ledger/ledger.py",), ("contract/test_books.py", "contract/test_store_*.py")
+        ("store/ledger/ledger.py",),
+        ("contract/ledger/test_books.py", "contract/store/test_store_*.py"),
     ),
     "payouts": Group(
         ("flows/payouts/payouts.py", "store/payouts/payouts.py", "workers/payouts/pay_out.py"),
-        ("contract/test_pay_out*.py", "e2e/test_payout*.py", "e2e/test_refunds.py"),
+        (
+            "contract/payouts/test_pay_out*.py",
+            "e2e/payouts/test_payout*.py",
+            "e2e/payouts/test_refunds.py",
+        ),
     ),
     "auth": Group(
         ("rpc/auth.py",),
         (
-            "e2e/test_operator_listener.py",
+            "e2e/operator/test_operator_listener.py",
             "unit/test_access_rules.py",
             "wire/test_credentials.py",
             "wire/test_crowding.py",
@@ -68,10 +73,10 @@ GROUPS = {
     "idempotency": Group(
         ("flows/payments/idempotent.py", "rpc/idempotency.py", "store/payments/idempotency.py"),
         (
-            "contract/test_store_races.py",
-            "e2e/test_guarded_keys.py",
-            "e2e/test_idempotency.py",
-            "e2e/test_merchants.py",
+            "contract/store/test_store_races.py",
+            "e2e/payments/test_guarded_keys.py",
+            "e2e/payments/test_idempotency.py",
+            "e2e/accounts/test_merchants.py",
             "unit/test_idempotency_keys.py",
             "wire/test_crowding.py",
             "wire/test_remembered.py",
@@ -83,6 +88,6 @@ GROUPS = {
     ),
     "evidence": Group(
         ("rails/*/reading/evidence.py",),
-        ("contract/test_rail_*.py", "contract/test_settler_reorg.py"),
+        ("contract/*/test_rail_*.py", "contract/settlement/test_settler_reorg.py"),
     ),
 }

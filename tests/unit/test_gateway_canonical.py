@@ -17,7 +17,7 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.proto_lab import Anything, service
+from tests.support.proto_lab import Anything, service
 
 MORE = """
 message Known {

@@ -14,7 +14,7 @@ from florin_gateway.profiles import Profile
 from florin_gateway.routes import Binding, RouteError
 from google.protobuf.message_factory import GetMessageClass
 
-from tests.unit.proto_lab import ask, bindings
+from tests.support.proto_lab import ask, bindings
 
 OPTION = "(gateway_options.v1.field)"
 CODEC = Codec()

@@ -12,7 +12,7 @@ from florin_gateway.profiles import Profile
 from florin_gateway.routes import Binding, RouteError, add_routes
 from google.protobuf.message_factory import GetMessageClass
 
-from tests.unit.proto_lab import ask, bindings, one
+from tests.support.proto_lab import ask, bindings, one
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from florin_server.boot.grpc_server import PUBLIC
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
+from tests.support.proto_lab import service
 from tests.support.shapes import resolved, undocumented
-from tests.unit.proto_lab import service
 
 OPTION = "(gateway_options.v1.field)"
 SHAPES = """

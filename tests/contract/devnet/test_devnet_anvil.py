@@ -1,0 +1,228 @@
+"""The embedded chain does with every kind of payment what anvil does, to the last unit of gas."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from eth_account.signers.local import LocalAccount
+from florin_server.chains.evm.typed_data import PERMIT2
+from florin_server.devnet.evm import DEVNET
+from florin_server.domain.payments.payment import Option
+from florin_server.domain.settlement.chain_txs import Accepted
+from florin_server.rails.connection.jsonrpc import RpcError
+from florin_server.rails.evm.settings import EvmCoin
+from florin_server.rails.types import Payable, Split
+
+from tests.support import chains
+from tests.support.evm_lab import (
+    ACCEPTS_ALL,
+    CHAIN,
+    EURO,
+    FEES,
+    MERCHANT,
+    PRICE,
+    TOKEN,
+    Lab,
+    accept,
+    account_of,
+    asset,
+    buyer,
+    euro,
+    new_payment,
+    open_lab,
+    signed,
+)
+
+ETHER = f"{CHAIN}/slip44:60"
+FEE = 15_000
+NOBODY_SIGNED = '"0x' + "5a" * 65 + '"'
+
+
+@dataclass
+class Script:
+    """Transactions on one chain, and what came of each: success, gas, events."""
+
+    lab: Lab
+    told: dict[str, tuple[str, int, list[Any]]] = field(default_factory=dict)
+
+    async def note(self, name: str, tx_hash: str) -> None:
+        receipt = await self.lab.control.call("eth_getTransactionReceipt", tx_hash)
+        logs = [(log["address"], log["topics"], log["data"]) for log in receipt["logs"]]
+        self.told[name] = (receipt["status"], int(receipt["gasUsed"], 16), logs)
+
+    def option(
+        self,
+        payer: LocalAccount | str,
+        number: int,
+        asset_id: str,
+        approvals: tuple[int, ...] = (),
+        method: str | None = None,
+    ) -> Option:
+        split = Split(account_of(MERCHANT), account_of(FEES), FEE, settled=True)
+        account, token = account_of(payer), self.lab.rail.assets[asset_id]
+        means = Payable(account, asset_id, approvals, method)
+        return self.lab.rail.offer(new_payment(number), account, means, token, PRICE, split, 0)
+
+    def item(self, payer: LocalAccount, asset_id: str, number: int) -> Accepted:
+        option = self.option(payer, number, asset_id)
+        return accept(new_payment(number), option, signed(payer, option))
+
+    async def settle(self, name: str, *items: Accepted) -> None:
+        await self.note(name, (await self.lab.settle(*items)).hash)
+
+    async def perform(self, name: str, payer: LocalAccount, *how: Any) -> None:
+        """What a wallet sends by itself."""
+        issued = await self.lab.rail.build(self.option(payer, *how), (), 0)
+        assert issued is not None
+        for n, action in enumerate(issued.actions):
+            await self.note(f"{name} {n}", (await self.lab.perform(payer, action)).strip('"'))
+
+    async def call(self, name: str, payer: LocalAccount, to: str, data: str) -> None:
+        fields = {"to": to, "data": bytes.fromhex(data)}
+        sent = await self.lab.send(key=bytes(payer.key), **fields)
+        await self.note(name, sent["transactionHash"])
+
+
+async def play(script: Script) -> None:
+    """Every way to pay."""
+    lab = script.lab
+    wallets = [buyer(n) for n in range(1, 12)]
+    accounts = [account_of(one) for one in wallets]
+    prices = {TOKEN: PRICE, EURO: PRICE, ETHER: PRICE}
+    assert len(await lab.rail.payable(accounts, prices)) == 3 * len(wallets)
+    one, two, many = wallets[0], wallets[1], wallets[2:7]
+
+    item = script.item(one, TOKEN, 1)
+    await script.settle("to receivers that had nothing", item)
+    await script.settle("to receivers that had some", script.item(one, TOKEN, 2))
+    await script.settle("together", *(script.item(each, TOKEN, 3) for each in many))
+    await script.settle("one of them is used", item, script.item(two, TOKEN, 4))
+
+    approve = "095ea7b3" + PERMIT2[2:].rjust(64, "0") + f"{2 * PRICE:064x}"
+    await script.call("approval", one, DEVNET.euro.address, approve)
+    await script.settle("by Permit2", script.item(one, EURO, 5))
+    mixed = (script.item(one, EURO, 6), script.item(two, TOKEN, 7), script.item(two, EURO, 8))
+    await script.settle("both kinds, and one without an allowance", *mixed)
+
+    await script.perform("by itself", two, 9, TOKEN, (PRICE,), "direct")
+    await script.perform("by itself, through zero", two, 10, EURO, (0, PRICE), "direct")
+    await script.perform("coin", two, 11, ETHER)
+
+    contract = await lab.deploy(ACCEPTS_ALL)
+    await lab.send_tokens(contract, PRICE)
+    option = script.option(contract, 12, TOKEN)
+    await script.settle("a contract", accept(new_payment(12), option, NOBODY_SIGNED))
+    await lab.delegate(two, ACCEPTS_ALL)
+    await script.settle("a key with code", script.item(two, TOKEN, 13))
+    await lab.delegate(two, "00")
+    await script.settle("a key with code that is mute", script.item(two, TOKEN, 14))
+    await lab.delegate(two, "5b600056")
+    burning = (script.item(two, TOKEN, 15), script.item(one, TOKEN, 16))
+    await script.settle("a key with code that burns gas", *burning)
+
+
+@pytest.fixture(scope="module")
+def evm():
+    """What the embedded chain is compared with."""
+    with chains.opened("anvil") as opened:
+        yield opened
+
+
+@pytest.fixture
+async def both(evm):
+    """The embedded chain, and anvil."""
+    coin = EvmCoin(name="Test Ether", symbol="tETH")
+    labs = [
+        await open_lab(evm=one, assets=(asset(), euro()), coin=coin)
+        for one in (chains.OwnChain(), evm)
+    ]
+    yield labs
+    for lab in labs:
+        await lab.rail.close()
+        await lab.chain.close()
+
+
+async def test_every_payment_does_the_same_on_both_and_costs_the_same(both):
+    own, other = [Script(lab) for lab in both]
+    await asyncio.gather(play(own), play(other))
+    assert own.told == other.told
+    assert {status for status, _, _ in own.told.values()} == {"0x1"}
+    assert own.told["one of them is used"][2] != own.told["together"][2]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"to": DEVNET.token.address, "data": "0x313ce567"},
+        {"to": DEVNET.token.address, "data": "0x70a08231" + "00" * 12 + "ab" * 20},
+        {"from": DEVNET.faucet, "to": "0x" + "12" * 20, "value": "0x1", "data": "0x" + "ff" * 500},
+        {"from": DEVNET.faucet, "data": "0x602a5f5260205ff3"},
+    ],
+    ids=["constant", "storage", "floor", "creation"],
+)
+async def test_a_call_needs_the_same_gas_on_both(both, call):
+    async def works(lab: Lab, gas: int) -> bool:
+        try:
+            await lab.control.call("eth_call", {**call, "gas": hex(gas)}, "latest")
+        except RpcError:
+            return False
+        return True
+
+    too_little, enough = 1, 1_000_000
+    while too_little + 1 < enough:
+        middle = (too_little + enough) // 2
+        if await works(both[0], middle):
+            enough = middle
+        else:
+            too_little = middle
+    assert [await works(both[1], gas) for gas in (too_little, enough)] == [False, True]
+    estimates = [await lab.control.call("eth_estimateGas", call) for lab in both]
+    assert estimates[0] == estimates[1]
+
+
+# what anvil tells of blobs, and of times that the block tells too
+ITS_OWN = {"blobGasPrice", "blockTimestamp"}
+
+
+def spelled(value: Any) -> Any:
+    """How a value is written down, whatever it is."""
+    if isinstance(value, dict):
+        told = {name: spelled(one) for name, one in value.items() if name not in ITS_OWN}
+        # numbers that are as long as a hash, unless they begin with zeros
+        return {**told, **{name: "number" for name in ("r", "s") if name in told}}
+    if isinstance(value, list):
+        return [spelled(one) for one in value]
+    if not isinstance(value, str):
+        return value
+    assert value.startswith("0x")
+    if len(value) in {18, 42, 66, 514}:
+        return len(value), value == value.lower()
+    return "quantity" if re.fullmatch(r"0x(0|[1-9a-f][0-9a-f]*)", value) else "data"
+
+
+async def test_blocks_transactions_and_receipts_are_spelled_alike(both):
+    async def newest(lab: Lab) -> Any:
+        block = await lab.control.call("eth_getBlockByNumber", "latest", True)
+        (transaction,) = block["transactions"]
+        return spelled(
+            [
+                block,
+                await lab.control.call("eth_getTransactionByHash", transaction["hash"]),
+                await lab.control.call("eth_getTransactionReceipt", transaction["hash"]),
+                await lab.control.call("eth_getBlockReceipts", block["number"]),
+                await lab.control.call("eth_getLogs", {"blockHash": block["hash"]}),
+            ]
+        )
+
+    async def told(lab: Lab) -> list[Any]:
+        await lab.delegate(buyer(1), "00")
+        delegated = await newest(lab)
+        await lab.settle(await lab.sold(1))
+        return [delegated, await newest(lab)]
+
+    own, other = [await told(lab) for lab in both]
+    assert own == other

@@ -1,0 +1,137 @@
+"""The faster interpreter does exactly what py-evm does."""
+
+from __future__ import annotations
+
+import random
+from unittest.mock import patch
+
+import pytest
+from eth.vm.forks.prague.computation import PragueComputation
+from florin_server.clock import TestClock
+from florin_server.devnet.evm.chain import Chain, Moment
+from florin_server.devnet.evm.history import History
+from florin_server.devnet.evm.interpreter import BINARY, GAS, DevComputation
+from florin_server.devnet.evm.state import DevState
+
+from tests.support.devnet_kit import START_S, account, call_data, opened, payment
+
+PLACE = b"\xee" * 20
+EDGES = (0, 1, 2, 31, 32, 255, 256, 2**128, 2**255, 2**256 - 1)
+PUSHES = (0x5F, 0x60, 0x61, 0x7F)
+OTHERS = (
+    *(*BINARY, 0x05, 0x07, 0x0B, 0x12, 0x13, 0x15, 0x19, 0x1A, 0x1D, 0x20, 0x30, 0x33, 0x34, 0x35),
+    *(0x36, 0x37, 0x3D, 0x50, 0x51, 0x52, 0x53, 0x54, 0x55, 0x57, 0x58, 0x59, 0x5A, 0x5B, 0x5C),
+    *(0x5D, 0x5E, 0x80, 0x81, 0x82, 0x8F, 0x90, 0x91, 0x9F),
+)
+
+
+@pytest.fixture(scope="module")
+def chain() -> Chain:
+    clock = TestClock(START_S * 1_000_000)
+    return Chain(History(None), 31337, 0, lambda: clock.now_us() // 1_000_000, {})
+
+
+def run(chain: Chain, rules: type[PragueComputation], code: bytes, gas: int) -> tuple:
+    """Everything that can be seen of a run."""
+    from eth.vm.message import Message
+
+    head = chain.head
+    with (
+        chain.machine(Moment(head, head.number, head.time)) as machine,
+        patch.object(DevState, "computation_class", rules),
+    ):
+        data = bytes(range(1, 101))
+        message = Message(gas=gas, to=PLACE, sender=PLACE, value=0, data=data, code=code)
+        context = machine.get_transaction_context_class()(gas_price=0, origin=PLACE)
+        made = rules.apply_message(machine, message, context)
+        return (
+            made.is_success,
+            made.is_error and made.error.burns_gas,
+            bytes(made.output),
+            made.get_gas_remaining(),
+            [made.stack_pop1_int() for _ in range(len(made._stack.values))],
+            bytes(made._memory._bytes),
+            {cell: value for cell, value in machine.flat.cells.items() if cell[0] == PLACE},
+        )
+
+
+def same(chain: Chain, code: bytes, gas: int = 100_000) -> tuple:
+    ours, theirs = run(chain, DevComputation, code, gas), run(chain, PragueComputation, code, gas)
+    # what a burnt computation leaves in its own memory and stack nobody can see
+    seen = slice(None) if not theirs[1] else slice(4)
+    assert ours[seen] == theirs[seen], code.hex()
+    return theirs
+
+
+@pytest.mark.parametrize("opcode", BINARY)
+def test_arithmetic_is_the_same_at_the_edges(chain, opcode):
+    assert GAS[opcode] > 0
+    for first in EDGES:
+        for second in EDGES:
+            push = b"\x7f" + second.to_bytes(32, "big") + b"\x7f" + first.to_bytes(32, "big")
+            assert same(chain, push + bytes([opcode]))[0]
+
+
+def test_random_programs_end_the_same(chain):
+    chance = random.Random(20)
+    successes = 0
+    for _ in range(3_000):
+        gas = chance.choice((200, 3_000, 100_000, 100_000))
+        successes += same(chain, program(chance), gas)[0]
+    assert successes > 1_000
+
+
+def program(chance: random.Random) -> bytes:
+    """Some numbers to work on, then anything; all of it can be run to the end by good luck."""
+    code = bytearray()
+    opcodes = [chance.choice(PUSHES) for _ in range(chance.randrange(4, 20))]
+    later = (PUSHES if chance.random() < 0.55 else OTHERS for _ in range(chance.randrange(1, 40)))
+    opcodes += [chance.choice(choices) for choices in later]
+    for opcode in opcodes:
+        code.append(opcode)
+        size = opcode - 0x5F if opcode in PUSHES else 0
+        # mostly small, for a great number as a place in memory ends everything
+        number = chance.choice(EDGES) if chance.random() < 0.1 else chance.randrange(64)
+        code += number.to_bytes(32, "big")[32 - size :]
+    return bytes(code)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "5b5f56",  # an endless loop
+        "60",  # a number cut off by the end
+        "600456005b60015b",  # a jump over a stop
+        "6003565b",  # a jump to a jump destination
+        "60045660605b",  # a jump into the number of a PUSH
+        "5f515f5260205ff3",  # reads and writes fresh memory
+        "7f" + "ff" * 32 + "51",  # more memory than there is gas for
+        "5f" * 1025,  # one number too many
+        "5f" * 1024 + "80",  # the same by copying
+        "50",
+        "01",
+        "90",
+        "81",
+        "56",
+        "57",
+        "51",
+        "52",
+        "15",
+        "19",
+        "35",
+    ],
+)
+def test_odd_programs_end_the_same(chain, code):
+    same(chain, bytes.fromhex(code))
+
+
+async def test_a_settlement_costs_the_same_gas():
+    used = []
+    for rules in (DevComputation, PragueComputation):
+        with patch.object(DevState, "computation_class", rules):
+            async with opened() as node:
+                relayer, buyer = account(2), account(4)
+                await node.fund(relayer.address, buyer.address)
+                receipt = await node.settle(relayer, payment(buyer, 1), payment(buyer, 2, fee=9))
+                used.append((receipt["gasUsed"], receipt["logs"][0]["data"], call_data("x()")))
+    assert used[0] == used[1]

@@ -1,0 +1,430 @@
+"""The embedded Solana chain, asked like any node of a cluster."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import aiohttp
+import pytest
+from florin_server.chains.solana import spl
+from florin_server.clock import TestClock
+from florin_server.devnet.solana import SOLNET, DevChainError
+from solders.hash import Hash
+from solders.keypair import Keypair
+from solders.message import Message, MessageV0
+from solders.signature import Signature
+from solders.transaction import Transaction, VersionedTransaction
+
+from tests.support.solana_kit import (
+    GIFT,
+    START_S,
+    TOKEN,
+    TOKEN_2022,
+    NodeError,
+    coin,
+    opened,
+    payment,
+    place,
+    wallet,
+)
+
+BUYER, RELAYER, MERCHANT = wallet(1), wallet(2), wallet(3).pubkey()
+SOL = spl.LAMPORTS_PER_SOL
+
+
+@pytest.fixture
+async def node():
+    async with opened() as node:
+        await node.fund(BUYER, RELAYER)
+        yield node
+
+
+# ---- money
+
+
+@pytest.mark.parametrize("token", [TOKEN, TOKEN_2022])
+async def test_a_token_is_paid_to_an_account_that_did_not_exist(node, token):
+    signature = await node.send(await node.made([BUYER], *payment(BUYER, MERCHANT, 5, token)))
+    assert await node.tokens(MERCHANT, token) == 5
+    assert await node.tokens(BUYER.pubkey(), token) == GIFT - 5
+    told = await node.ask(
+        "getTransaction",
+        signature,
+        {"commitment": "confirmed", "maxSupportedTransactionVersion": 0},
+    )
+    meta = told["meta"]
+    keys = told["transaction"]["message"]["accountKeys"]
+    spent = meta["preBalances"][0] - meta["postBalances"][0]
+    size = 165 if token is TOKEN else 170  # Token-2022 writes down that the owner stays
+    rent = await node.ask("getMinimumBalanceForRentExemption", size)
+    assert (meta["fee"], spent) == (5000, 5000 + rent)
+    before = {keys[one["accountIndex"]]: one for one in meta["preTokenBalances"]}
+    after = {keys[one["accountIndex"]]: one for one in meta["postTokenBalances"]}
+    assert str(place(MERCHANT, token)) not in before
+    got = after[str(place(MERCHANT, token))]
+    assert (got["owner"], got["mint"], got["programId"]) == (
+        str(MERCHANT),
+        token.address,
+        token.program,
+    )
+    assert got["uiTokenAmount"] == {
+        "amount": "5",
+        "decimals": 6,
+        "uiAmount": 0.000005,
+        "uiAmountString": "0.000005",
+    }
+
+
+async def test_the_faucet_gives_once_and_again_when_half_is_spent(node):
+    assert await node.coin(BUYER.pubkey()) == SOL
+    assert await node.tokens(BUYER.pubkey()) == GIFT
+    assert (await node.fund(BUYER))["signatures"] == []
+    await node.send(await node.made([BUYER], *payment(BUYER, MERCHANT, GIFT // 2 + 1)))
+    assert len((await node.fund(BUYER))["signatures"]) == 1
+    assert await node.tokens(BUYER.pubkey()) == GIFT
+
+
+async def test_the_faucet_gives_what_is_asked_for(node):
+    await node.fund(BUYER, lamports=3 * SOL, tokens=[TOKEN_2022.address], tokenUnits=GIFT + 7)
+    assert await node.coin(BUYER.pubkey()) == 3 * SOL
+    assert await node.tokens(BUYER.pubkey()) == GIFT
+    assert await node.tokens(BUYER.pubkey(), TOKEN_2022) == GIFT + 7
+    await node.ask("requestAirdrop", str(MERCHANT), SOL)
+    await node.ask("requestAirdrop", str(MERCHANT), 77)
+    assert await node.coin(MERCHANT) == SOL + 77
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"accounts": "all"},
+        {"accounts": ["0x12"]},
+        {"accounts": [str(MERCHANT)] * 257},
+        {"accounts": [str(MERCHANT)], "tokens": [str(MERCHANT)]},
+        {"accounts": [str(MERCHANT)], "lamports": -1},
+        {"accounts": [str(MERCHANT)], "amount": 1},
+    ],
+)
+async def test_the_faucet_refuses_nonsense(node, options):
+    with pytest.raises(NodeError) as refused:
+        await node.ask("florin_faucet", options)
+    assert refused.value.code == -32602
+
+
+# ---- transactions that do not land
+
+
+async def test_a_transaction_lands_once(node):
+    wire = await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 2))
+    signature = await node.send(wire)
+    with pytest.raises(NodeError, match="already been processed"):
+        await node.send(wire)
+    # a node that does not try first takes it, and nothing happens
+    assert await node.send(wire, skipPreflight=True) == signature
+    assert await node.coin(MERCHANT) == SOL // 2
+    outcome = await node.value("simulateTransaction", wire, {"encoding": "base64"})
+    assert outcome["err"] == "AlreadyProcessed"
+
+
+async def test_a_blockhash_is_good_for_150_slots(node):
+    wires = [await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 4 + n)) for n in (1, 2)]
+    blockhash = str(await node.blockhash())
+    await node.fault("slots", slots=150)
+    assert await node.value("isBlockhashValid", blockhash, {"commitment": "processed"})
+    await node.send(wires[0])
+    assert not await node.value("isBlockhashValid", blockhash, {"commitment": "processed"})
+    with pytest.raises(NodeError) as refused:
+        await node.send(wires[1])
+    assert refused.value.data["err"] == "BlockhashNotFound"
+    await node.send(wires[1], skipPreflight=True)
+    assert await node.coin(MERCHANT) == SOL // 4 + 1
+
+
+async def test_a_blockhash_is_unknown_to_older_states(node):
+    blockhash = str(await node.blockhash())
+    assert not await node.value("isBlockhashValid", blockhash)
+    await node.fault("slots", slots=32)
+    assert await node.value("isBlockhashValid", blockhash)
+    assert not await node.value("isBlockhashValid", str(Hash.new_unique()))
+
+
+async def test_unsigned_and_unreadable_transactions_are_refused(node):
+    wire = await node.made([BUYER], coin(BUYER, MERCHANT, 1))
+    raw = base64.b64decode(wire)
+    broken = bytearray(raw)
+    broken[5] ^= 1
+    refusals = [
+        (base64.b64encode(bytes(broken)).decode(), -32003),
+        (base64.b64encode(raw + b"\0").decode(), -32602),
+        (base64.b64encode(bytes(1300)).decode(), -32602),
+        ("@", -32602),
+        (7, -32602),
+    ]
+    for given, code in refusals:
+        with pytest.raises(NodeError) as refused:
+            await node.send(given)
+        assert refused.value.code == code
+    assert await node.coin(MERCHANT) == 0
+
+
+async def test_a_failure_is_told_before_sending_and_pays_if_sent_anyway(node):
+    wire = await node.made([BUYER], *payment(BUYER, RELAYER.pubkey(), GIFT + 1))
+    error = {"InstructionError": [1, {"Custom": 1}]}
+    with pytest.raises(NodeError) as refused:
+        await node.send(wire)
+    assert (refused.value.code, refused.value.data["err"]) == (-32002, error)
+    before = await node.coin(BUYER.pubkey())
+    signature = await node.send(wire, skipPreflight=True)
+    assert (await node.status(signature))["err"] == error
+    assert await node.coin(BUYER.pubkey()) == before - 5000
+    assert await node.tokens(BUYER.pubkey()) == GIFT
+
+
+async def test_who_cannot_pay_the_fee_leaves_no_trace(node):
+    poor = Keypair()
+    signature = await node.send(
+        await node.made([poor], coin(poor, MERCHANT, 1)), skipPreflight=True
+    )
+    assert await node.status(signature) is None
+
+
+async def test_legacy_transactions_and_base58_are_taken_too(node):
+    message = Message.new_with_blockhash(
+        [coin(BUYER, MERCHANT, SOL // 2)], BUYER.pubkey(), await node.blockhash()
+    )
+    raw = bytes(Transaction([BUYER], message, message.recent_blockhash))
+    text = str(Signature.default())  # any base58 of 64 bytes, to learn the alphabet's zero
+    assert text == "1" * 64
+    signature = await node.ask("sendTransaction", base58(raw))
+    told = await node.ask("getTransaction", signature, {"commitment": "confirmed"})
+    assert told["version"] == "legacy"
+    assert told["transaction"]["signatures"] == [signature]
+    assert await node.coin(MERCHANT) == SOL // 2
+
+
+def base58(raw: bytes) -> str:
+    """Written by a library: a key is 32 bytes, so longer texts are put together by hand."""
+    alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+    number, text = int.from_bytes(raw, "big"), ""
+    while number:
+        number, digit = divmod(number, 58)
+        text = alphabet[digit] + text
+    return "1" * (len(raw) - len(raw.lstrip(b"\0"))) + text
+
+
+# ---- trying out
+
+
+async def test_a_trial_changes_nothing_and_shows_the_accounts_after_it(node):
+    wire = await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 2))
+    config = {
+        "encoding": "base64",
+        "sigVerify": True,
+        "accounts": {"encoding": "base64", "addresses": [str(BUYER.pubkey()), str(MERCHANT)]},
+    }
+    answer = await node.ask("simulateTransaction", wire, config)
+    # the slot that it was asked for, as in every other answer
+    assert answer["context"]["slot"] == await node.ask("getSlot")
+    outcome = answer["value"]
+    assert outcome["err"] is None
+    assert outcome["unitsConsumed"] == 150
+    lamports = [one["lamports"] for one in outcome["accounts"]]
+    assert lamports == [SOL // 2 - 5000, SOL // 2]
+    assert await node.coin(MERCHANT) == 0
+
+
+async def test_a_trial_can_do_without_signatures_and_blockhash(node):
+    message = MessageV0.try_compile(
+        BUYER.pubkey(), [coin(BUYER, MERCHANT, SOL // 2)], [], Hash.new_unique()
+    )
+    unsigned = VersionedTransaction.populate(message, [Signature.default()])
+    wire = base64.b64encode(bytes(unsigned)).decode()
+    plain = {"encoding": "base64"}
+    assert (await node.value("simulateTransaction", wire, plain))["err"] == "BlockhashNotFound"
+    replaced = {**plain, "replaceRecentBlockhash": True}
+    assert (await node.value("simulateTransaction", wire, replaced))["err"] is None
+    for config, code in (({"sigVerify": True}, -32003), ({**replaced, "sigVerify": True}, -32602)):
+        with pytest.raises(NodeError) as refused:
+            await node.ask("simulateTransaction", wire, {**plain, **config})
+        assert refused.value.code == code
+
+
+# ---- how sure it is
+
+
+async def test_a_transaction_gets_deeper_with_the_slots():
+    async with opened(slot_s=0.4, confirmed_slots=2, finalized_slots=5) as node:
+        await node.fund(BUYER)
+        signature = await node.send(await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 2)))
+        told = []
+        for _ in range(6):
+            status = await node.status(signature)
+            told.append((status["confirmationStatus"], status["confirmations"]))
+            node.clock.advance(0.4)
+        assert told == [
+            ("processed", 0),
+            ("processed", 1),
+            ("confirmed", 2),
+            ("confirmed", 3),
+            ("confirmed", 4),
+            ("finalized", None),
+        ]
+
+
+async def test_histories_tell_what_is_deep_enough():
+    async with opened(slot_s=0.4) as node:
+        await node.fund(BUYER)
+        wire = await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 2), spl.memo("for tea"))
+        signature = await node.send(wire)
+        confirmed = {"commitment": "confirmed", "maxSupportedTransactionVersion": 0}
+        final = {**confirmed, "commitment": "finalized", "encoding": "base64"}
+        assert await node.ask("getTransaction", signature, confirmed) is None
+        node.clock.advance(0.4)
+        assert (await node.ask("getTransaction", signature, confirmed))["blockTime"] == START_S
+        assert await node.ask("getTransaction", signature, final) is None
+        assert await node.ask("getSignaturesForAddress", str(MERCHANT)) == []
+        node.clock.advance(31 * 0.4)
+        assert (await node.ask("getTransaction", signature, final))["transaction"][0] == wire
+        (listed,) = await node.ask("getSignaturesForAddress", str(MERCHANT))
+        assert (listed["signature"], listed["memo"]) == (signature, "[7] for tea")
+        with pytest.raises(NodeError) as refused:
+            await node.ask("getTransaction", signature, {"commitment": "finalized"})
+        assert refused.value.code == -32015
+
+
+async def test_signatures_of_an_address_are_read_page_by_page(node):
+    made = [
+        await node.send(await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 100 + n)))
+        for n in range(5)
+    ]
+    await node.fault("slots", slots=32)
+
+    async def page(**config) -> list[str]:
+        listed = await node.ask("getSignaturesForAddress", str(MERCHANT), config)
+        return [one["signature"] for one in listed]
+
+    assert await page() == made[::-1]
+    assert await page(limit=2, before=made[3]) == [made[2], made[1]]
+    assert await page(until=made[3]) == [made[4]]
+
+
+async def test_slots_pass_by_the_clock_and_on_demand():
+    async with opened(slot_s=0.4) as node:
+        assert await node.ask("getSlot", {"commitment": "processed"}) == 1
+        assert await node.ask("getSlot") == 0
+        node.clock.advance(40)
+        assert await node.ask("getSlot", {"commitment": "processed"}) == 101
+        assert await node.ask("getBlockHeight", {"commitment": "confirmed"}) == 100
+        assert await node.ask("getSlot") == 101 - 32
+        assert await node.fault("slots", slots=9) == 110
+        latest = await node.ask("getLatestBlockhash", {"commitment": "processed"})
+        assert latest["context"]["slot"] == 110
+        assert latest["value"]["lastValidBlockHeight"] == 260
+        with pytest.raises(NodeError) as refused:
+            await node.ask("getSlot", {"commitment": "processed", "minContextSlot": 111})
+        assert refused.value.code == -32016
+
+
+# ---- accounts
+
+
+async def test_accounts_are_read_together_and_missing_ones_are_null(node):
+    mint = await node.value("getAccountInfo", TOKEN_2022.address, {"encoding": "base64"})
+    assert mint["owner"] == TOKEN_2022.program
+    assert spl.mint_of(base64.b64decode(mint["data"][0])) == spl.Mint(6, frozenset())
+    asked = [str(BUYER.pubkey()), str(MERCHANT), str(place(BUYER.pubkey()))]
+    cut = {"encoding": "base64", "dataSlice": {"offset": 64, "length": 8}}
+    there, missing, held = await node.value("getMultipleAccounts", asked, cut)
+    assert (there["lamports"], missing) == (SOL, None)
+    assert base64.b64decode(held["data"][0]) == GIFT.to_bytes(8, "little")
+    with pytest.raises(NodeError):
+        await node.ask("getMultipleAccounts", asked * 34)
+    balance = await node.value("getTokenAccountBalance", asked[2])
+    assert balance["uiAmountString"] == "10000"
+    with pytest.raises(NodeError, match="could not find account"):
+        await node.ask("getTokenAccountBalance", str(place(MERCHANT)))
+
+
+async def test_an_owners_token_accounts_are_found(node):
+    owner = str(BUYER.pubkey())
+    for wanted, found in (
+        ({"mint": TOKEN.address}, place(BUYER.pubkey())),
+        ({"programId": TOKEN_2022.program}, place(BUYER.pubkey(), TOKEN_2022)),
+    ):
+        told = await node.value("getTokenAccountsByOwner", owner, wanted, {"encoding": "base64"})
+        assert [one["pubkey"] for one in told] == [str(found)]
+
+
+async def test_a_node_says_what_it_is(node):
+    assert await node.ask("getHealth") == "ok"
+    assert (await node.ask("getVersion"))["solana-core"]
+    genesis = await node.ask("getGenesisHash")
+    assert SOLNET.chain_id == f"solana:{genesis[:32]}"
+    assert await node.ask("getBlockTime", 1) == START_S
+    with pytest.raises(NodeError):
+        await node.ask("getBlockTime", 10**6)
+    with pytest.raises(NodeError) as refused:
+        await node.ask("getClusterNodes")
+    assert refused.value.code == -32601
+
+
+# ---- the file
+
+
+async def test_a_restarted_chain_is_the_same_and_goes_on(tmp_path):
+    path, clock = tmp_path / "deeper" / "solana.db", TestClock(START_S * 1_000_000)
+    async with opened(path, clock, slot_s=0.4) as node:
+        await node.fund(BUYER)
+        wire = await node.made([BUYER], *payment(BUYER, MERCHANT, 5, TOKEN_2022))
+        signature = await node.send(wire)
+        await node.fault("slots", slots=40)
+        before = [await node.status(signature), await node.blockhash(), await node.ask("getSlot")]
+        # closing an account leaves nothing of it behind
+        rest = await node.coin(BUYER.pubkey()) - 5000
+        await node.send(await node.made([BUYER], coin(BUYER, RELAYER.pubkey(), rest)))
+    async with opened(path, clock, slot_s=0.4) as node:
+        after = [await node.status(signature), await node.blockhash(), await node.ask("getSlot")]
+        assert after == before
+        assert await node.tokens(MERCHANT, TOKEN_2022) == 5
+        assert await node.coin(BUYER.pubkey()) == 0
+        with pytest.raises(NodeError, match="already been processed"):
+            await node.send(wire)
+        again = await node.send(await node.made([RELAYER], coin(RELAYER, MERCHANT, SOL // 2)))
+        assert (await node.status(again))["err"] is None
+
+
+async def test_a_clock_that_was_set_back_does_not_turn_slots_back(tmp_path):
+    path, clock = tmp_path / "solana.db", TestClock(START_S * 1_000_000)
+    async with opened(path, clock, slot_s=0.4) as node:
+        clock.advance(400)
+        await node.fund(BUYER)
+        slot = await node.ask("getSlot", {"commitment": "processed"})
+    async with opened(path, TestClock(START_S * 1_000_000), slot_s=0.4) as node:
+        assert await node.ask("getSlot", {"commitment": "processed"}) == slot
+        node.clock.advance(0.4)
+        assert await node.fault("slots", slots=1) == slot + 2
+
+
+async def test_a_chain_has_one_process_and_a_file_of_its_own(tmp_path):
+    path = tmp_path / "solana.db"
+    async with opened(path):
+        with pytest.raises(DevChainError, match="in use"):
+            async with opened(path):
+                pass
+    other = tmp_path / "other.db"
+    other.write_bytes(b"no chain at all, " * 100)
+    with pytest.raises(DevChainError, match="is not a chain"):
+        async with opened(other):
+            pass
+
+
+async def test_the_chain_answers_over_http(node):
+    port = await node.chain.serve_http("127.0.0.1", 0)
+    calls = [{"jsonrpc": "2.0", "id": n, "method": "getHealth"} for n in (1, 2)]
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"http://127.0.0.1:{port}", data=json.dumps(calls)) as answer,
+    ):
+        assert [one["result"] for one in await answer.json()] == ["ok", "ok"]

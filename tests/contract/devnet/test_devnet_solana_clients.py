@@ -1,0 +1,85 @@
+"""The embedded Solana chain, asked by the library behind the usual Python client."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from florin_server.chains.solana import spl
+from solders.rpc import requests, responses
+from solders.rpc.config import (
+    RpcSendTransactionConfig,
+    RpcSimulateTransactionConfig,
+    RpcTokenAccountsFilterMint,
+    RpcTransactionConfig,
+)
+from solders.transaction import VersionedTransaction
+from solders.transaction_status import UiTransactionEncoding
+
+from tests.support.solana_kit import GIFT, TOKEN, coin, opened, place, wallet
+
+BUYER, MERCHANT = wallet(1), wallet(3).pubkey()
+SOL = spl.LAMPORTS_PER_SOL
+
+
+@pytest.fixture
+async def node():
+    async with opened() as node:
+        await node.fund(BUYER)
+        yield node
+
+
+async def test_answers_are_what_client_libraries_read(node):
+    """Questions and answers as the library behind the usual Python client writes and reads them."""
+    wire = await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 4))
+    sent = VersionedTransaction.from_bytes(base64.b64decode(wire))
+    owner, held = BUYER.pubkey(), place(BUYER.pubkey())
+    config = RpcSendTransactionConfig(skip_preflight=True)
+    signature = (await asked(node, requests.SendVersionedTransaction(sent, config))).value
+    assert signature == sent.signatures[0]
+    await node.fault("slots", slots=32)
+    status = (await asked(node, requests.GetSignatureStatuses([signature]))).value[0]
+    assert str(status.confirmation_status).endswith("Finalized")
+    base64_form = RpcTransactionConfig(
+        UiTransactionEncoding.Base64, max_supported_transaction_version=0
+    )
+    found = (await asked(node, requests.GetTransaction(signature, base64_form))).value
+    assert found.transaction.transaction == sent
+    plain = RpcTransactionConfig(UiTransactionEncoding.Json, max_supported_transaction_version=0)
+    read = (await asked(node, requests.GetTransaction(signature, plain))).value.transaction
+    assert read.meta.fee == 5000
+    assert read.transaction.message.account_keys == sent.message.account_keys
+    (listed,) = (await asked(node, requests.GetSignaturesForAddress(MERCHANT))).value
+    assert listed.signature == signature
+    balance = await asked(node, requests.GetTokenAccountBalance(held))
+    assert balance.value.amount == str(GIFT)
+    by_mint = RpcTokenAccountsFilterMint(spl.pubkey(TOKEN.address))
+    (mine,) = (await asked(node, requests.GetTokenAccountsByOwner(owner, by_mint))).value
+    assert (mine.pubkey, mine.account.owner) == (held, spl.TOKEN)
+    assert (await asked(node, requests.GetAccountInfo(owner))).value.lamports < SOL
+    both = await asked(node, requests.GetMultipleAccounts([owner, wallet(99).pubkey()]))
+    assert [one is None for one in both.value] == [False, True]
+    latest = (await asked(node, requests.GetLatestBlockhash())).value
+    assert (await asked(node, requests.IsBlockhashValid(latest.blockhash))).value
+    trial = RpcSimulateTransactionConfig(sig_verify=True)
+    outcome = await asked(node, requests.SimulateVersionedTransaction(sent, trial))
+    assert outcome.value.err is not None
+    for question in (
+        requests.GetBalance(owner),
+        requests.GetBlockHeight(),
+        requests.GetBlockTime(1),
+        requests.GetGenesisHash(),
+        requests.GetMinimumBalanceForRentExemption(165),
+        requests.GetSlot(),
+        requests.GetVersion(),
+        requests.RequestAirdrop(MERCHANT, SOL),
+    ):
+        assert (await asked(node, question)).value
+
+
+async def asked(node, question):
+    answer = await node.chain.handle(question.to_json().encode())
+    kind = type(question).__name__.replace("Versioned", "")
+    found = getattr(responses, f"{kind}Resp").from_json(answer.decode())
+    assert not type(found).__name__.endswith("Message"), found
+    return found

@@ -1,0 +1,105 @@
+"""What goes wrong on the embedded Solana chain on purpose."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from florin_server.chains.solana import spl
+
+from tests.support.solana_kit import NodeError, coin, opened, wallet
+
+BUYER, RELAYER, MERCHANT = wallet(1), wallet(2), wallet(3).pubkey()
+SOL = spl.LAMPORTS_PER_SOL
+
+
+@pytest.fixture
+async def node():
+    async with opened() as node:
+        await node.fund(BUYER, RELAYER)
+        yield node
+
+
+async def test_faults_befall_the_calls_they_are_planned_for(node):
+    wire = await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 2))
+    await node.fault("answer", method="sendTransaction", effect="drop")
+    signature = await node.send(wire)
+    assert await node.status(signature) is None
+    await node.fault(
+        "answer", method="sendTransaction", effect="error", message="busy", code=-32005
+    )
+    with pytest.raises(NodeError, match="busy"):
+        await node.send(wire)
+    assert await node.coin(MERCHANT) == 0
+    await node.fault("answer", method="sendTransaction", effect="late_error")
+    with pytest.raises(NodeError, match="injected fault"):
+        await node.send(wire)
+    assert await node.coin(MERCHANT) == SOL // 2
+    lie = {"context": {"slot": 1}, "value": [None]}
+    await node.fault("answer", method="getSignatureStatuses", effect="lie", result=lie)
+    assert await node.status(signature) is None
+    assert (await node.status(signature))["err"] is None
+
+
+async def test_late_answers_wait_for_the_clock(node):
+    await node.fault("answer", method="getSlot", effect="delay", delayMs=3000)
+    asked = asyncio.create_task(node.ask("getSlot"))
+    for _ in range(5000):
+        if node.clock._sleepers:
+            break
+        await asyncio.sleep(0.001)
+    assert await node.ask("getHealth") == "ok"
+    assert not asked.done()
+    node.clock.advance(3)
+    assert isinstance(await asked, int)
+
+
+async def test_while_nothing_lands_transactions_wait_or_lapse(node):
+    await node.fault("landing", paused=True)
+    lapses = await node.send(await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 3)))
+    await node.fault("slots", slots=151)
+    lands = await node.send(await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 4)))
+    assert await node.status(lands) is None
+    await node.fault("clear")
+    assert (await node.status(lands))["err"] is None
+    assert await node.status(lapses) is None
+    assert await node.coin(MERCHANT) == SOL // 4
+
+
+async def test_what_is_armed_is_listed_and_cleared_by_kind(node):
+    await node.fault("answer", method="getSlot", effect="delay", times=2)
+    await node.fault("landing", paused=True)
+    planned = {"kind": "answer", "method": "getSlot", "effect": "delay", "times": 2}
+    waits = {"kind": "landing", "paused": True}
+    assert await node.fault("list") == [planned, waits]
+    await node.fault("clear", only="answer")
+    assert await node.fault("list") == [waits]
+    await node.fault("clear", only="landing")
+    assert await node.fault("list") == []
+
+
+async def test_no_more_is_armed_than_can_be_looked_through(node):
+    for _ in range(256):
+        await node.fault("answer", method="getSlot", effect="null", times=1_000_000)
+    with pytest.raises(NodeError, match="256 faults are armed already"):
+        await node.fault("answer", method="getHealth", effect="null")
+    await node.fault("clear")
+    assert await node.fault("list") == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kind": "clear", "only": "mining"},
+        {"kind": "reorg"},
+        {"kind": "answer"},
+        {"kind": "answer", "method": "getSlot", "effect": "drop"},
+        {"kind": "answer", "method": "getSlot", "effect": "vanish"},
+        {"kind": "slots", "slots": -1},
+        {"kind": "landing"},
+    ],
+)
+async def test_faults_that_cannot_be_are_refused(node, options):
+    with pytest.raises(NodeError) as refused:
+        await node.ask("florin_fault", options)
+    assert refused.value.code == -32602

@@ -1,0 +1,309 @@
+"""Tokens without signatures of their own: allowances, permits, and what the chain says of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from florin_server.chains.evm.typed_data import PERMIT2
+from florin_server.devnet.evm import DEVNET
+from florin_server.domain.errors import Code, FlorinError
+from florin_server.rails.evm.paying.terms import Terms
+from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.types import Payable, RailUnavailable, Split
+
+from tests.support.evm_lab import (
+    ACCEPTS_ALL,
+    ACCEPTS_NONE,
+    EURO,
+    MERCHANT,
+    PRICE,
+    RELAYER,
+    TOKEN,
+    Lab,
+    accept,
+    account_of,
+    asset,
+    buyer,
+    euro,
+    new_payment,
+    open_lab,
+    reply,
+    settings,
+    signed,
+)
+
+pytestmark = pytest.mark.both_chains
+
+WALLET = buyer(7)
+PAYER = account_of(WALLET)
+HASH = json.dumps("0x" + "11" * 32)
+
+
+@pytest.fixture
+async def lab(evm):
+    lab = await open_lab(evm=evm, assets=(asset(), euro()))
+    yield lab
+    await lab.rail.close()
+    await lab.chain.close()
+
+
+async def means(lab: Lab, price: int = PRICE) -> Payable:
+    (found,) = await lab.rail.payable([PAYER], {EURO: price})
+    return found
+
+
+async def approve(lab: Lab, amount: int) -> None:
+    data = "095ea7b3" + PERMIT2[2:].rjust(64, "0") + f"{amount:064x}"
+    await lab.send(key=bytes(WALLET.key), to=DEVNET.euro.address, data=bytes.fromhex(data))
+
+
+def offer(lab: Lab, way: Payable, number: int = 1, ttl_s: int = 900) -> Any:
+    payment = new_payment(number, ttl_s)
+    split = Split(account_of(MERCHANT), None, 0, settled=True)
+    now_us = lab.clock.now_us()
+    token = lab.rail.assets[EURO]
+    return payment, lab.rail.offer(payment, way.payer, way, token, PRICE, split, now_us)
+
+
+async def ready(lab: Lab, number: int = 1, ttl_s: int = 900) -> Any:
+    """A payment by a wallet whose allowance is there."""
+    await means(lab)
+    await approve(lab, 0)
+    await approve(lab, PRICE * 10)
+    return offer(lab, await means(lab), number, ttl_s)
+
+
+async def refusal(lab: Lab, option: Any, *outputs: str) -> str:
+    with pytest.raises(FlorinError) as caught:
+        await lab.rail.verify(option, (), outputs)
+    assert caught.value.code is Code.INVALID_PARAMS
+    return caught.value.details["reason"]
+
+
+async def test_what_must_be_approved_is_found_with_the_balance(lab):
+    assert await means(lab) == Payable(PAYER, EURO, (PRICE,))
+    await approve(lab, PRICE - 1)
+    assert await means(lab) == Payable(PAYER, EURO, (0, PRICE))
+    await approve(lab, 0)
+    await approve(lab, PRICE)
+    before = lab.rail.rpc.requests
+    assert await means(lab) == Payable(PAYER, EURO)
+    assert await means(lab, PRICE + 1) == Payable(PAYER, EURO, (0, PRICE + 1))
+    assert lab.rail.rpc.requests - before == 2
+
+
+async def test_a_usual_token_needs_no_way_through_zero(lab):
+    usual = EvmRail(settings(assets=(euro(approve_from_zero=False),)), RELAYER, lab.node)
+    await usual.start()
+    await means(lab)
+    await approve(lab, PRICE - 1)
+    (found,) = await usual.payable([PAYER], {EURO: PRICE})
+    assert found == Payable(PAYER, EURO, (PRICE,))
+
+
+async def test_the_actions_are_exact_approvals_and_the_permit(lab):
+    payment, option = offer(lab, Payable(PAYER, EURO, (0, PRICE)))
+    assert option.method == "permit2"
+    *approvals, permit = option.actions
+    for action, amount in zip(approvals, (0, PRICE), strict=True):
+        assert action.method == "eth_sendTransaction"
+        data = "0x095ea7b3" + PERMIT2[2:].rjust(64, "0") + f"{amount:064x}"
+        call = {"from": PAYER.rpartition(":")[2], "to": DEVNET.euro.address, "data": data}
+        assert json.loads(action.params_json) == [call]
+    signer, text = json.loads(permit.params_json)
+    document = json.loads(text)
+    terms = Terms.of(option)
+    assert (permit.method, signer) == ("eth_signTypedData_v4", PAYER.rpartition(":")[2])
+    assert list(document["types"]) == ["EIP712Domain", "PermitTransferFrom", "TokenPermissions"]
+    assert document["primaryType"] == "PermitTransferFrom"
+    assert document["domain"] == {
+        "name": "Permit2",
+        "chainId": hex(DEVNET.chain_id),
+        "verifyingContract": PERMIT2,
+    }
+    assert document["message"] == {
+        "permitted": {"token": DEVNET.euro.address, "amount": hex(PRICE)},
+        "spender": DEVNET.settler,
+        "nonce": hex(int.from_bytes(terms.nonce, "big")),
+        "deadline": hex(payment.expires_at + 300),
+    }
+
+
+async def test_other_approvals_are_another_option(lab):
+    ids = {
+        offer(lab, Payable(PAYER, EURO, approvals))[1].id
+        for approvals in ((), (PRICE,), (0, PRICE), (PRICE,))
+    }
+    assert len(ids) == 3
+
+
+async def test_a_permit_with_its_allowance_settles(lab):
+    payment, option = await ready(lab)
+    output = signed(WALLET, option)
+    await lab.rail.verify(option, (), [output])
+    item = accept(payment, option, output)
+    assert await lab.rail.simulate([item]) == [True]
+    await lab.settle(item)
+    (paid,) = await lab.rail.paid([lab.rail.reference(option)], 0)
+    assert lab.rail.proves(option, paid)
+    assert await lab.balance(MERCHANT, DEVNET.euro.address) == PRICE
+    assert await refusal(lab, option, output) == "signature_mismatch"
+
+
+async def test_an_allowance_on_its_way_is_waited_for(lab):
+    await means(lab)
+    payment, option = offer(lab, Payable(PAYER, EURO, (PRICE,)))
+    outputs = (HASH, signed(WALLET, option))
+    await lab.rail.verify(option, (), outputs)
+    item = accept(payment, option, *outputs)
+    assert await lab.rail.simulate([item]) == [False]
+    await approve(lab, PRICE)
+    await lab.rail.verify(option, (), outputs)
+    assert await lab.rail.simulate([item]) == [True]
+
+
+async def test_an_allowance_that_nobody_gives_is_refused(lab):
+    await means(lab)
+    _, option = offer(lab, Payable(PAYER, EURO))
+    assert await refusal(lab, option, signed(WALLET, option)) == "insufficient_funds"
+
+
+async def test_an_empty_account_is_told_so_whatever_it_approved(lab):
+    poor = buyer(8)
+    _, option = offer(lab, Payable(account_of(poor), EURO, (PRICE,)))
+    assert await refusal(lab, option, HASH, signed(poor, option)) == "insufficient_funds"
+
+
+async def test_another_signature_is_refused_with_and_without_an_allowance(lab):
+    _, option = await ready(lab)
+    _, other = offer(lab, Payable(PAYER, EURO), 2)
+    for wrong in (signed(buyer(8), option), signed(WALLET, other)):
+        assert await refusal(lab, option, wrong) == "signature_mismatch"
+    _, waiting = offer(lab, Payable(PAYER, EURO, (PRICE * 100,)), 3)
+    assert await refusal(lab, waiting, HASH, signed(WALLET, option)) == "signature_mismatch"
+
+
+async def test_one_output_for_each_action(lab):
+    _, option = offer(lab, Payable(PAYER, EURO, (0, PRICE)))
+    output = signed(WALLET, option)
+    for outputs in ([output], [HASH, output], [HASH, HASH, HASH, output]):
+        assert await refusal(lab, option, *outputs) == "unreadable_output"
+    assert await refusal(lab, option, HASH, output, HASH) == "unreadable_output"
+
+
+async def test_an_account_with_code_must_sign_for_itself(lab):
+    payment, option = await ready(lab)
+    output = signed(WALLET, option)
+    await lab.delegate(WALLET, ACCEPTS_NONE)
+    assert await refusal(lab, option, output) == "signature_mismatch"
+    await lab.delegate(WALLET, ACCEPTS_ALL)
+    await lab.rail.verify(option, (), [output])
+    await lab.settle(accept(payment, option, output))
+    assert await lab.balance(MERCHANT, DEVNET.euro.address) == PRICE
+
+
+async def test_both_kinds_settle_in_one_transaction_in_any_order(lab):
+    await lab.fund(buyer(1001), buyer(1002))
+    items = [await lab.sold(1)]
+    for number in (3, 4):
+        payment, option = await ready(lab, number)
+        items.append(accept(payment, option, signed(WALLET, option)))
+    bad_payment, bad_option = await ready(lab, 5)
+    items.insert(1, accept(bad_payment, bad_option, signed(buyer(8), bad_option)))
+    items.append(await lab.sold(2))
+    assert await lab.rail.simulate(items) == [True, False, True, True, True]
+    transaction = await lab.settle(*items)
+    paid = await lab.rail.paid([lab.rail.reference(item.option) for item in items], 0)
+    assert {one.tx_hash for one in paid} == {transaction.hash}
+    assert await lab.balance(MERCHANT) == 2 * PRICE
+    assert await lab.balance(MERCHANT, DEVNET.euro.address) == 2 * PRICE
+
+
+async def test_a_permit_lapses_after_its_deadline_and_not_before(lab):
+    _, option = await ready(lab, ttl_s=60)
+    lab.clock.advance(360)
+    await lab.mine(3)
+    assert await lab.rail.spent_or_lapsed(option) is None
+    output = signed(WALLET, option)
+    await lab.rail.verify(option, (), [output])
+    lab.clock.advance(1)
+    await lab.mine(2)
+    assert await lab.rail.spent_or_lapsed(option) is None
+    await lab.mine()
+    reason = await lab.rail.spent_or_lapsed(option)
+    assert reason is not None
+    assert "lapsed" in reason
+    assert await refusal(lab, option, output) == "signature_mismatch"
+
+
+async def test_a_nonce_that_is_used_elsewhere_is_dead_and_its_neighbours_are_not(lab):
+    _, option = await ready(lab)
+    nonce = int.from_bytes(Terms.of(option).nonce, "big")
+    word = f"{nonce >> 8:064x}"
+
+    async def give_up(bits: int) -> str | None:
+        data = bytes.fromhex("3ff9dcb1" + word + f"{bits:064x}")
+        await lab.send(key=bytes(WALLET.key), to=PERMIT2, data=data)
+        await lab.mine(3)
+        return await lab.rail.spent_or_lapsed(option)
+
+    mine = 1 << (nonce & 255)
+    assert await give_up(2**256 - 1 - mine) is None
+    assert "used or cancelled" in (await give_up(mine) or "")
+
+
+# a chain that is not ready for it
+
+
+async def checked(lab: Lab, **changes: Any) -> Any:
+    rail = EvmRail(settings(assets=(asset(), euro(**changes))), RELAYER, lab.node)
+    await rail.start()
+    return list(rail.assets), await rail.problems()
+
+
+async def test_a_token_without_signatures_is_offered_as_it_is(lab):
+    assert await lab.rail.problems() == ()
+    offered = lab.rail.assets[EURO]
+    assert (offered.method, offered.symbol, offered.peg) == ("permit2", "tEUR", "EUR")
+    assert offered.approve_from_zero
+    # its name is nowhere signed
+    assert await checked(lab, name="Old Euro") == ([TOKEN, EURO], ())
+
+
+async def test_another_number_of_decimals_disables_it(lab):
+    offered, (problem,) = await checked(lab, decimals=2)
+    assert offered == [TOKEN]
+    assert problem == f"{DEVNET.name}: tEUR at {DEVNET.euro.address} has 6 decimals, not 2"
+
+
+@pytest.mark.parametrize("separator", ["0x", "0x" + "77" * 32])
+async def test_without_the_true_permit2_only_its_tokens_are_disabled(lab, separator):
+    def other(params, answer):
+        if params[0]["to"] == PERMIT2:
+            return answer | {"result": separator}
+        return answer
+
+    lab.node.changes["eth_call"] = other
+    offered, (problem,) = await checked(lab)
+    assert offered == [TOKEN]
+    assert "needs Permit2, which is not at 0x000000000022d473" in problem
+
+
+async def test_a_settlement_contract_that_knows_no_permit2_disables_it_too(lab):
+    def older(params, answer):
+        if params[0]["to"] == DEVNET.settler and len(params[0]["data"]) == 2 + 8 + 128:
+            return {"id": answer["id"], "error": {"code": 3, "message": "execution reverted"}}
+        return answer
+
+    lab.node.changes["eth_call"] = older
+    offered, (problem,) = await checked(lab)
+    assert offered == [TOKEN]
+    assert "the settlement contract at" in problem
+
+
+async def test_a_node_that_says_nothing_of_an_allowance_offers_nothing(lab):
+    lab.node.changes["eth_call"] = reply("0x")
+    with pytest.raises(RailUnavailable, match="something else than a number"):
+        await means(lab)

@@ -1,0 +1,306 @@
+"""A wallet with nothing set up pays, and the chain proves it, in process and over HTTP."""
+
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from florin_server.devnet.evm import DEVNET
+from florin_server.rails.connection.jsonrpc import HttpTransport
+from florin_server.rails.evm.sending.transactions import transaction_hash
+from florin_server.rails.types import Payable, RailUnavailable, Split
+
+from tests.support.evm_lab import (
+    CHAIN,
+    FEES,
+    MERCHANT,
+    PRICE,
+    RELAYER,
+    TOKEN,
+    accept,
+    account_of,
+    buyer,
+    new_payment,
+    open_lab,
+    signed,
+)
+
+pytestmark = pytest.mark.both_chains
+
+
+@asynccontextmanager
+async def over_http(lab):
+    """Puts HTTP between the rail and the chain of a lab."""
+
+    async def answer(request):
+        return web.Response(body=await lab.chain.handle(await request.read()))
+
+    application = web.Application()
+    application.router.add_post("/", answer)
+    server = TestServer(application)
+    await server.start_server()
+    local, lab.node.inner = lab.node.inner, HttpTransport(str(server.make_url("/")))
+    try:
+        yield
+    finally:
+        await lab.node.inner.close()
+        lab.node.inner = local
+        await server.close()
+
+
+@pytest.fixture
+async def lab(evm):
+    lab = await open_lab(evm=evm)
+    yield lab
+    await lab.rail.close()
+    await lab.chain.close()
+
+
+async def pay_once(lab):
+    wallet, payment = buyer(7), new_payment()
+    prices = {TOKEN: PRICE}
+    assert await lab.rail.payable([account_of(wallet)], prices) == [
+        Payable(account_of(wallet), TOKEN)
+    ]
+    before = await lab.balance(wallet.address)
+    option = lab.offer(wallet, payment, fee=15_000)
+    output = signed(wallet, option)
+    await lab.rail.verify(option, (), [output])
+    head = await lab.rail.head()
+    item = accept(payment, option, output, from_block=head.number)
+    assert await lab.rail.simulate([item]) == [True]
+
+    transaction = await lab.settle(item)
+
+    assert await lab.balance(MERCHANT) == PRICE - 15_000
+    assert await lab.balance(FEES) == 15_000
+    assert await lab.balance(wallet.address) == before - PRICE
+    (paid,) = await lab.rail.paid([lab.rail.reference(option)], head.number)
+    assert paid.tx_hash == transaction.hash
+    assert (paid.payer, paid.dest, paid.token) == (
+        wallet.address.lower(),
+        MERCHANT,
+        DEVNET.token.address,
+    )
+    assert (paid.value, paid.fee) == (PRICE, 15_000)
+    assert lab.rail.proves(option, paid)
+    view = await lab.rail.block(paid.block_number)
+    assert view.paid == (paid,)
+    assert view.hash == paid.block_hash
+    (mined,) = view.mined
+    assert mined.tx_hash == transaction.hash
+    assert mined.success
+    assert mined.gas_cost > 0
+    assert await lab.rail.mined([transaction.hash]) == {transaction.hash: mined}
+
+
+async def test_a_payment_settles_through_a_chain_in_process(lab):
+    await pay_once(lab)
+
+
+async def test_a_payment_settles_through_a_chain_behind_http(lab):
+    async with over_http(lab):
+        await pay_once(lab)
+
+
+async def test_options_are_repeatable(lab):
+    wallet = buyer(7)
+    first = lab.offer(wallet)
+    lab.clock.advance(60)
+    again = lab.offer(wallet)
+    assert (again.id, again.actions, again.terms) == (first.id, first.actions, first.terms)
+    json.dumps(dict(first.terms))
+
+
+async def test_another_payer_price_payment_or_route_is_another_option(lab):
+    first = lab.offer(buyer(7))
+    elsewhere = lab.rail.offer(
+        new_payment(),
+        account_of(buyer(7)),
+        Payable(account_of(buyer(7)), TOKEN),
+        lab.rail.assets[TOKEN],
+        PRICE,
+        Split(account_of("0x" + "cb" * 20), None, 0, settled=True),
+        0,
+    )
+    others = [
+        lab.offer(buyer(8)),
+        lab.offer(buyer(7), value=PRICE + 1),
+        lab.offer(buyer(7), new_payment(2)),
+        lab.offer(buyer(7), fee=1),
+        elsewhere,
+    ]
+    options = [first, *others]
+    assert len({option.id for option in options}) == len(options)
+    assert len({lab.rail.reference(option) for option in options}) == len(options)
+
+
+async def test_the_message_names_the_settlement_contract_and_ends_with_the_grace(lab):
+    payment = new_payment(ttl_s=600)
+    (action,) = lab.offer(buyer(7), payment).actions
+    document = json.loads(json.loads(action.params_json)[1])
+    assert document["primaryType"] == "ReceiveWithAuthorization"
+    assert document["message"]["to"] == DEVNET.settler
+    assert document["message"]["validAfter"] == "0x0"
+    assert int(document["message"]["validBefore"], 16) == payment.expires_at + 300
+
+
+@pytest.fixture
+async def dry_lab(evm):
+    """A chain without a faucet."""
+    lab = await open_lab(evm=evm, faucet=False)
+    yield lab
+    await lab.rail.close()
+    await lab.chain.close()
+
+
+@pytest.mark.parametrize("fee", [0, 15_000])
+async def test_an_option_remembers_where_its_money_goes(lab, fee):
+    split = lab.rail.split(lab.offer(buyer(7), fee=fee))
+    fee_to = account_of(FEES) if fee else None
+    assert split == Split(account_of(MERCHANT), fee_to, fee, settled=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ref": "0x" + "11" * 32},
+        {"payer": MERCHANT},
+        {"dest": FEES},
+        {"token": MERCHANT},
+        {"value": PRICE + 1},
+        {"value": 1},
+        {"fee": 1},
+    ],
+    ids=lambda change: "-".join(map(str, change.items())),
+)
+async def test_an_event_that_says_anything_else_proves_nothing(lab, change):
+    item = await lab.sold(1)
+    await lab.settle(item)
+    (paid,) = await lab.rail.paid([lab.rail.reference(item.option)], 0)
+    assert lab.rail.proves(item.option, paid)
+    assert not lab.rail.proves(item.option, replace(paid, **change))
+
+
+async def test_only_what_an_account_can_pay_is_offered(dry_lab):
+    lab = dry_lab
+    rich, poor = account_of(buyer(7)), account_of(buyer(8))
+    await lab.send_tokens(buyer(7).address, PRICE)
+    assert await lab.rail.payable([rich, poor], {TOKEN: PRICE}) == [Payable(rich, TOKEN)]
+    assert await lab.rail.payable([rich, poor], {TOKEN: PRICE + 1}) == []
+    assert await lab.rail.payable([rich], {}) == []
+    assert await lab.rail.payable([], {TOKEN: PRICE}) == []
+    assert await lab.rail.payable([rich], {CHAIN + "/erc20:0x" + "12" * 20: 1}) == []
+
+
+async def test_the_faucet_reaches_the_dearest_price(lab):
+    payer, dear = account_of(buyer(7)), {TOKEN: 10**14}
+    assert await lab.rail.payable([payer], dear) == [Payable(payer, TOKEN)]
+
+
+async def test_a_broken_faucet_only_means_no_funds(lab):
+    lab.node.lost = frozenset({"florin_faucet"})
+    assert await lab.rail.payable([account_of(buyer(7))], {TOKEN: PRICE}) == []
+
+
+async def test_balances_are_one_question_whatever_their_number(lab):
+    accounts = [account_of(buyer(n)) for n in range(1, 31)]
+    before = lab.rail.rpc.requests
+    assert len(await lab.rail.payable(accounts, {TOKEN: PRICE})) == 30
+    assert lab.rail.rpc.requests - before == 3  # all balances, the faucet, all balances
+    assert len(await lab.rail.payable(accounts, {TOKEN: PRICE})) == 30
+    assert lab.rail.rpc.requests - before == 4
+
+
+async def test_accounts_are_recognised_by_their_chain_and_address(lab):
+    address = buyer(7).address
+    lower = address.lower()
+    assert lab.rail.payer(f"{CHAIN}:{address}") == f"{CHAIN}:{lower}"
+    assert lab.rail.payer(f"{CHAIN}:{lower}") == f"{CHAIN}:{lower}"
+    wrong_case = address.swapcase().replace("0X", "0x")
+    for stranger in (
+        f"{CHAIN}:{wrong_case}",
+        f"eip155:1:{address}",
+        f"eip155:031337:{address}",
+        f"solana:{address}",
+        f"{CHAIN}:{address[:-1]}",
+        f"{CHAIN}:{address}0",
+        f"{CHAIN}:0x" + "00" * 20,
+        address,
+        "",
+        CHAIN,
+        f"{CHAIN}:{address}\n",
+    ):
+        assert lab.rail.payer(stranger) is None
+
+
+async def test_many_payments_settle_in_one_transaction(lab):
+    items = [await lab.sold(number, fee=number) for number in range(5)]
+    assert await lab.rail.simulate(items) == [True] * 5
+    transaction = await lab.settle(*items)
+    paid = await lab.rail.paid([lab.rail.reference(item.option) for item in items], 0)
+    assert {one.ref for one in paid} == {lab.rail.reference(item.option) for item in items}
+    assert {one.tx_hash for one in paid} == {transaction.hash}
+    assert await lab.balance(MERCHANT) == 5 * PRICE - sum(range(5))
+
+
+async def test_one_bad_payment_leaves_the_others_of_its_transaction_alone(lab):
+    items = [await lab.sold(number) for number in range(3)]
+    await lab.settle(items[1])
+    assert await lab.rail.simulate(items) == [True, False, True]
+    await lab.settle(*items)
+    assert await lab.balance(MERCHANT) == 3 * PRICE
+
+
+async def test_two_payments_from_one_balance_are_seen_together(lab):
+    wallet = buyer(7)
+    await lab.send_tokens(wallet.address, PRICE)
+    items = []
+    for number in (1, 2):
+        payment = new_payment(number)
+        option = lab.offer(wallet, payment)
+        items.append(accept(payment, option, signed(wallet, option)))
+        await lab.rail.verify(option, (), items[-1].confirmation.outputs)
+    assert await lab.rail.simulate(items) == [True, False]
+    assert await lab.rail.simulate([]) == []
+
+
+async def test_a_transaction_that_the_chain_knows_may_be_sent_again(lab):
+    item = await lab.sold(1)
+    await lab.pause()
+    transaction = await lab.rail.sign(RELAYER.address, 0, [item])
+    assert not await lab.rail.knows(transaction.hash)
+    await lab.rail.broadcast(transaction.raw)
+    await lab.rail.broadcast(transaction.raw)
+    assert await lab.rail.knows(transaction.hash)
+    await lab.mine()
+    await lab.rail.broadcast(transaction.raw)
+    assert transaction.hash == transaction_hash(transaction.raw)
+    assert await lab.balance(MERCHANT) == PRICE
+
+
+async def test_a_refused_transaction_is_an_unknown_outcome(lab):
+    item = await lab.sold(1)
+    await lab.settle(item)
+    stale = await lab.rail.sign(RELAYER.address, 0, [await lab.sold(2)])
+    with pytest.raises(RailUnavailable, match="nonce"):
+        await lab.rail.broadcast(stale.raw)
+
+
+async def test_signing_twice_gives_the_same_bytes(lab):
+    item = await lab.sold(1)
+    assert await lab.rail.sign(RELAYER.address, 4, [item]) == await lab.rail.sign(
+        RELAYER.address, 4, [item]
+    )
+
+
+async def test_the_relayer_is_who_its_key_says(lab):
+    assert lab.rail.senders == (RELAYER.address,)
+    assert lab.rail.chain_id == CHAIN
+    assert lab.rail.treasury == account_of(FEES)
+    assert lab.rail.native_asset == f"{CHAIN}/slip44:60"
+    assert not lab.rail.live

@@ -1,0 +1,302 @@
+"""A gateway in front of a service elsewhere: who can listen, who is believed, who is down."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import grpc
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from florin_server.boot import gateway
+from florin_server.boot.home import Refused
+from florin_server.boot.peers import Peers
+from florin_server.boot.upstream import Link
+
+from tests.support.gateway_lab import KEY, Service, register
+
+SINCE = datetime(2026, 1, 1, tzinfo=UTC)
+TOKEN = "t" * 32
+
+
+class Authority:
+    """Vouches for servers and clients, in PEM files."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.name = folder, name
+        self.secret = ec.generate_private_key(ec.SECP256R1())
+        self.ca = self._write("ca", self._certify(self.secret, self.name, ca=True), None)[0]
+
+    def issue(self, name: str) -> tuple[Path, Path]:
+        """A certificate and its key."""
+        secret = ec.generate_private_key(ec.SECP256R1())
+        return self._write(name, self._certify(secret, name, ca=False), secret)
+
+    def _certify(self, secret: Any, name: str, *, ca: bool) -> x509.Certificate:
+        try:
+            alternative: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(name))
+        except ValueError:
+            alternative = x509.DNSName(name)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+            .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, self.name)]))
+            .public_key(secret.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(SINCE)
+            .not_valid_after(SINCE + timedelta(days=36_500))
+            .add_extension(x509.BasicConstraints(ca, None), critical=True)
+            .add_extension(x509.SubjectAlternativeName([alternative]), critical=False)
+            .sign(self.secret, hashes.SHA256())
+        )
+
+    def _write(self, name: str, certificate: x509.Certificate, secret: Any) -> tuple[Path, Path]:
+        files = self.folder / f"{self.name}-{name}.pem", self.folder / f"{self.name}-{name}.key"
+        files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        if secret is not None:
+            files[1].write_bytes(
+                secret.private_bytes(
+                    serialization.Encoding.PEM,
+                    serialization.PrivateFormat.PKCS8,
+                    serialization.NoEncryption(),
+                )
+            )
+        return files
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("pem"), "ours")
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("pem"), "theirs")
+
+
+@asynccontextmanager
+async def serving(
+    credentials: grpc.ServerCredentials | None = None, port: int = 0, service: Any = None
+):
+    """A service elsewhere; yields its port."""
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+    register(service or Service(), server)
+    address = f"127.0.0.1:{port}"
+    bound = (
+        server.add_insecure_port(address)
+        if credentials is None
+        else server.add_secure_port(address, credentials)
+    )
+    await server.start()
+    try:
+        yield bound
+    finally:
+        await server.stop(0)
+
+
+@asynccontextmanager
+async def front(target: str, **chosen: Any):
+    """A gateway in front of it; yields what asks it."""
+    async with AsyncExitStack() as stack:
+        listener = gateway.bind("127.0.0.1", 0)
+        stack.callback(listener.close)
+        url = await gateway.start_remote(target, listener, stack, link=Link(**chosen))
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+
+        async def ask(path: str) -> tuple[int, Any, Any]:
+            async with session.get(url + path, headers=KEY) as answer:
+                return answer.status, await answer.json(), answer.headers
+
+        yield ask
+
+
+STATUS = "/v1/gateway/payment/pay_1/status"
+
+
+async def works(ask: Any) -> bool:
+    status, _, _ = await ask(STATUS)
+    assert status in {200, 503}
+    return bool(status == 200)
+
+
+def certified(by: Authority, name: str, clients: Authority | None = None) -> Any:
+    certificate, key = by.issue(name)
+    pair = [(key.read_bytes(), certificate.read_bytes())]
+    roots = clients.ca.read_bytes() if clients else None
+    return grpc.ssl_server_credentials(pair, roots, require_client_auth=clients is not None)
+
+
+async def test_a_service_is_reached_over_tls_if_its_certificate_is_good(ours, theirs):
+    async with serving(certified(ours, "127.0.0.1")) as port:
+        target = f"127.0.0.1:{port}"
+        async with front(target, ca=ours.ca) as ask:
+            assert await works(ask)
+            assert (await ask("/readyz"))[0] == 200
+        for wrong in ({"ca": theirs.ca}, {"tls": True}, {}):
+            async with front(target, **wrong) as ask:
+                assert not await works(ask)
+                assert (await ask("/readyz"))[0] == 503
+
+
+async def test_the_name_in_the_certificate_may_be_another_than_the_address(ours):
+    async with serving(certified(ours, "florin.example")) as port:
+        target = f"127.0.0.1:{port}"
+        async with front(target, ca=ours.ca) as ask:
+            assert not await works(ask)
+        async with front(target, ca=ours.ca, server_name="florin.example") as ask:
+            assert await works(ask)
+
+
+async def test_a_service_may_ask_for_a_client_certificate(ours, theirs):
+    async with serving(certified(ours, "127.0.0.1", clients=theirs)) as port:
+        target = f"127.0.0.1:{port}"
+        for by, good in ((theirs, True), (ours, False), (None, False)):
+            pair = dict(zip(("certificate", "key"), by.issue("gateway"), strict=True)) if by else {}
+            async with front(target, ca=ours.ca, **pair) as ask:
+                assert await works(ask) is good
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "10.0.0.9:50051",
+        "florin.example:50051",
+        "localhost.example:50051",
+        "[2001:db8::1]:50051",
+        "dns:///florin.example:50051",
+        "dns://127.0.0.1/florin.example:50051",
+        "ipv4:127.0.0.1:50051,10.0.0.9:50051",
+        "passthrough:///10.0.0.9:50051",
+        "0.0.0.0:50051",
+        "",
+    ],
+)
+async def test_plain_text_leaves_the_machine_only_if_it_is_told_to(target):
+    with pytest.raises(Refused, match="plain text would show API keys"):
+        async with front(target):
+            pass
+    Link(insecure=True).check(target)
+    Link(tls=True).check(target)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "127.0.0.1:50051",
+        "127.8.8.8:50051",
+        "localhost:50051",
+        "[::1]:50051",
+        "ipv6:[::1]:50051",
+        "ipv4:127.0.0.1:1,127.0.0.2:2",
+        "dns:///localhost:50051",
+        "unix:/run/florin.sock",
+    ],
+)
+def test_plain_text_is_good_enough_on_one_machine(target):
+    Link().check(target)
+
+
+def test_options_that_make_no_sense_are_refused(ours, theirs, tmp_path):
+    certificate, key = ours.issue("gateway")
+    broken = tmp_path / "broken.pem"
+    broken.write_text("-----BEGIN CERTIFICATE-----\nno\n")
+    for wrong, why in (
+        ({"ca": ours.ca, "insecure": True}, "--insecure asks for plain text"),
+        ({"certificate": certificate}, "needs its key"),
+        ({"key": key}, "needs its key"),
+        ({"ca": tmp_path / "missing.pem"}, "missing.pem cannot be used"),
+        ({"ca": broken}, "broken.pem cannot be used"),
+        ({"certificate": certificate, "key": theirs.issue("x")[1]}, "cannot be used"),
+    ):
+        with pytest.raises(Refused, match=why):
+            Link(**wrong).check("127.0.0.1:1")
+
+
+async def test_a_service_that_does_not_answer_is_told_and_found_again(caplog):
+    caplog.set_level(logging.INFO, "florin_server")
+    async with serving() as port:
+        pass
+    target = f"127.0.0.1:{port}"
+    async with front(target) as ask:
+        status, body, headers = await ask(STATUS)
+        assert (status, body["code"]) == (503, "internal_error")
+        assert body["message"] == "The service behind this gateway does not answer"
+        assert headers["Retry-After"] == "1"
+        status, body, _ = await ask("/readyz")
+        assert (status, body["checks"]) == (503, {"upstream": f"{target} does not answer"})
+        assert (await ask("/healthz"))[0] == 200
+        await logged(caplog, f"{target} does not answer")
+        async with serving(port=port):
+            for _ in range(3000):
+                if await works(ask):
+                    break
+                await asyncio.sleep(0.01)
+            assert (await ask("/readyz"))[0] == 200
+            await logged(caplog, f"connected to {target}")
+
+
+async def logged(caplog: Any, text: str) -> None:
+    """Returns once a line was written; nothing else tells of a connection."""
+    for _ in range(3000):
+        if text in caplog.text:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(text)
+
+
+async def test_one_that_takes_connections_and_says_nothing_is_not_ready():
+    # the kernel takes connections for whoever listens
+    with gateway.bind("127.0.0.1", 0) as silent:
+        port = silent.getsockname()[1]
+        async with front(f"127.0.0.1:{port}") as ask:
+            assert (await ask("/readyz"))[0] == 503
+
+
+async def test_the_service_is_told_who_calls_only_by_a_gateway_with_a_token():
+    service = Service()
+    async with serving(service=service) as port:
+        for token in ("", TOKEN):
+            async with front(f"127.0.0.1:{port}", token=token) as ask:
+                assert await works(ask)
+            _, _, metadata = service.seen[-1]
+            told = {key: value for key, value in metadata.items() if key in TOLD}
+            assert told.keys() == (TOLD if token else set())
+            assert told.get("gateway-token", "") == token
+            assert told.get("client-address", "ipv4:127.0.0.1:").startswith("ipv4:127.0.0.1:")
+
+
+TOLD = {"client-address", "gateway-token"}
+PEER, NAMED = "ipv4:198.51.100.1:1", "ipv4:192.0.2.1:1"
+
+
+@pytest.mark.parametrize(
+    ("token", "given", "found"),
+    [
+        (TOKEN, [TOKEN], NAMED),
+        (TOKEN, ["guess"], PEER),
+        (TOKEN, [""], PEER),
+        (TOKEN, [], PEER),
+        (TOKEN, [TOKEN, TOKEN], PEER),
+        (TOKEN, ["guess", TOKEN], PEER),
+        (TOKEN, ["é"], PEER),
+        # without a token nobody is believed
+        ("", [""], PEER),
+    ],
+)
+def test_a_callers_word_about_its_address_counts_for_nothing(token, given, found):
+    entries = [("client-address", NAMED), *(("gateway-token", one) for one in given)]
+    peers = Peers(token, [ipaddress.ip_network("10.0.0.0/8")])
+    assert peers(entries, PEER) == found
+    assert peers([*entries, ("x-forwarded-for", "203.0.113.1")], PEER) == found
+    # a trusted proxy says it of its own callers
+    forwarded = [("x-forwarded-for", "203.0.113.1, 10.1.1.1")]
+    assert peers(forwarded, "ipv4:10.0.0.1:80") == "ipv4:203.0.113.1:0"

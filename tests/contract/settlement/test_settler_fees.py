@@ -1,0 +1,485 @@
+"""Transactions that wait: raised fees, lost ones, gaps, and several keys.
+
+Each test ends by asking the chain: the money moved once, and the gas is booked as it was paid.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from eth_account import Account
+from florin_server.flows.operator.executors import listed, pause, resume
+from florin_server.rails.evm.sending.transactions import Signer, fees_of
+from florin_server.rails.types import RailUnavailable
+from florin_server.store.engine.query import StoreUnavailable
+from florin_server.store.ledger import ledger
+from florin_server.store.settlement import chain_txs, leases
+
+from tests.support.evm_lab import CHAIN, PRICE, RELAYER, buyer
+from tests.support.settler_lab import MERCHANT, Works, works
+
+GWEI = 10**9
+WALLET = buyer(77)
+SECOND = Signer(b"\x53" * 32)
+COIN = f"{CHAIN}/slip44:60"
+
+
+@pytest.fixture
+async def shop(tmp_path):
+    async with works(tmp_path) as running:
+        yield running
+
+
+async def spike(shop: Works, times: int) -> None:
+    await shop.base_fee(times * GWEI)
+
+
+async def stuck(shop: Works):
+    """A payment whose transaction the chain keeps and does not mine; it offers too little."""
+    payment = await shop.accepted(WALLET)
+    await shop.lab.pause()
+    await shop.turn()
+    await spike(shop, 40)
+    (tx,) = await shop.transactions()
+    return payment, tx
+
+
+async def booked_gas(shop: Works) -> int:
+    return await shop.store.read(ledger.balance("expense:gas", COIN))
+
+
+async def spent(shop: Works, *senders: str) -> int:
+    """What keys paid since they got 100 coins each."""
+    held = [
+        int(await shop.lab.control.call("eth_getBalance", one, "latest"), 16) for one in senders
+    ]
+    return len(senders) * 100 * 10**18 - sum(held)
+
+
+# raised fees
+
+
+async def test_a_transaction_that_nobody_mines_offers_more_after_three_blocks(shop):
+    payment, first = await stuck(shop)
+    await shop.mine(2)
+    assert [tx.bumps for tx in await shop.transactions()] == [()]
+    await shop.mine()
+    (raised,) = await shop.transactions()
+    assert (raised.id, raised.nonce, raised.hash) == (first.id, first.nonce, first.hash)
+    (variant,) = raised.bumps
+    old, new = fees_of(first.raw), fees_of(variant.raw)
+    assert new.max_fee >= 40 * GWEI
+    assert (new.max_fee * 100, new.tip * 100) >= (old.max_fee * 115, old.tip * 115)
+    assert new.tip * 100 >= old.tip * 115
+    ended = await shop.end(payment)
+    assert (ended.status, ended.tx_id) == ("succeeded", variant.hash)
+    assert await shop.transactions() == []
+    assert await shop.lab.balance(MERCHANT) == PRICE
+    assert await booked_gas(shop) == await spent(shop, RELAYER.address)
+    (done,) = await shop.store.read(chain_txs.at_nonce(CHAIN, RELAYER.address, first.nonce))
+    assert (done.state, done.final_hash) == ("final", variant.hash)
+
+
+async def test_blocks_that_are_read_late_raise_nothing(shop):
+    # a machine that slept: the chain went on, and its blocks are read some at a time
+    await shop.lab.mine(200)
+    payment = await shop.accepted(WALLET)
+    await shop.lab.pause()
+    await shop.turn(5)
+    assert shop.settler.health().head == (await shop.lab.rail.head()).number
+    (tx,) = await shop.transactions()
+    assert tx.bumps == ()
+    await spike(shop, 40)
+    await shop.mine(2)
+    assert [tx.bumps for tx in await shop.transactions()] == [()]
+    await shop.mine()
+    (raised,) = await shop.transactions()
+    assert len(raised.bumps) == 1
+    assert (await shop.end(payment)).status == "succeeded"
+
+
+async def test_the_first_variant_may_still_be_the_one_that_is_mined(shop):
+    payment, first = await stuck(shop)
+    await shop.mine(3)
+    (raised,) = await shop.transactions()
+    assert len(raised.bumps) == 1
+    # somebody's pool kept the first one
+    await shop.fault(kind="evict", transactions=[raised.bumps[0].hash])
+    await spike(shop, 1)
+    await shop.lab.control.call("eth_sendRawTransaction", "0x" + first.raw.hex())
+    await shop.mine()
+    ended = await shop.end(payment)
+    assert (ended.status, ended.tx_id) == ("succeeded", first.hash)
+    assert await shop.transactions() == []
+    assert await booked_gas(shop) == await spent(shop, RELAYER.address)
+
+
+async def test_fees_rise_again_and_again_but_never_above_the_limit(tmp_path):
+    limit = 10 * GWEI
+    async with works(tmp_path, fee_max=limit) as shop:
+        payment = await shop.accepted(WALLET)
+        await shop.lab.pause()
+        await shop.turn()
+        # below the limit for whoever looks, above what fits into the next block
+        node = shop.lab.node
+        await shop.base_fee(50 * GWEI)
+        node.changes["eth_getBlockByNumber"] = cheap
+        await shop.mine(80)
+        (tx,) = await shop.transactions()
+        offers = [fees_of(one.raw) for one in tx.variants]
+        assert 5 < len(offers) < 20
+        for old, new in pairwise(offers):
+            assert new.max_fee * 100 >= old.max_fee * 115
+            assert new.tip * 100 >= old.tip * 115
+        assert offers[-1].max_fee <= limit
+        assert "as much as the limits allow" in shop.settler.health().problem
+        # it is broadcast all the same, and goes through when gas is cheaper
+        await shop.fault(kind="evict", transactions=[tx.variants[-1].hash])
+        await shop.mine()
+        assert await shop.lab.rail.knows(tx.variants[-1].hash)
+        del node.changes["eth_getBlockByNumber"]
+        await shop.base_fee(GWEI)
+        assert (await shop.end(payment)).status == "succeeded"
+        assert shop.settler.health().problem == ""
+
+
+def cheap(_, answer):
+    """A node that knows nothing of the price of the next block."""
+    if isinstance(answer.get("result"), dict):
+        answer["result"]["baseFeePerGas"] = hex(GWEI)
+    return answer
+
+
+async def test_what_waits_behind_another_is_not_raised(shop):
+    await shop.lab.pause()
+    for n in range(3):
+        await shop.accepted(buyer(100 + n))
+        await shop.turn()
+    await spike(shop, 4000)
+    shop.lab.node.changes["eth_getBlockByNumber"] = cheap
+    await shop.mine(9)
+    first, *behind = [len(tx.bumps) for tx in await shop.transactions()]
+    assert (first, behind) == (3, [0, 0])
+    shop.lab.node.changes.clear()
+    await spike(shop, 1)
+    await shop.mine(4)
+    assert await shop.transactions() == []
+    assert await shop.lab.balance(MERCHANT) == 3 * PRICE
+
+
+async def test_gas_above_the_limit_is_waited_for_and_told(tmp_path):
+    async with works(tmp_path, fee_max=10 * GWEI) as shop:
+        await shop.base_fee(50 * GWEI)
+        payment = await shop.accepted(WALLET)
+        await shop.mine(3)
+        assert await shop.transactions() == []
+        assert "gas costs more than the limit" in shop.settler.health().problem
+        await shop.base_fee(GWEI)
+        assert (await shop.end(payment)).status == "succeeded"
+        assert shop.settler.health().problem == ""
+
+
+async def test_what_is_on_its_way_is_looked_after_while_gas_is_above_the_limit(tmp_path):
+    async with works(tmp_path, fee_max=10 * GWEI) as shop:
+        await shop.lab.pause()
+        await shop.accepted(WALLET)
+        await shop.turn()
+        (sent,) = await shop.transactions()
+        await shop.base_fee(50 * GWEI)
+        await shop.accepted(buyer(78))
+        await shop.fault(kind="evict", transactions=[sent.hash])
+        await shop.mine(3)
+        assert await shop.lab.rail.knows(sent.hash)
+
+
+# kill -9
+
+
+async def test_killed_after_a_transaction_was_written_down_and_before_it_was_sent(
+    shop, monkeypatch
+):
+    payment = await shop.accepted(WALLET)
+
+    async def killed(_raw):
+        raise RailUnavailable("the process is gone")
+
+    with monkeypatch.context() as dead:
+        dead.setattr(shop.lab.rail, "broadcast", killed)
+        await shop.turn()
+    (written,) = await shop.transactions()
+    assert (written.state, written.sent_block) == ("signed", None)
+    assert not await shop.lab.rail.knows(written.hash)
+    await shop.restart()
+    ended = await shop.end(payment)
+    assert (ended.status, ended.tx_id) == ("succeeded", written.hash)
+    assert await shop.lab.balance(MERCHANT) == PRICE
+
+
+async def test_killed_after_a_higher_fee_was_written_down_and_before_it_was_sent(shop, monkeypatch):
+    payment, first = await stuck(shop)
+
+    async def killed(_raw):
+        raise RailUnavailable("the process is gone")
+
+    with monkeypatch.context() as dead:
+        dead.setattr(shop.lab.rail, "broadcast", killed)
+        await shop.mine(3)
+    (written,) = await shop.transactions()
+    (variant,) = written.bumps
+    assert not await shop.lab.rail.knows(variant.hash)
+    assert await shop.lab.rail.knows(first.hash)
+    await shop.restart()
+    assert await shop.lab.rail.knows(variant.hash)
+    ended = await shop.end(payment)
+    assert (ended.status, ended.tx_id) == ("succeeded", variant.hash)
+    assert await booked_gas(shop) == await spent(shop, RELAYER.address)
+
+
+async def test_a_higher_fee_that_could_not_be_written_down_is_never_sent(shop, monkeypatch):
+    payment, _ = await stuck(shop)
+    raised = []
+    bump = shop.lab.rail.bump
+
+    async def lost(tx):
+        raised.append(await bump(tx))
+        raise StoreUnavailable("the disk is full")
+
+    with monkeypatch.context() as dead:
+        dead.setattr(shop.lab.rail, "bump", lost)
+        await shop.mine(3)
+    assert raised
+    assert not await shop.lab.rail.knows(raised[0].hash)
+    assert (await shop.transactions())[0].bumps == ()
+    assert (await shop.end(payment)).status == "succeeded"
+
+
+async def test_nobody_raises_with_a_lease_that_was_taken_over(shop):
+    _, tx = await stuck(shop)
+    lease = f"relayer:{CHAIN}:{RELAYER.address}"
+    taken = leases.acquire(lease, "they", shop.lab.clock.now_us(), 10**9, steal=True)
+    await shop.store.write(taken)
+    await shop.mine(4)
+    (same,) = await shop.transactions()
+    assert same.bumps == ()
+    assert "another" in shop.settler.health().problem
+    assert await shop.lab.rail.knows(tx.hash)
+
+
+# lost ones and gaps
+
+
+async def test_a_pool_that_lost_an_earlier_transaction_gets_it_again(shop):
+    await shop.lab.pause()
+    payments = []
+    for n in range(3):
+        payments.append(await shop.accepted(buyer(100 + n)))
+        await shop.turn()
+    first, *rest = await shop.transactions()
+    await shop.fault(kind="evict", transactions=[first.hash])
+    await shop.mine(3)
+    assert await shop.lab.rail.knows(first.hash)
+    for payment, tx in zip(payments, (first, *rest), strict=True):
+        assert (await shop.end(payment)).tx_id == tx.hash
+
+
+async def test_a_raised_transaction_that_was_lost_is_sent_again_as_it_was_raised(shop):
+    payment, first = await stuck(shop)
+    await shop.mine(3)
+    (raised,) = await shop.transactions()
+    newest = raised.bumps[-1].hash
+    await spike(shop, 500)
+    await shop.fault(kind="evict", transactions=[newest])
+    await shop.mine(3)
+    (again,) = await shop.transactions()
+    assert again.bumps == raised.bumps
+    assert await shop.lab.rail.knows(newest)
+    await spike(shop, 1)
+    ended = await shop.end(payment)
+    assert ended.tx_id in {newest, first.hash}
+
+
+async def test_a_gap_that_somebody_left_is_filled(shop):
+    """The key was used elsewhere, what was sent there counted as pending, and then it was lost."""
+    await shop.lab.pause()
+    rival = Account.sign_transaction(
+        {
+            "chainId": 31337,
+            "nonce": 0,
+            "gas": 21_000,
+            "maxFeePerGas": 10 * GWEI,
+            "maxPriorityFeePerGas": GWEI,
+            "value": 0,
+            "to": bytes(19) + b"\x99",
+        },
+        b"\x52" * 32,
+    )
+    raw = "0x" + bytes(rival.raw_transaction).hex()
+    tx_hash = await shop.lab.control.call("eth_sendRawTransaction", raw)
+    await shop.restart()
+    payment = await shop.accepted(WALLET)
+    await shop.turn()
+    (sent,) = await shop.transactions()
+    assert sent.nonce == 1
+    await shop.fault(kind="evict", transactions=[tx_hash])
+    await shop.mine(4)
+    ended = await shop.end(payment)
+    assert (ended.status, ended.tx_id) == ("succeeded", sent.hash)
+    assert await shop.transactions() == []
+    (filler,) = await shop.store.read(chain_txs.at_nonce(CHAIN, RELAYER.address, 0))
+    assert (filler.item_ids, filler.state) == ((), "final")
+    assert await booked_gas(shop) == await spent(shop, RELAYER.address)
+
+
+# several keys
+
+
+@pytest.fixture
+async def wide(tmp_path):
+    """A settler with two keys."""
+    async with works(tmp_path, more=[SECOND]) as running:
+        yield running
+
+
+async def senders(shop: Works) -> list[int]:
+    """How many transactions are open, by key."""
+    return [len(await shop.transactions(one.address)) for one in (RELAYER, SECOND)]
+
+
+async def test_keys_take_turns(wide):
+    await wide.lab.pause()
+    payments = []
+    for n in range(4):
+        payments.append(await wide.accepted(buyer(100 + n)))
+        await wide.turn()
+    assert await senders(wide) == [2, 2]
+    assert [one.open_transactions for one in await listed(wide.app)] == [2, 2]
+    ended = [await wide.end(payment) for payment in payments]
+    assert {one.status for one in ended} == {"succeeded"}
+    assert await booked_gas(wide) == await spent(wide, RELAYER.address, SECOND.address)
+
+
+async def test_a_key_never_has_more_than_sixteen_transactions_waiting(wide):
+    await wide.lab.pause()
+    payments = []
+    for n in range(34):
+        payments.append(await wide.accepted(buyer(100 + n)))
+        await wide.turn()
+    assert await senders(wide) == [16, 16]
+    # what waits goes together once there is room
+    await wide.mine()
+    await wide.turn()
+    assert sum(await senders(wide)) == 33
+    for payment in payments:
+        assert (await wide.end(payment)).status == "succeeded"
+
+
+async def test_a_paused_key_is_left_out(wide):
+    await pause(wide.app, f"{CHAIN}:{RELAYER.address}")
+    payments = [await wide.accepted(buyer(100 + n)) for n in range(2)]
+    await wide.turn()
+    assert await senders(wide) == [0, 1]
+    assert wide.settler.health().problem == f"paused by the operator: {RELAYER.address}"
+    for payment in payments:
+        assert (await wide.end(payment)).status == "succeeded"
+    await pause(wide.app, f"{CHAIN}:{SECOND.address}")
+    assert wide.settler.health().problem == "paused by the operator"
+    last = await wide.accepted(WALLET)
+    await wide.mine(2)
+    assert await senders(wide) == [0, 0]
+    await resume(wide.app, f"{CHAIN}:{RELAYER.address}")
+    assert (await wide.end(last)).status == "succeeded"
+
+
+async def test_a_key_whose_lease_another_has_is_left_out(wide):
+    lease = f"relayer:{CHAIN}:{RELAYER.address}"
+    taken = leases.acquire(lease, "they", wide.lab.clock.now_us(), 3600 * 10**6, steal=True)
+    await wide.store.write(taken)
+    wide.lab.clock.advance(11)
+    payment = await wide.accepted(WALLET)
+    await wide.turn(2)
+    assert await senders(wide) == [0, 1]
+    assert f"the lease of {RELAYER.address}" in wide.settler.health().problem
+    assert (await wide.end(payment)).status == "succeeded"
+
+
+async def test_a_payment_whose_transaction_failed_goes_out_with_another_key(wide, monkeypatch):
+    """Its transaction is mined and moves nothing; the next one pays."""
+    payment = await wide.accepted(WALLET)
+    sign = wide.lab.rail.sign
+
+    async def starved(sender, nonce, items):
+        return await sign(sender, nonce, ())
+
+    with monkeypatch.context() as broken:
+        broken.setattr(wide.lab.rail, "sign", starved)
+        await wide.turn()
+        await pause(wide.app, f"{CHAIN}:{RELAYER.address}")
+    await wide.mine(3)
+    assert await senders(wide) == [0, 0]
+    wide.lab.clock.advance(11)
+    ended = await wide.end(payment)
+    assert ended.status == "succeeded"
+    (first,) = await wide.store.read(chain_txs.at_nonce(CHAIN, RELAYER.address, 0))
+    (second,) = await wide.store.read(chain_txs.at_nonce(CHAIN, SECOND.address, 0))
+    assert first.item_ids == second.item_ids == (payment.id,)
+    assert ended.tx_id == second.hash
+
+
+async def test_both_keys_are_found_again_after_a_restart(wide):
+    await wide.lab.pause()
+    payments = []
+    for n in range(2):
+        payments.append(await wide.accepted(buyer(100 + n)))
+        await wide.turn()
+    await wide.restart()
+    assert await senders(wide) == [1, 1]
+    for payment in payments:
+        assert (await wide.end(payment)).status == "succeeded"
+
+
+# coin, and time
+
+
+async def test_a_key_that_runs_out_of_coin_is_told(tmp_path):
+    async with works(tmp_path, gas_reserve=10_000) as shop:
+        assert shop.settler.health().problem == ""
+        await shop.base_fee(100 * GWEI)
+        await shop.mine()
+        shop.lab.clock.advance(11)
+        await shop.turn()
+        problem = shop.settler.health().problem
+        assert "too little coin to pay for gas" in problem
+        assert RELAYER.address in problem
+        assert await shop.lab.rail.problems() == (problem,)
+        await shop.base_fee(GWEI)
+        await shop.mine()
+        shop.lab.clock.advance(11)
+        await shop.turn()
+        assert shop.settler.health().problem == ""
+
+
+@pytest.mark.parametrize(("left_s", "sent"), [(23, False), (24, True)])
+async def test_nothing_is_sent_that_cannot_be_mined_in_time(shop, left_s, sent):
+    await pause(shop.app, f"{CHAIN}:{RELAYER.address}")
+    payment = await shop.accepted(WALLET)
+    valid_until = payment.expires_at + 300 - 1
+    # a block every 12 seconds, until the end is near
+    now_s = shop.lab.clock.now_us() // 1_000_000
+    shop.lab.clock.advance(valid_until - left_s - now_s - 8 * 12)
+    for _ in range(9):
+        await shop.mine()
+        shop.lab.clock.advance(12)
+    shop.lab.clock.advance(-12)
+    await resume(shop.app, f"{CHAIN}:{RELAYER.address}")
+    await shop.turn(2)
+    assert (shop.lab.node.asked.count("eth_sendRawTransaction") == 1) is sent
+    assert await shop.status(payment) == "processing"
+    if sent:
+        return
+    for _ in range(8):
+        shop.lab.clock.advance(12)
+        await shop.mine()
+    ended = await shop.now(payment)
+    assert (ended.status, await shop.transactions()) == ("failed", [])
+    await shop.check(ended)

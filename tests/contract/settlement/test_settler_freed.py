@@ -1,0 +1,69 @@
+"""A payment whose transaction ended without it is tried again, whatever happens at that moment."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from florin_server.devnet.evm import DEVNET
+
+from tests.support.evm_lab import MERCHANT, PRICE, buyer, refuse
+from tests.support.settler_lab import Works, works
+
+WALLET = buyer(7)
+SAFE = bytes.fromhex("5a" * 20)
+
+
+@pytest.fixture
+async def shop(tmp_path):
+    async with works(tmp_path) as running:
+        yield running
+
+
+async def failing(shop: Works) -> Any:
+    """A payment whose transaction is on its way to blocks in which the buyer has no money."""
+    await shop.fault(kind="answer", method="eth_sendRawTransaction", effect="drop", times=1)
+    payment = await shop.accepted(WALLET)
+    await shop.turn()
+    assert len(await shop.transactions()) == 1
+    held = await shop.lab.balance(WALLET.address)
+    data = bytes.fromhex("a9059cbb") + SAFE.rjust(32, b"\0") + held.to_bytes(32, "big")
+    token = DEVNET.token.address
+    await shop.lab.send(key=bytes(WALLET.key), to=token, data=data)
+    return payment
+
+
+async def test_an_item_that_failed_is_tried_again_though_the_node_told_nothing_then(shop):
+    payment = await failing(shop)
+    shop.lab.node.changes["eth_call"] = refuse(-32005, "too many requests")
+    while await shop.transactions():
+        await shop.mine()
+    assert await shop.status(payment) == "processing"
+    shop.lab.node.changes.clear()
+    await shop.lab.send_tokens(WALLET.address, PRICE)
+    shop.lab.clock.advance(10)
+    assert (await shop.end(payment)).status == "succeeded"
+    assert await shop.lab.balance(MERCHANT) == PRICE
+
+
+async def test_an_item_that_failed_is_tried_again_after_a_restart_at_that_moment(shop, monkeypatch):
+    payment = await failing(shop)
+    asked = asyncio.Event()
+
+    async def silence(*_: Any) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    # what is asked once the end is committed is never answered
+    monkeypatch.setattr(shop.settler, "_dead", silence)
+    heard = asyncio.create_task(asked.wait())
+    while not asked.is_set():
+        mining = asyncio.create_task(shop.mine())
+        await asyncio.wait({mining, heard}, return_when=asyncio.FIRST_COMPLETED)
+    mining.cancel()
+    assert await shop.transactions() == []
+    await shop.restart()
+    await shop.lab.send_tokens(WALLET.address, PRICE)
+    shop.lab.clock.advance(10)
+    assert (await shop.end(payment)).status == "succeeded"

@@ -1,0 +1,92 @@
+"""What settling asks of a node and writes down: no more than it needs."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from florin_server.domain.settlement.chain_txs import TxState
+from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.evm.sending.fees import FEES_S
+from florin_server.rails.evm.sending.transactions import fees_of
+
+from tests.support.evm_lab import RELAYER, buyer, open_lab, settings
+from tests.support.settler_lab import Works, works
+
+GWEI = 10**9
+
+
+@pytest.fixture
+async def shop(tmp_path):
+    async with works(tmp_path) as running:
+        yield running
+
+
+async def one_each(shop: Works, *numbers: int) -> None:
+    """Payments that are accepted in one moment and settled by a transaction each."""
+    shop.app.settings.__dict__["settle_batch"] = 1
+    await shop.lab.pause()
+    for number in numbers:
+        await shop.accepted(buyer(number))
+
+
+async def test_what_gas_costs_is_asked_once_for_all_that_is_sent_between_two_blocks(shop):
+    await one_each(shop, 101, 102, 103)
+    before = Counter(shop.lab.node.asked)
+    await shop.turn()
+    asked = Counter(shop.lab.node.asked) - before
+    assert asked["eth_sendRawTransaction"] == 3
+    assert asked["eth_maxPriorityFeePerGas"] == 1
+    await shop.mine()
+    await shop.accepted(buyer(104))
+    await shop.turn()
+    assert (Counter(shop.lab.node.asked) - before)["eth_maxPriorityFeePerGas"] == 2
+
+
+async def test_what_is_sent_in_one_turn_is_noted_with_one_commit(shop, monkeypatch):
+    await one_each(shop, 101, 102, 103)
+    commits = []
+    write = shop.store.write
+    monkeypatch.setattr(
+        type(shop.store), "write", lambda _, op: commits.append(op.__name__) or write(op)
+    )
+    await shop.turn()
+    assert Counter(commits) == {"append": 3, "_sent": 1}
+    assert [tx.state for tx in await shop.transactions()] == [TxState.SENT] * 3
+
+
+async def test_a_new_block_costs_three_calls(shop):
+    await shop.turn()
+    before = Counter(shop.lab.node.asked)
+    await shop.mine()
+    asked = Counter(shop.lab.node.asked) - before
+    assert asked == {"eth_getBlockByNumber": 2, "eth_getBlockReceipts": 1}
+
+
+async def test_what_gas_costs_is_asked_again_after_a_while(evm):
+    lab = await open_lab(evm=evm)
+    now = [0.0]
+    rail = EvmRail(settings(), RELAYER, lab.node, now=lambda: now[0])
+    await rail.start()
+    item = await lab.sold(1)
+
+    async def max_fee() -> int:
+        return fees_of((await rail.sign(RELAYER.address, 0, [item])).raw).max_fee
+
+    async def block_at(gwei: int) -> None:
+        await lab.control.call("florin_fault", {"kind": "baseFee", "wei": hex(gwei * GWEI)})
+        await lab.mine()
+
+    first = await max_fee()
+    await block_at(40)
+    assert await max_fee() == first
+    now[0] += FEES_S * 1.01
+    second = await max_fee()
+    assert second > 2 * first
+    await block_at(20)
+    assert await max_fee() == second
+    await rail.head()
+    assert await max_fee() < second
+    await rail.close()
+    await lab.rail.close()
+    await lab.chain.close()

@@ -1,0 +1,242 @@
+"""Durable nonces of the Solana rail: what is signed with one, and when it is provably dead."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+
+import pytest
+from florin_server.chains.solana import spl
+from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.payments.payment import Confirmation, FreeNonce
+from florin_server.domain.settlement.chain_txs import Accepted
+from florin_server.rails.solana.paying.message import acceptable
+from florin_server.rails.types import RailUnavailable
+from solders.instruction import Instruction
+
+from tests.contract.solana.test_rail_solana import changed
+from tests.support.evm_lab import reply
+from tests.support.solana import SolanaWallet, rebuilt, steps
+from tests.support.solana_kit import START_S, payment, wallet
+from tests.support.solana_lab import FINAL, RELAYER, journaled, message, open_lab, outputs, signed
+
+
+@pytest.fixture
+async def lab():
+    async with open_lab(durable_nonces=2) as lab:
+        made = await lab.rail.nonces.create(lab.rail.nonces.addresses)
+        await lab.rail.broadcast(made.raw)
+        await lab.slots(FINAL)
+        yield lab
+
+
+@pytest.fixture
+def buyer() -> SolanaWallet:
+    return SolanaWallet()
+
+
+async def spare(lab) -> FreeNonce:
+    values = await lab.rail.nonces.values(lab.rail.nonces.addresses)
+    address = lab.rail.nonces.addresses[0]
+    return FreeNonce(address, values.held[address], values.slot)
+
+
+def listened(lab) -> list[str]:
+    """How sure of accounts the rail wants to be from now on."""
+    asked: list[str] = []
+    lab.between.changes["getMultipleAccounts"] = lambda params, told: (
+        asked.append(params[1]["commitment"]) or told
+    )
+    return asked
+
+
+async def accepted(lab, buyer):
+    payment, option = await lab.offer(buyer)
+    issued = await lab.built(option, [], await spare(lab))
+    output = json.dumps(signed(buyer, issued))
+    await lab.rail.verify(option, [issued], [output])
+    content = Confirmation(payment.id, option.id, (output,), b"", START_S * 1_000_000)
+    return Accepted(payment, option, content, issued.head), issued
+
+
+async def advance(lab, number: int = 0) -> None:
+    made = await lab.rail.nonces.advance([lab.rail.nonces.addresses[number]])
+    await lab.rail.broadcast(made.raw)
+
+
+async def test_the_accounts_follow_from_the_relayer_and_are_made_once(lab):
+    relayer = RELAYER.pubkey
+    assert list(lab.rail.nonces.addresses) == [
+        str(spl.nonce_address(relayer, f"florin nonce {number}")) for number in range(2)
+    ]
+    asked = listened(lab)
+    values = await lab.rail.nonces.values(lab.rail.nonces.addresses)
+    assert asked == ["finalized"]
+    assert set(values.held) == set(lab.rail.nonces.addresses)
+    coin = await lab.node.coin(relayer)
+    again = await lab.rail.nonces.create(lab.rail.nonces.addresses)
+    await lab.rail.broadcast(again.raw)
+    await lab.slots(FINAL)
+    mined = (await lab.rail.mined([again.hash]))[again.hash]
+    assert not mined.success
+    # a fee, and no rent
+    assert coin - await lab.node.coin(relayer) == mined.gas_cost < 6_000
+    assert await lab.rail.nonces.values(lab.rail.nonces.addresses) == replace(
+        values, slot=values.slot + FINAL + 1
+    )
+
+
+async def test_without_the_setting_there_are_none():
+    async with open_lab() as lab:
+        assert lab.rail.nonces.addresses == ()
+
+
+async def test_a_nonce_comes_first_and_stands_for_the_blockhash(lab, buyer):
+    item, issued = await accepted(lab, buyer)
+    held = await spare(lab)
+    first, *others = steps(message(issued))
+    assert (first.program_id, bytes(first.data)) == (spl.SYSTEM, spl.ADVANCE_NONCE)
+    assert str(first.accounts[0].pubkey) == held.address
+    assert first.accounts[2].pubkey == RELAYER.pubkey
+    assert spl.ADVANCE_NONCE not in {bytes(one.data) for one in others}
+    assert str(message(issued).recent_blockhash) == held.value
+    assert issued.terms.keys() == {"message", "nonce", "slot"}
+    assert await lab.built(item.option, [issued]) is None
+
+
+async def test_what_the_payer_signed_is_told_without_the_chain(lab, buyer):
+    item, issued = await accepted(lab, buyer)
+    option, outputs = item.option, item.confirmation.outputs
+    before = lab.rail.rpc.requests
+    assert lab.rail.plausible(option, [issued], outputs) is True
+    # signed by somebody else, never issued, or no transaction at all
+    raw = bytearray(base64.b64decode(json.loads(outputs[0])))
+    raw[1 + 64] ^= 1
+    forged = json.dumps(base64.b64encode(raw).decode())
+    for wrong in ([forged], ['"AAAA"'], ["7"], ["{"], [*outputs, *outputs], []):
+        assert lab.rail.plausible(option, [issued], wrong) is False
+    assert lab.rail.plausible(option, [], outputs) is False
+    assert lab.rail.rpc.requests == before
+
+
+async def test_what_is_signed_with_a_nonce_does_not_lapse_by_time(lab, buyer):
+    item, issued = await accepted(lab, buyer)
+    await lab.slots(5_300)
+    assert await lab.rail.dead(item, [issued]) is None
+    await advance(lab, 1)
+    await lab.slots(FINAL)
+    assert await lab.rail.dead(item, [issued]) is None
+    await lab.rail.verify(item.option, [issued], item.confirmation.outputs)
+    assert await lab.built(item.option, [issued]) is None
+    tx = await lab.sent(item)
+    await lab.slots(FINAL)
+    (paid,) = await lab.rail.find([item])
+    assert lab.rail.proves(item.option, paid)
+    # its nonce has another value, and it landed: neither dead nor gone
+    assert (await spare(lab)).value != str(message(issued).recent_blockhash)
+    assert await lab.rail.dead(item, [issued]) is None
+    assert not await lab.rail.gone(tx, [issued])
+
+
+async def test_it_is_dead_once_its_nonce_was_advanced_at_final_depth(lab, buyer):
+    item, issued = await accepted(lab, buyer)
+    tx = await lab.rail.sign(RELAYER.address, 0, [item])
+    await advance(lab)
+    await lab.slots(FINAL)
+    asked = listened(lab)
+    reason = await lab.rail.dead(item, [issued])
+    assert reason == "The transaction's nonce was used up before it landed"
+    assert asked == ["finalized"]
+    assert await lab.rail.gone(journaled(tx, item), [issued])
+    # and it is: the chain takes it no more
+    await lab.rail.broadcast(tx.raw)
+    assert not await lab.rail.knows(tx.hash)
+    assert await lab.rail.simulate([item]) == [False]
+    # the wallet is told another one
+    fresh = await lab.built(item.option, [issued])
+    assert fresh is not None
+    assert "last_valid" in fresh.terms
+
+
+async def test_an_older_value_of_a_nonce_proves_nothing(lab, buyer):
+    """A node that lags tells what the nonce was before it was given out."""
+    await advance(lab)
+    await lab.slots(FINAL)
+    item, issued = await accepted(lab, buyer)
+
+    def older(result):
+        result["context"]["slot"] = issued.terms["slot"] - 1
+        content = bytearray(80)
+        content[:8] = (1).to_bytes(4, "little") * 2
+        content[8:40] = bytes(RELAYER.pubkey)
+        result["value"][0]["data"][0] = base64.b64encode(bytes(content)).decode()
+
+    lab.between.changes["getMultipleAccounts"] = changed(older)
+    with pytest.raises(RailUnavailable, match="lags"):
+        await lab.rail.dead(item, [issued])
+
+
+@pytest.mark.parametrize(
+    "told", [None, {"lamports": 1, "owner": str(spl.SYSTEM), "data": ["", "base64"]}]
+)
+async def test_a_nonce_that_is_not_told_proves_nothing(lab, buyer, told):
+    item, issued = await accepted(lab, buyer)
+    await advance(lab)
+    await lab.slots(FINAL)
+    slot = await lab.node.ask("getSlot")
+    answer = {"context": {"slot": slot}, "value": [told]}
+    lab.between.changes["getMultipleAccounts"] = reply(answer)
+    assert await lab.rail.dead(item, [issued]) is None
+
+
+async def test_a_node_that_lost_the_transaction_is_believed_only_as_far_as_it_is(lab, buyer):
+    item, issued = await accepted(lab, buyer)
+    await lab.sent(item)
+    await lab.slots(FINAL)
+    behind = {"context": {"slot": 1}, "value": [None]}
+    lab.between.changes["getSignatureStatuses"] = reply(behind)
+    with pytest.raises(RailUnavailable, match="lags"):
+        await lab.rail.dead(item, [issued])
+
+
+async def test_a_transaction_that_failed_used_its_nonce_up(lab, buyer):
+    item, issued = await accepted(lab, buyer)
+    held = await lab.node.tokens(buyer.key.pubkey())
+    moves = payment(buyer.key, wallet(8).pubkey(), held)
+    await lab.node.send(await lab.node.made([buyer.key], *moves))
+    tx = await lab.sent(item)
+    await lab.slots(FINAL)
+    assert not (await lab.rail.mined([tx.hash]))[tx.hash].success
+    assert (await spare(lab)).value != str(message(issued).recent_blockhash)
+    assert "Custom" in (await lab.rail.dead(item, [issued]))
+
+
+async def test_two_issues_with_one_value_are_told_apart_by_their_nonces(lab, buyer):
+    """Nonces that are advanced in one block have one value."""
+    values = await lab.rail.nonces.values(lab.rail.nonces.addresses)
+    first, second = lab.rail.nonces.addresses
+    assert values.held[first] == values.held[second]
+    _, option = await lab.offer(buyer)
+    one = await lab.built(option, [], FreeNonce(first, values.held[first], values.slot))
+    await advance(lab)
+    await lab.slots(FINAL)
+    two = await lab.built(option, [one], FreeNonce(second, values.held[second], values.slot))
+    assert two is not None
+    await lab.rail.verify(option, [two, one], outputs(signed(buyer, two)))
+    with pytest.raises(FlorinError) as caught:
+        await lab.rail.verify(option, [two, one], outputs(signed(buyer, one)))
+    assert caught.value.code is Code.QUOTE_EXPIRED
+
+
+async def test_a_guard_in_front_would_make_the_nonce_useless(lab, buyer):
+    _, issued = await accepted(lab, buyer)
+    ours = message(issued)
+    guard = Instruction(spl.LIGHTHOUSE, b"note", [])
+    own = steps(ours)
+    in_front = rebuilt(ours, [guard, *own]).message
+    behind = rebuilt(ours, [*own, guard]).message
+    without = rebuilt(ours, own[1:]).message
+    assert acceptable(ours, behind, 0)
+    assert not acceptable(ours, in_front, 0)
+    assert not acceptable(ours, without, 0)

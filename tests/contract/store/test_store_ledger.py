@@ -1,0 +1,248 @@
+"""The books balance whatever is booked, and the check notices when they are not whole."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import tempfile
+from collections import Counter
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
+from florin_server.domain.settlement.chain_txs import Posting
+from florin_server.store.engine.query import StoreError
+from florin_server.store.ledger import ledger
+from florin_server.store.payouts import payouts
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.store_kit import ASSET, CHAIN, COIN, ENGINES, NOW_US, PAYER, U256_MAX, opened
+
+ACCOUNTS = ("wallet:w", "external:a", "external:b", "expense:gas", "income:fee")
+POSTINGS = st.builds(
+    Posting,
+    st.sampled_from(ACCOUNTS),
+    st.sampled_from(ACCOUNTS),
+    st.sampled_from([ASSET, COIN]),
+    st.integers(1, U256_MAX),
+).filter(lambda posting: posting.debit != posting.credit)
+JOURNALS = st.lists(
+    st.tuples(st.sampled_from("abcdefgh"), st.lists(POSTINGS, min_size=1, max_size=4)), max_size=12
+)
+
+
+def book(key, *postings):
+    return ledger.post(key, "test", None, None, postings, NOW_US)
+
+
+async def test_what_is_taken_back_is_booked_the_other_way_round(store):
+    postings = (
+        Posting("external:a", "external:b", ASSET, 5),
+        Posting("wallet:w", "income:fee", COIN, 7),
+    )
+    assert not await store.write(ledger.reverse("a", NOW_US))
+    await store.write(book("a", *postings))
+    for _ in range(2):
+        assert await store.read(ledger.balance("external:a", ASSET)) == 5
+        assert await store.write(ledger.reverse("a", NOW_US))
+        # once for each time that it was booked
+        assert not await store.write(ledger.reverse("a", NOW_US))
+        assert await store.read(ledger.balance("external:a", ASSET)) == 0
+        assert await store.read(ledger.balance("income:fee", COIN)) == 0
+        again = ledger.post_again("a", "test", None, None, postings, NOW_US)
+        await store.write(again)
+    assert await store.read(ledger.balance("income:fee", COIN)) == -7
+    assert await store.read(ledger.check()) == []
+
+
+async def books_balance(engine, journals):
+    model, booked = Counter(), set()
+    with tempfile.TemporaryDirectory() as folder:
+        async with opened(engine, Path(folder)) as store:
+            for key, postings in journals:
+                assert await store.write(book(key, *postings)) is (key not in booked)
+                if key in booked:
+                    continue
+                booked.add(key)
+                for one in postings:
+                    model[one.debit, one.asset] += one.amount
+                    model[one.credit, one.asset] -= one.amount
+            for asset in (ASSET, COIN):
+                held = [await store.read(ledger.balance(account, asset)) for account in ACCOUNTS]
+                assert held == [model[account, asset] for account in ACCOUNTS]
+                assert sum(held) == 0
+            assert await store.read(ledger.check()) == []
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@settings(max_examples=20, deadline=None)
+@given(journals=JOURNALS)
+def test_books_balance_and_are_booked_once(engine, journals):
+    asyncio.run(books_balance(engine, journals))
+
+
+async def test_amounts_of_256_bits_add_up_exactly(store):
+    most = Posting("wallet:w", "external:a", ASSET, U256_MAX)
+    for n in range(3):
+        await store.write(book(f"k{n}", most))
+    assert await store.read(ledger.balance("wallet:w", ASSET)) == 3 * U256_MAX
+    assert await store.read(ledger.balance("external:a", ASSET)) == -3 * U256_MAX
+    assert await store.read(ledger.balance("wallet:w", COIN)) == 0
+
+
+@pytest.mark.parametrize(
+    "posting",
+    [
+        Posting("wallet:w", "wallet:w", ASSET, 1),
+        Posting("wallet:w", "external:a", ASSET, 0),
+        Posting("wallet:w", "external:a", ASSET, -1),
+        Posting("wallet:w", "external:a", ASSET, U256_MAX + 1),
+        Posting("purse:w", "external:a", ASSET, 1),
+    ],
+)
+async def test_a_posting_that_is_no_transfer_is_refused_with_its_whole_journal(store, posting):
+    good = Posting("wallet:w", "external:a", ASSET, 7)
+    with pytest.raises(ValueError, match=r"\w+"):
+        await store.write(book("k", good, posting))
+    assert await store.read(ledger.balance("wallet:w", ASSET)) == 0
+    assert await store.write(book("k", good))
+
+
+JOURNAL_ROWS = (
+    "SELECT idem_key, type, payment_id, tx_hash, at_us, note FROM ledger_journal ORDER BY idem_key"
+)
+
+
+async def test_what_a_journal_is_about_stays_with_it_however_often_it_is_booked(store, tmp_path):
+    posting, later = Posting("wallet:w", "external:a", ASSET, 5), NOW_US + 1
+    await store.write(ledger.post("a", "fee", "pay_1", "0x1", [posting], NOW_US, "by hand"))
+    await store.write(ledger.reverse("a", later))
+    await store.write(ledger.repeat("a", later))
+    await store.write(ledger.reverse("a", later))
+    again = ledger.post_again("a", "fee", "pay_1", "0x2", [posting], later, "once more")
+    await store.write(again)
+    with closing(sqlite3.connect(tmp_path / "florin.db")) as raw:
+        rows = raw.execute(JOURNAL_ROWS).fetchall()
+    assert rows == [
+        ("a", "fee", "pay_1", "0x1", NOW_US, "by hand"),
+        ("a#2", "fee", "pay_1", "0x1", later, None),
+        ("a#3", "fee", "pay_1", "0x2", later, "once more"),
+        ("reverse:a", "reverse_fee", "pay_1", "0x1", later, None),
+        ("reverse:a#2", "reverse_fee", "pay_1", "0x1", later, None),
+    ]
+
+
+async def test_a_journal_that_goes_on_on_the_next_page_is_checked_as_a_whole(
+    store, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(ledger, "_PAGE", 1)
+    await store.write(book("a", *(Posting("wallet:w", "external:a", ASSET, n) for n in (1, 2, 3))))
+    assert await store.read(ledger.check()) == []
+    with closing(sqlite3.connect(tmp_path / "florin.db")) as raw:
+        raw.execute("UPDATE ledger_transfer SET debit = 'purse:w' WHERE n = 2")
+        raw.commit()
+    told = await store.read(ledger.check())
+    assert told == ["transfer 2 of a: unknown kind of account: purse:w"]
+
+
+async def test_a_journal_needs_a_posting(store):
+    with pytest.raises(ValueError, match="nothing to book"):
+        await store.write(book("k"))
+
+
+async def test_more_journals_than_one_page_are_checked(store, monkeypatch):
+    monkeypatch.setattr(ledger, "_PAGE", 3)
+    for n in range(10):
+        legs = [Posting("wallet:w", f"external:{leg}", ASSET, n + 1) for leg in range(n % 4 + 1)]
+        await store.write(book(f"k{n}", *legs))
+    assert await store.read(ledger.check()) == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        ("DELETE FROM ledger_transfer WHERE idem_key='k1'", "journal k1 has no transfers"),
+        ("DELETE FROM ledger_journal WHERE idem_key='k1'", "transfers of k1 have no journal"),
+        ("UPDATE ledger_transfer SET debit='x:y' WHERE idem_key='k1'", "unknown kind"),
+        ("UPDATE ledger_transfer SET debit='merchant:m' WHERE idem_key='k1'", "owes us 5"),
+    ],
+)
+async def test_damage_is_noticed(store, tmp_path, damage, told):
+    for n in range(3):
+        await store.write(book(f"k{n}", Posting("wallet:w", "external:a", ASSET, 5)))
+    with sqlite3.connect(tmp_path / "florin.db") as other:
+        other.execute(damage)
+    other.close()
+    (problem,) = await store.read(ledger.check())
+    assert told in problem
+
+
+async def test_what_a_merchant_is_owed_is_not_damage(store):
+    await store.write(book("in", Posting("wallet:w", "merchant:m", ASSET, 10)))
+    assert await store.read(ledger.balance("merchant:m", ASSET)) == -10
+    await store.write(book("out", Posting("merchant:m", "external:a", ASSET, 10)))
+    assert await store.read(ledger.check()) == []
+    await store.write(book("too much", Posting("merchant:m", "external:a", ASSET, 1)))
+    assert await store.read(ledger.check()) == [f"merchant:m owes us 1 of {ASSET}"]
+
+
+async def test_of_held_money_no_more_leaves_than_came(store):
+    came = Posting("wallet:w", "held:a", ASSET, 10)
+    await store.write(book("held:pay_1", came))
+    back = Posting("held:a", "wallet:w", ASSET, 10)
+    await store.write(book("return:p", back))
+    assert await store.read(ledger.check()) == []
+    # that it came was undone, and later it came after all
+    assert await store.write(ledger.reverse("held:pay_1", NOW_US))
+    assert await store.read(ledger.balance("held:a", ASSET)) == 10
+    assert await store.read(ledger.check()) == []
+    await store.write(ledger.repeat("held:pay_1", NOW_US))
+    assert await store.read(ledger.balance("held:a", ASSET)) == 0
+    await store.write(book("return:q", replace(back, amount=11)))
+    (problem,) = await store.read(ledger.check())
+    assert problem == f"held:a owes us 11 of {ASSET}, of which reorganisations explain 10"
+
+
+async def test_a_merchant_owes_no_more_than_was_refunded_for_it(store):
+    await store.write(book("in", Posting("wallet:w", "merchant:m", ASSET, 10)))
+    await store.write(book("refund:r", Posting("merchant:m", "wallet:w", ASSET, 15)))
+    assert await store.read(ledger.check()) == []
+    # what else is paid out was owed before
+    await store.write(book("payout:p", Posting("merchant:m", "wallet:w", ASSET, 10)))
+    assert await store.read(ledger.check()) == []
+    await store.write(book("payout:q", Posting("merchant:m", "wallet:w", ASSET, 1)))
+    await store.write(book("refund:other", Posting("merchant:n", "wallet:w", ASSET, 15)))
+    await store.write(book("refund:coin", Posting("merchant:m", "wallet:w", COIN, 15)))
+    (problem,) = await store.read(ledger.check())
+    assert problem == f"merchant:m owes us 16 of {ASSET}, of which refunds explain 15"
+
+
+async def test_a_payout_that_is_done_is_in_the_books(store):
+    paid = Payout("pout_1", PayoutKind.BALANCE, "m", None, False, CHAIN, ASSET, 5, PAYER, NOW_US)
+    await store.write(payouts.add(paid))
+    assert await store.read(payouts.check()) == []
+    await store.write(payouts.add(replace(paid, id="pout_2", status=PayoutStatus.DONE)))
+    assert await store.read(payouts.check()) == ["payout pout_2 is done and not booked"]
+    await store.write(book("payout:pout_2", Posting("merchant:m", "wallet:w", ASSET, 5)))
+    assert await store.read(payouts.check()) == []
+
+
+async def test_the_table_itself_refuses_one_account_on_both_sides(store, tmp_path):
+    await store.write(book("k", Posting("wallet:w", "external:a", ASSET, 5)))
+    with (
+        sqlite3.connect(tmp_path / "florin.db") as other,
+        pytest.raises(sqlite3.IntegrityError, match="two_accounts"),
+    ):
+        other.execute("UPDATE ledger_transfer SET debit=credit")
+    other.close()
+    with pytest.raises(StoreError, match="two_accounts"):
+        await store.write(raw_transfer())
+
+
+def raw_transfer():
+    yield ledger._TRANSFER(
+        idem_key="k", n=1, debit="wallet:w", credit="wallet:w", asset=ASSET, amount=1
+    )

@@ -1,0 +1,241 @@
+"""One server has a store at a time; the tables are what the migrations make of them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import re
+import sqlite3
+import sys
+
+import pytest
+from alembic import command
+from alembic.script import ScriptDirectory
+from florin_server.store.accounts import customers, destinations, keys, merchants, pins
+from florin_server.store.capture import collected_data
+from florin_server.store.engine import schema
+from florin_server.store.engine.query import Statement, StoreError
+from florin_server.store.engine.sqlite import Connection
+from florin_server.store.engine.store import Store, StoreLocked
+from florin_server.store.ledger import ledger
+from florin_server.store.migrations import config
+from florin_server.store.operator import executors
+from florin_server.store.payments import idempotency, new_options, offered, payments, simulation
+from florin_server.store.payouts import held_money, refunds
+from florin_server.store.screening import blocklists
+from florin_server.store.settlement import chain_txs, gas, leases, token_accounts
+from sqlalchemy import create_engine
+from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
+
+from tests.support.store_kit import created, opened
+
+OPERATIONS = (
+    collected_data,
+    customers,
+    executors,
+    held_money,
+    idempotency,
+    gas,
+    chain_txs,
+    keys,
+    leases,
+    ledger,
+    merchants,
+    offered,
+    new_options,
+    payments,
+    pins,
+    token_accounts,
+    refunds,
+    blocklists,
+    destinations,
+    simulation,
+)
+STATEMENTS = {
+    f"{module.__name__.rpartition('.')[2]}{name}": found
+    for module in OPERATIONS
+    for name, found in inspect.getmembers(module)
+    if isinstance(found, Statement)
+}
+# small tables, and what is asked for seldom and looks at every row
+READS_ALL = {
+    "customers_OFFERED",
+    "customers_PAID",
+    "executors_PAUSES",
+    "held_money_ALL",
+    "keys_APPS",
+    "keys_KEYS",
+    "keys_LIVE",
+    "ledger_JOURNALS",
+    "ledger_TRANSFERS",
+    "merchants_ANY_PARTNER",
+    "merchants_PARTNERS",
+    "blocklists_LISTS",
+    "destinations_GOING_TO",
+}
+
+
+def shape(path):
+    with sqlite3.connect(path) as raw:
+        rows = raw.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+        version = raw.execute("SELECT version_num FROM alembic_version").fetchall()
+    raw.close()
+    return {name: re.sub(r"\s+|(?<=\()\s|\s(?=\))", "", sql) for name, sql in rows}, version
+
+
+def old_file(path, *versions):
+    with sqlite3.connect(path) as raw:
+        raw.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
+        raw.executemany("INSERT INTO alembic_version VALUES (?)", [(v,) for v in versions])
+    raw.close()
+
+
+async def test_a_store_that_is_open_is_refused_to_others(tmp_path):
+    async with opened("sqlite", tmp_path) as store:
+        assert store.exclusive
+        with pytest.raises(StoreLocked, match="another server"):
+            await Store.open(tmp_path / "florin.db")
+        of = await created(store)
+    async with opened("sqlite", tmp_path) as store:
+        assert await store.reader.payment(of.id) == of
+
+
+def test_another_process_is_refused_too(tmp_path):
+    async def refused():
+        with pytest.raises(StoreLocked):
+            await Store.open(tmp_path / "florin.db")
+
+    async def main():
+        async with opened("sqlite", tmp_path):
+            if (child := os.fork()) == 0:
+                code = 1
+                try:
+                    asyncio.set_event_loop(None)
+                    asyncio.events._set_running_loop(None)
+                    asyncio.run(refused())
+                    code = 0
+                finally:
+                    os._exit(code)
+            assert os.waitpid(child, 0)[1] == 0  # noqa: ASYNC222  (nothing else runs here)
+
+    asyncio.run(main())
+
+
+async def test_a_store_that_could_not_be_opened_is_not_left_locked(tmp_path):
+    (tmp_path / "florin.db").write_bytes(b"not a database, however long it may be" * 100)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="not a database"):
+            await Store.open(tmp_path / "florin.db")
+
+
+async def test_a_new_store_is_its_owners_alone_and_loses_nothing_to_a_power_cut(tmp_path):
+    async with opened("sqlite", tmp_path) as store:
+        await created(store)
+        files = list(tmp_path.iterdir())
+        assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+        assert {path.name for path in files} >= {"florin.db", "florin.db-wal"}
+        assert store._connection.command("PRAGMA synchronous").fetchall() == [(2,)]
+        assert store._connection.command("PRAGMA journal_mode").fetchall() == [("wal",)]
+
+
+async def test_a_new_file_needs_no_migration(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "florin_server.store.migrations", None)
+    for _ in range(2):
+        async with opened("sqlite", tmp_path) as store:
+            await created(store)
+
+
+async def test_migrations_make_the_same_tables_as_a_new_file_gets(tmp_path):
+    schema.prepare(tmp_path / "new.db")
+    schema.prepare(tmp_path / "new.db")
+    old_file(tmp_path / "florin.db")
+    async with opened("sqlite", tmp_path) as store:
+        await created(store)
+    new, version = shape(tmp_path / "new.db")
+    migrated, migrated_version = shape(tmp_path / "florin.db")
+    new.pop("alembic_version")
+    migrated.pop("alembic_version")
+    assert migrated == new
+    assert migrated_version == version == [(schema.HEAD,)]
+
+
+# the test above compares the text of those
+@pytest.mark.filterwarnings("ignore:.*expression-based index")
+def test_the_models_have_no_change_without_a_migration(tmp_path):
+    schema.prepare(tmp_path / "new.db")
+    engine = create_engine(f"sqlite:///{tmp_path / 'new.db'}")
+    with engine.begin() as connection:
+        settings = config(connection)
+        assert ScriptDirectory.from_config(settings).get_heads() == [schema.HEAD]
+        command.check(settings)
+        command.downgrade(settings, "base")
+        command.upgrade(settings, "head")
+        command.check(settings)
+    engine.dispose()
+
+
+@pytest.mark.parametrize("folder", ["plain", "with space & 100% ?odd=#name"])
+async def test_any_path_will_do(tmp_path, folder):
+    (tmp_path / folder).mkdir()
+    old_file(tmp_path / folder / "florin.db")
+    async with opened("sqlite", tmp_path / folder) as store:
+        await created(store)
+    assert {path.name for path in (tmp_path / folder).iterdir()} == {"florin.db", "florin.db.lock"}
+
+
+async def test_a_file_of_a_newer_florin_is_left_alone(tmp_path):
+    old_file(tmp_path / "florin.db", "v9999")
+    with pytest.raises(StoreError, match="newer Florin"):
+        await Store.open(tmp_path / "florin.db")
+
+
+async def test_a_database_of_somebody_else_is_left_alone(tmp_path):
+    with sqlite3.connect(tmp_path / "florin.db") as raw:
+        raw.execute("CREATE TABLE theirs (x)")
+    raw.close()
+    with pytest.raises(StoreError, match="not one of Florin's"):
+        await Store.open(tmp_path / "florin.db")
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory):
+    path = tmp_path_factory.mktemp("plans") / "florin.db"
+    schema.prepare(path)
+    raw = Connection(path, writes=False)
+    yield raw
+    raw.close()
+
+
+@pytest.mark.parametrize("name", sorted(STATEMENTS.keys() - READS_ALL))
+def test_no_operation_reads_a_whole_table(plans, name):
+    sql = STATEMENTS[name].sqlite.sql
+    rows = plans.command(f"EXPLAIN QUERY PLAN {sql}", [None] * sql.count("?")).fetchall()
+    for *_, step in rows:
+        assert "json_each" in step or not step.startswith("SCAN") or "INDEX ix_" in step, step
+
+
+@pytest.mark.parametrize(
+    "name", ["payments_EXPIRE", "payments_NEXT_EXPIRY", "chain_txs_WAITING", "merchants_PAGE"]
+)
+def test_what_comes_first_is_read_in_order(plans, name):
+    sql = STATEMENTS[name].sqlite.sql
+    rows = plans.command(f"EXPLAIN QUERY PLAN {sql}", [None] * sql.count("?")).fetchall()
+    assert not [step for *_, step in rows if step == "USE TEMP B-TREE FOR ORDER BY"], rows
+
+
+def test_every_statement_is_postgresql_too():
+    dialect = postgresql()
+    assert len(STATEMENTS) > 40
+    for found in STATEMENTS.values():
+        said = str(found.clause.compile(dialect=dialect))
+        assert "json_each" not in said
+        assert "?" not in said
+
+
+def test_nothing_changes_or_deletes_what_is_booked_or_has_happened():
+    for name, found in STATEMENTS.items():
+        verb, _, rest = found.sqlite.sql.partition(" ")
+        table = rest.removeprefix("FROM ").split()[0]
+        if verb in {"UPDATE", "DELETE"}:
+            assert table not in {"ledger_journal", "ledger_transfer", "payment_event"}, name

@@ -1,0 +1,174 @@
+"""Accounts of receivers: each is opened once, and not too many a day for anybody."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+from alembic import command
+from florin_server.domain.accounts.destinations import AssetAccount, DailyCaps, Opening
+from florin_server.domain.payments.payment import Status
+from florin_server.domain.settlement.chain_txs import Finding
+from florin_server.store.engine import schema
+from florin_server.store.engine.query import Op
+from florin_server.store.migrations import config
+from florin_server.store.settlement import chain_txs, token_accounts
+from florin_server.store.settlement.token_accounts import NotOpenable
+from sqlalchemy import create_engine
+
+from tests.support.store_kit import NOW_US, accepted, opened, success
+
+DAY_US = 86_400 * 1_000_000
+CAPS = DailyCaps(chain=4, merchant=2)
+ONE = "solana:one"
+
+
+def place(number: int, chain: str = ONE) -> AssetAccount:
+    return AssetAccount(f"{chain}/token:mint", f"{chain}:owner{number}")
+
+
+def opening(number: int, merchant_id: str | None = "mrch_1", chain: str = ONE) -> Opening:
+    return Opening(place(number, chain), merchant_id)
+
+
+def claim(*openings: Opening, by: str = "pay_1", at_us: int = NOW_US) -> Op[None]:
+    return token_accounts.claim(openings, CAPS, by, at_us)
+
+
+async def openable(store, *openings: Opening, at_us: int = NOW_US) -> set[AssetAccount]:
+    return set(await store.read(token_accounts.openable(openings, CAPS, at_us)))
+
+
+async def queue(store, chain: str = ONE, most: int = 10, at_us: int = NOW_US) -> list[Opening]:
+    return await store.read(token_accounts.wanted(chain, CAPS, most, at_us))
+
+
+async def test_places_wait_in_turn_until_they_are_opened_and_never_again(store):
+    for number in (2, 1, 1):
+        await store.write(token_accounts.want(opening(number), NOW_US - number))
+    await store.write(token_accounts.want(opening(3, None, "solana:ONE"), NOW_US))
+    assert await queue(store) == [opening(2), opening(1)]
+    assert await queue(store, most=1) == [opening(2)]
+    await store.write(claim(opening(1)))
+    await store.write(token_accounts.want(opening(1), NOW_US))
+    assert await queue(store) == [opening(2)]
+    await store.write(token_accounts.drop([place(2)]))
+    assert await queue(store) == []
+    assert await queue(store, "solana:ONE") == [opening(3, None, "solana:ONE")]
+
+
+async def test_a_place_is_opened_once_by_whoever_claims_it_first(store):
+    assert await openable(store, opening(1), opening(2)) == {place(1), place(2)}
+    await store.write(claim(opening(1)))
+    assert await openable(store, opening(1), opening(2)) == {place(2)}
+    # for another merchant, by another payment, on another day
+    for late in (
+        claim(opening(1), by="pay_2"),
+        claim(opening(1, "mrch_2"), by="pay_2", at_us=NOW_US + 400 * DAY_US),
+        claim(opening(2), opening(1), by="pay_2"),
+    ):
+        with pytest.raises(NotOpenable, match="before"):
+            await store.write(late)
+    assert await openable(store, opening(1), opening(2)) == {place(2)}
+    assert await openable(store, opening(1, chain="solana:ONE")) == {place(1, "solana:ONE")}
+
+
+async def test_what_was_not_opened_is_free_again(store):
+    await store.write(claim(opening(1), opening(2)))
+    await store.write(claim(opening(3, "mrch_2"), by="hash"))
+    assert await openable(store, opening(4)) == set()
+    await store.write(token_accounts.free(["pay_1", "pay_9"]))
+    assert await openable(store, opening(1), opening(3)) == {place(1)}
+    await store.write(claim(opening(1), by="pay_2"))
+    await store.write(token_accounts.free([]))
+    assert await openable(store, opening(1)) == set()
+
+
+async def test_a_merchant_and_a_chain_have_a_day_s_worth(store):
+    await store.write(claim(opening(1)))
+    await store.write(claim(opening(2)))
+    assert await openable(store, opening(3), opening(3, "mrch_2")) == {place(3)}
+    with pytest.raises(NotOpenable, match="today"):
+        await store.write(claim(opening(3)))
+    await store.write(claim(opening(3, "mrch_2"), opening(4, "mrch_2")))
+    assert await openable(store, opening(5, "mrch_3")) == set()
+    with pytest.raises(NotOpenable, match="today"):
+        await store.write(claim(opening(5, "mrch_3")))
+    # another chain, and another day
+    assert await openable(store, opening(5, chain="solana:two"))
+    tomorrow = NOW_US + DAY_US
+    assert await openable(store, opening(5), at_us=tomorrow) == {place(5)}
+    await store.write(claim(opening(5), at_us=tomorrow))
+
+
+async def test_our_own_places_count_and_are_never_refused_for_a_cap(store):
+    for number in range(4):
+        await store.write(claim(opening(number, None), by=f"pay_{number}"))
+    assert await openable(store, opening(9)) == set()
+    assert await openable(store, opening(9, None), opening(1, None)) == {place(9)}
+    # several payments may bring ours along at a time
+    await store.write(claim(opening(1, None), by="pay_9"))
+    await store.write(token_accounts.want(opening(9, None), NOW_US))
+    assert await queue(store) == [opening(9, None)]
+
+
+async def test_the_queue_passes_by_whoever_had_enough_today(store):
+    await store.write(claim(opening(1), opening(2)))
+    await store.write(token_accounts.want(opening(3), NOW_US))
+    await store.write(token_accounts.want(opening(4, "mrch_2"), NOW_US + 1))
+    assert await queue(store) == [opening(4, "mrch_2")]
+    assert await queue(store, at_us=NOW_US + DAY_US) == [opening(3), opening(4, "mrch_2")]
+
+
+async def test_nobody_fills_the_queue(store, monkeypatch):
+    for number in range(2 * token_accounts.MERCHANT_QUEUE_MAX):
+        await store.write(token_accounts.want(opening(number), NOW_US))
+    await store.write(token_accounts.want(opening(99, "mrch_2"), NOW_US))
+    wide = DailyCaps(1000, 1000)
+    queued = await store.read(token_accounts.wanted(ONE, wide, 1000, NOW_US))
+    assert len(queued) == token_accounts.MERCHANT_QUEUE_MAX + 1
+    monkeypatch.setattr(token_accounts, "QUEUE_MAX", len(queued))
+    await store.write(token_accounts.want(opening(100, "mrch_3"), NOW_US))
+    assert await store.read(token_accounts.wanted(ONE, wide, 1000, NOW_US)) == queued
+
+
+async def test_a_payment_that_fails_frees_what_it_claimed(store):
+    failed, paid = await accepted(store), await accepted(store)
+    await store.write(claim(opening(1), by=failed.id))
+    await store.write(claim(opening(2), by=paid.id))
+    dead = Finding(failed.id, Status.FAILED, failure_detail="lapsed")
+    await store.write(chain_txs.conclude([dead, success(paid)], [], NOW_US))
+    assert await openable(store, opening(1), opening(2)) == {place(1)}
+
+
+async def test_what_was_kept_before_is_remembered(tmp_path):
+    path = tmp_path / "florin.db"
+    schema.prepare(path)
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        command.downgrade(config(connection), "v0006")
+    rows = {
+        f"account {place(1).asset} {place(1).account}": "20000",
+        f"to open {ONE} {place(2).asset} {place(2).account}": "",
+        f"opened {ONE}": "20000 1",
+        "followed:eip155:1": "7 8",
+    }
+    with sqlite3.connect(path) as raw:
+        raw.executemany("INSERT INTO installation VALUES (?, ?)", rows.items())
+    raw.close()
+    async with opened("sqlite", tmp_path) as store:
+        at_us = 20_000 * DAY_US
+        known = await openable(store, opening(1), opening(2), opening(3), at_us=at_us)
+        assert known == {place(2), place(3)}
+        assert await queue(store, at_us=at_us) == [opening(2, None)]
+    with sqlite3.connect(path) as raw:
+        assert raw.execute("SELECT name FROM installation").fetchall() == [("followed:eip155:1",)]
+    raw.close()
+    with engine.begin() as connection:
+        command.downgrade(config(connection), "v0006")
+    engine.dispose()
+    with sqlite3.connect(path) as raw:
+        kept = dict(raw.execute("SELECT name, value FROM installation").fetchall())
+    raw.close()
+    rows.pop(f"opened {ONE}")
+    assert kept == rows

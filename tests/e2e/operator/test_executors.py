@@ -1,0 +1,132 @@
+"""The operator stops what sends, looks at what waits, and lets it go on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from florin.v1 import admin_pb2, operator_pb2
+
+from tests.e2e.payments.test_payment_story import ORDER, PRICE, follow
+from tests.support.api import Refused, RestApi
+from tests.support.chain import Chain
+from tests.support.installation import operator_of
+from tests.support.service import running
+from tests.support.wallet import Wallet
+
+LIST = operator_pb2.ListExecutorsRequest()
+
+
+async def executor_of(operator) -> operator_pb2.Executor:
+    """The one that settles; the other one pays out."""
+    relayer = (await chain_of(operator)).relayer
+    found = (await operator.ask("ListExecutors", LIST)).executors
+    (executor,) = [one for one in found if one.id.endswith(relayer)]
+    assert len(found) == 2
+    return executor
+
+
+async def pause(operator) -> operator_pb2.Executor:
+    request = operator_pb2.PauseExecutorRequest(executor_id=(await executor_of(operator)).id)
+    return await operator.ask("PauseExecutor", request)
+
+
+async def resume(operator) -> operator_pb2.Executor:
+    request = operator_pb2.ResumeExecutorRequest(executor_id=(await executor_of(operator)).id)
+    return await operator.ask("ResumeExecutor", request)
+
+
+async def chain_of(operator) -> admin_pb2.ChainStatus:
+    status = await operator.ask("GetSystemStatus", admin_pb2.GetSystemStatusRequest())
+    return status.chains[0]
+
+
+async def healthy(operator) -> bool:
+    """Once the settler has started."""
+    for _ in range(1000):
+        if (await chain_of(operator)).problem != "starting":
+            break
+        await asyncio.sleep(0.005)
+    return (await chain_of(operator)).healthy
+
+
+async def confirmed(api: RestApi, wallet: Wallet) -> str:
+    payment_id = (await api.create(ORDER))["paymentId"]
+    (option,) = (await api.options(payment_id, [wallet.account]))["options"]
+    answer = await api.confirm(payment_id, option["id"], wallet.execute_all(option))
+    assert answer["status"] == "processing"
+    return payment_id
+
+
+async def test_an_executor_says_what_it_does(service):
+    async with operator_of(service) as operator:
+        executor = await executor_of(operator)
+        (rail,) = service.app.rails.values()
+        assert executor.id == f"eip155:31337:{rail.senders[0]}"
+        assert (executor.paused, executor.HasField("paused_at")) == (False, False)
+        assert executor.open_transactions == 0
+        assert await healthy(operator)
+        paused = await pause(operator)
+        assert (paused.id, paused.paused) == (executor.id, True)
+        assert await executor_of(operator) == paused == await pause(operator)
+        chain = await chain_of(operator)
+        assert (chain.healthy, chain.problem) == (False, "paused by the operator")
+        assert await resume(operator) == await resume(operator) == executor
+        assert (await chain_of(operator)).problem == ""
+
+
+async def test_accepted_payments_wait_while_their_executor_is_paused(service, rest, chain, wallet):
+    async with operator_of(service) as operator:
+        await pause(operator)
+        payment_id = await confirmed(rest, wallet)
+        held = await chain.balance(wallet.address)
+        relayer = (await chain_of(operator)).relayer
+        sent = await chain.ask("eth_getTransactionCount", relayer, "pending")
+        # another wallet's options take blocks and turns of the settler, which sends nothing
+        for _ in range(3):
+            other = (await rest.create(ORDER))["paymentId"]
+            await rest.options(other, [Wallet().account])
+        assert (await rest.status(payment_id))["status"] == "processing"
+        assert (await executor_of(operator)).open_transactions == 0
+        assert await chain.ask("eth_getTransactionCount", relayer, "pending") == sent
+        watch = asyncio.create_task(follow(rest, payment_id))
+        await resume(operator)
+        assert (await asyncio.wait_for(watch, 20))[-1]["status"] == "succeeded"
+        assert await chain.balance(wallet.address) == held - PRICE
+
+
+async def test_a_pause_survives_a_restart(tmp_path, session):
+    wallet = Wallet()
+    async with running(tmp_path / "home") as service, operator_of(service) as operator:
+        await pause(operator)
+        env = service.home.read_demo_env()
+        payment_id = await confirmed(RestApi(session, env["FLORIN_BASE_URL"], env), wallet)
+    async with running(tmp_path / "home") as service, operator_of(service) as operator:
+        env = service.home.read_demo_env()
+        api = RestApi(session, env["FLORIN_BASE_URL"], env)
+        chain = Chain(session, env["FLORIN_EVM_RPC_URL"], env["FLORIN_EVM_ASSET"].split(":")[-1])
+        held = await chain.balance(wallet.address)
+        assert (await executor_of(operator)).paused
+        assert not await healthy(operator)
+        assert "paused by the operator" in (await chain_of(operator)).problem
+        assert (await api.status(payment_id))["status"] == "processing"
+        assert await chain.balance(wallet.address) == held
+        await resume(operator)
+        assert (await asyncio.wait_for(follow(api, payment_id), 20))[-1]["status"] == "succeeded"
+        assert await chain.balance(wallet.address) == held - PRICE
+
+
+@pytest.mark.parametrize("method", ["PauseExecutor", "ResumeExecutor"])
+@pytest.mark.parametrize(
+    "executor_id", ["eip155:31337:0x" + "11" * 20, "eip155:1:{address}", "{address}", "everything"]
+)
+async def test_an_executor_that_is_not_there(service, method, executor_id):
+    (rail,) = service.app.rails.values()
+    request = getattr(operator_pb2, f"{method}Request")(
+        executor_id=executor_id.format(address=rail.senders[0])
+    )
+    async with operator_of(service) as operator:
+        with pytest.raises(Refused) as caught:
+            await operator.ask(method, request)
+        assert (caught.value.http, caught.value.code) == (404, "executor_not_found")
+        assert not (await executor_of(operator)).paused

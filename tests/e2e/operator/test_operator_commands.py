@@ -1,0 +1,373 @@
+"""The operator's commands, on a Florin that runs and on one that is stopped."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+import uvloop
+from florin_server.domain.payments.payment import Destination, Merchant
+from florin_server.domain.payouts.held_money import HeldMoney
+from florin_server.domain.settlement.chain_txs import Posting
+from florin_server.store.accounts import destinations, merchants
+from florin_server.store.ledger import ledger
+from florin_server.store.payouts import held_money
+
+from tests.support.api import RestApi
+from tests.support.command import Ended, Forks, Lasting, told
+from tests.support.desk import ORDER
+from tests.support.service import running
+from tests.support.store_kit import created, opened
+from tests.support.wallet import Wallet
+
+MINUTE = r"\d{4}-\d\d-\d\dT\d\d:\d\dZ"
+STABLE, PREVIEW = "2026-02-18", "2026-02-19.preview"
+
+
+@pytest.fixture(params=["up", "stopped"])
+def home(request):
+    """The state of an installation that runs, or has run."""
+    if request.param == "up":
+        return request.getfixturevalue("up").home.path
+    return request.getfixturevalue("stopped")
+
+
+def asking(forks: Forks, home: Path) -> Callable[..., list[str]]:
+    """Runs commands that succeed; their lines."""
+
+    def ask(*command: str) -> list[str]:
+        done = forks(*command, home=home)
+        assert done.status == 0, done
+        return done.out.splitlines()
+
+    return ask
+
+
+@pytest.fixture
+def ask(forks, home):
+    return asking(forks, home)
+
+
+@pytest.fixture
+def ask_up(forks, up):
+    return asking(forks, up.home.path)
+
+
+def rows(lines: list[str]) -> dict[str, list[str]]:
+    """A table's rows by their first column; words are a blank apart, columns two at least."""
+    return {first: rest for first, *rest in (re.split(r" {2,}", line) for line in lines)}
+
+
+def test_partners_are_made_listed_suspended_and_resumed(ask):
+    # nothing in a name is taken for markup
+    name = "Tea [bold]& Co :100: 茶"
+    (partner_id,) = ask("partners", "create", name)
+    assert re.fullmatch(r"prtn_\w{17}", partner_id)
+    for command, status in (("suspend", "suspended"), ("resume", "active")):
+        assert ask("partners", command, partner_id) == [f"{partner_id} is {status}."]
+        listed = rows(ask("partners", "list"))
+        # newest first, whole ids, below the head
+        assert list(listed)[:2] == ["Partner id", partner_id]
+        assert listed[partner_id][:2] == [status, STABLE]
+        assert re.fullmatch(MINUTE, listed[partner_id][2])
+        assert listed[partner_id][3] == name
+
+
+def test_wallets_are_registered_listed_and_revoked(ask):
+    (plain,) = ask("wallets", "register", "Purse")
+    icon = "--icon-url=https://purse.example/icon.png"
+    (other,) = ask("wallets", "register", "Vault", icon, "--live")
+    assert all(re.fullmatch(r"app_\w{17}", one) for one in (plain, other))
+    for _ in range(2):
+        assert ask("wallets", "revoke", plain) == [f"{plain} is revoked."]
+    listed = rows(ask("wallets", "list"))
+    mode, pin, _, revoked, name = listed[plain]
+    assert (mode, pin, name) == ("test", STABLE, "Purse")
+    assert re.fullmatch(MINUTE, revoked)
+    mode, pin, _, revoked, name = listed[other]
+    assert (mode, pin, revoked, name) == ("live", STABLE, "-", "Vault")
+
+
+def test_merchants_are_imported_stopped_and_given_a_bank_account(ask):
+    (partner_id,) = ask("partners", "create", "Tea & Co")
+    who = (f"--partner={partner_id}", "--name=Tea House", "--email=tea@house.example")
+    number = partner_id.removeprefix("prtn_")
+    for merchant_id, mode in ((f"tea-{number}", ()), (f"live-{number}", ("--live",))):
+        assert ask("merchants", "import", merchant_id, *who, *mode) == [merchant_id]
+        for status in ("inactive", "suspended", "active"):
+            answer = ask("merchants", "status", merchant_id, status)
+            assert answer == [f"{merchant_id} is {status}."]
+        (settlement,) = ask("merchants", "bank", merchant_id, "--type=iban", "--status=pending")
+        assert re.fullmatch(r"fiat_\w{17}", settlement)
+
+
+def test_pins_are_listed_and_move_forward(ask, forks, home):
+    (partner_id,) = ask("partners", "create", "Tea & Co")
+    (app_id,) = ask("wallets", "register", "Purse")
+    (gone,) = ask("wallets", "register", "Lost")
+    ask("wallets", "revoke", gone)
+    (secret,) = ask("keys", "create", "wallet")
+    key_id = secret.split("_")[3]
+    for option, account in (("partner", partner_id), ("wallet", app_id), ("key", key_id)):
+        assert [STABLE in line for line in ask("versions", "list") if account in line] == [True]
+        for _ in range(2):
+            answer = ask("versions", "pin", PREVIEW, f"--{option}={account}")
+            assert answer == [f"{account} is pinned to {PREVIEW}."]
+        done = forks("versions", "pin", STABLE, f"--{option}={account}", home=home)
+        assert done.status == 1
+        assert told(done) == "Not done: Version is older than the account's pin"
+    published, pins = "\n".join(ask("versions", "list")).split("\n\n")
+    assert rows(published.splitlines()[1:]) == {STABLE: ["stable"], PREVIEW: ["preview"]}
+    _, *pinned = [re.split(r" {2,}", line) for line in pins.splitlines()]
+    assert ["partner", partner_id, "-", PREVIEW, "Tea & Co"] in pinned
+    assert ["wallet", app_id, "test", PREVIEW, "Purse"] in pinned
+    assert ["key", key_id, "test", PREVIEW, "-"] in pinned
+    assert gone not in pins
+    # partner keys have no pin of their own
+    assert {key for kind, key, *_ in pinned if kind == "key"} <= set(rows(ask("keys", "list")))
+
+
+IMPORT = ["merchants", "import", "tea", "--name=Tea", "--email=tea@house.example"]
+REFUSED = [
+    (["partners", "create", ""], 1, "name: is required"),
+    (["partners", "create", "x" * 257], 1, "name: must have at most 256 characters"),
+    (["partners", "suspend", "prtn_1"], 1, "Partner not found"),
+    (["partners", "resume", "prtn_1"], 1, "Partner not found"),
+    (["wallets", "register", "Purse", "--icon-url=http://p.example"], 1, "iconUrl: must be"),
+    (["wallets", "revoke", "app_1"], 1, "Wallet not found"),
+    ([*IMPORT, "--partner=prtn_1"], 1, "Partner not found"),
+    (["merchants", "import", "a/b", *IMPORT[3:], "--partner=p"], 1, "merchantId: has the wrong"),
+    (["merchants", "status", "mrch_1", "active"], 1, "Merchant not found"),
+    (["merchants", "status", "mrch_1", "rich"], 2, "the status is active, inactive or suspended"),
+    (["merchants", "bank", "mrch_1", "--type=iban"], 1, "Merchant not found"),
+    (["versions", "pin", "latest", "--partner=prtn_1"], 1, "Invalid api version"),
+    (["versions", "pin", "2026-02-17", "--partner=prtn_1"], 1, "Unknown api version"),
+    (["versions", "pin", STABLE, "--partner=prtn_1"], 1, "Partner not found"),
+    (["versions", "pin", STABLE], 2, "says whose pin"),
+    (["versions", "pin", STABLE, "--partner=a", "--key=b"], 2, "says whose pin"),
+]
+
+
+def test_what_cannot_be_is_told_in_a_sentence(forks, home):
+    for command, status, why in REFUSED:
+        done = forks(*command, home=home)
+        assert (done.status, why in told(done)) == (status, True), (command, done)
+
+
+def test_an_executor_is_listed_paused_and_resumed(ask_up):
+    listed = sorted(set(rows(ask_up("executors", "list"))) - {"Executor id"})
+    # a relayer and a treasury each
+    executor, _, *on_solana = listed
+    assert all(re.fullmatch(r"eip155:31337:0x[0-9a-fA-F]{40}", one) for one in listed[:2])
+    assert all(re.fullmatch(r"solana:[1-9A-Za-z]{32}:[1-9A-Za-z]{32,44}", one) for one in on_solana)
+    assert len(on_solana) == 2
+    for _ in range(2):
+        assert ask_up("executors", "pause", executor) == [f"{executor} is paused."]
+    state, since, open_transactions = rows(ask_up("executors", "list"))[executor]
+    assert (state, open_transactions) == ("paused", "0")
+    assert re.fullmatch(MINUTE, since)
+    assert ask_up("executors", "resume", executor) == [f"{executor} is running."]
+    assert rows(ask_up("executors", "list"))[executor] == ["running", "-", "0"]
+
+
+def test_an_executor_that_is_not_there_is_told(forks, up):
+    for command in ("pause", "resume"):
+        done = forks("executors", command, "eip155:1:0x1", home=up.home.path)
+        assert (done.status, told(done)) == (1, "Not done: Executor not found")
+
+
+def test_executors_need_a_florin_that_runs(forks, stopped):
+    for command in (["list"], ["pause", "eip155:1:0x1"], ["resume", "eip155:1:0x1"]):
+        done = forks("executors", *command, home=stopped)
+        why = f"no Florin runs with its state in {stopped}; start one: florin up"
+        assert done == Ended(1, "", f"Not done: {why}\n")
+
+
+async def offered(env: dict[str, str]) -> tuple[str, str]:
+    """A payment and an account that was offered to pay it."""
+    async with aiohttp.ClientSession() as session:
+        api = RestApi(session, env["FLORIN_BASE_URL"], env)
+        payment_id, wallet = (await api.create(ORDER))["paymentId"], Wallet()
+        await api.options(payment_id, [wallet.account])
+        return payment_id, wallet.account
+
+
+@pytest.fixture(params=["up", "stopped"])
+def customer(request, tmp_path):
+    """An installation, a payment, and an account that was offered to pay it."""
+
+    async def once() -> tuple[str, str]:
+        async with running(tmp_path / "home") as service:
+            return await offered(service.home.read_demo_env())
+
+    if request.param == "up":
+        up = request.getfixturevalue("up")
+        return up.home.path, *uvloop.run(offered(up.env))
+    return tmp_path / "home", *uvloop.run(once())
+
+
+def test_what_is_kept_about_a_customer_is_shown_and_erased(forks, customer):
+    home, payment_id, account = customer
+    ask = asking(forks, home)
+    shown = json.loads("\n".join(ask("customers", "export", account)))
+    (payment,) = shown["payments"]
+    assert shown["account"] == account.lower()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", payment.pop("createdAt"))
+    assert payment == {
+        "paymentId": payment_id,
+        "status": "requires_action",
+        "payer": False,
+        "walletName": None,
+        "txId": None,
+    }
+    assert ask("customers", "erase", account) == [
+        "Erased: 1 offers, 0 wallet names, 0 sets of data about the buyer.",
+        "Kept, because money moved: 0 payments.",
+    ]
+    for command in ("export", "erase"):
+        done = forks("customers", command, account, home=home)
+        assert (done.status, told(done)) == (1, "Not done: Customer not found")
+        done = forks("customers", command, "nobody", home=home)
+        assert done.status == 1
+        assert told(done).startswith("Not done: Validation error: account: ")
+
+
+def test_payouts_are_begun_listed_and_refused(forks, stopped):
+    ask = asking(forks, stopped)
+    asset, place = f"eip155:1/erc20:0x{'aa' * 20}", f"eip155:1:0x{'bb' * 20}"
+
+    merchant_id = "mrch_owed"
+
+    async def owe() -> None:
+        tea = Merchant(merchant_id, "prtn_1", "Tea", "t@tea.example", None, "active", True, 0)
+        came = Posting(f"wallet:{place}", f"merchant:{merchant_id}", asset, 100)
+        where = Destination("crypto_1", merchant_id, asset, place)
+        async with opened("sqlite", stopped) as store:
+            await store.write(merchants.put_merchant(tea))
+            await store.write(destinations.put_destination(where))
+            await store.write(ledger.post("settle:1", "settle", None, None, (came,), 0))
+
+    uvloop.run(owe())
+    head, *none = ask("payouts", "list")
+    assert (head.split("  ")[0], none) == ("Payout id", [])
+    (part,) = ask("payouts", "create", merchant_id, asset, "--amount=30")
+    (rest,) = ask("payouts", "create", merchant_id, asset)
+    listed = rows(ask("payouts", "list"))
+    assert re.fullmatch(r"pout_\w{17}", part)
+    assert [listed[one][0:2] for one in (part, rest)] == [["balance", "waiting"]] * 2
+    assert [listed[one][3:] for one in (part, rest)] == [
+        ["30", asset, place, "-"],
+        ["70", asset, place, "-"],
+    ]
+    done = forks("payouts", "create", merchant_id, asset, home=stopped)
+    assert done.status == 1
+    assert "the merchant can be paid 0 minor units now" in told(done)
+    assert ask("payouts", "refuse", rest) == [f"{rest} is refused."]
+    assert list(rows(ask("payouts", "list")))[1:] == [part]
+    assert rows(ask("payouts", "list", "--all"))[rest][1] == "refused"
+    assert ask("payouts", "create", merchant_id, asset, "--amount=70") != [rest]
+    for amount in ("0", "-1", "1.5", "many"):
+        done = forks("payouts", "create", merchant_id, asset, f"--amount={amount}", home=stopped)
+        assert done.status == 2
+    done = forks("payouts", "refuse", "pout_unknown", home=stopped)
+    assert told(done) == "Not done: Payout not found"
+
+
+def test_the_books_of_a_stopped_florin_are_proven_and_its_chains_are_told_to_rest(forks, stopped):
+    done = forks("ledger", "check", home=stopped)
+    assert done.status == 0
+    assert "eip155:31337 was not compared: it is not running here" in done.err
+    assert "✓ the books are whole" in done.out
+    planted = "('settle:x', 0, 'wallet:w', 'external:e', 'a', '5')"
+    with closing(sqlite3.connect(stopped / "florin.db")) as database, database:
+        database.execute(f"INSERT INTO ledger_transfer VALUES {planted}")
+    done = forks("ledger", "check", home=stopped)
+    assert done.status == 1
+    assert "✗ transfers of settle:x have no journal" in done.out
+
+
+def test_the_books_are_compared_and_listed_while_florin_runs(ask_up, forks, up):
+    lines = ask_up("ledger", "check")
+    assert lines[-1] == "✓ the books are whole"
+    wallets = [re.split(r" {2,}", line) for line in lines[1:-1]]
+    assert {words[0] for words in wallets} == {"exact"}
+    assert {words[3] for words in wallets} == {"+0"}
+    accounts = {line.rpartition(" ")[2] for line in ask_up("ledger", "balances")}
+    assert "external:opening" in accounts
+    assert len(ask_up("ledger", "entries", "pay_unknown")) == 1
+    account, asset = wallets[0][5], wallets[0][4]
+    done = forks("ledger", "book", account, asset, "--note=nothing", home=up.home.path)
+    assert (done.status, told(done)) == (1, "Not done: There is no difference")
+
+
+def test_held_payments_are_listed_and_decided(forks, stopped):
+    asset, payer = f"eip155:31337/erc20:0x{'aa' * 20}", f"eip155:31337:0x{'bb' * 20}"
+    late = HeldMoney(
+        id="held_1",
+        payment_id="",
+        chain_id="eip155:31337",
+        asset=asset,
+        payer=payer,
+        value=100,
+        held=3,
+        fee=3,
+        settled_value=97,
+        tx_hash="0x" + "cc" * 32,
+        event="one",
+        late=True,
+        why="blocked by screening list sdn",
+        since_us=1_800_000_000_000_000,
+    )
+
+    async def came() -> str:
+        async with opened("sqlite", stopped) as store:
+            of = await created(store)
+            await store.write(held_money.put(replace(late, payment_id=of.id)))
+            return of.id
+
+    payment_id = uvloop.run(came())
+    ask = asking(forks, stopped)
+    listed = rows(ask("payments", "held"))
+    assert listed["held_1"] == [
+        payment_id,
+        "held, late",
+        "2027-01-15T08:00Z",
+        "100",
+        "3",
+        asset,
+        payer,
+        "blocked by screening list sdn",
+    ]
+    problem = "payments held because their payers are blocked: 1, see `florin payments held`"
+    assert f"payments on eip155:31337: {problem}" in forks("doctor", home=stopped).out
+    done = forks("payments", "keep", "held_1", "--note=so", home=stopped)
+    assert done.status == 1
+    assert "no Florin runs" in told(done)
+    done = forks("payments", "keep", "held_1", home=stopped)
+    assert done.status == 2
+
+    with Lasting("up", home=stopped):
+        done = forks("payments", "release", "held_1", "--note=no", home=stopped)
+        assert (done.status, told(done)) == (
+            1,
+            "Not done: The money came late: it pays for nothing",
+        )
+        kept = ask("payments", "keep", "held_1", "--note=the authority asks for it")
+        assert kept == ["held_1 is kept."]
+        listed = rows(ask("payments", "held"))
+        assert (listed["held_1"][1], listed["held_1"][-1]) == (
+            "kept, late",
+            "the authority asks for it",
+        )
+        done = forks("payments", "return", "held_1", "--note=free", home=stopped)
+        assert (done.status, done.out) == (0, "held_1 is returned.\n")
+        assert re.search(r"Payout pout_\w{17} takes 3 minor units to " + payer, done.err)
+        assert list(rows(ask("payments", "held"))) == ["Held id"]
+        assert rows(ask("payments", "held", "--all"))["held_1"][1] == "returned, late"

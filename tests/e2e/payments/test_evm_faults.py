@@ -1,0 +1,82 @@
+"""Payments while the embedded EVM chain fails them on purpose, as a merchant's own tests let it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import pytest_asyncio
+from florin_server.domain.settlement.chain_txs import TxState
+
+from tests.e2e.payments.test_evm_stories import EUR, PRICE, USD, Till
+from tests.support.desk import Desk, opened
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def desk(tmp_path_factory):
+    async with opened(tmp_path_factory.mktemp("faults") / "home") as desk:
+        yield desk
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def till(desk: Desk):
+    till = Till(desk, await desk.tenant())
+    await desk.chain.fund(till.wallet.address)
+    yield till
+    await desk.chain.ask("florin_fault", {"kind": "clear"})
+
+
+async def status(desk: Desk, tx_hash: str) -> str:
+    receipt = await desk.chain.ask("eth_getTransactionReceipt", tx_hash)
+    return str(receipt["status"])
+
+
+@pytest.mark.parametrize("amount", [USD, EUR])
+async def test_a_payment_whose_settlement_fails_is_settled_by_a_later_one(desk, till, amount):
+    payment_id, option = await till.offer(amount)
+    token = option["amount"]["unit"].rpartition(":")[2]
+    outputs = await till.perform(option)
+    held = await desk.chain.balance(till.wallet.address, token)
+    await desk.chain.ask("florin_fault", {"kind": "revert", "times": 1})
+    await till.confirm(payment_id, option, outputs)
+    payment = await desk.ended(payment_id)
+    assert payment["status"] == "succeeded"
+    sent = desk.select(
+        "SELECT t.hash, t.state FROM chain_tx t JOIN chain_tx_item i ON i.tx_id = t.id"
+        " WHERE i.payment_id = ? ORDER BY t.nonce",
+        payment_id,
+    )
+    (failed, first), (settled, second) = sent
+    assert (first, second) == (TxState.FINAL, TxState.FINAL)
+    assert [await status(desk, one) for one in (failed, settled)] == ["0x0", "0x1"]
+    assert held - await desk.chain.balance(till.wallet.address, token) == PRICE
+
+
+async def test_a_payment_waits_for_a_node_that_lags_and_is_settled_once(desk, till):
+    payment_id, option = await till.offer(USD)
+    outputs = await till.perform(option)
+    held = await desk.chain.balance(till.wallet.address)
+    await desk.chain.ask("evm_mine", {"blocks": 3})
+    await desk.chain.ask("florin_fault", {"kind": "lag", "blocks": 2})
+    await till.confirm(payment_id, option, outputs)
+    hashes: list[tuple[str]] = []
+    async with asyncio.timeout(20):
+        while not hashes:
+            hashes = desk.select(
+                "SELECT t.hash FROM chain_tx t JOIN chain_tx_item i ON i.tx_id = t.id"
+                " WHERE i.payment_id = ? AND t.state = ?",
+                payment_id,
+                TxState.SENT,
+            )
+            await asyncio.sleep(0.01)
+    # it is mined already, two blocks further than anybody is told
+    for _ in range(5):
+        desk.clock.advance(11)
+        assert (await desk.rest.status(payment_id))["status"] == "processing"
+    assert await desk.chain.ask("eth_getTransactionReceipt", hashes[0][0]) is None
+    await desk.chain.ask("florin_fault", {"kind": "clear"})
+    assert (await desk.ended(payment_id))["status"] == "succeeded"
+    assert await status(desk, hashes[0][0]) == "0x1"
+    assert held - await desk.chain.balance(till.wallet.address) == PRICE

@@ -1,0 +1,277 @@
+"""The books and the chains agree to the unit, and what does not is told for what it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from eth_account import Account
+from florin.v1 import admin_pb2, ledger_pb2, payout_pb2
+from florin_server.devnet.evm import DEVNET
+from florin_server.devnet.solana import SOLNET
+from florin_server.flows.ledger import books
+from florin_server.flows.ledger.books import Verdict
+from florin_server.store.ledger import ledger
+
+from tests.e2e.payouts.test_payout_stories import (
+    CHAIN,
+    DOLLAR,
+    ETHER,
+    EUR,
+    FEE,
+    GBP,
+    PRICE,
+    USD,
+    Shop,
+    filled,
+    until,
+)
+from tests.e2e.solana.test_solana_stories import offered
+from tests.support.api import Refused
+from tests.support.desk import Desk, opened
+from tests.support.installation import operator_of
+from tests.support.solana import AT_ONCE, SolanaNode, SolanaWallet
+from tests.support.wallet import MUTE, Wallet
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+DOLLARS = f"{CHAIN}/erc20:{DOLLAR}"
+SETTINGS = {
+    "rates": {ETHER: {"GBP": "2500.00"}},
+    "fee_fixed": 7,
+    "fee_basis_points": 100,
+    "solana": AT_ONCE,
+}
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def desk(tmp_path_factory):
+    async with opened(tmp_path_factory.mktemp("books") / "home", **SETTINGS) as desk:
+        yield desk
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def shop(desk) -> Shop:
+    return Shop(desk, await desk.tenant())
+
+
+async def verdicts(desk: Desk) -> set[Verdict]:
+    found = await books.check(desk.service.app)
+    assert list(found.problems) == []
+    assert found.comparison.unread == {}
+    return {line.verdict for line in found.comparison.lines}
+
+
+async def exact(desk: Desk) -> None:
+    """Returns once every wallet holds what is booked, to the unit."""
+    await until(lambda: verdicts(desk), {Verdict.EXACT})
+
+
+async def booked(desk: Desk) -> None:
+    """Books what is unbooked, so that nothing is left of it for whoever comes next."""
+    found = await books.compare(desk.service.app)
+    async with operator_of(desk.service) as operator:
+        for line in found.lines:
+            if line.verdict is Verdict.UNBOOKED:
+                account, asset = line.place
+                request = ledger_pb2.BookDifferenceRequest(account=account, asset=asset, note="-")
+                await operator.ask("BookDifference", request)
+    await exact(desk)
+
+
+async def line_of(desk: Desk, account: str, asset: str) -> books.Line:
+    found = await books.compare(desk.service.app)
+    (line,) = [one for one in found.lines if one.place == (account, asset)]
+    return line
+
+
+async def balance(desk: Desk, account: str, asset: str) -> int:
+    return await desk.service.app.store.read(ledger.balance(account, asset))
+
+
+def treasury_of(desk: Desk) -> str:
+    return desk.service.app.rails[CHAIN].treasury
+
+
+async def sold_on_solana(desk: Desk, token: int, headers: Any = None) -> str:
+    offer = await offered(desk.rest, SolanaWallet(), token, headers)
+    await offer.confirm()
+    assert (await offer.final())["status"] == "succeeded"
+    return offer.payment_id
+
+
+async def test_the_books_begin_with_what_the_wallets_hold(desk):
+    await exact(desk)
+    relayer = f"{CHAIN}:{desk.service.app.rails[CHAIN].senders[0]}"
+    for account, asset in ((relayer, ETHER), (treasury_of(desk), DOLLARS)):
+        line = await line_of(desk, account, asset)
+        assert line.opened
+        assert line.booked == line.held > 0
+
+
+async def test_every_way_to_pay_and_to_pay_back_is_booked_to_the_unit(desk, shop):
+    await exact(desk)
+    own = Shop(desk, await desk.tenant())
+    for asset in (f"erc20:{DOLLAR}", f"erc20:{DEVNET.euro.address}", "slip44:60"):
+        await own.wants(asset, "0x" + "5a" * 20)
+    mute = Wallet()
+    await filled(desk, mute)
+    await mute.delegate(desk.chain, MUTE)
+    paid = []
+    for one in (shop, own):
+        for amount in (USD, EUR, GBP):
+            payment_id = await one.sold(Wallet(), amount)
+            # the treasury has euros only of those who pay it
+            if amount is not EUR or one is shop:
+                paid.append((one, payment_id))
+        paid.append((one, await one.sold(mute, USD)))
+    paid += [(shop, await sold_on_solana(desk, token, shop.tenant.headers)) for token in (0, 1)]
+    # the demo's merchant has a destination of its own there
+    for token in (0, 1):
+        await sold_on_solana(desk, token)
+    await exact(desk)
+    for one, payment_id in paid:
+        await one.refund(payment_id)
+    await exact(desk)
+    await shop.sold(Wallet(), USD)
+    await shop.sold(Wallet(), USD)
+    await shop.wants(f"erc20:{DOLLAR}", "0x" + "5b" * 20)
+    async with operator_of(desk.service) as operator:
+        request = payout_pb2.CreatePayoutRequest(
+            merchant_id=shop.tenant.merchant.id, asset=DOLLARS, amount="1000000"
+        )
+        await operator.ask("CreatePayout", request)
+    await until(lambda: desk.chain.balance("0x" + "5b" * 20), 1_000_000)
+    await exact(desk)
+
+
+async def test_rent_on_solana_is_booked_apart_from_fees(desk, shop):
+    rail = desk.service.app.rails[SOLNET.chain_id]
+    await exact(desk)
+    node = SolanaNode(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
+    gas, rent, coin = (
+        await balance(desk, "expense:gas", rail.native_asset),
+        await balance(desk, "expense:rent", rail.native_asset),
+        await node.coin(rail.senders[0]),
+    )
+    payment_id = await sold_on_solana(desk, 0, shop.tenant.headers)
+    found = await node.ask(
+        "getTransaction",
+        (await desk.rest.status(payment_id))["info"]["txId"],
+        {"maxSupportedTransactionVersion": 0},
+    )
+    await exact(desk)
+    fee = found["meta"]["fee"]
+    assert await balance(desk, "expense:gas", rail.native_asset) == gas + fee
+    spent = coin - await node.coin(rail.senders[0])
+    assert await balance(desk, "expense:rent", rail.native_asset) == rent + spent - fee
+
+
+async def test_work_that_is_under_way_explains_a_difference(desk, shop):
+    await exact(desk)
+    await desk.chain.ask("florin_fault", {"kind": "mining", "paused": True})
+    offer = await desk.offer(tenant=shop.tenant)
+    await desk.confirm(offer)
+    line = await line_of(desk, treasury_of(desk), DOLLARS)
+    assert (line.verdict, line.coming) == (Verdict.EXACT, PRICE)
+    assert not line.quiet
+    async with operator_of(desk.service) as operator:
+        request = ledger_pb2.BookDifferenceRequest(
+            account=treasury_of(desk), asset=DOLLARS, note="too early"
+        )
+        with pytest.raises(Refused) as caught:
+            await operator.ask("BookDifference", request)
+        assert caught.value.code == "invalid_state"
+    await desk.chain.ask("florin_fault", {"kind": "mining", "paused": False})
+    await desk.chain.mine()
+    assert (await desk.final(offer.payment_id))["status"] == "succeeded"
+    await exact(desk)
+
+
+async def test_a_gift_is_unbooked_until_the_operator_says_what_it_was(desk):
+    await exact(desk)
+    stranger, treasury = Wallet(), treasury_of(desk)
+    before = await balance(desk, "external:operator", DOLLARS)
+    await filled(desk, stranger)
+    data = "0xa9059cbb" + treasury.rpartition(":")[2][2:].rjust(64, "0") + f"{700:064x}"
+    await stranger._send(desk.chain, gas=100_000, to=bytes.fromhex(DOLLAR[2:]), data=data)
+    line = await line_of(desk, treasury, DOLLARS)
+    assert (line.verdict, line.difference) == (Verdict.UNBOOKED, 700)
+    async with operator_of(desk.service) as operator:
+        assert (
+            (await operator.ask("GetSystemStatus", admin_pb2.GetSystemStatusRequest()))
+            .chains[0]
+            .healthy
+        )
+        request = ledger_pb2.BookDifferenceRequest(account=treasury, asset=DOLLARS, note="a gift")
+        assert (await operator.ask("BookDifference", request)).amount == "700"
+        with pytest.raises(Refused):
+            await operator.ask("BookDifference", request)
+    assert await balance(desk, "external:operator", DOLLARS) == before - 700
+    notes = desk.select("SELECT note FROM ledger_journal WHERE type = 'operator'")
+    assert ("a gift",) in notes
+    await exact(desk)
+
+
+async def test_money_that_is_gone_is_missing_and_alarms(desk):
+    await exact(desk)
+    thief = Wallet()
+    thief._account = Account.from_key(desk.service.secrets.treasury_key)
+    thief.address = thief._account.address
+    treasury = treasury_of(desk)
+    data = "0xa9059cbb" + ("66" * 20).rjust(64, "0") + f"{5000:064x}"
+    receipt = await thief._send(desk.chain, gas=100_000, to=bytes.fromhex(DOLLAR[2:]), data=data)
+    gas = int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
+    for asset, lost in ((DOLLARS, 5000), (ETHER, gas)):
+        line = await line_of(desk, treasury, asset)
+        assert (line.verdict, line.difference) == (Verdict.MISSING, -lost)
+
+    async def told() -> bool:
+        async with operator_of(desk.service) as operator:
+            status = await operator.ask("GetSystemStatus", admin_pb2.GetSystemStatusRequest())
+        (chain,) = [one for one in status.chains if one.chain_id == CHAIN]
+        desk.clock.advance(400)
+        return f"{treasury} holds 5000 minor units of {DOLLARS} less" in chain.problem
+
+    await until(told, True)
+    async with operator_of(desk.service) as operator:
+        for asset in (DOLLARS, ETHER):
+            request = ledger_pb2.BookDifferenceRequest(
+                account=treasury, asset=asset, note="stolen, written off"
+            )
+            assert (await operator.ask("BookDifference", request)).amount.startswith("-")
+    desk.clock.advance(400)
+    await exact(desk)
+
+
+async def test_an_operator_sees_what_was_booked_for_a_payment(desk, shop):
+    payment_id = await shop.sold(Wallet(), USD)
+    async with operator_of(desk.service) as operator:
+        request = ledger_pb2.ListEntriesRequest(payment_id=payment_id)
+        found = (await operator.ask("ListEntries", request)).entries
+        balances = (await operator.ask("ListBalances", ledger_pb2.ListBalancesRequest())).balances
+    merchant = f"merchant:{shop.tenant.merchant.id}"
+    assert [(one.debit, one.credit, one.amount) for one in found] == [
+        (f"wallet:{treasury_of(desk)}", merchant, str(PRICE - FEE)),
+        (f"wallet:{treasury_of(desk)}", "income:fee", str(FEE)),
+    ]
+    assert {one.journal for one in found} == {f"settle:{payment_id}"}
+    (owed,) = [one for one in balances if (one.account, one.asset) == (merchant, DOLLARS)]
+    assert owed.amount == str(-(PRICE - FEE))
+    sums: dict[str, int] = {}
+    for one in balances:
+        sums[one.asset] = sums.get(one.asset, 0) + int(one.amount)
+    assert set(sums.values()) == {0}
+
+
+async def test_a_restart_changes_nothing_in_the_books(tmp_path):
+    home = tmp_path / "home"
+    async with opened(home, **SETTINGS) as desk:
+        shop = Shop(desk, await desk.tenant())
+        await shop.refund(await shop.sold(Wallet(), USD))
+        await exact(desk)
+        before = desk.select("SELECT count(*) FROM ledger_journal")
+    async with opened(home, **SETTINGS) as desk:
+        await exact(desk)
+        assert desk.select("SELECT count(*) FROM ledger_journal") == before

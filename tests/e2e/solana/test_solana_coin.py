@@ -1,0 +1,191 @@
+"""Payments in Solana's own coin from the first call to the coin on chain, through REST."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+import pytest_asyncio
+from florin_server.chains.solana import spl
+from florin_server.devnet.solana import SOLNET
+from florin_server.store.ledger import ledger
+from solders.keypair import Keypair
+
+from tests.e2e.solana.test_solana_stories import Offer, refusal
+from tests.support.desk import opened
+from tests.support.solana import AT_ONCE, COIN, RENT, SolanaNode, SolanaWallet, exact
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+CHAIN = SOLNET.chain_id
+GBP = {"unit": "iso4217/GBP", "value": "3000"}
+LAMPORTS = 250_000_000  # for GBP at 120.00
+FEE = 7 + LAMPORTS // 100
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def desk(tmp_path_factory):
+    home = tmp_path_factory.mktemp("coin") / "home"
+    rates = {COIN: {"GBP": "120.00"}}
+    async with opened(home, solana=AT_ONCE, rates=rates, fee_fixed=7, fee_basis_points=100) as desk:
+        yield desk
+
+
+@pytest.fixture
+def node(desk) -> SolanaNode:
+    return SolanaNode(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
+
+
+@pytest.fixture
+def wallet() -> SolanaWallet:
+    return SolanaWallet()
+
+
+async def paid_to(desk, dest: str, asset: str = COIN):
+    """A merchant whose money goes to an address of its own."""
+    tenant = await desk.tenant()
+    path = f"/v1/merchants/{tenant.merchant.id}/settlements/crypto"
+    headers = {**tenant.headers, "Idempotency-Key": "where"}
+    where = {"asset": asset, "destination": f"{CHAIN}:{dest}"}
+    await desk.rest.call("POST", path, headers, {"settlements": [where]})
+    return tenant
+
+
+async def offered(desk, wallet, tenant, amount=GBP) -> Offer:
+    offer = Offer(desk.rest, wallet, 0)
+    made = await desk.rest.call("POST", "/v1/payments", tenant.headers, {"amount": amount})
+    offer.payment_id = made["paymentId"]
+    (offer.option,) = (await desk.rest.options(offer.payment_id, [wallet.account]))["options"]
+    await offer.fetch()
+    return offer
+
+
+async def test_coin_goes_to_the_merchants_own_account_and_the_fee_to_the_operator(
+    desk, node, wallet
+):
+    dest = str(Keypair().pubkey())
+    rail = desk.service.app.rails[CHAIN]
+    treasury, relayer = rail.treasury.rpartition(":")[2], rail.senders[0]
+    offer = await offered(desk, wallet, await paid_to(desk, dest))
+    told = offer.option["amount"]
+    assert (told["unit"], told["value"]) == (f"caip19/{COIN}", str(LAMPORTS))
+    assert told["display"]["assetSymbol"] == "tSOL"
+    assert offer.option["expiresAt"] == desk.now + 300
+    held, kept = await node.coin(wallet.address), await node.coin(treasury)
+    paying = await node.coin(relayer)
+    read = desk.service.app.store.read
+    booked = await read(ledger.balance("expense:gas", COIN))
+    await offer.confirm()
+    ended = await offer.final()
+    assert ended["status"] == "succeeded"
+    assert await node.coin(dest) == LAMPORTS - FEE
+    assert await node.coin(treasury) == kept + FEE
+    # the buyer paid the price and nothing else
+    assert await node.coin(wallet.address) == held - LAMPORTS
+    spent = paying - await node.coin(relayer)
+    assert 0 < spent == await read(ledger.balance("expense:gas", COIN)) - booked
+    found = await node.ask(
+        "getTransaction", ended["info"]["txId"], {"maxSupportedTransactionVersion": 0}
+    )
+    assert found["version"] == 0
+    ((terms,),) = desk.select("SELECT terms FROM payment_option WHERE id = ?", offer.option["id"])
+    assert any(json.loads(terms)["ref"] in line for line in found["meta"]["logMessages"])
+    assert json.loads(terms)["quote"]["price"] == "120.00"
+    await exact(desk, node)
+
+
+async def test_coin_for_a_merchant_without_a_destination_waits_in_the_treasury(desk, node, wallet):
+    tenant = await desk.tenant()
+    treasury = desk.service.app.rails[CHAIN].treasury.rpartition(":")[2]
+    offer = await offered(desk, wallet, tenant)
+    kept = await node.coin(treasury)
+    await offer.confirm()
+    assert (await offer.final())["status"] == "succeeded"
+    assert await node.coin(treasury) == kept + LAMPORTS
+    owed = await desk.service.app.store.read(ledger.balance(f"merchant:{tenant.merchant.id}", COIN))
+    assert owed == FEE - LAMPORTS
+    await exact(desk, node)
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_a_buyer_who_paid_in_coin_gets_it_back(desk, node, wallet, own):
+    tenant = await (paid_to(desk, str(Keypair().pubkey())) if own else desk.tenant())
+    treasury = desk.service.app.rails[CHAIN].treasury.rpartition(":")[2]
+    offer = await offered(desk, wallet, tenant)
+    held = await node.coin(wallet.address)
+    await offer.confirm()
+    assert (await offer.final())["status"] == "succeeded"
+    kept = await node.coin(treasury)
+    body = {"paymentId": offer.payment_id}
+    await desk.rest.call("POST", "/v1/refunds", tenant.headers, body)
+    refund = await desk.refunded(offer.payment_id, tenant.headers)
+    assert refund["status"] == "succeeded"
+    assert await node.coin(wallet.address) == held
+    assert await node.coin(treasury) == kept - LAMPORTS
+    await exact(desk, node)
+
+
+async def test_a_quote_that_lapsed_is_told(desk, wallet):
+    offer = await offered(desk, wallet, await desk.tenant())
+    desk.clock.advance(300)
+    for call in (offer.fetch(), offer.confirm()):
+        error = await refusal(call)
+        assert (error.http, error.code) == (409, "quote_expired")
+    (new,) = (await desk.rest.options(offer.payment_id, [wallet.account]))["options"]
+    assert new["id"] != offer.option["id"]
+    offer.option = new
+    await offer.fetch()
+    await offer.confirm()
+    assert (await offer.final())["status"] == "succeeded"
+
+
+async def test_a_receiver_that_could_not_exist_is_not_offered_and_does_not_get_a_transaction(
+    desk, node, wallet
+):
+    dest = str(Keypair().pubkey())
+    tenant = await paid_to(desk, dest)
+    small = {"unit": f"caip19/{COIN}", "value": "100000"}
+    made = await desk.rest.call("POST", "/v1/payments", tenant.headers, {"amount": small})
+    path = (made["paymentId"], [wallet.account])
+    assert (await desk.rest.options(*path))["options"] == []
+    await node.ask("florin_faucet", {"accounts": [dest], "tokens": [], "lamports": RENT})
+    (option,) = (await desk.rest.options(*path))["options"]
+    # an amount of coin needs no rate, and lasts as long as the payment
+    assert (option["amount"]["value"], option["expiresAt"]) == ("100000", None)
+    offer = Offer(desk.rest, wallet, 0)
+    offer.payment_id, offer.option = made["paymentId"], option
+    await offer.fetch()
+    await offer.confirm()
+    assert (await offer.final())["status"] == "succeeded"
+    assert await node.coin(dest) == RENT + 100_000 - 7 - 1_000
+
+
+async def test_a_receiver_that_vanished_is_told_when_the_transaction_is_fetched(desk, node, wallet):
+    key = Keypair()
+    dest = str(key.pubkey())
+    tenant = await paid_to(desk, dest)
+    await node.ask("florin_faucet", {"accounts": [dest], "tokens": [], "lamports": RENT})
+    small = {"unit": f"caip19/{COIN}", "value": "100000"}
+    made = await desk.rest.call("POST", "/v1/payments", tenant.headers, {"amount": small})
+    offer = Offer(desk.rest, wallet, 0)
+    offer.payment_id = made["paymentId"]
+    (offer.option,) = (await desk.rest.options(offer.payment_id, [wallet.account]))["options"]
+    away = spl.transfer_coin(key.pubkey(), wallet.key.pubkey(), RENT)
+    await node.send([wallet.key, key], away)
+    error = await refusal(offer.fetch())
+    assert (error.http, error.code) == (503, "internal_error")
+    assert dest in str(error)
+
+
+async def test_a_confirmed_payment_in_coin_survives_a_lost_broadcast(desk, node, wallet):
+    offer = await offered(desk, wallet, await desk.tenant())
+    await node.fault("answer", method="sendTransaction", effect="drop", times=2)
+    await offer.confirm()
+    watching = asyncio.create_task(offer.final())
+    for _ in range(60):
+        await node.fault("slots", slots=2)
+        await asyncio.sleep(0.02)
+        if watching.done():
+            break
+    assert (await watching)["status"] == "succeeded"

@@ -1,0 +1,316 @@
+"""Payments on Solana while the chain, its node or the buyer's balance fails them.
+
+Each ends by asking the chain: the money moved once for what succeeded, never for what failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import pytest_asyncio
+from florin_server.chains.solana import spl
+from florin_server.config import EmbeddedSolana
+from florin_server.devnet.solana import SOLNET
+from florin_server.domain.settlement.chain_txs import ChainTx
+from florin_server.flows.operator.system import chains
+from florin_server.rails.types import RailUnavailable
+from florin_server.store.ledger import ledger
+from florin_server.store.settlement import chain_txs
+from solders.hash import Hash
+from solders.keypair import Keypair
+from solders.message import MessageV0
+from solders.transaction import VersionedTransaction
+
+from tests.e2e.solana.test_solana_stories import PRICE, Offer, offered
+from tests.support.desk import Desk, opened
+from tests.support.solana import SolanaNode, SolanaWallet, wire
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+CHAIN = SOLNET.chain_id
+FINAL = 3
+RECONCILE_S = 11
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def desk(tmp_path_factory):
+    solana = EmbeddedSolana(slot_s=0, finalized_slots=FINAL)
+    async with opened(tmp_path_factory.mktemp("faults") / "home", solana=solana) as desk:
+        # the first payment opens the merchant's account, and none can be made beside it
+        chain = SolanaNode(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
+        first = await offered(desk.rest, SolanaWallet())
+        await first.confirm()
+        assert await ended(desk, chain, first) == "succeeded"
+        yield desk
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def node(desk: Desk):
+    node = SolanaNode(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
+    yield node
+    await node.fault("clear")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def offer(desk: Desk) -> Offer:
+    return await offered(desk.rest, SolanaWallet(), expiresAt=desk.now + 86_400)
+
+
+async def unfinished(desk: Desk) -> list[ChainTx]:
+    """Transactions that have not ended."""
+    app = desk.service.app
+    (relayer,) = app.rails[SOLNET.chain_id].senders
+    return await app.store.read(chain_txs.open_txs(SOLNET.chain_id, relayer))
+
+
+async def ended(desk: Desk, node: SolanaNode, offer: Offer, slots: int = 1) -> str:
+    """Lets slots and time pass until the payment is final; checks the books and the journal."""
+    for _ in range(200):
+        status = (await offer.status())["status"]
+        open_ones = await unfinished(desk)
+        if status not in {"requires_action", "processing"} and not open_ones:
+            assert await desk.service.app.store.read(ledger.check()) == []
+            return status
+        await node.fault("slots", slots=slots)
+        desk.clock.advance(RECONCILE_S)
+        await asyncio.sleep(0.03)
+    raise AssertionError(desk.service.app.settlers[SOLNET.chain_id].health())
+
+
+async def journaled(desk: Desk, count: int) -> None:
+    """Returns once so many transactions are written down, of which nothing tells from outside."""
+    for _ in range(1000):
+        if len(await unfinished(desk)) == count:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(desk.service.app.settlers[SOLNET.chain_id].health())
+
+
+async def paid(node: SolanaNode, offer: Offer) -> int:
+    return 10_000 * 10**6 - await node.balance(offer.wallet.address)
+
+
+async def spend(node: SolanaNode, wallet: SolanaWallet, left: int) -> None:
+    """The buyer sends its tokens elsewhere."""
+    mint = SOLNET.tokens[0]
+    key, to = wallet.key.pubkey(), Keypair().pubkey()
+    moves = [
+        spl.create_associated(key, to, spl.pubkey(mint.address), spl.TOKEN),
+        spl.transfer_checked(
+            spl.TOKEN,
+            spl.pubkey(mint.address),
+            mint.decimals,
+            owner=key,
+            source=spl.associated(key, spl.pubkey(mint.address), spl.TOKEN),
+            dest=spl.associated(to, spl.pubkey(mint.address), spl.TOKEN),
+            amount=await node.balance(wallet.address) - left,
+        ),
+    ]
+    latest = await node.ask("getLatestBlockhash", {"commitment": "processed"})
+    blockhash = Hash.from_string(latest["value"]["blockhash"])
+    message = MessageV0.try_compile(key, moves, [], blockhash)
+    sent = wire(VersionedTransaction(message, [wallet.key]))
+    await node.ask("sendTransaction", sent, {"encoding": "base64"})
+
+
+async def test_a_payment_is_final_at_final_depth_and_not_before(desk, node, offer):
+    merchant = desk.env["FLORIN_SOLANA_DESTINATION"].rpartition(":")[2]
+    before = await node.balance(merchant)
+    await offer.confirm()
+    for _ in range(2000):
+        if await node.balance(merchant) != before:
+            break
+        await asyncio.sleep(0.01)
+    assert await node.balance(merchant) == before + PRICE
+    for _ in range(FINAL - 1):
+        await asyncio.sleep(0.05)
+        assert (await offer.status())["status"] == "processing"
+        await node.fault("slots", slots=1)
+    assert await ended(desk, node, offer) == "succeeded"
+    assert await paid(node, offer) == PRICE
+
+
+async def test_time_alone_ends_nothing(desk, node, offer):
+    await node.fault("landing", paused=True)
+    await offer.confirm()
+    for _ in range(5):
+        desk.clock.advance(86_400)
+        await asyncio.sleep(0.03)
+    assert (await offer.status())["status"] == "processing"
+    await node.fault("clear")
+    assert await ended(desk, node, offer) == "succeeded"
+    assert await paid(node, offer) == PRICE
+
+
+async def test_a_transaction_that_never_lands_fails_the_payment_once_it_lapsed(desk, node, offer):
+    await node.fault("landing", paused=True)
+    await offer.confirm()
+    assert await ended(desk, node, offer, slots=20) == "failed"
+    await node.fault("clear")
+    assert await paid(node, offer) == 0
+    detail = await desk.rest.detail(offer.payment_id)
+    assert (detail["status"], detail["info"]) == ("failed", None)
+
+
+async def test_a_balance_that_is_gone_when_it_lands_fails_the_payment(desk, node, offer):
+    await node.fault("answer", method="sendTransaction", effect="drop")
+    await offer.confirm()
+    await journaled(desk, 1)
+    await spend(node, offer.wallet, PRICE - 1)
+    assert await ended(desk, node, offer, slots=2) == "failed"
+    assert await node.balance(offer.wallet.address) == PRICE - 1
+
+
+@pytest.mark.parametrize("effect", ["drop", "error", "late_error"])
+async def test_whatever_happens_on_send_the_money_moves_once(desk, node, offer, effect):
+    await node.fault("answer", method="sendTransaction", effect=effect, times=2)
+    await offer.confirm()
+    assert await ended(desk, node, offer, slots=2) == "succeeded"
+    assert await paid(node, offer) == PRICE
+
+
+async def test_a_node_that_denies_everything_delays_and_loses_nothing(desk, node, offer):
+    lie = {"context": {"slot": 10**6}, "value": [None]}
+    await node.fault("answer", method="getSignatureStatuses", effect="lie", result=lie, times=8)
+    await node.fault("answer", method="getTransaction", effect="null", times=2)
+    await offer.confirm()
+    assert await ended(desk, node, offer) == "succeeded"
+    assert await paid(node, offer) == PRICE
+
+
+async def test_a_payer_with_two_payments_and_money_for_one(desk, node):
+    wallet = SolanaWallet()
+    first, second = [
+        await offered(desk.rest, wallet, expiresAt=desk.now + 86_400) for _ in range(2)
+    ]
+    await spend(node, wallet, PRICE + PRICE // 2)
+    await first.fetch()
+    await second.fetch()
+    await node.fault("landing", paused=True)
+    await first.confirm()
+    # both would settle, each alone
+    assert (await second.confirm())["status"] == "processing"
+    await journaled(desk, 2)
+    await node.fault("clear")
+    assert await ended(desk, node, first) == "succeeded"
+    assert await ended(desk, node, second, slots=20) == "failed"
+    assert await node.balance(wallet.address) == PRICE // 2
+
+
+async def test_payments_that_waited_together_are_settled_each_alone(desk, node):
+    (relayer,) = desk.service.app.rails[SOLNET.chain_id].senders
+    executor = desk.service.app.executors[f"{SOLNET.chain_id}:{relayer}"]
+    executor.pause()
+    offers = [await offered(desk.rest, SolanaWallet()) for _ in range(3)]
+    for offer in offers:
+        await offer.confirm()
+    executor.resume()
+    assert [await ended(desk, node, offer) for offer in offers] == ["succeeded"] * 3
+    details = [(await offer.status())["info"]["txId"] for offer in offers]
+    assert len(set(details)) == 3
+    assert [await paid(node, offer) for offer in offers] == [PRICE] * 3
+
+
+async def test_what_became_final_after_it_was_looked_for_is_not_sent_again(
+    desk, node, offer, monkeypatch
+):
+    app = desk.service.app
+    settler, rail = app.settlers[SOLNET.chain_id], app.rails[SOLNET.chain_id]
+    find, mined, seen = rail.find, rail.mined, asyncio.Event()
+    released = []
+
+    async def late(items):
+        return await find(items) if seen.is_set() else []
+
+    async def told(hashes):
+        found = await mined(hashes)
+        if found:
+            seen.set()
+        return found
+
+    async def nothing():
+        pass
+
+    release = chain_txs.release
+    monkeypatch.setattr(
+        chain_txs, "release", lambda *given: released.append(given) or release(*given)
+    )
+    monkeypatch.setattr(rail, "find", late)
+    monkeypatch.setattr(rail, "mined", told)
+    # only the comparison of everything asks, which looks for payments first
+    monkeypatch.setattr(settler, "_ask", nothing)
+    await offer.confirm()
+    await journaled(desk, 1)
+    assert await ended(desk, node, offer) == "succeeded"
+    assert released == []
+
+
+async def test_a_node_that_has_forgotten_ends_nothing_and_health_tells(desk, node, offer):
+    await node.fault("answer", method="sendTransaction", effect="error", times=100_000)
+    await offer.confirm()
+    await journaled(desk, 1)
+    await node.fault("slots", slots=2_000)
+    await node.fault("prune")
+
+    async def told() -> bool:
+        (chain,) = [one for one in await chains(desk.service.app) if one.chain_id == CHAIN]
+        return "has forgotten blocks that may hold transactions of ours" in chain.problem
+
+    async with asyncio.timeout(20):
+        while not await told():
+            desk.clock.advance(RECONCILE_S)
+            await node.fault("slots", slots=1)
+            await asyncio.sleep(0.03)
+    assert (await offer.status())["status"] == "processing"
+    assert len(await unfinished(desk)) == 1
+    # a node that keeps everything is asked
+    await node.fault(
+        "answer", method="getFirstAvailableBlock", effect="lie", result=0, times=100_000
+    )
+    assert await ended(desk, node, offer) == "failed"
+    assert await paid(node, offer) == 0
+    # a node is not asked about what is near to what it has forgotten, and others need not wait
+    await node.fault("slots", slots=2_000)
+
+
+async def test_what_a_buyer_signed_is_sent_while_too_few_nodes_agree(
+    desk, node, offer, monkeypatch
+):
+    """Nothing ends then; but a blockhash lapses in a minute, whatever has to be agreed on."""
+    settler = desk.service.app.settlers[CHAIN]
+
+    async def moved() -> bool:
+        return True
+
+    async def unheard(*_) -> None:
+        raise RailUnavailable("1 endpoints answer, and 2 have to agree")
+
+    with monkeypatch.context() as nodes:
+        nodes.setattr(settler._blocks, "look", moved)
+        nodes.setattr(settler, "_ask", unheard)
+        nodes.setattr(settler, "_reconcile", unheard)
+        await offer.confirm()
+        await journaled(desk, 1)
+        assert (await offer.status())["status"] == "processing"
+        # it is sent first, and what follows from it is looked for in the same turn
+        for _ in range(2000):
+            if "have to agree" in settler.health().problem:
+                break
+            await asyncio.sleep(0.001)
+        assert "have to agree" in settler.health().problem
+    assert await ended(desk, node, offer) == "succeeded"
+
+
+async def test_a_settler_starts_while_too_few_nodes_agree(desk, node, offer, monkeypatch):
+    settler = desk.service.app.settlers[CHAIN]
+
+    async def unheard(*_) -> None:
+        raise RailUnavailable("1 endpoints answer, and 2 have to agree")
+
+    with monkeypatch.context() as nodes:
+        nodes.setattr(settler, "_reconcile", unheard)
+        settler._started = False
+        await offer.confirm()
+        await journaled(desk, 1)
+    assert await ended(desk, node, offer) == "succeeded"

@@ -1,0 +1,225 @@
+"""A payout worker on a real store and an embedded chain, which works only when a test lets it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from florin_server.config import Settings
+from florin_server.domain.payments.payment import Refund, RefundStatus
+from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
+from florin_server.domain.settlement.chain_txs import ChainTx, Posting
+from florin_server.feed import Hub
+from florin_server.flows.app import App, Links
+from florin_server.flows.limits.limits import Limits
+from florin_server.flows.screening.cache import Screening
+from florin_server.rails.evm.sending.payouts import TRANSFERRED
+from florin_server.rails.evm.sending.transactions import Signer
+from florin_server.store.engine.store import Store
+from florin_server.store.ledger import ledger
+from florin_server.store.payments import payments
+from florin_server.store.payouts import payouts, refunds
+from florin_server.store.settlement import chain_txs
+from florin_server.workers.payouts.pay_out import PayoutWorker
+
+from tests.support.evm_lab import CHAIN, ETHER, TOKEN, Lab, account_of, open_lab
+
+TREASURY_KEY = b"\x74" * 32
+TREASURY = Signer(TREASURY_KEY)
+SHOP = "mrch_shop"
+BUYER = "0x" + "b0" * 20
+FLOAT = 1_000_000
+TURNS_MAX = 60
+
+_numbers = itertools.count(1)
+
+
+class Stepped(PayoutWorker):
+    """Rests after each turn until it is let go."""
+
+    def __init__(self, app: App, rail, owner: str) -> None:
+        super().__init__(app, rail, rail.payouts, owner)
+        self.may_turn = asyncio.Semaphore(0)
+        self.turned = asyncio.Event()
+
+    async def _rest(self) -> None:
+        self.turned.set()
+        await self.may_turn.acquire()
+
+
+@dataclass
+class Office:
+    """Everything between a payout that is asked for and its end.
+
+    `lab.node` stands between worker and chain.
+    """
+
+    folder: Path
+    lab: Lab
+    settings: dict[str, Any]
+    store: Store = field(init=False)
+    app: App = field(init=False)
+    worker: Stepped = field(init=False)
+    task: asyncio.Task[None] = field(init=False)
+
+    async def start(self) -> None:
+        self.store = await Store.open(self.folder / "florin.db")
+        hub = Hub(
+            self.store.reader.payment,
+            lambda seen: self.store.read(payments.newer(seen)),
+            self.lab.clock,
+        )
+        chosen = Settings(home=self.folder, **self.settings)
+        self.app = App(
+            settings=chosen,
+            clock=self.lab.clock,
+            randbytes=os.urandom,
+            store=self.store,
+            hub=hub,
+            links=Links("https://pay.example", frozenset({"pay.example"})),
+            rails={CHAIN: self.lab.rail},
+            limits=Limits(chosen.limits, self.lab.clock),
+            screening=Screening(self.store, self.lab.clock),
+        )
+        self.worker = Stepped(self.app, self.lab.rail, os.urandom(4).hex())
+        self.task = asyncio.create_task(self.worker.run())
+        await self._turned()
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.task
+        await self.store.close()
+
+    async def restart(self) -> None:
+        """Another process takes over; what was not written down is forgotten."""
+        await self.stop()
+        await self.start()
+
+    async def turn(self, times: int = 1) -> None:
+        """Lets the worker go once around."""
+        for _ in range(times):
+            self.worker.turned.clear()
+            self.worker.may_turn.release()
+            await self._turned()
+
+    async def _turned(self) -> None:
+        waits = asyncio.create_task(self.worker.turned.wait())
+        await asyncio.wait({waits, self.task}, return_when=asyncio.FIRST_COMPLETED)
+        if not waits.done():
+            waits.cancel()
+            await self.task
+
+    async def mine(self, blocks: int = 1) -> None:
+        """Seals blocks, each seen by the worker."""
+        for _ in range(blocks):
+            await self.lab.mine()
+            await self.turn()
+
+    # payouts
+
+    async def asked(self, value: int = 150, **changes: Any) -> Payout:
+        """A refund that was asked for, or another payout."""
+        number = next(_numbers)
+        made = {
+            "id": f"rfnd_{number:017}",
+            "kind": PayoutKind.REFUND,
+            "merchant_id": SHOP,
+            "payment_id": f"pay_{number}",
+            "live": False,
+            "chain_id": CHAIN,
+            "asset": TOKEN,
+            "value": value,
+            "account": account_of(BUYER),
+            "created_at_us": self.lab.clock.now_us(),
+        }
+        payout = Payout(**{**made, **changes})
+        await self.store.write(_ask(payout))
+        return payout
+
+    async def owe(self, value: int, asset: str = TOKEN, merchant: str = SHOP) -> None:
+        """Money came in for a merchant."""
+        came = Posting(f"wallet:{self.lab.rail.treasury}", f"merchant:{merchant}", asset, value)
+        key = f"settle:{next(_numbers)}"
+        await self.store.write(ledger.post(key, "settle", None, None, (came,), 0))
+
+    async def now(self, payout: Payout) -> Payout:
+        """How a payout stands."""
+        found = await self.store.read(payouts.get(payout.id))
+        assert found is not None
+        return found
+
+    async def refund(self, payout: Payout) -> Refund:
+        """The refund that a payout pays."""
+        found = await self.store.read(refunds.refund(payout.payment_id or ""))
+        assert found is not None
+        return found
+
+    async def transactions(self) -> list[ChainTx]:
+        """What is signed and neither final nor replaced."""
+        return await self.store.read(chain_txs.open_txs(CHAIN, TREASURY.address))
+
+    async def done(self, payout: Payout) -> Payout:
+        """Seals blocks until the payout is done; checks the books."""
+        for _ in range(TURNS_MAX):
+            found = await self.now(payout)
+            if found.status is PayoutStatus.DONE:
+                await self.books()
+                return found
+            await self.mine()
+        raise AssertionError(f"{await self.now(payout)} is not done: {self.worker.health()}")
+
+    async def books(self) -> None:
+        assert await self.store.read(ledger.check()) == []
+        assert await self.store.read(payouts.check()) == []
+
+    async def transfers(self, to: str = BUYER) -> list[int]:
+        """What the treasury has sent to an address, as the chain tells it."""
+        topics = [TRANSFERRED, *("0x" + one[2:].rjust(64, "0") for one in (TREASURY.address, to))]
+        wanted = {"fromBlock": "0x0", "toBlock": "latest", "topics": topics}
+        logs = await self.lab.control.call("eth_getLogs", wanted)
+        return [int(log["data"], 16) for log in logs]
+
+    async def fault(self, **what: object) -> None:
+        await self.lab.control.call("florin_fault", what)
+
+
+def _ask(payout: Payout):
+    if payout.kind is PayoutKind.REFUND:
+        unit = f"caip19/{payout.asset}"
+        asked = Refund(
+            payout.id,
+            payout.payment_id or "",
+            unit,
+            payout.value,
+            payout.account,
+            RefundStatus.PENDING,
+            None,
+            payout.created_at_us,
+        )
+        assert (yield from refunds.create(asked))
+    yield from payouts.add(payout)
+
+
+@contextlib.asynccontextmanager
+async def office(folder: Path, **settings: Any) -> AsyncIterator[Office]:
+    lab = await open_lab(treasury=TREASURY)
+    await lab.send(to=TREASURY.address, value=ETHER)
+    await lab.send_tokens(TREASURY.address, FLOAT)
+    running = Office(folder, lab, settings)
+    await running.start()
+    try:
+        yield running
+    finally:
+        await running.stop()
+        await lab.rail.close()
+        await lab.chain.close()
+
+
+__all__ = ["BUYER", "FLOAT", "SHOP", "TREASURY", "TREASURY_KEY", "Office", "office"]
