@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -166,8 +167,13 @@ class SolanaNode:
         ]
         await self.send([funder, owner], moves, Instruction(spl.TOKEN, b"\x09", accounts))
 
-    async def spend(self, wallet: SolanaWallet, amount: int) -> None:
-        """A wallet sends units of the first token to somebody, by itself."""
+    async def spend(
+        self, wallet: SolanaWallet, amount: int, *, after: Mapping[str, Any] | None = None
+    ) -> None:
+        """A wallet sends units of the first token to somebody, by itself.
+
+        It comes right `after` a fault is armed or cleared: nothing else reaches the chain between.
+        """
         payer, elsewhere = wallet.key.pubkey(), Keypair().pubkey()
         token = SOLNET.tokens[0]
         mint = spl.pubkey(token.address)
@@ -181,16 +187,34 @@ class SolanaNode:
             amount=amount,
         )
         opens = spl.create_associated(payer, elsewhere, mint, spl.TOKEN)
-        await self.send([wallet.key], opens, moves)
+        sent = await self.made([wallet.key], opens, moves)
+        calls = [("sendTransaction", [sent, {"encoding": "base64"}])]
+        if after is not None:
+            calls.insert(0, ("florin_fault", [after]))
+        await self.ask_at_once(calls)
+
+    async def ask_at_once(self, calls: Sequence[tuple[str, list[Any]]]) -> None:
+        """Asks in one batch, which the chain answers before anything else."""
+        questions = [
+            {"jsonrpc": "2.0", "id": n, "method": method, "params": params}
+            for n, (method, params) in enumerate(calls)
+        ]
+        async with self._session.post(self._url, json=questions) as answer:
+            answers = await answer.json()
+        assert not [one for one in answers if "error" in one], answers
 
     async def send(self, signers: list[Keypair], *instructions: Instruction) -> str:
         """A transaction with a fresh blockhash; the first signer pays its fee."""
+        sent = await self.made(signers, *instructions)
+        signature: str = await self.ask("sendTransaction", sent, {"encoding": "base64"})
+        return signature
+
+    async def made(self, signers: list[Keypair], *instructions: Instruction) -> str:
+        """The same, as it is sent."""
         latest = await self.ask("getLatestBlockhash", {"commitment": "processed"})
         blockhash = Hash.from_string(latest["value"]["blockhash"])
         message = MessageV0.try_compile(signers[0].pubkey(), list(instructions), [], blockhash)
-        sent = wire(VersionedTransaction(message, signers))
-        signature: str = await self.ask("sendTransaction", sent, {"encoding": "base64"})
-        return signature
+        return wire(VersionedTransaction(message, signers))
 
     async def coin(self, owner: str) -> int:
         return (await self.ask("getBalance", owner))["value"]

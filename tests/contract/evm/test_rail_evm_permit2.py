@@ -254,6 +254,20 @@ async def test_a_nonce_that_is_used_elsewhere_is_dead_and_its_neighbours_are_not
     assert "used or cancelled" in (await give_up(mine) or "")
 
 
+async def test_a_nonce_counts_as_used_once_that_is_final(evm):
+    lab = await open_lab(evm=evm, assets=(asset(), euro()), confirmations=3)
+    _, option = await ready(lab)
+    nonce = int.from_bytes(Terms.of(option).nonce, "big")
+    used = f"{nonce >> 8:064x}" + f"{1 << (nonce & 255):064x}"
+    await lab.send(key=bytes(WALLET.key), to=PERMIT2, data=bytes.fromhex("3ff9dcb1" + used))
+    for _ in range(2):
+        assert await lab.rail.spent_or_lapsed(option) is None
+        await lab.mine()
+    assert "used or cancelled" in (await lab.rail.spent_or_lapsed(option) or "")
+    await lab.rail.close()
+    await lab.chain.close()
+
+
 # a chain that is not ready for it
 
 

@@ -188,3 +188,13 @@ def test_what_nobody_asks_about_any_more_is_not_told():
     assert gaps.problem == ""
     assert gaps.proves_absence("hash 8", since=5_000, first=4_000)
     assert gaps.proves_absence("hash 9", since=0, first=0)
+
+
+async def test_every_transaction_that_a_pruned_node_forgot_is_counted(lab):
+    plain = [await lab.accepted(SolanaWallet()) for _ in range(2)]
+    with_nonce = [await accepted_with_nonce(lab, SolanaWallet())]
+    await advance(lab)
+    await prune(lab)
+    for count, (item, issued) in enumerate([*plain, *with_nonce], 1):
+        assert await lab.rail.dead(item, [issued]) is None
+        assert lab.rail.doubt.endswith(f": {count}")

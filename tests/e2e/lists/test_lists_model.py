@@ -98,6 +98,7 @@ class Shop:
         self.all: list[Payment] = []
 
     async def open(self, desk: Desk, made: list[Made]) -> None:
+        desk.made_up = True
         tenants = [await desk.tenant() for _ in range(2)]
         self.merchants = [tenant.merchant.id for tenant in tenants]
         for tenant in tenants:

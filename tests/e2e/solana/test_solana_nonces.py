@@ -171,8 +171,7 @@ async def test_a_payment_whose_money_is_gone_fails_and_frees_its_nonce(desk, nod
     await node.fault("answer", method="sendTransaction", effect="drop", times=1000)
     await offer.confirm()
     await until(desk, node, lambda: desk.select("SELECT 1 FROM chain_tx WHERE state = 'sent'"))
-    await node.fault("clear")
-    await node.spend(wallet, 10_000 * 10**6 - PRICE + 1)
+    await node.spend(wallet, 10_000 * 10**6 - PRICE + 1, after={"kind": "clear"})
     watching = asyncio.create_task(offer.final())
     await until(desk, node, watching.done)
     assert (await watching)["status"] == "failed"

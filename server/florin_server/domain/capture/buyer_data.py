@@ -42,7 +42,7 @@ FIELDS = (
     Field("fullName", "Full name", "text", True),
     Field("dob", "Date of birth", "date", True),
     Field("pobCountry", "Country of birth", "text", False),
-    Field("pobAddress", "AssetAccount of birth", "text", False),
+    Field("pobAddress", "Place of birth", "text", False),
     Field("porCountry", "Country of residence", "text", False),
     Field("porAddress", "Address of residence", "text", False),
     Field("tosConfirmed", "I accept the terms of service", "checkbox", True),
