@@ -46,10 +46,12 @@ verify: $(DEV)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python protos/generate.py --check
+	$(BIN)/python -m tools.reference --check
 	$(BIN)/python protos/lint.py
 
 gen: $(DEV)
 	$(BIN)/python protos/generate.py
+	$(BIN)/python -m tools.reference
 
 bench: $(DEV)
 	$(BIN)/python -m tests.bench

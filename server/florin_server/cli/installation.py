@@ -266,7 +266,9 @@ def sanctions_check(account: AnyAddress, home: HomeOption = None) -> None:
 
 
 @sanctions.command("remove")
-def sanctions_remove(name: str, home: HomeOption = None) -> None:
+def sanctions_remove(
+    name: Annotated[str, typer.Argument(help="Name of the list.")], home: HomeOption = None
+) -> None:
     """Take a list out of force."""
     from florin_server.cli import sanctions as command
 

@@ -1,0 +1,1 @@
+"""Writes the references of docs/reference from the code that they are about."""
