@@ -1,4 +1,7 @@
-"""Every bound and time of the gateway, in one place."""
+"""Every bound and time of the gateway, in one place.
+
+What a field is for is in its metadata, under `why`.
+"""
 
 from __future__ import annotations
 
@@ -10,56 +13,98 @@ from florin_gateway.profiles import Profile
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    """How requests are translated.
+    """How requests are translated."""
 
-    `cors_paths` names paths that browsers of every origin may read beyond the routes that say so
-    themselves; one that ends in `*` is a prefix. `trusted_proxies` are the networks of those who
-    are believed when they say whom they were called by.
-    """
-
-    deadline_s: float = 30.0
-    # clients in the field give up after 30 s
-    poll_s_max: float = 25.0
-    # a read that takes longer than this is ended when its client leaves
-    patience_s: float = 0.05
-    body_bytes_max: int = 1 << 20
-    cors_paths: tuple[str, ...] = ()
-    cors_max_age_s: int = 7200
-    trusted_proxies: tuple[Network, ...] = ()
-    stream_event: str = "status"
-    stream_retry_ms: int = 2000
-    stream_heartbeat_s: float = 15.0
-    stream_s_max: float = 600.0
-    # how long a stream may stay silent before the answer's head is sent without an event
-    stream_head_s: float = 1.0
-    # one trailing slash and a doubled leading one do not make another path
-    lenient_paths: bool = True
-    # the JSON of every request; None: what its headers ask for, and that is never canonical
-    profile: Profile | None = None
-    # of canonical JSON, and of the query that comes with it; the others always ignore them
-    ignore_unknown: bool = False
+    deadline_s: float = field(
+        default=30.0, metadata={"why": "a longer call is answered 503: clients give up by then"}
+    )
+    poll_s_max: float = field(
+        default=25.0, metadata={"why": "the longest poll: its answer comes before they give up"}
+    )
+    patience_s: float = field(
+        default=0.05, metadata={"why": "a longer read is ended when its client leaves"}
+    )
+    body_bytes_max: int = field(default=1 << 20, metadata={"why": "a longer body is answered 413"})
+    cors_paths: tuple[str, ...] = field(
+        default=(),
+        metadata={
+            "why": "paths that browsers of every origin may read, beyond the routes that say so "
+            "themselves; one that ends in `*` is a prefix"
+        },
+    )
+    cors_max_age_s: int = field(
+        default=7200, metadata={"why": "how long browsers remember what they may read"}
+    )
+    trusted_proxies: tuple[Network, ...] = field(
+        default=(),
+        metadata={"why": "networks of those who are believed when they say who called them"},
+    )
+    stream_event: str = field(default="status", metadata={"why": "name of an event of a stream"})
+    stream_retry_ms: int = field(
+        default=2000, metadata={"why": "when browsers are to open a stream again that broke"}
+    )
+    stream_heartbeat_s: float = field(
+        default=15.0, metadata={"why": "a silent stream says so often that it lives, for proxies"}
+    )
+    stream_s_max: float = field(
+        default=600.0, metadata={"why": "a stream ends then, and its client opens another"}
+    )
+    stream_head_s: float = field(
+        default=1.0,
+        metadata={"why": "a stream that is silent for so long has its head sent without an event"},
+    )
+    lenient_paths: bool = field(
+        default=True,
+        metadata={"why": "one trailing slash, or a doubled leading one, makes no other path"},
+    )
+    profile: Profile | None = field(
+        default=None,
+        metadata={
+            "why": "the JSON of every request; unset: what its headers ask for, and that is never "
+            "canonical"
+        },
+    )
+    ignore_unknown: bool = field(
+        default=False,
+        metadata={
+            "why": "unknown members of canonical JSON, and of the query that comes with it, are "
+            "ignored; those of the others always are"
+        },
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class GuardSettings:
     """What a connection may do before its request reaches the gateway."""
 
-    head_s_max: float = 5.0
-    body_s_max: float = 5.0
-    idle_s_max: int = 60
-    head_bytes_max: int = 16 * 1024
-    headers_max: int = 64
-    body_bytes_max: int = 1 << 20
+    head_s_max: float = field(
+        default=5.0, metadata={"why": "a slower head is answered 408: it holds a connection"}
+    )
+    body_s_max: float = field(default=5.0, metadata={"why": "a slower body is answered 408"})
+    idle_s_max: int = field(
+        default=60, metadata={"why": "a connection without a request is closed then"}
+    )
+    head_bytes_max: int = field(
+        default=16 * 1024, metadata={"why": "a longer head is answered 431"}
+    )
+    headers_max: int = field(default=64, metadata={"why": "more headers are answered 431"})
+    body_bytes_max: int = field(default=1 << 20, metadata={"why": "a longer body is answered 413"})
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """Where and how the HTTP server listens; port 0 takes a free one."""
+    """Where and how the HTTP server listens."""
 
-    host: str = "127.0.0.1"
-    port: int = 0
-    backlog: int = 2048
-    tls_certificate: str | None = None
-    tls_key: str | None = None
-    stop_s_max: int = 10
-    guard: GuardSettings = field(default_factory=GuardSettings)
+    host: str = field(default="127.0.0.1", metadata={"why": "address to listen on"})
+    port: int = field(default=0, metadata={"why": "0 takes a free one"})
+    backlog: int = field(
+        default=2048, metadata={"why": "connections that wait to be accepted: buyers come at once"}
+    )
+    tls_certificate: str | None = field(
+        default=None, metadata={"why": "PEM file; unset: plain text, for a proxy in front"}
+    )
+    tls_key: str | None = field(default=None, metadata={"why": "PEM file of its key"})
+    stop_s_max: int = field(default=10, metadata={"why": "what open calls get to finish"})
+    guard: GuardSettings = field(
+        default_factory=GuardSettings, metadata={"why": "what a connection may do"}
+    )

@@ -35,14 +35,16 @@ class EmbeddedChain(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    enabled: bool = True
+    enabled: bool = Field(default=True, description="`false` leaves it out where test money works")
     rpc_port: int = Field(
-        default=0, ge=0, le=65535, description="0 takes any free port, the same at each start"
+        default=0, ge=0, le=65535, description="0 takes any free port, then keeps it"
     )
     block_interval_s: float = Field(
-        default=0.5, ge=0, description="0 seals a block for each transaction"
+        default=0.5, ge=0, description="between two blocks; 0 seals one for each transaction"
     )
-    confirmations: int = Field(default=2, ge=1, description="enough to see `processing` happen")
+    confirmations: int = Field(
+        default=2, ge=1, description="final then; enough to see `processing`"
+    )
 
 
 class EmbeddedSolana(BaseModel):
@@ -50,15 +52,15 @@ class EmbeddedSolana(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    enabled: bool = True
+    enabled: bool = Field(default=True, description="`false` leaves it out where test money works")
     rpc_port: int = Field(
-        default=0, ge=0, le=65535, description="0 takes any free port, the same at each start"
+        default=0, ge=0, le=65535, description="0 takes any free port, then keeps it"
     )
     slot_s: float = Field(
-        default=0.4, ge=0, description="as on Solana; 0 gives each transaction a slot of its own"
+        default=0.4, ge=0, description="between two slots; 0 gives each transaction its own"
     )
     finalized_slots: int = Field(
-        default=4, ge=1, description="slots on top of a final one: 32 on Solana, a buyer's patience"
+        default=4, ge=1, description="on top of a final one: 32 on Solana, fewer for tests"
     )
     durable_nonces: int = Field(
         default=0, ge=0, le=100, description="payments whose buyers may sign slowly, at a time"
@@ -86,7 +88,7 @@ class LimitSettings(BaseModel):
     key_per_minute: int = Field(
         default=12_000, ge=0, description="an API key: 200 calls a second are a very large shop"
     )
-    key_burst: int = Field(default=600, ge=1, description="3 s of them, after a pause of its own")
+    key_burst: int = Field(default=600, ge=1, description="3 s of them, e.g. after a pause")
     app_per_minute: int = Field(
         default=1_200, ge=0, description="App-Id with Client-Id: 20 polls a second of one device"
     )
@@ -208,18 +210,22 @@ class FailedGasSettings(BaseModel):
 class CaptureSettings(BaseModel):
     """Whose data is asked for before a payment, and how long it is kept.
 
-    It counts for its payment if the wallet that told it, by a form or along with its calls,
+    Data counts for its payment if the wallet that told it, by a form or along with its calls,
     confirms the payment; for later ones of the same account and wallet app only if the account
     signed for it, which it does not where its wallet sends the transaction by itself.
-    `from_amount` tells for a currency (ISO 4217), or an asset (CAIP-19) in which a payment may be
-    asked for, the number of minor units from which on data is needed; for others it always is.
     """
 
     model_config = ConfigDict(frozen=True)
 
     enabled: bool = Field(default=False, description="most merchants need no data about buyers")
-    from_amount: dict[str, Annotated[int, Field(ge=0)]] = {}
-    modes: tuple[Literal["live", "test"], ...] = ("live", "test")
+    from_amount: dict[str, Annotated[int, Field(ge=0)]] = Field(
+        default={},
+        description="minor units of a currency (ISO 4217), or of an asset (CAIP-19) in which a "
+        "payment may be asked for, from which on data is needed; for others it always is",
+    )
+    modes: tuple[Literal["live", "test"], ...] = Field(
+        default=("live", "test"), description="payments whose buyers are asked"
+    )
     assets: tuple[Annotated[str, AfterValidator(canonical_asset)], ...] = Field(
         default=(), description="CAIP-19 of what is paid with; empty: all"
     )
@@ -237,7 +243,9 @@ class AndroidApp(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     package: str = Field(
-        pattern=r"^[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+$", max_length=255
+        pattern=r"^[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+$",
+        max_length=255,
+        description="its application id, as in the store",
     )
     fingerprints: tuple[Annotated[str, Field(pattern=r"^[0-9A-F]{2}(:[0-9A-F]{2}){31}$")], ...] = (
         Field(min_length=1, max_length=10, description="SHA-256 of the certificates that sign it")
@@ -255,7 +263,9 @@ class AppLinkSettings(BaseModel):
     ios: tuple[Annotated[str, Field(pattern=r"^[A-Z0-9]{10}\.[A-Za-z0-9.-]{1,155}$")], ...] = Field(
         default=(), max_length=100, description="team id and bundle id, with a dot between"
     )
-    android: tuple[AndroidApp, ...] = Field(default=(), max_length=100)
+    android: tuple[AndroidApp, ...] = Field(
+        default=(), max_length=100, description="Android apps, a table for each"
+    )
 
 
 class Settings(BaseSettings):
@@ -264,11 +274,21 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix="FLORIN_", env_nested_delimiter="__", frozen=True, extra="ignore"
     )
-    home: Path = Path(".florin")
-    host: str = "127.0.0.1"
-    http_port: int = Field(default=8080, ge=0, le=65535)
-    grpc_port: int = Field(default=50051, ge=0, le=65535)
-    operator_port: int = Field(default=0, ge=0, le=65535)
+    home: Path = Field(
+        default=Path(".florin"), description="state folder: the store, keys, chains that were added"
+    )
+    host: str = Field(
+        default="127.0.0.1", description="address to listen on; others need TLS in front"
+    )
+    http_port: int = Field(default=8080, ge=0, le=65535, description="REST; 0 takes any free port")
+    grpc_port: int = Field(default=50051, ge=0, le=65535, description="gRPC; 0 takes any free port")
+    operator_port: int = Field(
+        default=0,
+        ge=0,
+        le=65535,
+        description="gRPC for the operator's commands, on 127.0.0.1 only; 0 takes any free port, "
+        "which the commands find by themselves",
+    )
     pay_url: str = Field(default="", description="base of payment links; empty: the REST address")
     insecure_bind: bool = Field(
         default=False, description="allow plain text on an address that others can reach"
@@ -307,24 +327,57 @@ class Settings(BaseSettings):
         description="embedded chains and the test accounts of demo.env; unless it is said they are "
         "there until a live chain is: their keys lie in a file, and their money is made of nothing",
     )
-    embedded: EmbeddedChain = EmbeddedChain()
-    embedded_solana: EmbeddedSolana = EmbeddedSolana()
-    chains: tuple[EvmChain, ...] = ()
-    solana_chains: tuple[SolanaChain, ...] = ()
+    embedded: EmbeddedChain = Field(default=EmbeddedChain(), description="the EVM chain for tests")
+    embedded_solana: EmbeddedSolana = Field(
+        default=EmbeddedSolana(), description="the Solana chain for tests"
+    )
+    chains: tuple[EvmChain, ...] = Field(
+        default=(), description="EVM chains besides those that `florin chain add` wrote down"
+    )
+    solana_chains: tuple[SolanaChain, ...] = Field(
+        default=(), description="Solana clusters, likewise"
+    )
 
-    currencies: tuple[str, ...] = ("USD", "EUR", "GBP")
-    amount_min: int = Field(default=1, ge=1, description="minor units of the requested currency")
+    currencies: tuple[str, ...] = Field(
+        default=("USD", "EUR", "GBP"),
+        description="ISO 4217 codes in which payments may be asked for",
+    )
+    amount_min: int = Field(default=1, ge=1, description="the least that may be asked for")
     rates: dict[AssetKey, dict[Currency, Price]] = Field(
         default={},
         description="what one whole unit costs of an asset (CAIP-19) without a peg, by currency",
     )
-    prices: PriceSettings = PriceSettings()
-    quote_s: int = Field(default=300, ge=1, description="a buyer decides; a rate changes")
-    payment_ttl_s: int = Field(default=900, ge=1, description="the documented default")
-    payment_ttl_max_s: int = Field(default=30 * 86400, description="no buyer waits longer")
-    idempotency_ttl_s: int = Field(default=7 * 86400, ge=86400)
-    fee_fixed: int = Field(default=0, ge=0, description="minor units of the paid token")
-    fee_basis_points: int = Field(default=0, ge=0, le=10_000)
+    prices: PriceSettings = Field(
+        default=PriceSettings(), description="sources that are asked what coins cost"
+    )
+    quote_s: int = Field(
+        default=300,
+        ge=1,
+        description="how long the price of an option holds that depends on a rate: a buyer needs "
+        "time to decide, and a rate changes",
+    )
+    payment_ttl_s: int = Field(
+        default=900,
+        ge=1,
+        description="how long a payment can be confirmed that was made without a time",
+    )
+    payment_ttl_max_s: int = Field(
+        default=30 * 86400, description="the longest that may be asked for: no buyer waits longer"
+    )
+    idempotency_ttl_s: int = Field(
+        default=7 * 86400,
+        ge=86400,
+        description="how long the answer to an idempotency key is kept; clients retry for hours",
+    )
+    fee_fixed: int = Field(
+        default=0, ge=0, description="what you keep of each payment, besides the share"
+    )
+    fee_basis_points: int = Field(
+        default=0,
+        ge=0,
+        le=10_000,
+        description="the share that you keep of each payment, rounded up",
+    )
 
     refund_credit: dict[AssetKey, Annotated[int, Field(ge=0)]] = Field(
         default={},
@@ -333,10 +386,18 @@ class Settings(BaseSettings):
         "and refund itself out of the treasury",
     )
 
-    limits: LimitSettings = LimitSettings()
-    failed_gas: FailedGasSettings = FailedGasSettings()
-    capture: CaptureSettings = CaptureSettings()
-    app_links: AppLinkSettings = AppLinkSettings()
+    limits: LimitSettings = Field(
+        default=LimitSettings(), description="how much is taken from one caller"
+    )
+    failed_gas: FailedGasSettings = Field(
+        default=FailedGasSettings(), description="gas that failed payments may cost"
+    )
+    capture: CaptureSettings = Field(
+        default=CaptureSettings(), description="what buyers are asked about themselves"
+    )
+    app_links: AppLinkSettings = Field(
+        default=AppLinkSettings(), description="wallet apps that open payment links"
+    )
     blocked_accounts: tuple[Annotated[str, AfterValidator(blocked_account)], ...] = Field(
         default=(),
         description="accounts that are not served: CAIP-10, or bare EVM addresses; what "
@@ -363,12 +424,14 @@ class Settings(BaseSettings):
         description="the same for all callers, about 10 MB; a new caller gets a tenth of its share "
         "once half of them are used, so that a few callers do not leave others without",
     )
-    discovery_s: float = Field(default=3.0, description="a slower chain is left out")
+    discovery_s: float = Field(default=3.0, description="a chain that takes longer is left out")
     key_cache_s: float = Field(default=5.0, description="a revoked key works no longer than this")
     books_check_s: float = Field(
         default=300.0, gt=0, description="how often the books are compared with every chain"
     )
-    settle_batch: int = Field(default=50, ge=1, le=50, description="payments per transaction")
+    settle_batch: int = Field(
+        default=50, ge=1, le=50, description="in one transaction: they share its cost"
+    )
     shutdown_s: float = Field(default=5.0, description="what open calls get to finish")
 
     @model_validator(mode="before")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tools.reference.commands import commands
 from tools.reference.errors import errors
+from tools.reference.settings import settings
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "reference"
@@ -20,6 +21,7 @@ def documents() -> Mapping[str, str]:
     return {
         "commands.md": commands(),
         "errors.md": errors(_image()),
+        "settings.md": settings(),
     }
 
 

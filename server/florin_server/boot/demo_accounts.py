@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from florin_server.boot.home import Refused
 from florin_server.boot.service import Service
 from florin_server.devnet.genesis import DEVNET
@@ -16,6 +18,24 @@ from florin_server.store.accounts import keys
 
 CLIENT_ID = "florin-demo-client"
 _CHAIN = f"eip155:{DEVNET.chain_id}"
+# what the file tells, of the chains that run; the references are made of it
+VARIABLES: Mapping[str, str] = {
+    "FLORIN_BASE_URL": "where REST is served",
+    "FLORIN_GRPC_TARGET": "where gRPC is served, `host:port`",
+    "FLORIN_PARTNER_KEY": "API key of the test partner, for a merchant's back end",
+    "FLORIN_MERCHANT_ID": "the test merchant of that partner",
+    "FLORIN_WALLET_KEY": "API key of a wallet with a back end",
+    "FLORIN_APP_ID": "public id of a wallet app without one",
+    "FLORIN_CLIENT_ID": "a device of that wallet app",
+    "FLORIN_EVM_RPC_URL": "JSON-RPC of the embedded EVM chain",
+    "FLORIN_EVM_CHAIN": "its CAIP-2 id",
+    "FLORIN_EVM_ASSET": "CAIP-19 id of a token on it",
+    "FLORIN_MERCHANT_DESTINATION": "CAIP-10 account on it where the test merchant is paid",
+    "FLORIN_SOLANA_RPC_URL": "JSON-RPC of the embedded Solana chain",
+    "FLORIN_SOLANA_CHAIN": "its CAIP-2 id",
+    "FLORIN_SOLANA_ASSET": "CAIP-19 id of a token on it",
+    "FLORIN_SOLANA_DESTINATION": "CAIP-10 account on it where the test merchant is paid",
+}
 
 
 async def ensure_demo(service: Service) -> str | None:

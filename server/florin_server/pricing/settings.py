@@ -53,19 +53,30 @@ class HttpSource(BaseModel):
     """A service that tells prices in JSON.
 
     In `url` and `path`, `{base}` and `{quote}` stand for what it calls an asset and a currency.
-    `path` leads to the price, by names and, in lists, by numbers from 0; `time_path` to the time of
-    the price in Unix seconds, which is else the time of asking.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    url: Annotated[str, AfterValidator(_template)]
-    path: Path
-    time_path: Path | None = None
-    headers: dict[str, SecretStr] = {}
-    timeout_s: float = Field(default=5.0, gt=0, description="a price is asked for again soon")
+    url: Annotated[str, AfterValidator(_template)] = Field(
+        description="where it is asked; https, but on this machine"
+    )
+    path: Path = Field(
+        description="leads to the price in its answer: names, and in lists numbers from 0"
+    )
+    time_path: Path | None = Field(
+        default=None,
+        description="leads to the time of the price in Unix seconds; unset: when it was asked",
+    )
+    headers: dict[str, SecretStr] = Field(
+        default={}, description="sent along, e.g. an access key; never shown or logged"
+    )
+    timeout_s: float = Field(
+        default=5.0, gt=0, description="what it gets to answer; it is asked again soon"
+    )
     answer_bytes_max: int = Field(
-        default=1 << 20, ge=1, description="a list of all coins has some hundred kilobytes"
+        default=1 << 20,
+        ge=1,
+        description="a longer answer is not read; a list of all coins has some hundred kilobytes",
     )
 
     def url_of(self, base: str, quoted: str) -> str:
@@ -80,28 +91,38 @@ class _Watched(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     change_max_percent: int = Field(
-        default=20, ge=1, description="more between two prices is a mistake, or a day to stop"
+        default=20,
+        ge=1,
+        description="more between two prices takes it out: it is a mistake, or a day to stop",
     )
 
 
 class FromHttp(_Watched):
     """A price that an HTTP source tells."""
 
-    kind: Literal["http"]
-    source: str
-    base: str
-    quote: str
-    stale_s: int = Field(default=300, ge=1, description="a coin moves by a percent in that time")
+    kind: Literal["http"] = Field(description="what makes it a price of this kind")
+    source: str = Field(description="name of a table of `[prices.http]`")
+    base: str = Field(description="what the source calls the asset")
+    quote: str = Field(description="what the source calls the currency")
+    stale_s: int = Field(
+        default=300,
+        ge=1,
+        description="how long a price counts: a coin moves by a percent in that time",
+    )
 
 
 class FromOracle(_Watched):
     """A price that a feed on an EVM chain of the settings tells, of the usual aggregator form."""
 
-    kind: Literal["oracle"]
-    chain: Annotated[str, AfterValidator(_chain)]
-    feed: Annotated[str, AfterValidator(_address)]
+    kind: Literal["oracle"] = Field(description="what makes it a price of this kind")
+    chain: Annotated[str, AfterValidator(_chain)] = Field(
+        description="CAIP-2 id of an EVM chain of the settings"
+    )
+    feed: Annotated[str, AfterValidator(_address)] = Field(description="address of the feed")
     stale_s: int = Field(
-        default=3900, ge=1, description="the usual feed writes once an hour if nothing changes"
+        default=3900,
+        ge=1,
+        description="how long a price counts: the usual feed writes at least once an hour",
     )
 
 
@@ -110,8 +131,8 @@ class Fixed(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: Literal["fixed"]
-    price: Price
+    kind: Literal["fixed"] = Field(description="what makes it a price of this kind")
+    price: Price = Field(description="what one whole unit costs, in decimal digits")
 
 
 PricedBy: TypeAlias = Annotated[FromHttp | FromOracle | Fixed, Field(discriminator="kind")]
@@ -129,8 +150,16 @@ class PriceSettings(BaseModel):
         description="a token that has a pair for its peg is left out while its price is further "
         "off, or not known; unset: a peg always holds",
     )
-    http: dict[str, HttpSource] = {}
-    pairs: dict[AssetKey, dict[Currency, Annotated[tuple[PricedBy, ...], Field(min_length=1)]]] = {}
+    http: dict[str, HttpSource] = Field(
+        default={}, description="sources that are asked over HTTP, by names of your choice"
+    )
+    pairs: dict[AssetKey, dict[Currency, Annotated[tuple[PricedBy, ...], Field(min_length=1)]]] = (
+        Field(
+            default={},
+            description="who is asked, by asset (CAIP-19) and currency, the most trusted first; "
+            "`rates` count for pairs that are not here",
+        )
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -19,23 +19,36 @@ _Url = Annotated[str, Field(min_length=1)]
 
 
 class NodeSettings(BaseModel):
-    """The nodes of a chain, and how far they are trusted.
-
-    `rpc_url` is the address of a node, or a list of them in the order of preference. What ends a
-    payment must be told by as many of them as `agreement` says: two, if there are two. A node that
-    is more than `lag_max` blocks behind the others is left out. `ws_url` is where new blocks are
-    announced, `batch_max` how many calls the nodes take in one payload.
-    """
+    """The nodes of a chain, and how far they are trusted."""
 
     # a mistyped address may hold an access key: it is not repeated
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    rpc_url: _Url | Annotated[tuple[_Url, ...], Field(min_length=1)] | None = None
-    ws_url: Annotated[str, Field(pattern=r"^wss?://[^/]")] | None = None
-    agreement: int | None = Field(default=None, ge=1)
-    lag_max: int = Field(default=5, ge=1)
-    batch_max: int = Field(default=BATCH_MAX, ge=1, le=1000)
-    poll_ms: int = Field(default=1000, ge=10, le=600_000)
+    rpc_url: _Url | Annotated[tuple[_Url, ...], Field(min_length=1)] | None = Field(
+        default=None,
+        description="JSON-RPC address of a node, or a list of them, the preferred one first",
+    )
+    ws_url: Annotated[str, Field(pattern=r"^wss?://[^/]")] | None = Field(
+        default=None, description="WebSocket where a node announces new blocks; unset: it is polled"
+    )
+    agreement: int | None = Field(
+        default=None,
+        ge=1,
+        description="nodes that must tell the same of what ends a payment; unset: two, if there "
+        "are two",
+    )
+    lag_max: int = Field(
+        default=5, ge=1, description="a node that is further behind the others is left out"
+    )
+    batch_max: int = Field(
+        default=BATCH_MAX, ge=1, le=1000, description="calls that the nodes take in one payload"
+    )
+    poll_ms: int = Field(
+        default=1000,
+        ge=10,
+        le=600_000,
+        description="between two looks at the head, while no announcements come",
+    )
 
     @model_validator(mode="after")
     def _agreement_is_possible(self) -> Self:

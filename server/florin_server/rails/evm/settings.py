@@ -35,24 +35,34 @@ _Text = Annotated[str, Field(min_length=1, max_length=100)]
 
 
 class EvmAsset(BaseModel):
-    """A token. The domain is that of its EIP-3009 signatures, named as the token if unset.
-
-    With `permit2` the token needs no signatures of its own, and `approve_from_zero` tells that it
-    refuses to change an allowance unless it is, or becomes, zero.
-    """
+    """A token."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    address: Address
-    name: _Text
-    symbol: _Text
-    decimals: int = Field(ge=0, le=36)
-    peg: str | None = Field(default=None, pattern=r"^[A-Z]{3}$")
-    method: Literal["eip3009", "permit2"] = "eip3009"
-    approve_from_zero: bool = False
-    domain_name: _Text | None = None
-    domain_version: _Text = "2"
-    icon_url: str | None = None
+    address: Address = Field(description="its contract")
+    name: _Text = Field(description="what buyers read")
+    symbol: _Text = Field(description="what buyers read where there is little room")
+    decimals: int = Field(ge=0, le=36, description="of one whole unit; compared with the contract")
+    peg: str | None = Field(
+        default=None,
+        pattern=r"^[A-Z]{3}$",
+        description="currency (ISO 4217) of which one unit is worth one; unset: it needs a rate",
+    )
+    method: Literal["eip3009", "permit2"] = Field(
+        default="eip3009",
+        description="how buyers sign: by the token's own signatures, or by Permit2, which any "
+        "token can do after an approval",
+    )
+    approve_from_zero: bool = Field(
+        default=False,
+        description="with Permit2: the token changes an allowance only from, or to, zero",
+    )
+    domain_name: _Text | None = Field(
+        default=None,
+        description="name in the domain of its EIP-3009 signatures; unset: `name`",
+    )
+    domain_version: _Text = Field(default="2", description="version in the same domain")
+    icon_url: str | None = Field(default=None, description="picture that wallets show")
 
     @property
     def signing_name(self) -> str:
@@ -81,41 +91,61 @@ class EvmCoin(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: _Text
-    symbol: _Text
-    icon_url: str | None = None
+    name: _Text = Field(description="what buyers read")
+    symbol: _Text = Field(description="what buyers read where there is little room")
+    icon_url: str | None = Field(default=None, description="picture that wallets show")
 
 
 class EvmChain(NodeSettings):
-    """One chain. Money limits are in wei, times in seconds or as their name tells.
+    """One EVM chain. On a network of the registry most of it has a default.
 
-    `settler` is the settlement contract; `former_settlers` are those that open payments may still
-    refer to, of the same version. `factories` are those that may create accounts which signed
-    before they exist (ERC-6492), through the contract `opener`; without both such signatures are
-    refused. `treasury` may be written as CAIP-10. Without `relayer_keystores` the installation's
-    own key submits; `treasury_keystore` is needed to pay out of the treasury. `genesis` is the hash
-    of the first block, if it is to be compared. `gas_max` bounds one transaction, `fee_max` and
-    `tip_max` what a unit of gas may cost, whatever a node suggests. The operator is told of a key
-    that cannot pay for `gas_reserve` more payments: as many as are sent together, which nodes
-    refuse from poorer keys. On a network of the registry most of it has a default, and `tokens`
-    names the registry's tokens by their symbols.
+    Of such a network `name`, `live`, `confirmations`, `poll_ms`, `eta_s` and `native_slip44` are
+    known.
     """
 
-    chain_id: int = Field(gt=0, lt=2**53)
-    name: _Text
-    genesis: Annotated[str, Field(pattern=r"^0x[0-9a-f]{64}$")] | None = None
-    live: bool = False
-    confirmations: int = Field(default=1, ge=1, le=1000)
-    settler: Address
-    former_settlers: tuple[Address, ...] = ()
-    opener: Address | None = None
-    factories: tuple[Address, ...] = ()
-    treasury: Annotated[str, AfterValidator(_account)]
-    relayer_keystores: tuple[Path, ...] = ()
-    treasury_keystore: Path | None = None
-    eta_s: int = Field(default=5, ge=0)
-    faucet: bool = False
-    native_slip44: int = Field(default=60, ge=0)
+    chain_id: int = Field(gt=0, lt=2**53, description="compared with what the nodes say")
+    name: _Text = Field(description="what buyers and commands call it")
+    genesis: Annotated[str, Field(pattern=r"^0x[0-9a-f]{64}$")] | None = Field(
+        default=None, description="hash of the first block, if nodes are to be compared by it"
+    )
+    live: bool = Field(default=False, description="its money is real: for live data only")
+    confirmations: int = Field(
+        default=1,
+        ge=1,
+        le=1000,
+        description="what makes a payment final: more is safer, and slower for the buyer",
+    )
+    settler: Address = Field(description="the settlement contract: `florin chain deploy` tells it")
+    former_settlers: tuple[Address, ...] = Field(
+        default=(),
+        description="earlier ones of the same version, to which open payments may still refer",
+    )
+    opener: Address | None = Field(
+        default=None,
+        description="contract through which accounts are created that signed before they exist "
+        "(ERC-6492); without it such signatures are refused",
+    )
+    factories: tuple[Address, ...] = Field(
+        default=(), description="contracts that may create such accounts; others are never called"
+    )
+    treasury: Annotated[str, AfterValidator(_account)] = Field(
+        description="account that receives fees, and for merchants without a destination; an "
+        "address or CAIP-10, never a relayer"
+    )
+    relayer_keystores: tuple[Path, ...] = Field(
+        default=(),
+        description="keys that submit and pay for gas; empty: the installation's own key does",
+    )
+    treasury_keystore: Path | None = Field(
+        default=None, description="its key; without it nothing is paid out of the treasury"
+    )
+    eta_s: int = Field(
+        default=5, ge=0, description="what wallets are told that a payment takes to be final"
+    )
+    faucet: bool = Field(
+        default=False, description="buyers are given test money; never on a live chain"
+    )
+    native_slip44: int = Field(default=60, ge=0, description="names the coin in CAIP-19")
     reads: Reads = Field(
         default="auto", description="how balances are read; auto: as proves fastest on the node"
     )
@@ -123,16 +153,30 @@ class EvmChain(NodeSettings):
         default="together",
         description="how payments of one moment are tried; alone: by one call for each",
     )
-    multicall3: Address = Field(default=MULTICALL3, description="where that contract is")
-    coin: EvmCoin | None = None
-    icon_url: str | None = None
-    # at least what the heaviest payment may use alone; the protocol stops at 2^24
-    gas_max: int = Field(default=15_000_000, ge=1_000_000)
-    fee_max: int = Field(default=500 * GWEI, gt=0)
-    tip_max: int = Field(default=50 * GWEI, gt=0)
-    gas_reserve: int = Field(default=50, ge=1, le=1_000_000)
-    tokens: tuple[str, ...] = ()
-    assets: tuple[EvmAsset, ...] = ()
+    multicall3: Address = Field(default=MULTICALL3, description="where the Multicall3 contract is")
+    coin: EvmCoin | None = Field(default=None, description="the chain's own coin, if it is taken")
+    icon_url: str | None = Field(default=None, description="picture of the network")
+    gas_max: int = Field(
+        default=15_000_000,
+        ge=1_000_000,
+        description="bounds one transaction: at least what the heaviest payment may use alone, and "
+        "below 2^24, where the protocol stops",
+    )
+    fee_max: int = Field(
+        default=500 * GWEI,
+        gt=0,
+        description="the most for a unit of gas, whatever a node suggests; above it Florin waits",
+    )
+    tip_max: int = Field(default=50 * GWEI, gt=0, description="the most of that which is a tip")
+    gas_reserve: int = Field(
+        default=50,
+        ge=1,
+        le=1_000_000,
+        description="you are told of a key that cannot pay for so many more: as many as are sent "
+        "together, which nodes refuse from poorer keys",
+    )
+    tokens: tuple[str, ...] = Field(default=(), description="tokens of the registry, by symbol")
+    assets: tuple[EvmAsset, ...] = Field(default=(), description="tokens that it does not know")
 
     @model_validator(mode="before")
     @classmethod

@@ -35,12 +35,16 @@ class SolanaAsset(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    mint: Address
-    name: _Text
-    symbol: _Text
-    decimals: int = Field(ge=0, le=18)
-    peg: str | None = Field(default=None, pattern=r"^[A-Z]{3}$")
-    icon_url: str | None = None
+    mint: Address = Field(description="its mint account")
+    name: _Text = Field(description="what buyers read")
+    symbol: _Text = Field(description="what buyers read where there is little room")
+    decimals: int = Field(ge=0, le=18, description="of one whole unit; compared with the mint")
+    peg: str | None = Field(
+        default=None,
+        pattern=r"^[A-Z]{3}$",
+        description="currency (ISO 4217) of which one unit is worth one; unset: it needs a rate",
+    )
+    icon_url: str | None = Field(default=None, description="picture that wallets show")
 
 
 class SolanaCoin(BaseModel):
@@ -48,47 +52,82 @@ class SolanaCoin(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: _Text = "Solana"
-    symbol: _Text = "SOL"
-    icon_url: str | None = None
+    name: _Text = Field(default="Solana", description="what buyers read")
+    symbol: _Text = Field(default="SOL", description="the same where there is little room")
+    icon_url: str | None = Field(default=None, description="picture that wallets show")
 
 
 class SolanaChain(NodeSettings):
-    """One cluster. `reference` is the CAIP-2 reference: 32 characters of the genesis hash.
+    """One Solana cluster. On a network of the registry most of it has a default.
 
-    `treasury` may be written as CAIP-10. Without `relayer_keystores` the installation's own key
-    submits; `treasury_keystore` is needed to pay out of the treasury. `compute_units` bounds one
-    payment; `compute_price` is offered and `compute_price_max` accepted from wallets that raise it,
-    in millionths of a lamport for each unit. `accounts_a_day` bounds the token accounts that the
-    relayer opens for receivers, in advance, in payments and in payouts: each costs about 0.002 SOL
-    of rent, which its owner may take by closing it. None is opened twice. `accounts_a_merchant_day`
-    bounds those for one merchant: more than it has tokens, and a fifth of what a cluster opens by
-    default, so that no merchant takes the others' share. The treasury's own count, and are never
-    refused. `durable_nonces` is how many buyers at a time may take as long to sign as
-    their payment lives, and not a minute; each is an account of the relayer's with 0.0015 SOL. On a
-    network of the registry most of it has a default,
-    and `tokens` names the registry's tokens by their symbols.
+    Of such a network `name`, `live`, `poll_ms` and `eta_s` are known. What is final is what the
+    cluster calls final.
     """
 
-    reference: str = Field(pattern=r"^[1-9A-HJ-NP-Za-km-z]{32}$")
-    name: _Text
-    live: bool = False
-    lag_max: int = Field(default=50, ge=1)  # slots: 20 s, nodes differ by some seconds
-    treasury: Annotated[str, AfterValidator(_account)]
-    relayer_keystores: tuple[Path, ...] = ()
-    treasury_keystore: Path | None = None
-    eta_s: int = Field(default=15, ge=0)
-    faucet: bool = False
-    coin: SolanaCoin | None = None
-    icon_url: str | None = None
-    compute_units: int = Field(default=200_000, ge=50_000, le=1_400_000)
-    compute_price: int = Field(default=1_000, ge=0, le=5_000_000)
-    compute_price_max: int = Field(default=5_000_000, ge=0, le=50_000_000)
-    durable_nonces: int = Field(default=0, ge=0, le=DURABLE_NONCES_MAX)
-    accounts_a_day: int = Field(default=50, ge=0, le=10_000)
-    accounts_a_merchant_day: int = Field(default=10, ge=0, le=10_000)
-    tokens: tuple[str, ...] = ()
-    assets: tuple[SolanaAsset, ...] = ()
+    reference: str = Field(
+        pattern=r"^[1-9A-HJ-NP-Za-km-z]{32}$",
+        description="CAIP-2 reference: the first 32 characters of the genesis hash",
+    )
+    name: _Text = Field(description="what buyers and commands call it")
+    live: bool = Field(default=False, description="its money is real: for live data only")
+    lag_max: int = Field(
+        default=50,
+        ge=1,
+        description="a node that is further behind the others is left out: 20 s, as nodes differ "
+        "by some seconds",
+    )
+    treasury: Annotated[str, AfterValidator(_account)] = Field(
+        description="account that receives fees, and for merchants without a destination; an "
+        "address or CAIP-10, never a relayer"
+    )
+    relayer_keystores: tuple[Path, ...] = Field(
+        default=(),
+        description="keys that submit and pay for it; empty: the installation's own key does",
+    )
+    treasury_keystore: Path | None = Field(
+        default=None, description="its key; without it nothing is paid out of the treasury"
+    )
+    eta_s: int = Field(
+        default=15, ge=0, description="what wallets are told that a payment takes to be final"
+    )
+    faucet: bool = Field(
+        default=False, description="buyers are given test money; never on a live cluster"
+    )
+    coin: SolanaCoin | None = Field(default=None, description="the cluster's coin, if it is taken")
+    icon_url: str | None = Field(default=None, description="picture of the network")
+    compute_units: int = Field(
+        default=200_000, ge=50_000, le=1_400_000, description="bounds one payment"
+    )
+    compute_price: int = Field(
+        default=1_000, ge=0, le=5_000_000, description="what is offered for a compute unit"
+    )
+    compute_price_max: int = Field(
+        default=5_000_000, ge=0, le=50_000_000, description="accepted from wallets that raise it"
+    )
+    durable_nonces: int = Field(
+        default=0,
+        ge=0,
+        le=DURABLE_NONCES_MAX,
+        description="buyers at a time who may take as long to sign as their payment lives, and not "
+        "a minute; each is an account of the relayer's with 0.0015 SOL",
+    )
+    accounts_a_day: int = Field(
+        default=50,
+        ge=0,
+        le=10_000,
+        description="token accounts that the relayer opens for receivers, however it comes: each "
+        "costs about 0.002 SOL of rent, which its owner may take by closing it; none is opened "
+        "twice, and the treasury's own are never refused",
+    )
+    accounts_a_merchant_day: int = Field(
+        default=10,
+        ge=0,
+        le=10_000,
+        description="of these for one merchant: more than it has tokens, and a fifth of all, so "
+        "that no merchant takes the others' share",
+    )
+    tokens: tuple[str, ...] = Field(default=(), description="tokens of the registry, by symbol")
+    assets: tuple[SolanaAsset, ...] = Field(default=(), description="tokens that it does not know")
 
     @model_validator(mode="before")
     @classmethod

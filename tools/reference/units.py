@@ -1,0 +1,63 @@
+"""What the numbers of the settings count, by how their names end, and else one by one."""
+
+from __future__ import annotations
+
+# the first that fits counts
+_ENDINGS = (
+    ("basis_points", "hundredths of a percent"),
+    ("percent", "percent"),
+    ("per_minute", "calls a minute"),
+    ("burst", "calls"),
+    ("bytes_max", "bytes"),
+    ("days", "days"),
+    ("_ms", "milliseconds"),
+    ("_s_max", "seconds"),
+    ("_s", "seconds"),
+    ("port", "port"),
+    ("decimals", "decimal places"),
+    ("slip44", "SLIP-44 number"),
+    ("compute_units", "compute units"),
+    ("compute_price", "millionths of a lamport for each compute unit"),
+    ("compute_price_max", "millionths of a lamport for each compute unit"),
+    ("fee_max", "wei for a unit of gas"),
+    ("tip_max", "wei for a unit of gas"),
+    ("gas_max", "units of gas"),
+    ("gas_reserve", "payments"),
+    ("confirmations", "blocks"),
+    ("finalized_slots", "slots"),
+    ("batch_max", "calls"),
+    ("agreement", "nodes"),
+    ("chain_id", "EIP-155 chain id"),
+    ("accounts_a_day", "accounts a day"),
+    ("accounts_a_merchant_day", "accounts a day"),
+    ("durable_nonces", "buyers"),
+    ("settle_batch", "payments"),
+    ("amount_min", "minor units of the currency that is asked for"),
+    ("from_amount", "minor units"),
+    ("fee_fixed", "minor units of the paid token"),
+    ("refund_credit", "minor units"),
+    ("accounts_max", "accounts"),
+    ("options_max", "options"),
+    ("options_per_caller", "options"),
+    ("options_per_payment", "options"),
+    ("headers_max", "headers"),
+    ("backlog", "connections"),
+)
+_BY_TABLE = {
+    "FailedGasSettings": "units of gas an hour",
+    "SolanaChain.lag_max": "slots",
+    "NodeSettings.lag_max": "blocks",
+    "EvmChain.lag_max": "blocks",
+}
+
+
+def unit_of(table: str, name: str) -> str:
+    """What a number counts. LookupError if nobody said so: a name that ends in its unit is best."""
+    if found := _BY_TABLE.get(f"{table}.{name}") or _BY_TABLE.get(table):
+        return found
+    if name.startswith("held_"):
+        return "open answers"
+    for ending, unit in _ENDINGS:
+        if name.endswith(ending):
+            return unit
+    raise LookupError(f"{table}.{name}: tools/reference/units.py does not know what it counts")
