@@ -11,6 +11,7 @@ from pathlib import Path
 from tools.reference.commands import commands
 from tools.reference.errors import errors
 from tools.reference.settings import settings
+from tools.reference.states import states
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "reference"
@@ -18,10 +19,12 @@ FOLDER = ROOT / "docs" / "reference"
 
 def documents() -> Mapping[str, str]:
     """Every reference by the name of its file."""
+    image = _image()
     return {
         "commands.md": commands(),
-        "errors.md": errors(_image()),
+        "errors.md": errors(image),
         "settings.md": settings(),
+        "states.md": states(image),
     }
 
 

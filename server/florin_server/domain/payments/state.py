@@ -45,25 +45,47 @@ class Event(StrEnum):
     """What can happen to a payment."""
 
     CONFIRM_ACCEPTED = "confirm_accepted"
-    CONFIRM_REPEATED = "confirm_repeated"  # equal to the one that is bound
+    CONFIRM_REPEATED = "confirm_repeated"
     CONFIRM_MISMATCH = "confirm_mismatch"
     PAYER_DECLINED = "payer_declined"
-    CONFIRM_REFUSED = "confirm_refused"  # unreadable or not valid: stays payable
+    CONFIRM_REFUSED = "confirm_refused"
     CANCEL = "cancel"
-    CLOCK = "clock"  # reached expires_at
-    SEEN_ON_CHAIN = "seen_on_chain"  # paid without a confirm; late if the payment was over
-    EFFECT_FINAL = "effect_final"  # the money moved, at final depth
-    UNSPENDABLE = "unspendable"  # proven at final depth: it can never move any more
-    HELD = "held"  # the money moved, at final depth, and came from a blocked payer
-    RELEASED = "released"  # the operator lets the merchant have it
-    RETURNED = "returned"  # the operator sends it back
-    KEPT = "kept"  # the operator keeps it
+    CLOCK = "clock"
+    SEEN_ON_CHAIN = "seen_on_chain"
+    EFFECT_FINAL = "effect_final"
+    UNSPENDABLE = "unspendable"
+    HELD = "held"
+    RELEASED = "released"
+    RETURNED = "returned"
+    KEPT = "kept"
     SIMULATE_SUCCEEDED = "simulate_succeeded"
     SIMULATE_FAILED = "simulate_failed"
     SIMULATE_EXPIRED = "simulate_expired"
     SIMULATE_CANCELLED = "simulate_cancelled"
-    SIMULATE_STALL = "simulate_stall"  # hangs in processing
+    SIMULATE_STALL = "simulate_stall"
 
+
+EVENTS: Mapping[Event, str] = {
+    Event.CONFIRM_ACCEPTED: "a wallet confirmed, and what it signed fits the payment",
+    Event.CONFIRM_REPEATED: "a confirm came that is equal to the one that is bound",
+    Event.CONFIRM_MISMATCH: "a confirm carried something else than was to be signed",
+    Event.PAYER_DECLINED: "the buyer declined in the wallet",
+    Event.CONFIRM_REFUSED: "a confirm was unreadable or not valid: the payment stays payable",
+    Event.CANCEL: "the merchant or the buyer called it off",
+    Event.CLOCK: "its `expiresAt` was reached",
+    Event.SEEN_ON_CHAIN: "it was paid without a confirm; late if the payment was over",
+    Event.EFFECT_FINAL: "the money moved, at final depth",
+    Event.UNSPENDABLE: "proven at final depth: the money can never move any more",
+    Event.HELD: "the money moved, at final depth, and came from a blocked payer",
+    Event.RELEASED: "the operator lets the merchant have held money",
+    Event.RETURNED: "the operator sends held money back",
+    Event.KEPT: "the operator keeps held money",
+    Event.SIMULATE_SUCCEEDED: "a test payment was told to succeed",
+    Event.SIMULATE_FAILED: "a test payment was told to fail",
+    Event.SIMULATE_EXPIRED: "a test payment was told to expire",
+    Event.SIMULATE_CANCELLED: "a test payment was told to be cancelled",
+    Event.SIMULATE_STALL: "a test payment was told to hang in processing",
+}
 
 _OPEN, _BUSY = Status.REQUIRES_ACTION, Status.PROCESSING
 _PAID, _FAILED, _EXPIRED, _CANCELLED = (

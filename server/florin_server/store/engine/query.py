@@ -7,13 +7,13 @@ SQLAlchemy Core, compiled once to the driver's text, and cost no SQLAlchemy when
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
-from sqlalchemy import Column, ColumnElement, Dialect, Select, Table
+from sqlalchemy import Column, ColumnElement, Dialect, Select, Table, or_
 from sqlalchemy import types as sqltypes
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.postgresql import Insert
@@ -177,6 +177,11 @@ def param(name: str, type_: type[sqltypes.TypeEngine[Any]] | None = None) -> Bin
 def any_of(column: ColumnElement[str], name: str) -> ColumnElement[bool]:
     """`column IN (texts)`, in words that do not depend on how many texts there are."""
     return column.bool_op("IN")(_Texts(name))
+
+
+def one_of(column: ColumnElement[Any], values: Iterable[object]) -> ColumnElement[bool]:
+    """A column is one of a few values that are known when the statement is written."""
+    return or_(*(column == value for value in values))
 
 
 class _Texts(ColumnElement[Any]):

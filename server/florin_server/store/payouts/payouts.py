@@ -13,6 +13,7 @@ from sqlalchemy import Select, Update, func, null, select, text, update
 
 from florin_server.domain.payments.payment import RefundStatus
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
+from florin_server.domain.payouts.state import PAYOUT, REFUND, PayoutEvent
 from florin_server.domain.settlement.chain_txs import Posting, TxEnd
 from florin_server.store.engine.query import (
     Op,
@@ -23,6 +24,7 @@ from florin_server.store.engine.query import (
     columns,
     exact_sum,
     insert,
+    one_of,
     param,
 )
 from florin_server.store.ledger import ledger
@@ -70,8 +72,25 @@ def _owed() -> Select[Row]:
     return _payouts().where(text(OWED), payout.c.chain_id == param("chain_id"))
 
 
-def _change() -> Update:
-    return update(payout).where(payout.c.id == param("id_"))
+def _move(event: PayoutEvent) -> Update:
+    """Moves a payout by the state table; nothing if it is where the event cannot happen."""
+    return (
+        update(payout)
+        .where(payout.c.id == param("id_"), one_of(payout.c.status, PAYOUT.sources(event)))
+        .values(status=PAYOUT.target(event))
+    )
+
+
+def _move_its_refund(event: PayoutEvent) -> Update:
+    """The same of its refund, unless that has succeeded: it stays so, with its transaction."""
+    row = REFUND.rows[event].items()
+    moved = {before: after for before, after in row if before is not RefundStatus.SUCCEEDED}
+    (after,) = set(moved.values())
+    return (
+        update(refund)
+        .where(refund.c.id == param("id_"), one_of(refund.c.status, moved))
+        .values(status=after, tx_id=param("tx"), completed_at_us=param("done_us"))
+    )
 
 
 def _of_merchant() -> Select[Row]:
@@ -113,33 +132,26 @@ _LISTED_OWED = Statement(
 _UNDER_WAY = Statement(_of_merchant().where(payout.c.status == PayoutStatus.SUBMITTED))
 _ASKED_FOR = Statement(_of_merchant())
 _CLAIM = Statement(
-    _change()
-    .where(payout.c.status == PayoutStatus.WAITING)
-    .values(
-        status=PayoutStatus.SUBMITTED,
-        problem=None,
-        tx_id=param("tx"),
-        lapses_at=param("lapses"),
-    )
+    _move(PayoutEvent.CLAIMED)
+    .values(problem=None, tx_id=param("tx"), lapses_at=param("lapses"))
     .returning(payout.c.id)
 )
 _SET_ASIDE = Statement(
-    _change()
-    .where(payout.c.status == PayoutStatus.WAITING)
-    .values(retry_at_us=param("at_us"), problem=param("why"))
+    _move(PayoutEvent.SET_ASIDE).values(retry_at_us=param("at_us"), problem=param("why"))
 )
-_MOVE = Statement(
-    _change()
-    .where(payout.c.status == PayoutStatus.SUBMITTED)
-    .values(
-        status=param("after"),
-        retry_at_us=param("at_us"),
-        problem=param("why"),
-        tx_id=param("tx"),
-        completed_at_us=param("done_us"),
+_CONCLUDE = {
+    event: Statement(
+        _move(event)
+        .values(
+            retry_at_us=param("at_us"),
+            problem=param("why"),
+            tx_id=param("tx"),
+            completed_at_us=param("done_us"),
+        )
+        .returning(payout.c.id)
     )
-    .returning(payout.c.id)
-)
+    for event in (PayoutEvent.PAID, PayoutEvent.MOVED_NOTHING, PayoutEvent.UNCLEAR)
+}
 # few transactions are open, however many there were
 _IN_OPEN = Statement(
     select(chain_tx_item.c.payment_id)
@@ -151,31 +163,16 @@ _IN_OPEN = Statement(
     )
 )
 _REFUSE = Statement(
-    _change()
-    .where(payout.c.status == PayoutStatus.WAITING)
-    .values(status=PayoutStatus.REFUSED, completed_at_us=param("now_us"))
-    .returning(*_COLUMNS)
+    _move(PayoutEvent.REFUSED).values(completed_at_us=param("now_us")).returning(*_COLUMNS)
 )
 _REOPEN = Statement(
-    _change()
-    .where(payout.c.status != PayoutStatus.REFUSED)
-    .values(
-        status=PayoutStatus.SUBMITTED,
-        problem=param("why"),
-        tx_id=param("tx"),
-        completed_at_us=null(),
+    _move(PayoutEvent.UNDONE).values(
+        problem=param("why"), tx_id=param("tx"), completed_at_us=null()
     )
 )
-# what was told as final stays so, even if a reorganisation undoes it
-_MOVE_REFUND = Statement(
-    update(refund)
-    .where(
-        refund.c.id == param("id_"),
-        refund.c.status != RefundStatus.SUCCEEDED,
-    )
-    .values(status=param("after"), tx_id=param("tx"), completed_at_us=param("done_us"))
-    .returning(refund.c.id)
-)
+_MOVE_REFUND = {
+    event: Statement(_move_its_refund(event).returning(refund.c.id)) for event in PayoutEvent
+}
 _PAID_BY = Statement(update(refund).where(refund.c.id == param("id_")).values(tx_id=param("tx")))
 _DONE = Statement(
     _payouts()
@@ -253,7 +250,7 @@ def claim(one: Payout, tx_hash: str, lapses_at: int | None, credit: int | None) 
         raise Uncovered(missing)
     if not (yield _CLAIM(id_=one.id, tx=tx_hash, lapses=lapses_at)):
         raise chain_txs.NotWaiting(f"not waiting to be paid out: {one.id}")
-    yield from _move_refund(one, RefundStatus.PROCESSING, tx_hash, None)
+    yield from _move_refund(one, PayoutEvent.CLAIMED, tx_hash, None)
 
 
 def set_aside(payout_id: str, problem: str, retry_at_us: int) -> Op[None]:
@@ -280,7 +277,7 @@ def reopen(one: Payout, tx_hash: str, now_us: int) -> Op[None]:
         yield from ledger.reverse(key_of(one), now_us)
     why = "a reorganisation undid its transaction, which is sent again"
     yield _REOPEN(id_=one.id, why=why, tx=tx_hash)
-    yield from _move_refund(one, RefundStatus.PROCESSING, tx_hash, None)
+    yield from _move_refund(one, PayoutEvent.UNDONE, tx_hash, None)
 
 
 def refuse(payout_id: str, now_us: int) -> Op[Payout | None]:
@@ -289,7 +286,7 @@ def refuse(payout_id: str, now_us: int) -> Op[Payout | None]:
     if not rows:
         return None
     refused = Payout(*rows[0])
-    yield from _move_refund(refused, RefundStatus.FAILED, None, now_us)
+    yield from _move_refund(refused, PayoutEvent.REFUSED, None, now_us)
     return refused
 
 
@@ -334,15 +331,14 @@ def key_of(one: Payout) -> str:
 def _conclude(one: Outcome, now_us: int) -> Op[None]:
     subject = one.payout
     if one.posting is not None:
-        after, back = PayoutStatus.DONE, RefundStatus.SUCCEEDED
+        event = PayoutEvent.PAID
     elif one.retry_at_us is not None:
-        after, back = PayoutStatus.WAITING, RefundStatus.PENDING
+        event = PayoutEvent.MOVED_NOTHING
     else:
-        after, back = PayoutStatus.SUBMITTED, RefundStatus.PROCESSING
+        event = PayoutEvent.UNCLEAR
     done_us = now_us if one.posting is not None else None
-    moved = yield _MOVE(
+    moved = yield _CONCLUDE[event](
         id_=subject.id,
-        after=after,
         at_us=one.retry_at_us or 0,
         why=one.problem,
         tx=one.tx_id,
@@ -350,10 +346,10 @@ def _conclude(one: Outcome, now_us: int) -> Op[None]:
     )
     if not moved:
         return
-    if after is PayoutStatus.WAITING:
+    if event is PayoutEvent.MOVED_NOTHING:
         # its transaction moved nothing, and so opened nothing
         yield from token_accounts.free([subject.id])
-    yield from _move_refund(subject, back, one.tx_id, done_us)
+    yield from _move_refund(subject, event, one.tx_id, done_us)
     if one.posting is not None:
         kind, _, _ = key_of(subject).partition(":")
         # a reorganisation may have undone it before
@@ -363,12 +359,12 @@ def _conclude(one: Outcome, now_us: int) -> Op[None]:
 
 
 def _move_refund(
-    subject: Payout, after: RefundStatus, tx_id: str | None, done_us: int | None
+    subject: Payout, event: PayoutEvent, tx_id: str | None, done_us: int | None
 ) -> Op[None]:
     if subject.kind is not PayoutKind.REFUND:
         return
-    moved = yield _MOVE_REFUND(id_=subject.id, after=after, tx=tx_id, done_us=done_us)
-    if not moved and after is RefundStatus.SUCCEEDED:
+    moved = yield _MOVE_REFUND[event](id_=subject.id, tx=tx_id, done_us=done_us)
+    if not moved and event is PayoutEvent.PAID:
         yield _PAID_BY(id_=subject.id, tx=tx_id)
 
 

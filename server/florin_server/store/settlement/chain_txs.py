@@ -24,9 +24,9 @@ from florin_server.domain.settlement.chain_txs import (
     ChainTx,
     Finding,
     TxEnd,
-    TxState,
     Variant,
 )
+from florin_server.domain.settlement.state import TRANSACTION, TxEvent
 from florin_server.store.engine.columns import U256
 from florin_server.store.engine.query import (
     Op,
@@ -36,6 +36,7 @@ from florin_server.store.engine.query import (
     any_of,
     columns,
     insert,
+    one_of,
     param,
     upsert,
 )
@@ -181,21 +182,31 @@ _AT_NONCE = Statement(
 _BUMP = Statement(insert(chain_tx_bump))
 
 
-def _open_tx() -> Update:
-    return update(chain_tx).where(chain_tx.c.id == param("tx_id"), text(OPEN))
-
-
-_SENT = Statement(_open_tx().values(state=TxState.SENT, sent_block=param("block")))
-_END = Statement(
-    _open_tx()
-    .values(
-        state=param("end"),
-        block_number=param("number"),
-        block_hash=param("digest"),
-        final_hash=param("mined"),
+def _move(event: TxEvent) -> Update:
+    """Moves a transaction by the state table; nothing if it is where the event cannot happen."""
+    return (
+        update(chain_tx)
+        .where(
+            chain_tx.c.id == param("tx_id"),
+            one_of(chain_tx.c.state, TRANSACTION.sources(event)),
+        )
+        .values(state=TRANSACTION.target(event))
     )
-    .returning(func.coalesce(chain_tx.c.final_hash, chain_tx.c.hash), chain_tx.c.chain_id)
-)
+
+
+_SENT = Statement(_move(TxEvent.SENT).values(sent_block=param("block")))
+_END = {
+    TRANSACTION.target(event): Statement(
+        _move(event)
+        .values(
+            block_number=param("number"),
+            block_hash=param("digest"),
+            final_hash=param("mined"),
+        )
+        .returning(func.coalesce(chain_tx.c.final_hash, chain_tx.c.hash), chain_tx.c.chain_id)
+    )
+    for event in (TxEvent.FINAL, TxEvent.REPLACED)
+}
 # the payment is locked first, as by whoever simulates its outcome
 _TO_SETTLE = Statement(
     select(payment.c.id, payment.c.status)
@@ -370,9 +381,8 @@ def conclude(
 def end_txs(ends: Sequence[TxEnd], now_us: int) -> Op[None]:
     """Part of an operation: ends transactions and books what they cost and spent, once."""
     for end in sorted(ends, key=attrgetter("tx_id")):
-        rows = yield _END(
+        rows = yield _END[end.state](
             tx_id=end.tx_id,
-            end=end.state,
             number=end.block_number,
             digest=end.block_hash,
             mined=end.final_hash,

@@ -15,7 +15,8 @@ from florin_server.domain.payments.payment import Status
 from florin_server.domain.payouts.held_money import HeldState
 from florin_server.domain.payouts.payout import Payout, PayoutStatus
 from florin_server.domain.settlement.chain_txs import TxState, Watched, Watcher
-from florin_server.store.engine.query import Op, Statement, any_of, param, upsert
+from florin_server.domain.settlement.state import TRANSACTION, TxEvent
+from florin_server.store.engine.query import Op, Statement, any_of, one_of, param, upsert
 from florin_server.store.ledger import ledger
 from florin_server.store.payouts import held_money, payouts
 from florin_server.store.tables.tables import (
@@ -73,9 +74,12 @@ _ENDED = Statement(
 )
 _REOPEN = Statement(
     update(chain_tx)
-    .where(any_of(chain_tx.c.id, "ids"), chain_tx.c.state == TxState.FINAL)
+    .where(
+        any_of(chain_tx.c.id, "ids"),
+        one_of(chain_tx.c.state, TRANSACTION.sources(TxEvent.UNDONE)),
+    )
     .values(
-        state=TxState.SIGNED,
+        state=TRANSACTION.target(TxEvent.UNDONE),
         sent_block=null(),
         block_number=null(),
         block_hash=null(),

@@ -20,6 +20,7 @@ from florin_server.domain.settlement.chain_txs import (
     TxState,
     Variant,
 )
+from florin_server.domain.settlement.state import TRANSACTION, TxEvent
 from florin_server.flows.app import App
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Mined, RailUnavailable, Signed
@@ -264,7 +265,7 @@ class TxSender:
 
     def _note_sent(self, tx: ChainTx) -> None:
         self._unnoted.add(tx.id)
-        self._txs[tx.id] = replace(tx, state=TxState.SENT)
+        self._txs[tx.id] = replace(tx, state=TRANSACTION.after(tx.state, TxEvent.SENT))
 
     async def note(self) -> None:
         """Writes down what was handed over since; who never learns of it broadcasts it again.
