@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 from florin.v1 import ledger_pb2
 from florin_server.devnet.solana import SOLNET
+from florin_server.domain.ledger import accounts, journals
 from florin_server.store.engine.query import run
 from florin_server.store.engine.sqlite import Connection
 from florin_server.store.ledger import ledger
@@ -151,7 +152,7 @@ class Audit:
 
     def _since_opening(self, wallet: str, asset: str) -> int:
         """What the books say that a wallet has got, beyond what it began with."""
-        key = f"{ledger.OPENING}:wallet:{wallet}:{asset}"
+        key = journals.opening(wallet, asset)
         query = f"SELECT amount FROM ledger_transfer WHERE idem_key = '{key}'"
         began = sum(int(amount) for (amount,) in self._stage.select(query))
         return self._balance(f"wallet:{wallet}", asset) - began
@@ -338,7 +339,7 @@ class Audit:
         written = {one for (one,) in self._stage.select("SELECT hash FROM chain_tx")}
         self._expect("sent on Solana and never written down", worked - written, set())
         coin = f"{SOLNET.chain_id}/slip44:501"
-        booked = sum(self._balance(one, coin) for one in (ledger.GAS, ledger.RENT))
+        booked = sum(self._balance(one, coin) for one in (accounts.GAS, accounts.RENT))
         self._expect("booked lamports", booked, fees)
         for token, asset in enumerate(ASSETS):
             found = await self._till.solana.balance(SOLANA_MERCHANT, token)

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from tools.reference import postings
 from tools.reference.commands import commands
 from tools.reference.errors import errors
 from tools.reference.settings import settings
@@ -23,6 +24,7 @@ def documents() -> Mapping[str, str]:
     return {
         "commands.md": commands(),
         "errors.md": errors(image),
+        "postings.md": postings.document(),
         "settings.md": settings(),
         "states.md": states(image),
     }

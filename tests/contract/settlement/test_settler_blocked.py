@@ -9,6 +9,7 @@ import logging
 
 import pytest
 from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.ledger import accounts
 from florin_server.domain.payments.state import Event
 from florin_server.domain.payouts.held_money import HeldState
 from florin_server.domain.payouts.payout import PayoutStatus
@@ -102,7 +103,7 @@ async def test_what_a_stranger_submits_for_a_blocked_payer_is_held(shop, own, ca
     assert problem in chain.problem
     assert (await system.held_payments(shop.app), await system.processing(shop.app)) == (1, 1)
     assert await booked(shop, THEIRS) == -has(own)
-    assert await booked(shop, MINE) == await booked(shop, ledger.FEE) == 0
+    assert await booked(shop, MINE) == await booked(shop, accounts.FEE) == 0
     outside = f"external:{account_of(MERCHANT)}"
     assert await booked(shop, outside) == (PRICE - FEE if own else 0)
     assert await causes(shop, payment) == ["created", "seen_on_chain", "held"]
@@ -147,7 +148,7 @@ async def test_a_release_settles_it(shop, own):
     assert ended.settled_value == (PRICE - FEE if own else None)
     assert await booked(shop, THEIRS) == 0
     assert await booked(shop, MINE) == (0 if own else -(PRICE - FEE))
-    assert await booked(shop, ledger.FEE) == -FEE
+    assert await booked(shop, accounts.FEE) == -FEE
     assert await causes(shop, payment) == ["created", "seen_on_chain", "held", "released"]
     await shop.check(ended)
     # once
@@ -336,7 +337,7 @@ async def again(shop: Works, payment) -> str:
 
 
 async def nothing_came(shop: Works) -> None:
-    for account in (THEIRS, MINE, ledger.FEE, f"external:{account_of(MERCHANT)}"):
+    for account in (THEIRS, MINE, accounts.FEE, f"external:{account_of(MERCHANT)}"):
         assert await booked(shop, account) == 0
     await whole(shop)
 
@@ -376,7 +377,7 @@ async def test_released_money_that_a_reorganisation_undid_is_settled_when_it_com
     # what was told as final stays so, though the payer is still listed
     assert await shop.now(payment) == ended
     assert await booked(shop, THEIRS) == 0
-    assert await booked(shop, ledger.FEE) == -FEE
+    assert await booked(shop, accounts.FEE) == -FEE
     assert [r for r in caplog.messages if "paid again, and its payer is blocked" in r]
     assert await held_money.listed(shop.app, all_=False) == []
     await whole(shop)

@@ -38,18 +38,24 @@ def book(key, *postings):
     return ledger.post(key, "test", None, None, postings, NOW_US)
 
 
+async def is_not_booked(store, key):
+    with pytest.raises(ledger.NotBooked, match=f"{key} is to be reversed, and is not booked"):
+        await store.write(ledger.reverse(key, NOW_US))
+    assert not await store.write(ledger.reverse(key, NOW_US, missing_ok=True))
+
+
 async def test_what_is_taken_back_is_booked_the_other_way_round(store):
     postings = (
         Posting("external:a", "external:b", ASSET, 5),
         Posting("wallet:w", "income:fee", COIN, 7),
     )
-    assert not await store.write(ledger.reverse("a", NOW_US))
+    await is_not_booked(store, "a")
     await store.write(book("a", *postings))
     for _ in range(2):
         assert await store.read(ledger.balance("external:a", ASSET)) == 5
         assert await store.write(ledger.reverse("a", NOW_US))
         # once for each time that it was booked
-        assert not await store.write(ledger.reverse("a", NOW_US))
+        await is_not_booked(store, "a")
         assert await store.read(ledger.balance("external:a", ASSET)) == 0
         assert await store.read(ledger.balance("income:fee", COIN)) == 0
         again = ledger.post_again("a", "test", None, None, postings, NOW_US)

@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 from florin_server.chains.solana import spl
 from florin_server.devnet.solana import SOLNET
+from florin_server.domain.ledger import accounts
 from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.store.ledger import ledger
 from solders.transaction import VersionedTransaction
@@ -208,6 +209,6 @@ async def test_nonces_are_made_once_whatever_happens(tmp_path):
             await asyncio.sleep(0.02)
         assert desk.select("SELECT address FROM nonce_account") == addresses
         assert desk.select("SELECT hash FROM chain_tx") == sent
-        spent = await desk.service.app.store.read(ledger.balance(ledger.RENT, COIN))
+        spent = await desk.service.app.store.read(ledger.balance(accounts.RENT, COIN))
         assert spent >= 2 * 1_447_680
         await exact(desk, node)

@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 from florin_server.chains.solana import spl
 from florin_server.devnet.solana import SOLNET
+from florin_server.domain.ledger import accounts
 from florin_server.store.ledger import ledger
 from solders.keypair import Keypair
 
@@ -72,7 +73,7 @@ async def register(desk, tenant: Tenant, dest: str, *assets: str, key: str = "1"
 
 async def expenses(desk) -> int:
     read = desk.service.app.store.read
-    return sum([await read(ledger.balance(one, COIN)) for one in (ledger.GAS, ledger.RENT)])
+    return sum([await read(ledger.balance(one, COIN)) for one in (accounts.GAS, accounts.RENT)])
 
 
 async def options(desk, tenant: Tenant) -> list[str]:

@@ -15,6 +15,7 @@ import pytest_asyncio
 from florin_server.chains.solana import spl
 from florin_server.config import EmbeddedSolana
 from florin_server.devnet.solana import SOLNET
+from florin_server.domain.ledger import accounts
 from florin_server.store.ledger import ledger
 from solders.compute_budget import set_compute_unit_price
 from solders.hash import Hash
@@ -148,7 +149,7 @@ async def test_the_relayers_cost_is_booked_to_the_lamport(desk, node, wallet):
     read = desk.service.app.store.read
 
     async def expenses() -> int:
-        kinds = (ledger.GAS, ledger.RENT)
+        kinds = (accounts.GAS, accounts.RENT)
         return sum([await read(ledger.balance(one, rail.native_asset)) for one in kinds])
 
     booked = await expenses()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from florin_server.domain.ledger import accounts
+
 
 class HeldState(StrEnum):
     """What has become of held money."""
@@ -59,9 +61,4 @@ class HeldMoney:
     @property
     def account(self) -> str:
         """The account of the books that owes it."""
-        return account_of(self.payer)
-
-
-def account_of(payer: str) -> str:
-    """The account of the books that owes what is held of a payer (CAIP-10)."""
-    return f"held:{payer}"
+        return accounts.held(self.payer)

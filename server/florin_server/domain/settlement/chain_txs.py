@@ -128,10 +128,9 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """One transfer of a journal entry, in minor units of `asset` (CAIP-19), always above zero.
+    """One transfer of a journal, in minor units of `asset` (CAIP-19), always above zero.
 
-    Accounts are `<kind>:<rest>`, kind one of wallet, merchant, held, expense, income,
-    external.
+    Both accounts are of `domain/ledger/accounts`.
     """
 
     debit: str

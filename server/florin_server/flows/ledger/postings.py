@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+from florin_server.domain.ledger import accounts, postings
+from florin_server.domain.ledger.postings import Received
 from florin_server.domain.payments.payment import Option
-from florin_server.domain.payouts.held_money import HeldMoney, account_of
 from florin_server.domain.settlement.chain_txs import Posting
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Split
-from florin_server.store.ledger.ledger import FEE
 
 
 def wallets_of(rail: Rail) -> frozenset[str]:
@@ -18,56 +18,24 @@ def wallets_of(rail: Rail) -> frozenset[str]:
 
 
 def settled(rail: Rail, merchant_id: str, option: Option) -> tuple[Posting, ...]:
-    """A payment that succeeded: the merchant has its share, or is owed it; the fee is earned."""
-    split, asset = rail.split(option), option.asset
-    place = f"wallet:{split.dest}" if _is_ours(rail, split) else f"external:{split.dest}"
-    source = f"external:{option.payer}" if split.settled else f"merchant:{merchant_id}"
-    legs = (
-        Posting(place, source, asset, option.value - split.fee),
-        Posting(f"wallet:{_fee_to(rail, split)}", FEE, asset, split.fee),
-    )
-    return tuple(one for one in legs if one.amount > 0)
+    """A payment that succeeded."""
+    return postings.settled(_received(rail, option), merchant_id)
 
 
 def late(rail: Rail, merchant_id: str, option: Option) -> tuple[Posting, ...]:
-    """Money for a payment that had ended: nothing is earned, and what we hold of it is owed.
-
-    A relayer holds nothing for anybody: what came there by the merchant's own word is not owed.
-    """
-    return _owed(rail, f"merchant:{merchant_id}", option)
+    """Money for a payment that had ended."""
+    return postings.late(_received(rail, option), merchant_id)
 
 
 def held(rail: Rail, option: Option) -> tuple[Posting, ...]:
-    """A blocked payer's money: nothing is earned, and what we have of it nobody may have."""
-    return _owed(rail, account_of(option.payer), option)
+    """A blocked payer's money."""
+    return postings.held(_received(rail, option))
 
 
 def held_of(rail: Rail, option: Option) -> int:
     """How much of a blocked payer's money we have, in minor units of the option's asset."""
-    account = account_of(option.payer)
+    account = accounts.held(option.payer)
     return sum(one.amount for one in held(rail, option) if one.credit == account)
-
-
-def released(one: HeldMoney, merchant_id: str) -> tuple[Posting, ...]:
-    """What we have of held money, as if its payment had been settled."""
-    legs = (
-        Posting(one.account, f"merchant:{merchant_id}", one.asset, one.held - one.fee),
-        Posting(one.account, FEE, one.asset, one.fee),
-    )
-    return tuple(leg for leg in legs if leg.amount > 0)
-
-
-def _owed(rail: Rail, account: str, option: Option) -> tuple[Posting, ...]:
-    """What an option brings, all that our treasury gets of it on one account of the books."""
-    split, asset = rail.split(option), option.asset
-    place = f"wallet:{split.dest}" if _is_ours(rail, split) else f"external:{split.dest}"
-    is_owed = not split.settled or split.dest == rail.treasury
-    source = account if is_owed else f"external:{option.payer}"
-    legs = (
-        Posting(f"wallet:{_fee_to(rail, split)}", account, asset, split.fee),
-        Posting(place, source, asset, option.value - split.fee),
-    )
-    return tuple(one for one in legs if one.amount > 0)
 
 
 def is_backed(rail: Rail, option: Option) -> bool:
@@ -77,17 +45,28 @@ def is_backed(rail: Rail, option: Option) -> bool:
 
 def received(rail: Rail, option: Option) -> Counter[str]:
     """What an option brings to which of our accounts, in minor units of its asset."""
-    split = rail.split(option)
-    found = Counter({_fee_to(rail, split): split.fee})
-    if _is_ours(rail, split):
-        found[split.dest] += option.value - split.fee
+    one = _received(rail, option)
+    found = Counter({one.fee_to: one.fee})
+    if one.booked:
+        found[one.dest] += one.value - one.fee
     return +found
+
+
+def _received(rail: Rail, option: Option) -> Received:
+    split = rail.split(option)
+    return Received(
+        asset=option.asset,
+        payer=option.payer,
+        value=option.value,
+        fee=split.fee,
+        dest=split.dest,
+        # the treasury may have been another one when the payer signed
+        fee_to=split.fee_to or rail.treasury,
+        to_merchant=split.settled,
+        booked=_is_ours(rail, split),
+        owed=not split.settled or split.dest == rail.treasury,
+    )
 
 
 def _is_ours(rail: Rail, split: Split) -> bool:
     return not split.settled or split.dest in wallets_of(rail)
-
-
-def _fee_to(rail: Rail, split: Split) -> str:
-    # the treasury may have been another one when the payer signed
-    return split.fee_to or rail.treasury

@@ -6,11 +6,11 @@ import logging
 
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.ids import short_id
+from florin_server.domain.ledger import journals, postings
 from florin_server.domain.payments.payment import Payment
 from florin_server.domain.payouts.held_money import FOLLOWS, HeldMoney, HeldState
 from florin_server.domain.payouts.payout import Payout, PayoutKind
 from florin_server.flows.app import App
-from florin_server.flows.ledger import postings
 from florin_server.flows.screening.check import is_blocked
 from florin_server.store.engine.query import Op
 from florin_server.store.ledger import ledger
@@ -116,9 +116,9 @@ def _resolve(
 def _settle(one: HeldMoney, payment: Payment, note: str, now_us: int) -> Op[None]:
     legs = postings.released(one, payment.merchant_id)
     if legs:
-        key = f"{ledger.SETTLE}:{payment.id}"
+        key = journals.settle(payment.id)
         yield from ledger.post_again(
-            key, ledger.SETTLE, payment.id, one.tx_hash, legs, now_us, note
+            key, journals.Kind.SETTLE, payment.id, one.tx_hash, legs, now_us, note
         )
 
 

@@ -8,10 +8,9 @@ from dataclasses import replace
 from florin_server.domain.caip import canonical_account, canonical_asset, parse_asset
 from florin_server.domain.errors import Code, FlorinError, invalid
 from florin_server.domain.ids import short_id
+from florin_server.domain.ledger.postings import paid_out
 from florin_server.domain.payments.payment import RefundStatus
-from florin_server.domain.payouts.held_money import account_of
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
-from florin_server.domain.settlement.chain_txs import Posting
 from florin_server.flows.accounts.own_accounts import reserved
 from florin_server.flows.app import App
 from florin_server.store.accounts import destinations, merchants
@@ -89,7 +88,7 @@ async def resolve(app: App, payout_id: str, *, paid: bool) -> Payout:
     if rail is None:
         raise FlorinError(Code.INVALID_STATE, "The payout's chain is not served now")
     told = f"the operator told that {known.tx_id} {'paid it' if paid else 'moved nothing'}"
-    posting = booking(known, rail.treasury) if paid else None
+    posting = paid_out(known, rail.treasury) if paid else None
     resolved = await app.store.write(payouts.resolve(known, posting, told, app.clock.now_us()))
     if resolved is None:
         raise FlorinError(
@@ -99,12 +98,6 @@ async def resolve(app: App, payout_id: str, *, paid: bool) -> Payout:
     app.payouts.ring(payout_id)
     app.wake_payouts()
     return resolved
-
-
-def booking(one: Payout, treasury: str) -> Posting:
-    """What a payout that is done moved, by the books; `treasury` is CAIP-10."""
-    owed_by = account_of(one.account) if one.held_id else f"merchant:{one.merchant_id}"
-    return Posting(owed_by, f"wallet:{treasury}", one.asset, one.value)
 
 
 def _create(app: App, merchant_id: str, asset: str, amount: int | None) -> Op[Payout]:

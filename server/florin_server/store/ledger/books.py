@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Select, select, text
 
+from florin_server.domain.ledger import accounts, journals, postings
 from florin_server.domain.payments.payment import Option
 from florin_server.domain.settlement.chain_txs import Posting
 from florin_server.store.engine.query import Op, Row, Statement, exact_sum, param
@@ -19,9 +20,10 @@ from florin_server.store.tables.tables import OPEN, chain_tx, ledger_journal, le
 WalletAsset = tuple[str, str]
 """A CAIP-10 account and a CAIP-19 asset."""
 
-_WALLET = "wallet:"
+_WALLET = accounts.prefix(accounts.Kind.WALLET)
+_OPENING = journals.prefix(journals.Kind.OPENING)
 # what a text compares below that begins like another one
-_END = ";"
+_END = ";"  # the sign after a colon
 
 
 def _sums(side: ColumnElement[str], *, wallets: bool) -> Select[Row]:
@@ -98,17 +100,16 @@ class Entry:
 
 def opening_of(place: WalletAsset) -> str:
     """The key of the journal that begins the books of a wallet in one asset."""
-    account, asset = place
-    return f"{ledger.OPENING}:{_WALLET}{account}:{asset}"
+    return journals.opening(*place)
 
 
 def standing(chains: Mapping[str, Chain]) -> Op[Standing]:
     """How the books stand; looks at every transfer of a wallet."""
     held: dict[WalletAsset, int] = defaultdict(int)
     for statement, sign in ((_DEBITS, 1), (_CREDITS, -1)):
-        for wallet, asset, total in (yield statement(first=_WALLET, end="wallet;")):
+        for wallet, asset, total in (yield statement(first=_WALLET, end=_WALLET[:-1] + _END)):
             held[wallet.removeprefix(_WALLET), asset] += sign * total
-    opened = yield _KEYS(first=f"{ledger.OPENING}:", end=f"{ledger.OPENING}{_END}")
+    opened = yield _KEYS(first=_OPENING, end=_OPENING[:-1] + _END)
     coming: dict[WalletAsset, int] = defaultdict(int)
     going: dict[WalletAsset, int] = defaultdict(int)
     for chain_id, chain in chains.items():
@@ -147,21 +148,14 @@ def entries(payment_id: str) -> Op[list[Entry]]:
 
 def begin(amounts: Mapping[WalletAsset, int], now_us: int) -> Op[None]:
     """Part of an operation: begins the books of wallets, with what is to be added, 0 or more."""
-    for (account, asset), amount in sorted(amounts.items()):
-        postings: Sequence[Posting] = (
-            [Posting(f"{_WALLET}{account}", ledger.BEGINNING, asset, amount)] if amount else []
-        )
-        key = opening_of((account, asset))
-        yield from ledger.post(key, ledger.OPENING, None, None, postings, now_us)
+    for place, amount in sorted(amounts.items()):
+        legs = postings.opened(*place, amount)
+        yield from ledger.post(opening_of(place), journals.Kind.OPENING, None, None, legs, now_us)
 
 
 def by_operator(key: str, place: WalletAsset, amount: int, note: str, now_us: int) -> Op[None]:
     """Part of an operation: books what the operator put in, or took out if it is below zero."""
-    account, asset = place
-    debit, credit = f"{_WALLET}{account}", ledger.BY_OPERATOR
-    if amount < 0:
-        debit, credit = credit, debit
-    posting = Posting(debit, credit, asset, abs(amount))
+    legs = postings.by_operator(*place, amount)
     yield from ledger.post(
-        f"{ledger.OPERATOR}:{key}", ledger.OPERATOR, None, None, [posting], now_us, note
+        journals.operator(key), journals.Kind.OPERATOR, None, None, legs, now_us, note
     )

@@ -1,20 +1,8 @@
 """The books: append-only double entry, written in the same transaction as what they book.
 
 One row is one transfer, so that it balances by itself. No statement here changes or deletes a row,
-and a journal is booked once for its key. Accounts, in minor units of one asset (CAIP-19) each:
-
-- `wallet:<CAIP-10>`: what we hold on a chain; relayers hold coin, treasuries coin and assets
-- `merchant:<id>`: what a merchant is owed (credit), or owes (debit)
-- `held:<CAIP-10>`: what a blocked payer paid, and nobody may have (credit)
-- `income:fee`: fees of payments; `expense:gas`: fees of our transactions; `expense:rent`: coin that
-  they left in accounts that they opened
-- `external:<CAIP-10>`: whoever pays us or is paid past us; `external:opening`: what a wallet held
-  when its books began; `external:operator`: what the operator put in or took out
-
-Journals: `settle:<payment>` and `held:<payment>` (and `reverse:` of them),
-`late:<payment>:<transaction>:<reference>`, `refund:`, `return:` and `payout:<payout>`,
-`gas:<transaction of ours>`, `opening:<wallet>:<asset>`, which has no transfer for a wallet that
-held nothing, and `operator:<id>`.
+and a journal is booked once for its key. `domain/ledger` says which accounts and journals there
+are, and what is booked when.
 """
 
 from __future__ import annotations
@@ -24,12 +12,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sqlalchemy import Select, and_, or_, select
 
+from florin_server.domain.ledger import accounts, journals
+from florin_server.domain.ledger.postings import reversed_
 from florin_server.domain.settlement.chain_txs import Posting
 from florin_server.store.engine.query import (
     Op,
     Params,
     Row,
     Statement,
+    StoreError,
     any_of,
     exact_sum,
     insert,
@@ -38,20 +29,23 @@ from florin_server.store.engine.query import (
 )
 from florin_server.store.tables.tables import ledger_journal, ledger_transfer
 
-# accounts of what is ours or passes by, and of what is owed or earned
-_KINDS = frozenset({"wallet", "expense", "external", "merchant", "held", "income"})
-# journals of what left the treasury on a merchant's account
-REFUND, RETURN, PAYOUT = "refund", "return", "payout"
-OPENING, LATE, OPERATOR, SETTLE, HELD = "opening", "late", "operator", "settle", "held"
-GAS, RENT, FEE = "expense:gas", "expense:rent", "income:fee"
-# the other side of what no payment explains
-BEGINNING, BY_OPERATOR = "external:opening", "external:operator"
 # how the keys of journals begin by which a merchant may come to owe
-_OWING = (f"{REFUND}:", f"{RETURN}:", "reverse:")
+_OWING = tuple(
+    journals.prefix(kind)
+    for kind in (journals.Kind.REFUND, journals.Kind.RETURN, journals.Kind.REVERSE)
+)
 # and by which more than came of a blocked payer may leave
-_UNDOING = "reverse:"
+_UNDOING = journals.prefix(journals.Kind.REVERSE)
+_OPENING = journals.prefix(journals.Kind.OPENING)
+_HELD = accounts.prefix(accounts.Kind.HELD)
+_OWED = (accounts.prefix(accounts.Kind.MERCHANT), _HELD)
 # rows that are looked at in one go while the books are checked
 _PAGE = 500
+
+
+class NotBooked(StoreError):  # noqa: N818  (a state of the books, told as it is)
+    """What is to be taken back is not in the books, or was taken back; nothing was written."""
+
 
 _POST = Statement(insert(ledger_journal).on_conflict_do_nothing().returning(ledger_journal.c.type))
 _TRANSFER = Statement(insert(ledger_transfer))
@@ -118,7 +112,7 @@ def post(  # noqa: PLR0917  (the columns of a journal)
     ValueError unless it has transfers, each between two accounts of known kinds. A `note` is the
     operator's own words.
     """
-    if not postings and kind != OPENING:
+    if not postings and kind != journals.Kind.OPENING:
         raise ValueError(f"nothing to book for {idem_key}")
     for posting in postings:
         _check(posting)
@@ -155,7 +149,9 @@ def post_again(  # noqa: PLR0917  (the columns of a journal)
     """
     n = 1
     while not (
-        yield from post(_nth(idem_key, n), kind, payment_id, tx_hash, postings, now_us, note)
+        yield from post(
+            journals.nth(idem_key, n), kind, payment_id, tx_hash, postings, now_us, note
+        )
     ):
         n += 1
 
@@ -167,26 +163,25 @@ def repeat(idem_key: str, now_us: int) -> Op[None]:
     yield from post_again(idem_key, kind, payment_id, tx_hash, postings, now_us)
 
 
-def reverse(idem_key: str, now_us: int) -> Op[bool]:
-    """Part of an operation: books the opposite of a journal; False if it is not booked now."""
+def reverse(idem_key: str, now_us: int, *, missing_ok: bool = False) -> Op[bool]:
+    """Part of an operation: books the opposite of a journal.
+
+    NotBooked if it is not booked now; False then with `missing_ok`, for what may be in the books
+    or not.
+    """
     n, last = 1, None
-    while found := (yield _JOURNAL(key=_nth(idem_key, n))):
+    while found := (yield _JOURNAL(key=journals.nth(idem_key, n))):
         last, n = found[0], n + 1
-    if last is None:
+    if last is not None:
+        key = journals.nth(idem_key, n - 1)
+        booked_ = [Posting(*row) for row in (yield _TRANSFERS_OF(key=key))]
+        kind, payment_id, tx_hash = last
+        undoing = journals.reversal(key), journals.reversal_kind(kind)
+        if (yield from post(*undoing, payment_id, tx_hash, reversed_(booked_), now_us)):
+            return True
+    if missing_ok:
         return False
-    key = _nth(idem_key, n - 1)
-    postings = [
-        Posting(credit, debit, asset, amount)
-        for debit, credit, asset, amount in (yield _TRANSFERS_OF(key=key))
-    ]
-    kind, payment_id, tx_hash = last
-    return (
-        yield from post(f"reverse:{key}", f"reverse_{kind}", payment_id, tx_hash, postings, now_us)
-    )
-
-
-def _nth(idem_key: str, n: int) -> str:
-    return idem_key if n == 1 else f"{idem_key}#{n}"
+    raise NotBooked(f"{idem_key} is to be reversed, and is not booked")
 
 
 def balance(account: str, asset: str) -> Op[int]:
@@ -221,7 +216,7 @@ def check() -> Op[list[str]]:
             booked_keys.add(idem_key)
             balances[asset, debit] += amount
             balances[asset, credit] -= amount
-            if idem_key.startswith(_UNDOING if debit.startswith(f"{HELD}:") else _OWING):
+            if idem_key.startswith(_UNDOING if debit.startswith(_HELD) else _OWING):
                 refunded[asset, debit] += amount
         after, after_n = rows[-1][:2]
     after = ""
@@ -230,7 +225,7 @@ def check() -> Op[list[str]]:
         problems += [
             f"journal {key} has no transfers"
             for key in keys
-            if key not in booked_keys and not key.startswith(f"{OPENING}:")
+            if key not in booked_keys and not key.startswith(_OPENING)
         ]
         booked_keys.difference_update(keys)
         after = keys[-1]
@@ -251,8 +246,8 @@ def _sum_problems(
 ) -> Iterator[str]:
     for (asset, account), held in sorted(balances.items()):
         most = refunded.get((asset, account), 0)
-        if account.startswith(("merchant:", f"{HELD}:")) and held > most:
-            what = "reorganisations" if account.startswith(f"{HELD}:") else "refunds"
+        if account.startswith(_OWED) and held > most:
+            what = "reorganisations" if account.startswith(_HELD) else "refunds"
             than = f", of which {what} explain {most}" if most else ""
             yield f"{account} owes us {held} of {asset}{than}"
 
@@ -263,5 +258,4 @@ def _check(posting: Posting) -> None:
     if posting.amount <= 0:
         raise ValueError(f"amount {posting.amount} is not above zero")
     for account in (posting.debit, posting.credit):
-        if account.partition(":")[0] not in _KINDS:
-            raise ValueError(f"unknown kind of account: {account}")
+        accounts.kind_of(account)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import delete, func, null, select, text, update
 
+from florin_server.domain.ledger import journals
 from florin_server.domain.payments.payment import FailureCode, Payment, Status
 from florin_server.domain.payments.state import Event, step
 from florin_server.domain.payouts.held_money import HeldMoney, HeldState
@@ -127,7 +128,7 @@ _OURS_RAISED = Statement(
 
 def key_of(one: HeldMoney) -> str:
     """What makes sure that a payment's held money is booked once."""
-    return f"{ledger.HELD}:{one.payment_id}"
+    return journals.held(one.payment_id)
 
 
 def hold(one: HeldMoney, postings: Sequence[Posting], now_us: int) -> Op[Payment]:
@@ -141,7 +142,7 @@ def hold(one: HeldMoney, postings: Sequence[Posting], now_us: int) -> Op[Payment
     yield _PUT.of(one)
     # a reorganisation may have undone it before
     yield from ledger.post_again(
-        key_of(one), ledger.HELD, one.payment_id, one.tx_hash, postings, now_us
+        key_of(one), journals.Kind.HELD, one.payment_id, one.tx_hash, postings, now_us
     )
     yield from put_events([event_of(stopped, Event.HELD, {"txId": one.tx_hash, "heldId": one.id})])
     return stopped

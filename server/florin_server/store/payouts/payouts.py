@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Select, Update, func, null, select, text, update
 
+from florin_server.domain.ledger import accounts, journals
 from florin_server.domain.payments.payment import RefundStatus
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.payouts.state import PAYOUT, REFUND, PayoutEvent
@@ -33,11 +34,6 @@ from florin_server.store.tables.payouts import OWED
 from florin_server.store.tables.tables import OPEN, chain_tx, chain_tx_item, payout, refund
 
 _COLUMNS = columns(payout, Payout)
-_JOURNAL = {
-    PayoutKind.REFUND: ledger.REFUND,
-    PayoutKind.RETURN: ledger.RETURN,
-    PayoutKind.BALANCE: ledger.PAYOUT,
-}
 
 
 class Uncovered(StoreError):  # noqa: N818  (a state of the world, not a mistake)
@@ -325,7 +321,7 @@ def check(page: int = 500) -> Op[list[str]]:
 
 def key_of(one: Payout) -> str:
     """What makes sure that a payout is booked once."""
-    return f"{_JOURNAL[one.kind]}:{one.id}"
+    return journals.payout(one.kind, one.id)
 
 
 def _conclude(one: Outcome, now_us: int) -> Op[None]:
@@ -351,7 +347,7 @@ def _conclude(one: Outcome, now_us: int) -> Op[None]:
         yield from token_accounts.free([subject.id])
     yield from _move_refund(subject, event, one.tx_id, done_us)
     if one.posting is not None:
-        kind, _, _ = key_of(subject).partition(":")
+        kind = journals.payout_kind(subject.kind)
         # a reorganisation may have undone it before
         yield from ledger.post_again(
             key_of(subject), kind, subject.payment_id, one.tx_id, (one.posting,), now_us
@@ -369,4 +365,4 @@ def _move_refund(
 
 
 def _owed_to(merchant_id: str, asset: str) -> Op[int]:
-    return -(yield from ledger.balance(f"merchant:{merchant_id}", asset))
+    return -(yield from ledger.balance(accounts.merchant(merchant_id), asset))

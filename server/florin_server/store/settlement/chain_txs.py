@@ -11,6 +11,7 @@ from operator import attrgetter
 
 from sqlalchemy import Select, Update, func, select, text, update
 
+from florin_server.domain.ledger import journals
 from florin_server.domain.payments.payment import (
     Confirmation,
     Option,
@@ -388,8 +389,8 @@ def end_txs(ends: Sequence[TxEnd], now_us: int) -> Op[None]:
             mined=end.final_hash,
         )
         if rows and end.costs:
-            key = f"gas:{end.tx_id}"
-            yield from ledger.post_again(key, "gas", None, rows[0][0], end.costs, now_us)
+            key, tx_hash = journals.gas(end.tx_id), rows[0][0]
+            yield from ledger.post_again(key, journals.Kind.GAS, None, tx_hash, end.costs, now_us)
         if rows and end.spent:
             yield from gas.book(end.tx_id, rows[0][1], end.spent, now_us)
 
@@ -421,9 +422,9 @@ def _conclude(finding: Finding, now_us: int) -> Op[Payment | None]:
 
 def _book(finding: Finding, now_us: int) -> Op[None]:
     if finding.postings:
-        key, of = f"{ledger.SETTLE}:{finding.payment_id}", finding.payment_id
+        key, of = journals.settle(finding.payment_id), finding.payment_id
         yield from ledger.post_again(
-            key, ledger.SETTLE, of, finding.tx_id, finding.postings, now_us
+            key, journals.Kind.SETTLE, of, finding.tx_id, finding.postings, now_us
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import select
 
+from florin_server.domain.ledger import journals
 from florin_server.domain.payments.payment import Option, Payment, Status
 from florin_server.domain.payouts.held_money import HeldMoney
 from florin_server.domain.payouts.payout import Payout
@@ -45,8 +46,8 @@ def record(
         # it came in time, and the payment failed by a verdict about it
         yield from held_money.came_again(known, now_us)
         return False
-    key = f"{ledger.LATE}:{option.payment_id}:{name}"
-    if not (yield from ledger.post(key, ledger.LATE, option.payment_id, tx_hash, postings, now_us)):
+    key, of = journals.late(option.payment_id, name), option.payment_id
+    if not (yield from ledger.post(key, journals.Kind.LATE, of, tx_hash, postings, now_us)):
         return False
     if isinstance(back, HeldMoney):
         yield from held_money.put(back)

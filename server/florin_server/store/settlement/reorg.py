@@ -11,8 +11,9 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import delete, func, null, select, update
 
+from florin_server.domain.ledger import journals
 from florin_server.domain.payments.payment import Status
-from florin_server.domain.payouts.held_money import HeldState
+from florin_server.domain.payouts.held_money import HeldMoney, HeldState
 from florin_server.domain.payouts.payout import Payout, PayoutStatus
 from florin_server.domain.settlement.chain_txs import TxState, Watched, Watcher
 from florin_server.domain.settlement.state import TRANSACTION, TxEvent
@@ -148,24 +149,31 @@ def undo_settled(
     if not (yield _UNWATCH(chain=chain_id, by=Watcher.SETTLER, hashes=hashes)):
         return []
     payment_ids, tx_ids = ended
+    brought = yield from held_money.brought_by(chain_id, hashes)
+    # what was released is booked only if we had a part in it
+    released = {one.payment_id for one in brought if one.state is HeldState.RELEASED}
     undone = []
     for one in payment_ids:
-        if (yield from ledger.reverse(f"settle:{one}", now_us)):
-            undone.append(one)  # noqa: PERF401  (an operation's steps)
-    again, over = yield from _undo_held(chain_id, hashes, now_us)
+        key, unsure = journals.settle(one), one in released
+        if (yield from ledger.reverse(key, now_us, missing_ok=unsure)):
+            undone.append(one)
+    again, over = yield from _undo_held(brought, now_us)
     undone += [one for one in again if one not in undone]
     reopened = [row[0] for row in (yield _REOPEN(ids=tx_ids))]
     for tx_id in reopened:
-        yield from ledger.reverse(f"gas:{tx_id}", now_us)
+        yield from _undo_cost(tx_id, now_us)
     held = {row[0] for row in (yield _HELD(ids=reopened))}
     yield _BACK(ids=[one for one in undone if one in held], next_state=ConfirmState.SUBMITTED)
     yield _BACK(ids=[one for one in undone if one not in held], next_state=ConfirmState.WAITING)
     return undone + over
 
 
-def _undo_held(
-    chain_id: str, hashes: Collection[str], now_us: int
-) -> Op[tuple[list[str], list[str]]]:
+def _undo_cost(tx_id: str, now_us: int) -> Op[None]:
+    # one that cost nothing was not booked
+    yield from ledger.reverse(journals.gas(tx_id), now_us, missing_ok=True)
+
+
+def _undo_held(brought: Sequence[HeldMoney], now_us: int) -> Op[tuple[list[str], list[str]]]:
     """Takes back that money of blocked payers came, and tells of which payments.
 
     The first of them wait for it again, the others had failed by a verdict about it.
@@ -175,8 +183,10 @@ def _undo_held(
     """
     again: list[str] = []
     over: list[str] = []
-    for one in (yield from held_money.brought_by(chain_id, hashes)):
-        yield from ledger.reverse(held_money.key_of(one), now_us)
+    for one in brought:
+        # it may have been undone before, and its payment settled by something else since
+        unsure = one.state in {HeldState.RELEASED, HeldState.UNDONE}
+        yield from ledger.reverse(held_money.key_of(one), now_us, missing_ok=unsure)
         waits = one.state in {HeldState.HELD, HeldState.RELEASED}
         (again if waits else over).append(one.payment_id)
         if one.payout_id and not (yield from payouts.refuse(one.payout_id, now_us)):
@@ -206,7 +216,7 @@ def undo_paid_out(
         if not all(_is_by(one, hashes) for one in subjects):
             continue
         for _, tx_hash in (yield _REOPEN(ids=[tx_id])):
-            yield from ledger.reverse(f"gas:{tx_id}", now_us)
+            yield from _undo_cost(tx_id, now_us)
             for one in subjects:
                 yield from payouts.reopen(one, tx_hash, now_us)
                 undone.append(one.id)

@@ -14,13 +14,13 @@ from dataclasses import replace
 
 from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.errors import FlorinError
+from florin_server.domain.ledger.postings import paid_out
 from florin_server.domain.payouts.held_money import HeldState
 from florin_server.domain.payouts.payout import Payout, PayoutStatus
 from florin_server.domain.settlement.chain_txs import ChainTx, Watcher
 from florin_server.flows.accounts.own_accounts import reserved
 from florin_server.flows.app import App, Health
 from florin_server.flows.payouts import opening
-from florin_server.flows.payouts.payouts import booking
 from florin_server.flows.screening.check import check_lists, is_blocked
 from florin_server.rails.protocol import Payouts, Rail
 from florin_server.rails.types import (
@@ -354,7 +354,7 @@ class PayoutWorker:
         mined = ended.end.final_hash or tx.hash
         effect = await self._treasury.effect(tx, mined, _transfer(one))
         if effect is Effect.EXACT:
-            return Outcome(one, mined, booking(one, self._rail.treasury))
+            return Outcome(one, mined, paid_out(one, self._rail.treasury))
         if effect is Effect.NOTHING:
             problem = f"its transaction {mined} failed"
             now_us = self._app.clock.now_us()

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 
 from florin_server.domain.ids import short_id
+from florin_server.domain.ledger import postings
 from florin_server.domain.settlement.chain_txs import (
     ChainTx,
     Posting,
@@ -25,7 +26,6 @@ from florin_server.flows.app import App
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Mined, RailUnavailable, Signed
 from florin_server.store.engine.query import Op
-from florin_server.store.ledger import ledger
 from florin_server.store.settlement import chain_txs, leases
 from florin_server.workers.settlement.blocks import Follower
 
@@ -410,11 +410,7 @@ class TxSender:
 
 def costs_of(mined: Mined, account: str, coin: str) -> tuple[Posting, ...]:
     """What a transaction cost the account (CAIP-10) that paid for it."""
-    wallet = f"wallet:{account}"
-    gas, rent = mined.gas_cost, mined.rent
-    paid = (Posting(ledger.GAS, wallet, coin, gas), Posting(ledger.RENT, wallet, coin, rent))
-    back = Posting(wallet, ledger.RENT, coin, -rent)
-    return tuple(one for one in (*paid, back) if one.amount > 0)
+    return postings.spent(account, coin, mined.gas_cost, mined.rent)
 
 
 def _sent(notes: Mapping[str, int]) -> Op[None]:
