@@ -5,12 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from florin_server.domain.ledger import journals
 from florin_server.domain.payments.payment import Status
 from florin_server.domain.payments.state import Event
-from florin_server.domain.settlement.chain_txs import Finding, Posting, TxEnd, TxState
+from florin_server.domain.settlement.chain_txs import (
+    Finding,
+    Posting,
+    TxEnd,
+    TxState,
+    Watched,
+    Watcher,
+)
 from florin_server.store.ledger import ledger
 from florin_server.store.payments import payments
-from florin_server.store.settlement import chain_txs, leases
+from florin_server.store.settlement import chain_txs, leases, reorg
 from florin_server.store.settlement.chain_txs import LostLease, NotWaiting
 
 from tests.support.store_kit import (
@@ -184,6 +192,29 @@ async def test_the_same_proof_twice_changes_nothing(store):
     assert await store.reader.payment(of.id) == before
     assert await store.read(ledger.balance("external:shop", ASSET)) == 50_000_000
     assert await store.read(ledger.balance("expense:gas", COIN)) == GAS.amount
+
+
+async def test_what_is_not_in_the_books_cannot_be_undone(store):
+    of = await accepted(store)
+    written = await submitted(store, of)
+    # one that cost nothing: there is no journal of its gas to take back
+    end = TxEnd(written.id, TxState.FINAL, 9, "0xblock")
+    watch = reorg.watch(CHAIN, Watcher.SETTLER, [Watched("0xpaid", 9, "0xblock")])
+    await store.write(chain_txs.conclude([success(of)], [end], LATER_US, watch))
+    undone = reorg.undo_settled(CHAIN, ["0xpaid"], ([of.id], [written.id]), LATER_US)
+    key = journals.settle(of.id)
+    # somebody took it back before, and told nobody
+    await store.write(ledger.reverse(key, LATER_US))
+    with pytest.raises(ledger.NotBooked, match=f"{key} is to be reversed, and is not booked"):
+        await store.write(undone)
+    # nothing of it was kept: the transaction is final, and is watched on
+    assert await store.read(chain_txs.open_txs(CHAIN, SENDER)) == []
+    assert len(await store.read(reorg.watched(CHAIN))) == 1
+    await store.write(ledger.repeat(key, LATER_US))
+    undone = reorg.undo_settled(CHAIN, ["0xpaid"], ([of.id], [written.id]), LATER_US)
+    assert await store.write(undone) == [of.id]
+    assert [one.id for one in await store.read(chain_txs.open_txs(CHAIN, SENDER))] == [written.id]
+    assert await store.read(ledger.check()) == []
 
 
 async def test_a_payment_that_can_never_be_paid_fails_without_booking(store):
