@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 
 import pytest
+from florin_server.domain.ledger import journals
 from florin_server.store.ledger import ledger
 from florin_server.store.settlement import chain_txs, reorg
 
@@ -198,3 +199,18 @@ async def test_a_payment_is_looked_for_as_deep_as_blocks_may_be_replaced(shop):
     await shop.mine(2 * CONFIRMATIONS)
     item = await shop.item(await shop.accepted(WALLET))
     assert item.from_block == shop.settler.head - CONFIRMATIONS
+
+
+async def test_books_that_lack_what_is_to_be_taken_back_stop_the_chain_and_are_told(shop):
+    ended = await shop.end(await shop.accepted(WALLET))
+    key = journals.settle(ended.id)
+    await shop.store.write(ledger.reverse(key, 0))
+    await shop.lab.reorg(4, ended.tx_id)
+    await shop.turn(2)
+    assert f"{key} is to be reversed, and is not booked" in shop.settler.health().problem
+    assert not shop.task.done()
+    assert await watched(shop) == [ended.tx_id]
+    # whoever mends the books lets it go on
+    await shop.store.write(ledger.repeat(key, 0))
+    await shop.mine(6)
+    await agree(shop, ended)

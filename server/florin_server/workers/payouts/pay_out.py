@@ -32,10 +32,9 @@ from florin_server.rails.types import (
     Signed,
     Transfer,
 )
-from florin_server.store.engine.query import Op, StoreUnavailable
+from florin_server.store.engine.query import Op, StoreError
 from florin_server.store.payouts import held_money, payouts
 from florin_server.store.payouts.payouts import Outcome, Uncovered
-from florin_server.store.settlement import chain_txs
 from florin_server.store.settlement.token_accounts import NotOpenable
 from florin_server.workers.settlement.blocks import HeadFollower
 from florin_server.workers.settlement.reorg_watch import ReorgWatch, ended_in
@@ -150,8 +149,8 @@ class PayoutWorker:
                 else:
                     started = False
                     self._problem = "another service has the lease"
-            except (RailUnavailable, FlorinError, chain_txs.LostLease, StoreUnavailable) as error:
-                if isinstance(error, (chain_txs.LostLease, StoreUnavailable)):
+            except (RailUnavailable, FlorinError, StoreError) as error:
+                if isinstance(error, StoreError):
                     # what was written of the last turn, only the store knows
                     started = False
                 self._problem = str(error) or type(error).__name__

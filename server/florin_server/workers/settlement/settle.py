@@ -26,7 +26,7 @@ from florin_server.flows.app import App, Health
 from florin_server.flows.ledger import postings
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Paid, RailUnavailable, Signed
-from florin_server.store.engine.query import StoreUnavailable
+from florin_server.store.engine.query import StoreError
 from florin_server.store.settlement import chain_txs
 from florin_server.workers.provisioning.durable_nonces import NonceKeeper
 from florin_server.workers.provisioning.token_accounts import ReceivingDesk
@@ -154,8 +154,8 @@ class ChainSettler:
                     self._problem = self._leaseless()
                 else:
                     self._problem = "another settler has the lease"
-            except (RailUnavailable, FlorinError, chain_txs.LostLease, StoreUnavailable) as error:
-                if isinstance(error, (chain_txs.LostLease, StoreUnavailable)):
+            except (RailUnavailable, FlorinError, StoreError) as error:
+                if isinstance(error, StoreError):
                     # what was written of the last turn, only the store knows
                     self._started = False
                 self._problem = str(error) or type(error).__name__
