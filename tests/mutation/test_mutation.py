@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import tomllib
 from collections import Counter
+from typing import Any
 
 import pytest
 
-from tests.mutation.__main__ import function_of, verdict
+from tests.mutation.__main__ import REASONS, function_of, verdict
 from tests.mutation.campaign import ROOT, Found, mutated
 from tests.mutation.groups import GROUPS, Group
 
@@ -51,3 +54,16 @@ def test_survivors_need_reasons_and_most_must_be_killed(killed, reasons, code, c
     assert verdict(found, reasons) == code
     told = NAME in capsys.readouterr().out
     assert told is not ("a < b" in str(reasons) or "*" in str(reasons))
+
+
+@pytest.mark.parametrize("name", tomllib.loads(REASONS.read_text()))
+def test_a_reason_is_given_for_a_function_that_is_there(name):
+    module, found = importlib.import_module("florin_server"), name.split(".")[1:]
+    assert name.split(".")[0] == "florin_server"
+    thing: Any = module
+    while found:
+        part = found.pop(0)
+        if not hasattr(thing, part):
+            importlib.import_module(f"{thing.__name__}.{part}")
+        thing = getattr(thing, part)
+    assert callable(thing)
