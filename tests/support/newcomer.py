@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.support.readme import ROOT
+from tests.support.documents import ROOT
 
 PATIENCE_S = 120
 

@@ -1,4 +1,4 @@
-"""What a reader of the repository may rely on: sizes, docstrings, a README that tells the truth."""
+"""What a reader of the repository may rely on: sizes, docstrings, documents that tell the truth."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from florin_server.boot import demo_accounts
 from florin_server.cli.main import app
 from florin_server.config import Settings
 
-ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
+from tests.support.documents import DOCUMENTS, GENERATED, ROOT, prose, text_of
+
+ALL = "\n".join(text_of(one) for one in DOCUMENTS)
+# options of other commands than florin
+OF_OTHERS = r"--no-verify"
 LINES_MAX = 500
 
 
@@ -75,59 +78,101 @@ def named_in(text: str) -> Iterator[str]:
             yield f"florin {first} {second.strip()}".rstrip()
 
 
-def test_every_command_of_the_readme_exists():
+def test_every_document_is_read():
+    there = {
+        *(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")),
+        *(path.name for path in ROOT.glob("*.md")),
+    }
+    made = {name for name in there if name.startswith(f"{GENERATED}/")}
+    assert sorted(DOCUMENTS) == sorted(there - made - {"CHANGELOG.md"})
+
+
+def test_the_readme_is_short():
+    assert len(text_of("README.md").splitlines()) <= 150
+
+
+def test_every_command_of_the_documents_exists():
     commands = set(dict(leaves(typer.main.get_command(app), "florin")))
     groups = {name.split()[1] for name in commands if len(name.split()) > 2}
     named = set()
-    for name in named_in(README):
+    for name in named_in(ALL):
         # what follows a command that is no group is prose
         alone = name.split()[1] not in groups
         named.add(" ".join(name.split()[:2]) if alone else name)
     # both ways: nothing is named that is not there, nothing is there that is not named
     assert named == commands
-    table = re.findall(r"^\| `florin (\w+)", README, re.MULTILINE)
+    table = re.findall(r"^\| `florin (\w+)", ALL, re.MULTILINE)
     assert sorted(table) == sorted({name.split()[1] for name in commands})
 
 
-def test_every_option_of_the_readme_exists():
+def test_every_option_of_the_documents_exists():
     commands = dict(leaves(typer.main.get_command(app), "florin"))
     known = set().union(*commands.values())
-    for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", README):
+    for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", re.sub(OF_OTHERS, "", ALL)):
         assert option in known, option
     assert "--up" in commands["florin demo"]
     assert "--upstream" in commands["florin gateway"]
 
 
-def test_every_target_of_the_readme_exists():
+def test_every_target_of_the_documents_exists():
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = set(re.findall(r"\bmake ([a-z-]+)\b", re.sub(r"and make:", "", README)))
+    # at the start of a line of code, or of a span of it
+    named = set(re.findall(r"(?:^|`)make ([a-z-]+)\b", ALL, re.MULTILINE))
     assert {"demo", "test", "verify"} <= named
     assert named - targets == set()
 
 
-def test_every_variable_of_the_readme_exists():
+def test_every_variable_of_the_documents_exists():
     source = Path(demo_accounts.__file__).read_text()
     demo_env = set(re.findall(r'"(FLORIN_[A-Z_]+)"', source))
     settings = {f"FLORIN_{name.upper()}" for name in Settings.model_fields}
-    named = set(re.findall(r"\bFLORIN_[A-Z_]*[A-Z]\b", README))
+    named = set(re.findall(r"\bFLORIN_[A-Z_]*[A-Z]\b", ALL))
     assert "FLORIN_PARTNER_KEY" in named
     assert named - demo_env - settings == set()
 
 
-def test_every_place_of_the_readme_exists():
-    links = [link for link in re.findall(r"\]\(([^)#]+)\)", README) if "://" not in link]
-    assert links
-    missing = [link for link in links if not (ROOT / link).exists()]
-    assert missing == []
-    tree = README[README.index("## Where things are") : README.index("Imports go downwards")]
-    folders = re.findall(r"^    (\w\S*/)", tree, re.MULTILINE)
-    assert "notebooks/" in folders
-    assert [name for name in folders if not (ROOT / name).is_dir()] == []
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_link_leads_somewhere(document):
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(document)):
+        if "://" not in link:
+            path, _, anchor = link.partition("#")
+            place = (ROOT / document).parent.joinpath(path) if path else ROOT / document
+            assert place.exists(), link
+            assert not anchor or anchor in anchors(place.read_text()), link
+
+
+def anchors(text: str) -> set[str]:
+    """What a link may name behind `#`, as GitHub makes it of headings."""
+    heads = re.findall(
+        r"^#+ (.+)$",
+        re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL),
+        re.MULTILINE,
+    )
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def test_every_file_that_the_documents_name_is_there():
+    """In whole from the top of the repository, or by the end of its path."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a checkout")
+    listed = git("ls-files", "--cached", "--others", "--exclude-standard")
+    paths = [f"/{name}" for name in listed if (ROOT / name).exists()]
+    named = re.findall(r"`(\w[\w/.-]*\.(?:py|proto|sol|toml|json))`", ALL)
+    assert len(named) > 20
+    elsewhere = {
+        *("florin.toml", "secrets.json", "merchant.py"),
+        "google/rpc/error_details.proto",
+    }
+    missing = {
+        name
+        for name in named
+        if name not in elsewhere and not any(path.endswith(f"/{name}") for path in paths)
+    }
+    assert missing == set()
 
 
 def test_every_test_that_the_threats_name_is_there():
-    text = (ROOT / "docs/threats.md").read_text()
-    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text_of("docs/threats.md"))
     assert len(named) > 20
     for path, name in named:
         content = (ROOT / path).read_text()

@@ -1,4 +1,4 @@
-"""The blocks of README.md: what stands there to be typed, saved or put into a file."""
+"""The documents, and the blocks in them: what is there to be typed, saved or put into a file."""
 
 from __future__ import annotations
 
@@ -13,20 +13,40 @@ from typing import Any
 from pydantic import BaseModel
 
 ROOT = Path(__file__).parents[2]
-README = ROOT / "README.md"
+# as somebody reads them who reads all: each goes on where those before it have led
+DOCUMENTS = (
+    "README.md",
+    *(
+        f"docs/{name}.md"
+        for name in (
+            *("payments", "payment-methods", "solana", "sandbox", "real-chains", "merchants"),
+            *("prices", "payouts", "books", "screening", "nodes-and-relayers", "buyer-data"),
+            *("deployment", "grpc", "security", "threats", "architecture", "decisions", "testing"),
+        )
+    ),
+    "SECURITY.md",
+    "CONTRIBUTING.md",
+)
+# made from the code, and checked against it where they are made
+GENERATED = "docs/reference"
 
 SECRET = "**********"  # a value that is not shown, whatever it is
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"(?<=\n\n)(?:^(?:    .*)?\n)+", re.MULTILINE)
 _TABLE = re.compile(r"^\[+[^\]]+\]+", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Block:
-    """One of them. `place` is its section and its number there; indented ones are `shell`."""
+    """One of them. `place` is its document, the section there, and its number in that.
 
-    place: tuple[str, int]
+    `kind` is the first word behind the fence, and `file` the second: where the text belongs. Blocks
+    without a fence are `indented`.
+    """
+
+    place: tuple[str, str, int]
     kind: str
+    file: str
     text: str
 
     @property
@@ -35,40 +55,58 @@ class Block:
         return [one for line in self.text.splitlines() if (one := line.partition("  #")[0].strip())]
 
 
+def text_of(document: str) -> str:
+    """What it says."""
+    return (ROOT / document).read_text()
+
+
+def prose(document: str) -> str:
+    """The same without the blocks."""
+    return _FENCE.sub("", text_of(document))
+
+
 def blocks() -> list[Block]:
-    """All of them, from top to bottom."""
-    return [block for section in _sections() for block in _blocks(*section)]
+    """All blocks of all documents, in their order."""
+    return [
+        block
+        for document in DOCUMENTS
+        for title, text in _sections(text_of(document))
+        for block in _blocks(document, title, text)
+    ]
 
 
-def _sections() -> Iterator[tuple[str, str]]:
-    _, *parts = re.split(r"^## ", README.read_text(), flags=re.MULTILINE)
+def _sections(text: str) -> Iterator[tuple[str, str]]:
+    """Below each heading of the second level; what comes before the first of them is named ""."""
+    first, *parts = re.split(r"^## ", text, flags=re.MULTILINE)
+    yield "", "\n" + first
     for part in parts:
-        title, _, text = part.partition("\n")
-        yield title, "\n" + text
+        title, _, below = part.partition("\n")
+        yield title, "\n" + below
 
 
-def _blocks(title: str, text: str) -> Iterator[Block]:
+def _blocks(document: str, title: str, text: str) -> Iterator[Block]:
     found = [(one.start(), one[1], one[2]) for one in _FENCE.finditer(text)]
     # as many characters as there were: places stay comparable, and no fence is looked into
     plain = _FENCE.sub(lambda one: re.sub(r"[^\n]", "x", one[0]), text)
     found += [
-        (one.start(), "shell", textwrap.dedent(one[0].strip("\n")) + "\n")
+        (one.start(), "indented", textwrap.dedent(one[0].strip("\n")) + "\n")
         for one in _INDENTED.finditer(plain)
         if one[0].strip("\n")
     ]
-    for number, (_, kind, content) in enumerate(sorted(found)):
-        yield Block((title, number), kind, content)
+    for number, (_, info, content) in enumerate(sorted(found)):
+        kind, _, file = info.partition(" ")
+        yield Block((document, title, number), kind, file.strip(), content)
 
 
 def put_into(base: str, fragment: str) -> str:
-    """A settings file with a fragment where the README says that it belongs.
+    """A settings file with a fragment where the documents say that it belongs.
 
     Lines below `[[chains]]` or `[[solana_chains]]` go into the one such table of the file, in place
-    of others of the same name; all else is appended.
+    of others of the same name; those above all tables come first; all else is appended.
     """
     heads = [*_TABLE.finditer(fragment)]
-    ends = [one.start() for one in heads[1:]] + [len(fragment)]
-    text = base
+    ends = [*(one.start() for one in heads[1:]), *([len(fragment)] if heads else [])]
+    text = fragment[: heads[0].start() if heads else None] + base
     for head, end in zip(heads, ends, strict=True):
         lines = fragment[head.end() : end]
         if head[0] in {"[[chains]]", "[[solana_chains]]"}:
