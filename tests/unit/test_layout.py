@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -169,6 +171,19 @@ def test_every_file_that_the_documents_name_is_there():
         if name not in elsewhere and not any(path.endswith(f"/{name}") for path in paths)
     }
     assert missing == set()
+
+
+def test_the_architecture_tells_the_layers_in_their_order():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    (layers,) = [
+        one["layers"] for one in project["tool"]["importlinter"]["contracts"] if "layers" in one
+    ]
+    told = re.findall(r"`(\w+)`", text_of("docs/architecture.md").partition("Imports go")[2])
+    places = [
+        {told.index(name.strip().removeprefix("florin_server.")) for name in layer.split("|")}
+        for layer in layers
+    ]
+    assert all(max(upper) < min(lower) for upper, lower in pairwise(places))
 
 
 def test_every_test_that_the_threats_name_is_there():
