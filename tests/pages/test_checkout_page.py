@@ -12,20 +12,9 @@ from florin_gateway.pages import checkout
 from florin_server.domain.payments.payment import Status
 
 from tests.support.desk import ORDER, PAY_URL
+from tests.support.page_texts import NASTY, headers_of, text_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-NASTY = """<script>alert(1)</script> & "Söhne" <img src=x onerror='alert(2)'>"""
-
-
-def headers_of(answer) -> dict[str, str]:
-    return {name.lower(): value for name, value in answer.headers.items()}
-
-
-def text_of(page: str) -> str:
-    """What a reader sees."""
-    body = page[page.index("<body") :]
-    return " ".join(re.sub(r"<[^>]*>", " ", body).split())
 
 
 def shown(**changes) -> str:

@@ -13,9 +13,9 @@ from urllib.parse import urlencode
 import pytest
 import pytest_asyncio
 
-from tests.pages.test_checkout_page import NASTY, headers_of, text_of
 from tests.support.capture import DATA, FORM, hand_in, path_of, query_of
 from tests.support.desk import ORDER, Answer, Desk, opened
+from tests.support.page_texts import NASTY, headers_of, text_of
 from tests.support.wallet import Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

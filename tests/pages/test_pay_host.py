@@ -13,10 +13,10 @@ import pytest_asyncio
 from florin_server.config import AppLinkSettings, LimitSettings
 from pydantic import ValidationError
 
-from tests.pages.test_checkout_page import headers_of, text_of
 from tests.support.desk import ORDER, PAY_URL, Desk, opened
+from tests.support.held_answers import nothing_held
+from tests.support.page_texts import headers_of, text_of
 from tests.support.service import held
-from tests.wire.test_limits import nothing_held
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -26,10 +26,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.support.api import refused
 from tests.support.desk import ORDER, Answer, Desk, Tenant, opened
+from tests.support.held_answers import nothing_held
 from tests.support.raw import door
 from tests.support.service import held as watched
 from tests.support.wallet import Wallet
-from tests.wire.test_limits import nothing_held
 
 LIMITED = (429, "rate_limited")
 UNKNOWN = (404, "payment_not_found")

@@ -10,18 +10,16 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from tests.support.desk import DEPLOYED, ORDER, SPEC, Desk, Offer
+from tests.support.desk import ORDER, Desk, Offer
+from tests.support.golden import PROFILES, compare, without_hashes
 from tests.support.states import CHECKOUT, STATES, one_in_each_state
 
-GOLDEN = Path(__file__).parent / "golden"
 LAPSED = "2027-01-15T08:06:50"
-PROFILES = {"spec": SPEC, "no header": {}, "deployed": DEPLOYED}
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -129,16 +127,3 @@ def _masked(answers: dict[str, Any], desk: Desk, offer: Offer) -> Any:
         r'("lastUpdatedAt": ")2027-01-15T08:(0[6-9]|1[0-5]):\d\d', r"\g<1>" + LAPSED, text
     )
     return json.loads(without_hashes(text))
-
-
-def without_hashes(text: str) -> str:
-    """A text in which hashes are placeholders; signatures are longer, and stay."""
-    return re.sub(r"0x[0-9a-f]{64}(?![0-9a-f])", "<hash>", text)
-
-
-def compare(name: str, seen: Any, *, update: bool) -> None:
-    file = GOLDEN / name
-    if update:
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(json.dumps(seen, indent=1, ensure_ascii=False) + "\n")
-    assert seen == json.loads(file.read_text())

@@ -16,7 +16,7 @@ from florin_server.store.accounts import destinations
 
 from tests.support.accounts import CAFE
 from tests.support.desk import Desk, Tenant
-from tests.wire.test_golden import PROFILES, compare
+from tests.support.golden import PROFILES, compare
 
 NEVER = "mrch_00000000000000000"
 ETHER = "eip155:1/slip44:60"

@@ -10,8 +10,8 @@ import pytest_asyncio
 
 from tests.support.capture import hand_in
 from tests.support.desk import ORDER, Desk, opened
+from tests.support.golden import PROFILES, compare, without_hashes
 from tests.support.wallet import Wallet
-from tests.wire.test_golden import PROFILES, compare, without_hashes
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from tests.support.desk import DEPLOYED, SPEC, Desk, Offer, opened
-from tests.wire.test_golden import without_hashes
+from tests.support.golden import without_hashes
 
 GOLDEN = Path(__file__).parent / "golden"
 PROFILES = {"spec": SPEC, "no header": {}, "deployed": DEPLOYED}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.desk import ORDER, Desk
-from tests.wire.test_golden import PROFILES, compare
+from tests.support.golden import PROFILES, compare
 
 OUTCOMES = ("succeeded", "failed", "expired", "cancelled", "stall")
 

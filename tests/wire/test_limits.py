@@ -16,6 +16,7 @@ from grpc_status import rpc_status
 
 from tests.support.api import refused
 from tests.support.desk import ORDER, Answer, Desk, Tenant, opened
+from tests.support.held_answers import nothing_held
 
 LIMITED = (429, "rate_limited")
 LONG = "maxPollMs=600000"
@@ -334,15 +335,6 @@ async def grpc_stream(desk: Desk, tenant: Tenant, payment_id: str):
     await call.read()
     yield
     call.cancel()
-
-
-async def nothing_held(desk: Desk) -> None:
-    """Returns once every held answer was given back, of which nothing tells from outside."""
-    for _ in range(2000):
-        if not desk.service.app.limits.held.counted:
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError
 
 
 @pytest.mark.parametrize("stream", [rest_stream, grpc_stream])

@@ -9,7 +9,6 @@ from eth_account.signers.local import LocalAccount
 from florin_server.chains.evm.route import Kind
 from florin_server.devnet.evm import DEVNET
 
-from tests.contract.devnet.test_devnet_settlement import FALSE_TOKEN, SILENT_TOKEN
 from tests.support.devnet_kit import (
     FEES,
     MERCHANT,
@@ -27,6 +26,7 @@ from tests.support.devnet_kit import (
     reference,
     route_nonce,
 )
+from tests.support.devnet_tokens import FALSE_TOKEN, SILENT_TOKEN
 
 STRANGER, BUYER = account(3), account(4)
 VALUE, FEE = 5_000_000, 50_000

@@ -32,6 +32,7 @@ from tests.support.devnet_kit import (
     sign_authorization,
     sign_typed,
 )
+from tests.support.devnet_tokens import FALSE_TOKEN, SILENT_TOKEN
 
 NOWHERE = "0x" + "00" * 20
 RELAYER = account(2)
@@ -279,8 +280,6 @@ async def test_the_token_takes_signed_transfers_and_approvals_in_both_spellings(
 
 YES_WALLET = bytes.fromhex("631626ba7e60e01b5f5260205ff3")  # accepts every signature
 ENDLESS_WALLET = bytes.fromhex("5b5f56")  # burns all gas
-SILENT_TOKEN = bytes.fromhex("00")  # accepts everything, returns nothing
-FALSE_TOKEN = bytes.fromhex("5f5f5260205ff3")  # accepts everything, returns false
 SHOUTING_TOKEN = bytes.fromhex("620186a05ffd")  # reverts with 100,000 bytes
 
 

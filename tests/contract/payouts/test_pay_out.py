@@ -5,8 +5,6 @@ No contract would refuse a second transfer, so each test ends by counting those 
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from florin_server.chains.evm import abi
 from florin_server.devnet.genesis import DEVNET
@@ -18,13 +16,9 @@ from florin_server.store.payouts import payouts
 
 from tests.support.evm_lab import CHAIN, ETHER, EURO, MERCHANT, TOKEN, account_of, refuse, reply
 from tests.support.hostile import BURNS_FOR_A_PRICE
-from tests.support.payout_lab import BUYER, FLOAT, SHOP, TREASURY, TREASURY_KEY, Office, office
+from tests.support.payout_lab import BUYER, FLOAT, SHOP, TREASURY, TREASURY_KEY, office
+from tests.support.payout_steps import COIN, MOODY, RECEIPT, SEND, send_first, waits, with_logs
 
-COIN = f"{CHAIN}/slip44:60"
-SEND = "eth_sendRawTransaction"
-RECEIPT = "eth_getTransactionReceipt"
-# takes coin until somebody calls it with data
-MOODY = "36600b5760005460125700" + "5b600160005500" + "5b600080fd"
 # stores twenty words for whoever sends it coin
 GREEDY = "".join(f"600160{n:02x}55" for n in range(20))
 
@@ -33,16 +27,6 @@ GREEDY = "".join(f"600160{n:02x}55" for n in range(20))
 async def desk(tmp_path):
     async with office(tmp_path) as running:
         yield running
-
-
-async def waits(desk: Office, payout: Any) -> str:
-    """Why a payout is not on its way."""
-    found = await desk.now(payout)
-    assert (found.status, found.tx_id, found.completed_at_us) == (PayoutStatus.WAITING, None, None)
-    if found.kind is PayoutKind.REFUND:
-        refund = await desk.refund(payout)
-        assert (refund.status, refund.tx_id) == ("pending", None)
-    return found.problem or ""
 
 
 # the usual way
@@ -225,7 +209,7 @@ async def test_a_transfer_that_fails_on_chain_waits_again(desk):
     await desk.turn()
     (sent,) = await desk.transactions()
     # it refuses coin from the very block on that the transfer comes in
-    from tests.contract.settlement.test_settler import DEAR
+    from tests.support.settler_steps import DEAR
 
     await send_first(desk, moody, DEAR)
     await desk.mine(4)
@@ -252,27 +236,6 @@ async def test_a_receiver_that_wants_transfers_to_fail_gets_few_of_them(desk):
     # after a minute, half an hour, an hour, two, four, and so on
     assert 3 <= desk.lab.node.asked.count(SEND) - sent <= 8
     await desk.books()
-
-
-async def send_first(desk: Office, to: str, fees: dict[str, Any]) -> None:
-    """A call of somebody else's that is mined before all that wait."""
-    from eth_account import Account
-    from florin_server.devnet.evm import DEVNET
-
-    nonce = await desk.lab.control.call("eth_getTransactionCount", DEVNET.faucet, "pending")
-    content = {**fees, "nonce": int(nonce, 16), "to": bytes.fromhex(to[2:]), "data": b"\x01"}
-    raw = Account.sign_transaction(content, DEVNET.faucet_key).raw_transaction
-    await desk.lab.control.call(SEND, "0x" + bytes(raw).hex())
-
-
-def with_logs(change):
-    """A change of the logs in receipts."""
-
-    def changed(_params: Any, answer: dict[str, Any]) -> dict[str, Any]:
-        result = answer["result"]
-        return answer if not result else {**answer, "result": {**result, "logs": change(result)}}
-
-    return changed
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from florin_server.flows.payouts import payouts as flows
 from florin_server.store.ledger import ledger
 from florin_server.store.settlement import reorg
 
-from tests.contract.payouts.test_pay_out import COIN, MOODY, RECEIPT, SEND, send_first, waits
-from tests.contract.settlement.test_settler import DEAR
 from tests.support.evm_lab import CHAIN, MERCHANT, TOKEN, account_of, refuse
 from tests.support.payout_lab import BUYER, SHOP, TREASURY_KEY, Office, office
+from tests.support.payout_steps import COIN, MOODY, RECEIPT, SEND, send_first, waits
+from tests.support.settler_steps import DEAR
 
 CONFIRMATIONS = 3
 

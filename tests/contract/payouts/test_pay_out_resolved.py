@@ -10,9 +10,9 @@ from florin_server.domain.payouts.payout import Payout, PayoutStatus
 from florin_server.flows.payouts import payouts as flows
 from florin_server.store.ledger import ledger
 
-from tests.contract.payouts.test_pay_out import RECEIPT, with_logs
 from tests.support.evm_lab import CHAIN, TOKEN
 from tests.support.payout_lab import SHOP, Office, office
+from tests.support.payout_steps import RECEIPT, with_logs
 
 
 @pytest.fixture

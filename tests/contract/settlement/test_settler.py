@@ -12,25 +12,17 @@ import pytest
 from eth_account import Account
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.settlement.chain_txs import TxState
-from florin_server.rails.evm import settler as contract
 from florin_server.rails.evm.paying.terms import Terms, bare
-from florin_server.rails.evm.sending.fees import KEY_GAS
 from florin_server.rails.types import Paid
 from florin_server.store.ledger import ledger
 from florin_server.store.settlement import chain_txs
 
 from tests.support.evm_lab import PRICE, RELAYER, TOKEN, account_of, buyer, refuse, reply
 from tests.support.settler_lab import CHAIN, MERCHANT, Works, works
+from tests.support.settler_steps import DEAR, front_run, settlement_of
 
 WALLET = buyer(77)
 GRACE_S = 300
-DEAR = {
-    "chainId": DEVNET.chain_id,
-    "gas": 500_000,
-    "maxFeePerGas": 10**12,
-    "maxPriorityFeePerGas": 10**11,
-    "value": 0,
-}
 
 pytestmark = pytest.mark.both_chains
 
@@ -39,20 +31,6 @@ pytestmark = pytest.mark.both_chains
 async def shop(tmp_path, evm):
     async with works(tmp_path, evm=evm) as running:
         yield running
-
-
-async def settlement_of(shop: Works, payment) -> bytes:
-    """The call that settles a payment, which anybody may make who saw its authorization."""
-    item = await shop.item(payment)
-    terms, payer = Terms.of(item.option), bare(item.option.payer)
-    signature = bytes.fromhex(item.confirmation.outputs[0].strip('"')[2:])
-    return contract.settle([terms.pay(payer, signature, KEY_GAS)])
-
-
-async def front_run(shop: Works, payment) -> str:
-    """Somebody else settles a payment; returns the transaction."""
-    receipt = await shop.lab.send(to=DEVNET.settler, data=await settlement_of(shop, payment))
-    return receipt["transactionHash"]
 
 
 async def send_waiting(shop: Works, data: bytes) -> str:

@@ -21,10 +21,10 @@ from florin_server.store.payments import payments, simulation
 from florin_server.store.payouts import payouts as stored_payouts
 from florin_server.store.settlement import chain_txs
 
-from tests.contract.settlement.test_settler_held import lapse, put
-from tests.contract.settlement.test_settler_strangers import settled, unconfirmed
 from tests.support.evm_lab import CHAIN, FEES, PRICE, TOKEN, account_of, buyer, signed
+from tests.support.held_steps import lapse, put
 from tests.support.settler_lab import MERCHANT, SHOP, Works, works
+from tests.support.stranger_steps import settled, unconfirmed
 
 WALLET = buyer(78)  # who signs in the tests of strangers
 FEE = 7 + PRICE // 100

@@ -10,19 +10,17 @@ from itertools import pairwise
 import pytest
 from eth_account import Account
 from florin_server.flows.operator.executors import listed, pause, resume
-from florin_server.rails.evm.sending.transactions import Signer, fees_of
+from florin_server.rails.evm.sending.transactions import fees_of
 from florin_server.rails.types import RailUnavailable
 from florin_server.store.engine.query import StoreUnavailable
-from florin_server.store.ledger import ledger
 from florin_server.store.settlement import chain_txs, leases
 
 from tests.support.evm_lab import CHAIN, PRICE, RELAYER, buyer
+from tests.support.fee_steps import SECOND, booked_gas, senders, spent
 from tests.support.settler_lab import MERCHANT, Works, works
 
 GWEI = 10**9
 WALLET = buyer(77)
-SECOND = Signer(b"\x53" * 32)
-COIN = f"{CHAIN}/slip44:60"
 
 
 @pytest.fixture
@@ -43,18 +41,6 @@ async def stuck(shop: Works):
     await spike(shop, 40)
     (tx,) = await shop.transactions()
     return payment, tx
-
-
-async def booked_gas(shop: Works) -> int:
-    return await shop.store.read(ledger.balance("expense:gas", COIN))
-
-
-async def spent(shop: Works, *senders: str) -> int:
-    """What keys paid since they got 100 coins each."""
-    held = [
-        int(await shop.lab.control.call("eth_getBalance", one, "latest"), 16) for one in senders
-    ]
-    return len(senders) * 100 * 10**18 - sum(held)
 
 
 # raised fees
@@ -339,11 +325,6 @@ async def wide(tmp_path):
     """A settler with two keys."""
     async with works(tmp_path, more=[SECOND]) as running:
         yield running
-
-
-async def senders(shop: Works) -> list[int]:
-    """How many transactions are open, by key."""
-    return [len(await shop.transactions(one.address)) for one in (RELAYER, SECOND)]
 
 
 async def test_keys_take_turns(wide):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.domain.payments.payment import Payment
 from florin_server.domain.screening.blocklist import ScreeningList, address_of
 from florin_server.store.screening import blocklists
 
 from tests.support.evm_lab import buyer
+from tests.support.held_steps import lapse, put
 from tests.support.settler_lab import Works, works
 
 WALLET, OTHER = buyer(81), buyer(82)
@@ -20,24 +20,8 @@ async def shop(tmp_path):
         yield running
 
 
-async def put(shop: Works, *wallets) -> None:
-    """Puts a list of just these in force."""
-    now_us = shop.lab.clock.now_us()
-    new = ScreeningList("sdn", "ab" * 32, None, now_us, len(wallets))
-    await shop.store.write(blocklists.replace(new, [address_of(one.address) for one in wallets]))
-    await shop.app.screening.changed()
-
-
 def broadcasts(shop: Works) -> int:
     return shop.lab.node.asked.count("eth_sendRawTransaction")
-
-
-async def lapse(shop: Works, payment: Payment) -> Payment:
-    """The end of a payment whose authorization runs out."""
-    shop.lab.clock.advance(900 + 300)
-    await shop.mine(4)
-    shop.lab.clock.advance(10)
-    return await shop.end(payment)
 
 
 async def test_a_payer_that_is_listed_after_its_confirm_is_held_until_it_lapses(shop, caplog):

@@ -9,9 +9,9 @@ from florin_server.domain.payments.state import Event
 from florin_server.flows.operator.executors import listed, pause, resume
 from florin_server.store.payments import simulation
 
-from tests.contract.settlement.test_settler import front_run
 from tests.support.evm_lab import PRICE, RELAYER, buyer, refuse
 from tests.support.settler_lab import CHAIN, MERCHANT, Works, works
+from tests.support.settler_steps import front_run
 
 WALLET, OTHER = buyer(77), buyer(78)
 EXECUTOR = f"{CHAIN}:{RELAYER.address}"

@@ -12,10 +12,10 @@ from florin_server.domain.ledger import journals
 from florin_server.store.ledger import ledger
 from florin_server.store.settlement import chain_txs, reorg
 
-from tests.contract.settlement.test_settler import front_run
-from tests.contract.settlement.test_settler_fees import booked_gas, spent
 from tests.support.evm_lab import CHAIN, PRICE, RELAYER, TOKEN, account_of, buyer
+from tests.support.fee_steps import booked_gas, spent
 from tests.support.settler_lab import MERCHANT, Works, works
+from tests.support.settler_steps import front_run
 
 WALLET = buyer(77)
 CONFIRMATIONS = 3

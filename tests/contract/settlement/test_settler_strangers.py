@@ -2,47 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import logging
 
 import pytest
-from florin_server.devnet.evm import DEVNET
 from florin_server.flows.payments.confirm import confirm
-from florin_server.flows.payments.create import NewPayment, create
-from florin_server.flows.payments.options import options
-from florin_server.rails.evm import settler as contract
-from florin_server.rails.evm.paying.terms import Terms, bare
-from florin_server.rails.evm.sending.fees import KEY_GAS
 from florin_server.store.operator import installation
 from florin_server.workers.settlement import missed_blocks
 
-from tests.support.evm_lab import CHAIN, PRICE, account_of, buyer, refuse, signed
-from tests.support.settler_lab import BUYER, MERCHANT, SHOP, works
-
-WALLET = buyer(78)
+from tests.support.evm_lab import CHAIN, PRICE, refuse
+from tests.support.settler_lab import BUYER, MERCHANT, works
+from tests.support.stranger_steps import settled, unconfirmed
 
 
 @pytest.fixture
 async def shop(tmp_path):
     async with works(tmp_path) as running:
         yield running
-
-
-async def unconfirmed(shop):
-    """A payment whose buyer signed, and the output of its wallet."""
-    ends = shop.lab.clock.now_us() // 1_000_000 + 900
-    wanted = NewPayment("iso4217/USD", "150", expires_at=ends)
-    made = await create(shop.app, BUYER, SHOP, wanted, lambda _: b"")
-    (option,) = (await options(shop.app, BUYER, made.id, [account_of(WALLET)])).options
-    return made, option, signed(WALLET, option)
-
-
-async def settled(shop, option, output):
-    """The transaction by which somebody settles it."""
-    signature = bytes.fromhex(json.loads(output)[2:])
-    pay = Terms.of(option).pay(bare(option.payer), signature, KEY_GAS)
-    receipt = await shop.lab.send(to=DEVNET.settler, data=contract.settle([pay]))
-    return receipt["transactionHash"]
 
 
 async def read_up_to(shop) -> int:

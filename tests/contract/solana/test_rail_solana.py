@@ -24,6 +24,7 @@ from solders.transaction import VersionedTransaction
 
 from tests.support.evm_lab import refuse, reply
 from tests.support.solana import ASSETS, SolanaWallet, rebuilt, steps
+from tests.support.solana_answers import answer, changed
 from tests.support.solana_kit import TOKEN, TOKEN_2022, payment, place, wallet
 from tests.support.solana_lab import (
     FINAL,
@@ -53,16 +54,6 @@ async def lab():
 @pytest.fixture
 def buyer() -> SolanaWallet:
     return SolanaWallet()
-
-
-def changed(change):
-    """A change of the true result."""
-
-    def answer(_params, told):
-        change(told["result"])
-        return told
-
-    return answer
 
 
 # ---- what is offered
@@ -285,13 +276,6 @@ async def refusal(lab, buyer) -> FlorinError | RailUnavailable:
     with pytest.raises((FlorinError, RailUnavailable)) as caught:
         await lab.rail.verify(option, [issued], outputs(signed(buyer, issued)))
     return caught.value
-
-
-def answer(error=None, **changes):
-    def change(result):
-        result["value"] |= {"err": error, **changes}
-
-    return changed(change)
 
 
 @pytest.mark.parametrize(

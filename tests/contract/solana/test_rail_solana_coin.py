@@ -17,8 +17,8 @@ from florin_server.rails.types import Effect, NotReceivable, RailUnavailable, Tr
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 
-from tests.contract.solana.test_rail_solana import changed
 from tests.support.solana import ASSETS, COIN, RENT, SolanaWallet, rebuilt, steps
+from tests.support.solana_answers import changed
 from tests.support.solana_kit import coin, place, wallet
 from tests.support.solana_lab import (
     FINAL,

@@ -9,17 +9,17 @@ from dataclasses import replace
 import pytest
 from florin_server.chains.solana import spl
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payments.payment import Confirmation, FreeNonce
-from florin_server.domain.settlement.chain_txs import Accepted
+from florin_server.domain.payments.payment import FreeNonce
 from florin_server.rails.solana.paying.message import acceptable
 from florin_server.rails.types import RailUnavailable
 from solders.instruction import Instruction
 
-from tests.contract.solana.test_rail_solana import changed
 from tests.support.evm_lab import reply
 from tests.support.solana import SolanaWallet, rebuilt, steps
-from tests.support.solana_kit import START_S, payment, wallet
+from tests.support.solana_answers import changed
+from tests.support.solana_kit import payment, wallet
 from tests.support.solana_lab import FINAL, RELAYER, journaled, message, open_lab, outputs, signed
+from tests.support.solana_nonce_steps import accepted, advance, spare
 
 
 @pytest.fixture
@@ -36,12 +36,6 @@ def buyer() -> SolanaWallet:
     return SolanaWallet()
 
 
-async def spare(lab) -> FreeNonce:
-    values = await lab.rail.nonces.values(lab.rail.nonces.addresses)
-    address = lab.rail.nonces.addresses[0]
-    return FreeNonce(address, values.held[address], values.slot)
-
-
 def listened(lab) -> list[str]:
     """How sure of accounts the rail wants to be from now on."""
     asked: list[str] = []
@@ -49,20 +43,6 @@ def listened(lab) -> list[str]:
         asked.append(params[1]["commitment"]) or told
     )
     return asked
-
-
-async def accepted(lab, buyer):
-    payment, option = await lab.offer(buyer)
-    issued = await lab.built(option, [], await spare(lab))
-    output = json.dumps(signed(buyer, issued))
-    await lab.rail.verify(option, [issued], [output])
-    content = Confirmation(payment.id, option.id, (output,), b"", START_S * 1_000_000)
-    return Accepted(payment, option, content, issued.head), issued
-
-
-async def advance(lab, number: int = 0) -> None:
-    made = await lab.rail.nonces.advance([lab.rail.nonces.addresses[number]])
-    await lab.rail.broadcast(made.raw)
 
 
 async def test_the_accounts_follow_from_the_relayer_and_are_made_once(lab):

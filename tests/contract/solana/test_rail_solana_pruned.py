@@ -11,12 +11,12 @@ from florin_server.rails.solana.reading.gaps import Gaps
 from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.types import Signed
 
-from tests.contract.solana.test_rail_solana_nonces import accepted as accepted_with_nonce
-from tests.contract.solana.test_rail_solana_nonces import advance
 from tests.support.evm_lab import refuse
 from tests.support.solana import SolanaWallet
 from tests.support.solana_kit import NodeError, coin, opened, wallet
 from tests.support.solana_lab import FINAL, RELAYER, Lab, journaled, open_lab, settings
+from tests.support.solana_nonce_steps import accepted as accepted_with_nonce
+from tests.support.solana_nonce_steps import advance
 
 LAPSED = "The transaction lapsed before it landed"
 USED_UP = "The transaction's nonce was used up before it landed"

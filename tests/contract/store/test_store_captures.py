@@ -16,7 +16,7 @@ from florin_server.store.migrations import config
 from florin_server.store.payments import payments, simulation
 from sqlalchemy import create_engine
 
-from tests.contract.store.test_store_money import ASKED, OTHER
+from tests.support.store_asked import ASKED, OTHER
 from tests.support.store_kit import (
     CHAIN,
     EXPIRES,

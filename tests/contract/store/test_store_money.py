@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.money import Amount
 from florin_server.domain.payments.payment import CancelledReason, Refund, RefundStatus, Status
 from florin_server.domain.payments.state import Event
 from florin_server.store.accounts import customers
@@ -17,6 +16,7 @@ from florin_server.store.payments import payments, simulation
 from florin_server.store.payouts import refunds
 from florin_server.store.settlement import chain_txs
 
+from tests.support.store_asked import ASKED, OTHER
 from tests.support.store_kit import (
     AFTER_US,
     ASSET,
@@ -33,11 +33,9 @@ from tests.support.store_kit import (
     success,
 )
 
-ASKED = Amount("iso4217/USD", 5000)
 REFUND = Refund(
     "rfnd_1", "pay_1", f"caip19/{ASSET}", U256_MAX, PAYER, RefundStatus.PENDING, None, NOW_US
 )
-OTHER = f"{CHAIN}:0x{'dd' * 20}"
 EXECUTOR = f"{CHAIN}:0x{'ee' * 20}"
 
 

@@ -10,10 +10,10 @@ import pytest
 import pytest_asyncio
 from florin.v1 import operator_pb2, payment_pb2
 
-from tests.e2e.payments.test_payment_story import follow
 from tests.support.api import Refused
 from tests.support.desk import Desk, Offer
 from tests.support.installation import operator_of
+from tests.support.story import follow
 from tests.support.wallet import Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -16,7 +16,7 @@ from florin_server.domain.sealed import Seal
 from florin_server.flows.capture import collected
 from florin_server.store.capture import collected_data
 
-from tests.e2e.payments.test_builds import TOKEN, Building
+from tests.support.builds import TOKEN, Building
 from tests.support.capture import (
     ASKED,
     DATA,

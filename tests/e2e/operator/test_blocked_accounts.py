@@ -9,9 +9,9 @@ import pytest_asyncio
 from florin_server.config import Settings
 from pydantic import ValidationError
 
-from tests.e2e.payments.test_payment_story import ORDER, follow
 from tests.support.api import Refused
 from tests.support.desk import DEPLOYED, SPEC, opened
+from tests.support.story import ORDER, follow
 from tests.support.wallet import Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

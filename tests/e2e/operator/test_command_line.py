@@ -18,11 +18,11 @@ import aiohttp
 import grpc
 import pytest
 
-from tests.e2e.payments.test_payment_story import ORDER, PRICE, follow
 from tests.support.api import GrpcApi, Refused, RestApi
 from tests.support.chain import Chain
 from tests.support.command import Ended, Lasting, begin, end, florin, told
 from tests.support.service import running
+from tests.support.story import ORDER, PRICE, follow
 from tests.support.wallet import Wallet
 
 DOCUMENTED = {

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 from florin.v1 import admin_pb2, operator_pb2
 
-from tests.e2e.payments.test_payment_story import ORDER, PRICE, follow
 from tests.support.api import Refused, RestApi
 from tests.support.chain import Chain
 from tests.support.installation import operator_of
 from tests.support.service import running
+from tests.support.story import ORDER, PRICE, follow
 from tests.support.wallet import Wallet
 
 LIST = operator_pb2.ListExecutorsRequest()

@@ -13,12 +13,12 @@ from florin_server.rails.evm.settings import EvmAsset, EvmChain
 from tests.support.api import Refused
 from tests.support.desk import ORDER, START_S, opened
 from tests.support.installation import operator_of
+from tests.support.sanctions_import import DIGEST, put, remove
 from tests.support.wallet import Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 DAY_S = 86_400
-DIGEST = "ab" * 32
 SOLANA = "4" + "z" * 42
 LIVE = "eip155:31338"
 
@@ -37,26 +37,9 @@ async def operator(desk):
             await remove(operator, one.name)
 
 
-def part(*addresses: str, published_s: int | None = None, **changes):
-    told = {"name": "sdn", "digest": DIGEST, "last": True, "addresses": addresses, **changes}
-    request = screening_pb2.ImportScreeningListRequest(**told)
-    if published_s is not None:
-        request.published_at.FromSeconds(published_s)
-    return request
-
-
-async def put(operator, *addresses: str, **changes):
-    return await operator.ask("ImportScreeningList", part(*addresses, **changes))
-
-
 async def listed(operator) -> list[screening_pb2.ScreeningList]:
     request = screening_pb2.ListScreeningListsRequest()
     return list((await operator.ask("ListScreeningLists", request)).lists)
-
-
-async def remove(operator, name: str) -> None:
-    request = screening_pb2.RemoveScreeningListRequest(name=name)
-    await operator.ask("RemoveScreeningList", request)
 
 
 async def check(operator, account: str) -> tuple[bool, list[str]]:

@@ -15,81 +15,30 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from florin_server.domain.payments.payment import (
-    Build,
     Confirmation,
-    Option,
     Payment,
     ResolvedBuild,
 )
-from florin_server.domain.settlement.chain_txs import Accepted, PayerKind
+from florin_server.domain.settlement.chain_txs import Accepted
 from florin_server.rails.evm.sending.relay import Relay
 from florin_server.rails.evm.sending.transactions import Signer
-from florin_server.rails.types import RailUnavailable
 from florin_server.store.engine.query import Op, Statement, param
 from florin_server.store.payments import payments
 from florin_server.store.tables.tables import payment_option
 from sqlalchemy import update
 
 from tests.support.api import Refused
+from tests.support.builds import TOKEN, Building
 from tests.support.desk import ORDER, Desk, opened
 from tests.support.wallet import Wallet
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.both_chains]
-
-TOKEN = "5a" * 16
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def desk(tmp_path_factory, evm):
     async with opened(tmp_path_factory.mktemp("builds") / "home", evm=evm) as desk:
         yield desk
-
-
-class Building:
-    """A rail whose options have a build, and whose issues last a minute."""
-
-    def __init__(self, rail: Any, patch: pytest.MonkeyPatch) -> None:
-        self._offer, self._verify = rail.offer, rail.verify
-        self._inline: dict[str, Option] = {}
-        self.rail = rail
-        self.submitted = True
-        self.silent = False
-        self.verified: list[Any] = []
-        for name in ("offer", "build", "submits", "verify"):
-            patch.setattr(rail, name, getattr(self, name))
-
-    def offer(self, *args: Any) -> Option:
-        option = self._offer(*args)
-        self._inline[option.id] = option
-        # nobody looks for what pays it before it is confirmed
-        return replace(option, actions=(Build(TOKEN),), reference=None)
-
-    async def build(
-        self, option: Option, issued: Any, now_us: int, spare: Any = None, openable: Any = ()
-    ) -> ResolvedBuild | None:
-        head = await self.rail.head()
-        if self.silent:
-            raise RailUnavailable("no answer")
-        now = now_us // 1_000_000
-        if issued and issued[0].expires_at > now:
-            return None
-        return ResolvedBuild(
-            payment_id=option.payment_id,
-            option_id=option.id,
-            n=len(issued),
-            actions=self._inline[option.id].actions,
-            terms={"turn": len(issued)},
-            head=head.number,
-            issued_at_us=now_us,
-            expires_at=now + 60,
-        )
-
-    def submits(self, option: Option) -> bool:
-        return self.submitted
-
-    async def verify(self, option: Option, issued: Any, outputs: Any) -> PayerKind:
-        self.verified.append(issued)
-        return await self._verify(option, issued, outputs)
 
 
 @pytest.fixture

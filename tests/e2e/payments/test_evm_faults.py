@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 from florin_server.domain.settlement.chain_txs import TxState
 
-from tests.e2e.payments.test_evm_stories import EUR, PRICE, USD, Till
 from tests.support.desk import Desk, opened
+from tests.support.evm_till import EUR, PRICE, USD, Till
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -13,20 +11,18 @@ from florin_server.domain.payments.payment import Destination
 from florin_server.store.accounts import destinations
 
 from tests.support.api import Refused
-from tests.support.desk import CREATE, Desk, Tenant, opened
+from tests.support.desk import CREATE, opened
+from tests.support.evm_till import EUR, PRICE, USD, Till
 from tests.support.wallet import MUTE, Wallet, params_of, typed_data_of
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.both_chains]
 
 EURO = DEVNET.euro.address
 MERCHANT = "0x" + "5a" * 20
-PRICE = 12_500_000  # 12.50 in a token of six decimals
 ETHER = f"eip155:{DEVNET.chain_id}/slip44:60"
 GBP = {"unit": "iso4217/GBP", "value": "1250"}
 WEI = 5 * 10**15  # 12.50 at 2500.00
 MISMATCH = "transaction_mismatch"
-USD = {"unit": "iso4217/USD", "value": "1250"}
-EUR = {"unit": "iso4217/EUR", "value": "1250"}
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
@@ -34,43 +30,6 @@ async def desk(tmp_path_factory, evm):
     home = tmp_path_factory.mktemp("stories") / "home"
     async with opened(home, evm=evm, rates={ETHER: {"GBP": "2500.00"}}) as desk:
         yield desk
-
-
-@dataclass
-class Till:
-    """Payments of one merchant, whose money goes to an address of its own."""
-
-    desk: Desk
-    tenant: Tenant
-    wallet: Wallet = field(default_factory=Wallet)
-
-    async def offer(self, amount: dict[str, str]) -> tuple[str, dict[str, Any]]:
-        """A payment and the wallet's one option for it."""
-        made = await self.desk.rest.call(
-            "POST", "/v1/payments", self.tenant.headers, {"amount": amount}
-        )
-        accounts = [self.wallet.account]
-        (option,) = (await self.desk.rest.options(made["paymentId"], accounts))["options"]
-        return made["paymentId"], option
-
-    async def fetch(self, payment_id: str, option: dict[str, Any]) -> list[dict[str, Any]]:
-        """What the option's one build is resolved to."""
-        (build,) = option["actions"]
-        assert build["type"] == "build"
-        data = build["data"]["data"]
-        return (await self.desk.rest.fetch(payment_id, option["id"], data))["actions"]
-
-    async def perform(self, option: dict[str, Any]) -> list[str]:
-        return await self.wallet.perform(self.desk.chain, option["actions"])
-
-    async def confirm(self, payment_id: str, option: dict[str, Any], outputs: Any) -> Any:
-        return await self.desk.rest.confirm(payment_id, option["id"], outputs)
-
-    async def refusal(self, payment_id: str, option: dict[str, Any], outputs: Any) -> Any:
-        with pytest.raises(Refused) as caught:
-            await self.confirm(payment_id, option, outputs)
-        status = await self.desk.rest.status(payment_id)
-        return caught.value.http, caught.value.details["reason"], status["status"]
 
 
 @pytest_asyncio.fixture(loop_scope="module")

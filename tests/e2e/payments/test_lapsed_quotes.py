@@ -17,10 +17,10 @@ from florin_server.rails.evm.paying.terms import NOBODY, Terms
 from florin_server.rails.evm.settler import Pay
 from florin_server.store.payments import payments
 
-from tests.e2e.payments.test_late_money import mute, payouts_of, returned, submit
-from tests.e2e.payouts.test_books import balance, booked, exact
-from tests.e2e.payouts.test_payout_stories import CHAIN, DOLLAR, ETHER, Shop, filled, until
+from tests.support.books import balance, booked, exact
 from tests.support.desk import Desk, Offer, opened
+from tests.support.late_money import mute, payouts_of, returned, submit
+from tests.support.payout_shop import CHAIN, DOLLAR, ETHER, Shop, filled, until
 from tests.support.wallet import Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

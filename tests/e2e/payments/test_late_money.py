@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 import pytest_asyncio
 from florin.v1 import payout_pb2
-from florin_server.devnet.evm import DEVNET
 from florin_server.flows.ledger import books
 from florin_server.flows.ledger.books import Verdict
 
-from tests.e2e.payouts.test_books import SETTINGS, balance, booked, exact, treasury_of
-from tests.e2e.payouts.test_payout_stories import (
-    CHAIN,
-    DOLLAR,
-    FEE,
-    PRICE,
-    USD,
-    Shop,
-    filled,
-    until,
-)
-from tests.support.desk import Desk, opened
+from tests.support.books import SETTINGS, balance, booked, exact, treasury_of
+from tests.support.desk import opened
 from tests.support.installation import operator_of
-from tests.support.wallet import MUTE, Wallet
+from tests.support.late_money import DOLLARS, mute, payouts_of, returned, submit, told_to_send
+from tests.support.payout_shop import CHAIN, DOLLAR, FEE, PRICE, Shop, filled, until
+from tests.support.wallet import Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-DOLLARS = f"{CHAIN}/erc20:{DOLLAR}"
 OWN = "0x" + "5d" * 20
 
 
@@ -42,46 +31,6 @@ async def desk(tmp_path_factory):
 @pytest_asyncio.fixture(loop_scope="module")
 async def shop(desk) -> Shop:
     return Shop(desk, await desk.tenant())
-
-
-async def mute(desk: Desk) -> Wallet:
-    """A wallet whose account cannot sign for a token: it sends by itself."""
-    wallet = Wallet()
-    await filled(desk, wallet)
-    await wallet.delegate(desk.chain, MUTE)
-    return wallet
-
-
-async def told_to_send(shop: Shop, *wallets: Wallet) -> tuple[str, list[list[dict[str, Any]]]]:
-    """A payment, and what each wallet is told to send for it."""
-    rest = shop.desk.rest
-    made = await rest.call("POST", "/v1/payments", shop.tenant.headers, {"amount": USD})
-    payment_id = made["paymentId"]
-    accounts = [wallet.account for wallet in wallets]
-    options = (await rest.options(payment_id, accounts))["options"]
-    fetched = []
-    for account in accounts:
-        (option,) = [one for one in options if one["account"] == account]
-        data = option["actions"][0]["data"]["data"]
-        fetched.append((await rest.fetch(payment_id, option["id"], data))["actions"])
-    return payment_id, fetched
-
-
-async def payouts_of(desk: Desk, payment_id: str) -> list[Any]:
-    async with operator_of(desk.service) as operator:
-        found = await operator.ask("ListPayouts", payout_pb2.ListPayoutsRequest(all=True))
-    return [one for one in found.payouts if one.payment_id == payment_id]
-
-
-async def returned(desk: Desk, payment_id: str) -> Any:
-    """The payout that returns the money of a payment, once it is done."""
-    async with asyncio.timeout(20):
-        while True:
-            found = await payouts_of(desk, payment_id)
-            if found and found[0].status == payout_pb2.PAYOUT_STATUS_DONE:
-                (one,) = found
-                return one
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -145,23 +94,6 @@ async def test_a_signature_that_a_stranger_takes_to_the_chain_too_late_is_return
     assert await desk.chain.balance(wallet.address) == held
     assert (await desk.rest.status(offer.payment_id))["status"] == "cancelled"
     await exact(desk)
-
-
-async def submit(desk: Desk, stranger: Wallet, wallet: Wallet, offer: Any) -> str:
-    """Settles what a buyer signed, past Florin; the hash of the transaction."""
-    from florin_server.rails.evm import settler
-    from florin_server.rails.evm.paying.terms import Terms
-    from florin_server.rails.evm.sending.fees import KEY_GAS
-    from florin_server.store.payments import payments
-
-    found = await desk.service.app.store.read(payments.option(offer.payment_id, offer.option_id))
-    assert found is not None
-    signature = bytes.fromhex(offer.outputs[0][2:])
-    call = settler.settle([Terms.of(found).pay(wallet.address.lower(), signature, KEY_GAS)])
-    receipt = await stranger._send(
-        desk.chain, gas=500_000, to=bytes.fromhex(DEVNET.settler[2:]), data="0x" + call.hex()
-    )
-    return str(receipt["transactionHash"])
 
 
 async def test_the_operator_may_keep_late_money_for_the_merchant(desk, shop):

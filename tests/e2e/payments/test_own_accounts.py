@@ -21,22 +21,13 @@ from florin_server.rails.evm.setup.deployment import DEPLOYER
 from florin_server.store.accounts import destinations
 from florin_server.store.payouts import payouts
 
-from tests.e2e.payments.test_late_money import DOLLARS, mute, payouts_of, returned, told_to_send
-from tests.e2e.payouts.test_books import SETTINGS, balance, exact, treasury_of
-from tests.e2e.payouts.test_payout_stories import (
-    CHAIN,
-    DOLLAR,
-    FEE,
-    PRICE,
-    USD,
-    Shop,
-    filled,
-    until,
-)
 from tests.support.accounts import PROTOCOLS, Account, told
 from tests.support.api import Refused
+from tests.support.books import SETTINGS, balance, exact, treasury_of
 from tests.support.desk import Desk, opened
 from tests.support.installation import operator_of
+from tests.support.late_money import DOLLARS, mute, payouts_of, returned, told_to_send
+from tests.support.payout_shop import CHAIN, DOLLAR, FEE, PRICE, USD, Shop, filled, until
 from tests.support.solana import ASSETS, AT_ONCE, SolanaWallet
 from tests.support.wallet import Wallet
 

@@ -6,14 +6,9 @@ import asyncio
 
 import pytest
 
+from tests.support.story import ORDER, PRICE, follow
+
 pytestmark = pytest.mark.usefixtures("funded")
-
-ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}, "referenceId": "order-1001"}
-PRICE = 12_500_000  # 12.50 in a token of six decimals
-
-
-async def follow(api, payment_id, after=None):
-    return [state async for state in api.watch(payment_id, after)]
 
 
 @pytest.mark.both_chains

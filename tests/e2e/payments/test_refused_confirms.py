@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from florin_server.clock import TestClock
 
-from tests.e2e.payments.test_payment_story import ORDER, follow
 from tests.support.api import Refused, RestApi
 from tests.support.service import running
+from tests.support.story import ORDER, follow
 from tests.support.wallet import Wallet, typed_data_of
 
 

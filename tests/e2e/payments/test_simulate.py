@@ -8,11 +8,11 @@ import pytest
 import pytest_asyncio
 from florin_server.boot.service import Service
 
-from tests.e2e.payments.test_payment_story import ORDER, PRICE, follow
 from tests.support.api import Refused, RestApi
 from tests.support.chain import Chain
 from tests.support.desk import Desk
 from tests.support.service import held, running
+from tests.support.story import ORDER, PRICE, follow
 from tests.support.wallet import Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -12,9 +12,12 @@ from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.solana import SOLNET
 from florin_server.flows.ledger import books
 from florin_server.flows.ledger.books import Verdict
-from florin_server.store.ledger import ledger
 
-from tests.e2e.payouts.test_payout_stories import (
+from tests.support.api import Refused
+from tests.support.books import SETTINGS, balance, exact, treasury_of
+from tests.support.desk import Desk, opened
+from tests.support.installation import operator_of
+from tests.support.payout_shop import (
     CHAIN,
     DOLLAR,
     ETHER,
@@ -27,22 +30,13 @@ from tests.e2e.payouts.test_payout_stories import (
     filled,
     until,
 )
-from tests.e2e.solana.test_solana_stories import offered
-from tests.support.api import Refused
-from tests.support.desk import Desk, opened
-from tests.support.installation import operator_of
-from tests.support.solana import AT_ONCE, SolanaNode, SolanaWallet
+from tests.support.solana import SolanaNode, SolanaWallet
+from tests.support.solana_offers import offered
 from tests.support.wallet import MUTE, Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 DOLLARS = f"{CHAIN}/erc20:{DOLLAR}"
-SETTINGS = {
-    "rates": {ETHER: {"GBP": "2500.00"}},
-    "fee_fixed": 7,
-    "fee_basis_points": 100,
-    "solana": AT_ONCE,
-}
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
@@ -56,42 +50,10 @@ async def shop(desk) -> Shop:
     return Shop(desk, await desk.tenant())
 
 
-async def verdicts(desk: Desk) -> set[Verdict]:
-    found = await books.check(desk.service.app)
-    assert list(found.problems) == []
-    assert found.comparison.unread == {}
-    return {line.verdict for line in found.comparison.lines}
-
-
-async def exact(desk: Desk) -> None:
-    """Returns once every wallet holds what is booked, to the unit."""
-    await until(lambda: verdicts(desk), {Verdict.EXACT})
-
-
-async def booked(desk: Desk) -> None:
-    """Books what is unbooked, so that nothing is left of it for whoever comes next."""
-    found = await books.compare(desk.service.app)
-    async with operator_of(desk.service) as operator:
-        for line in found.lines:
-            if line.verdict is Verdict.UNBOOKED:
-                account, asset = line.place
-                request = ledger_pb2.BookDifferenceRequest(account=account, asset=asset, note="-")
-                await operator.ask("BookDifference", request)
-    await exact(desk)
-
-
 async def line_of(desk: Desk, account: str, asset: str) -> books.Line:
     found = await books.compare(desk.service.app)
     (line,) = [one for one in found.lines if one.place == (account, asset)]
     return line
-
-
-async def balance(desk: Desk, account: str, asset: str) -> int:
-    return await desk.service.app.store.read(ledger.balance(account, asset))
-
-
-def treasury_of(desk: Desk) -> str:
-    return desk.service.app.rails[CHAIN].treasury
 
 
 async def sold_on_solana(desk: Desk, token: int, headers: Any = None) -> str:

@@ -13,23 +13,13 @@ import pytest
 import pytest_asyncio
 from florin.v1 import admin_pb2, held_pb2, operator_pb2, payout_pb2
 
-from tests.e2e.operator.test_sanctions import put, remove
-from tests.e2e.payments.test_late_money import DOLLARS, mute, payouts_of, submit, told_to_send
-from tests.e2e.payouts.test_books import SETTINGS, balance, exact
-from tests.e2e.payouts.test_payout_stories import (
-    DOLLAR,
-    ETHER,
-    FEE,
-    GBP,
-    PRICE,
-    WEI,
-    Shop,
-    filled,
-    until,
-)
 from tests.support.api import Refused
+from tests.support.books import SETTINGS, balance, exact
 from tests.support.desk import Desk, opened
 from tests.support.installation import Operator, operator_of
+from tests.support.late_money import DOLLARS, mute, payouts_of, submit, told_to_send
+from tests.support.payout_shop import DOLLAR, ETHER, FEE, GBP, PRICE, WEI, Shop, filled, until
+from tests.support.sanctions_import import put, remove
 from tests.support.wallet import Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -14,10 +14,10 @@ from florin_server.store.ledger import ledger
 from florin_server.store.payouts import payouts
 from solders.keypair import Keypair
 
-from tests.e2e.solana.test_solana_stories import PRICE, offered
 from tests.support.desk import opened
 from tests.support.installation import operator_of
 from tests.support.solana import ASSETS, AT_ONCE, SolanaNode, SolanaWallet
+from tests.support.solana_offers import PRICE, offered
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from tests.e2e.payments.test_payment_story import ORDER, PRICE, follow
 from tests.support.api import Refused, RestApi
 from tests.support.desk import DEPLOYED, SPEC
+from tests.support.story import ORDER, PRICE, follow
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

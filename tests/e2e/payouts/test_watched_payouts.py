@@ -18,8 +18,8 @@ from florin.v1 import (
 
 from tests.support.api import refused
 from tests.support.desk import ORDER, Desk, opened
+from tests.support.held_answers import nothing_held
 from tests.support.json import plain
-from tests.wire.test_limits import nothing_held
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -8,19 +8,16 @@ import json
 import pytest
 import pytest_asyncio
 from florin_server.chains.solana import spl
-from florin_server.devnet.solana import SOLNET
 from florin_server.store.ledger import ledger
 from solders.keypair import Keypair
 
-from tests.e2e.solana.test_solana_stories import Offer, refusal
 from tests.support.desk import opened
 from tests.support.solana import AT_ONCE, COIN, RENT, SolanaNode, SolanaWallet, exact
+from tests.support.solana_coin import CHAIN, GBP, LAMPORTS
+from tests.support.solana_offers import Offer, refusal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-CHAIN = SOLNET.chain_id
-GBP = {"unit": "iso4217/GBP", "value": "3000"}
-LAMPORTS = 250_000_000  # for GBP at 120.00
 FEE = 7 + LAMPORTS // 100
 
 

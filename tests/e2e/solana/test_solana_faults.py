@@ -22,9 +22,9 @@ from solders.keypair import Keypair
 from solders.message import MessageV0
 from solders.transaction import VersionedTransaction
 
-from tests.e2e.solana.test_solana_stories import PRICE, Offer, offered
 from tests.support.desk import Desk, opened
 from tests.support.solana import SolanaNode, SolanaWallet, wire
+from tests.support.solana_offers import PRICE, Offer, offered
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

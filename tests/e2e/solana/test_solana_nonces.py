@@ -14,7 +14,6 @@ from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.store.ledger import ledger
 from solders.transaction import VersionedTransaction
 
-from tests.e2e.solana.test_solana_stories import PRICE, Offer, offered, refusal
 from tests.support.desk import opened
 from tests.support.solana import (
     AT_ONCE,
@@ -26,33 +25,13 @@ from tests.support.solana import (
     steps,
     transaction_of,
 )
+from tests.support.solana_durable import free, is_durable, until
+from tests.support.solana_offers import PRICE, offered, refusal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 CHAIN = SOLNET.chain_id
 ONE_NONCE = AT_ONCE.model_copy(update={"durable_nonces": 1})
-
-
-async def until(desk, node: SolanaNode, look) -> None:
-    """Lets time and slots pass until something holds."""
-    async with asyncio.timeout(20):
-        while True:
-            if look():
-                return
-            desk.clock.advance(10)
-            await node.fault("slots", slots=2)
-            await asyncio.sleep(0.02)
-
-
-def free(desk) -> list[str]:
-    """The values of the nonces that nobody has."""
-    query = "SELECT value FROM nonce_account WHERE payment_id IS NULL AND value != ''"
-    return [value for (value,) in desk.select(query)]
-
-
-def is_durable(offer: Offer) -> bool:
-    first = steps(transaction_of(offer.action).message)[0]
-    return (first.program_id, bytes(first.data)) == (spl.SYSTEM, spl.ADVANCE_NONCE)
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")

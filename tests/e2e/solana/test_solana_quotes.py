@@ -10,12 +10,12 @@ import asyncio
 import pytest
 import pytest_asyncio
 
-from tests.e2e.solana.test_solana_coin import CHAIN, GBP, LAMPORTS
-from tests.e2e.solana.test_solana_nonces import free, is_durable, until
-from tests.e2e.solana.test_solana_receiving import until as seen
-from tests.e2e.solana.test_solana_stories import Offer
 from tests.support.desk import Desk, opened
 from tests.support.solana import AT_ONCE, COIN, SolanaNode, SolanaWallet, exact
+from tests.support.solana_accounts import until as seen
+from tests.support.solana_coin import CHAIN, GBP, LAMPORTS
+from tests.support.solana_durable import free, is_durable, until
+from tests.support.solana_offers import Offer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 
 import pytest
 import pytest_asyncio
-from florin_server.chains.solana import spl
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain.ledger import accounts
 from florin_server.store.ledger import ledger
 from solders.keypair import Keypair
 
-from tests.e2e.solana.test_solana_stories import ORDER, PRICE, offered, refusal
 from tests.support.desk import Tenant, opened
 from tests.support.solana import (
     ASSETS,
@@ -22,13 +19,12 @@ from tests.support.solana import (
     SolanaNode,
     SolanaWallet,
     exact,
-    steps,
-    transaction_of,
 )
+from tests.support.solana_accounts import CHAIN, opens, place, register, remembered, there, until
+from tests.support.solana_offers import ORDER, PRICE, offered, refusal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-CHAIN = SOLNET.chain_id
 DAY_S = 86_400
 MINT = SOLNET.tokens[0].address
 
@@ -44,33 +40,6 @@ def node(desk) -> SolanaNode:
     return SolanaNode(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
 
 
-def place(owner: str, token: int = 0) -> str:
-    mint = SOLNET.tokens[token]
-    return str(
-        spl.associated(spl.pubkey(owner), spl.pubkey(mint.address), spl.pubkey(mint.program))
-    )
-
-
-async def there(node: SolanaNode, address: str) -> bool:
-    return (await node.ask("getAccountInfo", address))["value"] is not None
-
-
-async def until(look, *args) -> None:
-    async with asyncio.timeout(20):
-        while True:
-            if await look(*args):
-                return
-            await asyncio.sleep(0.01)
-
-
-async def register(desk, tenant: Tenant, dest: str, *assets: str, key: str = "1") -> list[str]:
-    path = f"/v1/merchants/{tenant.merchant.id}/settlements/crypto"
-    wanted = [{"asset": one, "destination": f"{CHAIN}:{dest}"} for one in assets]
-    headers = {**tenant.headers, "Idempotency-Key": key}
-    made = await desk.rest.call("POST", path, headers, {"settlements": wanted})
-    return [one["id"] for one in made["settlements"]]
-
-
 async def expenses(desk) -> int:
     read = desk.service.app.store.read
     return sum([await read(ledger.balance(one, COIN)) for one in (accounts.GAS, accounts.RENT)])
@@ -82,17 +51,6 @@ async def options(desk, tenant: Tenant) -> list[str]:
     found = await desk.rest.options(made["paymentId"], [SolanaWallet().account])
     units = {one["amount"]["unit"].removeprefix("caip19/") for one in found["options"]}
     return [one for one in ASSETS if one in units]
-
-
-def remembered(desk, owner: str) -> list:
-    """The accounts that were opened for an owner."""
-    query = "SELECT asset, merchant_id FROM opened_account WHERE account = ?"
-    return desk.select(query, f"{CHAIN}:{owner}")
-
-
-def opens(action) -> bool:
-    """True if a transaction opens an account."""
-    return any(one.program_id == spl.ASSOCIATED for one in steps(transaction_of(action).message))
 
 
 async def test_a_registered_destination_gets_its_accounts_and_payments_become_smaller(desk, node):

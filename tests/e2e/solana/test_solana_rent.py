@@ -16,10 +16,10 @@ from florin_server.store.accounts import destinations
 from florin_server.store.payouts import payouts
 from solders.keypair import Keypair
 
-from tests.e2e.solana.test_solana_receiving import opens, place, register, remembered, there, until
-from tests.e2e.solana.test_solana_stories import Offer, refusal
 from tests.support.desk import Desk, Tenant, opened
 from tests.support.solana import ASSETS, AT_ONCE, SolanaNode, SolanaWallet, exact
+from tests.support.solana_accounts import opens, place, register, remembered, there, until
+from tests.support.solana_offers import Offer, refusal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

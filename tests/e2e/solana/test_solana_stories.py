@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from typing import Any
 
 import aiohttp
 import pytest
@@ -26,7 +25,7 @@ from solders.signature import Signature
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 
-from tests.support.api import Refused, RestApi
+from tests.support.api import RestApi
 from tests.support.desk import Desk, opened
 from tests.support.service import running
 from tests.support.solana import (
@@ -39,12 +38,10 @@ from tests.support.solana import (
     transaction_of,
     wire,
 )
+from tests.support.solana_offers import ORDER, PRICE, Offer, offered, refusal
 from tests.support.wallet import Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-PRICE = 12_500_000
-ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}}
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
@@ -61,56 +58,6 @@ def node(desk: Desk) -> SolanaNode:
 @pytest.fixture
 def wallet() -> SolanaWallet:
     return SolanaWallet()
-
-
-class Offer:
-    """A payment, one of its options, and the transaction that was issued for it."""
-
-    def __init__(self, api: RestApi, wallet: SolanaWallet, token: int) -> None:
-        self.api, self.wallet, self.token = api, wallet, token
-        self.payment_id = ""
-        self.option: dict[str, Any] = {}
-        self.action: dict[str, Any] = {}
-
-    async def fetch(self) -> dict[str, Any]:
-        (build,) = self.option["actions"]
-        data = build["data"]["data"]
-        fetched = await self.api.fetch(self.payment_id, self.option["id"], data)
-        (self.action,) = fetched["actions"]
-        return self.action
-
-    @property
-    def output(self) -> str:
-        return self.wallet.execute(self.action)
-
-    async def confirm(self, output: Any = None) -> dict[str, Any]:
-        output = self.output if output is None else output
-        return await self.api.confirm(self.payment_id, self.option["id"], [output])
-
-    async def status(self) -> dict[str, Any]:
-        return await self.api.status(self.payment_id)
-
-    async def final(self) -> dict[str, Any]:
-        async with asyncio.timeout(20):
-            return [state async for state in self.api.watch(self.payment_id)][-1]
-
-
-async def offered(
-    api: RestApi, wallet: SolanaWallet, token: int = 0, headers: Any = None, **order: Any
-) -> Offer:
-    offer = Offer(api, wallet, token)
-    made = await api.call("POST", "/v1/payments", headers or api.merchant, {**ORDER, **order})
-    offer.payment_id = made["paymentId"]
-    found = (await api.options(offer.payment_id, [wallet.account]))["options"]
-    (offer.option,) = [one for one in found if one["amount"]["unit"] == f"caip19/{ASSETS[token]}"]
-    await offer.fetch()
-    return offer
-
-
-async def refusal(call: Any) -> Refused:
-    with pytest.raises(Refused) as caught:
-        await call
-    return caught.value
 
 
 async def books(desk: Desk) -> None:

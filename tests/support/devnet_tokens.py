@@ -1,0 +1,6 @@
+"""Tokens that lie about a transfer, or say nothing of it, as code."""
+
+from __future__ import annotations
+
+SILENT_TOKEN = bytes.fromhex("00")  # accepts everything, returns nothing
+FALSE_TOKEN = bytes.fromhex("5f5f5260205ff3")  # accepts everything, returns false

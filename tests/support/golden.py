@@ -1,0 +1,26 @@
+"""Golden answers: how they are compared, and what is masked in them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from tests.support.desk import DEPLOYED, SPEC
+
+GOLDEN = Path(__file__).parent / "golden"
+PROFILES = {"spec": SPEC, "no header": {}, "deployed": DEPLOYED}
+
+
+def without_hashes(text: str) -> str:
+    """A text in which hashes are placeholders; signatures are longer, and stay."""
+    return re.sub(r"0x[0-9a-f]{64}(?![0-9a-f])", "<hash>", text)
+
+
+def compare(name: str, seen: Any, *, update: bool) -> None:
+    file = GOLDEN / name
+    if update:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps(seen, indent=1, ensure_ascii=False) + "\n")
+    assert seen == json.loads(file.read_text())

@@ -1,0 +1,10 @@
+"""The plainest payment, and following it to its end."""
+
+from __future__ import annotations
+
+ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}, "referenceId": "order-1001"}
+PRICE = 12_500_000  # 12.50 in a token of six decimals
+
+
+async def follow(api, payment_id, after=None):
+    return [state async for state in api.watch(payment_id, after)]
