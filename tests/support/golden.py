@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.support.desk import DEPLOYED, SPEC
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "wire" / "golden"
 PROFILES = {"spec": SPEC, "no header": {}, "deployed": DEPLOYED}
 
 
