@@ -27,7 +27,7 @@ async def test_contributing_is_followed_from_top_to_bottom(tmp_path):
             if block.place[0] == "CONTRIBUTING.md":
                 await follow(walk, block)
         # what was made is as it has to be; types are left out, as they take a minute
-        for command in (await walk.shell.run("make -n verify")).splitlines():
+        for command in (await walk.shell.run("make -n --no-print-directory verify")).splitlines():
             if not command.endswith("mypy"):
                 await walk.shell.run(f"{command} >&2")
 
