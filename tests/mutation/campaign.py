@@ -28,7 +28,7 @@ _WORDS = (r"\b_log\.\w+\(", r"\braise \w+\(")
 _NOT_LOADED = ("cacheprovider", "xdist", "unraisableexception", "schemathesis")
 _PLUGINS = (*(f"no:{one}" for one in _NOT_LOADED), "tests.mutation.by_file")
 # these look at how the checkout is laid out, which the copy is not
-_OF_THE_CHECKOUT = frozenset({"test_layout.py"})
+_OF_THE_CHECKOUT = frozenset({"test_layout.py", "test_ledger_names.py", "test_reference.py"})
 _SHOW = """
 import json, sys
 from mutmut.__main__ import find_mutant, get_diff_for_mutant
