@@ -104,18 +104,24 @@ class SolanaNode:
         self._session = session
         self._url = url
 
+    async def _told(self, *calls: tuple[str, Sequence[Any]]) -> list[Any]:
+        """The answers to one batch, which the chain gives before it answers anything else."""
+        questions = [
+            {"jsonrpc": "2.0", "id": n, "method": method, "params": list(params)}
+            for n, (method, params) in enumerate(calls)
+        ]
+        async with self._session.post(self._url, json=questions) as answer:
+            found: list[Any] = await answer.json()
+        return found
+
     async def ask(self, method: str, *params: Any) -> Any:
-        question = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
-        async with self._session.post(self._url, json=question) as answer:
-            content = await answer.json()
+        (content,) = await self._told((method, params))
         assert "error" not in content, content["error"]
         return content["result"]
 
     async def refusal(self, method: str, *params: Any) -> Any:
         """The error of a call."""
-        question = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
-        async with self._session.post(self._url, json=question) as answer:
-            content = await answer.json()
+        (content,) = await self._told((method, params))
         return content["error"]
 
     async def fault(self, kind: str, **options: Any) -> Any:
@@ -188,19 +194,8 @@ class SolanaNode:
         )
         opens = spl.create_associated(payer, elsewhere, mint, spl.TOKEN)
         sent = await self.made([wallet.key], opens, moves)
-        calls = [("sendTransaction", [sent, {"encoding": "base64"}])]
-        if after is not None:
-            calls.insert(0, ("florin_fault", [after]))
-        await self.ask_at_once(calls)
-
-    async def ask_at_once(self, calls: Sequence[tuple[str, list[Any]]]) -> None:
-        """Asks in one batch, which the chain answers before anything else."""
-        questions = [
-            {"jsonrpc": "2.0", "id": n, "method": method, "params": params}
-            for n, (method, params) in enumerate(calls)
-        ]
-        async with self._session.post(self._url, json=questions) as answer:
-            answers = await answer.json()
+        before = [] if after is None else [("florin_fault", [after])]
+        answers = await self._told(*before, ("sendTransaction", [sent, {"encoding": "base64"}]))
         assert not [one for one in answers if "error" in one], answers
 
     async def send(self, signers: list[Keypair], *instructions: Instruction) -> str:
