@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from eth_account import Account
-
 from florin_server.boot.home import Refused, Secrets, private
 from florin_server.config import Settings
 from florin_server.domain.caip import checksum_address
@@ -117,7 +115,7 @@ def open_keystore(path: Path, password: str) -> bytes:
     stored = _stored(path)
     try:
         # it says NotImplementedError of a version or cipher that it does not know
-        secret = bytes(Account.decrypt(stored, password))
+        secret = bytes(_accounts().decrypt(stored, password))
     except (ValueError, KeyError, TypeError, NotImplementedError) as error:
         why = "its password is another one" if "MAC" in str(error) else "it is damaged"
         raise Refused(f"the keystore {path} does not open: {why}") from None
@@ -151,8 +149,16 @@ def address_in(path: Path) -> str | None:
 
 
 def _encrypted(secret: bytes, password: str) -> dict[str, Any]:
-    made: dict[str, Any] = Account.encrypt(secret, password, kdf="scrypt")
+    made: dict[str, Any] = _accounts().encrypt(secret, password, kdf="scrypt")
     return made
+
+
+def _accounts() -> Any:
+    # what it imports for the keys of validators takes a third of a second, and only few commands
+    # open or make a keystore
+    from eth_account import Account  # noqa: PLC0415
+
+    return Account
 
 
 def _write(path: Path, stored: dict[str, Any]) -> None:

@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-from florin_server.boot import memory
 from florin_server.cli import accounts, chain, installation
 from florin_server.cli.options import GrpcPort, HomeOption, HttpPort, given
 
@@ -26,7 +25,6 @@ app = typer.Typer(
 @app.command()
 def up(home: HomeOption = None, http_port: HttpPort = None, grpc_port: GrpcPort = None) -> None:
     """Run everything in one process: REST, gRPC, settlement, an embedded test chain."""
-    memory.before_start()
     from florin_server.cli import up as command
 
     command.run(given(home=home, http_port=http_port, grpc_port=grpc_port))

@@ -36,7 +36,7 @@ async def _up(settings: Settings, first: First | None) -> None:
             link = await ensure_demo(service)
         except Refused as error:
             fail("Florin does not start", error)
-        memory.after_start()
+        memory.keep()
         addresses = {
             "http": service.http_url,
             "grpc": service.grpc.target,

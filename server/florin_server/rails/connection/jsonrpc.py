@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 import aiohttp
 import orjson
 
+from florin_server.rails.connection.settings import BATCH_MAX
 from florin_server.rails.types import RailUnavailable
 
 TIMEOUT_S = 10.0
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
-BATCH_MAX = 100  # calls in one payload; what most hosted nodes take
 METHOD_NOT_FOUND = -32601
 _LIMITED = frozenset({429, 503})  # statuses that may say when to come again
 _READ_BYTES = 64 * 1024

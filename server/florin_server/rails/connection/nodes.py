@@ -1,69 +1,18 @@
-"""What the operator tells about the nodes of one chain, and the connections that follow from it."""
+"""The connections that follow from what the operator told about a chain's nodes."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Annotated, Self
 from urllib.parse import urlsplit
-
-from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from florin_server.rails.connection.endpoints import Endpoints
 from florin_server.rails.connection.family import Family
-from florin_server.rails.connection.jsonrpc import BATCH_MAX, HttpTransport, JsonRpc, Transport
+from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpc, Transport
+from florin_server.rails.connection.settings import NodeSettings
 
 _WITNESSES = 2  # that agree on what ends a payment, if there are so many
-_Url = Annotated[str, Field(min_length=1)]
-
-
-class NodeSettings(BaseModel):
-    """The nodes of a chain, and how far they are trusted."""
-
-    # a mistyped address may hold an access key: it is not repeated
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-    rpc_url: _Url | Annotated[tuple[_Url, ...], Field(min_length=1)] | None = Field(
-        default=None,
-        description="JSON-RPC address of a node, or a list of them, the preferred one first",
-    )
-    ws_url: Annotated[str, Field(pattern=r"^wss?://[^/]")] | None = Field(
-        default=None, description="WebSocket where a node announces new blocks; unset: it is polled"
-    )
-    agreement: int | None = Field(
-        default=None,
-        ge=1,
-        description="nodes that must tell the same of what ends a payment; unset: two, if there "
-        "are two",
-    )
-    lag_max: int = Field(
-        default=5, ge=1, description="a node that is further behind the others is left out"
-    )
-    batch_max: int = Field(
-        default=BATCH_MAX, ge=1, le=1000, description="calls that the nodes take in one payload"
-    )
-    poll_ms: int = Field(
-        default=1000,
-        ge=10,
-        le=600_000,
-        description="between two looks at the head, while no announcements come",
-    )
-
-    @model_validator(mode="after")
-    def _agreement_is_possible(self) -> Self:
-        if self.agreement is not None and self.agreement > max(1, len(self.rpc_urls)):
-            raise ValueError("agreement is more than there are addresses in rpc_url")
-        if len(set(self.rpc_urls)) != len(self.rpc_urls):
-            raise ValueError("an address is listed twice in rpc_url")
-        return self
-
-    @property
-    def rpc_urls(self) -> tuple[str, ...]:
-        """The addresses in the order of preference; none when a transport is handed over."""
-        if self.rpc_url is None:
-            return ()
-        return (self.rpc_url,) if isinstance(self.rpc_url, str) else self.rpc_url
 
 
 def connect(

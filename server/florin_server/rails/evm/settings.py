@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from florin_server.domain.caip import evm_address, parse_account
-from florin_server.rails.connection.nodes import NodeSettings
+from florin_server.rails.connection.settings import NodeSettings
 from florin_server.rails.networks import registry
 from florin_server.rails.networks.network import Token
 from florin_server.rails.networks.registry import defaults_of, is_test_network, registered

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from florin_server.chains.solana.spl import pubkey
 from florin_server.domain.caip import parse_account
-from florin_server.rails.connection.nodes import NodeSettings
+from florin_server.rails.connection.settings import NodeSettings
 from florin_server.rails.networks import registry
 from florin_server.rails.networks.registry import defaults_of, is_test_network, registered
 

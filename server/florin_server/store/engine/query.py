@@ -2,14 +2,14 @@
 
 An operation is a generator: it yields a `Query`, is sent the rows, and returns its result. So the
 same operation runs inside a group on SQLite's writer and on any other driver. Statements are
-SQLAlchemy Core, compiled once to the driver's text, and cost no SQLAlchemy when they run.
+SQLAlchemy Core, compiled once to the driver's text, and cost no SQLAlchemy from then on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from functools import cache
+from functools import cache, cached_property
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -104,13 +104,15 @@ class Compiled:
 
 
 class Statement:
-    """A Core statement, compiled when the module that defines it is imported."""
-
-    __slots__ = ("clause", "sqlite")
+    """A Core statement, compiled when it first runs: a short command runs few of them."""
 
     def __init__(self, clause: Clause) -> None:
         self.clause = clause
-        self.sqlite = Compiled(clause, SQLITE)
+
+    @cached_property
+    def sqlite(self) -> Compiled:
+        """The statement as SQLite takes it."""
+        return Compiled(self.clause, SQLITE)
 
     def __call__(self, **params: object) -> Query:
         """The statement with one set of values."""
