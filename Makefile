@@ -1,7 +1,8 @@
 # setup: environment and install · demo: one real payment, then stays up · up: the service alone
 # contracts: compile the Solidity sources (needs Node)
 # race, chaos, tamper, prove, fuzz-model: long forms of tests, a minute to most of an hour
-# test: everything CI checks · verify: checks without running anything · bench: figures · gen, fmt: write
+# check: the quick tests, while you work · verify: checks without running anything
+# test: everything CI checks, with verify beside the tests · bench: figures · gen, fmt: write
 # mutate: small changes of the code, told if no test notices them (an hour or two)
 # shuffle: the whole suite 20 times, in other orders and with other seeds (hours)
 # fuzz-api: 20,000 made-up requests, each answer held against the OpenAPI document
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: setup demo up test shuffle mutate verify gen bench fuzz-api fuzz-model race chaos tamper prove fmt lock contracts
+.PHONY: setup demo up check test shuffle mutate verify gen bench fuzz-api fuzz-model race chaos tamper prove fmt lock contracts
 
 setup: $(RUN)
 
@@ -31,8 +32,18 @@ demo: $(RUN)
 up: $(RUN)
 	$(BIN)/florin up
 
-test: verify
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+check: $(DEV)
+	$(PYTEST) -m "not long" tests/unit tests/contract/store tests/contract/gateway
+
+# what verify has to say comes last, where it is read
+test: $(DEV)
+	@mkdir -p build
+	@make --no-print-directory verify > build/verify.log 2>&1 & verify=$$!; \
+	$(PYTEST) --durations 30; tests=$$?; \
+	wait $$verify; verified=$$?; cat build/verify.log; \
+	test $$tests -eq 0 && test $$verified -eq 0
 
 shuffle: $(DEV)
 	$(BIN)/python -m tests.shuffle

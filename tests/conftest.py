@@ -57,7 +57,12 @@ def pytest_generate_tests(metafunc):
 
 
 def pytest_collection_modifyitems(config, items):
-    """On anvil one protocol is enough: how a request came in is not what a chain may change."""
+    """On anvil one protocol is enough: how a request came in is not what a chain may change.
+
+    Files that take long come first, so that no worker ends with one while the others have nothing.
+    """
+    long = {item.path for item in items if item.get_closest_marker("long")}
+    items.sort(key=lambda item: item.path not in long)
     calls = ((item, getattr(item, "callspec", None)) for item in items)
     told = [(item, call.params) for item, call in calls if call is not None]
     again = {

@@ -13,6 +13,8 @@ import pytest
 from tests.bench import run
 from tests.bench.report import Figure
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 300
 

@@ -15,6 +15,8 @@ from tests.chaos.campaign import alarms, unraised
 from tests.chaos.holes import HOLES, PAYMENTS, SEED, found
 from tests.chaos.plan import FOES, SHARE_OF_FOES, Mood, Way, plan
 
+pytestmark = pytest.mark.long
+
 # foreign chains outlive the service, embedded ones die with it; between them are all attackers
 SEEDS = {"foreign": 9, "embedded": 4}
 ORDERS = 25

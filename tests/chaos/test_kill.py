@@ -9,6 +9,8 @@ from contextlib import ExitStack
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 BUGS = ("amnesia", "splitledger")
 
 

@@ -6,6 +6,10 @@ import json
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.long
+
 
 def race(folder, *options):
     # a process of its own: it forks, which a process with threads and channels must not

@@ -6,6 +6,8 @@ import pytest
 
 from tests.chaos import evm_mutants, tamper_evm
 
+pytestmark = pytest.mark.long
+
 # what each hole lets through, and for whom
 HOLES = {
     "accept-all": (evm_mutants.flipped, "key"),

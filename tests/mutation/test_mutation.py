@@ -13,6 +13,8 @@ from tests.mutation.__main__ import REASONS, function_of, verdict
 from tests.mutation.campaign import ROOT, Found, mutated
 from tests.mutation.groups import GROUPS, Group
 
+pytestmark = pytest.mark.long
+
 NAME = "florin_server.domain.gcra.xǁBucketǁtake__mutmut_11"
 
 

@@ -13,6 +13,8 @@ from nbclient import NotebookClient
 
 from tests.support.service import running
 
+pytestmark = pytest.mark.long
+
 FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 LIBRARIES = {"lab"}

@@ -10,6 +10,8 @@ import pytest
 from tests.solidity import tools as programs
 from tests.solidity.tools import HERE, Tools
 
+pytestmark = pytest.mark.long
+
 PROVEN = {
     "check_aBatchTellsTheTruth",
     "check_directPaymentIsExact",

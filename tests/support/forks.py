@@ -10,9 +10,11 @@ import os
 import sys
 import traceback
 
+import eth_account
+from florin_server.boot import offline
 from florin_server.cli import chain_add, chain_list, chain_remove, doctor, gateway, keys, main, up
 
-LOADED = (chain_add, chain_list, chain_remove, doctor, gateway, keys, up)
+LOADED = (chain_add, chain_list, chain_remove, doctor, eth_account, gateway, keys, offline, up)
 
 
 def run(order: dict) -> int:

@@ -6,6 +6,8 @@ import pytest
 
 from tests import shuffle
 
+pytestmark = pytest.mark.long
+
 TESTS = """
 import os, random
 from pathlib import Path

@@ -16,6 +16,8 @@ from florin_server.devnet.genesis import artifact
 
 from tests.support import npm
 
+pytestmark = pytest.mark.long
+
 CONTRACTS = Path(florin_server.devnet.__file__).parent / "contracts"
 CARRIED = Path(florin_server.rails.evm.setup.__file__).parent / "bytecode.json"
 # a folder of its own: `make contracts` leaves its manifests behind if it is interrupted

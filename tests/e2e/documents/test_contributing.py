@@ -18,7 +18,10 @@ from tests.support.newcomer import Walk, setting_out
 
 BEFORE, NEXT = "v0012", "v0013"
 
-pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="CONTRIBUTING types it")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(shutil.which("make") is None, reason="CONTRIBUTING types it"),
+]
 
 
 async def test_contributing_is_followed_from_top_to_bottom(tmp_path):

@@ -51,9 +51,13 @@ rpc_url = "https://solana.node.example"
 treasury = "9WzDXwBbmkg8ZTbNMqUxvQRAyrZzDsGYdLVL9zYtAWWM"
 """
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("curl") is None or shutil.which("make") is None, reason="the documents type both"
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        shutil.which("curl") is None or shutil.which("make") is None,
+        reason="the documents type both",
+    ),
+]
 
 
 Step = Callable[[Walk, Block], Awaitable[None]]

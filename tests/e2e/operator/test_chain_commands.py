@@ -26,6 +26,8 @@ from tests.support.command import Ended, Lasting
 from tests.support.solana import SolanaWallet
 from tests.support.wallet import Wallet
 
+pytestmark = pytest.mark.long
+
 ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}, "referenceId": "order-1001"}
 PRICE = 12_500_000
 TREASURY = Account.from_key(b"\x77" * 32).address

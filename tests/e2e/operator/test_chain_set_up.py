@@ -18,6 +18,8 @@ from solders.keypair import Keypair
 from tests.support import foreign
 from tests.support.command import Ended, Lasting
 
+pytestmark = pytest.mark.long
+
 TREASURY = Account.from_key(b"\x77" * 32).address
 SETTLER = checksum_address(settlement_contract().address)
 OPENER = checksum_address(opener_contract().address)

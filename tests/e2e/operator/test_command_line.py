@@ -25,6 +25,8 @@ from tests.support.service import running
 from tests.support.story import ORDER, PRICE, follow
 from tests.support.wallet import Wallet
 
+pytestmark = pytest.mark.long
+
 DOCUMENTED = {
     "FLORIN_BASE_URL",
     "FLORIN_GRPC_TARGET",

@@ -24,6 +24,8 @@ from florin_server.store.engine.store import Store
 
 from tests.support.command import FLORIN, Lasting, environment, florin, told
 
+pytestmark = pytest.mark.long
+
 LOOKING = (
     ["doctor"],
     ["chain", "list"],

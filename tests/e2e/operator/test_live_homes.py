@@ -12,6 +12,8 @@ from tests.support.command import florin
 from tests.support.service import running, settings
 from tests.support.solana import AT_ONCE
 
+pytestmark = pytest.mark.long
+
 ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}}
 PLACES = {"settler": "0x" + "ab" * 20, "treasury": "0x" + "fe" * 20}
 NODE = {"rpc_url": "http://127.0.0.1:9"}

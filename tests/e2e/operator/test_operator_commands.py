@@ -27,6 +27,8 @@ from tests.support.service import running
 from tests.support.store_kit import created, opened
 from tests.support.wallet import Wallet
 
+pytestmark = pytest.mark.long
+
 MINUTE = r"\d{4}-\d\d-\d\dT\d\d:\d\dZ"
 STABLE, PREVIEW = "2026-02-18", "2026-02-19.preview"
 

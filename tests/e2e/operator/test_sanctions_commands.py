@@ -16,6 +16,8 @@ from tests.support.screening import sdn
 from tests.support.service import running
 from tests.support.wallet import Wallet
 
+pytestmark = pytest.mark.long
+
 SOLANA = "4" + "z" * 42
 BITCOIN = "1" + "B" * 33
 
