@@ -12,9 +12,12 @@ import traceback
 
 import eth_account
 from florin_server.boot import offline
-from florin_server.cli import chain_add, chain_list, chain_remove, doctor, gateway, keys, main, up
+from florin_server.cli import main
+from florin_server.cli.accounts import keys
+from florin_server.cli.chains import add, listing, remove
+from florin_server.cli.service import doctor, gateway, up
 
-LOADED = (chain_add, chain_list, chain_remove, doctor, eth_account, gateway, keys, offline, up)
+LOADED = (add, listing, remove, doctor, eth_account, gateway, keys, offline, up)
 
 
 def run(order: dict) -> int:

@@ -10,8 +10,12 @@ from typing import Annotated
 
 import typer
 
-from florin_server.cli import accounts, chain, installation
+from florin_server.cli.accounts import commands as accounts
+from florin_server.cli.chains import commands as chains
 from florin_server.cli.options import GrpcPort, HomeOption, HttpPort, given
+from florin_server.cli.payments import commands as payments
+from florin_server.cli.screening import commands as screening
+from florin_server.cli.service import commands as service_commands
 
 app = typer.Typer(
     name="florin",
@@ -25,7 +29,7 @@ app = typer.Typer(
 @app.command()
 def up(home: HomeOption = None, http_port: HttpPort = None, grpc_port: GrpcPort = None) -> None:
     """Run everything in one process: REST, gRPC, settlement, an embedded test chain."""
-    from florin_server.cli import up as command
+    from florin_server.cli.service import up as command
 
     command.run(given(home=home, http_port=http_port, grpc_port=grpc_port))
 
@@ -40,12 +44,12 @@ def demo(
     ] = False,
 ) -> None:
     """Drive one payment through the public REST API, as a merchant and as a wallet."""
-    from florin_server.cli import demo as command
+    from florin_server.cli.service import demo as command
 
     options = given(home=home, http_port=http_port, grpc_port=grpc_port)
     # the demo is welcome to a service that is already there
     if start and not command.has_service(options):
-        from florin_server.cli import up as service
+        from florin_server.cli.service import up as service
 
         service.run(options, first=command.pay)
     else:
@@ -55,7 +59,7 @@ def demo(
 @app.command()
 def doctor(home: HomeOption = None) -> None:
     """Check state, store, ledger, chains and tokens, and say what is wrong with each."""
-    from florin_server.cli import doctor as command
+    from florin_server.cli.service import doctor as command
 
     command.run(given(home=home))
 
@@ -91,11 +95,12 @@ def gateway(  # noqa: PLR0917  (typer gives them by name)
     share the state folder: it lets the service believe who calls here, for limits by address.
     """
     from florin_server.boot.upstream import Link
-    from florin_server.cli import gateway as command
+    from florin_server.cli.service import gateway as command
 
     link = Link(tls, ca, certificate, key, server_name, insecure)
     command.run(upstream, link, given(home=home, host=host, http_port=http_port))
 
 
-for name, commands in {**chain.GROUPS, **accounts.GROUPS, **installation.GROUPS}.items():
-    app.add_typer(commands, name=name)
+for _module in (accounts, chains, payments, screening, service_commands):
+    for _name, _group in _module.GROUPS.items():
+        app.add_typer(_group, name=_name)

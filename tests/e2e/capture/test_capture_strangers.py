@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from florin.v1 import operator_pb2
-from florin_server.cli import customers as command_line
+from florin_server.cli.accounts import customers as command_line
 from florin_server.config import LimitSettings
 from florin_server.domain.sealed import Seal
 from florin_server.store.accounts import customers

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from florin.v1 import admin_pb2
 from florin_server.boot.keys import Keyring
-from florin_server.cli import doctor
+from florin_server.cli.service import doctor
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.devnet.genesis import DEVNET
 from florin_server.rails.connection.health import BACKOFF_MAX_S

@@ -119,7 +119,7 @@ def chain_add(
     home: HomeOption = None,
 ) -> None:
     """Add a chain: checks its node and every token, and writes it into the state folder."""
-    from florin_server.cli import chain_add as command
+    from florin_server.cli.chains import add as command
 
     wishes = command.Wishes(
         name=name,
@@ -157,7 +157,7 @@ def chain_deploy(
     home: HomeOption = None,
 ) -> None:
     """Put Florin's contracts on a chain, at the addresses that they have on every chain."""
-    from florin_server.cli import chain_deploy as command
+    from florin_server.cli.chains import deploy as command
 
     command.run(given(home=home), name, opener=opener, factories=tuple(factories or ()), yes=yes)
 
@@ -170,7 +170,7 @@ def chain_keystore(
     home: HomeOption = None,
 ) -> None:
     """Make a keystore for a treasury or a relayer, and tell the address of its account."""
-    from florin_server.cli import chain_keys as command
+    from florin_server.cli.chains import keystores as command
 
     command.make(given(home=home), path, key_file, is_solana=solana)
 
@@ -178,7 +178,7 @@ def chain_keystore(
 @chain.command("list")
 def chain_list(home: HomeOption = None) -> None:
     """List chains as their nodes tell them now, and what keeps them from working."""
-    from florin_server.cli import chain_list as command
+    from florin_server.cli.chains import listing as command
 
     command.run(given(home=home))
 
@@ -186,6 +186,6 @@ def chain_list(home: HomeOption = None) -> None:
 @chain.command("remove")
 def chain_remove(name: Name, force: Force = False, home: HomeOption = None) -> None:
     """Forget a chain; its keystores stay."""
-    from florin_server.cli import chain_remove as command
+    from florin_server.cli.chains import remove as command
 
     command.run(given(home=home), name, force=force)

@@ -13,7 +13,7 @@ from florin_server.boot.home import Refused, gateway_token
 from florin_server.boot.peers import chosen_token
 from florin_server.boot.upstream import Link
 from florin_server.cli.console import console, fail, log_to_stderr, note, settings_of
-from florin_server.cli.signals import run_until_signalled
+from florin_server.cli.service.signals import run_until_signalled
 from florin_server.config import Settings
 
 

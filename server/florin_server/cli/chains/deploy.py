@@ -18,7 +18,7 @@ from florin_server.boot.chain_setup import (
 from florin_server.boot.home import Home, Refused, private
 from florin_server.boot.keys import Keyring
 from florin_server.cli.console import console, fail, note, settings_of
-from florin_server.cli.talk import Talk
+from florin_server.cli.prompt import Prompt
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.domain.caip import checksum_address
@@ -50,13 +50,13 @@ class Wanted:
         async with _work(chain, signer, self.contract) as work:
             return await work.there()
 
-    async def ensure(self, chain: EvmChain, signer: Signer, talk: Talk) -> None:
+    async def ensure(self, chain: EvmChain, signer: Signer, prompt: Prompt) -> None:
         """Puts it there unless it is, and prints its address."""
         async with _work(chain, signer, self.contract) as work:
             if await work.there():
                 note(f"{chain.name} has the {self.title} already, and it is Florin's.")
             else:
-                await _put(work, chain, self, talk)
+                await _put(work, chain, self, prompt)
         console.print(checksum_address(self.contract.address))
 
 
@@ -79,7 +79,7 @@ def run(
     """Prints each contract's address; ends the program if one is not there afterwards."""
     wishes = Wishes(opener or bool(factories), factories)
     try:
-        asyncio.run(_run(settings_of(given), name, wishes, Talk(quiet=yes)))
+        asyncio.run(_run(settings_of(given), name, wishes, Prompt(quiet=yes)))
     except (Refused, NotDeployed, RailUnavailable, RpcError, OSError) as error:
         fail("Not deployed", error)
 
@@ -92,7 +92,7 @@ class Wishes:
     factories: tuple[str, ...]
 
 
-async def _run(settings: Settings, name: str, wishes: Wishes, talk: Talk) -> None:
+async def _run(settings: Settings, name: str, wishes: Wishes, prompt: Prompt) -> None:
     home = Home(settings.home)
     if home.addresses() is not None:
         raise Refused("Florin runs and may use the relayer's key: stop it first")
@@ -109,7 +109,7 @@ async def _run(settings: Settings, name: str, wishes: Wishes, talk: Talk) -> Non
         update = {"opener": opener_contract().address, "factories": tuple(dict.fromkeys(lower))}
         changed = chain.model_copy(update=update)
     for one in wanted(changed):
-        await one.ensure(changed, signer, talk)
+        await one.ensure(changed, signer, prompt)
     if changed != chain:
         _write_down(settings, changed)
 
@@ -153,7 +153,7 @@ async def _work(chain: EvmChain, signer: Signer, contract: Contract) -> AsyncIte
         yield Deployment(Node(rpc), chain, signer, contract, SystemClock())
 
 
-async def _put(work: Deployment, chain: EvmChain, one: Wanted, talk: Talk) -> None:
+async def _put(work: Deployment, chain: EvmChain, one: Wanted, prompt: Prompt) -> None:
     if not await work.has_deployer():
         note(
             f"{chain.name} has no deterministic deployer yet: making it takes "
@@ -161,20 +161,20 @@ async def _put(work: Deployment, chain: EvmChain, one: Wanted, talk: Talk) -> No
         )
         funding = await work.funding()
         if funding is not None:
-            _agree(talk, "Pay for it", funding)
+            _agree(prompt, "Pay for it", funding)
             await work.perform(funding)
         await work.put_deployer()
     making = await work.making()
     note(f"The {one.title} will be at {checksum_address(one.contract.address)}.")
-    _agree(talk, "Deploy it", making)
+    _agree(prompt, "Deploy it", making)
     tx_hash = await work.perform(making)
     if not await work.there():
         raise NotDeployed(f"{chain.name}: {tx_hash} worked, but the contract is not there")
     note(f"Deployed in {tx_hash}.")
 
 
-def _agree(talk: Talk, what: str, step: Step) -> None:
+def _agree(prompt: Prompt, what: str, step: Step) -> None:
     cost = f"at most {coins(step.cost)} of the coin ({step.gas} gas)"
-    if not talk.sure(f"{what} for {cost}?", usual=True):
+    if not prompt.sure(f"{what} for {cost}?", usual=True):
         raise NotDeployed("you said no")
     note(f"{what}: {cost}.")

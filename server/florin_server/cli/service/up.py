@@ -11,7 +11,7 @@ from florin_server.boot.demo_accounts import ensure_demo
 from florin_server.boot.home import Refused
 from florin_server.boot.service import Service
 from florin_server.cli.console import console, fail, log_to_stderr, settings_of
-from florin_server.cli.signals import run_until_signalled
+from florin_server.cli.service.signals import run_until_signalled
 from florin_server.config import Settings
 from florin_server.devnet.errors import DevChainError
 from florin_server.store.engine.query import StoreError

@@ -19,10 +19,10 @@ from florin_server.boot.chain_setup import (
 )
 from florin_server.boot.chain_tokens import Chosen, Wish, choose
 from florin_server.boot.home import Home, Refused, Secrets, private
-from florin_server.cli import chain_deploy
-from florin_server.cli.chain_keys import Key, KeyRing
+from florin_server.cli.chains import deploy
+from florin_server.cli.chains.keystores import Key, KeyRing
 from florin_server.cli.console import console, fail, note, settings_of
-from florin_server.cli.talk import Talk
+from florin_server.cli.prompt import Prompt
 from florin_server.config import Settings
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.solana import SOLNET
@@ -75,7 +75,7 @@ def run(given: dict[str, Any], wishes: Wishes, *, yes: bool) -> None:
     """Prints the file that holds the chain; ends the program if it cannot be added."""
     settings = settings_of(given)
     try:
-        asyncio.run(_Walk(settings, wishes, Talk(quiet=yes)).go())
+        asyncio.run(_Walk(settings, wishes, Prompt(quiet=yes)).go())
     except (Refused, ValueError, RailUnavailable, RpcError, OSError) as error:
         fail("Not added", error)
     except NotDeployed as error:
@@ -83,15 +83,15 @@ def run(given: dict[str, Any], wishes: Wishes, *, yes: bool) -> None:
 
 
 class _Walk:
-    def __init__(self, settings: Settings, wishes: Wishes, talk: Talk) -> None:
+    def __init__(self, settings: Settings, wishes: Wishes, prompt: Prompt) -> None:
         self._settings = settings
         self._home = Home(settings.home)
         self._wishes = wishes
-        self._talk = talk
+        self._prompt = prompt
 
     async def go(self) -> None:
         first, *others = self._wishes.rpc_urls or (None,)
-        url = self._talk.text("JSON-RPC address of a node", "--rpc-url", first)
+        url = self._prompt.text("JSON-RPC address of a node", "--rpc-url", first)
         kept = await own_secrets(self._home)
         async with reach(url) as reached:
             for number, other in enumerate(others, 2):
@@ -114,7 +114,7 @@ class _Walk:
             note(f"{symbol} is {asset}")
         for told in prices.unpriced(self._settings, chain):
             note(f"{told}.")
-        if not self._talk.sure(f"Write it to {path}?", usual=True):
+        if not self._prompt.sure(f"Write it to {path}?", usual=True):
             raise Refused("you said no")
         for one in relayers:
             ring.write(one, "The relayer's")
@@ -140,7 +140,7 @@ class _Walk:
             raise Refused(f"the node serves {reached.title}, not {wanted}")
         if reached.network is None and wanted is None:
             told = f"the node serves {reached.title}, which is no registered network"
-            if not self._talk.sure(f"{told}. Add it all the same?", usual=False):
+            if not self._prompt.sure(f"{told}. Add it all the same?", usual=False):
                 raise Refused(f"{told}: say --chain {reached.chain_id} if you mean it")
         configured: tuple[Chain, ...] = (*self._settings.chains, *self._settings.solana_chains)
         ids = {chain.caip2 for chain in configured}
@@ -151,7 +151,7 @@ class _Walk:
         if reached.chain_id in ids:
             raise Refused(f"{reached.title} is there already")
         usual = None if reached.network is None else reached.network.name
-        name = self._wishes.name or usual or self._talk.text("Its name", "--name", None)
+        name = self._wishes.name or usual or self._prompt.text("Its name", "--name", None)
         path = chain_files.folder(self._home.path) / f"{slug(name)}.toml"
         if path.stem == "" or path.exists():
             raise Refused(f"no chain can be written to {path}: choose another --name")
@@ -175,7 +175,7 @@ class _Walk:
         if wishes.new_relayer or wishes.relayer_key_file is not None:
             return (ring.made(keystore, wishes.relayer_key_file),)
         asked = f"Relayer's key: {_OWN} (this installation's), {_NEW}, or a keystore's path"
-        choice = self._talk.text(asked, "--new-relayer", None, _OWN)
+        choice = self._prompt.text(asked, "--new-relayer", None, _OWN)
         if choice == _OWN:
             return (Key(kept.solana_relayer_seed if reached.is_solana else kept.relayer_key),)
         return (ring.made(keystore) if choice == _NEW else ring.opened(Path(choice)),)
@@ -190,7 +190,7 @@ class _Walk:
             key = ring.made(keystore, wishes.treasury_key_file)
         asked = f"Treasury, the account that receives fees, or {_NEW}"
         usual = None if key is None else ring.address(key)
-        given = self._talk.text(asked, "--treasury", wishes.treasury, usual)
+        given = self._prompt.text(asked, "--treasury", wishes.treasury, usual)
         if given == _NEW and key is None:
             key = ring.made(keystore)
             given = ring.address(key)
@@ -224,9 +224,9 @@ class _Walk:
         known = () if reached.network is None else reached.network.tokens
         usual = " ".join(token.symbol for token in known)
         wished = self._wishes.tokens
-        if wished is None and not self._talk.quiet:
+        if wished is None and not self._prompt.quiet:
             asked = "Tokens, by symbol or ADDRESS:PEG:SYMBOL"
-            answer = self._talk.text(asked, "--token", None, usual)
+            answer = self._prompt.text(asked, "--token", None, usual)
             wished = None if answer == usual else tuple(answer.replace(",", " ").split())
         chosen = []
         for text in wished if wished is not None else [token.symbol for token in known]:
@@ -246,7 +246,7 @@ class _Walk:
         wishes, is_registered = self._wishes, reached.network is not None
         live = wishes.live
         if live is None and not is_registered:
-            live = self._talk.sure("Is its money real?", usual=False)
+            live = self._prompt.sure("Is its money real?", usual=False)
         said: dict[str, Any] = {
             "name": None if is_registered and wishes.name is None else name,
             "live": live,
@@ -258,7 +258,7 @@ class _Walk:
             said["coin"] = SolanaCoin().model_dump(exclude_none=True) if wishes.coin else None
             return {"reference": reached.chain_id.partition(":")[2], **said}
         usual = reached.network.pace.confirmations if reached.network else _CONFIRMATIONS
-        confirmations = self._talk.text(
+        confirmations = self._prompt.text(
             "Blocks that make a payment final",
             "--confirmations",
             None if wishes.confirmations is None else str(wishes.confirmations),
@@ -270,7 +270,7 @@ class _Walk:
                 "name": coin.name if coin else "Ether",
                 "symbol": coin.symbol if coin else "ETH",
             }
-        fee_max = self._talk.text(
+        fee_max = self._prompt.text(
             "The most for a unit of gas, in gwei",
             "--fee-max-gwei",
             None if wishes.fee_max_gwei is None else str(wishes.fee_max_gwei),
@@ -302,17 +302,15 @@ class _Walk:
     async def _deploy(self, chain: EvmChain, signer: Signer) -> None:
         if chain.settler != settlement_contract().address:
             return
-        absent = [
-            one for one in chain_deploy.wanted(chain) if not await one.is_there(chain, signer)
-        ]
+        absent = [one for one in deploy.wanted(chain) if not await one.is_there(chain, signer)]
         if not absent:
             return
         names = " and ".join(one.title for one in absent)
-        if self._talk.sure(
+        if self._prompt.sure(
             f"Not there yet: {names}. Deploy now?", self._wishes.deploy, usual=False
         ):
-            for one in chain_deploy.wanted(chain):
-                await one.ensure(chain, signer, self._talk)
+            for one in deploy.wanted(chain):
+                await one.ensure(chain, signer, self._prompt)
         else:
             note(
                 f"Next: give {checksum_address(signer.address)} coin for gas, then "

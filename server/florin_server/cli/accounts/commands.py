@@ -13,6 +13,7 @@ partners = group("Make, list, suspend and resume partners: they own keys and mer
 wallets = group("Register, list and revoke wallets that come with a public app id.")
 merchants = group("Import merchants, stop them, register their bank accounts.")
 versions = group("List versions of the API, and who is pinned to which; move pins forward.")
+customers = group("Export or erase what is kept about an account that pays.")
 
 GROUPS = {
     "partners": partners,
@@ -20,10 +21,12 @@ GROUPS = {
     "wallets": wallets,
     "merchants": merchants,
     "versions": versions,
+    "customers": customers,
 }
 
 PartnerId = Annotated[str, typer.Argument(help="The id that `florin partners list` shows.")]
 MerchantId = Annotated[str, typer.Argument(help="Merchant id.")]
+Account = Annotated[str, typer.Argument(help="CAIP-10 account, e.g. eip155:1:0x….")]
 
 
 @keys.command("create")
@@ -34,7 +37,7 @@ def keys_create(
     home: HomeOption = None,
 ) -> None:
     """Make a key and show its secret, once."""
-    from florin_server.cli import keys as command
+    from florin_server.cli.accounts import keys as command
 
     command.create(given(home=home), kind, partner, live=live)
 
@@ -45,7 +48,7 @@ def keys_list(
     home: HomeOption = None,
 ) -> None:
     """List keys without their secrets."""
-    from florin_server.cli import keys as command
+    from florin_server.cli.accounts import keys as command
 
     command.show(given(home=home), partner)
 
@@ -56,7 +59,7 @@ def keys_revoke(
     home: HomeOption = None,
 ) -> None:
     """Revoke a key for good."""
-    from florin_server.cli import keys as command
+    from florin_server.cli.accounts import keys as command
 
     command.revoke(given(home=home), key_id)
 
@@ -67,7 +70,7 @@ def partners_create(
     home: HomeOption = None,
 ) -> None:
     """Make a partner and show its id."""
-    from florin_server.cli import partners as command
+    from florin_server.cli.accounts import partners as command
 
     command.create(given(home=home), name)
 
@@ -75,7 +78,7 @@ def partners_create(
 @partners.command("list")
 def partners_list(home: HomeOption = None) -> None:
     """List partners, newest first."""
-    from florin_server.cli import partners as command
+    from florin_server.cli.accounts import partners as command
 
     command.show(given(home=home))
 
@@ -83,7 +86,7 @@ def partners_list(home: HomeOption = None) -> None:
 @partners.command("suspend")
 def partners_suspend(partner_id: PartnerId, home: HomeOption = None) -> None:
     """Make all keys of a partner useless, until it is resumed."""
-    from florin_server.cli import partners as command
+    from florin_server.cli.accounts import partners as command
 
     command.suspend(given(home=home), partner_id)
 
@@ -91,7 +94,7 @@ def partners_suspend(partner_id: PartnerId, home: HomeOption = None) -> None:
 @partners.command("resume")
 def partners_resume(partner_id: PartnerId, home: HomeOption = None) -> None:
     """Let the keys of a suspended partner work again."""
-    from florin_server.cli import partners as command
+    from florin_server.cli.accounts import partners as command
 
     command.resume(given(home=home), partner_id)
 
@@ -104,7 +107,7 @@ def wallets_register(
     home: HomeOption = None,
 ) -> None:
     """Register a wallet and show its app id."""
-    from florin_server.cli import wallets as command
+    from florin_server.cli.accounts import wallets as command
 
     command.register(given(home=home), name, icon_url, live=live)
 
@@ -112,7 +115,7 @@ def wallets_register(
 @wallets.command("list")
 def wallets_list(home: HomeOption = None) -> None:
     """List wallets, newest first, revoked ones too."""
-    from florin_server.cli import wallets as command
+    from florin_server.cli.accounts import wallets as command
 
     command.show(given(home=home))
 
@@ -123,7 +126,7 @@ def wallets_revoke(
     home: HomeOption = None,
 ) -> None:
     """Revoke a wallet for good."""
-    from florin_server.cli import wallets as command
+    from florin_server.cli.accounts import wallets as command
 
     command.revoke(given(home=home), app_id)
 
@@ -140,7 +143,7 @@ def merchants_import(
     home: HomeOption = None,
 ) -> None:
     """Make a merchant under a given id, e.g. one that is known elsewhere."""
-    from florin_server.cli import merchants as command
+    from florin_server.cli.accounts import merchants as command
 
     command.add(
         given(home=home),
@@ -160,7 +163,7 @@ def merchants_status(
     home: HomeOption = None,
 ) -> None:
     """Change whether a merchant may take new payments."""
-    from florin_server.cli import merchants as command
+    from florin_server.cli.accounts import merchants as command
 
     command.set_status(given(home=home), merchant_id, status)
 
@@ -173,7 +176,7 @@ def merchants_bank(
     home: HomeOption = None,
 ) -> None:
     """Add a bank account to the settlements of a merchant and show the settlement's id."""
-    from florin_server.cli import merchants as command
+    from florin_server.cli.accounts import merchants as command
 
     command.add_bank_account(given(home=home), merchant_id, bank_type, status)
 
@@ -181,7 +184,7 @@ def merchants_bank(
 @versions.command("list")
 def versions_list(home: HomeOption = None) -> None:
     """List the published versions, and every account that is not revoked with its pin."""
-    from florin_server.cli import versions as command
+    from florin_server.cli.accounts import versions as command
 
     command.show(given(home=home))
 
@@ -195,6 +198,22 @@ def versions_pin(
     home: HomeOption = None,
 ) -> None:
     """Move the version pin of one account forward; it never moves back."""
-    from florin_server.cli import versions as command
+    from florin_server.cli.accounts import versions as command
 
     command.pin(given(home=home), version, partner=partner, wallet=wallet, key=key)
+
+
+@customers.command("export")
+def customers_export(account: Account, home: HomeOption = None) -> None:
+    """Show everything that is kept about an account, as JSON."""
+    from florin_server.cli.accounts import customers as command
+
+    command.export(given(home=home), account)
+
+
+@customers.command("erase")
+def customers_erase(account: Account, home: HomeOption = None) -> None:
+    """Delete what is kept about an account, as far as the books allow."""
+    from florin_server.cli.accounts import customers as command
+
+    command.erase(given(home=home), account)

@@ -14,9 +14,9 @@ from florin_server.boot import chains, prices
 from florin_server.boot.home import Home, Refused
 from florin_server.boot.keys import Keyring
 from florin_server.boot.operator import OperatorError, operator
-from florin_server.cli import faults
-from florin_server.cli import ledger as books
 from florin_server.cli.console import console, settings_of
+from florin_server.cli.payments import ledger as books
+from florin_server.cli.service import faults
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.flows.accounts.own_accounts import misdirected

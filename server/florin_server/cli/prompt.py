@@ -7,7 +7,7 @@ import typer
 from florin_server.cli.operation import misused
 
 
-class Talk:
+class Prompt:
     """Asks on stderr, so that stdout holds results only; asks nothing if it is quiet."""
 
     def __init__(self, *, quiet: bool) -> None:

@@ -1,0 +1,1 @@
+"""The commands about partners, keys, wallet apps, merchants and buyers."""

@@ -1,0 +1,1 @@
+"""The commands that run Florin, and those that look at what runs."""
