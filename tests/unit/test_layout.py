@@ -20,7 +20,7 @@ from tests.support.documents import DOCUMENTS, GENERATED, ROOT, prose, text_of
 
 ALL = "\n".join(text_of(one) for one in DOCUMENTS)
 # options of other commands than florin
-OF_OTHERS = r"--no-verify"
+OF_OTHERS = r"--no-verify|--update"
 LINES_MAX = 500
 
 
