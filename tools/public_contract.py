@@ -1,6 +1,6 @@
 """What callers rely on, as one record: RPCs, messages, enums, the OpenAPI document, answers.
 
-The operator's RPCs and what only they carry are no part of it. `--update` writes the record;
+The operator's service and what only it carries are no part of it. `--update` writes the record;
 without it the record is compared with the code, and what differs is told by name.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from florin.v1 import access_pb2, errors_pb2
+from florin.v1 import errors_pb2
 from florin_server.boot.grpc_server import PUBLIC
 from florin_server.boot.openapi import DOCUMENT
 from florin_server.rpc.methods import Method, methods_of
@@ -88,8 +88,7 @@ def _rpcs() -> Iterator[tuple[str, tuple[MethodDescriptor, Method]]]:
     for service in PUBLIC:
         for descriptor in service.methods:
             method = methods[f"/{service.full_name}/{descriptor.name}"]
-            if method.rule.family != access_pb2.CALLER_FAMILY_OPERATOR:
-                yield method.name, (descriptor, method)
+            yield method.name, (descriptor, method)
 
 
 def _rpc(descriptor: MethodDescriptor, method: Method) -> Mapping[str, Any]:

@@ -7,15 +7,16 @@ import pytest
 from florin.v1 import access_pb2, errors_pb2
 from florin_gateway.errors import refusal_of
 from florin_gateway.rpc import CallError
-from florin_server.boot.grpc_server import PUBLIC
+from florin_server.boot.grpc_server import OPERATOR, PUBLIC
 from florin_server.domain.errors import REGISTRY, Code, FlorinError, Issue
 from florin_server.rpc.errors import status_of
 from florin_server.rpc.interceptors import methods_of
+from google.api import annotations_pb2
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
-SERVICES = PUBLIC
+SERVICES = (*PUBLIC, *OPERATOR)
 RPCS = [method for service in SERVICES for method in service.methods]
 DEPLOYED_ONLY = {
     Code.NOT_FOUND,
@@ -30,17 +31,19 @@ def rule_of(method) -> access_pb2.AccessRule:
     return method.GetOptions().Extensions[access_pb2.access]
 
 
-def service_of(rule: access_pb2.AccessRule | None):
-    """A service with one RPC."""
+def service_of(*rules: access_pb2.AccessRule | None):
+    """A service with one RPC for each rule."""
     file = descriptor_pb2.FileDescriptorProto(
         name="one.proto", package="one", syntax="proto3", dependency=["florin/v1/access.proto"]
     )
     file.message_type.add(name="Nothing")
-    method = file.service.add(name="Service").method.add(
-        name="Call", input_type=".one.Nothing", output_type=".one.Nothing"
-    )
-    if rule is not None:
-        method.options.Extensions[access_pb2.access].CopyFrom(rule)
+    service = file.service.add(name="Service")
+    for name, rule in zip(("Call", "Ask"), rules, strict=False):
+        method = service.method.add(
+            name=name, input_type=".one.Nothing", output_type=".one.Nothing"
+        )
+        if rule is not None:
+            method.options.Extensions[access_pb2.access].CopyFrom(rule)
     pool = descriptor_pool.DescriptorPool()
     descriptor_pb2.DESCRIPTOR.CopyToProto(known := descriptor_pb2.FileDescriptorProto())
     pool.Add(known)
@@ -50,9 +53,10 @@ def service_of(rule: access_pb2.AccessRule | None):
     return pool.FindServiceByName("one.Service")
 
 
-def test_the_three_services_are_served():
-    names = {service.name for service in SERVICES}
-    assert names == {"GatewayService", "MerchantService", "AdminService"}
+def test_each_listener_has_services_of_its_own():
+    names = [service.name for service in PUBLIC]
+    assert names == ["GatewayService", "MerchantService", "AdminService"]
+    assert [service.name for service in OPERATOR] == ["OperatorService"]
     assert len(methods_of(SERVICES)) == len(RPCS)
 
 
@@ -62,11 +66,8 @@ def test_every_rpc_says_who_may_call_it(method):
     families = {
         "GatewayService": {access_pb2.CALLER_FAMILY_GATEWAY},
         "MerchantService": {access_pb2.CALLER_FAMILY_PAYMENTS, access_pb2.CALLER_FAMILY_ACCOUNT},
-        "AdminService": {
-            access_pb2.CALLER_FAMILY_ACCOUNT,
-            access_pb2.CALLER_FAMILY_SANDBOX,
-            access_pb2.CALLER_FAMILY_OPERATOR,
-        },
+        "AdminService": {access_pb2.CALLER_FAMILY_ACCOUNT, access_pb2.CALLER_FAMILY_SANDBOX},
+        "OperatorService": {access_pb2.CALLER_FAMILY_OPERATOR},
     }
     assert rule.family in families[method.containing_service.name]
     # a key of a caller needs a right; the operator has them all
@@ -77,6 +78,23 @@ def test_every_rpc_says_who_may_call_it(method):
 def test_an_rpc_without_a_rule_fails_the_start(rule):
     with pytest.raises(ValueError, match="one.Service.Call has no access rule"):
         methods_of([service_of(rule)])
+
+
+def test_a_service_for_the_operator_and_for_others_fails_the_start():
+    partners = access_pb2.AccessRule(
+        family=access_pb2.CALLER_FAMILY_ACCOUNT, scope=access_pb2.KEY_SCOPE_READ
+    )
+    operators = access_pb2.AccessRule(family=access_pb2.CALLER_FAMILY_OPERATOR)
+    for rule in (partners, operators):
+        assert len(methods_of([service_of(rule, rule)])) == 2
+    with pytest.raises(ValueError, match="one.Service is for the operator and for others"):
+        methods_of([service_of(partners, operators)])
+
+
+def test_no_rpc_of_the_operator_has_a_route():
+    for service in OPERATOR:
+        for method in service.methods:
+            assert not method.GetOptions().HasExtension(annotations_pb2.http), method.full_name
 
 
 def test_what_changes_something_needs_more_than_reading():

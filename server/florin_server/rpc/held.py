@@ -1,4 +1,4 @@
-"""The operator's part of AdminService that is about money of blocked payers."""
+"""The operator's calls about money of blocked payers."""
 
 from __future__ import annotations
 

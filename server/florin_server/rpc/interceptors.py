@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 import grpc
-from florin.v1 import access_pb2
 from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import Message
 
@@ -31,7 +30,7 @@ from florin_server.rpc.call import CALL, Call
 from florin_server.rpc.errors import GATEWAY_FAULT, GatewayFault, TooLate, abort, told
 from florin_server.rpc.idempotency import Guards, key_of
 from florin_server.rpc.methods import Method, methods_of
-from florin_server.rpc.open_services import OpenServices
+from florin_server.rpc.open_services import OpenServices, is_open
 
 _log = logging.getLogger(__name__)
 
@@ -48,9 +47,9 @@ PeerOf: TypeAlias = Callable[[Any, str], str]
 
 
 class Gate(grpc.aio.ServerInterceptor):
-    """Admits or refuses every call to the given services; others need no credential.
+    """Admits or refuses every call to the given services.
 
-    The operator's RPCs exist on the operator's listener only, and there nothing else does.
+    Health and reflection need no credential; whatever else is registered is not answered.
     """
 
     def __init__(
@@ -60,7 +59,6 @@ class Gate(grpc.aio.ServerInterceptor):
         services: Iterable[ServiceDescriptor],
         guards: Guards,
         *,
-        operator: bool = False,
         peer_of: PeerOf | None = None,
     ) -> None:
         self._app = app
@@ -69,19 +67,9 @@ class Gate(grpc.aio.ServerInterceptor):
         self._auth = auth
         self._guards = guards
         self.services = tuple(services)
-        self._methods = {
-            name: method
-            for name, method in methods_of(self.services).items()
-            if (method.rule.family == access_pb2.CALLER_FAMILY_OPERATOR) is operator
-        }
-        self._prefixes = tuple(f"/{service.full_name}/" for service in self.services)
+        self._methods = methods_of(self.services)
         self._guarded: dict[str, tuple[_Handler, _Handler]] = {}
         self._mutations: set[asyncio.Future[Any]] = set()
-
-    @property
-    def paths(self) -> Collection[str]:
-        """The RPCs that are answered, as gRPC paths."""
-        return self._methods.keys()
 
     async def intercept_service(
         self,
@@ -92,9 +80,7 @@ class Gate(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         name = handler_call_details.method
         method = self._methods.get(name)
-        if method is None and name.startswith(self._prefixes):
-            return None  # another listener's
-        if handler is None:
+        if handler is None or (method is None and not is_open(name)):
             return None
         known = self._guarded.get(name)
         if known is None or known[0] is not handler:

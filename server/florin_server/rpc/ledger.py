@@ -1,4 +1,4 @@
-"""The operator's part of AdminService that is about the books."""
+"""The operator's calls about the books."""
 
 from __future__ import annotations
 

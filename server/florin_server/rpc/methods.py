@@ -10,6 +10,8 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
 from florin_server.rpc.validate import Validator
 
+_OPERATOR = access_pb2.CALLER_FAMILY_OPERATOR
+
 
 @dataclass(frozen=True, slots=True)
 class Method:
@@ -28,12 +30,18 @@ class Method:
 
 
 def methods_of(services: Iterable[ServiceDescriptor]) -> dict[str, Method]:
-    """All RPCs by path; ValueError if one has no access rule, so that the server cannot start."""
-    return {
-        f"/{service.full_name}/{method.name}": _method(method)
-        for service in services
-        for method in service.methods
-    }
+    """All RPCs by path.
+
+    ValueError, so that the server cannot start, if one has no access rule, or if a service is for
+    the operator and for others: each is served where the other must not be.
+    """
+    found: dict[str, Method] = {}
+    for service in services:
+        methods = {f"/{service.full_name}/{one.name}": _method(one) for one in service.methods}
+        if len({method.rule.family == _OPERATOR for method in methods.values()}) > 1:
+            raise ValueError(f"{service.full_name} is for the operator and for others")
+        found |= methods
+    return found
 
 
 def _method(method: MethodDescriptor) -> Method:

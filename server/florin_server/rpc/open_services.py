@@ -12,6 +12,18 @@ from florin_server.domain.errors import FlorinError
 from florin_server.flows.limits.limits import Limits
 from florin_server.rpc.errors import abort, status_of
 
+_NAMES = (
+    "grpc.health.v1.Health",
+    "grpc.reflection.v1.ServerReflection",
+    "grpc.reflection.v1alpha.ServerReflection",
+)
+_PREFIXES = tuple(f"/{name}/" for name in _NAMES)
+
+
+def is_open(path: str) -> bool:
+    """True for an RPC (as a gRPC path) that needs no credential."""
+    return path.startswith(_PREFIXES)
+
 
 class OpenServices:
     """Puts the bounds around handlers.

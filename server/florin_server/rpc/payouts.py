@@ -1,4 +1,4 @@
-"""The operator's part of AdminService that is about what leaves its treasuries."""
+"""The operator's calls about what leaves its treasuries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator's part of AdminService that is about accounts that are not served."""
+"""The operator's calls about accounts that are not served."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from florin.v1 import access_pb2, account_pb2, admin_pb2, operator_pb2
+from florin.v1 import access_pb2, account_pb2, partner_pb2
 
 from florin_server.domain.accounts.account import ApiKey, Partner, WalletApp
 from florin_server.domain.accounts.credentials import KeyKind
@@ -10,11 +10,11 @@ from florin_server.domain.payments.payment import Merchant
 from florin_server.rpc.account_codec import record
 from florin_server.rpc.codec import timestamp
 
-_KEY_KIND = {kind: admin_pb2.ApiKeyKind.Value(f"API_KEY_KIND_{kind.upper()}") for kind in KeyKind}
+_KEY_KIND = {kind: partner_pb2.ApiKeyKind.Value(f"API_KEY_KIND_{kind.upper()}") for kind in KeyKind}
 _KIND_OF = {number: kind for kind, number in _KEY_KIND.items()}
 
 
-def key_kind(number: admin_pb2.ApiKeyKind.ValueType) -> KeyKind:
+def key_kind(number: partner_pb2.ApiKeyKind.ValueType) -> KeyKind:
     """What a key is for; the number is one that the protos know."""
     return _KIND_OF[number]
 
@@ -24,9 +24,9 @@ def scope_name(scope: access_pb2.KeyScope.ValueType) -> str:
     return access_pb2.KeyScope.Name(scope).removeprefix("KEY_SCOPE_").lower()
 
 
-def partner_status(number: operator_pb2.PartnerStatus.ValueType) -> str:
+def partner_status(number: partner_pb2.PartnerStatus.ValueType) -> str:
     """A partner's status in the words of the domain."""
-    return operator_pb2.PartnerStatus.Name(number).removeprefix("PARTNER_STATUS_").lower()
+    return partner_pb2.PartnerStatus.Name(number).removeprefix("PARTNER_STATUS_").lower()
 
 
 def merchant_status(number: account_pb2.MerchantStatus.ValueType) -> str:
@@ -34,9 +34,9 @@ def merchant_status(number: account_pb2.MerchantStatus.ValueType) -> str:
     return account_pb2.MerchantStatus.Name(number).removeprefix("MERCHANT_STATUS_").lower()
 
 
-def api_key(key: ApiKey) -> admin_pb2.ApiKey:
+def api_key(key: ApiKey) -> partner_pb2.ApiKey:
     """A key without its secret."""
-    return admin_pb2.ApiKey(
+    return partner_pb2.ApiKey(
         key_id=key.key_id,
         kind=_KEY_KIND[key.kind],
         live=key.live,
@@ -51,20 +51,20 @@ def api_key(key: ApiKey) -> admin_pb2.ApiKey:
     )
 
 
-def partner(one: Partner) -> operator_pb2.Partner:
+def partner(one: Partner) -> partner_pb2.Partner:
     """A partner."""
-    return operator_pb2.Partner(
+    return partner_pb2.Partner(
         id=one.id,
         name=one.name,
-        status=operator_pb2.PartnerStatus.Value(f"PARTNER_STATUS_{one.status.upper()}"),
+        status=partner_pb2.PartnerStatus.Value(f"PARTNER_STATUS_{one.status.upper()}"),
         version_pin=one.version_pin,
         created_at=timestamp(one.created_at_us),
     )
 
 
-def wallet(app: WalletApp) -> operator_pb2.Wallet:
+def wallet(app: WalletApp) -> partner_pb2.Wallet:
     """A wallet."""
-    return operator_pb2.Wallet(
+    return partner_pb2.Wallet(
         app_id=app.app_id,
         name=app.name,
         icon_url=app.icon_url,
@@ -75,8 +75,8 @@ def wallet(app: WalletApp) -> operator_pb2.Wallet:
     )
 
 
-def merchant(one: Merchant) -> operator_pb2.OperatorMerchant:
+def merchant(one: Merchant) -> partner_pb2.OperatorMerchant:
     """A merchant with what its partner need not be told."""
-    return operator_pb2.OperatorMerchant(
+    return partner_pb2.OperatorMerchant(
         merchant=record(one), partner_id=one.partner_id, live=one.live
     )
