@@ -48,6 +48,8 @@ def _method(method: MethodDescriptor) -> Method:
     rule: access_pb2.AccessRule = method.GetOptions().Extensions[access_pb2.access]
     if not rule.family:
         raise ValueError(f"{method.full_name} has no access rule")
+    if not (rule.outage or rule.family == _OPERATOR):
+        raise ValueError(f"{method.full_name} does not say what an outage is told as")
     return Method(
         name=method.full_name,
         rule=rule,
@@ -55,7 +57,5 @@ def _method(method: MethodDescriptor) -> Method:
         # the operator's calls have no scope, and most of them change something
         mutates=rule.scope != access_pb2.KEY_SCOPE_READ,
         guarded=rule.idempotency == access_pb2.IDEMPOTENCY_RULE_GUARD,
-        relays=rule.family == access_pb2.CALLER_FAMILY_ACCOUNT
-        or rule.scope == access_pb2.KEY_SCOPE_REFUND
-        or method.name.startswith("List"),
+        relays=rule.outage == access_pb2.OUTAGE_RULE_BAD_GATEWAY,
     )
