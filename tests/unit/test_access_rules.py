@@ -12,8 +12,8 @@ from florin_gateway.errors import refusal_of
 from florin_gateway.rpc import CallError
 from florin_server.boot.grpc_server import OPERATOR, PUBLIC
 from florin_server.domain.errors import REGISTRY, Code, FlorinError, Issue
-from florin_server.rpc.errors import status_of
-from florin_server.rpc.interceptors import methods_of
+from florin_server.rpc.server.errors import status_of
+from florin_server.rpc.server.interceptors import methods_of
 from google.api import annotations_pb2
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.rpc import error_details_pb2

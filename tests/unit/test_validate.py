@@ -14,7 +14,7 @@ from florin.v1 import (
     payment_pb2,
 )
 from florin_server.domain.errors import FlorinError
-from florin_server.rpc.validate import Validator
+from florin_server.rpc.server.validate import Validator
 
 USD = {"unit": "iso4217/USD", "value": "1250"}
 

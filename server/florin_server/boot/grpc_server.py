@@ -26,14 +26,14 @@ from florin_server.boot.home import Secrets
 from florin_server.boot.peers import Peers, chosen_token
 from florin_server.boot.reflection import reflect
 from florin_server.flows.app import App
-from florin_server.rpc.admin import AdminServicer
-from florin_server.rpc.auth import Authenticator
-from florin_server.rpc.codec import Codec
-from florin_server.rpc.gateway import GatewayServicer
-from florin_server.rpc.idempotency import Guards
-from florin_server.rpc.interceptors import Gate
-from florin_server.rpc.merchant import MerchantServicer
-from florin_server.rpc.operator import OperatorServicer
+from florin_server.rpc.accounts.admin import AdminServicer
+from florin_server.rpc.operator.service import OperatorServicer
+from florin_server.rpc.payments.codec import Codec
+from florin_server.rpc.payments.gateway import GatewayServicer
+from florin_server.rpc.payments.merchant import MerchantServicer
+from florin_server.rpc.server.auth import Authenticator
+from florin_server.rpc.server.idempotency import Guards
+from florin_server.rpc.server.interceptors import Gate
 
 Register = Callable[[Any], None]
 

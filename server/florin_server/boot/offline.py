@@ -20,8 +20,8 @@ from florin_server.flows.app import App, Links
 from florin_server.flows.limits.limits import Limits
 from florin_server.flows.screening.cache import Screening
 from florin_server.rails.protocol import Rail
-from florin_server.rpc.operator import OperatorServicer
-from florin_server.rpc.validate import Validator
+from florin_server.rpc.operator.service import OperatorServicer
+from florin_server.rpc.server.validate import Validator
 from florin_server.store.engine.query import StoreError
 from florin_server.store.engine.store import Store
 

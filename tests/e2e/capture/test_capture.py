@@ -204,7 +204,7 @@ async def test_a_wallet_collects_the_data_itself(desk, till, form, at):
 
 async def signed_elsewhere(till: Till, option_id: str) -> list[str]:
     """What the option's account signs, without anything having been told."""
-    from florin_server.rpc.codec import action
+    from florin_server.rpc.payments.codec import action
     from florin_server.store.payments import payments
 
     from tests.support.json import plain

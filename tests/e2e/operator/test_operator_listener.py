@@ -7,9 +7,9 @@ import pytest
 import pytest_asyncio
 from florin.v1 import merchant_pb2
 from florin_server.boot.grpc_server import OPERATOR, PUBLIC
-from florin_server.rpc.auth import Authenticator
-from florin_server.rpc.idempotency import Guards
-from florin_server.rpc.interceptors import Gate
+from florin_server.rpc.server.auth import Authenticator
+from florin_server.rpc.server.idempotency import Guards
+from florin_server.rpc.server.interceptors import Gate
 from google.protobuf.message_factory import GetMessageClass
 
 from tests.support.api import refused

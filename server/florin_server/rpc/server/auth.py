@@ -20,7 +20,7 @@ from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.payment import Merchant
 from florin_server.domain.versions import resolve
 from florin_server.flows.app import App, Caller
-from florin_server.rpc import metadata
+from florin_server.rpc.server import metadata
 from florin_server.store.accounts import keys, merchants
 
 _T = TypeVar("_T")

@@ -8,8 +8,8 @@ from florin.v1 import account_pb2, partner_pb2
 
 from florin_server.flows.accounts import keys, merchant_admin, partners, pins, wallets
 from florin_server.flows.app import App
-from florin_server.rpc import partner_codec as codec
-from florin_server.rpc.account_codec import fiat_settlement
+from florin_server.rpc.accounts import partner_codec as codec
+from florin_server.rpc.accounts.merchant_codec import fiat_settlement
 
 
 class PartnerCalls:

@@ -11,9 +11,9 @@ from florin_server.flows.app import App
 from florin_server.flows.payments.cancel import cancel
 from florin_server.flows.payments.load import find
 from florin_server.flows.payments.watch import watch
-from florin_server.rpc.call import CALL, caller
-from florin_server.rpc.codec import Codec
-from florin_server.rpc.replay import answer, stored
+from florin_server.rpc.payments.codec import Codec
+from florin_server.rpc.server.call import CALL, caller
+from florin_server.rpc.server.replay import answer, stored
 
 
 class PaymentCalls:

@@ -11,7 +11,7 @@ from florin_server.config import FailedGasSettings
 from florin_server.flows.app import App
 from florin_server.flows.operator import executors, system
 from florin_server.rails.types import NodeState
-from florin_server.rpc.codec import timestamp
+from florin_server.rpc.server.timestamps import timestamp
 
 
 class SystemCalls:

@@ -12,7 +12,7 @@ from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.flows.app import App
 from florin_server.flows.payments.watch import watch_payout
 from florin_server.flows.payouts import payouts
-from florin_server.rpc.codec import timestamp
+from florin_server.rpc.server.timestamps import timestamp
 
 _KIND = {kind: payout_pb2.PayoutKind.Value(f"PAYOUT_KIND_{kind.upper()}") for kind in PayoutKind}
 _STATUS = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 
 from florin.v1 import gateway_pb2, merchant_pb2, money_pb2, payment_pb2, refund_pb2
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from florin_server.domain.capture.buyer_data import FIELDS, SCHEMA_JSON
 from florin_server.domain.money import CURRENCIES
@@ -23,6 +22,7 @@ from florin_server.domain.payments.payment import (
 )
 from florin_server.flows.app import App
 from florin_server.flows.payments.create import NewPayment
+from florin_server.rpc.server.timestamps import timestamp
 
 # the documented pace: a buyer thinks, a chain works
 _BUYER_MS, _CHAIN_MS = 1000, 2000
@@ -50,13 +50,6 @@ _COLLECTED_FIELDS = [
     )
     for field in FIELDS
 ]
-
-
-def timestamp(at_us: int) -> Timestamp:
-    """A time in microseconds, cut to milliseconds as all answers are."""
-    result = Timestamp()
-    result.FromMilliseconds(at_us // 1000)
-    return result
 
 
 class Codec:

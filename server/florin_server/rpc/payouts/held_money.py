@@ -10,7 +10,7 @@ from florin_server.domain.errors import invalid
 from florin_server.domain.payouts.held_money import HeldMoney, HeldState
 from florin_server.flows.app import App
 from florin_server.flows.payouts import held_money
-from florin_server.rpc.codec import timestamp
+from florin_server.rpc.server.timestamps import timestamp
 
 _STATE = {
     state: held_pb2.HeldPaymentState.Value(f"HELD_PAYMENT_STATE_{state.upper()}")

@@ -8,9 +8,9 @@ from florin.v1 import listing_pb2
 
 from florin_server.flows.app import App
 from florin_server.flows.payments import lists
-from florin_server.rpc.call import caller
-from florin_server.rpc.codec import Codec
-from florin_server.rpc.listing_codec import ListingCodec, wanted, wanted_legacy
+from florin_server.rpc.payments.codec import Codec
+from florin_server.rpc.payments.listing_codec import ListingCodec, wanted, wanted_legacy
+from florin_server.rpc.server.call import caller
 
 
 class ListingCalls:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from florin.v1 import access_pb2
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
-from florin_server.rpc.validate import Validator
+from florin_server.rpc.server.validate import Validator
 
 _OPERATOR = access_pb2.CALLER_FAMILY_OPERATOR
 

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.refusals import idempotency_key_missing
 from florin_server.flows.app import App, Caller, IdempotencyKey
-from florin_server.rpc.methods import Method
+from florin_server.rpc.server.methods import Method
 from florin_server.store.payments import idempotency
 from florin_server.store.payments.idempotency import Claim
 

@@ -24,13 +24,13 @@ from florin_server.flows.app import App, Caller
 from florin_server.flows.limits.held_answers import Release
 from florin_server.flows.limits.limits import Quota
 from florin_server.flows.payments.load import payment_id_of
-from florin_server.rpc import metadata
-from florin_server.rpc.auth import Authenticator
-from florin_server.rpc.call import CALL, Call
-from florin_server.rpc.errors import GATEWAY_FAULT, GatewayFault, TooLate, abort, told
-from florin_server.rpc.idempotency import Guards, key_of
-from florin_server.rpc.methods import Method, methods_of
-from florin_server.rpc.open_services import OpenServices, is_open
+from florin_server.rpc.server import metadata
+from florin_server.rpc.server.auth import Authenticator
+from florin_server.rpc.server.call import CALL, Call
+from florin_server.rpc.server.errors import GATEWAY_FAULT, GatewayFault, TooLate, abort, told
+from florin_server.rpc.server.idempotency import Guards, key_of
+from florin_server.rpc.server.methods import Method, methods_of
+from florin_server.rpc.server.open_services import OpenServices, is_open
 
 _log = logging.getLogger(__name__)
 

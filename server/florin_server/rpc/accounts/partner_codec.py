@@ -7,8 +7,8 @@ from florin.v1 import access_pb2, account_pb2, partner_pb2
 from florin_server.domain.accounts.account import ApiKey, Partner, WalletApp
 from florin_server.domain.accounts.credentials import KeyKind
 from florin_server.domain.payments.payment import Merchant
-from florin_server.rpc.account_codec import record
-from florin_server.rpc.codec import timestamp
+from florin_server.rpc.accounts.merchant_codec import record
+from florin_server.rpc.server.timestamps import timestamp
 
 _KEY_KIND = {kind: partner_pb2.ApiKeyKind.Value(f"API_KEY_KIND_{kind.upper()}") for kind in KeyKind}
 _KIND_OF = {number: kind for kind, number in _KEY_KIND.items()}

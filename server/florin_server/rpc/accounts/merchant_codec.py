@@ -9,7 +9,7 @@ from florin.v1 import account_pb2
 from florin_server.domain.payments.payment import BankAccount, Destination, Merchant
 from florin_server.flows.accounts.destinations import NewSettlement
 from florin_server.flows.accounts.merchants import Changes, Listed, NewMerchant
-from florin_server.rpc.codec import timestamp
+from florin_server.rpc.server.timestamps import timestamp
 from florin_server.store.accounts.destinations import Settlements
 
 _STATUS = {

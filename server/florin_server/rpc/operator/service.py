@@ -6,13 +6,13 @@ from florin.v1 import operator_pb2_grpc
 
 from florin_server.flows.app import App
 from florin_server.flows.screening.lists import Import
-from florin_server.rpc.customers import CustomerCalls
-from florin_server.rpc.held import HeldCalls
-from florin_server.rpc.ledger import LedgerCalls
-from florin_server.rpc.partners import PartnerCalls
-from florin_server.rpc.payouts import PayoutCalls
-from florin_server.rpc.screening import ScreeningCalls
-from florin_server.rpc.system import SystemCalls
+from florin_server.rpc.accounts.customers import CustomerCalls
+from florin_server.rpc.accounts.partners import PartnerCalls
+from florin_server.rpc.ledger.books import LedgerCalls
+from florin_server.rpc.operator.system import SystemCalls
+from florin_server.rpc.payouts.held_money import HeldCalls
+from florin_server.rpc.payouts.payouts import PayoutCalls
+from florin_server.rpc.screening.lists import ScreeningCalls
 
 
 class OperatorServicer(

@@ -9,7 +9,7 @@ from florin.v1 import screening_pb2
 from florin_server.domain.screening.blocklist import ScreeningList
 from florin_server.flows.app import App
 from florin_server.flows.screening import lists
-from florin_server.rpc.codec import timestamp
+from florin_server.rpc.server.timestamps import timestamp
 
 
 class ScreeningCalls:

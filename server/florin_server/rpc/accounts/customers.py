@@ -9,7 +9,8 @@ from florin.v1 import customer_pb2
 from florin_server.domain.payments.payment import Payment
 from florin_server.flows.accounts import customers
 from florin_server.flows.app import App
-from florin_server.rpc.codec import payment_status, timestamp
+from florin_server.rpc.payments.codec import payment_status
+from florin_server.rpc.server.timestamps import timestamp
 from florin_server.store.capture.collected_data import Collected, Way
 
 _WAYS = {

@@ -11,10 +11,10 @@ from florin_server.flows.accounts import destinations, merchants
 from florin_server.flows.app import App
 from florin_server.flows.operator.clock import advance, movable
 from florin_server.flows.payments.simulate import simulate
-from florin_server.rpc import account_codec
-from florin_server.rpc.call import caller
-from florin_server.rpc.codec import Codec
-from florin_server.rpc.replay import answer, stored
+from florin_server.rpc.accounts import merchant_codec
+from florin_server.rpc.payments.codec import Codec
+from florin_server.rpc.server.call import caller
+from florin_server.rpc.server.replay import answer, stored
 
 _OUTCOMES = {
     account_pb2.SIMULATED_OUTCOME_SUCCEEDED: Event.SIMULATE_SUCCEEDED,
@@ -36,8 +36,8 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         self, request: account_pb2.CreateMerchantRequest, context: Any
     ) -> account_pb2.CreateMerchantResponse:
         """Creates a merchant, or repeats the answer of its idempotency key."""
-        build = account_codec.created
-        wanted = account_codec.new_merchant(request)
+        build = merchant_codec.created
+        wanted = merchant_codec.new_merchant(request)
         outcome = await merchants.create(self._app, caller(), wanted, stored(build))
         return answer(outcome, build, account_pb2.CreateMerchantResponse)
 
@@ -48,25 +48,27 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         page = await merchants.listed(
             self._app,
             caller(),
-            status=account_codec.status_text(request.status),
+            status=merchant_codec.status_text(request.status),
             search=request.search if request.HasField("search") else None,
             after=request.cursor if request.HasField("cursor") else None,
             limit=request.limit if request.HasField("limit") else None,
         )
-        return account_codec.listed(page)
+        return merchant_codec.listed(page)
 
     async def GetMerchant(
         self, request: account_pb2.GetMerchantRequest, context: Any
     ) -> account_pb2.GetMerchantResponse:
         """Tells one merchant with its settlements."""
-        return account_codec.profile(*await merchants.get(self._app, caller(), request.merchant_id))
+        return merchant_codec.profile(
+            *await merchants.get(self._app, caller(), request.merchant_id)
+        )
 
     async def UpdateMerchant(
         self, request: account_pb2.UpdateMerchantRequest, context: Any
     ) -> account_pb2.UpdateMerchantResponse:
         """Changes a merchant."""
-        build = account_codec.updated
-        changes = account_codec.changes(request)
+        build = merchant_codec.updated
+        changes = merchant_codec.changes(request)
         outcome = await merchants.update(
             self._app, caller(), request.merchant_id, changes, stored(build)
         )
@@ -76,7 +78,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         self, request: account_pb2.DeleteMerchantRequest, context: Any
     ) -> account_pb2.DeleteMerchantResponse:
         """Hides a merchant and stops new payments."""
-        build = account_codec.deleted
+        build = merchant_codec.deleted
         outcome = await merchants.delete(self._app, caller(), request.merchant_id, stored(build))
         return answer(outcome, build, account_pb2.DeleteMerchantResponse)
 
@@ -84,7 +86,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         self, request: account_pb2.ListSettlementsRequest, context: Any
     ) -> account_pb2.Settlements:
         """Lists where a merchant wants its money."""
-        return account_codec.settlements(
+        return merchant_codec.settlements(
             await destinations.listed(self._app, caller(), request.merchant_id)
         )
 
@@ -92,8 +94,8 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         self, request: account_pb2.CreateCryptoSettlementsRequest, context: Any
     ) -> account_pb2.CreateCryptoSettlementsResponse:
         """Creates settlements, all of them or none."""
-        build = account_codec.settlements_created
-        wanted = account_codec.new_settlements(request)
+        build = merchant_codec.settlements_created
+        wanted = merchant_codec.new_settlements(request)
         outcome = await destinations.create(
             self._app, caller(), request.merchant_id, wanted, stored(build)
         )
@@ -103,7 +105,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         self, request: account_pb2.UpdateCryptoSettlementRequest, context: Any
     ) -> account_pb2.CryptoSettlement:
         """Changes where an asset goes."""
-        build = account_codec.crypto_settlement
+        build = merchant_codec.crypto_settlement
         outcome = await destinations.change(
             self._app,
             caller(),
@@ -118,7 +120,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         self, request: account_pb2.DeleteCryptoSettlementRequest, context: Any
     ) -> account_pb2.DeleteCryptoSettlementResponse:
         """Deletes a settlement."""
-        build = account_codec.settlement_deleted
+        build = merchant_codec.settlement_deleted
         outcome = await destinations.delete(
             self._app, caller(), request.merchant_id, request.id, stored(build)
         )
@@ -128,13 +130,15 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         self, request: account_pb2.GetTestClockRequest, context: Any
     ) -> account_pb2.TestClock:
         """Tells the time of the installation."""
-        return account_codec.clock(self._app.clock.now_us(), movable=movable(self._app) is not None)
+        return merchant_codec.clock(
+            self._app.clock.now_us(), movable=movable(self._app) is not None
+        )
 
     async def AdvanceTestClock(
         self, request: account_pb2.AdvanceTestClockRequest, context: Any
     ) -> account_pb2.TestClock:
         """Moves the time of the installation on."""
-        build = account_codec.clock
+        build = merchant_codec.clock
         outcome = await advance(self._app, caller(), request.seconds, stored(build))
         return answer(outcome, build, account_pb2.TestClock)
 

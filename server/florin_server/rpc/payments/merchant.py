@@ -12,11 +12,11 @@ from florin_server.flows.payments.create import create
 from florin_server.flows.payments.load import find
 from florin_server.flows.payments.watch import watch_refund
 from florin_server.flows.payouts.refund import refund, refund_of
-from florin_server.rpc import codec
-from florin_server.rpc.call import caller
-from florin_server.rpc.listing import ListingCalls
-from florin_server.rpc.replay import answer, stored
-from florin_server.rpc.shared import PaymentCalls
+from florin_server.rpc.payments import codec
+from florin_server.rpc.payments.listing import ListingCalls
+from florin_server.rpc.payments.shared import PaymentCalls
+from florin_server.rpc.server.call import caller
+from florin_server.rpc.server.replay import answer, stored
 
 
 def _merchant() -> Merchant:

@@ -9,7 +9,7 @@ from florin.v1 import ledger_pb2
 from florin_server.flows.app import App
 from florin_server.flows.ledger import books
 from florin_server.flows.ledger.books import Line, Verdict
-from florin_server.rpc.codec import timestamp
+from florin_server.rpc.server.timestamps import timestamp
 from florin_server.store.ledger.books import Entry
 
 _VERDICT = {

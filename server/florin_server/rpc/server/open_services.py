@@ -10,7 +10,7 @@ import grpc
 from florin_server.domain.addresses import network_of
 from florin_server.domain.errors import FlorinError
 from florin_server.flows.limits.limits import Limits
-from florin_server.rpc.errors import abort, status_of
+from florin_server.rpc.server.errors import abort, status_of
 
 _NAMES = (
     "grpc.health.v1.Health",

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
-from florin_server.rpc.call import CALL
+from florin_server.rpc.server.call import CALL
 from florin_server.store.payments.idempotency import Replay
 
 _T = TypeVar("_T")

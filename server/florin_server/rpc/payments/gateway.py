@@ -11,9 +11,9 @@ from florin_server.flows.payments.confirm import confirm
 from florin_server.flows.payments.fetch import fetch
 from florin_server.flows.payments.load import find, merchant_of
 from florin_server.flows.payments.options import options
-from florin_server.rpc import codec
-from florin_server.rpc.call import caller
-from florin_server.rpc.shared import PaymentCalls
+from florin_server.rpc.payments import codec
+from florin_server.rpc.payments.shared import PaymentCalls
+from florin_server.rpc.server.call import caller
 
 
 class GatewayServicer(PaymentCalls, gateway_pb2_grpc.GatewayServiceServicer):

@@ -13,8 +13,8 @@ from grpc_status import rpc_status
 
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.refusals import dependency_down
-from florin_server.rpc.call import Call
-from florin_server.rpc.methods import Method
+from florin_server.rpc.server.call import Call
+from florin_server.rpc.server.methods import Method
 from florin_server.store.engine.query import StoreUnavailable
 
 _log = logging.getLogger(__name__)

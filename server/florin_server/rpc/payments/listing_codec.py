@@ -10,7 +10,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from florin_server.domain.errors import Code, FlorinError, Issue
 from florin_server.domain.payments.payment import Payment, Status
 from florin_server.flows.payments.lists import Page, Wanted
-from florin_server.rpc import codec
+from florin_server.rpc.payments import codec
+from florin_server.rpc.server.timestamps import timestamp
 from florin_server.store.payments.listed import Fee, Listed
 from florin_server.store.payments.listing import Order, Totals
 
@@ -139,9 +140,9 @@ class ListingCodec:
             fees=self._fees(payment, row.fee),
             settlement=self._settlement(payment),
             refund=self._answers.refund(row.refund) if row.refund else None,
-            created_at=codec.timestamp(payment.created_at_us),
-            last_updated_at=codec.timestamp(payment.updated_at_us),
-            settled_at=None if settled is None else codec.timestamp(settled),
+            created_at=timestamp(payment.created_at_us),
+            last_updated_at=timestamp(payment.updated_at_us),
+            settled_at=None if settled is None else timestamp(settled),
         )
 
     def _fees(self, payment: Payment, fee: Fee | None) -> listing_pb2.PaymentFees | None:
