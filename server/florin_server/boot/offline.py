@@ -11,7 +11,7 @@ from florin.v1 import operator_pb2
 from google.protobuf.message import Message
 
 from florin_server.boot.home import Home, Secrets
-from florin_server.boot.operator import OperatorError
+from florin_server.boot.operator_error import OperatorError
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.domain.sealed import Seal

@@ -11,14 +11,11 @@ from florin.v1 import operator_pb2_grpc
 from google.protobuf.message import Message
 
 from florin_server.boot.home import Home
+from florin_server.boot.operator_error import OperatorError
 from florin_server.config import Settings
 from florin_server.domain.errors import FlorinError
 
 Call = Callable[[str, Message], Awaitable[Any]]
-
-
-class OperatorError(Exception):
-    """The service refused; the text says why."""
 
 
 class Operator:

@@ -13,7 +13,8 @@ from rich.markup import escape
 from florin_server.boot import chains, prices
 from florin_server.boot.home import Home, Refused
 from florin_server.boot.keys import Keyring
-from florin_server.boot.operator import OperatorError, operator
+from florin_server.boot.operator import operator
+from florin_server.boot.operator_error import OperatorError
 from florin_server.cli import faults
 from florin_server.cli import ledger as books
 from florin_server.cli.console import console, settings_of

@@ -74,7 +74,7 @@ async def abort(
     )
 
 
-def told(error: Exception, method: Method, call: Call) -> status_pb2.Status:
+def to_status(error: Exception, method: Method, call: Call) -> status_pb2.Status:
     """The status that tells an error; what is not ours to tell goes to the log only."""
     if isinstance(error, GatewayFault):
         return _fault_status(error.args[0])

@@ -27,7 +27,7 @@ from florin_server.flows.payments.load import payment_id_of
 from florin_server.rpc.server import metadata
 from florin_server.rpc.server.auth import Authenticator
 from florin_server.rpc.server.call import CALL, Call
-from florin_server.rpc.server.errors import GATEWAY_FAULT, GatewayFault, TooLate, abort, told
+from florin_server.rpc.server.errors import GATEWAY_FAULT, GatewayFault, TooLate, abort, to_status
 from florin_server.rpc.server.idempotency import Guards, key_of
 from florin_server.rpc.server.methods import Method, methods_of
 from florin_server.rpc.server.open_services import OpenServices, is_open
@@ -113,7 +113,7 @@ class Gate(grpc.aio.ServerInterceptor):
                 else:
                     response = await inner(request, context)
             except Exception as error:  # noqa: BLE001  (the boundary: every fault is told)
-                await abort(context, told(error, method, call), call.trailing())
+                await abort(context, to_status(error, method, call), call.trailing())
             else:
                 context.set_trailing_metadata(call.trailing())
                 return response
@@ -135,7 +135,7 @@ class Gate(grpc.aio.ServerInterceptor):
                 await call.take_up()
             except Exception as error:  # noqa: BLE001  (the boundary: every fault is told)
                 left = () if call.taken else call.trailing()
-                await abort(context, told(error, method, call), left)
+                await abort(context, to_status(error, method, call), left)
 
         return answer
 
