@@ -1,6 +1,7 @@
 """Lints the protos and compares them with the last release, without any network.
 
 buf reads a descriptor image, so that it needs neither its registry nor a copy of google's protos.
+What buf does not know, access rules, is looked at here.
 """
 
 from __future__ import annotations
@@ -9,6 +10,11 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+
+from florin.v1 import access_pb2
+from google.api import annotations_pb2
+from google.protobuf.descriptor_pb2 import FileDescriptorSet, MethodDescriptorProto
 
 HERE = pathlib.Path(__file__).resolve().parent
 CONFIG = HERE / "buf.yaml"
@@ -22,6 +28,34 @@ def buf(*args: str) -> int:
     return subprocess.run([str(program), *args, "--config", str(CONFIG)], check=False).returncode  # noqa: S603
 
 
+def unsaid(image: bytes) -> list[str]:
+    """What the access rules of an image leave open, or say of the wrong RPC, one line each."""
+    return [
+        f"{file.package}.{service.name}.{method.name} {fault}"
+        for file in FileDescriptorSet.FromString(image).file
+        for service in file.service
+        for method in service.method
+        for fault in _faults(method)
+    ]
+
+
+def _faults(method: MethodDescriptorProto) -> Iterator[str]:
+    rule = method.options.Extensions[access_pb2.access]
+    if not rule.family:
+        yield "does not say who may call it"
+    elif rule.family == access_pb2.CALLER_FAMILY_OPERATOR:
+        # one token opens all, and there are neither merchants nor profiles
+        if rule != access_pb2.AccessRule(family=rule.family):
+            yield "is the operator's and says more than that"
+        if method.options.HasExtension(annotations_pb2.http):
+            yield "is the operator's and has a route"
+    else:
+        if not rule.scope:
+            yield "does not say which scope a key needs"
+        if not rule.outage:
+            yield "does not say what an outage is told as"
+
+
 def main() -> None:
     """Lints and compares; with `--release` the protos of today become what is compared with."""
     with tempfile.TemporaryDirectory() as tmp:
@@ -31,7 +65,10 @@ def main() -> None:
         if sys.argv[1:] == ["--release"]:
             RELEASED.write_bytes(image.read_bytes())
             return
-        failed = buf("lint", str(image))
+        faults = unsaid(image.read_bytes())
+        for fault in faults:
+            print(fault)  # noqa: T201
+        failed = bool(faults) | buf("lint", str(image))
         failed |= buf("breaking", str(image), "--against", str(RELEASED), "--exclude-imports")
     raise SystemExit(failed)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 import grpc
-from florin.v1 import admin_pb2_grpc
+from florin.v1 import operator_pb2_grpc
 from google.protobuf.message import Message
 
 from tests.chaos.stage import KEPT_MERCHANT, Stage
@@ -71,7 +71,7 @@ class Till:
         while True:
             metadata = (("authorization", f"Bearer {self._stage.home.secrets().operator_token}"),)
             async with grpc.aio.insecure_channel(self._stage.told("shop")["operator"]) as channel:
-                call = getattr(admin_pb2_grpc.AdminServiceStub(channel), method)
+                call = getattr(operator_pb2_grpc.OperatorServiceStub(channel), method)
                 try:
                     return await call(request, metadata=metadata, timeout=CALL_S)
                 except grpc.aio.AioRpcError as error:

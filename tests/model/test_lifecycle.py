@@ -10,7 +10,7 @@ from florin_server.domain.payments.payment import Payment, Status
 from florin_server.domain.payments.state import TABLE, Event
 from florin_server.flows.payments import create
 from florin_server.flows.payments.idempotent import once
-from florin_server.rpc.codec import Codec
+from florin_server.rpc.payments.codec import Codec
 from florin_server.store.engine.query import Statement, param
 from florin_server.store.payments import payments
 from florin_server.store.tables.tables import payment

@@ -59,7 +59,7 @@ GROUPS = {
         ),
     ),
     "auth": Group(
-        ("rpc/auth.py",),
+        ("rpc/server/auth.py",),
         (
             "e2e/operator/test_operator_listener.py",
             "unit/test_access_rules.py",
@@ -71,7 +71,11 @@ GROUPS = {
         ),
     ),
     "idempotency": Group(
-        ("flows/payments/idempotent.py", "rpc/idempotency.py", "store/payments/idempotency.py"),
+        (
+            "flows/payments/idempotent.py",
+            "rpc/server/idempotency.py",
+            "store/payments/idempotency.py",
+        ),
         (
             "contract/store/test_store_races.py",
             "e2e/payments/test_guarded_keys.py",

@@ -267,10 +267,8 @@ def public_calls() -> Iterator[Call]:
     """All RPCs of the public listener, and all routes."""
     for service in PUBLIC:
         for method in service.methods:
-            options = method.GetOptions()
-            if options.Extensions[access_pb2.access].family == access_pb2.CALLER_FAMILY_OPERATOR:
-                continue
             yield Call(method)
+            options = method.GetOptions()
             if not options.HasExtension(annotations_pb2.http):
                 continue
             rule = options.Extensions[annotations_pb2.http]

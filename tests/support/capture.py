@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from florin.v1 import operator_pb2
+from florin.v1 import customer_pb2
 from florin_server.store.capture import collected_data
 
 from tests.support.api import Refused, RestApi
@@ -115,7 +115,7 @@ async def emptied(desk: Desk, till: Till) -> None:
             await desk.service.app.store.write(collected_data.forget(0, 1))
 
 
-async def export(desk: Desk, wallet: Wallet) -> operator_pb2.ExportCustomerResponse:
+async def export(desk: Desk, wallet: Wallet) -> customer_pb2.ExportCustomerResponse:
     async with operator_of(desk.service) as operator:
-        request = operator_pb2.ExportCustomerRequest(account=wallet.account)
+        request = customer_pb2.ExportCustomerRequest(account=wallet.account)
         return await operator.ask("ExportCustomer", request)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
+
 import grpc
 import pytest
 from florin.v1 import access_pb2, errors_pb2
 from florin_gateway.errors import refusal_of
 from florin_gateway.rpc import CallError
-from florin_server.boot.grpc_server import PUBLIC
+from florin_server.boot.grpc_server import OPERATOR, PUBLIC
 from florin_server.domain.errors import REGISTRY, Code, FlorinError, Issue
-from florin_server.rpc.errors import status_of
-from florin_server.rpc.interceptors import methods_of
+from florin_server.rpc.server.errors import status_of
+from florin_server.rpc.server.interceptors import methods_of
+from google.api import annotations_pb2
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
-SERVICES = PUBLIC
+SERVICES = (*PUBLIC, *OPERATOR)
 RPCS = [method for service in SERVICES for method in service.methods]
 DEPLOYED_ONLY = {
     Code.NOT_FOUND,
@@ -25,22 +29,40 @@ DEPLOYED_ONLY = {
     Code.BAD_GATEWAY,
 }
 
+PROTOS = Path(__file__).resolve().parents[2] / "protos"
+READS = access_pb2.AccessRule(
+    family=access_pb2.CALLER_FAMILY_PAYMENTS,
+    scope=access_pb2.KEY_SCOPE_READ,
+    outage=access_pb2.OUTAGE_RULE_UNAVAILABLE,
+)
+OPERATES = access_pb2.AccessRule(family=access_pb2.CALLER_FAMILY_OPERATOR)
+
 
 def rule_of(method) -> access_pb2.AccessRule:
     return method.GetOptions().Extensions[access_pb2.access]
 
 
-def service_of(rule: access_pb2.AccessRule | None):
-    """A service with one RPC."""
+def ruled(rule: access_pb2.AccessRule, **changes: int) -> access_pb2.AccessRule:
+    """A rule that differs from another one."""
+    changed = access_pb2.AccessRule.FromString(rule.SerializeToString())
+    for name, value in changes.items():
+        setattr(changed, name, value)
+    return changed
+
+
+def service_of(*rules: access_pb2.AccessRule | None, names=("Call", "Ask")):
+    """A service with one RPC for each rule."""
     file = descriptor_pb2.FileDescriptorProto(
         name="one.proto", package="one", syntax="proto3", dependency=["florin/v1/access.proto"]
     )
     file.message_type.add(name="Nothing")
-    method = file.service.add(name="Service").method.add(
-        name="Call", input_type=".one.Nothing", output_type=".one.Nothing"
-    )
-    if rule is not None:
-        method.options.Extensions[access_pb2.access].CopyFrom(rule)
+    service = file.service.add(name="Service")
+    for name, rule in zip(names, rules, strict=False):
+        method = service.method.add(
+            name=name, input_type=".one.Nothing", output_type=".one.Nothing"
+        )
+        if rule is not None:
+            method.options.Extensions[access_pb2.access].CopyFrom(rule)
     pool = descriptor_pool.DescriptorPool()
     descriptor_pb2.DESCRIPTOR.CopyToProto(known := descriptor_pb2.FileDescriptorProto())
     pool.Add(known)
@@ -50,9 +72,10 @@ def service_of(rule: access_pb2.AccessRule | None):
     return pool.FindServiceByName("one.Service")
 
 
-def test_the_three_services_are_served():
-    names = {service.name for service in SERVICES}
-    assert names == {"GatewayService", "MerchantService", "AdminService"}
+def test_each_listener_has_services_of_its_own():
+    names = [service.name for service in PUBLIC]
+    assert names == ["GatewayService", "MerchantService", "AdminService"]
+    assert [service.name for service in OPERATOR] == ["OperatorService"]
     assert len(methods_of(SERVICES)) == len(RPCS)
 
 
@@ -62,21 +85,73 @@ def test_every_rpc_says_who_may_call_it(method):
     families = {
         "GatewayService": {access_pb2.CALLER_FAMILY_GATEWAY},
         "MerchantService": {access_pb2.CALLER_FAMILY_PAYMENTS, access_pb2.CALLER_FAMILY_ACCOUNT},
-        "AdminService": {
-            access_pb2.CALLER_FAMILY_ACCOUNT,
-            access_pb2.CALLER_FAMILY_SANDBOX,
-            access_pb2.CALLER_FAMILY_OPERATOR,
-        },
+        "AdminService": {access_pb2.CALLER_FAMILY_ACCOUNT, access_pb2.CALLER_FAMILY_SANDBOX},
+        "OperatorService": {access_pb2.CALLER_FAMILY_OPERATOR},
     }
     assert rule.family in families[method.containing_service.name]
-    # a key of a caller needs a right; the operator has them all
-    assert bool(rule.scope) is (rule.family != access_pb2.CALLER_FAMILY_OPERATOR)
+    # a key of a caller needs a right; the operator has them all, and one profile
+    is_operators = rule.family == access_pb2.CALLER_FAMILY_OPERATOR
+    assert bool(rule.scope) is bool(rule.outage) is not is_operators
 
 
 @pytest.mark.parametrize("rule", [None, access_pb2.AccessRule(scope=access_pb2.KEY_SCOPE_READ)])
 def test_an_rpc_without_a_rule_fails_the_start(rule):
     with pytest.raises(ValueError, match="one.Service.Call has no access rule"):
         methods_of([service_of(rule)])
+
+
+def test_a_service_for_the_operator_and_for_others_fails_the_start():
+    for rule in (READS, OPERATES):
+        assert len(methods_of([service_of(rule, rule)])) == 2
+    with pytest.raises(ValueError, match="one.Service is for the operator and for others"):
+        methods_of([service_of(READS, OPERATES)])
+
+
+def test_an_rpc_that_leaves_outages_open_fails_the_start():
+    with pytest.raises(ValueError, match="one.Service.Call does not say what an outage is told as"):
+        methods_of([service_of(ruled(READS, outage=access_pb2.OUTAGE_RULE_UNSPECIFIED))])
+
+
+@pytest.mark.parametrize("name", ["Call", "ListThings", "CreateRefund"])
+@pytest.mark.parametrize("family", [access_pb2.CALLER_FAMILY_ACCOUNT, READS.family])
+@pytest.mark.parametrize("outage", ["UNAVAILABLE", "BAD_GATEWAY"])
+def test_what_an_outage_is_told_as_does_not_hang_on_names_or_callers(name, family, outage):
+    rule = ruled(READS, family=family, outage=access_pb2.OutageRule.Value(f"OUTAGE_RULE_{outage}"))
+    (method,) = methods_of([service_of(rule, names=(name,))]).values()
+    assert method.relays is (outage == "BAD_GATEWAY")
+
+
+def image_of(*rules: access_pb2.AccessRule | None, path: str = "") -> bytes:
+    service_of(*rules).file.CopyToProto(file := descriptor_pb2.FileDescriptorProto())
+    if path:
+        file.service[0].method[0].options.Extensions[annotations_pb2.http].get = path
+    return descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "fault"),
+    [
+        (None, "", "does not say who may call it"),
+        (ruled(READS, scope=access_pb2.KEY_SCOPE_UNSPECIFIED), "/v1", "which scope a key needs"),
+        (ruled(READS, outage=access_pb2.OUTAGE_RULE_UNSPECIFIED), "", "what an outage is told as"),
+        (ruled(OPERATES, scope=access_pb2.KEY_SCOPE_READ), "", "operator's and says more"),
+        (OPERATES, "/v1/payouts", "operator's and has a route"),
+    ],
+)
+def test_the_linter_names_rpcs_whose_rule_leaves_something_open(rule, path, fault):
+    spec = importlib.util.spec_from_file_location("lint", PROTOS / "lint.py")
+    lint = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(lint)
+    (told,) = lint.unsaid(image_of(rule, READS, path=path))
+    assert told.startswith("one.Service.Call ")
+    assert fault in told
+    assert lint.unsaid(image_of(READS, path="/v1")) == lint.unsaid(image_of(OPERATES)) == []
+
+
+def test_no_rpc_of_the_operator_has_a_route():
+    for service in OPERATOR:
+        for method in service.methods:
+            assert not method.GetOptions().HasExtension(annotations_pb2.http), method.full_name
 
 
 def test_what_changes_something_needs_more_than_reading():

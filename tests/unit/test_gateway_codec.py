@@ -7,14 +7,15 @@ import json
 import pytest
 from florin.v1 import (
     account_pb2,
-    admin_pb2,
+    customer_pb2,
     gateway_pb2,
     listing_pb2,
     merchant_pb2,
     money_pb2,
-    operator_pb2,
+    partner_pb2,
     payment_pb2,
     refund_pb2,
+    system_pb2,
 )
 from florin_gateway.jsoncodec import Codec
 from florin_gateway.jsonshape import enum_numbers, members_of, message_of, rule_of, union_of
@@ -142,7 +143,7 @@ def test_a_union_without_a_member_is_null():
 
 
 def test_times_have_exactly_milliseconds():
-    key = admin_pb2.ApiKey(last4="abcd")
+    key = partner_pb2.ApiKey(last4="abcd")
     key.created_at.seconds, key.created_at.nanos = 1771372800, 1_999_999
     assert shown(key)["createdAt"] == "2026-02-18T00:00:00.001Z"
     assert shown(key)["revokedAt"] is None
@@ -156,7 +157,7 @@ def test_large_integers_stay_numbers():
 
 
 def test_enums_in_lists_and_with_acronyms_lose_their_prefix():
-    key = admin_pb2.ApiKey(kind=admin_pb2.API_KEY_KIND_WALLET, scopes=[1, 5])
+    key = partner_pb2.ApiKey(kind=partner_pb2.API_KEY_KIND_WALLET, scopes=[1, 5])
     assert shown(key)["kind"] == "wallet"
     assert shown(key)["scopes"] == ["read", "manage"]
 
@@ -304,7 +305,7 @@ def test_a_union_is_read_by_its_type():
     ],
 )
 def test_times_are_rfc3339_with_an_offset(text, seconds):
-    message, issues = read(admin_pb2.ApiKey, {"createdAt": text})
+    message, issues = read(partner_pb2.ApiKey, {"createdAt": text})
     assert (seconds is None) == bool(issues)
     if seconds is not None:
         assert message.created_at.seconds == seconds
@@ -325,8 +326,8 @@ def test_canonical_json_is_that_of_protobuf():
 MESSAGES = [
     GetMessageClass(descriptor)
     for module in (
-        *(account_pb2, admin_pb2, gateway_pb2, listing_pb2, merchant_pb2, money_pb2),
-        *(operator_pb2, payment_pb2, refund_pb2),
+        *(account_pb2, customer_pb2, gateway_pb2, listing_pb2, merchant_pb2, money_pb2),
+        *(partner_pb2, payment_pb2, refund_pb2, system_pb2),
     )
     for descriptor in module.DESCRIPTOR.message_types_by_name.values()
 ]

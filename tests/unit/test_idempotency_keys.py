@@ -9,8 +9,8 @@ import pytest
 from florin.v1 import admin_pb2, gateway_pb2, merchant_pb2
 from florin_server.domain.payments.payment import Merchant
 from florin_server.flows.app import Caller, IdempotencyKey
-from florin_server.rpc.idempotency import Guards, key_of
-from florin_server.rpc.methods import methods_of
+from florin_server.rpc.server.idempotency import Guards, key_of
+from florin_server.rpc.server.methods import methods_of
 
 METHODS = methods_of(
     [

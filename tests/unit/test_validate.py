@@ -9,10 +9,12 @@ from florin.v1 import (
     gateway_pb2,
     listing_pb2,
     merchant_pb2,
+    operator_pb2,
+    partner_pb2,
     payment_pb2,
 )
 from florin_server.domain.errors import FlorinError
-from florin_server.rpc.validate import Validator
+from florin_server.rpc.server.validate import Validator
 
 USD = {"unit": "iso4217/USD", "value": "1250"}
 
@@ -98,11 +100,11 @@ def test_numbers_have_bounds():
 
 
 def test_enums_that_must_be_chosen():
-    assert set(faults(admin_pb2.CreateApiKeyRequest())) == {"kind"}
-    assert set(faults(admin_pb2.CreateApiKeyRequest(kind=99))) == {"kind"}  # type: ignore[arg-type]
+    assert set(faults(partner_pb2.CreateApiKeyRequest())) == {"kind"}
+    assert set(faults(partner_pb2.CreateApiKeyRequest(kind=99))) == {"kind"}  # type: ignore[arg-type]
     for unknown in (0, 99):
-        request = admin_pb2.CreateApiKeyRequest(
-            kind=admin_pb2.API_KEY_KIND_WALLET,
+        request = partner_pb2.CreateApiKeyRequest(
+            kind=partner_pb2.API_KEY_KIND_WALLET,
             scopes=[unknown],  # type: ignore[list-item]
         )
         assert faults(request) == {"scopes[0]": "is unknown"}
@@ -179,6 +181,7 @@ def test_a_path_field_of_a_call_with_a_body_is_a_parameter():
     assert caught.value.code == "params_validation"
     assert [issue.field for issue in caught.value.issues] == ["destination"]
     # gRPC's own calls have no path
+    operator = operator_pb2.DESCRIPTOR.services_by_name["OperatorService"].methods_by_name
     with pytest.raises(FlorinError) as caught:
-        Validator.of(admin["CreateApiKey"])(admin_pb2.CreateApiKeyRequest())
+        Validator.of(operator["CreateApiKey"])(partner_pb2.CreateApiKeyRequest())
     assert caught.value.code == "params_validation"

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 import pytest_asyncio
-from florin.v1 import admin_pb2, admin_pb2_grpc, operator_pb2
+from florin.v1 import customer_pb2, operator_pb2_grpc, partner_pb2, system_pb2
 from florin_server.domain.errors import REGISTRY, Code
 from florin_server.domain.versions import NEWEST_STABLE
 from florin_server.store.engine.query import StoreUnavailable
@@ -51,7 +51,7 @@ async def by_operator(desk: Desk, method: str, request: Any, token: str | None =
     token = desk.service.secrets.operator_token if token is None else token
     metadata = (("authorization", f"Bearer {token}"),)
     async with grpc.aio.insecure_channel(desk.service.grpc.operator_target) as channel:
-        stub = admin_pb2_grpc.AdminServiceStub(channel)
+        stub = operator_pb2_grpc.OperatorServiceStub(channel)
         with pytest.raises(grpc.aio.AioRpcError) as error:
             await getattr(stub, method)(request, metadata=metadata, timeout=10)
     refusal = refused(error.value)
@@ -144,7 +144,7 @@ async def _bad_key(desk: Desk) -> Told:
 
 @raises(Code.UNAUTHORIZED)
 async def _bad_operator(desk: Desk) -> Told:
-    return await by_operator(desk, "ListPartners", operator_pb2.ListPartnersRequest(), "wrong")
+    return await by_operator(desk, "ListPartners", partner_pb2.ListPartnersRequest(), "wrong")
 
 
 @raises(Code.FORBIDDEN)
@@ -292,7 +292,7 @@ async def _unknown_merchant(desk: Desk) -> Told:
 @raises(Code.MERCHANT_EXISTS)
 async def _taken(desk: Desk) -> Told:
     tenant = await desk.tenant()
-    request = operator_pb2.ImportMerchantRequest(
+    request = partner_pb2.ImportMerchantRequest(
         partner_id=tenant.partner.id,
         merchant_id=tenant.merchant.id,
         name="Tea House",
@@ -303,31 +303,31 @@ async def _taken(desk: Desk) -> Told:
 
 @raises(Code.API_KEY_NOT_FOUND)
 async def _no_such_key(desk: Desk) -> Told:
-    return await by_operator(desk, "RevokeApiKey", admin_pb2.RevokeApiKeyRequest(key_id="none"))
+    return await by_operator(desk, "RevokeApiKey", partner_pb2.RevokeApiKeyRequest(key_id="none"))
 
 
 @raises(Code.PARTNER_NOT_FOUND)
 async def _no_such_partner(desk: Desk) -> Told:
-    request = operator_pb2.SetPartnerStatusRequest(
-        partner_id="none", status=operator_pb2.PARTNER_STATUS_ACTIVE
+    request = partner_pb2.SetPartnerStatusRequest(
+        partner_id="none", status=partner_pb2.PARTNER_STATUS_ACTIVE
     )
     return await by_operator(desk, "SetPartnerStatus", request)
 
 
 @raises(Code.CUSTOMER_NOT_FOUND)
 async def _no_such_customer(desk: Desk) -> Told:
-    request = operator_pb2.ExportCustomerRequest(account=Wallet().account)
+    request = customer_pb2.ExportCustomerRequest(account=Wallet().account)
     return await by_operator(desk, "ExportCustomer", request)
 
 
 @raises(Code.WALLET_NOT_FOUND)
 async def _no_such_wallet(desk: Desk) -> Told:
-    return await by_operator(desk, "RevokeWallet", operator_pb2.RevokeWalletRequest(app_id="none"))
+    return await by_operator(desk, "RevokeWallet", partner_pb2.RevokeWalletRequest(app_id="none"))
 
 
 @raises(Code.EXECUTOR_NOT_FOUND)
 async def _no_such_executor(desk: Desk) -> Told:
-    request = operator_pb2.PauseExecutorRequest(executor_id="eip155:1:0x" + "11" * 20)
+    request = system_pb2.PauseExecutorRequest(executor_id="eip155:1:0x" + "11" * 20)
     return await by_operator(desk, "PauseExecutor", request)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from florin_server.flows.accounts import keys
-from florin_server.rpc import auth
+from florin_server.rpc.server import auth
 from florin_server.store.accounts import keys as key_store
 from florin_server.store.accounts import merchants
 

@@ -15,6 +15,8 @@ from florin.v1 import (
     gateway_pb2_grpc,
     merchant_pb2,
     merchant_pb2_grpc,
+    operator_pb2,
+    operator_pb2_grpc,
 )
 from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -24,22 +26,24 @@ from florin_server.boot.home import Secrets
 from florin_server.boot.peers import Peers, chosen_token
 from florin_server.boot.reflection import reflect
 from florin_server.flows.app import App
-from florin_server.rpc.admin import AdminServicer
-from florin_server.rpc.auth import Authenticator
-from florin_server.rpc.codec import Codec
-from florin_server.rpc.gateway import GatewayServicer
-from florin_server.rpc.idempotency import Guards
-from florin_server.rpc.interceptors import Gate
-from florin_server.rpc.merchant import MerchantServicer
+from florin_server.rpc.accounts.admin import AdminServicer
+from florin_server.rpc.operator.service import OperatorServicer
+from florin_server.rpc.payments.codec import Codec
+from florin_server.rpc.payments.gateway import GatewayServicer
+from florin_server.rpc.payments.merchant import MerchantServicer
+from florin_server.rpc.server.auth import Authenticator
+from florin_server.rpc.server.idempotency import Guards
+from florin_server.rpc.server.interceptors import Gate
 
 Register = Callable[[Any], None]
 
-OPERATOR: tuple[ServiceDescriptor, ...] = (admin_pb2.DESCRIPTOR.services_by_name["AdminService"],)
 PUBLIC: tuple[ServiceDescriptor, ...] = (
     gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"],
     merchant_pb2.DESCRIPTOR.services_by_name["MerchantService"],
-    # a partner's part of it
-    *OPERATOR,
+    admin_pb2.DESCRIPTOR.services_by_name["AdminService"],
+)
+OPERATOR: tuple[ServiceDescriptor, ...] = (
+    operator_pb2.DESCRIPTOR.services_by_name["OperatorService"],
 )
 
 _OPTIONS = (
@@ -86,7 +90,7 @@ class GrpcServers:
         auth = Authenticator(app, kept.pepper, kept.operator_token)
         gateway = GatewayServicer(app, answers)
         merchant = MerchantServicer(app, answers)
-        admin = AdminServicer(app, answers, kept.pepper)
+        admin = AdminServicer(app, answers)
 
         def register(server: Any) -> None:
             gateway_pb2_grpc.add_GatewayServiceServicer_to_server(gateway, server)
@@ -94,7 +98,8 @@ class GrpcServers:
             admin_pb2_grpc.add_AdminServiceServicer_to_server(admin, server)
 
         def register_operator(server: Any) -> None:
-            admin_pb2_grpc.add_AdminServiceServicer_to_server(admin, server)
+            servicer = OperatorServicer(app, kept.pepper)
+            operator_pb2_grpc.add_OperatorServiceServicer_to_server(servicer, server)
 
         settings = app.settings
         guards = Guards(app)
@@ -103,7 +108,7 @@ class GrpcServers:
         public = Gate(app, auth, PUBLIC, guards, peer_of=peers)
         place = _Place("gRPC", settings.host, settings.grpc_port, GRPC_PORT)
         target = await _serve(public, register, place, settings.shutdown_s, stack)
-        operator = Gate(app, auth, OPERATOR, guards, operator=True)
+        operator = Gate(app, auth, OPERATOR, guards)
         place = _Place("The operator's gRPC", "127.0.0.1", settings.operator_port, OPERATOR_PORT)
         operator_target = await _serve(
             operator, register_operator, place, settings.shutdown_s, stack
@@ -128,7 +133,7 @@ async def _serve(
     health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
     for name in ("", *names):
         await healthy.set(name, health_pb2.HealthCheckResponse.SERVING)
-    reflect(gate.services, gate.paths, server)
+    reflect(gate.services, server)
     host, port = place.host, place.port
     # gRPC's own complaint comes with a line of its C core
     check_free(*place)

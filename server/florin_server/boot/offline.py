@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from florin.v1 import admin_pb2
+from florin.v1 import operator_pb2
 from google.protobuf.message import Message
 
 from florin_server.boot.home import Home, Secrets
-from florin_server.boot.operator import OperatorError
+from florin_server.boot.operator_error import OperatorError
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.domain.sealed import Seal
@@ -20,20 +20,19 @@ from florin_server.flows.app import App, Links
 from florin_server.flows.limits.limits import Limits
 from florin_server.flows.screening.cache import Screening
 from florin_server.rails.protocol import Rail
-from florin_server.rpc.admin import AdminServicer
-from florin_server.rpc.codec import Codec
-from florin_server.rpc.validate import Validator
+from florin_server.rpc.operator.service import OperatorServicer
+from florin_server.rpc.server.validate import Validator
 from florin_server.store.engine.query import StoreError
 from florin_server.store.engine.store import Store
 
-_SERVICE = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
+_SERVICE = operator_pb2.DESCRIPTOR.services_by_name["OperatorService"]
 
 
 @asynccontextmanager
 async def offline(
     settings: Settings, *, chains: bool = False, begins: bool = False
 ) -> AsyncIterator[Callable[[str, Message], Awaitable[Any]]]:
-    """AdminService by method name, on the store itself; OperatorError if a service has it.
+    """OperatorService by method name, on the store itself; OperatorError if a service has it.
 
     Refused if there is no installation, unless one `begins` by this.
     With `chains` it asks the nodes of the chains that the settings name; embedded ones rest.
@@ -54,7 +53,7 @@ async def offline(
         if chains:
             rails = await _rails(settings, kept)
         app = _resting(settings, store, kept, rails)
-        servicer = AdminServicer(app, Codec(app), kept.pepper)
+        servicer = OperatorServicer(app, kept.pepper)
 
         async def call(method: str, request: Message) -> Any:
             # nothing stands before the servicer here

@@ -7,22 +7,19 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
-from florin.v1 import admin_pb2_grpc
+from florin.v1 import operator_pb2_grpc
 from google.protobuf.message import Message
 
 from florin_server.boot.home import Home
+from florin_server.boot.operator_error import OperatorError
 from florin_server.config import Settings
 from florin_server.domain.errors import FlorinError
 
 Call = Callable[[str, Message], Awaitable[Any]]
 
 
-class OperatorError(Exception):
-    """The service refused; the text says why."""
-
-
 class Operator:
-    """Calls AdminService by method name."""
+    """Calls OperatorService by method name."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -67,7 +64,7 @@ async def operator(
     # what others could read is mended before it is used
     metadata = (("authorization", f"Bearer {home.open().secrets().operator_token}"),)
     async with grpc.aio.insecure_channel(addresses["operator"]) as channel:
-        stub = admin_pb2_grpc.AdminServiceStub(channel)
+        stub = operator_pb2_grpc.OperatorServiceStub(channel)
 
         async def remote(method: str, request: Message) -> Any:
             return await getattr(stub, method)(request, metadata=metadata, timeout=10)

@@ -24,7 +24,7 @@ from florin_server.domain.payments.links import QUERY_ID, query_id
 from florin_server.domain.payments.payment import Payment
 from florin_server.flows.app import App
 from florin_server.flows.payments.checkout import back_to_shop, checkout, follow, named
-from florin_server.rpc.codec import Codec
+from florin_server.rpc.payments.codec import Codec
 
 _READ = ("GET", "HEAD")
 # the ways to write a payment link: phones hand these to an app, and nothing else of the pay host

@@ -6,7 +6,7 @@ only; their messages are the same on the wire.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import grpc
@@ -20,16 +20,16 @@ _OLDER, _NEWER = "grpc.reflection.v1alpha", "grpc.reflection.v1"
 _SERVICE = "ServerReflection"
 
 
-def reflect(services: Iterable[ServiceDescriptor], methods: Collection[str], server: Any) -> None:
-    """Registers reflection; `methods` are the RPCs that the listener answers, as gRPC paths."""
+def reflect(services: Iterable[ServiceDescriptor], server: Any) -> None:
+    """Registers reflection of the services that the listener answers."""
     pool = DescriptorPool()
     names = [f"{_OLDER}.{_SERVICE}", f"{_NEWER}.{_SERVICE}"]
     known: set[str] = set()
     for service in services:
-        _add(pool, service.file, methods, known)
+        _add(pool, service.file, known)
         names.append(service.full_name)
     for file in (health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR):
-        _add(pool, file, None, known)
+        _add(pool, file, known)
         names += [f"{file.package}.{name}" for name in file.services_by_name]
     pool.Add(_newer(reflection_pb2.DESCRIPTOR))
     servicer = reflection.aio.ReflectionServicer(sorted(set(names)), pool)
@@ -42,23 +42,15 @@ def reflect(services: Iterable[ServiceDescriptor], methods: Collection[str], ser
     server.add_registered_method_handlers(f"{_NEWER}.{_SERVICE}", {"ServerReflectionInfo": info})
 
 
-def _add(
-    pool: DescriptorPool, file: FileDescriptor, methods: Collection[str] | None, known: set[str]
-) -> None:
-    """Adds a file behind those that it needs, without the RPCs that are answered elsewhere."""
+def _add(pool: DescriptorPool, file: FileDescriptor, known: set[str]) -> None:
+    """Adds a file behind those that it needs."""
     if file.name in known:
         return
     known.add(file.name)
     for needed in file.dependencies:
-        _add(pool, needed, methods, known)
+        _add(pool, needed, known)
     told = FileDescriptorProto()
     file.CopyToProto(told)
-    if methods is not None:
-        for service in told.service:
-            path = f"/{told.package}.{service.name}/"
-            kept = [method for method in service.method if path + method.name in methods]
-            del service.method[:]
-            service.method.extend(kept)
     pool.Add(told)
 
 

@@ -1,1 +1,1 @@
-"""gRPC: interceptors, codec and thin servicers."""
+"""gRPC: what every call passes, and thin servicers by noun."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from florin.v1 import operator_pb2, payment_pb2
+from florin.v1 import customer_pb2, payment_pb2
 
 from tests.support.api import Refused
 from tests.support.desk import Desk, Offer
@@ -28,13 +28,13 @@ async def operator(desk):
         yield operator
 
 
-async def export(operator, account: str) -> operator_pb2.ExportCustomerResponse:
-    request = operator_pb2.ExportCustomerRequest(account=account)
+async def export(operator, account: str) -> customer_pb2.ExportCustomerResponse:
+    request = customer_pb2.ExportCustomerRequest(account=account)
     return await operator.ask("ExportCustomer", request)
 
 
 async def erase(operator, account: str) -> tuple[int, int, int]:
-    request = operator_pb2.EraseCustomerRequest(account=account)
+    request = customer_pb2.EraseCustomerRequest(account=account)
     erased = await operator.ask("EraseCustomer", request)
     return erased.offers_erased, erased.wallet_names_erased, erased.payments_kept
 
@@ -74,7 +74,7 @@ async def journaled(desk: Desk, wallet: Wallet) -> None:
     raise AssertionError("nothing was sent")
 
 
-def row(payment: operator_pb2.CustomerPayment) -> tuple[Any, ...]:
+def row(payment: customer_pb2.CustomerPayment) -> tuple[Any, ...]:
     status = payment_pb2.PaymentStatus.Name(payment.status).removeprefix("PAYMENT_STATUS_")
     return payment.payment_id, status.lower(), payment.payer, payment.wallet_name
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from florin.v1 import operator_pb2
+from florin.v1 import customer_pb2
 from florin_server.domain.payments.payment import Option
 from florin_server.domain.sealed import Seal
 from florin_server.flows.capture import collected
@@ -204,7 +204,7 @@ async def test_a_wallet_collects_the_data_itself(desk, till, form, at):
 
 async def signed_elsewhere(till: Till, option_id: str) -> list[str]:
     """What the option's account signs, without anything having been told."""
-    from florin_server.rpc.codec import action
+    from florin_server.rpc.payments.codec import action
     from florin_server.store.payments import payments
 
     from tests.support.json import plain
@@ -403,7 +403,7 @@ async def test_a_customer_is_told_what_it_told_and_forgotten(desk, till):
     assert told[1].kept_until.seconds == told_at + 30 * DAY_S
     assert await till.pay() == "succeeded"
     async with operator_of(desk.service) as operator:
-        request = operator_pb2.EraseCustomerRequest(account=wallet.account)
+        request = customer_pb2.EraseCustomerRequest(account=wallet.account)
         erased = await operator.ask("EraseCustomer", request)
         assert erased.collected_data_erased == 2
         assert (await operator.ask("EraseCustomer", request)).collected_data_erased == 0

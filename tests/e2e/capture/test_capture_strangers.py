@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from florin.v1 import operator_pb2
+from florin.v1 import customer_pb2
 from florin_server.cli.accounts import customers as command_line
 from florin_server.config import LimitSettings
 from florin_server.domain.sealed import Seal
@@ -184,8 +184,8 @@ async def test_another_app_asks_again_and_another_installation_does_not(desk, ti
 
 
 async def test_an_export_tells_who_told_what(desk, till):
-    form = operator_pb2.CUSTOMER_DATA_SOURCE_FORM
-    wallet = operator_pb2.CUSTOMER_DATA_SOURCE_WALLET
+    form = customer_pb2.CUSTOMER_DATA_SOURCE_FORM
+    wallet = customer_pb2.CUSTOMER_DATA_SOURCE_WALLET
     app = await desk.wallet_app()
     await hand_in(desk, await as_stranger(till, **app).url(), EVE)
     desk.clock.advance(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from florin.v1 import admin_pb2, operator_pb2
+from florin.v1 import system_pb2
 
 from tests.support.api import Refused, RestApi
 from tests.support.chain import Chain
@@ -14,10 +14,10 @@ from tests.support.service import running
 from tests.support.story import ORDER, PRICE, follow
 from tests.support.wallet import Wallet
 
-LIST = operator_pb2.ListExecutorsRequest()
+LIST = system_pb2.ListExecutorsRequest()
 
 
-async def executor_of(operator) -> operator_pb2.Executor:
+async def executor_of(operator) -> system_pb2.Executor:
     """The one that settles; the other one pays out."""
     relayer = (await chain_of(operator)).relayer
     found = (await operator.ask("ListExecutors", LIST)).executors
@@ -26,18 +26,18 @@ async def executor_of(operator) -> operator_pb2.Executor:
     return executor
 
 
-async def pause(operator) -> operator_pb2.Executor:
-    request = operator_pb2.PauseExecutorRequest(executor_id=(await executor_of(operator)).id)
+async def pause(operator) -> system_pb2.Executor:
+    request = system_pb2.PauseExecutorRequest(executor_id=(await executor_of(operator)).id)
     return await operator.ask("PauseExecutor", request)
 
 
-async def resume(operator) -> operator_pb2.Executor:
-    request = operator_pb2.ResumeExecutorRequest(executor_id=(await executor_of(operator)).id)
+async def resume(operator) -> system_pb2.Executor:
+    request = system_pb2.ResumeExecutorRequest(executor_id=(await executor_of(operator)).id)
     return await operator.ask("ResumeExecutor", request)
 
 
-async def chain_of(operator) -> admin_pb2.ChainStatus:
-    status = await operator.ask("GetSystemStatus", admin_pb2.GetSystemStatusRequest())
+async def chain_of(operator) -> system_pb2.ChainStatus:
+    status = await operator.ask("GetSystemStatus", system_pb2.GetSystemStatusRequest())
     return status.chains[0]
 
 
@@ -122,7 +122,7 @@ async def test_a_pause_survives_a_restart(tmp_path, session):
 )
 async def test_an_executor_that_is_not_there(service, method, executor_id):
     (rail,) = service.app.rails.values()
-    request = getattr(operator_pb2, f"{method}Request")(
+    request = getattr(system_pb2, f"{method}Request")(
         executor_id=executor_id.format(address=rail.senders[0])
     )
     async with operator_of(service) as operator:

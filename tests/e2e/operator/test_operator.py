@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from florin.v1 import account_pb2, admin_pb2, operator_pb2
+from florin.v1 import account_pb2, partner_pb2
 from florin_server.domain.versions import NEWEST_STABLE
 from florin_server.store.accounts import merchants
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PREVIEW = "2026-02-19.preview"
 ICON = "https://purse.example/icon.png"
-ACTIVE, SUSPENDED = operator_pb2.PARTNER_STATUS_ACTIVE, operator_pb2.PARTNER_STATUS_SUSPENDED
+ACTIVE, SUSPENDED = partner_pb2.PARTNER_STATUS_ACTIVE, partner_pb2.PARTNER_STATUS_SUSPENDED
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -42,27 +42,27 @@ def refusal(desk, operator):
     return refusal
 
 
-def partners() -> operator_pb2.ListPartnersRequest:
-    return operator_pb2.ListPartnersRequest()
+def partners() -> partner_pb2.ListPartnersRequest:
+    return partner_pb2.ListPartnersRequest()
 
 
-def named(name: str = "Tea & Co") -> operator_pb2.CreatePartnerRequest:
-    return operator_pb2.CreatePartnerRequest(name=name)
+def named(name: str = "Tea & Co") -> partner_pb2.CreatePartnerRequest:
+    return partner_pb2.CreatePartnerRequest(name=name)
 
 
-def wallet(**changes: Any) -> operator_pb2.RegisterWalletRequest:
-    return operator_pb2.RegisterWalletRequest(**{"name": "Purse", **changes})
+def wallet(**changes: Any) -> partner_pb2.RegisterWalletRequest:
+    return partner_pb2.RegisterWalletRequest(**{"name": "Purse", **changes})
 
 
 def imported(partner_id: str, merchant_id: str, **changes: Any) -> Any:
     given = {"name": "Tea House", "email": "tea@house.example", **changes}
-    return operator_pb2.ImportMerchantRequest(
+    return partner_pb2.ImportMerchantRequest(
         partner_id=partner_id, merchant_id=merchant_id, **given
     )
 
 
-def pin(version: str = PREVIEW, **account: str) -> operator_pb2.SetApiVersionRequest:
-    return operator_pb2.SetApiVersionRequest(version=version, **account)
+def pin(version: str = PREVIEW, **account: str) -> partner_pb2.SetApiVersionRequest:
+    return partner_pb2.SetApiVersionRequest(version=version, **account)
 
 
 def told(error: Refused) -> tuple[int, str, list[str]]:
@@ -102,7 +102,7 @@ async def test_a_suspended_partner_is_refused_at_once_until_it_is_resumed(desk, 
     tenant = await desk.tenant()
     assert await seen(desk, tenant.headers) == PASSED
     for status, answer in ((SUSPENDED, (403, "forbidden")), (ACTIVE, PASSED)):
-        request = operator_pb2.SetPartnerStatusRequest(partner_id=tenant.partner.id, status=status)
+        request = partner_pb2.SetPartnerStatusRequest(partner_id=tenant.partner.id, status=status)
         for _ in range(2):
             assert (await operator.ask("SetPartnerStatus", request)).status == status
         assert await seen(desk, tenant.headers) == answer
@@ -114,10 +114,10 @@ async def test_a_suspended_partner_is_refused_at_once_until_it_is_resumed(desk, 
 async def test_the_status_of_a_partner_is_one_that_there_is(desk, refusal):
     tenant = await desk.tenant()
     for status in (0, 9):
-        request = operator_pb2.SetPartnerStatusRequest(partner_id=tenant.partner.id, status=status)
+        request = partner_pb2.SetPartnerStatusRequest(partner_id=tenant.partner.id, status=status)
         error = await refusal("SetPartnerStatus", request)
         assert told(error) == (400, "params_validation", ["status"])
-    request = operator_pb2.SetPartnerStatusRequest(partner_id="prtn_1", status=ACTIVE)
+    request = partner_pb2.SetPartnerStatusRequest(partner_id="prtn_1", status=ACTIVE)
     assert told(await refusal("SetPartnerStatus", request)) == (404, "partner_not_found", [])
 
 
@@ -132,7 +132,7 @@ async def test_a_wallet_is_registered_used_and_revoked_for_good(desk, operator):
     headers = {"App-Id": made.app_id, "Client-Id": "phone-1"}
     assert await seen(desk, headers) == PASSED
 
-    request = operator_pb2.RevokeWalletRequest(app_id=made.app_id)
+    request = partner_pb2.RevokeWalletRequest(app_id=made.app_id)
     revoked = await operator.ask("RevokeWallet", request)
     assert revoked.revoked_at.ToMicroseconds() == desk.clock.now_us()
     assert await seen(desk, headers) == (401, "invalid_app_id")
@@ -141,7 +141,7 @@ async def test_a_wallet_is_registered_used_and_revoked_for_good(desk, operator):
 
     later = await operator.ask("RegisterWallet", wallet(live=True))
     assert (later.live, later.HasField("icon_url")) == (True, False)
-    listed = await operator.ask("ListWallets", operator_pb2.ListWalletsRequest())
+    listed = await operator.ask("ListWallets", partner_pb2.ListWalletsRequest())
     # of those that others have registered at the same time, none is looked at
     ours = [one for one in listed.wallets if one.app_id in {made.app_id, later.app_id}]
     assert ours == [later, revoked]
@@ -174,7 +174,7 @@ async def test_a_wallet_that_cannot_be_shown_is_not_registered(refusal, changes,
 
 
 async def test_a_wallet_that_is_not_there_is_not_revoked(refusal):
-    request = operator_pb2.RevokeWalletRequest(app_id="app_1")
+    request = partner_pb2.RevokeWalletRequest(app_id="app_1")
     assert told(await refusal("RevokeWallet", request)) == (404, "wallet_not_found", [])
 
 
@@ -220,9 +220,9 @@ async def test_the_pins_are_told_with_the_accounts(desk, operator):
         await operator.ask("SetApiVersion", pin(**{kind: id_}))
     found = (await operator.ask("ListPartners", partners())).partners
     assert {one.version_pin for one in found if one.id == mine["partner_id"][0]} == {PREVIEW}
-    found = (await operator.ask("ListWallets", operator_pb2.ListWalletsRequest())).wallets
+    found = (await operator.ask("ListWallets", partner_pb2.ListWalletsRequest())).wallets
     assert {one.version_pin for one in found if one.app_id == mine["app_id"][0]} == {PREVIEW}
-    found = (await operator.ask("ListApiKeys", admin_pb2.ListApiKeysRequest())).keys
+    found = (await operator.ask("ListApiKeys", partner_pb2.ListApiKeysRequest())).keys
     assert {one.version_pin for one in found if one.key_id == mine["key_id"][0]} == {PREVIEW}
     assert {one.version_pin for one in found if one.partner_id} == {""}
 
@@ -330,8 +330,8 @@ async def test_a_merchant_of_nobody_is_not_imported(refusal):
     assert told(error) == (404, "partner_not_found", [])
 
 
-def status_of(merchant_id: str, status: int) -> operator_pb2.SetMerchantStatusRequest:
-    return operator_pb2.SetMerchantStatusRequest(merchant_id=merchant_id, status=status)
+def status_of(merchant_id: str, status: int) -> partner_pb2.SetMerchantStatusRequest:
+    return partner_pb2.SetMerchantStatusRequest(merchant_id=merchant_id, status=status)
 
 
 async def test_a_merchant_that_is_stopped_takes_no_new_payments(desk, operator):
@@ -361,9 +361,9 @@ async def test_only_a_merchant_that_is_there_changes_its_status(desk, refusal):
         assert told(error) == (404, "merchant_not_found", [])
 
 
-def bank(merchant_id: str, **changes: str) -> operator_pb2.AddFiatSettlementRequest:
+def bank(merchant_id: str, **changes: str) -> partner_pb2.AddFiatSettlementRequest:
     given = {"status": "pending", "bank_type": "iban", **changes}
-    return operator_pb2.AddFiatSettlementRequest(merchant_id=merchant_id, **given)
+    return partner_pb2.AddFiatSettlementRequest(merchant_id=merchant_id, **given)
 
 
 async def test_a_bank_account_is_one_of_the_settlements(desk, operator):
@@ -392,28 +392,28 @@ async def test_only_a_merchant_that_is_there_has_a_bank_account(desk, refusal):
 
 async def test_a_key_is_replaced_without_a_gap(desk, operator):
     tenant = await desk.tenant()
-    request = admin_pb2.CreateApiKeyRequest(
-        kind=admin_pb2.API_KEY_KIND_PARTNER, partner_id=tenant.partner.id
+    request = partner_pb2.CreateApiKeyRequest(
+        kind=partner_pb2.API_KEY_KIND_PARTNER, partner_id=tenant.partner.id
     )
     second = await operator.ask("CreateApiKey", request)
     new = {**tenant.headers, "Api-Key": second.secret}
     for headers in (tenant.headers, new):
         assert (await desk.ask("POST", CREATE, headers, ORDER)).status == 201
-    await operator.ask("RevokeApiKey", admin_pb2.RevokeApiKeyRequest(key_id=tenant.key_id))
+    await operator.ask("RevokeApiKey", partner_pb2.RevokeApiKeyRequest(key_id=tenant.key_id))
     assert (await desk.ask("POST", CREATE, tenant.headers, ORDER)).told == (401, "invalid_api_key")
     assert (await desk.ask("POST", CREATE, new, ORDER)).status == 201
 
 
 async def test_a_partner_key_is_for_a_partner_that_there_is(refusal):
-    wanted = admin_pb2.CreateApiKeyRequest
-    kind = admin_pb2.API_KEY_KIND_PARTNER
+    wanted = partner_pb2.CreateApiKeyRequest
+    kind = partner_pb2.API_KEY_KIND_PARTNER
     error = await refusal("CreateApiKey", wanted(kind=kind, partner_id="prtn_1"))
     assert told(error) == (404, "partner_not_found", [])
     error = await refusal("CreateApiKey", wanted(kind=kind))
     assert told(error) == (400, "params_validation", ["partnerId"])
     error = await refusal("CreateApiKey", wanted())
     assert told(error) == (400, "params_validation", ["kind"])
-    request = admin_pb2.RevokeApiKeyRequest(key_id="12345678")
+    request = partner_pb2.RevokeApiKeyRequest(key_id="12345678")
     assert told(await refusal("RevokeApiKey", request)) == (404, "api_key_not_found", [])
 
 

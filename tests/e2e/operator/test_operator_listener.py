@@ -5,29 +5,24 @@ from __future__ import annotations
 import grpc
 import pytest
 import pytest_asyncio
-from florin.v1 import access_pb2, merchant_pb2
-from florin_server.boot.grpc_server import PUBLIC
+from florin.v1 import merchant_pb2
+from florin_server.boot.grpc_server import OPERATOR, PUBLIC
+from florin_server.rpc.server.auth import Authenticator
+from florin_server.rpc.server.idempotency import Guards
+from florin_server.rpc.server.interceptors import Gate
 from google.protobuf.message_factory import GetMessageClass
 
 from tests.support.api import refused
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-RPCS = [method for service in PUBLIC for method in service.methods]
+OPERATORS = [method for service in OPERATOR for method in service.methods]
+OTHERS = [method for service in PUBLIC for method in service.methods]
 
 
-def is_operators(method) -> bool:
-    rule = method.GetOptions().Extensions[access_pb2.access]
-    return bool(rule.family == access_pb2.CALLER_FAMILY_OPERATOR)
-
-
-OPERATORS = [method for method in RPCS if is_operators(method)]
-OTHERS = [method for method in RPCS if not is_operators(method)]
-
-
-async def refusal(channel, method, *metadata) -> grpc.aio.AioRpcError:
-    """What an empty request is refused with."""
-    path = f"/{method.containing_service.full_name}/{method.name}"
+async def refusal(channel, method, *metadata, service: str | None = None) -> grpc.aio.AioRpcError:
+    """What an empty request is refused with; `service` is asked in place of the method's own."""
+    path = f"/{service or method.containing_service.full_name}/{method.name}"
     kind = channel.unary_stream if method.server_streaming else channel.unary_unary
     call = kind(
         path,
@@ -65,8 +60,9 @@ async def test_no_rpc_of_the_operator_is_answered_without_its_token(desk, listen
 
 async def test_no_rpc_of_the_operator_is_answered_elsewhere(desk, token):
     for method in OPERATORS:
-        error = await refusal(desk.channel, method, token)
-        assert error.code() is grpc.StatusCode.UNIMPLEMENTED, method.name
+        for service in (None, "florin.v1.AdminService"):
+            error = await refusal(desk.channel, method, token, service=service)
+            assert error.code() is grpc.StatusCode.UNIMPLEMENTED, method.name
 
 
 async def test_no_rpc_of_partners_and_wallets_is_answered_to_the_operator(desk, listener, token):
@@ -79,3 +75,18 @@ async def test_no_rpc_of_partners_and_wallets_is_answered_to_the_operator(desk, 
     get = merchant_pb2.DESCRIPTOR.services_by_name["MerchantService"].methods_by_name["GetPayment"]
     error = await refusal(desk.channel, get, key, merchant)
     assert refused(error).code == "payment_not_found"
+
+
+async def test_what_is_registered_without_access_rules_is_not_answered(desk, token):
+    app, kept = desk.service.app, desk.service.secrets
+    auth = Authenticator(app, kept.pepper, kept.operator_token)
+    server = grpc.aio.server(interceptors=[Gate(app, auth, OPERATOR, Guards(app))])
+    # by mistake
+    desk.service.grpc.register(server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        for method in OTHERS:
+            error = await refusal(channel, method, token)
+            assert error.code() is grpc.StatusCode.UNIMPLEMENTED, method.name
+    await server.stop(None)

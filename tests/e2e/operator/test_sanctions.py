@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import pytest_asyncio
-from florin.v1 import admin_pb2, screening_pb2
+from florin.v1 import screening_pb2, system_pb2
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.devnet.genesis import DEVNET
 from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
@@ -49,7 +49,7 @@ async def check(operator, account: str) -> tuple[bool, list[str]]:
 
 
 async def problem(operator) -> str:
-    status = await operator.ask("GetSystemStatus", admin_pb2.GetSystemStatusRequest())
+    status = await operator.ask("GetSystemStatus", system_pb2.GetSystemStatusRequest())
     return status.screening_problem
 
 

@@ -7,19 +7,19 @@ import asyncio
 import grpc
 import pytest
 from florin.v1 import (
-    access_pb2,
-    admin_pb2,
-    admin_pb2_grpc,
     gateway_pb2,
     gateway_pb2_grpc,
     merchant_pb2,
     merchant_pb2_grpc,
+    operator_pb2_grpc,
+    partner_pb2,
     payment_pb2,
+    system_pb2,
 )
 from florin_server.boot.grpc_server import OPERATOR, PUBLIC
 from google.protobuf import descriptor_pb2, descriptor_pool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from tests.support.api import GrpcApi, refused
 from tests.support.service import held
@@ -36,19 +36,17 @@ async def channel(env):
 @pytest.fixture
 async def operator(service):
     async with grpc.aio.insecure_channel(service.grpc.operator_target) as opened:
-        yield admin_pb2_grpc.AdminServiceStub(opened)
+        yield operator_pb2_grpc.OperatorServiceStub(opened)
 
 
 async def test_health_is_told_for_the_server_and_each_service(channel):
     health = health_pb2_grpc.HealthStub(channel)
-    for name in ("", "florin.v1.GatewayService", "florin.v1.MerchantService"):
+    for name in ("", *(service.full_name for service in PUBLIC)):
         answer = await health.Check(health_pb2.HealthCheckRequest(service=name))
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
 REFLECTION = [f"grpc.reflection.{version}.ServerReflection" for version in ("v1", "v1alpha")]
-BESIDES = {*REFLECTION, "grpc.health.v1.Health"}
-ADMIN = "florin.v1.AdminService"
 
 
 async def reflected(channel, version: str) -> dict[str, set[str]]:
@@ -77,32 +75,40 @@ async def reflected(channel, version: str) -> dict[str, set[str]]:
     return {name: {m.name for m in pool.FindServiceByName(name).methods} for name in names}
 
 
-def methods_of(*services, operator: bool) -> dict[str, set[str]]:
-    family = access_pb2.CALLER_FAMILY_OPERATOR
-    return {
-        service.full_name: {
-            method.name
-            for method in service.methods
-            if (method.GetOptions().Extensions[access_pb2.access].family == family) is operator
-        }
-        for service in services
-    }
+async def unknown_to_reflection(channel, name: str) -> bool:
+    call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo()
+    await call.write(reflection_pb2.ServerReflectionRequest(file_containing_symbol=name))
+    found = (await call.read()).error_response.error_code == grpc.StatusCode.NOT_FOUND.value[0]
+    await call.done_writing()
+    assert await call.read() is grpc.aio.EOF
+    return found
+
+
+def methods_of(*services) -> dict[str, set[str]]:
+    return {one.full_name: {method.name for method in one.methods} for one in services}
 
 
 @pytest.mark.parametrize("version", ["v1", "v1alpha"])
 async def test_reflection_tells_what_the_listener_answers_and_nothing_else(
     channel, service, version
 ):
-    told = await reflected(channel, version)
-    assert {told.pop(name) == {"ServerReflectionInfo"} for name in REFLECTION} == {True}
-    assert "Check" in told.pop("grpc.health.v1.Health")
-    assert told == methods_of(*PUBLIC, operator=False)
-    assert {"CreateMerchant", "SimulatePayment"} <= told[ADMIN]
-    assert not {"CreatePayout", "CreateApiKey"} & told[ADMIN]
     async with grpc.aio.insecure_channel(service.grpc.operator_target) as operator:
-        told = await reflected(operator, version)
-    assert told.keys() == {*BESIDES, ADMIN}
-    assert told[ADMIN] == methods_of(*OPERATOR, operator=True)[ADMIN]
+        for listener, services in ((channel, PUBLIC), (operator, OPERATOR)):
+            told = await reflected(listener, version)
+            assert {told.pop(name) == {"ServerReflectionInfo"} for name in REFLECTION} == {True}
+            assert "Check" in told.pop("grpc.health.v1.Health")
+            assert told == methods_of(*services)
+
+
+async def test_neither_health_nor_reflection_knows_what_the_other_listener_serves(channel, service):
+    async with grpc.aio.insecure_channel(service.grpc.operator_target) as operator:
+        for listener, services in ((channel, OPERATOR), (operator, PUBLIC)):
+            for name in (one.full_name for one in services):
+                request = health_pb2.HealthCheckRequest(service=name)
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await health_pb2_grpc.HealthStub(listener).Check(request)
+                assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+                assert await unknown_to_reflection(listener, name)
 
 
 async def test_a_message_beyond_a_mebibyte_is_refused(channel, env):
@@ -115,11 +121,12 @@ async def test_a_message_beyond_a_mebibyte_is_refused(channel, env):
 
 async def test_the_operator_is_answered_on_its_own_address_only(channel, operator, service):
     token = (("authorization", f"Bearer {service.secrets.operator_token}"),)
-    request = admin_pb2.GetSystemStatusRequest()
+    request = system_pb2.GetSystemStatusRequest()
     status = await operator.GetSystemStatus(request, metadata=token)
     assert [(c.chain_id, c.healthy) for c in status.chains] == [("eip155:31337", True)]
+    elsewhere = operator_pb2_grpc.OperatorServiceStub(channel)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await admin_pb2_grpc.AdminServiceStub(channel).GetSystemStatus(request, metadata=token)
+        await elsewhere.GetSystemStatus(request, metadata=token)
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
@@ -128,13 +135,13 @@ async def test_the_operator_is_answered_on_its_own_address_only(channel, operato
 )
 async def test_the_operator_needs_the_token(operator, metadata):
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await operator.ListApiKeys(admin_pb2.ListApiKeysRequest(), metadata=metadata)
+        await operator.ListApiKeys(partner_pb2.ListApiKeysRequest(), metadata=metadata)
     assert refused(caught.value).code == "unauthorized"
 
 
 async def test_a_key_is_made_used_and_revoked(operator, service, channel):
     token = (("authorization", f"Bearer {service.secrets.operator_token}"),)
-    wanted = admin_pb2.CreateApiKeyRequest(kind=admin_pb2.API_KEY_KIND_WALLET)
+    wanted = partner_pb2.CreateApiKeyRequest(kind=partner_pb2.API_KEY_KIND_WALLET)
     made = await operator.CreateApiKey(wanted, metadata=token)
     gateway = gateway_pb2_grpc.GatewayServiceStub(channel)
     request = payment_pb2.GetPaymentStatusRequest(payment_id="pay_unknown")
@@ -142,16 +149,18 @@ async def test_a_key_is_made_used_and_revoked(operator, service, channel):
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await gateway.GetPaymentStatus(request, metadata=key)
     assert refused(caught.value).code == "payment_not_found"
-    listed = await operator.ListApiKeys(admin_pb2.ListApiKeysRequest(), metadata=token)
+    listed = await operator.ListApiKeys(partner_pb2.ListApiKeysRequest(), metadata=token)
     assert made.key.key_id in {one.key_id for one in listed.keys}
     assert made.secret not in str(listed)
     for _ in range(2):
         revoked = await operator.RevokeApiKey(
-            admin_pb2.RevokeApiKeyRequest(key_id=made.key.key_id), metadata=token
+            partner_pb2.RevokeApiKeyRequest(key_id=made.key.key_id), metadata=token
         )
         assert revoked.key.HasField("revoked_at")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await operator.RevokeApiKey(admin_pb2.RevokeApiKeyRequest(key_id="nobodys"), metadata=token)
+        await operator.RevokeApiKey(
+            partner_pb2.RevokeApiKeyRequest(key_id="nobodys"), metadata=token
+        )
     assert refused(caught.value).code == "api_key_not_found"
 
 

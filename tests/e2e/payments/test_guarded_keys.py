@@ -17,8 +17,8 @@ from florin.v1 import (
     merchant_pb2,
 )
 from florin_server.flows.app import Caller
-from florin_server.rpc.idempotency import key_of
-from florin_server.rpc.methods import methods_of
+from florin_server.rpc.server.idempotency import key_of
+from florin_server.rpc.server.methods import methods_of
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 

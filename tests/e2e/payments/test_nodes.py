@@ -7,7 +7,7 @@ import time
 
 import pytest
 import pytest_asyncio
-from florin.v1 import admin_pb2
+from florin.v1 import system_pb2
 from florin_server.boot.keys import Keyring
 from florin_server.cli.service import doctor
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
@@ -66,9 +66,9 @@ async def own(tmp_path_factory):
         await chain.close()
 
 
-async def status_of(desk) -> admin_pb2.ChainStatus:
+async def status_of(desk) -> system_pb2.ChainStatus:
     async with operator_of(desk.service) as operator:
-        status = await operator.ask("GetSystemStatus", admin_pb2.GetSystemStatusRequest())
+        status = await operator.ask("GetSystemStatus", system_pb2.GetSystemStatusRequest())
     (found,) = [chain for chain in status.chains if chain.chain_id == CHAIN]
     return found
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from eth_account import Account as EvmAccount
-from florin.v1 import admin_pb2, payout_pb2
+from florin.v1 import payout_pb2, system_pb2
 from florin_server.boot.home import Home
 from florin_server.chains.solana import spl
 from florin_server.devnet.evm import DEVNET
@@ -183,7 +183,7 @@ async def test_the_operator_is_told_of_places_that_are_ours_now(desk, shop):
     spelled = f"{CHAIN}:{checksum_address(relayer.rpartition(':')[2])}"
     await force(shop, DOLLARS, spelled)
     async with operator_of(desk.service) as operator:
-        status = await operator.ask("GetSystemStatus", admin_pb2.GetSystemStatusRequest())
+        status = await operator.ask("GetSystemStatus", system_pb2.GetSystemStatusRequest())
     (chain,) = [one for one in status.chains if one.chain_id == CHAIN]
     merchant = shop.tenant.merchant.id
     problem = f"merchant {merchant} wants {DOLLARS} at {spelled}, but that is a relayer of this"

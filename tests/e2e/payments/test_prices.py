@@ -11,7 +11,7 @@ import rlp
 from aiohttp import web
 from eth_account import Account
 from eth_hash.auto import keccak
-from florin.v1 import admin_pb2
+from florin.v1 import system_pb2
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.genesis import artifact
 
@@ -202,7 +202,7 @@ async def test_the_operator_is_told_what_has_no_price(desk, shop):
     desk.clock.advance(3 * STALE_S)
     await refreshed(desk)
     async with operator_of(desk.service) as operator:
-        status = await operator.ask("GetSystemStatus", admin_pb2.GetSystemStatusRequest())
+        status = await operator.ask("GetSystemStatus", system_pb2.GetSystemStatusRequest())
     (chain,) = status.chains
     assert f"{COIN} has no price in USD: oracle:eip155:" in chain.problem
     assert "http:shop: 127.0.0.1 answered HTTP 500" in chain.problem

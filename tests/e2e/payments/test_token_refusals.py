@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from florin.v1 import admin_pb2
+from florin.v1 import system_pb2
 from florin_server.chains.evm import abi
 from florin_server.devnet.genesis import DEVNET
 from florin_server.flows.operator.executors import pause, resume
@@ -77,7 +77,7 @@ async def refusals(desk: Desk, offer: Any) -> list[dict[str, str]]:
 async def status(desk: Desk) -> str:
     """What the doctor is told of the chain."""
     async with operator_of(desk.service) as operator:
-        found = await operator.ask("GetSystemStatus", admin_pb2.GetSystemStatusRequest())
+        found = await operator.ask("GetSystemStatus", system_pb2.GetSystemStatusRequest())
     return next(one.problem for one in found.chains if one.chain_id == CHAIN)
 
 

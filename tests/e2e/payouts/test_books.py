@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from eth_account import Account
-from florin.v1 import admin_pb2, ledger_pb2, payout_pb2
+from florin.v1 import ledger_pb2, payout_pb2, system_pb2
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.solana import SOLNET
 from florin_server.flows.ledger import books
@@ -162,7 +162,7 @@ async def test_a_gift_is_unbooked_until_the_operator_says_what_it_was(desk):
     assert (line.verdict, line.difference) == (Verdict.UNBOOKED, 700)
     async with operator_of(desk.service) as operator:
         assert (
-            (await operator.ask("GetSystemStatus", admin_pb2.GetSystemStatusRequest()))
+            (await operator.ask("GetSystemStatus", system_pb2.GetSystemStatusRequest()))
             .chains[0]
             .healthy
         )
@@ -191,7 +191,7 @@ async def test_money_that_is_gone_is_missing_and_alarms(desk):
 
     async def told() -> bool:
         async with operator_of(desk.service) as operator:
-            status = await operator.ask("GetSystemStatus", admin_pb2.GetSystemStatusRequest())
+            status = await operator.ask("GetSystemStatus", system_pb2.GetSystemStatusRequest())
         (chain,) = [one for one in status.chains if one.chain_id == CHAIN]
         desk.clock.advance(400)
         return f"{treasury} holds 5000 minor units of {DOLLARS} less" in chain.problem

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from florin.v1 import admin_pb2, held_pb2, operator_pb2, payout_pb2
+from florin.v1 import held_pb2, payout_pb2, system_pb2
 
 from tests.support.api import Refused
 from tests.support.books import SETTINGS, balance, exact
@@ -172,7 +172,7 @@ async def test_money_of_a_payer_who_was_blocked_meanwhile_waits_for_a_verdict(
     )
     assert one.reason == "blocked by screening list sdn"
     assert [r for r in caplog.records if r.levelname == "ERROR" and one.held_id in r.message]
-    status = await operator.ask("GetSystemStatus", admin_pb2.GetSystemStatusRequest())
+    status = await operator.ask("GetSystemStatus", system_pb2.GetSystemStatusRequest())
     waiting = len(await listed(operator))
     assert status.held_payments >= 1
     assert "payments held because their payers are blocked" in status.chains[0].problem
@@ -243,14 +243,14 @@ async def test_a_return_to_a_payer_who_is_blocked_again_waits_and_is_told(desk, 
     paid = await with_a_signature(shop, operator)
     one = await held_of(operator, paid.payment_id)
     await remove(operator, "sdn")
-    executors = (await operator.ask("ListExecutors", operator_pb2.ListExecutorsRequest())).executors
+    executors = (await operator.ask("ListExecutors", system_pb2.ListExecutorsRequest())).executors
     for executor in executors:
-        request = operator_pb2.PauseExecutorRequest(executor_id=executor.id)
+        request = system_pb2.PauseExecutorRequest(executor_id=executor.id)
         await operator.ask("PauseExecutor", request)
     done = await decide(operator, one.held_id, RETURN)
     await block(operator, paid.wallet)
     for executor in executors:
-        resumed = operator_pb2.ResumeExecutorRequest(executor_id=executor.id)
+        resumed = system_pb2.ResumeExecutorRequest(executor_id=executor.id)
         await operator.ask("ResumeExecutor", resumed)
 
     async def problems() -> list[str]:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 import pytest_asyncio
-from florin.v1 import admin_pb2, operator_pb2, payout_pb2
+from florin.v1 import payout_pb2, system_pb2
 from florin_server.store.ledger import ledger
 from florin_server.store.payouts import payouts
 
@@ -131,7 +131,7 @@ async def test_a_treasury_that_is_short_is_filled_and_pays(desk, shop):
     assert "the treasury" in await shop.problem(refund_id)
     assert (await shop.told(payment_id))["status"] == "pending"
     async with operator_of(desk.service) as operator:
-        status = await operator.ask("GetSystemStatus", admin_pb2.GetSystemStatusRequest())
+        status = await operator.ask("GetSystemStatus", system_pb2.GetSystemStatusRequest())
         assert not status.chains[0].healthy
         assert "payouts that wait: 1, because the treasury" in status.chains[0].problem
     assert await desk.chain.balance(wallet.address) == held
@@ -284,13 +284,13 @@ async def test_the_treasury_can_be_paused(desk, shop):
     payment_id = await shop.sold(wallet, USD)
     held = await desk.chain.balance(wallet.address)
     async with operator_of(desk.service) as operator:
-        pause = operator_pb2.PauseExecutorRequest(executor_id=executor_id)
+        pause = system_pb2.PauseExecutorRequest(executor_id=executor_id)
         assert (await operator.ask("PauseExecutor", pause)).paused
         await shop.ask(payment_id)
         # who pays is settled all the same
         await shop.sold(Wallet(), USD)
         assert (await shop.told(payment_id))["status"] == "pending"
         assert await desk.chain.balance(wallet.address) == held
-        resume = operator_pb2.ResumeExecutorRequest(executor_id=executor_id)
+        resume = system_pb2.ResumeExecutorRequest(executor_id=executor_id)
         assert not (await operator.ask("ResumeExecutor", resume)).paused
     assert (await desk.refunded(payment_id, shop.tenant.headers))["status"] == "succeeded"

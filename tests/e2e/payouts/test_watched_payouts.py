@@ -8,13 +8,7 @@ from typing import Any, Self
 import grpc
 import pytest
 import pytest_asyncio
-from florin.v1 import (
-    admin_pb2_grpc,
-    merchant_pb2_grpc,
-    operator_pb2,
-    payout_pb2,
-    refund_pb2,
-)
+from florin.v1 import merchant_pb2_grpc, operator_pb2_grpc, payout_pb2, refund_pb2, system_pb2
 
 from tests.support.api import refused
 from tests.support.desk import ORDER, Desk, opened
@@ -33,7 +27,7 @@ async def desk(tmp_path_factory):
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def operator(desk):
     async with grpc.aio.insecure_channel(desk.service.grpc.operator_target) as channel:
-        yield admin_pb2_grpc.AdminServiceStub(channel)
+        yield operator_pb2_grpc.OperatorServiceStub(channel)
 
 
 def token(desk: Desk) -> tuple[tuple[str, str], ...]:
@@ -76,19 +70,19 @@ class Paused:
         self._desk, self._operator = desk, operator
 
     async def _all(self) -> list[str]:
-        request = operator_pb2.ListExecutorsRequest()
+        request = system_pb2.ListExecutorsRequest()
         found = await self._operator.ListExecutors(request, metadata=token(self._desk))
         return [one.id for one in found.executors]
 
     async def __aenter__(self) -> Self:
         for one in await self._all():
-            request = operator_pb2.PauseExecutorRequest(executor_id=one)
+            request = system_pb2.PauseExecutorRequest(executor_id=one)
             await self._operator.PauseExecutor(request, metadata=token(self._desk))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for one in await self._all():
-            request = operator_pb2.ResumeExecutorRequest(executor_id=one)
+            request = system_pb2.ResumeExecutorRequest(executor_id=one)
             await self._operator.ResumeExecutor(request, metadata=token(self._desk))
 
 
@@ -163,7 +157,7 @@ async def test_refunds_are_told_to_their_merchant_only(desk, operator):
     assert (await refusal(watch_refund(desk, payment_id, desk.grpc.wallet)))[0] == 401
     wrong = (("authorization", "Bearer x"),)
     assert await refusal(watch_payout(desk, operator, refund_id, wrong)) == (401, "unauthorized")
-    public = admin_pb2_grpc.AdminServiceStub(desk.channel)
+    public = operator_pb2_grpc.OperatorServiceStub(desk.channel)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await watch_payout(desk, public, refund_id).read()
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED

@@ -125,6 +125,32 @@ IDEMPOTENCY_RULE_GUARD: IdempotencyRule.ValueType  # 4
 """The key only refuses another request; answers are always current."""
 Global___IdempotencyRule: _TypeAlias = IdempotencyRule  # noqa: Y015
 
+class _OutageRule:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OutageRuleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OutageRule.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    OUTAGE_RULE_UNSPECIFIED: _OutageRule.ValueType  # 0
+    """Not said, as of the operator's RPCs, which have one profile; never valid on others."""
+    OUTAGE_RULE_UNAVAILABLE: _OutageRule.ValueType  # 1
+    """The same as in the other profile."""
+    OUTAGE_RULE_BAD_GATEWAY: _OutageRule.ValueType  # 2
+    """502 with bad_gateway."""
+
+class OutageRule(_OutageRule, metaclass=_OutageRuleEnumTypeWrapper):
+    """What a caller of the deployed wire profile is told while something that the service needs is down.
+    In the other profile it is always 503 with internal_error.
+    """
+
+OUTAGE_RULE_UNSPECIFIED: OutageRule.ValueType  # 0
+"""Not said, as of the operator's RPCs, which have one profile; never valid on others."""
+OUTAGE_RULE_UNAVAILABLE: OutageRule.ValueType  # 1
+"""The same as in the other profile."""
+OUTAGE_RULE_BAD_GATEWAY: OutageRule.ValueType  # 2
+"""502 with bad_gateway."""
+Global___OutageRule: _TypeAlias = OutageRule  # noqa: Y015
+
 @_typing.final
 class AccessRule(_message.Message):
     """The access rule of one RPC."""
@@ -135,6 +161,7 @@ class AccessRule(_message.Message):
     SCOPE_FIELD_NUMBER: _builtins.int
     ACTIVE_MERCHANT_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_FIELD_NUMBER: _builtins.int
+    OUTAGE_FIELD_NUMBER: _builtins.int
     family: Global___CallerFamily.ValueType
     """Who calls it."""
     scope: Global___KeyScope.ValueType
@@ -143,6 +170,8 @@ class AccessRule(_message.Message):
     """The merchant must be able to take new payments (not deleted, suspended or inactive)."""
     idempotency: Global___IdempotencyRule.ValueType
     """What an idempotency key means."""
+    outage: Global___OutageRule.ValueType
+    """What an outage is told as."""
     def __init__(
         self,
         *,
@@ -150,10 +179,11 @@ class AccessRule(_message.Message):
         scope: Global___KeyScope.ValueType = ...,
         active_merchant: _builtins.bool = ...,
         idempotency: Global___IdempotencyRule.ValueType = ...,
+        outage: Global___OutageRule.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_merchant", b"active_merchant", "family", b"family", "idempotency", b"idempotency", "scope", b"scope"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_merchant", b"active_merchant", "family", b"family", "idempotency", b"idempotency", "outage", b"outage", "scope", b"scope"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

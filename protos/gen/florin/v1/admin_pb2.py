@@ -24,148 +24,42 @@ _sym_db = _symbol_database.Default()
 
 from florin.v1 import access_pb2 as florin_dot_v1_dot_access__pb2
 from florin.v1 import account_pb2 as florin_dot_v1_dot_account__pb2
-from florin.v1 import held_pb2 as florin_dot_v1_dot_held__pb2
-from florin.v1 import ledger_pb2 as florin_dot_v1_dot_ledger__pb2
-from florin.v1 import operator_pb2 as florin_dot_v1_dot_operator__pb2
 from florin.v1 import payment_pb2 as florin_dot_v1_dot_payment__pb2
-from florin.v1 import payout_pb2 as florin_dot_v1_dot_payout__pb2
-from florin.v1 import screening_pb2 as florin_dot_v1_dot_screening__pb2
 from gateway_options.v1 import json_pb2 as gateway__options_dot_v1_dot_json__pb2
 from google.api import annotations_pb2 as google_dot_api_dot_annotations__pb2
-from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x66lorin/v1/admin.proto\x12\tflorin.v1\x1a\x16\x66lorin/v1/access.proto\x1a\x17\x66lorin/v1/account.proto\x1a\x14\x66lorin/v1/held.proto\x1a\x16\x66lorin/v1/ledger.proto\x1a\x18\x66lorin/v1/operator.proto\x1a\x17\x66lorin/v1/payment.proto\x1a\x16\x66lorin/v1/payout.proto\x1a\x19\x66lorin/v1/screening.proto\x1a\x1dgateway_options/v1/json.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x88\x02\n\x06\x41piKey\x12\x0e\n\x06key_id\x18\x01 \x01(\t\x12#\n\x04kind\x18\x02 \x01(\x0e\x32\x15.florin.v1.ApiKeyKind\x12\x0c\n\x04live\x18\x03 \x01(\x08\x12\x12\n\npartner_id\x18\x04 \x01(\t\x12\r\n\x05last4\x18\x05 \x01(\t\x12#\n\x06scopes\x18\x06 \x03(\x0e\x32\x13.florin.v1.KeyScope\x12.\n\ncreated_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bversion_pin\x18\t \x01(\t\"\x91\x01\n\x13\x43reateApiKeyRequest\x12+\n\x04kind\x18\x01 \x01(\x0e\x32\x15.florin.v1.ApiKeyKindB\x06\xaa\xbb\x18\x02\x08\x01\x12\x0c\n\x04live\x18\x02 \x01(\x08\x12\x1a\n\npartner_id\x18\x03 \x01(\tB\x06\xaa\xbb\x18\x02\x18@\x12#\n\x06scopes\x18\x04 \x03(\x0e\x32\x13.florin.v1.KeyScope\"F\n\x14\x43reateApiKeyResponse\x12\x1e\n\x03key\x18\x01 \x01(\x0b\x32\x11.florin.v1.ApiKey\x12\x0e\n\x06secret\x18\x02 \x01(\t\"(\n\x12ListApiKeysRequest\x12\x12\n\npartner_id\x18\x01 \x01(\t\"6\n\x13ListApiKeysResponse\x12\x1f\n\x04keys\x18\x01 \x03(\x0b\x32\x11.florin.v1.ApiKey\"-\n\x13RevokeApiKeyRequest\x12\x16\n\x06key_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\"6\n\x14RevokeApiKeyResponse\x12\x1e\n\x03key\x18\x01 \x01(\x0b\x32\x11.florin.v1.ApiKey\"\x18\n\x16GetSystemStatusRequest\"n\n\nNodeStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04head\x18\x02 \x01(\x03\x12\x0b\n\x03lag\x18\x03 \x01(\x03\x12\x12\n\nlatency_ms\x18\x04 \x01(\x01\x12\x12\n\nerror_rate\x18\x05 \x01(\x01\x12\x0f\n\x07problem\x18\x06 \x01(\t\"\xcb\x01\n\x0b\x43hainStatus\x12\x10\n\x08\x63hain_id\x18\x01 \x01(\t\x12\x0f\n\x07healthy\x18\x02 \x01(\x08\x12\x0c\n\x04head\x18\x03 \x01(\x03\x12\x19\n\x11open_transactions\x18\x04 \x01(\x03\x12\x0f\n\x07relayer\x18\x05 \x01(\t\x12\x0f\n\x07problem\x18\x06 \x01(\t\x12$\n\x05nodes\x18\x07 \x03(\x0b\x32\x15.florin.v1.NodeStatus\x12(\n\nfailed_gas\x18\x08 \x01(\x0b\x32\x14.florin.v1.FailedGas\"\xe8\x01\n\tFailedGas\x12\x0e\n\x06\x66\x61iled\x18\x01 \x01(\x03\x12\x12\n\nfailed_max\x18\x02 \x01(\x03\x12\x0e\n\x06opened\x18\x03 \x01(\x03\x12\x12\n\nopened_max\x18\x04 \x01(\x03\x12\x16\n\x0e\x61pp_failed_max\x18\x05 \x01(\x03\x12\x16\n\x0e\x61pp_opened_max\x18\x06 \x01(\x03\x12\x18\n\x10payer_failed_max\x18\x07 \x01(\x03\x12\x15\n\rpaused_payers\x18\x08 \x01(\x03\x12\x17\n\x0fpaused_payments\x18\t \x01(\x03\x12\x19\n\x11given_up_payments\x18\n \x01(\x03\"\xaa\x01\n\x17GetSystemStatusResponse\x12\x18\n\x10software_version\x18\x01 \x01(\t\x12&\n\x06\x63hains\x18\x02 \x03(\x0b\x32\x16.florin.v1.ChainStatus\x12\x1b\n\x13processing_payments\x18\x03 \x01(\x03\x12\x19\n\x11screening_problem\x18\x04 \x01(\t\x12\x15\n\rheld_payments\x18\x05 \x01(\x03*]\n\nApiKeyKind\x12\x1c\n\x18\x41PI_KEY_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14\x41PI_KEY_KIND_PARTNER\x10\x01\x12\x17\n\x13\x41PI_KEY_KIND_WALLET\x10\x02\x32\x91%\n\x0c\x41\x64minService\x12\x80\x01\n\x0e\x43reateMerchant\x12 .florin.v1.CreateMerchantRequest\x1a!.florin.v1.CreateMerchantResponse\")\xba\xbb\x18\x03\x08\xc9\x01\xca\xc1\x18\x06\x08\x03\x10\x05(\x03\x82\xd3\xe4\x93\x02\x12\"\r/v1/merchants:\x01*\x12q\n\rListMerchants\x12\x1f.florin.v1.ListMerchantsRequest\x1a .florin.v1.ListMerchantsResponse\"\x1d\xca\xc1\x18\x04\x08\x03\x10\x01\x82\xd3\xe4\x93\x02\x0f\x12\r/v1/merchants\x12y\n\x0bGetMerchant\x12\x1d.florin.v1.GetMerchantRequest\x1a\x1e.florin.v1.GetMerchantResponse\"+\xca\xc1\x18\x04\x08\x03\x10\x01\x82\xd3\xe4\x93\x02\x1d\x12\x1b/v1/merchants/{merchant_id}\x12\x87\x01\n\x0eUpdateMerchant\x12 .florin.v1.UpdateMerchantRequest\x1a!.florin.v1.UpdateMerchantResponse\"0\xca\xc1\x18\x06\x08\x03\x10\x05(\x01\x82\xd3\xe4\x93\x02 2\x1b/v1/merchants/{merchant_id}:\x01*\x12\x84\x01\n\x0e\x44\x65leteMerchant\x12 .florin.v1.DeleteMerchantRequest\x1a!.florin.v1.DeleteMerchantResponse\"-\xca\xc1\x18\x06\x08\x03\x10\x05(\x01\x82\xd3\xe4\x93\x02\x1d*\x1b/v1/merchants/{merchant_id}\x12\x85\x01\n\x0fListSettlements\x12!.florin.v1.ListSettlementsRequest\x1a\x16.florin.v1.Settlements\"7\xca\xc1\x18\x04\x08\x03\x10\x01\x82\xd3\xe4\x93\x02)\x12\'/v1/merchants/{merchant_id}/settlements\x12\xbc\x01\n\x17\x43reateCryptoSettlements\x12).florin.v1.CreateCryptoSettlementsRequest\x1a*.florin.v1.CreateCryptoSettlementsResponse\"J\xba\xbb\x18\x03\x08\xc9\x01\xca\xc1\x18\x06\x08\x03\x10\x04(\x02\x82\xd3\xe4\x93\x02\x33\"./v1/merchants/{merchant_id}/settlements/crypto:\x01*\x12\xa9\x01\n\x16UpdateCryptoSettlement\x12(.florin.v1.UpdateCryptoSettlementRequest\x1a\x1b.florin.v1.CryptoSettlement\"H\xca\xc1\x18\x06\x08\x03\x10\x04(\x01\x82\xd3\xe4\x93\x02\x38\x1a\x33/v1/merchants/{merchant_id}/settlements/crypto/{id}:\x01*\x12\xb4\x01\n\x16\x44\x65leteCryptoSettlement\x12(.florin.v1.DeleteCryptoSettlementRequest\x1a).florin.v1.DeleteCryptoSettlementResponse\"E\xca\xc1\x18\x06\x08\x03\x10\x04(\x01\x82\xd3\xe4\x93\x02\x35*3/v1/merchants/{merchant_id}/settlements/crypto/{id}\x12\x9a\x01\n\x0fSimulatePayment\x12!.florin.v1.SimulatePaymentRequest\x1a#.florin.v1.GetPaymentStatusResponse\"?\xca\xc1\x18\x06\x08\x04\x10\x02(\x01\x82\xd3\xe4\x93\x02/\"*/v1/sandbox/payments/{payment_id}/simulate:\x01*\x12g\n\x0cGetTestClock\x12\x1e.florin.v1.GetTestClockRequest\x1a\x14.florin.v1.TestClock\"!\xca\xc1\x18\x04\x08\x04\x10\x01\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/sandbox/clock\x12|\n\x10\x41\x64vanceTestClock\x12\".florin.v1.AdvanceTestClockRequest\x1a\x14.florin.v1.TestClock\".\xca\xc1\x18\x06\x08\x04\x10\x02(\x01\x82\xd3\xe4\x93\x02\x1e\"\x19/v1/sandbox/clock/advance:\x01*\x12L\n\rCreatePartner\x12\x1f.florin.v1.CreatePartnerRequest\x1a\x12.florin.v1.Partner\"\x06\xca\xc1\x18\x02\x08\x05\x12W\n\x0cListPartners\x12\x1e.florin.v1.ListPartnersRequest\x1a\x1f.florin.v1.ListPartnersResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12R\n\x10SetPartnerStatus\x12\".florin.v1.SetPartnerStatusRequest\x1a\x12.florin.v1.Partner\"\x06\xca\xc1\x18\x02\x08\x05\x12Z\n\rSetApiVersion\x12\x1f.florin.v1.SetApiVersionRequest\x1a .florin.v1.SetApiVersionResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12M\n\x0eRegisterWallet\x12 .florin.v1.RegisterWalletRequest\x1a\x11.florin.v1.Wallet\"\x06\xca\xc1\x18\x02\x08\x05\x12T\n\x0bListWallets\x12\x1d.florin.v1.ListWalletsRequest\x1a\x1e.florin.v1.ListWalletsResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12I\n\x0cRevokeWallet\x12\x1e.florin.v1.RevokeWalletRequest\x1a\x11.florin.v1.Wallet\"\x06\xca\xc1\x18\x02\x08\x05\x12W\n\x0eImportMerchant\x12 .florin.v1.ImportMerchantRequest\x1a\x1b.florin.v1.OperatorMerchant\"\x06\xca\xc1\x18\x02\x08\x05\x12]\n\x11SetMerchantStatus\x12#.florin.v1.SetMerchantStatusRequest\x1a\x1b.florin.v1.OperatorMerchant\"\x06\xca\xc1\x18\x02\x08\x05\x12[\n\x11\x41\x64\x64\x46iatSettlement\x12#.florin.v1.AddFiatSettlementRequest\x1a\x19.florin.v1.FiatSettlement\"\x06\xca\xc1\x18\x02\x08\x05\x12Z\n\rListExecutors\x12\x1f.florin.v1.ListExecutorsRequest\x1a .florin.v1.ListExecutorsResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12M\n\rPauseExecutor\x12\x1f.florin.v1.PauseExecutorRequest\x1a\x13.florin.v1.Executor\"\x06\xca\xc1\x18\x02\x08\x05\x12O\n\x0eResumeExecutor\x12 .florin.v1.ResumeExecutorRequest\x1a\x13.florin.v1.Executor\"\x06\xca\xc1\x18\x02\x08\x05\x12]\n\x0e\x45xportCustomer\x12 .florin.v1.ExportCustomerRequest\x1a!.florin.v1.ExportCustomerResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12Z\n\rEraseCustomer\x12\x1f.florin.v1.EraseCustomerRequest\x1a .florin.v1.EraseCustomerResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12l\n\x13ImportScreeningList\x12%.florin.v1.ImportScreeningListRequest\x1a&.florin.v1.ImportScreeningListResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12i\n\x12ListScreeningLists\x12$.florin.v1.ListScreeningListsRequest\x1a%.florin.v1.ListScreeningListsResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12l\n\x13RemoveScreeningList\x12%.florin.v1.RemoveScreeningListRequest\x1a&.florin.v1.RemoveScreeningListResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12W\n\x0c\x43heckAccount\x12\x1e.florin.v1.CheckAccountRequest\x1a\x1f.florin.v1.CheckAccountResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12T\n\x0bListPayouts\x12\x1d.florin.v1.ListPayoutsRequest\x1a\x1e.florin.v1.ListPayoutsResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12I\n\x0c\x43reatePayout\x12\x1e.florin.v1.CreatePayoutRequest\x1a\x11.florin.v1.Payout\"\x06\xca\xc1\x18\x02\x08\x05\x12V\n\x0bWatchPayout\x12\x1d.florin.v1.WatchPayoutRequest\x1a\x1e.florin.v1.WatchPayoutResponse\"\x06\xca\xc1\x18\x02\x08\x05\x30\x01\x12I\n\x0cRefusePayout\x12\x1e.florin.v1.RefusePayoutRequest\x1a\x11.florin.v1.Payout\"\x06\xca\xc1\x18\x02\x08\x05\x12T\n\x0b\x43heckLedger\x12\x1d.florin.v1.CheckLedgerRequest\x1a\x1e.florin.v1.CheckLedgerResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12]\n\x0e\x42ookDifference\x12 .florin.v1.BookDifferenceRequest\x1a!.florin.v1.BookDifferenceResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12W\n\x0cListBalances\x12\x1e.florin.v1.ListBalancesRequest\x1a\x1f.florin.v1.ListBalancesResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12T\n\x0bListEntries\x12\x1d.florin.v1.ListEntriesRequest\x1a\x1e.florin.v1.ListEntriesResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12K\n\rResolvePayout\x12\x1f.florin.v1.ResolvePayoutRequest\x1a\x11.florin.v1.Payout\"\x06\xca\xc1\x18\x02\x08\x05\x12\x63\n\x10ListHeldPayments\x12\".florin.v1.ListHeldPaymentsRequest\x1a#.florin.v1.ListHeldPaymentsResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12Z\n\x12ResolveHeldPayment\x12$.florin.v1.ResolveHeldPaymentRequest\x1a\x16.florin.v1.HeldPayment\"\x06\xca\xc1\x18\x02\x08\x05\x12W\n\x0c\x43reateApiKey\x12\x1e.florin.v1.CreateApiKeyRequest\x1a\x1f.florin.v1.CreateApiKeyResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12T\n\x0bListApiKeys\x12\x1d.florin.v1.ListApiKeysRequest\x1a\x1e.florin.v1.ListApiKeysResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12W\n\x0cRevokeApiKey\x12\x1e.florin.v1.RevokeApiKeyRequest\x1a\x1f.florin.v1.RevokeApiKeyResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12`\n\x0fGetSystemStatus\x12!.florin.v1.GetSystemStatusRequest\x1a\".florin.v1.GetSystemStatusResponse\"\x06\xca\xc1\x18\x02\x08\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x66lorin/v1/admin.proto\x12\tflorin.v1\x1a\x16\x66lorin/v1/access.proto\x1a\x17\x66lorin/v1/account.proto\x1a\x17\x66lorin/v1/payment.proto\x1a\x1dgateway_options/v1/json.proto\x1a\x1cgoogle/api/annotations.proto2\xd6\r\n\x0c\x41\x64minService\x12\x82\x01\n\x0e\x43reateMerchant\x12 .florin.v1.CreateMerchantRequest\x1a!.florin.v1.CreateMerchantResponse\"+\xba\xbb\x18\x03\x08\xc9\x01\xca\xc1\x18\x08\x08\x03\x10\x05(\x03\x30\x02\x82\xd3\xe4\x93\x02\x12\"\r/v1/merchants:\x01*\x12s\n\rListMerchants\x12\x1f.florin.v1.ListMerchantsRequest\x1a .florin.v1.ListMerchantsResponse\"\x1f\xca\xc1\x18\x06\x08\x03\x10\x01\x30\x02\x82\xd3\xe4\x93\x02\x0f\x12\r/v1/merchants\x12{\n\x0bGetMerchant\x12\x1d.florin.v1.GetMerchantRequest\x1a\x1e.florin.v1.GetMerchantResponse\"-\xca\xc1\x18\x06\x08\x03\x10\x01\x30\x02\x82\xd3\xe4\x93\x02\x1d\x12\x1b/v1/merchants/{merchant_id}\x12\x89\x01\n\x0eUpdateMerchant\x12 .florin.v1.UpdateMerchantRequest\x1a!.florin.v1.UpdateMerchantResponse\"2\xca\xc1\x18\x08\x08\x03\x10\x05(\x01\x30\x02\x82\xd3\xe4\x93\x02 2\x1b/v1/merchants/{merchant_id}:\x01*\x12\x86\x01\n\x0e\x44\x65leteMerchant\x12 .florin.v1.DeleteMerchantRequest\x1a!.florin.v1.DeleteMerchantResponse\"/\xca\xc1\x18\x08\x08\x03\x10\x05(\x01\x30\x02\x82\xd3\xe4\x93\x02\x1d*\x1b/v1/merchants/{merchant_id}\x12\x87\x01\n\x0fListSettlements\x12!.florin.v1.ListSettlementsRequest\x1a\x16.florin.v1.Settlements\"9\xca\xc1\x18\x06\x08\x03\x10\x01\x30\x02\x82\xd3\xe4\x93\x02)\x12\'/v1/merchants/{merchant_id}/settlements\x12\xbe\x01\n\x17\x43reateCryptoSettlements\x12).florin.v1.CreateCryptoSettlementsRequest\x1a*.florin.v1.CreateCryptoSettlementsResponse\"L\xba\xbb\x18\x03\x08\xc9\x01\xca\xc1\x18\x08\x08\x03\x10\x04(\x02\x30\x02\x82\xd3\xe4\x93\x02\x33\"./v1/merchants/{merchant_id}/settlements/crypto:\x01*\x12\xab\x01\n\x16UpdateCryptoSettlement\x12(.florin.v1.UpdateCryptoSettlementRequest\x1a\x1b.florin.v1.CryptoSettlement\"J\xca\xc1\x18\x08\x08\x03\x10\x04(\x01\x30\x02\x82\xd3\xe4\x93\x02\x38\x1a\x33/v1/merchants/{merchant_id}/settlements/crypto/{id}:\x01*\x12\xb6\x01\n\x16\x44\x65leteCryptoSettlement\x12(.florin.v1.DeleteCryptoSettlementRequest\x1a).florin.v1.DeleteCryptoSettlementResponse\"G\xca\xc1\x18\x08\x08\x03\x10\x04(\x01\x30\x02\x82\xd3\xe4\x93\x02\x35*3/v1/merchants/{merchant_id}/settlements/crypto/{id}\x12\x9c\x01\n\x0fSimulatePayment\x12!.florin.v1.SimulatePaymentRequest\x1a#.florin.v1.GetPaymentStatusResponse\"A\xca\xc1\x18\x08\x08\x04\x10\x02(\x01\x30\x01\x82\xd3\xe4\x93\x02/\"*/v1/sandbox/payments/{payment_id}/simulate:\x01*\x12i\n\x0cGetTestClock\x12\x1e.florin.v1.GetTestClockRequest\x1a\x14.florin.v1.TestClock\"#\xca\xc1\x18\x06\x08\x04\x10\x01\x30\x01\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/sandbox/clock\x12~\n\x10\x41\x64vanceTestClock\x12\".florin.v1.AdvanceTestClockRequest\x1a\x14.florin.v1.TestClock\"0\xca\xc1\x18\x08\x08\x04\x10\x02(\x01\x30\x01\x82\xd3\xe4\x93\x02\x1e\"\x19/v1/sandbox/clock/advance:\x01*b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'florin.v1.admin_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CREATEAPIKEYREQUEST'].fields_by_name['kind']._loaded_options = None
-  _globals['_CREATEAPIKEYREQUEST'].fields_by_name['kind']._serialized_options = b'\252\273\030\002\010\001'
-  _globals['_CREATEAPIKEYREQUEST'].fields_by_name['partner_id']._loaded_options = None
-  _globals['_CREATEAPIKEYREQUEST'].fields_by_name['partner_id']._serialized_options = b'\252\273\030\002\030@'
-  _globals['_REVOKEAPIKEYREQUEST'].fields_by_name['key_id']._loaded_options = None
-  _globals['_REVOKEAPIKEYREQUEST'].fields_by_name['key_id']._serialized_options = b'\252\273\030\002\010\001'
   _globals['_ADMINSERVICE'].methods_by_name['CreateMerchant']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['CreateMerchant']._serialized_options = b'\272\273\030\003\010\311\001\312\301\030\006\010\003\020\005(\003\202\323\344\223\002\022\"\r/v1/merchants:\001*'
+  _globals['_ADMINSERVICE'].methods_by_name['CreateMerchant']._serialized_options = b'\272\273\030\003\010\311\001\312\301\030\010\010\003\020\005(\0030\002\202\323\344\223\002\022\"\r/v1/merchants:\001*'
   _globals['_ADMINSERVICE'].methods_by_name['ListMerchants']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['ListMerchants']._serialized_options = b'\312\301\030\004\010\003\020\001\202\323\344\223\002\017\022\r/v1/merchants'
+  _globals['_ADMINSERVICE'].methods_by_name['ListMerchants']._serialized_options = b'\312\301\030\006\010\003\020\0010\002\202\323\344\223\002\017\022\r/v1/merchants'
   _globals['_ADMINSERVICE'].methods_by_name['GetMerchant']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['GetMerchant']._serialized_options = b'\312\301\030\004\010\003\020\001\202\323\344\223\002\035\022\033/v1/merchants/{merchant_id}'
+  _globals['_ADMINSERVICE'].methods_by_name['GetMerchant']._serialized_options = b'\312\301\030\006\010\003\020\0010\002\202\323\344\223\002\035\022\033/v1/merchants/{merchant_id}'
   _globals['_ADMINSERVICE'].methods_by_name['UpdateMerchant']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['UpdateMerchant']._serialized_options = b'\312\301\030\006\010\003\020\005(\001\202\323\344\223\002 2\033/v1/merchants/{merchant_id}:\001*'
+  _globals['_ADMINSERVICE'].methods_by_name['UpdateMerchant']._serialized_options = b'\312\301\030\010\010\003\020\005(\0010\002\202\323\344\223\002 2\033/v1/merchants/{merchant_id}:\001*'
   _globals['_ADMINSERVICE'].methods_by_name['DeleteMerchant']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['DeleteMerchant']._serialized_options = b'\312\301\030\006\010\003\020\005(\001\202\323\344\223\002\035*\033/v1/merchants/{merchant_id}'
+  _globals['_ADMINSERVICE'].methods_by_name['DeleteMerchant']._serialized_options = b'\312\301\030\010\010\003\020\005(\0010\002\202\323\344\223\002\035*\033/v1/merchants/{merchant_id}'
   _globals['_ADMINSERVICE'].methods_by_name['ListSettlements']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['ListSettlements']._serialized_options = b'\312\301\030\004\010\003\020\001\202\323\344\223\002)\022\'/v1/merchants/{merchant_id}/settlements'
+  _globals['_ADMINSERVICE'].methods_by_name['ListSettlements']._serialized_options = b'\312\301\030\006\010\003\020\0010\002\202\323\344\223\002)\022\'/v1/merchants/{merchant_id}/settlements'
   _globals['_ADMINSERVICE'].methods_by_name['CreateCryptoSettlements']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['CreateCryptoSettlements']._serialized_options = b'\272\273\030\003\010\311\001\312\301\030\006\010\003\020\004(\002\202\323\344\223\0023\"./v1/merchants/{merchant_id}/settlements/crypto:\001*'
+  _globals['_ADMINSERVICE'].methods_by_name['CreateCryptoSettlements']._serialized_options = b'\272\273\030\003\010\311\001\312\301\030\010\010\003\020\004(\0020\002\202\323\344\223\0023\"./v1/merchants/{merchant_id}/settlements/crypto:\001*'
   _globals['_ADMINSERVICE'].methods_by_name['UpdateCryptoSettlement']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['UpdateCryptoSettlement']._serialized_options = b'\312\301\030\006\010\003\020\004(\001\202\323\344\223\0028\0323/v1/merchants/{merchant_id}/settlements/crypto/{id}:\001*'
+  _globals['_ADMINSERVICE'].methods_by_name['UpdateCryptoSettlement']._serialized_options = b'\312\301\030\010\010\003\020\004(\0010\002\202\323\344\223\0028\0323/v1/merchants/{merchant_id}/settlements/crypto/{id}:\001*'
   _globals['_ADMINSERVICE'].methods_by_name['DeleteCryptoSettlement']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['DeleteCryptoSettlement']._serialized_options = b'\312\301\030\006\010\003\020\004(\001\202\323\344\223\0025*3/v1/merchants/{merchant_id}/settlements/crypto/{id}'
+  _globals['_ADMINSERVICE'].methods_by_name['DeleteCryptoSettlement']._serialized_options = b'\312\301\030\010\010\003\020\004(\0010\002\202\323\344\223\0025*3/v1/merchants/{merchant_id}/settlements/crypto/{id}'
   _globals['_ADMINSERVICE'].methods_by_name['SimulatePayment']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['SimulatePayment']._serialized_options = b'\312\301\030\006\010\004\020\002(\001\202\323\344\223\002/\"*/v1/sandbox/payments/{payment_id}/simulate:\001*'
+  _globals['_ADMINSERVICE'].methods_by_name['SimulatePayment']._serialized_options = b'\312\301\030\010\010\004\020\002(\0010\001\202\323\344\223\002/\"*/v1/sandbox/payments/{payment_id}/simulate:\001*'
   _globals['_ADMINSERVICE'].methods_by_name['GetTestClock']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['GetTestClock']._serialized_options = b'\312\301\030\004\010\004\020\001\202\323\344\223\002\023\022\021/v1/sandbox/clock'
+  _globals['_ADMINSERVICE'].methods_by_name['GetTestClock']._serialized_options = b'\312\301\030\006\010\004\020\0010\001\202\323\344\223\002\023\022\021/v1/sandbox/clock'
   _globals['_ADMINSERVICE'].methods_by_name['AdvanceTestClock']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['AdvanceTestClock']._serialized_options = b'\312\301\030\006\010\004\020\002(\001\202\323\344\223\002\036\"\031/v1/sandbox/clock/advance:\001*'
-  _globals['_ADMINSERVICE'].methods_by_name['CreatePartner']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['CreatePartner']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['ListPartners']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['ListPartners']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['SetPartnerStatus']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['SetPartnerStatus']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['SetApiVersion']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['SetApiVersion']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['RegisterWallet']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['RegisterWallet']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['ListWallets']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['ListWallets']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['RevokeWallet']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['RevokeWallet']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['ImportMerchant']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['ImportMerchant']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['SetMerchantStatus']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['SetMerchantStatus']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['AddFiatSettlement']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['AddFiatSettlement']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['ListExecutors']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['ListExecutors']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['PauseExecutor']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['PauseExecutor']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['ResumeExecutor']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['ResumeExecutor']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['ExportCustomer']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['ExportCustomer']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['EraseCustomer']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['EraseCustomer']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['ImportScreeningList']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['ImportScreeningList']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['ListScreeningLists']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['ListScreeningLists']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['RemoveScreeningList']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['RemoveScreeningList']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['CheckAccount']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['CheckAccount']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['ListPayouts']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['ListPayouts']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['CreatePayout']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['CreatePayout']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['WatchPayout']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['WatchPayout']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['RefusePayout']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['RefusePayout']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['CheckLedger']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['CheckLedger']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['BookDifference']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['BookDifference']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['ListBalances']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['ListBalances']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['ListEntries']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['ListEntries']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['ResolvePayout']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['ResolvePayout']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['ListHeldPayments']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['ListHeldPayments']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['ResolveHeldPayment']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['ResolveHeldPayment']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['CreateApiKey']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['CreateApiKey']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['ListApiKeys']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['ListApiKeys']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['RevokeApiKey']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['RevokeApiKey']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_ADMINSERVICE'].methods_by_name['GetSystemStatus']._loaded_options = None
-  _globals['_ADMINSERVICE'].methods_by_name['GetSystemStatus']._serialized_options = b'\312\301\030\002\010\005'
-  _globals['_APIKEYKIND']._serialized_start=1767
-  _globals['_APIKEYKIND']._serialized_end=1860
-  _globals['_APIKEY']._serialized_start=328
-  _globals['_APIKEY']._serialized_end=592
-  _globals['_CREATEAPIKEYREQUEST']._serialized_start=595
-  _globals['_CREATEAPIKEYREQUEST']._serialized_end=740
-  _globals['_CREATEAPIKEYRESPONSE']._serialized_start=742
-  _globals['_CREATEAPIKEYRESPONSE']._serialized_end=812
-  _globals['_LISTAPIKEYSREQUEST']._serialized_start=814
-  _globals['_LISTAPIKEYSREQUEST']._serialized_end=854
-  _globals['_LISTAPIKEYSRESPONSE']._serialized_start=856
-  _globals['_LISTAPIKEYSRESPONSE']._serialized_end=910
-  _globals['_REVOKEAPIKEYREQUEST']._serialized_start=912
-  _globals['_REVOKEAPIKEYREQUEST']._serialized_end=957
-  _globals['_REVOKEAPIKEYRESPONSE']._serialized_start=959
-  _globals['_REVOKEAPIKEYRESPONSE']._serialized_end=1013
-  _globals['_GETSYSTEMSTATUSREQUEST']._serialized_start=1015
-  _globals['_GETSYSTEMSTATUSREQUEST']._serialized_end=1039
-  _globals['_NODESTATUS']._serialized_start=1041
-  _globals['_NODESTATUS']._serialized_end=1151
-  _globals['_CHAINSTATUS']._serialized_start=1154
-  _globals['_CHAINSTATUS']._serialized_end=1357
-  _globals['_FAILEDGAS']._serialized_start=1360
-  _globals['_FAILEDGAS']._serialized_end=1592
-  _globals['_GETSYSTEMSTATUSRESPONSE']._serialized_start=1595
-  _globals['_GETSYSTEMSTATUSRESPONSE']._serialized_end=1765
-  _globals['_ADMINSERVICE']._serialized_start=1863
-  _globals['_ADMINSERVICE']._serialized_end=6616
+  _globals['_ADMINSERVICE'].methods_by_name['AdvanceTestClock']._serialized_options = b'\312\301\030\010\010\004\020\002(\0010\001\202\323\344\223\002\036\"\031/v1/sandbox/clock/advance:\001*'
+  _globals['_ADMINSERVICE']._serialized_start=172
+  _globals['_ADMINSERVICE']._serialized_end=1922
 # @@protoc_insertion_point(module_scope)

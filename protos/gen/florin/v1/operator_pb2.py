@@ -22,117 +22,92 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from florin.v1 import access_pb2 as florin_dot_v1_dot_access__pb2
 from florin.v1 import account_pb2 as florin_dot_v1_dot_account__pb2
-from florin.v1 import payment_pb2 as florin_dot_v1_dot_payment__pb2
-from gateway_options.v1 import json_pb2 as gateway__options_dot_v1_dot_json__pb2
-from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from florin.v1 import customer_pb2 as florin_dot_v1_dot_customer__pb2
+from florin.v1 import held_pb2 as florin_dot_v1_dot_held__pb2
+from florin.v1 import ledger_pb2 as florin_dot_v1_dot_ledger__pb2
+from florin.v1 import partner_pb2 as florin_dot_v1_dot_partner__pb2
+from florin.v1 import payout_pb2 as florin_dot_v1_dot_payout__pb2
+from florin.v1 import screening_pb2 as florin_dot_v1_dot_screening__pb2
+from florin.v1 import system_pb2 as florin_dot_v1_dot_system__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x66lorin/v1/operator.proto\x12\tflorin.v1\x1a\x17\x66lorin/v1/account.proto\x1a\x17\x66lorin/v1/payment.proto\x1a\x1dgateway_options/v1/json.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x92\x01\n\x07Partner\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12(\n\x06status\x18\x03 \x01(\x0e\x32\x18.florin.v1.PartnerStatus\x12\x13\n\x0bversion_pin\x18\x04 \x01(\t\x12.\n\ncreated_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"1\n\x14\x43reatePartnerRequest\x12\x19\n\x04name\x18\x01 \x01(\tB\x0b\xaa\xbb\x18\x07\x08\x01\x18\x80\x02p\x01\"\x15\n\x13ListPartnersRequest\"<\n\x14ListPartnersResponse\x12$\n\x08partners\x18\x01 \x03(\x0b\x32\x12.florin.v1.Partner\"g\n\x17SetPartnerStatusRequest\x12\x1a\n\npartner_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12\x30\n\x06status\x18\x02 \x01(\x0e\x32\x18.florin.v1.PartnerStatusB\x06\xaa\xbb\x18\x02\x08\x01\"c\n\x14SetApiVersionRequest\x12\x12\n\npartner_id\x18\x01 \x01(\t\x12\x0e\n\x06\x61pp_id\x18\x02 \x01(\t\x12\x0e\n\x06key_id\x18\x03 \x01(\t\x12\x17\n\x07version\x18\x04 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\",\n\x15SetApiVersionResponse\x12\x13\n\x0bversion_pin\x18\x01 \x01(\t\"\xcd\x01\n\x06Wallet\x12\x0e\n\x06\x61pp_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x15\n\x08icon_url\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x0c\n\x04live\x18\x04 \x01(\x08\x12\x13\n\x0bversion_pin\x18\x05 \x01(\t\x12.\n\ncreated_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x0b\n\t_icon_url\"m\n\x15RegisterWalletRequest\x12\x19\n\x04name\x18\x01 \x01(\tB\x0b\xaa\xbb\x18\x07\x08\x01\x18\x80\x02p\x01\x12\x1e\n\x08icon_url\x18\x02 \x01(\tB\x07\xaa\xbb\x18\x03\x18\x80\x10H\x00\x88\x01\x01\x12\x0c\n\x04live\x18\x03 \x01(\x08\x42\x0b\n\t_icon_url\"\x14\n\x12ListWalletsRequest\"9\n\x13ListWalletsResponse\x12\"\n\x07wallets\x18\x01 \x03(\x0b\x32\x11.florin.v1.Wallet\"-\n\x13RevokeWalletRequest\x12\x16\n\x06\x61pp_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\"a\n\x10OperatorMerchant\x12+\n\x08merchant\x18\x01 \x01(\x0b\x32\x19.florin.v1.MerchantRecord\x12\x12\n\npartner_id\x18\x02 \x01(\t\x12\x0c\n\x04live\x18\x03 \x01(\x08\"\xd5\x01\n\x15ImportMerchantRequest\x12\x1a\n\npartner_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12\x30\n\x0bmerchant_id\x18\x02 \x01(\tB\x1b\xaa\xbb\x18\x17\x08\x01\"\x13[A-Za-z0-9_-]{1,64}\x12\x19\n\x04name\x18\x03 \x01(\tB\x0b\xaa\xbb\x18\x07\x08\x01\x18\x80\x02p\x01\x12\x18\n\x05\x65mail\x18\x04 \x01(\tB\t\xaa\xbb\x18\x05\x08\x01\x18\xfe\x01\x12\x1e\n\x08icon_url\x18\x05 \x01(\tB\x07\xaa\xbb\x18\x03\x18\x80\x10H\x00\x88\x01\x01\x12\x0c\n\x04live\x18\x06 \x01(\x08\x42\x0b\n\t_icon_url\"j\n\x18SetMerchantStatusRequest\x12\x1b\n\x0bmerchant_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12\x31\n\x06status\x18\x02 \x01(\x0e\x32\x19.florin.v1.MerchantStatusB\x06\xaa\xbb\x18\x02\x08\x01\"r\n\x18\x41\x64\x64\x46iatSettlementRequest\x12\x1b\n\x0bmerchant_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12\x1a\n\x06status\x18\x02 \x01(\tB\n\xaa\xbb\x18\x06\x08\x01\x18@p\x01\x12\x1d\n\tbank_type\x18\x03 \x01(\tB\n\xaa\xbb\x18\x06\x08\x01\x18@p\x01\"p\n\x08\x45xecutor\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06paused\x18\x02 \x01(\x08\x12-\n\tpaused_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x19\n\x11open_transactions\x18\x04 \x01(\x03\"\x16\n\x14ListExecutorsRequest\"?\n\x15ListExecutorsResponse\x12&\n\texecutors\x18\x01 \x03(\x0b\x32\x13.florin.v1.Executor\"3\n\x14PauseExecutorRequest\x12\x1b\n\x0b\x65xecutor_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\"4\n\x15ResumeExecutorRequest\x12\x1b\n\x0b\x65xecutor_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\"3\n\x15\x45xportCustomerRequest\x12\x1a\n\x07\x61\x63\x63ount\x18\x01 \x01(\tB\t\xaa\xbb\x18\x05\x08\x01\x18\x80\x02\"\xb2\x01\n\x0f\x43ustomerPayment\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12(\n\x06status\x18\x02 \x01(\x0e\x32\x18.florin.v1.PaymentStatus\x12.\n\ncreated_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05payer\x18\x04 \x01(\x08\x12\x13\n\x0bwallet_name\x18\x05 \x01(\t\x12\r\n\x05tx_id\x18\x06 \x01(\t\"\xe3\x01\n\x0c\x43ustomerData\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x30\n\x0c\x63ollected_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nkept_until\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tdata_json\x18\x04 \x01(\t\x12-\n\x06source\x18\x05 \x01(\x0e\x32\x1d.florin.v1.CustomerDataSource\x12\x0b\n\x03\x61pp\x18\x06 \x01(\t\x12\x0e\n\x06proven\x18\x07 \x01(\x08\"\x88\x01\n\x16\x45xportCustomerResponse\x12\x0f\n\x07\x61\x63\x63ount\x18\x01 \x01(\t\x12,\n\x08payments\x18\x02 \x03(\x0b\x32\x1a.florin.v1.CustomerPayment\x12/\n\x0e\x63ollected_data\x18\x03 \x03(\x0b\x32\x17.florin.v1.CustomerData\"2\n\x14\x45raseCustomerRequest\x12\x1a\n\x07\x61\x63\x63ount\x18\x01 \x01(\tB\t\xaa\xbb\x18\x05\x08\x01\x18\x80\x02\"\x81\x01\n\x15\x45raseCustomerResponse\x12\x15\n\roffers_erased\x18\x01 \x01(\x03\x12\x1b\n\x13wallet_names_erased\x18\x02 \x01(\x03\x12\x15\n\rpayments_kept\x18\x03 \x01(\x03\x12\x1d\n\x15\x63ollected_data_erased\x18\x04 \x01(\x03*h\n\rPartnerStatus\x12\x1e\n\x1aPARTNER_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15PARTNER_STATUS_ACTIVE\x10\x01\x12\x1c\n\x18PARTNER_STATUS_SUSPENDED\x10\x02*z\n\x12\x43ustomerDataSource\x12$\n CUSTOMER_DATA_SOURCE_UNSPECIFIED\x10\x00\x12\x1d\n\x19\x43USTOMER_DATA_SOURCE_FORM\x10\x01\x12\x1f\n\x1b\x43USTOMER_DATA_SOURCE_WALLET\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x66lorin/v1/operator.proto\x12\tflorin.v1\x1a\x16\x66lorin/v1/access.proto\x1a\x17\x66lorin/v1/account.proto\x1a\x18\x66lorin/v1/customer.proto\x1a\x14\x66lorin/v1/held.proto\x1a\x16\x66lorin/v1/ledger.proto\x1a\x17\x66lorin/v1/partner.proto\x1a\x16\x66lorin/v1/payout.proto\x1a\x19\x66lorin/v1/screening.proto\x1a\x16\x66lorin/v1/system.proto2\xe4\x17\n\x0fOperatorService\x12L\n\rCreatePartner\x12\x1f.florin.v1.CreatePartnerRequest\x1a\x12.florin.v1.Partner\"\x06\xca\xc1\x18\x02\x08\x05\x12W\n\x0cListPartners\x12\x1e.florin.v1.ListPartnersRequest\x1a\x1f.florin.v1.ListPartnersResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12R\n\x10SetPartnerStatus\x12\".florin.v1.SetPartnerStatusRequest\x1a\x12.florin.v1.Partner\"\x06\xca\xc1\x18\x02\x08\x05\x12Z\n\rSetApiVersion\x12\x1f.florin.v1.SetApiVersionRequest\x1a .florin.v1.SetApiVersionResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12W\n\x0c\x43reateApiKey\x12\x1e.florin.v1.CreateApiKeyRequest\x1a\x1f.florin.v1.CreateApiKeyResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12T\n\x0bListApiKeys\x12\x1d.florin.v1.ListApiKeysRequest\x1a\x1e.florin.v1.ListApiKeysResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12W\n\x0cRevokeApiKey\x12\x1e.florin.v1.RevokeApiKeyRequest\x1a\x1f.florin.v1.RevokeApiKeyResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12M\n\x0eRegisterWallet\x12 .florin.v1.RegisterWalletRequest\x1a\x11.florin.v1.Wallet\"\x06\xca\xc1\x18\x02\x08\x05\x12T\n\x0bListWallets\x12\x1d.florin.v1.ListWalletsRequest\x1a\x1e.florin.v1.ListWalletsResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12I\n\x0cRevokeWallet\x12\x1e.florin.v1.RevokeWalletRequest\x1a\x11.florin.v1.Wallet\"\x06\xca\xc1\x18\x02\x08\x05\x12W\n\x0eImportMerchant\x12 .florin.v1.ImportMerchantRequest\x1a\x1b.florin.v1.OperatorMerchant\"\x06\xca\xc1\x18\x02\x08\x05\x12]\n\x11SetMerchantStatus\x12#.florin.v1.SetMerchantStatusRequest\x1a\x1b.florin.v1.OperatorMerchant\"\x06\xca\xc1\x18\x02\x08\x05\x12[\n\x11\x41\x64\x64\x46iatSettlement\x12#.florin.v1.AddFiatSettlementRequest\x1a\x19.florin.v1.FiatSettlement\"\x06\xca\xc1\x18\x02\x08\x05\x12]\n\x0e\x45xportCustomer\x12 .florin.v1.ExportCustomerRequest\x1a!.florin.v1.ExportCustomerResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12Z\n\rEraseCustomer\x12\x1f.florin.v1.EraseCustomerRequest\x1a .florin.v1.EraseCustomerResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12l\n\x13ImportScreeningList\x12%.florin.v1.ImportScreeningListRequest\x1a&.florin.v1.ImportScreeningListResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12i\n\x12ListScreeningLists\x12$.florin.v1.ListScreeningListsRequest\x1a%.florin.v1.ListScreeningListsResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12l\n\x13RemoveScreeningList\x12%.florin.v1.RemoveScreeningListRequest\x1a&.florin.v1.RemoveScreeningListResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12W\n\x0c\x43heckAccount\x12\x1e.florin.v1.CheckAccountRequest\x1a\x1f.florin.v1.CheckAccountResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12T\n\x0bListPayouts\x12\x1d.florin.v1.ListPayoutsRequest\x1a\x1e.florin.v1.ListPayoutsResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12I\n\x0c\x43reatePayout\x12\x1e.florin.v1.CreatePayoutRequest\x1a\x11.florin.v1.Payout\"\x06\xca\xc1\x18\x02\x08\x05\x12V\n\x0bWatchPayout\x12\x1d.florin.v1.WatchPayoutRequest\x1a\x1e.florin.v1.WatchPayoutResponse\"\x06\xca\xc1\x18\x02\x08\x05\x30\x01\x12I\n\x0cRefusePayout\x12\x1e.florin.v1.RefusePayoutRequest\x1a\x11.florin.v1.Payout\"\x06\xca\xc1\x18\x02\x08\x05\x12K\n\rResolvePayout\x12\x1f.florin.v1.ResolvePayoutRequest\x1a\x11.florin.v1.Payout\"\x06\xca\xc1\x18\x02\x08\x05\x12\x63\n\x10ListHeldPayments\x12\".florin.v1.ListHeldPaymentsRequest\x1a#.florin.v1.ListHeldPaymentsResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12Z\n\x12ResolveHeldPayment\x12$.florin.v1.ResolveHeldPaymentRequest\x1a\x16.florin.v1.HeldPayment\"\x06\xca\xc1\x18\x02\x08\x05\x12T\n\x0b\x43heckLedger\x12\x1d.florin.v1.CheckLedgerRequest\x1a\x1e.florin.v1.CheckLedgerResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12]\n\x0e\x42ookDifference\x12 .florin.v1.BookDifferenceRequest\x1a!.florin.v1.BookDifferenceResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12W\n\x0cListBalances\x12\x1e.florin.v1.ListBalancesRequest\x1a\x1f.florin.v1.ListBalancesResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12T\n\x0bListEntries\x12\x1d.florin.v1.ListEntriesRequest\x1a\x1e.florin.v1.ListEntriesResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12Z\n\rListExecutors\x12\x1f.florin.v1.ListExecutorsRequest\x1a .florin.v1.ListExecutorsResponse\"\x06\xca\xc1\x18\x02\x08\x05\x12M\n\rPauseExecutor\x12\x1f.florin.v1.PauseExecutorRequest\x1a\x13.florin.v1.Executor\"\x06\xca\xc1\x18\x02\x08\x05\x12O\n\x0eResumeExecutor\x12 .florin.v1.ResumeExecutorRequest\x1a\x13.florin.v1.Executor\"\x06\xca\xc1\x18\x02\x08\x05\x12`\n\x0fGetSystemStatus\x12!.florin.v1.GetSystemStatusRequest\x1a\".florin.v1.GetSystemStatusResponse\"\x06\xca\xc1\x18\x02\x08\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'florin.v1.operator_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CREATEPARTNERREQUEST'].fields_by_name['name']._loaded_options = None
-  _globals['_CREATEPARTNERREQUEST'].fields_by_name['name']._serialized_options = b'\252\273\030\007\010\001\030\200\002p\001'
-  _globals['_SETPARTNERSTATUSREQUEST'].fields_by_name['partner_id']._loaded_options = None
-  _globals['_SETPARTNERSTATUSREQUEST'].fields_by_name['partner_id']._serialized_options = b'\252\273\030\002\010\001'
-  _globals['_SETPARTNERSTATUSREQUEST'].fields_by_name['status']._loaded_options = None
-  _globals['_SETPARTNERSTATUSREQUEST'].fields_by_name['status']._serialized_options = b'\252\273\030\002\010\001'
-  _globals['_SETAPIVERSIONREQUEST'].fields_by_name['version']._loaded_options = None
-  _globals['_SETAPIVERSIONREQUEST'].fields_by_name['version']._serialized_options = b'\252\273\030\002\010\001'
-  _globals['_REGISTERWALLETREQUEST'].fields_by_name['name']._loaded_options = None
-  _globals['_REGISTERWALLETREQUEST'].fields_by_name['name']._serialized_options = b'\252\273\030\007\010\001\030\200\002p\001'
-  _globals['_REGISTERWALLETREQUEST'].fields_by_name['icon_url']._loaded_options = None
-  _globals['_REGISTERWALLETREQUEST'].fields_by_name['icon_url']._serialized_options = b'\252\273\030\003\030\200\020'
-  _globals['_REVOKEWALLETREQUEST'].fields_by_name['app_id']._loaded_options = None
-  _globals['_REVOKEWALLETREQUEST'].fields_by_name['app_id']._serialized_options = b'\252\273\030\002\010\001'
-  _globals['_IMPORTMERCHANTREQUEST'].fields_by_name['partner_id']._loaded_options = None
-  _globals['_IMPORTMERCHANTREQUEST'].fields_by_name['partner_id']._serialized_options = b'\252\273\030\002\010\001'
-  _globals['_IMPORTMERCHANTREQUEST'].fields_by_name['merchant_id']._loaded_options = None
-  _globals['_IMPORTMERCHANTREQUEST'].fields_by_name['merchant_id']._serialized_options = b'\252\273\030\027\010\001\"\023[A-Za-z0-9_-]{1,64}'
-  _globals['_IMPORTMERCHANTREQUEST'].fields_by_name['name']._loaded_options = None
-  _globals['_IMPORTMERCHANTREQUEST'].fields_by_name['name']._serialized_options = b'\252\273\030\007\010\001\030\200\002p\001'
-  _globals['_IMPORTMERCHANTREQUEST'].fields_by_name['email']._loaded_options = None
-  _globals['_IMPORTMERCHANTREQUEST'].fields_by_name['email']._serialized_options = b'\252\273\030\005\010\001\030\376\001'
-  _globals['_IMPORTMERCHANTREQUEST'].fields_by_name['icon_url']._loaded_options = None
-  _globals['_IMPORTMERCHANTREQUEST'].fields_by_name['icon_url']._serialized_options = b'\252\273\030\003\030\200\020'
-  _globals['_SETMERCHANTSTATUSREQUEST'].fields_by_name['merchant_id']._loaded_options = None
-  _globals['_SETMERCHANTSTATUSREQUEST'].fields_by_name['merchant_id']._serialized_options = b'\252\273\030\002\010\001'
-  _globals['_SETMERCHANTSTATUSREQUEST'].fields_by_name['status']._loaded_options = None
-  _globals['_SETMERCHANTSTATUSREQUEST'].fields_by_name['status']._serialized_options = b'\252\273\030\002\010\001'
-  _globals['_ADDFIATSETTLEMENTREQUEST'].fields_by_name['merchant_id']._loaded_options = None
-  _globals['_ADDFIATSETTLEMENTREQUEST'].fields_by_name['merchant_id']._serialized_options = b'\252\273\030\002\010\001'
-  _globals['_ADDFIATSETTLEMENTREQUEST'].fields_by_name['status']._loaded_options = None
-  _globals['_ADDFIATSETTLEMENTREQUEST'].fields_by_name['status']._serialized_options = b'\252\273\030\006\010\001\030@p\001'
-  _globals['_ADDFIATSETTLEMENTREQUEST'].fields_by_name['bank_type']._loaded_options = None
-  _globals['_ADDFIATSETTLEMENTREQUEST'].fields_by_name['bank_type']._serialized_options = b'\252\273\030\006\010\001\030@p\001'
-  _globals['_PAUSEEXECUTORREQUEST'].fields_by_name['executor_id']._loaded_options = None
-  _globals['_PAUSEEXECUTORREQUEST'].fields_by_name['executor_id']._serialized_options = b'\252\273\030\002\010\001'
-  _globals['_RESUMEEXECUTORREQUEST'].fields_by_name['executor_id']._loaded_options = None
-  _globals['_RESUMEEXECUTORREQUEST'].fields_by_name['executor_id']._serialized_options = b'\252\273\030\002\010\001'
-  _globals['_EXPORTCUSTOMERREQUEST'].fields_by_name['account']._loaded_options = None
-  _globals['_EXPORTCUSTOMERREQUEST'].fields_by_name['account']._serialized_options = b'\252\273\030\005\010\001\030\200\002'
-  _globals['_ERASECUSTOMERREQUEST'].fields_by_name['account']._loaded_options = None
-  _globals['_ERASECUSTOMERREQUEST'].fields_by_name['account']._serialized_options = b'\252\273\030\005\010\001\030\200\002'
-  _globals['_PARTNERSTATUS']._serialized_start=2773
-  _globals['_PARTNERSTATUS']._serialized_end=2877
-  _globals['_CUSTOMERDATASOURCE']._serialized_start=2879
-  _globals['_CUSTOMERDATASOURCE']._serialized_end=3001
-  _globals['_PARTNER']._serialized_start=154
-  _globals['_PARTNER']._serialized_end=300
-  _globals['_CREATEPARTNERREQUEST']._serialized_start=302
-  _globals['_CREATEPARTNERREQUEST']._serialized_end=351
-  _globals['_LISTPARTNERSREQUEST']._serialized_start=353
-  _globals['_LISTPARTNERSREQUEST']._serialized_end=374
-  _globals['_LISTPARTNERSRESPONSE']._serialized_start=376
-  _globals['_LISTPARTNERSRESPONSE']._serialized_end=436
-  _globals['_SETPARTNERSTATUSREQUEST']._serialized_start=438
-  _globals['_SETPARTNERSTATUSREQUEST']._serialized_end=541
-  _globals['_SETAPIVERSIONREQUEST']._serialized_start=543
-  _globals['_SETAPIVERSIONREQUEST']._serialized_end=642
-  _globals['_SETAPIVERSIONRESPONSE']._serialized_start=644
-  _globals['_SETAPIVERSIONRESPONSE']._serialized_end=688
-  _globals['_WALLET']._serialized_start=691
-  _globals['_WALLET']._serialized_end=896
-  _globals['_REGISTERWALLETREQUEST']._serialized_start=898
-  _globals['_REGISTERWALLETREQUEST']._serialized_end=1007
-  _globals['_LISTWALLETSREQUEST']._serialized_start=1009
-  _globals['_LISTWALLETSREQUEST']._serialized_end=1029
-  _globals['_LISTWALLETSRESPONSE']._serialized_start=1031
-  _globals['_LISTWALLETSRESPONSE']._serialized_end=1088
-  _globals['_REVOKEWALLETREQUEST']._serialized_start=1090
-  _globals['_REVOKEWALLETREQUEST']._serialized_end=1135
-  _globals['_OPERATORMERCHANT']._serialized_start=1137
-  _globals['_OPERATORMERCHANT']._serialized_end=1234
-  _globals['_IMPORTMERCHANTREQUEST']._serialized_start=1237
-  _globals['_IMPORTMERCHANTREQUEST']._serialized_end=1450
-  _globals['_SETMERCHANTSTATUSREQUEST']._serialized_start=1452
-  _globals['_SETMERCHANTSTATUSREQUEST']._serialized_end=1558
-  _globals['_ADDFIATSETTLEMENTREQUEST']._serialized_start=1560
-  _globals['_ADDFIATSETTLEMENTREQUEST']._serialized_end=1674
-  _globals['_EXECUTOR']._serialized_start=1676
-  _globals['_EXECUTOR']._serialized_end=1788
-  _globals['_LISTEXECUTORSREQUEST']._serialized_start=1790
-  _globals['_LISTEXECUTORSREQUEST']._serialized_end=1812
-  _globals['_LISTEXECUTORSRESPONSE']._serialized_start=1814
-  _globals['_LISTEXECUTORSRESPONSE']._serialized_end=1877
-  _globals['_PAUSEEXECUTORREQUEST']._serialized_start=1879
-  _globals['_PAUSEEXECUTORREQUEST']._serialized_end=1930
-  _globals['_RESUMEEXECUTORREQUEST']._serialized_start=1932
-  _globals['_RESUMEEXECUTORREQUEST']._serialized_end=1984
-  _globals['_EXPORTCUSTOMERREQUEST']._serialized_start=1986
-  _globals['_EXPORTCUSTOMERREQUEST']._serialized_end=2037
-  _globals['_CUSTOMERPAYMENT']._serialized_start=2040
-  _globals['_CUSTOMERPAYMENT']._serialized_end=2218
-  _globals['_CUSTOMERDATA']._serialized_start=2221
-  _globals['_CUSTOMERDATA']._serialized_end=2448
-  _globals['_EXPORTCUSTOMERRESPONSE']._serialized_start=2451
-  _globals['_EXPORTCUSTOMERRESPONSE']._serialized_end=2587
-  _globals['_ERASECUSTOMERREQUEST']._serialized_start=2589
-  _globals['_ERASECUSTOMERREQUEST']._serialized_end=2639
-  _globals['_ERASECUSTOMERRESPONSE']._serialized_start=2642
-  _globals['_ERASECUSTOMERRESPONSE']._serialized_end=2771
+  _globals['_OPERATORSERVICE'].methods_by_name['CreatePartner']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['CreatePartner']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['ListPartners']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['ListPartners']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['SetPartnerStatus']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['SetPartnerStatus']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['SetApiVersion']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['SetApiVersion']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['CreateApiKey']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['CreateApiKey']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['ListApiKeys']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['ListApiKeys']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['RevokeApiKey']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['RevokeApiKey']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['RegisterWallet']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['RegisterWallet']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['ListWallets']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['ListWallets']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['RevokeWallet']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['RevokeWallet']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['ImportMerchant']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['ImportMerchant']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['SetMerchantStatus']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['SetMerchantStatus']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['AddFiatSettlement']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['AddFiatSettlement']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['ExportCustomer']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['ExportCustomer']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['EraseCustomer']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['EraseCustomer']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['ImportScreeningList']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['ImportScreeningList']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['ListScreeningLists']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['ListScreeningLists']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['RemoveScreeningList']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['RemoveScreeningList']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['CheckAccount']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['CheckAccount']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['ListPayouts']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['ListPayouts']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['CreatePayout']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['CreatePayout']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['WatchPayout']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['WatchPayout']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['RefusePayout']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['RefusePayout']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['ResolvePayout']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['ResolvePayout']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['ListHeldPayments']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['ListHeldPayments']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['ResolveHeldPayment']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['ResolveHeldPayment']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['CheckLedger']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['CheckLedger']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['BookDifference']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['BookDifference']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['ListBalances']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['ListBalances']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['ListEntries']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['ListEntries']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['ListExecutors']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['ListExecutors']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['PauseExecutor']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['PauseExecutor']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['ResumeExecutor']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['ResumeExecutor']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE'].methods_by_name['GetSystemStatus']._loaded_options = None
+  _globals['_OPERATORSERVICE'].methods_by_name['GetSystemStatus']._serialized_options = b'\312\301\030\002\010\005'
+  _globals['_OPERATORSERVICE']._serialized_start=261
+  _globals['_OPERATORSERVICE']._serialized_end=3305
 # @@protoc_insertion_point(module_scope)

@@ -81,14 +81,13 @@ _OWN: Mapping[str, tuple[Code, ...]] = {
     "MerchantService.WatchPayment": (Code.PAYMENT_NOT_FOUND,),
     "MerchantService.CancelPayment": (Code.INVALID_STATE, Code.PAYMENT_NOT_FOUND),
     "MerchantService.ListPayments": (),
-    "MerchantService.ListMerchantPayments": (Code.BAD_GATEWAY,),
+    "MerchantService.ListMerchantPayments": (),
     "MerchantService.ListPaymentsLegacy": _MERCHANT_IN_PATH,
     "MerchantService.CreateRefund": (
         Code.PAYMENT_NOT_FOUND,
         Code.NOT_FOUND,
         Code.PAYMENT_NOT_SUCCEEDED,
         Code.ALREADY_REFUNDED,
-        Code.BAD_GATEWAY,
     ),
     "AdminService.CreateMerchant": (),
     "AdminService.ListMerchants": (),
@@ -120,7 +119,7 @@ def refusals_of(method: MethodDescriptor, *, has_body: bool) -> Refusals:
         codes.append(Code.IDEMPOTENCY_CONFLICT)
     if rule.idempotency in _KEY_REQUIRED:
         codes.append(Code.MISSING_IDEMPOTENCY_KEY)
-    if rule.family == _ACCOUNT:
+    if rule.outage == access_pb2.OUTAGE_RULE_BAD_GATEWAY:
         codes.append(Code.BAD_GATEWAY)
     found = _by_status(codes)
     for status in TRANSPORT:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from florin.v1 import operator_pb2, payment_pb2
+from florin.v1 import customer_pb2, payment_pb2
 
 from florin_server.cli.console import console
 from florin_server.cli.operation import ask
 
 _SOURCES = {
-    operator_pb2.CUSTOMER_DATA_SOURCE_UNSPECIFIED: None,
-    operator_pb2.CUSTOMER_DATA_SOURCE_FORM: "form",
-    operator_pb2.CUSTOMER_DATA_SOURCE_WALLET: "wallet",
+    customer_pb2.CUSTOMER_DATA_SOURCE_UNSPECIFIED: None,
+    customer_pb2.CUSTOMER_DATA_SOURCE_FORM: "form",
+    customer_pb2.CUSTOMER_DATA_SOURCE_WALLET: "wallet",
 }
 
 
 def export(given: dict[str, Any], account: str) -> None:
     """Prints everything that is kept, as JSON."""
-    kept = ask(given, "ExportCustomer", operator_pb2.ExportCustomerRequest(account=account))
+    kept = ask(given, "ExportCustomer", customer_pb2.ExportCustomerRequest(account=account))
     told = {
         "account": kept.account,
         "payments": [_payment(one) for one in kept.payments],
@@ -28,7 +28,7 @@ def export(given: dict[str, Any], account: str) -> None:
     console.print(json.dumps(told, indent=2, ensure_ascii=False), markup=False)
 
 
-def _payment(one: operator_pb2.CustomerPayment) -> dict[str, Any]:
+def _payment(one: customer_pb2.CustomerPayment) -> dict[str, Any]:
     """A payment, in the words of the REST API."""
     status = payment_pb2.PaymentStatus.Name(one.status)
     return {
@@ -41,7 +41,7 @@ def _payment(one: operator_pb2.CustomerPayment) -> dict[str, Any]:
     }
 
 
-def _data(one: operator_pb2.CustomerData) -> dict[str, Any]:
+def _data(one: customer_pb2.CustomerData) -> dict[str, Any]:
     """What the customer told; null where the key to read it with is lost."""
     return {
         "paymentId": one.payment_id,
@@ -56,7 +56,7 @@ def _data(one: operator_pb2.CustomerData) -> dict[str, Any]:
 
 def erase(given: dict[str, Any], account: str) -> None:
     """Deletes what is kept, as far as the books allow, and says what they need."""
-    done = ask(given, "EraseCustomer", operator_pb2.EraseCustomerRequest(account=account))
+    done = ask(given, "EraseCustomer", customer_pb2.EraseCustomerRequest(account=account))
     console.print(
         f"Erased: {done.offers_erased} offers, {done.wallet_names_erased} wallet names, "
         f"{done.collected_data_erased} sets of data about the buyer."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from florin.v1 import account_pb2, operator_pb2
+from florin.v1 import account_pb2, partner_pb2
 
 from florin_server.cli.console import console, note
 from florin_server.cli.operation import ask, misused, mode
@@ -27,7 +27,7 @@ def add(
     live: bool,
 ) -> None:
     """Makes a merchant under a given id and prints the id."""
-    request = operator_pb2.ImportMerchantRequest(
+    request = partner_pb2.ImportMerchantRequest(
         merchant_id=merchant_id,
         partner_id=partner,
         name=name,
@@ -44,7 +44,7 @@ def set_status(given: dict[str, Any], merchant_id: str, status: str) -> None:
     """Changes whether a merchant may take payments."""
     if status not in _STATUS:
         misused("the status is active, inactive or suspended")
-    request = operator_pb2.SetMerchantStatusRequest(merchant_id=merchant_id, status=_STATUS[status])
+    request = partner_pb2.SetMerchantStatusRequest(merchant_id=merchant_id, status=_STATUS[status])
     done = ask(given, "SetMerchantStatus", request)
     told = account_pb2.MerchantStatus.Name(done.merchant.status)
     console.print(f"{done.merchant.id} is {told.removeprefix('MERCHANT_STATUS_').lower()}.")
@@ -52,7 +52,7 @@ def set_status(given: dict[str, Any], merchant_id: str, status: str) -> None:
 
 def add_bank_account(given: dict[str, Any], merchant_id: str, bank_type: str, status: str) -> None:
     """Registers a bank account and prints the id of the settlement."""
-    request = operator_pb2.AddFiatSettlementRequest(
+    request = partner_pb2.AddFiatSettlementRequest(
         merchant_id=merchant_id, status=status, bank_type=bank_type
     )
     made = ask(given, "AddFiatSettlement", request)

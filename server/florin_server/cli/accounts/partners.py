@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from florin.v1 import operator_pb2
+from florin.v1 import partner_pb2
 
 from florin_server.cli.console import console, note
 from florin_server.cli.operation import ask, minute, table
 
 _COLUMNS = ("Partner id", "Status", "Version", "Created", "Name")
-_ACTIVE, _SUSPENDED = operator_pb2.PARTNER_STATUS_ACTIVE, operator_pb2.PARTNER_STATUS_SUSPENDED
+_ACTIVE, _SUSPENDED = partner_pb2.PARTNER_STATUS_ACTIVE, partner_pb2.PARTNER_STATUS_SUSPENDED
 
 
 def create(given: dict[str, Any], name: str) -> None:
     """Makes a partner and prints its id."""
-    made = ask(given, "CreatePartner", operator_pb2.CreatePartnerRequest(name=name))
+    made = ask(given, "CreatePartner", partner_pb2.CreatePartnerRequest(name=name))
     console.print(made.id)
     note(f"Its keys: florin keys create partner --partner {made.id}")
 
 
 def show(given: dict[str, Any]) -> None:
     """Prints all partners."""
-    found = ask(given, "ListPartners", operator_pb2.ListPartnersRequest())
+    found = ask(given, "ListPartners", partner_pb2.ListPartnersRequest())
     table(_COLUMNS, map(_row, found.partners))
 
 
-def _row(partner: operator_pb2.Partner) -> tuple[str, ...]:
+def _row(partner: partner_pb2.Partner) -> tuple[str, ...]:
     return (
         partner.id,
         _word(partner.status),
@@ -47,12 +47,12 @@ def resume(given: dict[str, Any], partner_id: str) -> None:
 
 
 def _set(
-    given: dict[str, Any], partner_id: str, status: operator_pb2.PartnerStatus.ValueType
+    given: dict[str, Any], partner_id: str, status: partner_pb2.PartnerStatus.ValueType
 ) -> None:
-    request = operator_pb2.SetPartnerStatusRequest(partner_id=partner_id, status=status)
+    request = partner_pb2.SetPartnerStatusRequest(partner_id=partner_id, status=status)
     done = ask(given, "SetPartnerStatus", request)
     console.print(f"{done.id} is {_word(done.status)}.")
 
 
-def _word(status: operator_pb2.PartnerStatus.ValueType) -> str:
-    return operator_pb2.PartnerStatus.Name(status).removeprefix("PARTNER_STATUS_").lower()
+def _word(status: partner_pb2.PartnerStatus.ValueType) -> str:
+    return partner_pb2.PartnerStatus.Name(status).removeprefix("PARTNER_STATUS_").lower()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from florin.v1 import admin_pb2, operator_pb2
+from florin.v1 import partner_pb2
 
 from florin_server.cli.console import console
 from florin_server.cli.operation import ask, ask_all, misused, mode, table
@@ -18,9 +18,9 @@ def show(given: dict[str, Any]) -> None:
     """Prints the published versions, and every account that has a pin."""
     partners, wallets, keys = ask_all(
         given,
-        ("ListPartners", operator_pb2.ListPartnersRequest()),
-        ("ListWallets", operator_pb2.ListWalletsRequest()),
-        ("ListApiKeys", admin_pb2.ListApiKeysRequest()),
+        ("ListPartners", partner_pb2.ListPartnersRequest()),
+        ("ListWallets", partner_pb2.ListWalletsRequest()),
+        ("ListApiKeys", partner_pb2.ListApiKeysRequest()),
     )
     table(
         _VERSION_COLUMNS,
@@ -46,7 +46,7 @@ def pin(given: dict[str, Any], version: str, *, partner: str, wallet: str, key: 
     named = [account for account in (partner, wallet, key) if account]
     if len(named) != 1:
         misused("one of --partner ID, --wallet APP_ID and --key KEY_ID says whose pin; see list")
-    request = operator_pb2.SetApiVersionRequest(
+    request = partner_pb2.SetApiVersionRequest(
         partner_id=partner, app_id=wallet, key_id=key, version=version
     )
     done = ask(given, "SetApiVersion", request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from florin.v1 import operator_pb2
+from florin.v1 import partner_pb2
 
 from florin_server.cli.console import console, note
 from florin_server.cli.operation import ask, minute, mode, table
@@ -14,7 +14,7 @@ _COLUMNS = ("App id", "Mode", "Version", "Created", "Revoked", "Name")
 
 def register(given: dict[str, Any], name: str, icon_url: str | None, *, live: bool) -> None:
     """Registers a wallet and prints its app id."""
-    request = operator_pb2.RegisterWalletRequest(name=name, icon_url=icon_url, live=live)
+    request = partner_pb2.RegisterWalletRequest(name=name, icon_url=icon_url, live=live)
     made = ask(given, "RegisterWallet", request)
     console.print(made.app_id)
     note("The wallet sends it as App-Id, and a Client-Id of its own choice for each installation.")
@@ -22,11 +22,11 @@ def register(given: dict[str, Any], name: str, icon_url: str | None, *, live: bo
 
 def show(given: dict[str, Any]) -> None:
     """Prints all wallets."""
-    found = ask(given, "ListWallets", operator_pb2.ListWalletsRequest())
+    found = ask(given, "ListWallets", partner_pb2.ListWalletsRequest())
     table(_COLUMNS, map(_row, found.wallets))
 
 
-def _row(wallet: operator_pb2.Wallet) -> tuple[str, ...]:
+def _row(wallet: partner_pb2.Wallet) -> tuple[str, ...]:
     return (
         wallet.app_id,
         mode(live=wallet.live),
@@ -39,5 +39,5 @@ def _row(wallet: operator_pb2.Wallet) -> tuple[str, ...]:
 
 def revoke(given: dict[str, Any], app_id: str) -> None:
     """Revokes a wallet."""
-    done = ask(given, "RevokeWallet", operator_pb2.RevokeWalletRequest(app_id=app_id))
+    done = ask(given, "RevokeWallet", partner_pb2.RevokeWalletRequest(app_id=app_id))
     console.print(f"{done.app_id} is revoked.")

@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
-from florin.v1 import admin_pb2, ledger_pb2
+from florin.v1 import ledger_pb2, system_pb2
 from rich.markup import escape
 
 from florin_server.boot import chains, prices
 from florin_server.boot.home import Home, Refused
 from florin_server.boot.keys import Keyring
-from florin_server.boot.operator import OperatorError, operator
+from florin_server.boot.operator import operator
+from florin_server.boot.operator_error import OperatorError
 from florin_server.cli.console import console, settings_of
 from florin_server.cli.payments import ledger as books
 from florin_server.cli.service import faults
@@ -65,7 +66,7 @@ async def _checks(settings: Settings) -> AsyncIterator[_Finding]:
         return
     try:
         async with operator(settings) as service:
-            status = await service.ask("GetSystemStatus", admin_pb2.GetSystemStatusRequest())
+            status = await service.ask("GetSystemStatus", system_pb2.GetSystemStatusRequest())
     except (OperatorError, Refused) as error:
         yield "service", f"runs, but does not answer: {error}"
         return
@@ -178,7 +179,7 @@ def _node(name: str, head: int, latency_ms: float) -> str:
     return f"node {name} at block {head}, answers in {latency_ms:.0f} ms"
 
 
-def _gas(gas: admin_pb2.FailedGas) -> str:
+def _gas(gas: system_pb2.FailedGas) -> str:
     """What relayers lost in this hour; what is wrong with that, the chain's own problem tells."""
     told = (
         f"gas lost on unpaid payments in this hour: {gas.failed} of {gas.failed_max}, spent on"

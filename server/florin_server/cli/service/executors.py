@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from florin.v1 import operator_pb2
+from florin.v1 import system_pb2
 
 from florin_server.cli.console import console
 from florin_server.cli.operation import ask, minute, table
@@ -14,12 +14,12 @@ _COLUMNS = ("Executor id", "State", "Since", "Open transactions")
 
 def show(given: dict[str, Any]) -> None:
     """Prints all executors."""
-    request = operator_pb2.ListExecutorsRequest()
+    request = system_pb2.ListExecutorsRequest()
     found = ask(given, "ListExecutors", request, running_only=True)
     table(_COLUMNS, map(_row, found.executors))
 
 
-def _row(executor: operator_pb2.Executor) -> tuple[str, ...]:
+def _row(executor: system_pb2.Executor) -> tuple[str, ...]:
     return (
         executor.id,
         _word(executor),
@@ -30,19 +30,19 @@ def _row(executor: operator_pb2.Executor) -> tuple[str, ...]:
 
 def pause(given: dict[str, Any], executor_id: str) -> None:
     """Stops an executor from sending anything new."""
-    request = operator_pb2.PauseExecutorRequest(executor_id=executor_id)
+    request = system_pb2.PauseExecutorRequest(executor_id=executor_id)
     _print(ask(given, "PauseExecutor", request, running_only=True))
 
 
 def resume(given: dict[str, Any], executor_id: str) -> None:
     """Lets an executor send again."""
-    request = operator_pb2.ResumeExecutorRequest(executor_id=executor_id)
+    request = system_pb2.ResumeExecutorRequest(executor_id=executor_id)
     _print(ask(given, "ResumeExecutor", request, running_only=True))
 
 
-def _print(executor: operator_pb2.Executor) -> None:
+def _print(executor: system_pb2.Executor) -> None:
     console.print(f"{executor.id} is {_word(executor)}.")
 
 
-def _word(executor: operator_pb2.Executor) -> str:
+def _word(executor: system_pb2.Executor) -> str:
     return "paused" if executor.paused else "running"

@@ -1,0 +1,1 @@
+"""What partners manage themselves, and what the operator does for them."""

@@ -1,0 +1,1 @@
+"""The operator's calls about the books."""

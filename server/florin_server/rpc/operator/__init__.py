@@ -1,0 +1,1 @@
+"""The operator's service, and its calls about the installation."""

@@ -1,0 +1,1 @@
+"""The calls of wallets and of merchants' back ends."""

@@ -1,0 +1,1 @@
+"""The operator's calls about money that leaves, and money that is held."""

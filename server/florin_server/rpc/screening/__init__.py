@@ -1,0 +1,1 @@
+"""The operator's calls about accounts that are not served."""

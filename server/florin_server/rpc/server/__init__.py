@@ -1,0 +1,1 @@
+"""What every call passes before its servicer, and what servicers share."""
