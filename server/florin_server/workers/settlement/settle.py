@@ -11,10 +11,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Container
 
+from florin_server.domain.conditions import ConditionName
 from florin_server.domain.errors import FlorinError
-from florin_server.domain.payments.payment import Status
+from florin_server.domain.health import Health
 from florin_server.domain.settlement.chain_txs import Watcher
-from florin_server.flows.app import App, Health
+from florin_server.flows.app import App
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
 from florin_server.store.engine.query import StoreError
@@ -24,18 +25,20 @@ from florin_server.workers.settlement.blocked_payers import BlockedPayers
 from florin_server.workers.settlement.blocks import follow
 from florin_server.workers.settlement.conclude import Concluder
 from florin_server.workers.settlement.direct_payments import DirectPayments
-from florin_server.workers.settlement.gas_spending import Spending, given_up
+from florin_server.workers.settlement.gas_spending import Spending
 from florin_server.workers.settlement.missed_blocks import MissedBlocks
 from florin_server.workers.settlement.open_payments import OpenPayments
 from florin_server.workers.settlement.reorg_watch import ReorgWatch
 from florin_server.workers.settlement.senders import Senders
 from florin_server.workers.settlement.submit import Submitter
+from florin_server.workers.settlement.symptoms import Symptoms
 from florin_server.workers.wait import fault_of, first_of
 
 _log = logging.getLogger(__name__)
 
 # how often everything open is compared with the chain, whatever the blocks told
 _RECONCILE_S = 10
+_LEASED = ConditionName.SETTLEMENT_LEASED_ELSEWHERE
 
 
 class ChainSettler:
@@ -65,11 +68,13 @@ class ChainSettler:
         self._nonces = NonceKeeper(app, rail)
         self._receiving = ReceivingDesk(app, rail)
         self._reorg_watch = ReorgWatch(app, rail, self._blocks, Watcher.SETTLER)
-        parts = app, rail, self._open, self._senders, self._spending, self._blocked
-        self._concluder = Concluder(*parts, self._reorg_watch)
-        self._submitter = Submitter(*parts, self._concluder)
+        parts = self._open, self._senders, self._spending, self._blocked
+        self._concluder = Concluder(app, rail, *parts, self._reorg_watch)
+        self._submitter = Submitter(app, rail, *parts, self._concluder)
+        self._symptoms = Symptoms(app, *parts, self._missed, self._concluder, self._blocks)
         self._shortages: tuple[str, ...] = ()
-        self._problem = "starting"
+        # what keeps the settler as a whole from its work, if anything does
+        self._trouble = ConditionName.SETTLEMENT_STARTING, "starting"
 
     def wake(self) -> None:
         """Tells that a payment was accepted."""
@@ -81,43 +86,11 @@ class ChainSettler:
         return self._blocks.head
 
     def health(self) -> Health:
-        """How the chain looks now."""
-        unsettled = self._open.items
-        problems = (
-            self._pauses(),
-            self._problem,
-            self._missed.problem,
-            *(sender.problem for sender in self._senders.all),
-            *self._shortages,
-            self._blocked.problem(unsettled),
-            self._concluder.unproven.problem(unsettled),
-            self._spending.problem(unsettled),
-            self._undone(),
+        """How the chain looks now; every payment that is not settled is looked at."""
+        name, why = self._trouble
+        return self._symptoms.health(
+            {name: [why], ConditionName.RELAYER_FUNDS_LOW: self._shortages}
         )
-        return Health(
-            self._blocks.head,
-            self._senders.open_transactions,
-            "; ".join(text for text in problems if text),
-            paused=self._spending.paused(unsettled),
-            given_up=given_up(unsettled),
-        )
-
-    def _pauses(self) -> str:
-        if self._senders.all_paused:
-            return "paused by the operator"
-        paused = self._senders.paused
-        return f"paused by the operator: {', '.join(paused)}" if paused else ""
-
-    def _leaseless(self) -> str:
-        keys = self._senders.leased_elsewhere
-        return f"another settler has the lease of {', '.join(keys)}" if keys else ""
-
-    def _undone(self) -> str:
-        """What a reorganisation took back, until it is final again."""
-        statuses = [item.payment.status for item in self._open.items]
-        count = statuses.count(Status.SUCCEEDED)
-        text = "a reorganisation undid payments that had succeeded; they are settled again"
-        return f"{text}: {count}" if count else ""
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -128,16 +101,24 @@ class ChainSettler:
                         await self._start()
                         self._started = True
                     await self._turn()
-                    self._problem = self._leaseless()
+                    self._trouble = self._leaseless()
                 else:
-                    self._problem = "another settler has the lease"
+                    self._trouble = _LEASED, "another settler has the lease"
             except (RailUnavailable, FlorinError, StoreError) as error:
                 if isinstance(error, StoreError):
                     # what was written of the last turn, only the store knows
                     self._started = False
-                self._problem = str(error) or type(error).__name__
-                _log.warning("settling on %s waits: %s", self._rail.chain_id, self._problem)
+                told = str(error) or type(error).__name__
+                self._trouble = ConditionName.SETTLEMENT_FAILING, told
+                _log.warning("settling on %s waits: %s", self._rail.chain_id, told)
+            # what changed is known by its time, also if nobody asks
+            self.health()
             await self._rest()
+
+    def _leaseless(self) -> tuple[ConditionName, str]:
+        keys = self._senders.leased_elsewhere
+        told = f"another settler has the lease of {', '.join(keys)}" if keys else ""
+        return _LEASED, told
 
     async def _rest(self) -> None:
         """Returns when there may be a new block, or there is something to do."""
