@@ -50,7 +50,7 @@ async def test_what_was_paid_is_done_booked_and_told(desk, caplog):
     assert (refund.status, refund.tx_id) == ("succeeded", payout.tx_id)
     assert refund.completed_at_us == resolved.completed_at_us == desk.lab.clock.now_us()
     assert await charged(desk) == 150
-    assert await flows.problems(desk.app, CHAIN) == ""
+    assert await flows.problems(desk.app, CHAIN) == []
     await desk.books()
     with pytest.raises(FlorinError, match="Payout is done"):
         await flows.resolve(desk.app, payout.id, paid=False)

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from florin.v1 import system_pb2
+from florin.v1 import condition_pb2, system_pb2
 
 import florin_server
 from florin_server.config import FailedGasSettings
+from florin_server.domain.conditions import Condition, State
+from florin_server.domain.health import told
 from florin_server.flows.app import App
-from florin_server.flows.operator import executors, system
+from florin_server.flows.operator import executors, health, system
 from florin_server.rails.types import NodeState
 from florin_server.rpc.server.timestamps import timestamp
+
+_STATES = {
+    State.OK: condition_pb2.CONDITION_STATE_OK,
+    State.NOTICE: condition_pb2.CONDITION_STATE_NOTICE,
+    State.WARNING: condition_pb2.CONDITION_STATE_WARNING,
+    State.CRITICAL: condition_pb2.CONDITION_STATE_CRITICAL,
+}
 
 
 class SystemCalls:
@@ -23,6 +32,7 @@ class SystemCalls:
         self, request: system_pb2.GetSystemStatusRequest, context: Any
     ) -> system_pb2.GetSystemStatusResponse:
         """Tells how the installation is doing."""
+        conditions = await health.of_installation(self._app)
         chains = [
             system_pb2.ChainStatus(
                 chain_id=chain.chain_id,
@@ -33,6 +43,7 @@ class SystemCalls:
                 problem=chain.problem,
                 nodes=[_node(node) for node in chain.nodes],
                 failed_gas=_gas(chain.gas, self._app.settings.failed_gas),
+                conditions=[_condition(one) for one in chain.conditions],
             )
             for chain in await system.chains(self._app)
         ]
@@ -41,7 +52,8 @@ class SystemCalls:
             chains=chains,
             processing_payments=await system.processing(self._app),
             held_payments=await system.held_payments(self._app),
-            screening_problem=await system.screening(self._app),
+            screening_problem=told(conditions),
+            conditions=[_condition(one) for one in conditions],
         )
 
     async def ListExecutors(
@@ -76,6 +88,15 @@ def _gas(gas: system.GasStatus, most: FailedGasSettings) -> system_pb2.FailedGas
         paused_payers=gas.paused_payers,
         paused_payments=gas.paused,
         given_up_payments=gas.given_up,
+    )
+
+
+def _condition(one: Condition) -> condition_pb2.Condition:
+    return condition_pb2.Condition(
+        name=one.name,
+        state=_STATES[one.state],
+        reason=one.reason,
+        since=timestamp(one.since_us),
     )
 
 
