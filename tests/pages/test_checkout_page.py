@@ -8,8 +8,8 @@ import html
 import re
 
 import pytest
-from florin_gateway.pages import checkout
 from florin_server.domain.payments.payment import Status
+from florin_server.web.payments import page as checkout
 
 from tests.support.desk import ORDER, PAY_URL
 from tests.support.page_texts import NASTY, headers_of, text_of

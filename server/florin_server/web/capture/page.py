@@ -14,7 +14,6 @@ from html import escape
 from string import Template
 
 import orjson
-
 from florin_gateway.plain import PlainAnswer
 
 _STYLE = """
