@@ -1,1 +1,1 @@
-"""What people see in a browser: hosted pages of payments, the form for buyers, the API's page."""
+"""What is told over HTTP besides the RPCs: pages for people, the API's documents, metrics."""
