@@ -85,6 +85,17 @@ def test_a_wheel_holds_every_file_of_its_packages(tmp_path):
         assert files - held == set()
 
 
+def test_the_gateway_knows_no_payments(modules):
+    words = r"\b(merchants?|payments?|pay|wallets?|buyers?)\b"
+    found = {
+        (path.name, *told)
+        for path in modules
+        if path.is_relative_to(ROOT / "gateway")
+        if (told := set(re.findall(words, path.read_text().lower())))
+    }
+    assert found == set()
+
+
 def test_nothing_is_left_for_later(modules):
     # spelled so that this file does not find itself
     later = ["-e", "TO" + "DO", "-e", "FIX" + "ME"]

@@ -24,6 +24,7 @@ from florin_server.boot.upstream import Link
 from florin_server.config import Settings
 from florin_server.flows.app import App
 from florin_server.web import routes as web
+from florin_server.web.headers import HEADERS
 
 _log = logging.getLogger(__name__)
 
@@ -113,7 +114,9 @@ async def _start(
     pages: web.Routes = MappingProxyType({}),
     trusted: Sequence[Network] = (),
 ) -> None:
-    chosen = GatewaySettings(cors_paths=_CORS_PATHS, trusted_proxies=tuple(trusted))
+    chosen = GatewaySettings(
+        headers=HEADERS, cors_paths=_CORS_PATHS, trusted_proxies=tuple(trusted)
+    )
     gateway = Gateway(backend, PUBLIC, chosen)
     gateway.reserve(*web.RESERVED)
 
