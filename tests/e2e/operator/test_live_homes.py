@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from florin_server.boot.service import Service
 from florin_server.config import EmbeddedSolana
-from florin_server.rails.networks import chain_files
+from florin_server.rails.networks import chain_files, chain_writer
 
 from tests.support.api import Refused, RestApi
 from tests.support.command import florin
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.long
 ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}}
 PLACES = {"settler": "0x" + "ab" * 20, "treasury": "0x" + "fe" * 20}
 NODE = {"rpc_url": "http://127.0.0.1:9"}
-BASE = chain_files.text("evm", {"chain_id": 8453, **NODE, **PLACES})
-SEPOLIA = chain_files.text("evm", {"chain_id": 84532, **NODE, **PLACES})
+BASE = chain_writer.text("evm", {"chain_id": 8453, **NODE, **PLACES})
+SEPOLIA = chain_writer.text("evm", {"chain_id": 84532, **NODE, **PLACES})
 CHAINS = {"eip155:31337", "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"}
 
 
