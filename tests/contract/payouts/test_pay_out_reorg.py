@@ -84,7 +84,8 @@ async def test_what_was_done_is_taken_back_told_and_paid_by_the_same_bytes(desk,
     assert done.tx_id in caplog.text
     found = await desk.now(done)
     assert (found.status, found.completed_at_us) == (PayoutStatus.SUBMITTED, None)
-    assert "a reorganisation undid" in await flows.problems(desk.app, CHAIN)
+    why = "a reorganisation undid its transaction, which is sent again"
+    assert await flows.problems(desk.app, CHAIN) == f"payouts that wait: 1, because {why}"
     assert await owed(desk) == 0
     assert await desk.store.read(ledger.balance("expense:gas", COIN)) == 0
     await desk.books()
@@ -183,7 +184,8 @@ async def test_a_failed_transfer_that_is_undone_is_followed_again_and_not_made_t
     await look(desk)
     found = await desk.now(payout)
     assert (found.status, found.tx_id) == (PayoutStatus.SUBMITTED, sent)
-    assert (await desk.refund(payout)).status == "processing"
+    refund = await desk.refund(payout)
+    assert (refund.status, refund.tx_id) == ("processing", sent)
     assert await desk.store.read(ledger.balance("expense:gas", COIN)) == 0
     (again,) = await desk.transactions()
     assert (again.hash, again.state in {TxState.SIGNED, TxState.SENT}) == (sent, True)
