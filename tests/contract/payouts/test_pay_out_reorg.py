@@ -206,6 +206,18 @@ async def test_a_failed_transfer_whose_payout_was_called_off_is_not_sent_again(d
     assert await desk.lab.control.call("eth_getBalance", moody, "latest") == "0x0"
 
 
+async def test_the_nonce_of_what_must_not_pay_again_is_filled(desk):
+    payout, sent, moody = await failed(desk)
+    await flows.refuse(desk.app, payout.id)
+    await desk.lab.reorg(await depth_of(desk, sent), sent)
+    await look(desk)
+    # what comes next waits for a nonce that the chain has not seen any more
+    await desk.done(await desk.asked(7))
+    assert await desk.transfers() == [7]
+    assert await desk.lab.control.call("eth_getBalance", moody, "latest") == "0x0"
+    assert not await desk.lab.rail.knows(sent)
+
+
 async def test_what_merchants_were_paid_is_taken_back_too(desk):
     await desk.owe(500)
     payout = await desk.asked(

@@ -68,6 +68,7 @@ async def test_a_buyer_is_whole_again(desk, node, token, own):
     paid = await node.coin(relayer)
     read = desk.service.app.store.read
     gas = await read(ledger.balance("expense:gas", rail.native_asset))
+    booked = await read(ledger.balance(f"wallet:{CHAIN}:{relayer}", rail.native_asset))
 
     body = {"paymentId": payment_id}
     asked = await desk.rest.call("POST", "/v1/refunds", headers or desk.rest.merchant, body)
@@ -84,6 +85,8 @@ async def test_a_buyer_is_whole_again(desk, node, token, own):
     spent = paid - await node.coin(relayer)
     assert spent > 0
     assert await read(ledger.balance("expense:gas", rail.native_asset)) - gas == spent
+    left = await read(ledger.balance(f"wallet:{CHAIN}:{relayer}", rail.native_asset))
+    assert booked - left == spent
     await books(desk)
 
 
