@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from florin_server.domain.payouts.payout import PayoutStatus
 from florin_server.domain.settlement.chain_txs import TxState
@@ -11,7 +13,7 @@ from florin_server.store.settlement import leases
 from florin_server.workers.payouts.pay_out import PayoutWorker
 
 from tests.support.evm_lab import CHAIN
-from tests.support.payout_lab import TREASURY, Office, office
+from tests.support.payout_lab import BUYER, TREASURY, Office, office
 from tests.support.payout_steps import SEND, waits
 
 LEASE = f"relayer:{CHAIN}:{TREASURY.address}"
@@ -99,3 +101,29 @@ async def test_a_problem_without_words_is_told_by_its_kind(desk, monkeypatch, ca
     assert f"payouts on {CHAIN} wait: RailUnavailable" in caplog.text
     await desk.turn()
     assert desk.worker.health().problem == ""
+
+
+async def test_it_rests_until_a_block_comes_or_it_is_woken(desk, monkeypatch):
+    heard, never = [], asyncio.Event()
+
+    async def at_once(name: str = "") -> None:
+        heard.append(name)
+
+    async def not_yet(name: str = "") -> None:
+        await never.wait()
+
+    async def rest() -> None:
+        async with asyncio.timeout(20):
+            await PayoutWorker._rest(desk.worker)
+
+    # something waits: a block may change that
+    desk.app.blocked.add([BUYER])
+    await desk.asked()
+    await desk.turn()
+    monkeypatch.setattr(desk.lab.rail, "news", at_once)
+    await rest()
+    # the settler waits for blocks of the same chain, by a name of its own
+    assert heard[0]
+    monkeypatch.setattr(desk.lab.rail, "news", not_yet)
+    desk.worker.wake()
+    await rest()

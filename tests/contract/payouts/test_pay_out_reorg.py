@@ -218,6 +218,52 @@ async def test_the_nonce_of_what_must_not_pay_again_is_filled(desk):
     assert not await desk.lab.rail.knows(sent)
 
 
+async def test_what_moved_and_is_deep_enough_is_done_without_another_block(desk):
+    done = await desk.done(await desk.asked(150))
+    await desk.mine(2)
+    # another one is on its way, so that its block is what is looked for first
+    other = await desk.asked(7)
+    await desk.turn()
+    assert await desk.transfers() == [150, 7]
+    await desk.lab.reorg(await depth_of(desk, done.tx_id or ""))
+    await look(desk)
+    assert (await desk.now(done)).status is PayoutStatus.SUBMITTED
+    await desk.turn()
+    assert (await desk.now(done)).status is PayoutStatus.DONE
+    await desk.done(other)
+    assert await desk.transfers() == [150, 7]
+
+
+async def test_a_block_that_comes_while_it_looks_back_is_not_passed_over(desk, monkeypatch):
+    await desk.done(await desk.asked(150))
+    second = await desk.asked(7)
+    await desk.turn()
+    await desk.mine(CONFIRMATIONS - 2)
+    head, asked = desk.lab.rail.head, []
+
+    async def late():
+        asked.append(1)
+        if len(asked) == 2:
+            await desk.lab.mine()
+        return await head()
+
+    with monkeypatch.context() as node:
+        node.setattr(desk.lab.rail, "head", late)
+        await look(desk)
+    assert (len(asked) > 1, (await desk.now(second)).status) == (True, PayoutStatus.SUBMITTED)
+    await desk.turn()
+    assert (await desk.now(second)).status is PayoutStatus.DONE
+
+
+async def test_the_chain_is_compared_with_what_was_done_now_and_then(desk):
+    await desk.done(await desk.asked(150))
+    for seconds, asks in ((10, True), (0, False), (9, False), (1, True)):
+        desk.lab.clock.advance(seconds)
+        desk.lab.node.asked.clear()
+        await desk.turn()
+        assert bool(desk.lab.node.asked) is asks
+
+
 async def test_what_merchants_were_paid_is_taken_back_too(desk):
     await desk.owe(500)
     payout = await desk.asked(
