@@ -34,12 +34,14 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time")
     parser.add_argument("--folder", type=Path, default=Path("build/mutation"))
     parser.add_argument("--anew", action="store_true", help="forget what earlier runs found")
+    parser.add_argument("--again", action="store_true", help="run once more what survived")
     wanted = parser.parse_args()
     if unknown := set(wanted.groups) - GROUPS.keys():
         parser.error(f"there is no group {', '.join(sorted(unknown))}")
     found: dict[str, Found] = {}
     for name in wanted.groups or GROUPS:
-        found |= mutated(GROUPS[name], wanted.folder / name, wanted.jobs, anew=wanted.anew)
+        folder = wanted.folder / name
+        found |= mutated(GROUPS[name], folder, wanted.jobs, anew=wanted.anew, again=wanted.again)
         print(f"{name}: done", flush=True)
     return verdict(found, tomllib.loads(REASONS.read_text()))
 

@@ -37,6 +37,8 @@ print(json.dumps({one: get_diff_for_mutant(one, path=find_mutant(one).path) for 
 """
 # how a run ends whose tests pytest did not find; mutmut takes it for one that took too long
 _UNPICKED = 255
+# how those end that passed every test, and that no test calls
+_LIVED = frozenset({0, 33})
 _KILLED = frozenset({"killed", "timeout", "suspicious", "segfault", "caught by type check"})
 
 
@@ -56,14 +58,21 @@ class Found:
         return self.outcomes.total()
 
 
-def mutated(group: Group, folder: Path, jobs: int, *, anew: bool) -> dict[str, Found]:
+def mutated(
+    group: Group, folder: Path, jobs: int, *, anew: bool, again: bool = False
+) -> dict[str, Found]:
     """What was found, by module; goes on where an earlier run of the same folder was stopped.
+
+    With `anew` nothing of that is used; with `again` what survived is run once more, since tests
+    were written for it.
 
     RuntimeError with what mutmut said if it did not come to an end, e.g. since a test fails
     without any mutant.
     """
     if anew:
         shutil.rmtree(folder, ignore_errors=True)
+    if again:
+        _forget_survivors(folder)
     _lay_out(group, folder)
     command = [_mutmut(), "run", "--max-children", str(jobs)]
     log = folder / "mutmut.log"
@@ -76,6 +85,19 @@ def mutated(group: Group, folder: Path, jobs: int, *, anew: bool) -> dict[str, F
         told = [line for line in lines if not line.endswith((" mutants", " stats", " tests"))]
         raise RuntimeError("\n".join(told[-30:]))
     return _read(folder)
+
+
+def _forget_survivors(folder: Path) -> None:
+    for one in _notes(folder):
+        known = json.loads(one.read_text())
+        ends = known["exit_code_by_key"]
+        ends.update((name, None) for name, code in ends.items() if code in _LIVED)
+        one.write_text(json.dumps(known))
+
+
+def _notes(folder: Path) -> Iterator[Path]:
+    """What mutmut notes of each module."""
+    yield from (folder / "mutants" / "src").rglob("*.meta")
 
 
 def _lay_out(group: Group, folder: Path) -> None:
@@ -123,7 +145,7 @@ def _tests(glob: str) -> Iterator[Path]:
 
 
 def _read(folder: Path) -> dict[str, Found]:
-    for one in (folder / "mutants" / "src").rglob("*.meta"):
+    for one in _notes(folder):
         ends: dict[str, set[int]] = {}
         for name, code in json.loads(one.read_text())["exit_code_by_key"].items():
             ends.setdefault(name.rpartition("__mutmut_")[0], set()).add(code)
