@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,7 @@ print(json.dumps({one: get_diff_for_mutant(one, path=find_mutant(one).path) for 
 """
 # how a run ends whose tests pytest did not find; mutmut takes it for one that took too long
 _UNPICKED = 255
-# how those end that passed every test, and that no test calls
-_LIVED = frozenset({0, 33})
+_NOT_YET = "not checked"
 _KILLED = frozenset({"killed", "timeout", "suspicious", "segfault", "caught by type check"})
 
 
@@ -59,20 +58,19 @@ class Found:
 
 
 def mutated(
-    group: Group, folder: Path, jobs: int, *, anew: bool, again: bool = False
+    group: Group, folder: Path, jobs: int, *, anew: bool, again: Collection[str] = ()
 ) -> dict[str, Found]:
     """What was found, by module; goes on where an earlier run of the same folder was stopped.
 
-    With `anew` nothing of that is used; with `again` what survived is run once more, since tests
-    were written for it.
+    With `anew` nothing of that is used; mutants in `again` are run once more, since tests were
+    written for them.
 
     RuntimeError with what mutmut said if it did not come to an end, e.g. since a test fails
     without any mutant.
     """
     if anew:
         shutil.rmtree(folder, ignore_errors=True)
-    if again:
-        _forget_survivors(folder)
+    _forget(folder, again)
     _lay_out(group, folder)
     command = [_mutmut(), "run", "--max-children", str(jobs)]
     log = folder / "mutmut.log"
@@ -84,14 +82,14 @@ def mutated(
         lines = log.read_text().replace("\r", "\n").splitlines()
         told = [line for line in lines if not line.endswith((" mutants", " stats", " tests"))]
         raise RuntimeError("\n".join(told[-30:]))
-    return _read(folder)
+    return found_in(folder)
 
 
-def _forget_survivors(folder: Path) -> None:
+def _forget(folder: Path, names: Collection[str]) -> None:
     for one in _notes(folder):
         known = json.loads(one.read_text())
         ends = known["exit_code_by_key"]
-        ends.update((name, None) for name, code in ends.items() if code in _LIVED)
+        ends.update((name, None) for name in names if name in ends)
         one.write_text(json.dumps(known))
 
 
@@ -144,7 +142,8 @@ def _tests(glob: str) -> Iterator[Path]:
     yield from found
 
 
-def _read(folder: Path) -> dict[str, Found]:
+def found_in(folder: Path) -> dict[str, Found]:
+    """What runs of a folder found so far, by module; nothing of what has not been run."""
     for one in _notes(folder):
         ends: dict[str, set[int]] = {}
         for name, code in json.loads(one.read_text())["exit_code_by_key"].items():
@@ -153,6 +152,7 @@ def _read(folder: Path) -> dict[str, Found]:
             raise RuntimeError(f"pytest finds no test by its id for {', '.join(unpicked)}")
     told = _asked(folder, [_mutmut(), "results", "--all", "true"])
     outcomes = dict(re.findall(r"^\s*(\S+): (.+?)\s*$", told, re.MULTILINE))
+    outcomes = {name: outcome for name, outcome in outcomes.items() if outcome != _NOT_YET}
     lived = [name for name, outcome in outcomes.items() if outcome not in _KILLED]
     # what `mutmut show` tells of one of them, without a start of mutmut for each
     diffs = json.loads(_asked(folder, [sys.executable, "-c", _SHOW], json.dumps(lived)))
