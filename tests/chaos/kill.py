@@ -29,6 +29,7 @@ from florin_server.boot.service import Service
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.store.ledger import ledger
 from florin_server.store.settlement import chain_txs
+from florin_server.workers.settlement.conclude import Concluder
 from florin_server.workers.settlement.settle import ChainSettler
 
 from tests.support.api import RestApi
@@ -87,7 +88,7 @@ def plant(bug: str) -> None:
         ChainSettler._load = nothing
     elif bug == "splitledger":
         # the payment ends in one transaction, its books are written in another
-        inner = ChainSettler._finish
+        inner = Concluder.finish
 
         async def finish(self, findings, ends):
             await inner(self, [replace(finding, postings=()) for finding in findings], ends)
@@ -97,7 +98,7 @@ def plant(bug: str) -> None:
                     ledger.post(key, "settle", found.payment_id, None, found.postings, now_us)
                 )
 
-        ChainSettler._finish = finish
+        Concluder.finish = finish
     elif bug:
         raise SystemExit(f"no such bug: {bug}")
 

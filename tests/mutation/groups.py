@@ -39,7 +39,14 @@ GROUPS = {
         ),
     ),
     "settle": Group(
-        ("workers/settlement/blocks.py", "workers/settlement/settle.py"),
+        (
+            "workers/settlement/blocks.py",
+            "workers/settlement/conclude.py",
+            "workers/settlement/open_payments.py",
+            "workers/settlement/senders.py",
+            "workers/settlement/settle.py",
+            "workers/settlement/submit.py",
+        ),
         ("contract/settlement/test_settler*.py",),
     ),
     "journal": Group(

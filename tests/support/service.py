@@ -10,6 +10,7 @@ from typing import Any
 
 from florin_server.boot.service import Service
 from florin_server.config import EmbeddedChain, EmbeddedSolana, LimitSettings, Settings
+from florin_server.domain.conditions import ConditionName
 
 from tests.support.chains import EvmChains, OwnChain
 
@@ -72,9 +73,12 @@ async def begun(service: Service) -> None:
     for _ in range(5000):
         starting = {
             chain_id
-            for workers in (app.settlers, app.payers)
+            for workers, name in (
+                (app.settlers, ConditionName.SETTLEMENT_STARTING),
+                (app.payers, ConditionName.PAYOUTS_STARTING),
+            )
             for chain_id, worker in workers.items()
-            if "starting" in worker.health().problem
+            if worker.health().has(name)
         }
         if not (waits := answering & (app.unbegun | starting)):
             return

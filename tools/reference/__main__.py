@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tools.reference import postings
 from tools.reference.commands import commands
+from tools.reference.conditions import conditions
 from tools.reference.errors import errors
 from tools.reference.settings import settings
 from tools.reference.states import states
@@ -23,6 +24,7 @@ def documents() -> Mapping[str, str]:
     image = _image()
     return {
         "commands.md": commands(),
+        "conditions.md": conditions(image),
         "errors.md": errors(image),
         "postings.md": postings.document(),
         "settings.md": settings(),

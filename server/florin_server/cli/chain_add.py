@@ -27,6 +27,7 @@ from florin_server.config import Settings
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain.caip import checksum_address, parse_account
+from florin_server.flows.operator.health import faults
 from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.transactions import Signer
@@ -291,7 +292,7 @@ class _Walk:
         rail = _rail(chain, [one.secret for one in relayers])
         chains.check_apart(chain, rail.senders)
         try:
-            problems = await rail.problems()
+            problems = await faults(rail)
         finally:
             await rail.close()
         for sender in rail.senders:

@@ -14,9 +14,10 @@ from florin_server.boot.keys import Keyring
 from florin_server.cli.console import console, fail, note, settings_of
 from florin_server.cli.operation import table
 from florin_server.config import Settings
+from florin_server.flows.operator.health import faults
 from florin_server.rails.networks import chain_files
 from florin_server.rails.networks.chain_files import Chain
-from florin_server.rails.types import NodeState, RailUnavailable
+from florin_server.rails.types import NodeState
 
 _COLUMNS = ("Chain", "Data", "State", "Takes", "Relayer", "Name")
 _ASSET_COLUMNS = ("Asset", "Symbol", "Taken")
@@ -76,9 +77,7 @@ async def _seen(chain: Chain, keys: Keyring, *, added: bool) -> _Seen:
     else:
         relayer = " ".join(rail.senders)
         try:
-            problems = await rail.problems()
-        except RailUnavailable as error:
-            problems = (str(error),)
+            problems = await faults(rail)
         finally:
             nodes = tuple(_node(chain.caip2, node) for node in rail.nodes())
             await rail.close()

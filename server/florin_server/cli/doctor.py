@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from datetime import UTC
 from typing import Any
 
-from florin.v1 import admin_pb2, ledger_pb2
+from florin.v1 import admin_pb2, condition_pb2, ledger_pb2
 from rich.markup import escape
 
 from florin_server.boot import chains, prices
@@ -20,6 +21,7 @@ from florin_server.cli.console import console, settings_of
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.flows.accounts.own_accounts import misdirected
+from florin_server.flows.operator.health import faults as faults_of
 from florin_server.flows.payouts.held_money import told as held_problems
 from florin_server.flows.screening.check import lists_problem
 from florin_server.rails.connection.jsonrpc import RpcError
@@ -69,15 +71,8 @@ async def _checks(settings: Settings) -> AsyncIterator[_Finding]:
     except (OperatorError, Refused) as error:
         yield "service", f"runs, but does not answer: {error}"
         return
-    yield f"service {status.software_version} is running", ""
-    for chain in status.chains:
-        yield f"{chain.chain_id} at block {chain.head}, relayer {chain.relayer}", chain.problem
-        for node in chain.nodes:
-            yield _node(node.name, node.head, node.latency_ms), node.problem
-        if chain.chain_id.startswith("eip155:"):
-            yield _gas(chain.failed_gas), ""
-    if status.screening_problem:
-        yield "screening", status.screening_problem
+    for found in _running(status):
+        yield found
     async for finding in _books(settings):
         yield finding
     try:
@@ -87,6 +82,22 @@ async def _checks(settings: Settings) -> AsyncIterator[_Finding]:
         return
     for chain, kind, details in armed:
         yield f"test chain {chain}", f"armed to go wrong: {kind} {details}; see florin faults"
+
+
+def _running(status: admin_pb2.GetSystemStatusResponse) -> Iterator[_Finding]:
+    yield f"service {status.software_version} is running", ""
+    for chain in status.chains:
+        yield f"{chain.chain_id} at block {chain.head}, relayer {chain.relayer}", ""
+        for one in chain.conditions:
+            if one.reason:
+                yield _condition(one, chain.chain_id), one.reason
+        for node in chain.nodes:
+            yield _node(node.name, node.head, node.latency_ms), node.problem
+        if chain.chain_id.startswith("eip155:"):
+            yield _gas(chain.failed_gas), ""
+    for one in status.conditions:
+        if one.reason:
+            yield _condition(one, "installation"), one.reason
 
 
 async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
@@ -167,11 +178,16 @@ async def _chain(chain: EvmChain | SolanaChain, keys: Keyring) -> AsyncIterator[
         yield subject, str(error)
         return
     try:
-        yield subject, "; ".join(await rail.problems())
+        yield subject, "; ".join(await faults_of(rail))
         for node in rail.nodes():
             yield _node(node.name, node.head, node.latency_ms), node.problem
     finally:
         await rail.close()
+
+
+def _condition(one: condition_pb2.Condition, whose: str) -> str:
+    since = one.since.ToDatetime(UTC)
+    return f"{whose}: {one.name} since {since:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _node(name: str, head: int, latency_ms: float) -> str:

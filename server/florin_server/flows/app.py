@@ -9,6 +9,7 @@ from typing import Protocol
 from florin_server.clock import Clock
 from florin_server.config import Settings
 from florin_server.domain.accounts.account import WalletApp
+from florin_server.domain.health import Board, Health
 from florin_server.domain.payments.payment import Merchant, Payment
 from florin_server.domain.screening.blocklist import Blocklist
 from florin_server.domain.sealed import Seal
@@ -29,21 +30,6 @@ _TOTALS_US, _TOTALS_KEPT = 60_000_000, 1000
 # what a budget has left is read once a second for each chain, however many confirm; a process that
 # spends of it forgets what it read
 _SPENT_US, _CHAINS_KEPT = 1_000_000, 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """How a chain looks to its settler; `problem` is empty when all is well.
-
-    `paused` counts accepted payments that wait for a budget of gas, `given_up` those that are not
-    sent any more because too many transactions did not pay them.
-    """
-
-    head: int
-    open_transactions: int
-    problem: str
-    paused: int = 0
-    given_up: int = 0
 
 
 class Settler(Protocol):
@@ -125,6 +111,7 @@ class App:
     registered: set[str] = field(default_factory=set)
     unbegun: set[str] = field(default_factory=set)  # chains whose wallets have no books yet
     missing: dict[str, str] = field(default_factory=dict)  # what wallets lack, by chain
+    boards: dict[str, Board] = field(default_factory=dict)  # what is found when asked, by chain
     # those who follow payouts, by id; a refund's payout has the id of the refund
     payouts: Changes = field(default_factory=Changes)
     accounts: Accounts = field(default_factory=Accounts)

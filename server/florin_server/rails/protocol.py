@@ -138,7 +138,10 @@ class Rail(Protocol):
         """Checks chain id, contracts and every token; disables what does not match."""
 
     async def problems(self) -> tuple[str, ...]:
-        """Checks again and tells, in sentences, what keeps the chain or an asset from working."""
+        """Checks again and tells, in sentences, what keeps the chain or an asset from working.
+
+        What keys lack, `shortages` tells.
+        """
 
     async def shortages(self) -> tuple[str, ...]:
         """Tells, in sentences, which keys are running out of the coin that they pay with."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from florin.v1 import admin_pb2, operator_pb2
+from florin.v1 import admin_pb2, condition_pb2, operator_pb2
 
 import florin_server
 from florin_server.config import FailedGasSettings
+from florin_server.domain.conditions import Condition, State
+from florin_server.domain.health import told
 from florin_server.domain.payments.payment import Payment
 from florin_server.flows.accounts import customers
 from florin_server.flows.app import App
-from florin_server.flows.operator import executors, system
+from florin_server.flows.operator import executors, health, system
 from florin_server.rails.types import NodeState
 from florin_server.rpc.codec import payment_status, timestamp
 from florin_server.store.capture.collected_data import Collected, Way
@@ -20,6 +22,12 @@ _WAYS = {
     None: operator_pb2.CUSTOMER_DATA_SOURCE_UNSPECIFIED,
     Way.FORM: operator_pb2.CUSTOMER_DATA_SOURCE_FORM,
     Way.INLINE: operator_pb2.CUSTOMER_DATA_SOURCE_WALLET,
+}
+_STATES = {
+    State.OK: condition_pb2.CONDITION_STATE_OK,
+    State.NOTICE: condition_pb2.CONDITION_STATE_NOTICE,
+    State.WARNING: condition_pb2.CONDITION_STATE_WARNING,
+    State.CRITICAL: condition_pb2.CONDITION_STATE_CRITICAL,
 }
 
 
@@ -32,6 +40,7 @@ class InstallationCalls:
         self, request: admin_pb2.GetSystemStatusRequest, context: Any
     ) -> admin_pb2.GetSystemStatusResponse:
         """Tells how the installation is doing."""
+        conditions = await health.of_installation(self._app)
         chains = [
             admin_pb2.ChainStatus(
                 chain_id=chain.chain_id,
@@ -42,6 +51,7 @@ class InstallationCalls:
                 problem=chain.problem,
                 nodes=[_node(node) for node in chain.nodes],
                 failed_gas=_gas(chain.gas, self._app.settings.failed_gas),
+                conditions=[_condition(one) for one in chain.conditions],
             )
             for chain in await system.chains(self._app)
         ]
@@ -50,7 +60,8 @@ class InstallationCalls:
             chains=chains,
             processing_payments=await system.processing(self._app),
             held_payments=await system.held_payments(self._app),
-            screening_problem=await system.screening(self._app),
+            screening_problem=told(conditions),
+            conditions=[_condition(one) for one in conditions],
         )
 
     async def ListExecutors(
@@ -108,6 +119,15 @@ def _gas(gas: system.GasStatus, most: FailedGasSettings) -> admin_pb2.FailedGas:
         paused_payers=gas.paused_payers,
         paused_payments=gas.paused,
         given_up_payments=gas.given_up,
+    )
+
+
+def _condition(one: Condition) -> condition_pb2.Condition:
+    return condition_pb2.Condition(
+        name=one.name,
+        state=_STATES[one.state],
+        reason=one.reason,
+        since=timestamp(one.since_us),
     )
 
 

@@ -123,7 +123,8 @@ async def test_a_token_that_hides_its_version_is_proven_by_its_domain(lab):
 async def test_a_relayer_without_coin_is_a_problem_but_no_hindrance(lab):
     rail = EvmRail(settings(), Signer(b"\x77" * 32), lab.node)
     await rail.start()
-    (problem,) = await rail.problems()
+    assert await rail.problems() == ()
+    (problem,) = await rail.shortages()
     assert "too little coin to pay for gas" in problem
     assert list(rail.assets) == [TOKEN]
 

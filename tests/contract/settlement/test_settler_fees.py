@@ -432,7 +432,8 @@ async def test_a_key_that_runs_out_of_coin_is_told(tmp_path):
         problem = shop.settler.health().problem
         assert "too little coin to pay for gas" in problem
         assert RELAYER.address in problem
-        assert await shop.lab.rail.problems() == (problem,)
+        assert await shop.lab.rail.problems() == ()
+        assert await shop.lab.rail.shortages() == (problem,)
         await shop.base_fee(GWEI)
         await shop.mine()
         shop.lab.clock.advance(11)

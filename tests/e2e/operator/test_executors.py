@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from florin.v1 import admin_pb2, operator_pb2
+from florin.v1 import admin_pb2, condition_pb2, operator_pb2
 
 from tests.support.api import Refused, RestApi
 from tests.support.chain import Chain
@@ -71,6 +71,12 @@ async def test_an_executor_says_what_it_does(service):
         assert await executor_of(operator) == paused == await pause(operator)
         chain = await chain_of(operator)
         assert (chain.healthy, chain.problem) == (False, "paused by the operator")
+        (wrong,) = [
+            one for one in chain.conditions if one.state != condition_pb2.CONDITION_STATE_OK
+        ]
+        assert wrong.state == condition_pb2.CONDITION_STATE_NOTICE
+        assert (wrong.name, wrong.reason) == ("settlement_paused", "paused by the operator")
+        assert wrong.since.ToMicroseconds() >= paused.paused_at.ToMicroseconds()
         assert await resume(operator) == await resume(operator) == executor
         assert (await chain_of(operator)).problem == ""
 

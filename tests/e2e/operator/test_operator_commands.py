@@ -161,7 +161,7 @@ def test_what_cannot_be_is_told_in_a_sentence(forks, home):
         assert (done.status, why in told(done)) == (status, True), (command, done)
 
 
-def test_an_executor_is_listed_paused_and_resumed(ask_up):
+def test_an_executor_is_listed_paused_and_resumed(ask_up, up, forks):
     listed = sorted(set(rows(ask_up("executors", "list"))) - {"Executor id"})
     # a relayer and a treasury each
     executor, _, *on_solana = listed
@@ -173,6 +173,12 @@ def test_an_executor_is_listed_paused_and_resumed(ask_up):
     state, since, open_transactions = rows(ask_up("executors", "list"))[executor]
     assert (state, open_transactions) == ("paused", "0")
     assert re.fullmatch(MINUTE, since)
+    doctor = forks("doctor", home=up.home.path)
+    assert doctor.status == 1
+    paused = (
+        r"(settlement|payouts)_paused since [\d-]+ [\d:]+ UTC: (payouts: )?paused by the operator"
+    )
+    assert re.search(rf"^✗ eip155:31337: {paused}$", doctor.out, re.MULTILINE)
     assert ask_up("executors", "resume", executor) == [f"{executor} is running."]
     assert rows(ask_up("executors", "list"))[executor] == ["running", "-", "0"]
 

@@ -5,6 +5,7 @@ Accounts: what a partner manages itself, and what the operator of the installati
 
 from collections import abc as _abc
 from florin.v1 import access_pb2 as _access_pb2
+from florin.v1 import condition_pb2 as _condition_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
@@ -336,10 +337,11 @@ class ChainStatus(_message.Message):
     PROBLEM_FIELD_NUMBER: _builtins.int
     NODES_FIELD_NUMBER: _builtins.int
     FAILED_GAS_FIELD_NUMBER: _builtins.int
+    CONDITIONS_FIELD_NUMBER: _builtins.int
     chain_id: _builtins.str
     """CAIP-2 chain."""
     healthy: _builtins.bool
-    """True if the last look at it succeeded."""
+    """True if every condition is OK."""
     head: _builtins.int
     """Newest block seen."""
     open_transactions: _builtins.int
@@ -356,6 +358,10 @@ class ChainStatus(_message.Message):
     def failed_gas(self) -> Global___FailedGas:
         """What relayers lost on payments that were not paid; on chains without gas nothing counts."""
 
+    @_builtins.property
+    def conditions(self) -> _containers.RepeatedCompositeFieldContainer[_condition_pb2.Condition]:
+        """Everything that can be wrong with it, as it stands; each name once."""
+
     def __init__(
         self,
         *,
@@ -367,10 +373,11 @@ class ChainStatus(_message.Message):
         problem: _builtins.str = ...,
         nodes: _abc.Iterable[Global___NodeStatus] | None = ...,
         failed_gas: Global___FailedGas | None = ...,
+        conditions: _abc.Iterable[_condition_pb2.Condition] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["failed_gas", b"failed_gas"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chain_id", b"chain_id", "failed_gas", b"failed_gas", "head", b"head", "healthy", b"healthy", "nodes", b"nodes", "open_transactions", b"open_transactions", "problem", b"problem", "relayer", b"relayer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chain_id", b"chain_id", "conditions", b"conditions", "failed_gas", b"failed_gas", "head", b"head", "healthy", b"healthy", "nodes", b"nodes", "open_transactions", b"open_transactions", "problem", b"problem", "relayer", b"relayer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -445,6 +452,7 @@ class GetSystemStatusResponse(_message.Message):
     PROCESSING_PAYMENTS_FIELD_NUMBER: _builtins.int
     SCREENING_PROBLEM_FIELD_NUMBER: _builtins.int
     HELD_PAYMENTS_FIELD_NUMBER: _builtins.int
+    CONDITIONS_FIELD_NUMBER: _builtins.int
     software_version: _builtins.str
     """Version of the software."""
     processing_payments: _builtins.int
@@ -457,6 +465,10 @@ class GetSystemStatusResponse(_message.Message):
     def chains(self) -> _containers.RepeatedCompositeFieldContainer[Global___ChainStatus]:
         """The chains."""
 
+    @_builtins.property
+    def conditions(self) -> _containers.RepeatedCompositeFieldContainer[_condition_pb2.Condition]:
+        """What can be wrong with no chain in particular, as it stands; each name once."""
+
     def __init__(
         self,
         *,
@@ -465,10 +477,11 @@ class GetSystemStatusResponse(_message.Message):
         processing_payments: _builtins.int = ...,
         screening_problem: _builtins.str = ...,
         held_payments: _builtins.int = ...,
+        conditions: _abc.Iterable[_condition_pb2.Condition] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chains", b"chains", "held_payments", b"held_payments", "processing_payments", b"processing_payments", "screening_problem", b"screening_problem", "software_version", b"software_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chains", b"chains", "conditions", b"conditions", "held_payments", b"held_payments", "processing_payments", b"processing_payments", "screening_problem", b"screening_problem", "software_version", b"software_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

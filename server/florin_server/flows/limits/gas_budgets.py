@@ -17,7 +17,9 @@ Creating accounts for payments that are paid has budgets of its own. Hours are t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Final
 
 from florin_server.domain.errors import Code, FlorinError
@@ -92,28 +94,51 @@ def opening_paused(app: App, used: Usage, own: str) -> bool:
     return used.opened >= most.opened_chain or used.opened_by_app.get(own, 0) >= most.opened_app
 
 
-def problems(app: App, used: Usage) -> list[str]:
-    """What an operator is told of exhausted budgets, one sentence each."""
+class Budget(StrEnum):
+    """What can be used up."""
+
+    FAILED = "failed"
+    FAILED_OF_APPS = "failed_of_apps"
+    FAILED_OF_PAYERS = "failed_of_payers"
+    OPENED = "opened"
+    OPENED_OF_APPS = "opened_of_apps"
+
+
+@dataclass(frozen=True, slots=True)
+class Exhausted:
+    """A budget that is used up, whose it is (apps, or nobody's in particular), and a sentence."""
+
+    budget: Budget
+    whose: tuple[str, ...]
+    reason: str
+
+
+def exhausted(app: App, used: Usage) -> list[Exhausted]:
+    """The budgets that are used up in this hour."""
     most, end = app.settings.failed_gas, until(app.clock.now_us())
     code = f"payments of accounts with code are paused until {end}"
     creation = f"payments that create their accounts are paused until {end}"
-    told = []
+    found = []
     if used.failed >= most.chain:
-        told.append(f"the hour's budget for failed gas is exhausted: {code}")
+        text = f"the hour's budget for failed gas is exhausted: {code}"
+        found.append(Exhausted(Budget.FAILED, (), text))
     if apps := _above(used.failed_by_app, most.app):
-        told.append(f"the hour's budget of {apps} for failed gas is exhausted: their {code}")
+        text = f"the hour's budget of {', '.join(apps)} for failed gas is exhausted: their {code}"
+        found.append(Exhausted(Budget.FAILED_OF_APPS, apps, text))
     if used.payers:
-        count = len(used.payers)
-        told.append(f"payers whose payments are paused until {end} because they failed: {count}")
+        text = f"payers whose payments are paused until {end} because they failed"
+        found.append(Exhausted(Budget.FAILED_OF_PAYERS, (), f"{text}: {len(used.payers)}"))
     if used.opened >= most.opened_chain:
-        told.append(f"the hour's budget for creating accounts is exhausted: {creation}")
+        text = f"the hour's budget for creating accounts is exhausted: {creation}"
+        found.append(Exhausted(Budget.OPENED, (), text))
     if apps := _above(used.opened_by_app, most.opened_app):
-        told.append(f"the hour's budget of {apps} for creating accounts is exhausted: {creation}")
-    return told
+        text = f"the hour's budget of {', '.join(apps)} for creating accounts is exhausted"
+        found.append(Exhausted(Budget.OPENED_OF_APPS, apps, f"{text}: {creation}"))
+    return found
 
 
-def _above(by_app: Mapping[str, int], most: int) -> str:
-    return ", ".join(sorted(own or "nobody" for own, spent in by_app.items() if spent >= most))
+def _above(by_app: Mapping[str, int], most: int) -> tuple[str, ...]:
+    return tuple(sorted(own or "nobody" for own, spent in by_app.items() if spent >= most))
 
 
 def _refusal(app: App, reason: str, message: str) -> FlorinError:

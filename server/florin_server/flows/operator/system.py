@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from florin_server.domain.conditions import Condition
+from florin_server.domain.health import Health, told
 from florin_server.flows.accounts import own_accounts
-from florin_server.flows.app import App, Health
+from florin_server.flows.app import App
 from florin_server.flows.limits import gas_budgets
-from florin_server.flows.payouts import held_money, payouts
-from florin_server.flows.screening.check import lists_problem
+from florin_server.flows.operator import health
+from florin_server.flows.payouts import held_money
 from florin_server.rails.types import NodeState
 from florin_server.store.settlement import chain_txs
 
@@ -30,13 +32,14 @@ class GasStatus:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """How one chain is doing; `problem` is empty when all is well."""
+    """How one chain is doing; `problem` tells its conditions to people, empty if all are OK."""
 
     chain_id: str
     head: int
     open_transactions: int
     relayer: str
     problem: str
+    conditions: Sequence[Condition]
     nodes: Sequence[NodeState]
     gas: GasStatus
 
@@ -45,41 +48,29 @@ async def chains(app: App) -> list[Chain]:
     """Every enabled chain."""
     found = []
     misdirected = await own_accounts.misdirected(app.rails.values(), app.store.survey)
-    prices = app.prices.problems(app.clock.now_us())
     for chain_id, rail in app.rails.items():
-        health = app.settlers[chain_id].health()
-        found_wrong = [
-            *await rail.problems(),
-            rail.doubt,
-            app.payers[chain_id].health().problem if chain_id in app.payers else "",
-            await payouts.problems(app, chain_id),
-            await held_money.problem(app, chain_id),
-            app.missing.get(chain_id, ""),
-            *(told for place, told in misdirected if place.chain_id == chain_id),
-            *(
-                f"{asset} has no price in {currency}: {why}"
-                for (asset, currency), why in prices.items()
-                if asset in rail.assets
-            ),
-        ]
-        problems = [health.problem, *(text for text in found_wrong if text not in health.problem)]
+        others = await health.of_chain(app, rail, misdirected)
+        settling = app.settlers[chain_id].health()
+        paying = app.payers[chain_id].health().conditions if chain_id in app.payers else ()
+        conditions = health.in_order([*settling.conditions, *others, *paying])
         found.append(
             Chain(
                 chain_id=chain_id,
-                head=health.head,
-                open_transactions=health.open_transactions,
+                head=settling.head,
+                open_transactions=settling.open_transactions,
                 relayer=", ".join(rail.senders),
-                problem="; ".join(text for text in problems if text),
+                problem=told(conditions),
+                conditions=conditions,
                 nodes=rail.nodes(),
-                gas=await _gas(app, chain_id, health),
+                gas=await _gas(app, chain_id, settling),
             )
         )
     return found
 
 
-async def _gas(app: App, chain_id: str, health: Health) -> GasStatus:
+async def _gas(app: App, chain_id: str, settling: Health) -> GasStatus:
     used = await gas_budgets.usage(app, chain_id)
-    return GasStatus(used.failed, used.opened, len(used.payers), health.paused, health.given_up)
+    return GasStatus(used.failed, used.opened, len(used.payers), settling.paused, settling.given_up)
 
 
 async def processing(app: App) -> int:
@@ -90,8 +81,3 @@ async def processing(app: App) -> int:
 async def held_payments(app: App) -> int:
     """How many payments of blocked payers wait for the operator's verdict."""
     return await held_money.waiting(app)
-
-
-async def screening(app: App) -> str:
-    """What is wrong with the screening lists; empty if nothing."""
-    return await app.store.read(lists_problem(app.settings, app.clock.now_us()))

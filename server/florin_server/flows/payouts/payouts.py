@@ -39,13 +39,13 @@ async def seen(app: App, payout_id: str) -> Payout | None:
     return replace(known, problem=problem, retry_at_us=0, lapses_at=None)
 
 
-async def problems(app: App, chain_id: str) -> str:
-    """What keeps the payouts of a chain from being sent, in a sentence; empty if nothing."""
+async def problems(app: App, chain_id: str) -> list[str]:
+    """What keeps the payouts of a chain from being sent, in sentences."""
     counts: dict[str, int] = {}
     for chain, problem, count in await app.store.read(payouts.problems()):
         if chain == chain_id and (told := problem or _missing_key(app, chain)):
             counts[told] = counts.get(told, 0) + count
-    return "; ".join(f"payouts that wait: {n}, because {why}" for why, n in counts.items())
+    return [f"payouts that wait: {n}, because {why}" for why, n in counts.items()]
 
 
 async def create(app: App, merchant_id: str, asset: str, amount: int | None) -> Payout:

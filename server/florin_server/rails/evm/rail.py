@@ -159,7 +159,7 @@ class EvmRail(Connected):
             self._take(found)
             if not self.reader.probed:
                 await self._probe()
-            return (*found.problems, *self._refusals.problems(), *await self.shortages())
+            return (*found.problems, *self._refusals.problems())
         except RailUnavailable as fault:
             return (f"{self.chain.name}: {fault}",)
 

@@ -162,8 +162,8 @@ class SolanaRail(Connected):
         return found.problems
 
     async def shortages(self) -> tuple[str, ...]:
-        """Nothing: `problems` tells that already."""
-        return ()
+        """What the relayer lacks; one read."""
+        return await discovery.shortages(self._node, self.chain, self._signer.pubkey)
 
     async def close(self) -> None:
         """Ends connections after the checks under way."""
@@ -490,4 +490,4 @@ class SolanaRail(Connected):
         return found, self._signer.co_sign(found.message, found.signature).hash
 
     async def _inspect(self) -> discovery.Inspection:
-        return await discovery.inspect(self._node, self.chain, self._signer.pubkey)
+        return await discovery.inspect(self._node, self.chain)

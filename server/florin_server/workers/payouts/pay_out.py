@@ -13,13 +13,15 @@ from collections.abc import Container, Sequence
 from dataclasses import replace
 
 from florin_server.domain.accounts.destinations import AssetAccount
+from florin_server.domain.conditions import ConditionName
 from florin_server.domain.errors import FlorinError
+from florin_server.domain.health import Board, Health
 from florin_server.domain.ledger.postings import paid_out
 from florin_server.domain.payouts.held_money import HeldState
 from florin_server.domain.payouts.payout import Payout, PayoutStatus
 from florin_server.domain.settlement.chain_txs import ChainTx, Watcher
 from florin_server.flows.accounts.own_accounts import reserved
-from florin_server.flows.app import App, Health
+from florin_server.flows.app import App
 from florin_server.flows.payouts import opening
 from florin_server.flows.screening.check import check_lists, is_blocked
 from florin_server.rails.protocol import Payouts, Rail
@@ -53,6 +55,14 @@ _FAILED_MIN_US = 60_000_000
 _RECONCILE_US = 10_000_000
 # without anything to do the store is looked at this often, for what others have asked for
 _IDLE_S = 1.0
+_LEASED = ConditionName.PAYOUTS_LEASED_ELSEWHERE
+_NAMES = (
+    ConditionName.PAYOUTS_PAUSED,
+    ConditionName.PAYOUTS_STARTING,
+    _LEASED,
+    ConditionName.PAYOUTS_FAILING,
+    ConditionName.PAYOUT_TRANSACTION_STUCK,
+)
 
 
 class PolledHead(HeadFollower):
@@ -100,7 +110,9 @@ class PayoutWorker:
         self._woken = asyncio.Event()
         self._blocks = PolledHead(rail)
         self._reorg_watch = ReorgWatch(app, rail, self._blocks, Watcher.PAYER)
-        self._problem = "starting"
+        self._board = Board(_NAMES, app.clock.now_us)
+        # what keeps the worker as a whole from its work, if anything does
+        self._trouble = ConditionName.PAYOUTS_STARTING, "starting"
         self._unsure = True  # what is open was not compared with the chain since something changed
         self._reconcile_at_us = 0
         self._look_back_at_us = 0
@@ -130,10 +142,14 @@ class PayoutWorker:
 
     def health(self) -> Health:
         """How paying out looks now."""
-        paused = "paused by the operator" if self.sender.paused else ""
-        told = "; ".join(text for text in (paused, self._problem, self.sender.problem) if text)
-        problem = f"payouts: {told}" if told else ""
-        return Health(self._blocks.head, self.sender.open_transactions, problem)
+        name, why = self._trouble
+        wrong = {
+            ConditionName.PAYOUTS_PAUSED: "paused by the operator" if self.sender.paused else "",
+            ConditionName.PAYOUT_TRANSACTION_STUCK: self.sender.problem,
+            name: why,
+        }
+        told = {one: [f"payouts: {text}"] for one, text in wrong.items() if text}
+        return Health(self._blocks.head, self.sender.open_transactions, self._board.look(told))
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -145,16 +161,19 @@ class PayoutWorker:
                         await self._start()
                         started = True
                     await self._turn()
-                    self._problem = ""
+                    self._trouble = _LEASED, ""
                 else:
                     started = False
-                    self._problem = "another service has the lease"
+                    self._trouble = _LEASED, "another service has the lease"
             except (RailUnavailable, FlorinError, StoreError) as error:
                 if isinstance(error, StoreError):
                     # what was written of the last turn, only the store knows
                     started = False
-                self._problem = str(error) or type(error).__name__
-                _log.warning("payouts on %s wait: %s", self._rail.chain_id, self._problem)
+                told = str(error) or type(error).__name__
+                self._trouble = ConditionName.PAYOUTS_FAILING, told
+                _log.warning("payouts on %s wait: %s", self._rail.chain_id, told)
+            # what changed is known by its time, also if nobody asks
+            self.health()
             await self._rest()
 
     async def _rest(self) -> None:

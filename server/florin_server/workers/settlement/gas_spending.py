@@ -23,6 +23,7 @@ from florin_server.domain.settlement.chain_txs import (
 )
 from florin_server.flows.app import App
 from florin_server.flows.limits import gas_budgets
+from florin_server.flows.limits.gas_budgets import Budget
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Mined
 from florin_server.store.engine.query import Op
@@ -82,7 +83,7 @@ class Spending:
         self._rail = rail
         self._paused: set[str] = set()
         self._used: Usage | None = None
-        self._told: set[tuple[int, str]] = set()
+        self._told: set[tuple[int, Budget, tuple[str, ...]]] = set()  # with the hour
 
     # ---- before sending
 
@@ -258,30 +259,23 @@ class Spending:
         """What was spent in this hour; an exhausted budget is told once."""
         self._used = used = await gas_budgets.usage(self._app, self._rail.chain_id)
         self._told = {one for one in self._told if one[0] == used.since_us}
-        for problem in gas_budgets.problems(self._app, used):
-            # of payers only the number changes
-            line = used.since_us, problem.partition(":")[0]
+        for one in gas_budgets.exhausted(self._app, used):
+            line = used.since_us, one.budget, one.whose
             if line not in self._told:
                 self._told.add(line)
-                _log.error("%s: %s", self._rail.chain_id, problem)
+                _log.error("%s: %s", self._rail.chain_id, one.reason)
         return used
 
     def paused(self, unsettled: Iterable[Accepted]) -> int:
         """How many of the payments wait for a budget."""
         return sum(one.payment.id in self._paused for one in unsettled)
 
-    def problem(self, unsettled: Iterable[Accepted]) -> str:
-        """What the operator is told, given all payments that are not settled; empty if nothing."""
-        told: list[str] = []
+    def exhausted(self) -> list[str]:
+        """What the operator is told of budgets that are used up, one sentence each."""
         used = self._used
-        if used is not None and used.since_us == gas_budgets.hour_of(self._app.clock.now_us()):
-            told += gas_budgets.problems(self._app, used)
-        if count := given_up(unsettled):
-            told.append(
-                f"payments not sent any more because {FAILURES_MAX} transactions did not pay them:"
-                f" {count}"
-            )
-        return "; ".join(told)
+        if used is None or used.since_us != gas_budgets.hour_of(self._app.clock.now_us()):
+            return []
+        return [one.reason for one in gas_budgets.exhausted(self._app, used)]
 
 
 def given_up(unsettled: Iterable[Accepted]) -> int:

@@ -42,14 +42,13 @@ class Inspection:
     rent: int = 0
 
 
-async def inspect(node: Node, chain: SolanaChain, relayer: Pubkey) -> Inspection:
+async def inspect(node: Node, chain: SolanaChain) -> Inspection:
     """Compares cluster and tokens with the settings; one batched read."""
     mints = [spl.pubkey(token.mint) for token in chain.assets]
     whole = {"commitment": CONFIRMED, "encoding": "base64"}
     answers = await node.batch(
         [
             ("getGenesisHash", ()),
-            ("getBalance", (str(relayer), {"commitment": CONFIRMED})),
             ("getMultipleAccounts", ([str(mint) for mint in mints], whole)),
             ("getMinimumBalanceForRentExemption", (0,)),
             ("getBalance", (bare(chain.treasury_account), {"commitment": CONFIRMED})),
@@ -59,20 +58,18 @@ async def inspect(node: Node, chain: SolanaChain, relayer: Pubkey) -> Inspection
     if not genesis.startswith(chain.reference):
         fault = f"{chain.name}: the node serves solana:{genesis[:32]}, not {chain.caip2}"
         return Inspection({}, {}, (fault,))
-    problems = []
-    if number(valued(answers[1])) < RELAYER_LAMPORTS_MIN:
-        problems.append(f"{chain.name}: {relayer} has too little coin to pay for fees and rent")
-    assets, programs, rent = {}, {}, number(answers[3])
+    problems: list[str] = []
+    assets, programs, rent = {}, {}, number(answers[2])
     if chain.coin is not None:
         coin = coin_of(chain, chain.coin)
         assets[coin.id], programs[coin.address] = coin, str(spl.SYSTEM)
-        if number(valued(answers[4])) < rent:
+        if number(valued(answers[3])) < rent:
             problems.append(
                 f"{chain.name}: the treasury {bare(chain.treasury_account)} has less than {rent} "
                 "lamports, which the network wants any account to hold: it cannot receive smaller "
                 f"amounts of {chain.coin.symbol} than that, fees for one"
             )
-    accounts = account_views(answers[2])
+    accounts = account_views(answers[1])
     for token, account in zip(chain.assets, accounts, strict=True):
         claim = Claim(token.symbol, token.mint, token.decimals, token.peg)
         difference = contradiction(chain.caip2, claim) or _token_fault(token, account)
@@ -84,6 +81,14 @@ async def inspect(node: Node, chain: SolanaChain, relayer: Pubkey) -> Inspection
         if account is not None:
             programs[token.mint] = str(account.owner)
     return Inspection(assets, programs, tuple(problems), rent)
+
+
+async def shortages(node: Node, chain: SolanaChain, relayer: Pubkey) -> tuple[str, ...]:
+    """What the relayer lacks to pay for the next transactions, in a sentence; one read."""
+    (answer,) = await node.batch([("getBalance", (str(relayer), {"commitment": CONFIRMED}))])
+    if number(valued(answer)) >= RELAYER_LAMPORTS_MIN:
+        return ()
+    return (f"{chain.name}: {relayer} has too little coin to pay for fees and rent",)
 
 
 async def able(

@@ -1,0 +1,211 @@
+"""What can be wrong with a chain or the whole installation: conditions, each with its own name.
+
+What tells them apart is the name. The reason is for people: it may be put in other words by any
+release, and nothing is decided by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class State(StrEnum):
+    """How a condition stands, from well to worst."""
+
+    OK = "ok"
+    NOTICE = "notice"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+class ConditionName(StrEnum):
+    """What can be wrong, in the order in which it is told."""
+
+    SETTLEMENT_PAUSED = "settlement_paused"
+    SETTLEMENT_STARTING = "settlement_starting"
+    SETTLEMENT_LEASED_ELSEWHERE = "settlement_leased_elsewhere"
+    SETTLEMENT_FAILING = "settlement_failing"
+    BLOCKS_UNREAD = "blocks_unread"
+    TRANSACTION_STUCK = "transaction_stuck"
+    PAYERS_BLOCKED = "payers_blocked"
+    EVENTS_MISSING = "events_missing"
+    GAS_BUDGET_EXHAUSTED = "gas_budget_exhausted"
+    PAYMENTS_GIVEN_UP = "payments_given_up"
+    PAYMENTS_UNDONE = "payments_undone"
+    CHAIN_UNUSABLE = "chain_unusable"
+    RELAYER_FUNDS_LOW = "relayer_funds_low"
+    NODES_DISAGREE = "nodes_disagree"
+    PAYOUTS_PAUSED = "payouts_paused"
+    PAYOUTS_STARTING = "payouts_starting"
+    PAYOUTS_LEASED_ELSEWHERE = "payouts_leased_elsewhere"
+    PAYOUTS_FAILING = "payouts_failing"
+    PAYOUT_TRANSACTION_STUCK = "payout_transaction_stuck"
+    PAYOUTS_WAITING = "payouts_waiting"
+    PAYMENTS_HELD = "payments_held"
+    WALLET_SHORT = "wallet_short"
+    DESTINATION_RESERVED = "destination_reserved"
+    PRICE_MISSING = "price_missing"
+    SCREENING_LISTS_STALE = "screening_lists_stale"
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a condition means: its state when something is wrong, what that is, what to do."""
+
+    state: State
+    tells: str
+    to_do: str
+
+
+_NAME = ConditionName
+MEANINGS: Final[Mapping[ConditionName, Meaning]] = {
+    _NAME.SETTLEMENT_PAUSED: Meaning(
+        State.NOTICE,
+        "the operator paused all relayer keys of the chain, or those that are named",
+        "`florin executors resume`, when they shall send again",
+    ),
+    _NAME.SETTLEMENT_STARTING: Meaning(
+        State.NOTICE,
+        "the first look at the chain since the start is not over",
+        "nothing; if it lasts for minutes, see what the log says of the chain",
+    ),
+    _NAME.SETTLEMENT_LEASED_ELSEWHERE: Meaning(
+        State.NOTICE,
+        "another process has the lease of relayer keys, and sends with them",
+        "nothing, if another process is meant to run; else end it, and wait half a minute",
+    ),
+    _NAME.SETTLEMENT_FAILING: Meaning(
+        State.CRITICAL,
+        "the newest attempt to settle on the chain ended with an error: payments stay `processing`",
+        "look at the nodes and at the store, as the reason says; it is tried again by itself",
+    ),
+    _NAME.BLOCKS_UNREAD: Meaning(
+        State.WARNING,
+        "blocks that came while Florin was down cannot be read: money that came meanwhile is not "
+        "seen yet",
+        "name a node in the settings that still has these blocks",
+    ),
+    _NAME.TRANSACTION_STUCK: Meaning(
+        State.WARNING,
+        "the oldest transaction is in no block, and its fee cannot be raised",
+        "raise the chain's limits of fees if the prices on the chain are to be paid, or wait",
+    ),
+    _NAME.PAYERS_BLOCKED: Meaning(
+        State.NOTICE,
+        "accepted payments are not sent, as their payers were blocked after they had confirmed",
+        "nothing: they fail when what was signed lapses",
+    ),
+    _NAME.EVENTS_MISSING: Meaning(
+        State.CRITICAL,
+        "the settlement contract says that payments are paid, and no node tells by which "
+        "transaction",
+        "name a node in the settings that keeps all events of the contract",
+    ),
+    _NAME.GAS_BUDGET_EXHAUSTED: Meaning(
+        State.WARNING,
+        "relayers lost as much gas in this hour of the clock as the settings allow: some payments "
+        "wait for the next hour",
+        "find out who fails payments; raise `failed_gas` if that is what you want to pay",
+    ),
+    _NAME.PAYMENTS_GIVEN_UP: Meaning(
+        State.WARNING,
+        "payments are not sent any more, as too many transactions did not pay them",
+        "nothing: they fail when what was signed lapses",
+    ),
+    _NAME.PAYMENTS_UNDONE: Meaning(
+        State.CRITICAL,
+        "a reorganisation removed blocks that were final, and payments that had succeeded with "
+        "them; they are settled again",
+        "hand out nothing for these payments; raise the chain's `confirmations`",
+    ),
+    _NAME.CHAIN_UNUSABLE: Meaning(
+        State.CRITICAL,
+        "the chain does not answer, or the chain, a token or a contract is not what the settings "
+        "say: what is wrong is not offered to buyers",
+        "correct the settings or name other nodes; `florin chain list` looks again",
+    ),
+    _NAME.RELAYER_FUNDS_LOW: Meaning(
+        State.WARNING,
+        "a relayer key has too little of the chain's coin to pay for the next transactions",
+        "send coin to the address that is named",
+    ),
+    _NAME.NODES_DISAGREE: Meaning(
+        State.CRITICAL,
+        "fewer nodes than have to agree tell what ends payments, or they tell different things",
+        "find out which node is wrong, and replace it in the settings",
+    ),
+    _NAME.PAYOUTS_PAUSED: Meaning(
+        State.NOTICE,
+        "the operator paused the treasury's key",
+        "`florin executors resume`, when it shall send again",
+    ),
+    _NAME.PAYOUTS_STARTING: Meaning(
+        State.NOTICE,
+        "the first look at the treasury since the start is not over",
+        "nothing; if it lasts for minutes, see what the log says of the chain",
+    ),
+    _NAME.PAYOUTS_LEASED_ELSEWHERE: Meaning(
+        State.NOTICE,
+        "another process has the lease of the treasury's key, and sends with it",
+        "nothing, if another process is meant to run; else end it, and wait half a minute",
+    ),
+    _NAME.PAYOUTS_FAILING: Meaning(
+        State.CRITICAL,
+        "the newest attempt to pay out ended with an error: payouts and refunds stay as they are",
+        "look at the nodes and at the store, as the reason says; it is tried again by itself",
+    ),
+    _NAME.PAYOUT_TRANSACTION_STUCK: Meaning(
+        State.WARNING,
+        "the treasury's oldest transaction is in no block, and its fee cannot be raised",
+        "raise the chain's limits of fees if the prices on the chain are to be paid, or wait",
+    ),
+    _NAME.PAYOUTS_WAITING: Meaning(
+        State.WARNING,
+        "payouts or refunds are not sent, for the reasons that are told",
+        "mend what is told: fund the treasury, say; `florin payouts list` names each payout",
+    ),
+    _NAME.PAYMENTS_HELD: Meaning(
+        State.WARNING,
+        "money of blocked payers came, and waits for a verdict",
+        "`florin payments held` lists it; release, return or keep it",
+    ),
+    _NAME.WALLET_SHORT: Meaning(
+        State.CRITICAL,
+        "the treasury or a relayer holds less than is booked: somebody else took it, or coin was "
+        "spent past Florin",
+        "find the transaction; `florin ledger check` compares again",
+    ),
+    _NAME.DESTINATION_RESERVED: Meaning(
+        State.WARNING,
+        "a merchant's settlement destination is an account of the installation: nothing is paid "
+        "to it",
+        "have the merchant name another destination",
+    ),
+    _NAME.PRICE_MISSING: Meaning(
+        State.WARNING,
+        "no source tells a price that the settings ask for: the asset is not offered in that "
+        "currency",
+        "look at the sources, as the reason says; the price counts again as soon as one tells it",
+    ),
+    _NAME.SCREENING_LISTS_STALE: Meaning(
+        State.CRITICAL,
+        "a screening list is missing or too old; where one is required live payments are refused",
+        "`florin sanctions import` with a new list",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One of them as it stands: `since_us` is when it got into its state, in µs since 1970.
+
+    `reason` is empty while it is OK.
+    """
+
+    name: ConditionName
+    state: State
+    reason: str
+    since_us: int

@@ -1,0 +1,81 @@
+"""What is wrong with chains and the installation, as conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from florin_server.domain.accounts.destinations import AssetAccount
+from florin_server.domain.conditions import Condition, ConditionName
+from florin_server.domain.health import Board
+from florin_server.flows.app import App
+from florin_server.flows.payouts import held_money, payouts
+from florin_server.flows.screening.check import lists_problem
+from florin_server.rails.protocol import Rail
+from florin_server.rails.types import RailUnavailable
+
+# what is found when somebody asks, beside what those know who settle and pay out
+_OF_CHAIN = (
+    ConditionName.CHAIN_UNUSABLE,
+    ConditionName.NODES_DISAGREE,
+    ConditionName.PAYOUTS_WAITING,
+    ConditionName.PAYMENTS_HELD,
+    ConditionName.WALLET_SHORT,
+    ConditionName.DESTINATION_RESERVED,
+    ConditionName.PRICE_MISSING,
+)
+_OF_INSTALLATION = (ConditionName.SCREENING_LISTS_STALE,)
+_ORDER = list(ConditionName)
+
+
+async def of_chain(
+    app: App, rail: Rail, misdirected: Iterable[tuple[AssetAccount, str]]
+) -> list[Condition]:
+    """The conditions of a chain that the settler and the payout worker do not know.
+
+    `misdirected` are places of merchants on any chain that nothing is paid to, with sentences.
+    """
+    chain_id = rail.chain_id
+    prices = app.prices.problems(app.clock.now_us())
+    wrong: Mapping[ConditionName, Iterable[str]] = {
+        ConditionName.CHAIN_UNUSABLE: await rail.problems(),
+        ConditionName.NODES_DISAGREE: [rail.doubt],
+        ConditionName.PAYOUTS_WAITING: await payouts.problems(app, chain_id),
+        ConditionName.PAYMENTS_HELD: [await held_money.problem(app, chain_id)],
+        ConditionName.WALLET_SHORT: [app.missing.get(chain_id, "")],
+        ConditionName.DESTINATION_RESERVED: [
+            told for place, told in misdirected if place.chain_id == chain_id
+        ],
+        ConditionName.PRICE_MISSING: [
+            f"{asset} has no price in {currency}: {why}"
+            for (asset, currency), why in prices.items()
+            if asset in rail.assets
+        ],
+    }
+    return list(_board(app, chain_id, _OF_CHAIN).look(wrong))
+
+
+async def of_installation(app: App) -> list[Condition]:
+    """The conditions of no chain in particular."""
+    stale = await app.store.read(lists_problem(app.settings, app.clock.now_us()))
+    wrong = {ConditionName.SCREENING_LISTS_STALE: [stale]}
+    return list(_board(app, "", _OF_INSTALLATION).look(wrong))
+
+
+async def faults(rail: Rail) -> tuple[str, ...]:
+    """What is wrong with a chain, asked of its nodes, in sentences; keys may lack coin, say."""
+    found = await rail.problems()
+    try:
+        return (*found, *await rail.shortages())
+    except RailUnavailable as error:
+        return found or (str(error),)
+
+
+def in_order(conditions: Iterable[Condition]) -> list[Condition]:
+    """As they are told."""
+    return sorted(conditions, key=lambda one: _ORDER.index(one.name))
+
+
+def _board(app: App, chain_id: str, names: Iterable[ConditionName]) -> Board:
+    if chain_id not in app.boards:
+        app.boards[chain_id] = Board(names, app.clock.now_us)
+    return app.boards[chain_id]

@@ -1,0 +1,110 @@
+"""Sends what is accepted on one chain, as far as the keys have room, and sets aside the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from florin_server.domain.settlement.chain_txs import Accepted, Share
+from florin_server.flows.app import App
+from florin_server.rails.protocol import Rail
+from florin_server.rails.types import Signed
+from florin_server.store.settlement import chain_txs
+from florin_server.workers.settlement import trying
+from florin_server.workers.settlement.blocked_payers import BlockedPayers
+from florin_server.workers.settlement.conclude import Concluder
+from florin_server.workers.settlement.direct_payments import settled_by_others
+from florin_server.workers.settlement.gas_spending import Spending
+from florin_server.workers.settlement.open_payments import OpenPayments
+from florin_server.workers.settlement.senders import Senders
+from florin_server.workers.settlement.tx_sender import TxSender
+
+# a payment that would not settle now (say, the balance is gone) is tried again after this
+_RETRY_S = 5
+
+
+class Submitter:
+    """Claims payments together with the transaction that pays them."""
+
+    def __init__(  # noqa: PLR0917  (one of each, none alike)
+        self,
+        app: App,
+        rail: Rail,
+        open_payments: OpenPayments,
+        senders: Senders,
+        spending: Spending,
+        blocked: BlockedPayers,
+        concluder: Concluder,
+    ) -> None:
+        self._app = app
+        self._rail = rail
+        self._open = open_payments
+        self._senders = senders
+        self._spending = spending
+        self._blocked = blocked
+        self._concluder = concluder
+
+    async def submit(self) -> None:
+        """Sends what waits, until nothing does or no key has room."""
+        batch, chain_id = self._app.settings.settle_batch, self._rail.chain_id
+        while self._senders.free() is not None and chain_id not in self._app.unbegun:
+            now_us = self._app.clock.now_us()
+            found = await self._app.store.read(chain_txs.waiting(chain_id, batch, now_us))
+            if not found:
+                return
+            if not (waiting := await self._ours(found)):
+                continue
+            free, held = await self._blocked.sort(waiting)
+            late = [item for item in free if not self._open.in_time(item)]
+            # an account may have got code since its payment was confirmed
+            free = await self._rail.look([item for item in free if item not in late])
+            free = await self._spending.sort(free, self._on_way())
+            good = await trying.settleable(self._rail, free, self._open.items)
+            for item in waiting:
+                self._open.keep(item)
+            ready = [item for item, ok in zip(free, good, strict=True) if ok]
+            stuck = [item for item, ok in zip(free, good, strict=True) if not ok] + held + late
+            for part in trying.parts(self._rail, ready):
+                sender = self._senders.free()
+                if sender is None:
+                    return
+                sent = await trying.tried(self._rail, sender.address, part)
+                stuck += [item for item in part if item not in sent]
+                if sent:
+                    await self._send(sender, sent)
+            if stuck:
+                await self._set_aside(stuck)
+
+    def _on_way(self) -> list[tuple[Accepted, Share]]:
+        known = self._open.by_id
+        return [(known[one], share) for one, share in self._senders.shares() if one in known]
+
+    async def _ours(self, items: Sequence[Accepted]) -> list[Accepted]:
+        """Leaves payments to themselves that a wallet sends, or others sent; gives back the rest.
+
+        Their effect may be in a block that was read long before they were confirmed.
+        """
+        theirs = [
+            item for item in items if not self._rail.submits(item.option) or settled_by_others(item)
+        ]
+        if theirs:
+            await self._open.find_events(theirs)
+            for item in theirs:
+                self._open.keep(item)
+            await self._app.store.write(chain_txs.leave([item.payment.id for item in theirs]))
+            await self._concluder.conclude()
+        return [item for item in items if item not in theirs]
+
+    async def _send(self, sender: TxSender, items: Sequence[Accepted]) -> None:
+        ids = [item.payment.id for item in items]
+
+        async def sign(nonce: int) -> Signed:
+            return await self._rail.sign(sender.address, nonce, items)
+
+        await sender.send(ids, sign, lambda: chain_txs.claim(ids))
+
+    async def _set_aside(self, items: Sequence[Accepted]) -> None:
+        """Keeps payments that would not settle now for later; ends those that never can."""
+        now_us = self._app.clock.now_us()
+        ids = [item.payment.id for item in items]
+        await self._app.store.write(chain_txs.release(ids, now_us + _RETRY_S * 1_000_000))
+        await self._concluder.bury(items)
