@@ -501,11 +501,12 @@ async def test_a_paused_treasury_sends_nothing_and_follows_what_it_sent(desk):
 
 async def test_a_chain_without_its_treasurys_key_says_so(desk):
     payout = await desk.asked()
-    assert await flows.problems(desk.app, CHAIN) == ""
+    assert await flows.problems(desk.app, CHAIN) == []
     desk.lab.rail._payouts = None
     (told,) = await flows.listed(desk.app, all_=False)
     assert (told.id, told.problem) == (payout.id, "the treasury's key on this chain is not here")
-    assert await flows.problems(desk.app, CHAIN) == f"payouts that wait: 1, because {told.problem}"
+    why = f"payouts that wait: 1, because {told.problem}"
+    assert await flows.problems(desk.app, CHAIN) == [why]
     desk.app.rails.clear()
     # the command line works without chains, too
     assert [one.problem for one in await flows.listed(desk.app, all_=True)] == [None]

@@ -9,7 +9,6 @@ import pytest
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.payment import Destination, Merchant
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
-from florin_server.flows.app import Health
 from florin_server.flows.payouts import payouts as flows
 from florin_server.store.accounts import destinations, merchants
 
@@ -75,18 +74,19 @@ async def test_what_keeps_payouts_waiting_is_counted_by_its_reason(desk):
     await desk.asked(account=desk.lab.rail.treasury)
     await desk.turn()
     blocked, reserved = "the account that it goes to is blocked", "the account that it goes to is"
-    first, second = (await flows.problems(desk.app, CHAIN)).split("; ")
+    first, second = await flows.problems(desk.app, CHAIN)
     assert {first, second} >= {f"payouts that wait: 2, because {blocked}"}
     (other,) = {first, second} - {f"payouts that wait: 2, because {blocked}"}
     assert other.startswith(f"payouts that wait: 1, because {reserved} ")
-    assert await flows.problems(desk.app, "eip155:5") == ""
+    assert await flows.problems(desk.app, "eip155:5") == []
 
 
 async def test_reasons_that_are_told_alike_are_counted_together(desk):
     await desk.asked(problem=MISSING, retry_at_us=2**62)
     await desk.asked(retry_at_us=2**62)
     desk.lab.rail._payouts = None
-    assert await flows.problems(desk.app, CHAIN) == f"payouts that wait: 2, because {MISSING}"
+    why = f"payouts that wait: 2, because {MISSING}"
+    assert await flows.problems(desk.app, CHAIN) == [why]
 
 
 async def test_a_payout_on_a_chain_that_is_not_served_says_so(desk):
@@ -100,13 +100,15 @@ async def test_health_tells_head_transactions_and_every_problem(desk):
     await desk.lab.pause()
     await desk.asked()
     await desk.turn(2)
-    assert desk.worker.health() == Health(desk.worker.head, 1, "")
+    health = desk.worker.health()
+    assert (health.head, health.open_transactions) == (desk.worker.head, 1)
+    assert health.problem == ""
     assert desk.worker.head >= 5
     desk.worker.sender.pause()
     desk.lab.node.lost = frozenset({"eth_blockNumber", "eth_getBlockByNumber"})
     await desk.turn()
     told = desk.worker.health().problem
-    assert told == "payouts: paused by the operator; the question was lost"
+    assert told == "payouts: paused by the operator; payouts: the question was lost"
 
 
 async def test_why_a_payout_waits_is_logged_when_it_changes(desk, caplog):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from florin_server.domain.conditions import ConditionName
 from florin_server.domain.payouts.payout import PayoutStatus
 from florin_server.domain.settlement.chain_txs import TxState
-from florin_server.flows.app import Health
 from florin_server.rails.types import RailUnavailable
 from florin_server.store.settlement import leases
 from florin_server.workers.payouts.pay_out import PayoutWorker
@@ -41,9 +41,10 @@ async def test_without_the_lease_nothing_is_sent_until_it_is_free(desk):
     desk.lab.clock.advance(11)
     second = await desk.asked(7)
     await desk.turn()
-    assert desk.worker.health() == Health(
-        desk.worker.head, 0, "payouts: another service has the lease"
-    )
+    health = desk.worker.health()
+    assert health.has(ConditionName.PAYOUTS_LEASED_ELSEWHERE)
+    assert health.problem == "payouts: another service has the lease"
+    assert (health.head, health.open_transactions) == (desk.worker.head, 0)
     await desk.mine(4)
     # it may not even conclude
     assert (await desk.now(first)).status is PayoutStatus.SUBMITTED
@@ -79,10 +80,12 @@ async def test_who_has_not_begun_says_so_and_is_the_one_to_pause(desk):
     rail, treasury = desk.lab.rail, desk.lab.rail.payouts
     account = f"{CHAIN}:{TREASURY.address}"
     new = PayoutWorker(desk.app, rail, treasury, "me")
-    assert new.health() == Health(0, 0, "payouts: starting")
+    health = new.health()
+    assert (health.head, health.open_transactions) == (0, 0)
+    assert health.problem == "payouts: starting"
     assert desk.app.executors == {account: new.sender}
     paused = PayoutWorker(desk.app, rail, treasury, "me", {account})
-    assert paused.health().problem == "payouts: paused by the operator; starting"
+    assert paused.health().problem == "payouts: paused by the operator; payouts: starting"
     other = PayoutWorker(desk.app, rail, treasury, "me", {f"{CHAIN}:0x"})
     assert not other.sender.paused
 

@@ -85,7 +85,7 @@ async def test_what_was_done_is_taken_back_told_and_paid_by_the_same_bytes(desk,
     found = await desk.now(done)
     assert (found.status, found.completed_at_us) == (PayoutStatus.SUBMITTED, None)
     why = "a reorganisation undid its transaction, which is sent again"
-    assert await flows.problems(desk.app, CHAIN) == f"payouts that wait: 1, because {why}"
+    assert await flows.problems(desk.app, CHAIN) == [f"payouts that wait: 1, because {why}"]
     assert await owed(desk) == 0
     assert await desk.store.read(ledger.balance("expense:gas", COIN)) == 0
     await desk.books()
@@ -97,7 +97,7 @@ async def test_what_was_done_is_taken_back_told_and_paid_by_the_same_bytes(desk,
     assert await desk.refund(done) == told
     assert await desk.transfers() == [150]
     assert await owed(desk) == 150
-    assert await flows.problems(desk.app, CHAIN) == ""
+    assert await flows.problems(desk.app, CHAIN) == []
     assert await watched(desk) == [done.tx_id]
 
 

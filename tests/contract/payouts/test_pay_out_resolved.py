@@ -52,7 +52,7 @@ async def test_what_was_paid_is_done_booked_and_told(desk, caplog):
     assert await charged(desk) == 150
     treasury = f"wallet:{desk.lab.rail.treasury}"
     assert await desk.store.read(ledger.balance(treasury, TOKEN)) == -150
-    assert await flows.problems(desk.app, CHAIN) == ""
+    assert await flows.problems(desk.app, CHAIN) == []
     await desk.books()
     with pytest.raises(FlorinError, match="Payout is done"):
         await flows.resolve(desk.app, payout.id, paid=False)
