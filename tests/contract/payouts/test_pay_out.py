@@ -5,18 +5,14 @@ No contract would refuse a second transfer, so each test ends by counting those 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from florin_server.chains.evm import abi
 from florin_server.devnet.genesis import DEVNET
 from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import Posting, TxState
 from florin_server.flows.payouts import payouts as flows
-from florin_server.rails.types import Mined
 from florin_server.store.ledger import ledger
 from florin_server.store.payouts import payouts
-from florin_server.workers.payouts.pay_out import PolledHead
 
 from tests.support.evm_lab import CHAIN, ETHER, EURO, MERCHANT, TOKEN, account_of, refuse, reply
 from tests.support.hostile import BURNS_FOR_A_PRICE
@@ -443,45 +439,6 @@ async def test_payouts_wait_while_the_node_is_away(desk):
     await desk.done(payout)
     assert desk.worker.health().problem == ""
     assert await desk.transfers() == [150]
-
-
-async def test_what_could_not_be_asked_for_is_asked_for_without_another_block(desk):
-    payout = await desk.asked()
-    await desk.turn()
-    await desk.mine()
-    await desk.lab.mine()
-    desk.lab.node.lost = frozenset({RECEIPT})
-    await desk.turn()
-    assert (await desk.now(payout)).status is PayoutStatus.SUBMITTED
-    desk.lab.node.lost = frozenset()
-    await desk.turn()
-    assert (await desk.now(payout)).status is PayoutStatus.DONE
-
-
-async def test_without_a_block_nothing_is_asked_for_again_but_now_and_then(desk):
-    await desk.lab.pause()
-    await desk.asked()
-    await desk.turn(2)
-    for seconds, asks in ((10, True), (0, False), (9, False), (1, True), (1, False)):
-        desk.lab.clock.advance(seconds)
-        desk.lab.node.asked.clear()
-        await desk.turn()
-        # what the pool has lost is found by its hash
-        assert ("eth_getTransactionByHash" in desk.lab.node.asked) is asks
-        assert RECEIPT not in desk.lab.node.asked
-
-
-async def test_a_block_is_final_only_while_it_is_part_of_the_chain(desk):
-    head = PolledHead(desk.lab.rail)
-    await desk.lab.mine(4)
-    assert await head.look()
-    deep = head.head - 2
-    known = await head.hash_of(deep)
-    assert await head.hash_of(head.head + 1) is None
-    mined = Mined("0x1", deep, known or "", success=True, gas_cost=1)
-    assert await head.is_settled(mined)
-    assert not await head.is_settled(replace(mined, block_hash="0x" + "00" * 32))
-    assert not await head.is_settled(replace(mined, block_number=deep + 1))
 
 
 async def test_a_paused_treasury_sends_nothing_and_follows_what_it_sent(desk):
