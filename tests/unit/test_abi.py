@@ -53,7 +53,7 @@ def test_a_string_is_read_up_to_the_end_of_the_answer():
     # some contracts leave out what fills the last word
     assert abi.text_of(text[: 64 + 8]) == "USD Coin"
     assert abi.text_of(abi.number(32) + abi.number(0)) == ""
-    assert abi.text_of(b"MKR".ljust(32, b"\0")) == "MKR"
+    assert abi.text_of(b"DAX".ljust(32, b"\0")) == "DAX"
     for wrong in (b"", bytes(31), text[:63], abi.number(64) + abi.padded(b"a")):
         with pytest.raises(ValueError, match="^not a string$"):
             abi.text_of(wrong)
