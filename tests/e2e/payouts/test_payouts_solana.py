@@ -68,6 +68,7 @@ async def test_a_buyer_is_whole_again(desk, node, token, own):
     paid = await node.coin(relayer)
     read = desk.service.app.store.read
     gas = await read(ledger.balance("expense:gas", rail.native_asset))
+    booked = await read(ledger.balance(f"wallet:{CHAIN}:{relayer}", rail.native_asset))
 
     body = {"paymentId": payment_id}
     asked = await desk.rest.call("POST", "/v1/refunds", headers or desk.rest.merchant, body)
@@ -84,6 +85,8 @@ async def test_a_buyer_is_whole_again(desk, node, token, own):
     spent = paid - await node.coin(relayer)
     assert spent > 0
     assert await read(ledger.balance("expense:gas", rail.native_asset)) - gas == spent
+    left = await read(ledger.balance(f"wallet:{CHAIN}:{relayer}", rail.native_asset))
+    assert booked - left == spent
     await books(desk)
 
 
@@ -102,7 +105,9 @@ async def test_a_merchant_is_paid_what_it_is_owed(desk, node):
             if found.completed_at_us:
                 break
             await asyncio.sleep(0.01)
-    # it had no account for the token before
+    # it had no account for the token before, and nobody opens it a second time
+    opened_by = desk.select("SELECT opened_by FROM opened_account WHERE account = ?", where.account)
+    assert opened_by == [(made.payout_id,)]
     assert await node.balance(place, 1) == PRICE - FEE
     account = f"merchant:{tenant.merchant.id}"
     assert await desk.service.app.store.read(ledger.balance(account, ASSETS[1])) == 0
@@ -143,7 +148,8 @@ async def test_a_transaction_that_lapsed_is_made_anew_and_pays_once(desk, node, 
     assert await node.balance(wallet.address) == held + PRICE
     await books(desk)
     # that is no fault, and nobody else has sent anything
-    told = [one.levelname for one in caplog.records if "lapsed before it landed" in one.message]
+    what = f": its transaction {first} lapsed before it landed"
+    told = [one.levelname for one in caplog.records if one.message.endswith(what)]
     assert set(told) == {"WARNING"}
     assert "replaced" not in caplog.text
 
