@@ -12,6 +12,7 @@ from florin_server.boot.service import Service
 from florin_server.config import EmbeddedChain, EmbeddedSolana, LimitSettings, Settings
 
 from tests.support.chains import EvmChains, OwnChain
+from tests.support.until import until
 
 # a clock that stands still gives nothing back
 NO_LIMITS = LimitSettings(
@@ -84,8 +85,4 @@ async def begun(service: Service) -> None:
 
 async def held(service: Service, count: int) -> None:
     """Returns once so many answers wait for a change, of which nothing tells from outside."""
-    for _ in range(2000):
-        if service.app.hub.watchers == count:
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError(f"{service.app.hub.watchers} answers are held")
+    await until(lambda: service.app.hub.watchers, count)
