@@ -16,7 +16,7 @@ from florin_server.rails.networks import chain_files
 from solders.keypair import Keypair
 
 from tests.support import foreign
-from tests.support.command import Ended, Lasting
+from tests.support.command import Ended
 
 pytestmark = pytest.mark.long
 
@@ -76,7 +76,7 @@ def written(home) -> dict:
 # treasuries
 
 
-async def test_a_treasurys_key_is_made_with_its_chain_and_pays_out(run, home, chain):
+async def test_a_treasurys_key_is_made_with_its_chain_and_pays_out(run, home, chain, forks):
     added = await run(*add(chain, "--new-relayer", "--new-treasury"))
     assert added.status == 0, added
     treasury, path = line_of(added, "Treasury: "), home / "keys" / "far-away-treasury.json"
@@ -86,7 +86,7 @@ async def test_a_treasurys_key_is_made_with_its_chain_and_pays_out(run, home, ch
     assert Account.from_key(open_keystore(path, PASSWORD)).address == treasury
     assert f"The treasury's key is in {path}; keep a copy of it." in added.err
     assert treasury != line_of(added, "Relayer: ")
-    with await asyncio.to_thread(lambda: Lasting("up", home=home, **SETTINGS)):
+    with await asyncio.to_thread(lambda: forks.lasting("up", home=home, **SETTINGS)):
         listed = await run("executors", "list")
     # it is there to send
     assert treasury.lower() in listed.out.lower()
@@ -182,7 +182,7 @@ async def test_a_keystore_that_others_can_read_is_refused_at_once(
 )
 @pytest.mark.parametrize("runs", [False, True])
 async def test_a_home_that_others_can_read_is_mended_by_whoever_uses_it(
-    run, home, chain, words, runs
+    run, home, chain, words, runs, forks
 ):
     assert (await run(*add(chain, "--new-relayer", "--new-treasury"))).status == 0
     names = ("secrets.json", "chains/far-away.toml", "keys/far-away-treasury.json")
@@ -199,7 +199,7 @@ async def test_a_home_that_others_can_read_is_mended_by_whoever_uses_it(
     if not runs:
         await used()
         return
-    with await asyncio.to_thread(lambda: Lasting("up", home=home, **SETTINGS)):
+    with await asyncio.to_thread(lambda: forks.lasting("up", home=home, **SETTINGS)):
         await used()
 
 

@@ -18,6 +18,7 @@ from tests.support.desk import opened
 from tests.support.installation import operator_of
 from tests.support.solana import ASSETS, AT_ONCE, SolanaNode, SolanaWallet
 from tests.support.solana_offers import PRICE, offered
+from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -99,12 +100,12 @@ async def test_a_merchant_is_paid_what_it_is_owed(desk, node):
         request = payout_pb2.CreatePayoutRequest(merchant_id=tenant.merchant.id, asset=ASSETS[1])
         made = await operator.ask("CreatePayout", request)
     assert int(made.amount) == PRICE - FEE
-    async with asyncio.timeout(20):
-        while True:
-            found = await desk.service.app.store.read(payouts.get(made.payout_id))
-            if found.completed_at_us:
-                break
-            await asyncio.sleep(0.01)
+
+    async def completed() -> int | None:
+        found = await desk.service.app.store.read(payouts.get(made.payout_id))
+        return found.completed_at_us
+
+    await until(completed)
     # it had no account for the token before, and nobody opens it a second time
     opened_by = desk.select("SELECT opened_by FROM opened_account WHERE account = ?", where.account)
     assert opened_by == [(made.payout_id,)]
@@ -125,11 +126,7 @@ async def test_a_transaction_that_lapsed_is_made_anew_and_pays_once(desk, node, 
     async def tx_id() -> str | None:
         return (await desk.rest.detail(payment_id))["refund"].get("txId")
 
-    async with asyncio.timeout(20):
-        while True:
-            if (first := await tx_id()) is not None:
-                break
-            await asyncio.sleep(0.01)
+    first = await until(tx_id)
     await node.fault("answer", method="sendTransaction", effect="drop", times=1000)
     await node.fault("slots", slots=200)
     desk.clock.advance(11)
@@ -166,13 +163,11 @@ async def test_a_treasury_that_is_short_is_filled_and_pays(desk, node):
     assert (await offer.final())["status"] == "succeeded"
     body = {"paymentId": offer.payment_id}
     asked = await desk.rest.call("POST", "/v1/refunds", desk.rest.merchant, body)
-    async with asyncio.timeout(20):
-        while True:
-            found = await desk.service.app.store.read(payouts.get(asked["refundId"]))
-            if found.problem:
-                break
-            await asyncio.sleep(0.01)
-    assert found.problem.startswith(f"the treasury {treasury} lacks")
+
+    async def problem() -> str | None:
+        return (await desk.service.app.store.read(payouts.get(asked["refundId"]))).problem
+
+    assert (await until(problem)).startswith(f"the treasury {treasury} lacks")
     # what it had is left to whoever comes next
     units = price + await node.balance(treasury)
     await node.ask("florin_faucet", {"accounts": [treasury], "tokenUnits": units})
