@@ -19,8 +19,8 @@ from florin_server.domain.settlement.chain_txs import TxState
 from florin_server.domain.settlement.state import TRANSACTION, TxEvent
 from florin_server.domain.transitions import Transitions
 from florin_server.store.engine.query import SQLITE, Statement
-from florin_server.store.tables.payouts import OWED
-from florin_server.store.tables.tables import OPEN, UNPAID
+from florin_server.store.tables.payouts import OWED, UNPAID
+from florin_server.store.tables.settlement import OPEN
 from sqlalchemy import Update
 
 # the column of each table that holds a state

@@ -15,7 +15,8 @@ from florin_server.store.engine.query import Op, Row, Statement, exact_sum, para
 from florin_server.store.ledger import ledger
 from florin_server.store.payouts import payouts
 from florin_server.store.settlement import chain_txs
-from florin_server.store.tables.tables import OPEN, chain_tx, ledger_journal, ledger_transfer
+from florin_server.store.tables.settlement import OPEN
+from florin_server.store.tables.tables import chain_tx, ledger_journal, ledger_transfer
 
 WalletAsset = tuple[str, str]
 """A CAIP-10 account and a CAIP-19 asset."""

@@ -14,7 +14,8 @@ from sqlalchemy import delete, select, text, update
 
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.store.engine.query import Op, Statement, T, insert, param
-from florin_server.store.tables.tables import LAPSES, idempotency
+from florin_server.store.tables.payments import LAPSES
+from florin_server.store.tables.tables import idempotency
 
 
 @dataclass(frozen=True, slots=True)

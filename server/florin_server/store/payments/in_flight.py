@@ -8,11 +8,10 @@ from sqlalchemy import distinct, func, select, text
 
 from florin_server.store.engine.query import Op, Statement, param
 from florin_server.store.tables.held_money import OURS_TO_ANSWER_FOR
+from florin_server.store.tables.payments import UNCONFIRMED, UNSETTLED
 from florin_server.store.tables.payouts import OWED
+from florin_server.store.tables.settlement import OPEN
 from florin_server.store.tables.tables import (
-    OPEN,
-    UNCONFIRMED,
-    UNSETTLED,
     chain_tx,
     confirm,
     held_money,

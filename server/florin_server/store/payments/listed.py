@@ -12,8 +12,8 @@ from florin_server.domain.settlement.chain_txs import TxState
 from florin_server.store.accounts import merchants
 from florin_server.store.engine.query import Op, Statement, any_of, columns
 from florin_server.store.payments import payments
+from florin_server.store.tables.settlement import OPEN
 from florin_server.store.tables.tables import (
-    OPEN,
     chain_tx,
     chain_tx_item,
     payment,

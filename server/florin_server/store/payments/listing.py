@@ -19,7 +19,8 @@ from florin_server.domain.payments.payment import Status
 from florin_server.store.engine.columns import OneOf, by_size
 from florin_server.store.engine.query import Op, Params, Statement, any_of, param
 from florin_server.store.engine.sums import Size, place_of, plain, total_of
-from florin_server.store.tables.tables import PAYS, payment
+from florin_server.store.tables.payments import PAYS
+from florin_server.store.tables.tables import payment
 
 # every payment id is between these
 _LOWEST, _HIGHEST = "pay_", "pay`"

@@ -10,7 +10,8 @@ from florin_server.domain.ids import made_from
 from florin_server.domain.payments.payment import Option, Payment
 from florin_server.store.engine.query import Op, Row, Statement, any_of, columns, param
 from florin_server.store.payments.payments import option_of
-from florin_server.store.tables.tables import UNCONFIRMED, payment, payment_option
+from florin_server.store.tables.payments import UNCONFIRMED
+from florin_server.store.tables.tables import payment, payment_option
 
 _OPTION_AT = len(payment.c)
 # of this chain only: the same call is as good an event on any other

@@ -35,15 +35,10 @@ from florin_server.store.engine.query import (
     param,
     record,
 )
-from florin_server.store.tables.tables import (
-    UNCONFIRMED,
-    ConfirmState,
-    payment,
-    payment_event,
-    payment_option,
-)
+from florin_server.store.tables.payments import UNCONFIRMED, ConfirmState
 from florin_server.store.tables.tables import confirm as bound
 from florin_server.store.tables.tables import issued as issue
+from florin_server.store.tables.tables import payment, payment_event, payment_option
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from florin_server.domain.payments.state import Event, step
 from florin_server.store.engine.columns import U256
 from florin_server.store.engine.query import Op, Statement, param
 from florin_server.store.payments import payments
-from florin_server.store.tables.tables import UNSETTLED, ConfirmState, confirm, payment
+from florin_server.store.tables.payments import UNSETTLED, ConfirmState
+from florin_server.store.tables.tables import confirm, payment
 
 # told to nobody: the API has no code for it
 FAILED = "simulated"

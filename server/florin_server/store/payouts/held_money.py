@@ -19,8 +19,8 @@ from florin_server.store.engine.query import Op, Statement, any_of, columns, ins
 from florin_server.store.ledger import ledger
 from florin_server.store.payments.payments import event_of, put_events
 from florin_server.store.tables.held_money import OURS_TO_ANSWER_FOR
+from florin_server.store.tables.payments import ConfirmState
 from florin_server.store.tables.tables import (
-    ConfirmState,
     chain_tx,
     chain_tx_bump,
     chain_tx_item,

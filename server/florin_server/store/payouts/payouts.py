@@ -31,7 +31,8 @@ from florin_server.store.engine.query import (
 from florin_server.store.ledger import ledger
 from florin_server.store.settlement import chain_txs, token_accounts
 from florin_server.store.tables.payouts import OWED
-from florin_server.store.tables.tables import OPEN, chain_tx, chain_tx_item, payout, refund
+from florin_server.store.tables.settlement import OPEN
+from florin_server.store.tables.tables import chain_tx, chain_tx_item, payout, refund
 
 _COLUMNS = columns(payout, Payout)
 

@@ -52,10 +52,9 @@ from florin_server.store.payments.payments import (
 from florin_server.store.payouts import held_money
 from florin_server.store.settlement import gas, leases, token_accounts
 from florin_server.store.settlement.chain_tx_rows import items_of, whole
+from florin_server.store.tables.payments import UNSETTLED, ConfirmState
+from florin_server.store.tables.settlement import OPEN
 from florin_server.store.tables.tables import (
-    OPEN,
-    UNSETTLED,
-    ConfirmState,
     chain_tx,
     chain_tx_bump,
     chain_tx_item,

@@ -20,14 +20,8 @@ from florin_server.domain.settlement.state import TRANSACTION, TxEvent
 from florin_server.store.engine.query import Op, Statement, any_of, one_of, param, upsert
 from florin_server.store.ledger import ledger
 from florin_server.store.payouts import held_money, payouts
-from florin_server.store.tables.tables import (
-    ConfirmState,
-    chain_tx,
-    chain_tx_item,
-    confirm,
-    payment,
-    watched_tx,
-)
+from florin_server.store.tables.payments import ConfirmState
+from florin_server.store.tables.tables import chain_tx, chain_tx_item, confirm, payment, watched_tx
 
 # payments that transactions paid, and the transactions of ours among these, by id
 Ended = tuple[list[str], list[str]]

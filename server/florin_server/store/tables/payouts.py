@@ -1,7 +1,11 @@
-"""Tables about money that leaves, and about what an installation keeps once."""
+"""Tables about money that leaves.
+
+Conventions as in `tables`.
+"""
 
 from sqlalchemy import Index
 
+from florin_server.domain.payments.payment import RefundStatus
 from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
 from florin_server.store.tables.fields import (
     BY_KEY,
@@ -14,8 +18,9 @@ from florin_server.store.tables.fields import (
     text_,
 )
 
-# a query uses a partial index only if it repeats the very same words
+# predicates of partial indexes; a query uses the index only if it repeats the very same words
 OWED = "status IN ('waiting', 'submitted')"
+UNPAID = "status IN ('pending', 'processing')"
 
 
 class PayoutRow(Base, table=True):
@@ -50,29 +55,22 @@ class PayoutRow(Base, table=True):
     held_id: str | None = text_()
 
 
-class NonceAccountRow(Base, table=True):
-    """A durable nonce account on Solana, and the option whose transaction has it.
+class RefundRow(Base, table=True):
+    """Money that goes back; at most once for each payment."""
 
-    `value` is what it held when the final block `slot` was the newest; empty before it was seen.
-    """
+    __tablename__ = "refund"
+    __table_args__ = (
+        only("status", RefundStatus),
+        Index("uq_refund_payment_id", "payment_id", unique=True),
+        partial("ix_refund_open", UNPAID, "created_at_us"),
+    )
 
-    __tablename__ = "nonce_account"
-    __table_args__ = (BY_KEY,)
-
-    chain_id: str = text_(key=True)
-    address: str = text_(key=True)
-    value: str = text_()
-    slot: int = number()
-    payment_id: str | None = text_()
-    option_id: str | None = text_()
-    held_until_us: int = number()
-
-
-class InstallationRow(Base, table=True):
-    """Something that an installation keeps once."""
-
-    __tablename__ = "installation"
-    __table_args__ = (BY_KEY,)
-
-    name: str = text_(key=True)
-    value: str = text_()
+    id: str = text_(key=True)
+    payment_id: str = text_()
+    unit: str = text_()
+    value: int = amount()
+    account: str | None = text_()
+    status: RefundStatus = one_of(RefundStatus)
+    tx_id: str | None = text_()
+    created_at_us: int = number()
+    completed_at_us: int | None = number()

@@ -1,8 +1,11 @@
-"""Tables about what may still become of transactions of ours, and about what they open."""
+"""Tables about transactions of ours, and about who sends them.
+
+Conventions as in `tables`.
+"""
 
 from sqlalchemy import Index
 
-from florin_server.domain.settlement.chain_txs import SpentKind, Watcher
+from florin_server.domain.settlement.chain_txs import PayerKind, SpentKind, TxState, Watcher
 from florin_server.store.tables.fields import (
     BY_KEY,
     Base,
@@ -11,8 +14,60 @@ from florin_server.store.tables.fields import (
     number,
     one_of,
     only,
+    partial,
     text_,
 )
+
+# a query uses a partial index only if it repeats the very same words
+OPEN = "state IN ('signed', 'sent')"
+
+
+class LeaseRow(Base, table=True):
+    """Who does a job alone. `epoch` rises with every new owner and fences off the old one."""
+
+    __tablename__ = "lease"
+    __table_args__ = (BY_KEY,)
+
+    name: str = text_(key=True)
+    owner: str = text_()
+    epoch: int = number()
+    until_us: int = number()
+
+
+class RelayerRow(Base, table=True):
+    """The next nonce of an address that signs for us."""
+
+    __tablename__ = "relayer"
+    __table_args__ = (BY_KEY,)
+
+    chain_id: str = text_(key=True)
+    sender: str = text_(key=True)
+    next_nonce: int = number()
+
+
+class ChainTxRow(Base, table=True):
+    """A transaction of ours; two that may still be mined never share a nonce."""
+
+    __tablename__ = "chain_tx"
+    __table_args__ = (
+        only("state", TxState),
+        Index("uq_chain_tx_chain_id_hash", "chain_id", "hash", unique=True),
+        partial("uq_chain_tx_open", OPEN, "chain_id", "sender", "nonce", unique=True),
+    )
+
+    id: str = text_(key=True)
+    chain_id: str = text_()
+    sender: str = text_()
+    nonce: int = number()
+    raw: bytes = bytes_()
+    hash: str = text_()
+    state: TxState = one_of(TxState)
+    created_at_us: int = number()
+    sent_block: int | None = number()
+    block_number: int | None = number()
+    block_hash: str | None = text_()
+    final_hash: str | None = text_()
+    since_block: int | None = number()
 
 
 class ChainTxBumpRow(Base, table=True):
@@ -28,6 +83,19 @@ class ChainTxBumpRow(Base, table=True):
     created_at_us: int = number()
 
 
+class ChainTxItemRow(Base, table=True):
+    """A payment that a transaction settles, in calldata order, or a payout that it makes."""
+
+    __tablename__ = "chain_tx_item"
+    __table_args__ = (BY_KEY,)
+
+    tx_id: str = text_(key=True)
+    n: int = number(key=True)
+    payment_id: str = text_()
+    kind: PayerKind | None = one_of(PayerKind)
+    gas: int = number(default="0")
+
+
 class WatchedRow(Base, table=True):
     """A final transaction that a deep reorganisation might still undo."""
 
@@ -39,41 +107,6 @@ class WatchedRow(Base, table=True):
     watcher: Watcher = one_of(Watcher)
     block_number: int = number()
     block_hash: str = text_()
-
-
-class AccountToOpenRow(Base, table=True):
-    """A place (asset and account) that is to be opened in advance; for us without a merchant."""
-
-    __tablename__ = "account_to_open"
-    __table_args__ = (Index("ix_account_to_open_chain_id", "chain_id", "at_us"), BY_KEY)
-
-    asset: str = text_(key=True)
-    account: str = text_(key=True)
-    chain_id: str = text_()
-    merchant_id: str | None = text_()
-    at_us: int = number()
-
-
-class OpenedAccountRow(Base, table=True):
-    """A place that was opened once and is not opened again, on a day (since 1970, UTC).
-
-    `opened_by` is the payment, the payout or the hash of the transaction that opens it.
-    """
-
-    __tablename__ = "opened_account"
-    __table_args__ = (
-        Index("ix_opened_account_chain_id", "chain_id", "day", "merchant_id"),
-        Index("ix_opened_account_opened_by", "opened_by"),
-        BY_KEY,
-    )
-
-    asset: str = text_(key=True)
-    account: str = text_(key=True)
-    chain_id: str = text_()
-    merchant_id: str | None = text_()
-    day: int = number()
-    opened_by: str | None = text_()
-    at_us: int = number()
 
 
 class FailedGasRow(Base, table=True):
