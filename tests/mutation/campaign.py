@@ -38,10 +38,11 @@ print(json.dumps({one: get_diff_for_mutant(one, path=find_mutant(one).path) for 
 """
 # the functions that run while modules are imported, where mutmut has no mutant yet
 _AT_IMPORT = """
-import importlib, json, sys
+import importlib, json, pkgutil, florin_server
 from mutmut.state import state
-for one in json.load(sys.stdin):
-    importlib.import_module(one)
+for one in pkgutil.walk_packages(florin_server.__path__, "florin_server."):
+    if "migrations" not in one.name and not one.name.endswith("__main__"):
+        importlib.import_module(one.name)
 print(json.dumps(sorted(state()._stats)))
 """
 # how a run ends whose tests pytest did not find; mutmut takes it for one that took too long
@@ -131,9 +132,8 @@ def _run_imported(group: Group, folder: Path, jobs: int) -> None:
     memory = folder / "imported.json"
     tried = set(json.loads(memory.read_text())) if memory.exists() else set[str]()
     lived = {name for one in _notes(folder) for name, code in _ends(one).items() if code == 0}
-    modules = sorted({name.rpartition(".")[0] for name in lived})
-    told = _asked(folder, [sys.executable, "-c", _AT_IMPORT], json.dumps(modules), mutant="stats")
-    hit = set(json.loads(told))
+    told = _asked(folder, [sys.executable, "-c", _AT_IMPORT], mutant="stats")
+    hit = set(json.loads(told.splitlines()[-1]))
     wanted = sorted(name for name in lived - tried if name.rpartition("__mutmut_")[0] in hit)
     plugins = [part for one in _PLUGINS for part in ("-p", one)]
     command = [sys.executable, "-m", "pytest", "-qx", *plugins, *_chosen(group)]
