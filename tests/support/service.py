@@ -72,11 +72,12 @@ async def begun(service: Service) -> None:
     for _ in range(5000):
         starting = {
             chain_id
-            for workers in (app.settlers, app.payers)
+            for workers in (app.settlers, app.payout_workers)
             for chain_id, worker in workers.items()
             if "starting" in worker.health().problem
         }
-        if not (waits := answering & (app.unbegun | starting)):
+        unbegun = {chain_id for chain_id, state in app.chains.items() if not state.books_begun}
+        if not (waits := answering & (unbegun | starting)):
             return
         await asyncio.sleep(0.001)
     raise AssertionError(f"no books or no worker yet of {', '.join(waits)}")

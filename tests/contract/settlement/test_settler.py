@@ -10,6 +10,7 @@ import asyncio
 
 import pytest
 from eth_account import Account
+from florin_server.boot.app import app_of
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.settlement.chain_txs import TxState
 from florin_server.rails.evm.paying.terms import Terms, bare
@@ -231,7 +232,8 @@ async def test_a_restart_at_every_block(shop):
 async def test_the_former_owner_of_a_lease_sends_nothing(shop):
     """Two settlers of one chain would use one nonce twice."""
     first = shop.settler
-    shop.app.settlers[CHAIN] = second = type(first)(shop.app, shop.lab.rail, "second")
+    second = type(first)(shop.app, shop.lab.rail, "second")
+    shop.app = app_of(shop.app, [second])
     await shop.turn()
     task = asyncio.create_task(second.run())
     await second.turned.wait()

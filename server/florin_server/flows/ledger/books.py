@@ -195,7 +195,7 @@ def _places(rail: Rail, now: Standing) -> set[WalletAsset]:
 
 def _seen(app: App, rail: Rail) -> int:
     """The newest block of which the books may tell."""
-    workers = (app.settlers.get(rail.chain_id), app.payers.get(rail.chain_id))
+    workers = (app.settlers.get(rail.chain_id), app.payout_workers.get(rail.chain_id))
     return max((one.head for one in workers if one is not None), default=0)
 
 

@@ -51,10 +51,10 @@ async def chains(app: App) -> list[Chain]:
         found_wrong = [
             *await rail.problems(),
             rail.doubt,
-            app.payers[chain_id].health().problem if chain_id in app.payers else "",
+            app.payout_workers[chain_id].health().problem if chain_id in app.payout_workers else "",
             await payouts.problems(app, chain_id),
             await held_money.problem(app, chain_id),
-            app.missing.get(chain_id, ""),
+            app.chains[chain_id].lacking,
             *(told for place, told in misdirected if place.chain_id == chain_id),
             *(
                 f"{asset} has no price in {currency}: {why}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from florin_server.domain.accounts.destinations import AssetAccount, Opening
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Split
 from florin_server.store.engine.query import Op
@@ -23,7 +23,7 @@ def places(asset: str, split: Split) -> list[AssetAccount]:
 
 
 async def openable(
-    app: App, rail: Rail, merchant_id: str, wanted: Iterable[AssetAccount]
+    app: Core, rail: Rail, merchant_id: str, wanted: Iterable[AssetAccount]
 ) -> frozenset[AssetAccount]:
     """Those of the places that may be opened now for a merchant; none where none has to be."""
     work = rail.receiving
@@ -34,7 +34,7 @@ async def openable(
 
 
 def claim(
-    app: App, rail: Rail, merchant_id: str, by: str, opened: Sequence[AssetAccount]
+    app: Core, rail: Rail, merchant_id: str, by: str, opened: Sequence[AssetAccount]
 ) -> Op[None]:
     """Part of an operation: something that is let go now opens places; or NotOpenable."""
     if rail.receiving is not None and opened:

@@ -7,7 +7,6 @@ Nothing else repeats a transfer, for no contract would refuse the second one.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Container, Sequence
 from dataclasses import replace
@@ -19,7 +18,7 @@ from florin_server.domain.payouts.held_money import HeldState
 from florin_server.domain.payouts.payout import Payout, PayoutStatus
 from florin_server.domain.settlement.chain_txs import ChainTx, Watcher
 from florin_server.flows.accounts.own_accounts import reserved
-from florin_server.flows.app import App, Health
+from florin_server.flows.app import Core, Health
 from florin_server.flows.payouts import opening
 from florin_server.flows.screening.check import check_lists, is_blocked
 from florin_server.rails.protocol import Payouts, Rail
@@ -92,14 +91,14 @@ class PayoutWorker:
     """The one that sends with the treasury's key; others wait for its lease."""
 
     def __init__(
-        self, app: App, rail: Rail, treasury: Payouts, owner: str, pauses: Container[str] = ()
+        self, app: Core, rail: Rail, treasury: Payouts, owner: str, pauses: Container[str] = ()
     ) -> None:
         self._app = app
         self._rail = rail
         self._treasury = treasury
-        self._woken = asyncio.Event()
+        self._woken = app.chains[rail.chain_id].payout_asked
         self._blocks = PolledHead(rail)
-        self._reorg_watch = ReorgWatch(app, rail, self._blocks, Watcher.PAYER)
+        self._reorg_watch = ReorgWatch(app, rail, self._blocks, Watcher.PAYOUTS)
         self._problem = "starting"
         self._unsure = True  # what is open was not compared with the chain since something changed
         self._reconcile_at_us = 0
@@ -117,7 +116,16 @@ class PayoutWorker:
             again=self._again,
             paused=f"{rail.chain_id}:{treasury.sender}" in pauses,
         )
-        app.executors[self.sender.account] = self.sender
+
+    @property
+    def chain_id(self) -> str:
+        """CAIP-2 of the chain that it pays out on."""
+        return self._rail.chain_id
+
+    @property
+    def executors(self) -> Sequence[TxSender]:
+        """The one that sends for it."""
+        return (self.sender,)
 
     def wake(self) -> None:
         """Tells that there is something to pay out."""
@@ -185,7 +193,7 @@ class PayoutWorker:
 
     async def _submit(self) -> None:
         self._waits = False
-        while self.sender.has_room and self._rail.chain_id not in self._app.unbegun:
+        while self.sender.has_room and self._app.chains[self.chain_id].books_begun:
             now_us = self._app.clock.now_us()
             due = await self._app.store.read(payouts.due(self._rail.chain_id, _BATCH, now_us))
             if not due:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from florin_server.domain.payments.payment import Status
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
 from florin_server.rails.provisioning import Nonces, Values
 from florin_server.rails.types import RailUnavailable, Signed
@@ -30,7 +30,7 @@ _GRACE_US = 120 * 1_000_000
 class NonceKeeper:
     """Looks after the durable nonces of one chain."""
 
-    def __init__(self, app: App, rail: Rail) -> None:
+    def __init__(self, app: Core, rail: Rail) -> None:
         self._app = app
         self._rail = rail
 

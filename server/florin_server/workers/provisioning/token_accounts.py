@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 
 from florin_server.domain.accounts.destinations import AssetAccount, Opening
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
 from florin_server.rails.provisioning import Receiving
 from florin_server.rails.types import RailUnavailable, Signed
@@ -27,7 +27,7 @@ _LOOK_US = 600 * 1_000_000
 class ReceivingDesk:
     """Works off what is wanted on one chain."""
 
-    def __init__(self, app: App, rail: Rail) -> None:
+    def __init__(self, app: Core, rail: Rail) -> None:
         self._app = app
         self._rail = rail
         self._look_at_us = 0
@@ -47,10 +47,10 @@ class ReceivingDesk:
         work, now_us = self._rail.receiving, self._app.clock.now_us()
         if work is None or not work.caps.chain:
             return
-        told = self._rail.chain_id in self._app.registered
-        if not told and now_us < self._look_at_us:
+        state = self._app.chains[self._rail.chain_id]
+        if not state.has_new_receivers and now_us < self._look_at_us:
             return
-        self._app.registered.discard(self._rail.chain_id)
+        state.has_new_receivers = False
         self._look_at_us = now_us + _LOOK_US
         await self._want_own()
         store, chain_id = self._app.store, self._rail.chain_id
@@ -66,7 +66,7 @@ class ReceivingDesk:
         if opened:
             await self._open(sender, work, opened, now_us)
         # there may be more
-        self._app.registered.add(chain_id)
+        state.has_new_receivers = True
 
     async def _open(
         self, sender: TxSender, work: Receiving, opened: Sequence[Opening], now_us: int

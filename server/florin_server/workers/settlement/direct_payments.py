@@ -15,7 +15,7 @@ from florin_server.domain.payments import results
 from florin_server.domain.payments.payment import Confirmation, Option, Payment, Status
 from florin_server.domain.payments.state import Event
 from florin_server.domain.settlement.chain_txs import Accepted
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Paid, RailUnavailable
 from florin_server.store.payments import offered, payments
@@ -36,7 +36,7 @@ class DirectPayments:
     somebody else took to the chain is bound when it is final, so that nothing is taken back.
     """
 
-    def __init__(self, app: App, rail: Rail, blocks: Follower) -> None:
+    def __init__(self, app: Core, rail: Rail, blocks: Follower) -> None:
         self._app = app
         self._rail = rail
         self._blocks = blocks

@@ -21,7 +21,7 @@ from florin_server.domain.settlement.chain_txs import (
     Spent,
     SpentKind,
 )
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.flows.limits import gas_budgets
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Mined
@@ -77,7 +77,7 @@ class Retry:
 class Spending:
     """The budgets of one chain as its settler keeps to them."""
 
-    def __init__(self, app: App, rail: Rail) -> None:
+    def __init__(self, app: Core, rail: Rail) -> None:
         self._app = app
         self._rail = rail
         self._paused: set[str] = set()

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from florin_server.domain.settlement.chain_txs import Accepted
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
 from florin_server.store.operator import installation
@@ -33,7 +33,9 @@ _LATE_S = 3600
 class MissedBlocks:
     """Up to where one chain is read, and what is left to be read."""
 
-    def __init__(self, app: App, rail: Rail, blocks: Follower, unconfirmed: DirectPayments) -> None:
+    def __init__(
+        self, app: Core, rail: Rail, blocks: Follower, unconfirmed: DirectPayments
+    ) -> None:
         self._app = app
         self._rail = rail
         self._blocks = blocks

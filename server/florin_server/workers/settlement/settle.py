@@ -22,7 +22,7 @@ from florin_server.domain.settlement.chain_txs import (
     Watched,
     Watcher,
 )
-from florin_server.flows.app import App, Health
+from florin_server.flows.app import Core, Health
 from florin_server.flows.ledger import postings
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Paid, RailUnavailable, Signed
@@ -55,7 +55,7 @@ _LAST_BLOCKS = 2
 class ChainSettler:
     """Settles on one chain, with every relayer key of which it has the lease."""
 
-    def __init__(self, app: App, rail: Rail, owner: str, pauses: Container[str] = ()) -> None:
+    def __init__(self, app: Core, rail: Rail, owner: str, pauses: Container[str] = ()) -> None:
         self._app = app
         self._rail = rail
         self._reconcile_at_us = 0
@@ -87,8 +87,16 @@ class ChainSettler:
             )
             for sender in rail.senders
         ]
-        for sender in self._senders:
-            app.executors[sender.account] = sender
+
+    @property
+    def chain_id(self) -> str:
+        """CAIP-2 of the chain that it settles on."""
+        return self._rail.chain_id
+
+    @property
+    def executors(self) -> Sequence[TxSender]:
+        """Who sends for it, one for each key."""
+        return self._senders
 
     def wake(self) -> None:
         """Tells that a payment was accepted."""
@@ -241,7 +249,7 @@ class ChainSettler:
 
     async def _submit(self) -> None:
         batch, chain_id = self._app.settings.settle_batch, self._rail.chain_id
-        while self._free_sender() is not None and chain_id not in self._app.unbegun:
+        while self._free_sender() is not None and self._app.chains[chain_id].books_begun:
             now_us = self._app.clock.now_us()
             found = await self._app.store.read(chain_txs.waiting(chain_id, batch, now_us))
             if not found:

@@ -22,7 +22,7 @@ from florin_server.domain.settlement.chain_txs import (
     Variant,
 )
 from florin_server.domain.settlement.state import TRANSACTION, TxEvent
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Mined, RailUnavailable, Signed
 from florin_server.store.engine.query import Op
@@ -62,7 +62,7 @@ class TxSender:
 
     def __init__(
         self,
-        app: App,
+        app: Core,
         rail: Rail,
         sender: str,
         owner: str,
