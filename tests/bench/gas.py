@@ -88,7 +88,7 @@ async def _sent(lab: Lab, asset_id: str, means: Payable, most: int) -> Figure:
     """The gas of what a wallet sends by itself."""
     wallet = buyer(20_000)
     payer = account_of(wallet)
-    await lab.rail.payable([payer], {asset_id: PRICE})
+    await lab.payable([payer], {asset_id: PRICE})
     split = Split(account_of(MERCHANT), account_of(FEES), FEE, settled=True)
     way, token = replace(means, payer=payer), lab.rail.assets[asset_id]
     number = 20_000 + len(means.approvals)
@@ -113,7 +113,7 @@ async def _by_contract(lab: Lab) -> list[Figure]:
     """The gas of payments by an account that signed before it existed (ERC-6492)."""
     account = smart(buyer(30_000))
     token = lab.rail.assets[TOKEN]
-    await lab.rail.payable([account_of(account.address)], {TOKEN: 2 * PRICE})
+    await lab.payable([account_of(account.address)], {TOKEN: 2 * PRICE})
     gas = []
     for number in (30_001, 30_002):
         payment, option = _offered(lab, token, account_of(account.address), number)
@@ -149,7 +149,7 @@ async def _settled(lab: Lab, asset_id: str, numbers: list[int]) -> int:
     """The gas of one transaction that settles a payment for each number."""
     token = lab.rail.assets[asset_id]
     wallets = [buyer(10_000 + number) for number in numbers]
-    await lab.rail.payable([account_of(wallet) for wallet in wallets], {asset_id: PRICE})
+    await lab.payable([account_of(wallet) for wallet in wallets], {asset_id: PRICE})
     return await _settlement(lab, [await _sold(lab, token, number) for number in numbers])
 
 

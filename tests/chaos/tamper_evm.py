@@ -117,7 +117,7 @@ async def world() -> World:
     cases, foreign = [], []
     for payer in [one for number in (1, 2) for one in await payers(lab, 10 * number)]:
         prices = {} if payer.poor else {TOKEN: PRICE, EURO: PRICE}
-        assert len(await lab.rail.payable([account_of(payer.address)], prices)) == len(prices)
+        assert len(await lab.payable([account_of(payer.address)], prices)) == len(prices)
         for number in (1, 2):
             for token in (TOKEN, EURO):
                 cases.append(case_of(lab, payer, token, number))

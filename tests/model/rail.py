@@ -63,6 +63,7 @@ class FakeRail:
     senders = (SENDER,)
     treasury = f"{CHAIN}:{SENDER}"
     payouts = None
+    faucet = None
     reserved: Mapping[str, str] = {}
     native_asset = f"{CHAIN}/slip44:60"
 

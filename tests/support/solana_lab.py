@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +19,7 @@ from florin_server.domain.payments.payment import (
     ResolvedBuild,
 )
 from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, TxState
+from florin_server.flows.payments import funding
 from florin_server.flows.payouts.opening import places
 from florin_server.rails.connection.jsonrpc import LocalTransport
 from florin_server.rails.solana.rail import SolanaRail
@@ -79,6 +80,10 @@ class Lab:
     between: Meddler
     rail: SolanaRail
 
+    async def payable(self, payers: Sequence[str], prices: Mapping[str, int]) -> list[Payable]:
+        """Who can pay what, as options are made: whoever lacks something is given it."""
+        return await funding.payable(self.rail, payers, prices)
+
     async def offer(
         self,
         buyer: SolanaWallet,
@@ -91,7 +96,7 @@ class Lab:
         payment, asset_id = new_payment(number), asset_id or ASSETS[token]
         payer = self.rail.payer(buyer.account)
         assert payer is not None
-        await self.rail.payable([payer], {asset_id: value})
+        await self.payable([payer], {asset_id: value})
         option = self.rail.offer(
             payment,
             buyer.account,

@@ -64,6 +64,19 @@ class Payouts(Protocol):
         """
 
 
+class Faucet(Protocol):
+    """Test money, on a chain whose money is worth nothing.
+
+    What is given is bounded by account, call and day. One that gives nothing raises nothing.
+    """
+
+    async def give(self, accounts: Sequence[str], prices: Mapping[str, int]) -> None:
+        """Gives accounts (CAIP-10) what is usual, at least of the assets that have prices."""
+
+    async def fill(self, accounts: Sequence[str], prices: Mapping[str, int]) -> None:
+        """Fills accounts up to prices (minor units by CAIP-19), which may be more."""
+
+
 class Rail(Protocol):
     """One chain. Every coroutine may raise RailUnavailable; none of them is a negative answer."""
 
@@ -125,6 +138,10 @@ class Rail(Protocol):
     @property
     def receiving(self) -> Receiving | None:
         """What opens accounts before they receive; None where none has to be opened."""
+
+    @property
+    def faucet(self) -> Faucet | None:
+        """What gives test money to buyers; None on all chains but those of tests."""
 
     @property
     def native_asset(self) -> str:

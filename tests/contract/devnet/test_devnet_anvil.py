@@ -93,7 +93,7 @@ async def play(script: Script) -> None:
     wallets = [buyer(n) for n in range(1, 12)]
     accounts = [account_of(one) for one in wallets]
     prices = {TOKEN: PRICE, EURO: PRICE, ETHER: PRICE}
-    assert len(await lab.rail.payable(accounts, prices)) == 3 * len(wallets)
+    assert len(await lab.payable(accounts, prices)) == 3 * len(wallets)
     one, two, many = wallets[0], wallets[1], wallets[2:7]
 
     item = script.item(one, TOKEN, 1)

@@ -64,7 +64,7 @@ async def lab(evm):
 
 
 async def way(lab: Lab, asset_id: str = TOKEN) -> Payable:
-    (found,) = await lab.rail.payable([PAYER], {asset_id: PRICE})
+    (found,) = await lab.payable([PAYER], {asset_id: PRICE})
     return found
 
 
@@ -143,17 +143,17 @@ async def test_passkeys_are_not_asked_for_where_code_would_have_to_check_them(la
     lab.node.changes["eth_call"] = checks_passkeys(here=False)
     await lab.rail.start()
     await lab.delegate(WALLET, PASSKEY_OWNED)
-    assert await lab.rail.payable([PAYER], {TOKEN: PRICE}) == [BY_CALLS]
+    assert await lab.payable([PAYER], {TOKEN: PRICE}) == [BY_CALLS]
     lab.node.changes["eth_call"] = checks_passkeys(here=True)
     await lab.rail.start()
-    assert await lab.rail.payable([PAYER], {TOKEN: PRICE}) == [BY_SIGNATURE]
+    assert await lab.payable([PAYER], {TOKEN: PRICE}) == [BY_SIGNATURE]
 
 
 async def test_the_chain_itself_tells_whether_it_checks_passkeys(lab):
     question, _ = ask_passkeys()[1]
     there = await lab.control.call("eth_call", question, "latest") == "0x" + "1".rjust(64, "0")
     await lab.delegate(WALLET, PASSKEY_OWNED)
-    found = await lab.rail.payable([PAYER], {TOKEN: PRICE})
+    found = await lab.payable([PAYER], {TOKEN: PRICE})
     assert found == [BY_SIGNATURE if there else BY_CALLS]
     wrong = question | {"data": question["data"][:-1] + "6"}
     assert await lab.control.call("eth_call", wrong, "latest") == "0x"
@@ -165,7 +165,7 @@ async def test_an_account_that_a_passkey_signs_for_pays_by_one_signature(lab):
     await lab.rail.start()
     address = await lab.deploy(PASSKEY_OWNED)
     await lab.fund(address)
-    (means,) = await lab.rail.payable([account_of(address)], {TOKEN: PRICE})
+    (means,) = await lab.payable([account_of(address)], {TOKEN: PRICE})
     option = lab.offer(address)
     assert (means.method, means.approvals) == (None, ())
     output, wrong = (
@@ -183,7 +183,7 @@ async def test_an_account_that_a_passkey_signs_for_pays_by_one_signature(lab):
 
 async def test_an_account_that_is_asked_both_ways_can_go_either(lab):
     await lab.delegate(WALLET, SILENT_REFUSAL)
-    signature, calls = await lab.rail.payable([PAYER], {EURO: PRICE})
+    signature, calls = await lab.payable([PAYER], {EURO: PRICE})
     assert (signature.method, signature.approvals) == (None, (PRICE,))
     assert (calls.method, calls.approvals) == ("direct", (PRICE,))
     first, second = offer(lab, signature), offer(lab, calls)
@@ -195,11 +195,11 @@ async def test_asking_costs_a_second_question_and_only_then(lab):
     others = [account_of(buyer(n)) for n in range(11, 21)]
     await lab.fund(*map(buyer, range(11, 21)))
     before = lab.rail.rpc.requests
-    await lab.rail.payable([PAYER, *others], {TOKEN: PRICE})
+    await lab.payable([PAYER, *others], {TOKEN: PRICE})
     assert lab.rail.rpc.requests - before == 1
     await lab.delegate(WALLET, MUTE)
     before = lab.rail.rpc.requests
-    assert len(await lab.rail.payable([PAYER, *others], {TOKEN: PRICE})) == 11
+    assert len(await lab.payable([PAYER, *others], {TOKEN: PRICE})) == 11
     assert lab.rail.rpc.requests - before == 2
 
 
@@ -236,7 +236,7 @@ async def test_the_option_is_one_build_that_is_resolved_once(lab):
 
 @pytest.mark.parametrize(("asset_id", "token"), [(TOKEN, DEVNET.token), (EURO, DEVNET.euro)])
 async def test_what_it_sends_moves_the_money_and_is_proof(lab, asset_id, token):
-    await lab.rail.payable([PAYER], {asset_id: PRICE})
+    await lab.payable([PAYER], {asset_id: PRICE})
     option, issued = await mute(lab, asset_id)
     assert [action.method for action in issued.actions] == ["eth_sendTransaction"] * 2
     assert await lab.rail.spent_or_lapsed(option) is None
@@ -256,10 +256,10 @@ async def test_what_it_sends_moves_the_money_and_is_proof(lab, asset_id, token):
 
 
 async def test_a_short_allowance_goes_through_zero_where_the_token_wants_it(lab):
-    await lab.rail.payable([PAYER], {EURO: PRICE})
+    await lab.payable([PAYER], {EURO: PRICE})
     option, issued = await mute(lab, EURO)
     await lab.perform(WALLET, issued.actions[0])
-    dear = await lab.rail.payable([PAYER], {EURO: PRICE + 1})
+    dear = await lab.payable([PAYER], {EURO: PRICE + 1})
     assert dear == [Payable(PAYER, EURO, (0, PRICE + 1), "direct")]
     assert await way(lab, EURO) == Payable(PAYER, EURO, (), "direct")
     assert option.id != offer(lab, await way(lab, EURO)).id
@@ -368,15 +368,15 @@ async def test_a_settlement_contract_that_takes_no_coin_is_told_of(lab):
 async def test_whoever_has_more_than_the_price_can_pay(lab):
     held = await coin_held(lab, WALLET.address)
     lab.node.lost = frozenset({"florin_faucet"})
-    assert await lab.rail.payable([PAYER], {ETHER: held - 1}) == [Payable(PAYER, ETHER)]
-    assert await lab.rail.payable([PAYER], {ETHER: held}) == []
+    assert await lab.payable([PAYER], {ETHER: held - 1}) == [Payable(PAYER, ETHER)]
+    assert await lab.payable([PAYER], {ETHER: held}) == []
     await lab.delegate(WALLET, MUTE)
-    assert await lab.rail.payable([PAYER], {ETHER: PRICE}) == [Payable(PAYER, ETHER)]
+    assert await lab.payable([PAYER], {ETHER: PRICE}) == [Payable(PAYER, ETHER)]
 
 
 async def test_the_faucet_gives_coin_up_to_the_price(lab):
     dear = {ETHER: 30 * 10**18, TOKEN: 10**14}
-    found = await lab.rail.payable([PAYER], dear)
+    found = await lab.payable([PAYER], dear)
     assert {means.asset for means in found} == {TOKEN, ETHER}
 
 

@@ -221,7 +221,7 @@ async def test_an_account_that_is_poor_is_told_so(lab):
 async def test_an_allowance_may_be_given_at_the_beginning(lab):
     account = smart(OWNER, calls=[approval(DEVNET.euro.address, PERMIT2, PRICE)])
     payer = account_of(account.address)
-    (means,) = await lab.rail.payable([payer], {EURO: PRICE})
+    (means,) = await lab.payable([payer], {EURO: PRICE})
     # nobody can tell before what the account will do
     assert means == Payable(payer, EURO, (PRICE,))
     payment, split = new_payment(), Split(account_of(MERCHANT), None, 0, settled=True)

@@ -50,7 +50,7 @@ async def lab(evm):
 
 
 async def means(lab: Lab, price: int = PRICE) -> Payable:
-    (found,) = await lab.rail.payable([PAYER], {EURO: price})
+    (found,) = await lab.payable([PAYER], {EURO: price})
     return found
 
 

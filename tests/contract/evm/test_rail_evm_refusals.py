@@ -44,7 +44,7 @@ PAUSED, FROZEN = "TestDollar: paused", "TestDollar: account is frozen"
 async def lab(evm):
     lab = await open_lab(evm=evm, assets=(asset(), euro()))
     await lab.fund(WALLET, OTHER)
-    assert await lab.rail.payable([PAYER], PRICES)
+    assert await lab.payable([PAYER], PRICES)
     yield lab
     await lab.rail.close()
     await lab.chain.close()
@@ -105,6 +105,7 @@ async def test_a_paused_token_is_not_offered(lab, reads):
 async def test_a_payer_whom_the_token_refuses_is_offered_other_tokens(lab, reads):
     rail = EvmRail(settings(assets=(asset(), euro()), reads=reads), RELAYER, lab.node)
     await rail.start()
+    await lab.payable([account_of(OTHER)], PRICES)
     await freeze(lab, WALLET.address)
     found = await rail.payable([PAYER, account_of(OTHER)], PRICES)
     assert [one.asset for one in found if one.payer == PAYER] == [EURO]

@@ -63,9 +63,7 @@ async def lab(evm):
 async def pay_once(lab):
     wallet, payment = buyer(7), new_payment()
     prices = {TOKEN: PRICE}
-    assert await lab.rail.payable([account_of(wallet)], prices) == [
-        Payable(account_of(wallet), TOKEN)
-    ]
+    assert await lab.payable([account_of(wallet)], prices) == [Payable(account_of(wallet), TOKEN)]
     before = await lab.balance(wallet.address)
     option = lab.offer(wallet, payment, fee=15_000)
     output = signed(wallet, option)
@@ -190,29 +188,29 @@ async def test_only_what_an_account_can_pay_is_offered(dry_lab):
     lab = dry_lab
     rich, poor = account_of(buyer(7)), account_of(buyer(8))
     await lab.send_tokens(buyer(7).address, PRICE)
-    assert await lab.rail.payable([rich, poor], {TOKEN: PRICE}) == [Payable(rich, TOKEN)]
-    assert await lab.rail.payable([rich, poor], {TOKEN: PRICE + 1}) == []
-    assert await lab.rail.payable([rich], {}) == []
-    assert await lab.rail.payable([], {TOKEN: PRICE}) == []
-    assert await lab.rail.payable([rich], {CHAIN + "/erc20:0x" + "12" * 20: 1}) == []
+    assert await lab.payable([rich, poor], {TOKEN: PRICE}) == [Payable(rich, TOKEN)]
+    assert await lab.payable([rich, poor], {TOKEN: PRICE + 1}) == []
+    assert await lab.payable([rich], {}) == []
+    assert await lab.payable([], {TOKEN: PRICE}) == []
+    assert await lab.payable([rich], {CHAIN + "/erc20:0x" + "12" * 20: 1}) == []
 
 
 async def test_the_faucet_reaches_the_dearest_price(lab):
     payer, dear = account_of(buyer(7)), {TOKEN: 10**14}
-    assert await lab.rail.payable([payer], dear) == [Payable(payer, TOKEN)]
+    assert await lab.payable([payer], dear) == [Payable(payer, TOKEN)]
 
 
 async def test_a_broken_faucet_only_means_no_funds(lab):
     lab.node.lost = frozenset({"florin_faucet"})
-    assert await lab.rail.payable([account_of(buyer(7))], {TOKEN: PRICE}) == []
+    assert await lab.payable([account_of(buyer(7))], {TOKEN: PRICE}) == []
 
 
 async def test_balances_are_one_question_whatever_their_number(lab):
     accounts = [account_of(buyer(n)) for n in range(1, 31)]
     before = lab.rail.rpc.requests
-    assert len(await lab.rail.payable(accounts, {TOKEN: PRICE})) == 30
+    assert len(await lab.payable(accounts, {TOKEN: PRICE})) == 30
     assert lab.rail.rpc.requests - before == 3  # all balances, the faucet, all balances
-    assert len(await lab.rail.payable(accounts, {TOKEN: PRICE})) == 30
+    assert len(await lab.payable(accounts, {TOKEN: PRICE})) == 30
     assert lab.rail.rpc.requests - before == 4
 
 

@@ -239,7 +239,7 @@ async def test_a_node_that_cannot_try_at_all_is_no_answer(lab):
 
 async def test_payments_of_both_kinds_are_tried_together(lab):
     wallet = buyer(96)
-    await lab.rail.payable([account_of(wallet)], {EURO: PRICE})
+    await lab.payable([account_of(wallet)], {EURO: PRICE})
     data = "095ea7b3" + PERMIT2[2:].rjust(64, "0") + f"{2 * PRICE - 1:064x}"
     await lab.send(key=bytes(wallet.key), to=DEVNET.euro.address, data=bytes.fromhex(data))
     payer, split = account_of(wallet), Split(account_of(MERCHANT), None, 0, settled=True)

@@ -108,12 +108,12 @@ async def test_a_relayer_without_coin_is_a_problem(lab):
 async def test_balances_of_many_accounts_take_few_calls(lab):
     payers = [lab.rail.payer(SolanaWallet().account) for _ in range(60)]
     lab.between.asked.clear()
-    found = await lab.rail.payable(payers, dict.fromkeys(ASSETS, PRICE))
+    found = await lab.payable(payers, dict.fromkeys(ASSETS, PRICE))
     assert len(found) == 120
     # twice two, with the faucet in between
     assert lab.between.asked.count("getMultipleAccounts") == 4
     before = lab.rail.rpc.requests
-    again = [lab.rail.payable(payers, dict.fromkeys(ASSETS, PRICE)) for _ in range(3)]
+    again = [lab.payable(payers, dict.fromkeys(ASSETS, PRICE)) for _ in range(3)]
     assert await asyncio.gather(*again) == [found] * 3
     # all of them are one read, and that is one payload
     assert lab.rail.rpc.requests - before == 1
@@ -126,7 +126,7 @@ async def test_balances_of_many_accounts_take_few_calls(lab):
 async def test_accounts_that_cannot_spend_are_not_offered(lab, buyer, at, data):
     """Given to another owner, frozen, or empty."""
     payer = lab.rail.payer(buyer.account)
-    assert await lab.rail.payable([payer], {ASSETS[0]: PRICE})
+    assert await lab.payable([payer], {ASSETS[0]: PRICE})
 
     def spoil(result):
         held = result["value"][0]
@@ -136,14 +136,14 @@ async def test_accounts_that_cannot_spend_are_not_offered(lab, buyer, at, data):
 
     lab.between.changes["getMultipleAccounts"] = changed(spoil)
     lab.between.changes["florin_faucet"] = refuse(-32000, "empty")
-    assert await lab.rail.payable([payer], {ASSETS[0]: PRICE}) == []
+    assert await lab.payable([payer], {ASSETS[0]: PRICE}) == []
 
 
 async def test_a_large_price_is_filled_up_to(lab, buyer):
     payer = lab.rail.payer(buyer.account)
     large = 10**14
-    assert await lab.rail.payable([payer], {ASSETS[1]: large + 1}) == []
-    assert await lab.rail.payable([payer], {ASSETS[1]: large})
+    assert await lab.payable([payer], {ASSETS[1]: large + 1}) == []
+    assert await lab.payable([payer], {ASSETS[1]: large})
     assert await lab.node.tokens(buyer.key.pubkey(), TOKEN_2022) == large
 
 

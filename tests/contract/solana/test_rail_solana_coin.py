@@ -81,7 +81,7 @@ async def test_buyers_keep_what_an_account_must_hold_or_nothing(buyer, held, off
     async with open_lab(coin=SolanaCoin(), faucet=False) as lab:
         await lab.node.fund(wallet(91), tokens=[], lamports=RENT)
         await lab.node.fund(buyer.key, tokens=[], lamports=held)
-        found = await lab.rail.payable([buyer.account], {COIN: PRICE})
+        found = await lab.payable([buyer.account], {COIN: PRICE})
         assert bool(found) is offered
         # the chain agrees, and whoever asks it is told why
         if offered:
@@ -98,20 +98,20 @@ async def test_accounts_with_data_cannot_send_coin(lab, buyer):
 
     await lab.node.fund(buyer.key)
     lab.between.changes["getMultipleAccounts"] = changed(filled)
-    assert await lab.rail.payable([buyer.account], {COIN: PRICE}) == []
+    assert await lab.payable([buyer.account], {COIN: PRICE}) == []
 
 
 async def test_coin_and_tokens_are_read_in_one_call(lab, buyer):
     await lab.node.fund(buyer.key)
     lab.between.asked.clear()
-    found = await lab.rail.payable([buyer.account], {COIN: PRICE, **dict.fromkeys(ASSETS, PRICE)})
+    found = await lab.payable([buyer.account], {COIN: PRICE, **dict.fromkeys(ASSETS, PRICE)})
     assert {means.asset for means in found} == {COIN, *ASSETS}
     assert lab.between.asked == ["getMultipleAccounts"]
 
 
 async def test_a_large_price_is_filled_up_to(lab, buyer):
     large = 5 * 10**12
-    assert await lab.rail.payable([buyer.account], {COIN: large, ASSETS[0]: PRICE})
+    assert await lab.payable([buyer.account], {COIN: large, ASSETS[0]: PRICE})
     assert await lab.node.coin(buyer.key.pubkey()) == large + RENT
 
 

@@ -19,6 +19,7 @@ from florin_server.flows.app import App, Caller
 from florin_server.flows.capture import requirement
 from florin_server.flows.capture.requirement import Asked
 from florin_server.flows.limits import gas_budgets
+from florin_server.flows.payments import funding
 from florin_server.flows.payments.load import find, head_of, payment_id_of
 from florin_server.flows.payments.price import price
 from florin_server.flows.payouts.opening import openable, places
@@ -160,7 +161,7 @@ async def _search(  # noqa: PLR0917  (one of each, none alike)
     try:
         async with asyncio.timeout(app.settings.discovery_s):
             head = await head_of(app, rail)
-            payable = await rail.payable(list(written), prices, by_hand)
+            payable = await funding.payable(rail, list(written), prices, by_hand)
             splits = {
                 one: _split(app, rail, one, prices[one], known.destinations)
                 for one in {means.asset for means in payable}

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from florin_server.rails.connection.family import Family
-from florin_server.rails.connection.jsonrpc import Call, RpcError, Transport
+from florin_server.rails.connection.jsonrpc import Call, Transport
 from florin_server.rails.connection.new_blocks import News
 from florin_server.rails.connection.nodes import connect
 from florin_server.rails.connection.subscription import Subscription
 from florin_server.rails.connection.witness import Witnesses
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.solana.settings import SolanaChain
-from florin_server.rails.types import NodeState, RailUnavailable
-
-_log = logging.getLogger(__name__)
+from florin_server.rails.types import NodeState
 
 
 class Connected:
@@ -94,15 +91,6 @@ class Connected:
         """Hears of new blocks from a chain of this process."""
         self._news.announced = True
         listen(self._news.announce)
-
-    async def _fill(self, payers: Sequence[str], **gift: object) -> None:
-        """Asks a test chain's faucet to fill accounts (CAIP-10)."""
-        accounts = [payer.rpartition(":")[2] for payer in payers]
-        try:
-            await self.rpc.call("florin_faucet", {"accounts": accounts, **gift})
-        except (RpcError, RailUnavailable) as refusal:
-            # without funds there is no option, which is all that a faucet that gives none may cause
-            _log.warning("%s: no test money: %s", self._settings.name, refusal)
 
     async def _disconnect(self) -> None:
         if self._subscription is not None:

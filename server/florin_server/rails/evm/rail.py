@@ -14,12 +14,13 @@ from florin_server.pricing.prices import Quote
 from florin_server.rails.connection.agreed_payouts import AgreedPayouts
 from florin_server.rails.connection.coalesce import Shared
 from florin_server.rails.connection.connected import Connected
+from florin_server.rails.connection.faucet import Tap
 from florin_server.rails.connection.jsonrpc import Rpc, Transport
 from florin_server.rails.evm.family import NEW_BLOCKS, EvmFamily, block_mark
 from florin_server.rails.evm.paying import direct
 from florin_server.rails.evm.paying.erc6492 import opener_problem
 from florin_server.rails.evm.paying.payable import means, sample
-from florin_server.rails.evm.paying.terms import DIRECT_METHOD, NOBODY, Terms, bare, build_option
+from florin_server.rails.evm.paying.terms import DIRECT_METHOD, Terms, bare, build_option
 from florin_server.rails.evm.paying.verify import Verifier, plausible
 from florin_server.rails.evm.reading.dry_run import DryRuns
 from florin_server.rails.evm.reading.evidence import Evidence
@@ -34,6 +35,7 @@ from florin_server.rails.evm.sending.relay import Relay
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.setup import discovery
+from florin_server.rails.evm.setup.faucet import EvmFaucet
 from florin_server.rails.evm.setup.reserved import reserved
 from florin_server.rails.protocol import Payouts
 from florin_server.rails.types import (
@@ -83,6 +85,8 @@ class EvmRail(Connected):
         self._node = Node(self.rpc)
         self.reader = Reader(self._node, chain.name, way=chain.reads, multicall=chain.multicall3)
         self._payable: Shared[list[Payable]] = Shared()
+        tap = Tap(self.rpc, chain.name, self._payable.forget)
+        self.faucet = EvmFaucet(tap, self.native_asset) if chain.faucet else None
         fees = RecentFees(self._node, chain, now)
         runs = DryRuns(self._node, chain, fees, self._senders, now)
         self._relay = Relay(self._node, chain, (signer, *more), runs, self.reader)
@@ -195,46 +199,19 @@ class EvmRail(Connected):
             return []
         slow = frozenset(by_hand)
         key = (*payers, *((asset.id, prices[asset.id]) for asset in assets), slow)
-        return await self._payable(key, lambda: self._find_means(payers, assets, prices, slow))
-
-    async def _find_means(
-        self,
-        payers: Sequence[str],
-        assets: Sequence[Asset],
-        prices: Mapping[str, int],
-        by_hand: frozenset[str],
-    ) -> list[Payable]:
-        async def able() -> list[Payable]:
-            return await means(
+        return await self._payable(
+            key,
+            lambda: means(
                 self.reader,
                 self.chain,
                 payers,
                 assets,
                 prices,
-                by_hand=by_hand,
+                by_hand=slow,
                 guards=self._guards,
                 passkeys=self._passkeys,
-            )
-
-        def lacking(found: Sequence[Payable]) -> bool:
-            # one that may have to send its payment itself is told twice
-            able_to = {(one.payer, one.asset) for one in found}
-            return len(able_to) < len(set(payers)) * len(assets)
-
-        found = await able()
-        if self.chain.faucet and lacking(found):
-            tokens = [asset for asset in assets if asset.address != NOBODY]
-            addresses = [token.address for token in tokens]
-            await self._fill(payers, tokens=addresses)
-            found = await able()
-            if lacking(found):
-                # the usual gift is less than the price; one may be refused and the other not
-                dearest = max((prices[token.id] for token in tokens), default=0)
-                coin = 2 * prices.get(self.native_asset, 0)
-                await self._fill(payers, tokens=addresses, tokenUnits=hex(dearest), nativeWei="0x0")
-                await self._fill(payers, tokens=[], nativeWei=hex(coin))
-                found = await able()
-        return found
+            ),
+        )
 
     async def obstacle(
         self,

@@ -22,6 +22,7 @@ from florin_server.pricing.prices import Quote
 from florin_server.rails.connection.agreed_payouts import AgreedPayouts
 from florin_server.rails.connection.coalesce import Coalescer, Shared
 from florin_server.rails.connection.connected import Connected
+from florin_server.rails.connection.faucet import Tap
 from florin_server.rails.connection.jsonrpc import Rpc, RpcError, Transport
 from florin_server.rails.protocol import Payouts
 from florin_server.rails.solana.family import NEW_BLOCKS, SolanaFamily, slot_mark
@@ -40,6 +41,7 @@ from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.solana.sending.token_accounts import SolanaReceiving
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.solana.setup import discovery
+from florin_server.rails.solana.setup.faucet import SolanaFaucet
 from florin_server.rails.solana.setup.reserved import reserved
 from florin_server.rails.types import (
     Asset,
@@ -96,6 +98,10 @@ class SolanaRail(Connected):
         self._evidence = Evidence(self._node, chain, self._gaps)
         self._found = discovery.Inspection({}, {}, ())
         self._payable: Shared[list[Payable]] = Shared()
+        tap = Tap(self.rpc, chain.name, self._payable.forget)
+        self.faucet = (
+            SolanaFaucet(tap, chain.coin_id, lambda: self._found.rent) if chain.faucet else None
+        )
         self._receivers: Coalescer[Sequence[Pubkey], Sequence[AccountView | None]] = Coalescer(
             self._look_at
         )
@@ -196,30 +202,8 @@ class SolanaRail(Connected):
         if not payers or not assets:
             return []
         key = (*payers, *((asset.id, prices[asset.id]) for asset in assets))
-        return await self._payable(key, lambda: self._look(payers, assets, prices, found))
-
-    async def _look(
-        self,
-        payers: Sequence[str],
-        assets: Sequence[Asset],
-        prices: Mapping[str, int],
-        found: discovery.Inspection,
-    ) -> list[Payable]:
-        async def able() -> list[Payable]:
-            return await discovery.able(self._node, payers, assets, prices, found)
-
-        means, everybody = await able(), len(set(payers)) * len(assets)
-        if self.chain.faucet and len(means) < everybody:
-            await self._fill(payers)
-            means = await able()
-            if len(means) < everybody:
-                # the usual gift is less than the price
-                coin = prices.get(self.native_asset, 0) + found.rent
-                tokens = [prices[one.id] for one in assets if one.id != self.native_asset]
-                await self._fill(payers, tokenUnits=max(tokens, default=0))
-                await self._fill(payers, tokens=[], lamports=coin)
-                means = await able()
-        return means
+        able = discovery.able
+        return await self._payable(key, lambda: able(self._node, payers, assets, prices, found))
 
     async def obstacle(
         self, asset: Asset, value: int, split: Split, openable: Collection[AssetAccount] = ()

@@ -87,16 +87,8 @@ class ChainSettler:
             )
             for sender in rail.senders
         ]
-
-    @property
-    def chain_id(self) -> str:
-        """CAIP-2 of the chain that it settles on."""
-        return self._rail.chain_id
-
-    @property
-    def executors(self) -> Sequence[TxSender]:
-        """Who sends for it, one for each key."""
-        return self._senders
+        self.chain_id = rail.chain_id
+        self.executors: Sequence[TxSender] = self._senders
 
     def wake(self) -> None:
         """Tells that a payment was accepted."""
