@@ -222,7 +222,7 @@ async def looked_at(place: World, case: Case, outputs: list[str]) -> str:
     if form.verdict is not results.Verdict.OK:
         return str(form.verdict)
     try:
-        await place.lab.rail.verify(case.option, (), outputs)
+        await place.lab.rail.verifier.verify(case.option, (), outputs)
     except FlorinError as refusal:
         reason = str(refusal.details.get("reason", ""))
         if refusal.code is not Code.INVALID_PARAMS or reason not in REASONS:
@@ -234,7 +234,7 @@ async def looked_at(place: World, case: Case, outputs: list[str]) -> str:
 async def settles(place: World, case: Case, outputs: list[str], *, really: bool) -> bool:
     """Whether it pays the merchant and the operator exactly; what was settled is undone."""
     lab, item = place.lab, accept(case.payment, case.option, *outputs)
-    if await lab.rail.simulate([item]) != [True]:
+    if await lab.rail.relay.simulate([item]) != [True]:
         return False
     if not really:
         return True
@@ -244,8 +244,8 @@ async def settles(place: World, case: Case, outputs: list[str], *, really: bool)
     before = [await lab.balance(one, token) for one in people]
     await lab.settle(item)
     after = [await lab.balance(one, token) for one in people]
-    events = await lab.rail.paid([lab.rail.reference(case.option)], 0)
-    proven = [lab.rail.proves(case.option, one) for one in events] == [True]
+    events = await lab.rail.direct.paid([lab.rail.terms.reference(case.option)], 0)
+    proven = [lab.rail.terms.proves(case.option, one) for one in events] == [True]
     assert await lab.control.call("evm_revert", mark)
     changes = [new - old for new, old in zip(after, before, strict=True)]
     return proven and changes == [-PRICE, PRICE - FEE, FEE]

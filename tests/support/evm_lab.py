@@ -201,7 +201,7 @@ class Lab:
         account = account_of(payer)
         split = Split(account_of(MERCHANT), account_of(FEES) if fee else None, fee, settled=True)
         means = Payable(account, TOKEN)
-        return self.rail.offer(
+        return self.rail.offers.offer(
             payment, account, means, self.rail.assets[TOKEN], value, split, self.clock.now_us()
         )
 
@@ -224,14 +224,14 @@ class Lab:
         await self.fund(wallet)
         option = self.offer(wallet, payment, fee=fee)
         item = accept(payment, option, signed(wallet, option))
-        await self.rail.verify(option, (), item.confirmation.outputs)
+        await self.rail.verifier.verify(option, (), item.confirmation.outputs)
         return item
 
     async def settle(self, *items: Accepted) -> Signed:
         """Settles items in a block of their own."""
-        nonce = await self.rail.next_nonce(RELAYER.address)
-        transaction = await self.rail.sign(RELAYER.address, nonce, items)
-        await self.rail.broadcast(transaction.raw)
+        nonce = await self.rail.account_nonces.next_nonce(RELAYER.address)
+        transaction = await self.rail.relay.sign(RELAYER.address, nonce, items)
+        await self.rail.relay.broadcast(transaction.raw)
         return transaction
 
     async def mine(self, blocks: int = 1) -> None:

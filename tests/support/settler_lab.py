@@ -151,8 +151,8 @@ class Works:
         for payment in ended:
             option = await self.store.read(payments.option(payment.id, payment.option_id or ""))
             assert option is not None
-            events = await self.lab.rail.paid([self.lab.rail.reference(option)], 0)
-            proofs = [event for event in events if self.lab.rail.proves(option, event)]
+            events = await self.lab.rail.direct.paid([self.lab.rail.terms.reference(option)], 0)
+            proofs = [event for event in events if self.lab.rail.terms.proves(option, event)]
             assert [event.tx_hash for event in proofs] == (
                 [payment.tx_id] if payment.status == "succeeded" else []
             )

@@ -97,7 +97,7 @@ class Lab:
         payer = self.rail.payer(buyer.account)
         assert payer is not None
         await self.payable([payer], {asset_id: value})
-        option = self.rail.offer(
+        option = self.rail.offers.offer(
             payment,
             buyer.account,
             Payable(payer, asset_id),
@@ -117,24 +117,24 @@ class Lab:
         self, option: Option, before: Sequence[ResolvedBuild], spare: FreeNonce | None = None
     ) -> ResolvedBuild | None:
         now_us = START_S * 1_000_000
-        return await self.rail.build(option, before, now_us, spare, self.openable(option))
+        return await self.rail.offers.build(option, before, now_us, spare, self.openable(option))
 
     def openable(self, option: Option) -> list[AssetAccount]:
         """All that may have to be opened, as if nothing ever was."""
-        return places(option.asset, self.rail.split(option))
+        return places(option.asset, self.rail.terms.split(option))
 
     async def accepted(self, buyer: SolanaWallet, **offer: Any) -> tuple[Accepted, ResolvedBuild]:
         """A payment that was verified, as the service remembers it."""
         payment, option = await self.offer(buyer, **offer)
         issued = await self.issued(option)
         output = json.dumps(signed(buyer, issued))
-        await self.rail.verify(option, [issued], [output])
+        await self.rail.verifier.verify(option, [issued], [output])
         content = Confirmation(payment.id, option.id, (output,), b"", START_S * 1_000_000)
         return Accepted(payment, option, content, issued.head), issued
 
     async def sent(self, item: Accepted) -> ChainTx:
-        made = await self.rail.sign(RELAYER.address, 0, [item])
-        await self.rail.broadcast(made.raw)
+        made = await self.rail.relay.sign(RELAYER.address, 0, [item])
+        await self.rail.relay.broadcast(made.raw)
         return journaled(made, item)
 
     async def slots(self, count: int) -> None:

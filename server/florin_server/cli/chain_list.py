@@ -80,7 +80,7 @@ async def _seen(chain: Chain, keys: Keyring, *, added: bool) -> _Seen:
         except RailUnavailable as error:
             problems = (str(error),)
         finally:
-            nodes = tuple(_node(chain.caip2, node) for node in rail.nodes())
+            nodes = tuple(_node(chain.caip2, node) for node in rail.nodes.states())
             await rail.close()
         taken = rail.assets.keys()
         takes = " ".join(sorted(one.symbol for one in rail.assets.values())) or "-"

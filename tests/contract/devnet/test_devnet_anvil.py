@@ -65,7 +65,9 @@ class Script:
         split = Split(account_of(MERCHANT), account_of(FEES), FEE, settled=True)
         account, token = account_of(payer), self.lab.rail.assets[asset_id]
         means = Payable(account, asset_id, approvals, method)
-        return self.lab.rail.offer(new_payment(number), account, means, token, PRICE, split, 0)
+        return self.lab.rail.offers.offer(
+            new_payment(number), account, means, token, PRICE, split, 0
+        )
 
     def item(self, payer: LocalAccount, asset_id: str, number: int) -> Accepted:
         option = self.option(payer, number, asset_id)
@@ -76,7 +78,7 @@ class Script:
 
     async def perform(self, name: str, payer: LocalAccount, *how: Any) -> None:
         """What a wallet sends by itself."""
-        issued = await self.lab.rail.build(self.option(payer, *how), (), 0)
+        issued = await self.lab.rail.offers.build(self.option(payer, *how), (), 0)
         assert issued is not None
         for n, action in enumerate(issued.actions):
             await self.note(f"{name} {n}", (await self.lab.perform(payer, action)).strip('"'))

@@ -49,11 +49,11 @@ async def test_reading_moves_nothing(lab):
     places = [(PAYER, TOKEN), (PAYER, COIN)]
     split = Split(account_of(MERCHANT), account_of(FEES), 1, settled=True)
     for _ in range(2):
-        assert await rail.payable([PAYER], PRICES) == []
-        assert await rail.payable([PAYER], PRICES, [PAYER]) == []
-        assert await rail.obstacle(rail.assets[TOKEN], PRICE, split) is None
+        assert await rail.offers.payable([PAYER], PRICES) == []
+        assert await rail.offers.payable([PAYER], PRICES, [PAYER]) == []
+        assert await rail.offers.obstacle(rail.assets[TOKEN], PRICE, split) is None
         assert await rail.problems() == ()
-        assert await rail.holdings(places, 0) == dict.fromkeys(places, 0)
+        assert await rail.observer.holdings(places, 0) == dict.fromkeys(places, 0)
     assert "florin_faucet" not in lab.node.asked
     assert await lab.control.call("eth_blockNumber") == before
     assert await lab.balance(BUYER.address) == 0
@@ -80,10 +80,10 @@ async def test_who_could_not_pay_with_what_is_usual_is_filled_up_to_the_price(la
 
 
 async def test_what_was_read_before_a_gift_is_not_told_after_it(lab):
-    early = asyncio.create_task(lab.rail.payable([PAYER], {TOKEN: PRICE}))
+    early = asyncio.create_task(lab.rail.offers.payable([PAYER], {TOKEN: PRICE}))
     await asyncio.sleep(0)
     await lab.rail.faucet.give([PAYER], {TOKEN: PRICE})
-    assert await lab.rail.payable([PAYER], {TOKEN: PRICE}) == [Payable(PAYER, TOKEN)]
+    assert await lab.rail.offers.payable([PAYER], {TOKEN: PRICE}) == [Payable(PAYER, TOKEN)]
     await early
 
 

@@ -243,7 +243,7 @@ async def test_options_survive_a_node_that_stops_taking_creations(lab):
         return {"id": answer["id"], "error": {"code": -32602, "message": "missing to"}}
 
     lab.node.changes["eth_call"] = no_creations
-    assert len(await rail.payable(PAYERS, {TOKEN: PRICE})) == 2
+    assert len(await rail.offers.payable(PAYERS, {TOKEN: PRICE})) == 2
     await rail.reader._checking
     await rail.reader._probing
     assert rail.reader.order == ("batch",)

@@ -56,7 +56,7 @@ async def sold(lab, *numbers):
 
 async def verified(lab, given):
     """What comes of outputs that arrive at the same time: None, or what was raised."""
-    asked = (lab.rail.verify(option, (), [output]) for option, output in given)
+    asked = (lab.rail.verifier.verify(option, (), [output]) for option, output in given)
     done = await asyncio.gather(*asked, return_exceptions=True)
     return [None if isinstance(one, PayerKind) else one for one in done]
 
@@ -245,7 +245,7 @@ async def test_payments_of_both_kinds_are_tried_together(lab):
     payer, split = account_of(wallet), Split(account_of(MERCHANT), None, 0, settled=True)
     token = lab.rail.assets[EURO]
     permits = [
-        lab.rail.offer(new_payment(n), payer, Payable(payer, EURO), token, PRICE, split, 0)
+        lab.rail.offers.offer(new_payment(n), payer, Payable(payer, EURO), token, PRICE, split, 0)
         for n in (1, 2)
     ]
     first, second = [(option, signed(wallet, option)) for option in permits]

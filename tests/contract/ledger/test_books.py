@@ -58,7 +58,7 @@ async def test_a_wallet_that_held_nothing_has_begun_all_the_same(desk):
     assert await begin(desk)
     assets = dict(desk.lab.rail.assets)
     euro = replace(assets[TOKEN], id=EURO, address=EURO.rpartition(":")[2])
-    desk.lab.rail._assets = {**assets, EURO: euro}
+    desk.lab.rail.found = replace(desk.lab.rail.found, assets={**assets, EURO: euro})
     assert (await line(desk, (WALLET, EURO))).verdict is Verdict.NOT_BEGUN
     assert await begin(desk)
     for place in ((f"{CHAIN}:{desk.lab.rail.senders[0]}", COIN), (WALLET, EURO)):
@@ -117,7 +117,7 @@ async def test_a_payout_explains_a_difference_up_to_its_amount_and_no_more(desk)
 async def test_a_node_that_lags_tells_nothing(desk):
     assert await begin(desk)
     with pytest.raises(RailUnavailable):
-        await desk.lab.rail.holdings([PLACE], 10**6)
+        await desk.lab.rail.observer.holdings([PLACE], 10**6)
     await desk.lab.mine()
     await desk.worker._blocks.start()
     desk.worker._blocks.head += 1

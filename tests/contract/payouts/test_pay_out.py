@@ -423,7 +423,7 @@ async def test_a_paused_treasury_sends_nothing_and_follows_what_it_sent(desk):
 async def test_a_chain_without_its_treasurys_key_says_so(desk):
     payout = await desk.asked()
     assert await flows.problems(desk.app, CHAIN) == ""
-    desk.lab.rail._payouts = None
+    desk.lab.rail.payouts = None
     (told,) = await flows.listed(desk.app, all_=False)
     assert (told.id, told.problem) == (payout.id, "the treasury's key on this chain is not here")
     assert await flows.problems(desk.app, CHAIN) == f"payouts that wait: 1, because {told.problem}"

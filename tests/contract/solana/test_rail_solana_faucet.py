@@ -31,10 +31,10 @@ async def test_reading_moves_nothing(lab, buyer):
     places = [(payer, asset) for asset in prices]
     lab.between.asked.clear()
     for _ in range(2):
-        assert await rail.payable([payer], prices) == []
-        await rail.obstacle(rail.assets[ASSETS[0]], PRICE, split())
+        assert await rail.offers.payable([payer], prices) == []
+        await rail.offers.obstacle(rail.assets[ASSETS[0]], PRICE, split())
         await rail.problems()
-        assert await rail.holdings(places, 0) == dict.fromkeys(places, 0)
+        assert await rail.observer.holdings(places, 0) == dict.fromkeys(places, 0)
     assert "florin_faucet" not in lab.between.asked
     assert await lab.node.coin(key) == 0
     assert await lab.node.tokens(key, TOKEN) == 0

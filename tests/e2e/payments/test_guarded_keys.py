@@ -166,7 +166,7 @@ class Held:
     """A rail that answers when it is let, and notes what it was asked."""
 
     def __init__(self, rail: Any) -> None:
-        self.payable = rail.payable
+        self.payable = rail.offers.payable
         self.asked = asyncio.Event()
         self.let = asyncio.Event()
         self.calls = 0
@@ -182,7 +182,7 @@ class Held:
 def rail(desk, monkeypatch) -> Held:
     (rail,) = desk.service.app.rails.values()
     held = Held(rail)
-    monkeypatch.setattr(rail, "payable", held)
+    monkeypatch.setattr(rail.offers, "payable", held)
     return held
 
 

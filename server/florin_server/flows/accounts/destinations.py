@@ -141,7 +141,11 @@ def _expect(app: App, place: Destination) -> Op[None]:
     """Queues what has to be opened before the place can receive."""
     receiver = _receiver(place)
     rail = app.rails.get(receiver.chain_id)
-    if rail is not None and rail.receiving is not None and rail.receiving.needed(receiver):
+    if (
+        rail is not None
+        and rail.token_accounts is not None
+        and rail.token_accounts.needed(receiver)
+    ):
         wanted = opening.of(rail, place.merchant_id, receiver)
         yield from token_accounts.want(wanted, app.clock.now_us())
 

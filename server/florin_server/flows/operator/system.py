@@ -50,7 +50,7 @@ async def chains(app: App) -> list[Chain]:
         health = app.settlers[chain_id].health()
         found_wrong = [
             *await rail.problems(),
-            rail.doubt,
+            rail.nodes.disagreement,
             app.payout_workers[chain_id].health().problem if chain_id in app.payout_workers else "",
             await payouts.problems(app, chain_id),
             await held_money.problem(app, chain_id),
@@ -70,7 +70,7 @@ async def chains(app: App) -> list[Chain]:
                 open_transactions=health.open_transactions,
                 relayer=", ".join(rail.senders),
                 problem="; ".join(text for text in problems if text),
-                nodes=rail.nodes(),
+                nodes=rail.nodes.states(),
                 gas=await _gas(app, chain_id, health),
             )
         )

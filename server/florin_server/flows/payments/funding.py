@@ -15,7 +15,7 @@ async def payable(
 
     Those who lack something are given it first, where the money is worth nothing.
     """
-    found = await rail.payable(payers, prices, by_hand)
+    found = await rail.offers.payable(payers, prices, by_hand)
     if rail.faucet is None:
         return found
     # the usual gift may be less than a price
@@ -23,7 +23,7 @@ async def payable(
         if not _lacking(found, payers, prices):
             break
         await gift(payers, prices)
-        found = await rail.payable(payers, prices, by_hand)
+        found = await rail.offers.payable(payers, prices, by_hand)
     return found
 
 

@@ -185,7 +185,7 @@ async def _search(  # noqa: PLR0917  (one of each, none alike)
 
     return [
         replace(
-            rail.offer(
+            rail.offers.offer(
                 payment,
                 written[means.payer],
                 means,
@@ -218,7 +218,7 @@ async def _refused(  # noqa: PLR0917  (one of each, none alike)
     async def obstacle(asset: str, split: Split) -> str | None:
         if split.settled and (what := reserved(app.rails.values(), split.dest)):
             return f"the merchant's settlement destination {split.dest} is {what}"
-        return await rail.obstacle(rail.assets[asset], prices[asset], split, may_open)
+        return await rail.offers.obstacle(rail.assets[asset], prices[asset], split, may_open)
 
     told = await asyncio.gather(*(obstacle(one, split) for one, split in splits.items()))
     obstacles = {one: problem for one, problem in zip(splits, told, strict=True) if problem}

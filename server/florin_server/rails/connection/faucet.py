@@ -25,7 +25,7 @@ class Tap:
         self._gifts: Shared[None] = Shared()
 
     async def ask(self, accounts: Sequence[str], **gift: object) -> None:
-        """Asks for accounts (CAIP-10) to be filled; what is asked for already is not asked twice."""
+        """Asks for accounts (CAIP-10) to be filled; equal questions are asked once."""
         key = (*accounts, repr(gift))
         await self._gifts(key, lambda: self._ask(accounts, gift))
 

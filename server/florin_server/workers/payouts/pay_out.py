@@ -21,7 +21,8 @@ from florin_server.flows.accounts.own_accounts import reserved
 from florin_server.flows.app import Core, Health
 from florin_server.flows.payouts import opening
 from florin_server.flows.screening.check import check_lists, is_blocked
-from florin_server.rails.protocol import Payouts, Rail
+from florin_server.rails.protocol import Rail
+from florin_server.rails.roles import Blocks, Observer, Payouts
 from florin_server.rails.types import (
     Effect,
     Fact,
@@ -60,23 +61,27 @@ class PolledHead(HeadFollower):
     `rewinds` counts how often the head moved: blocks are not read, so any may be replaced by then.
     """
 
-    _newest: Head | None = None
+    def __init__(self, observer: Observer, blocks: Blocks | None, confirmations: int) -> None:
+        super().__init__(observer)
+        self._blocks = blocks
+        self._confirmations = confirmations
+        self._newest: Head | None = None
 
     def is_final(self, number: int) -> bool:
         """True if a block is as deep as the chain's settings ask."""
-        return self.head - number + 1 >= self._rail.confirmations
+        return self.head - number + 1 >= self._confirmations
 
     async def is_settled(self, fact: Fact) -> bool:
         """True if a fact is final, part of the chain now, and enough nodes tell it."""
         if not self.is_final(fact.block_number):
             return False
-        if self._rail.by_block and await self.hash_of(fact.block_number) != fact.block_hash:
+        if self._blocks and await self.hash_of(fact.block_number) != fact.block_hash:
             return False
         return await self._agreement.covers(fact)
 
     async def hash_of(self, number: int) -> str | None:
         """The hash of the block with a number now; None if the chain has none (yet)."""
-        view = await self._rail.block(number)
+        view = await self._blocks.block(number) if self._blocks else None
         return view.hash if view else None
 
     def _moved(self, head: Head) -> bool:
@@ -97,7 +102,7 @@ class PayoutWorker:
         self._rail = rail
         self._treasury = treasury
         self._woken = app.chains[rail.chain_id].payout_asked
-        self._blocks = PolledHead(rail)
+        self._blocks = PolledHead(rail.observer, rail.blocks, rail.confirmations)
         self._reorg_watch = ReorgWatch(app, rail, self._blocks, Watcher.PAYOUTS)
         self._problem = "starting"
         self._unsure = True  # what is open was not compared with the chain since something changed
@@ -110,7 +115,7 @@ class PayoutWorker:
             treasury.sender,
             owner,
             self._blocks,
-            gone=self._gone,
+            cannot_be_mined=self._cannot_be_mined,
             wake=self.wake,
             payer=treasury.gas_payer,
             again=self._again,
@@ -168,7 +173,7 @@ class PayoutWorker:
     async def _rest(self) -> None:
         if self._waits or self.sender.open_transactions:
             # the chain's pace is the machine's, not the service's clock
-            await first_of(self._rail.news("payouts"), self._woken.wait())
+            await first_of(self._rail.nodes.wait_for_block("payouts"), self._woken.wait())
         else:
             await first_of(self._woken.wait(), seconds=_IDLE_S)
         self._woken.clear()
@@ -315,10 +320,10 @@ class PayoutWorker:
             await self.sender.rebroadcast()
         await self._reorg_watch.forget()
 
-    async def _gone(self, tx: ChainTx) -> bool:
+    async def _cannot_be_mined(self, tx: ChainTx) -> bool:
         found = await self._app.store.read(payouts.some(tx.item_ids))
         lapses = [one.lapses_at for one in found.values()]
-        return await self._treasury.gone(tx, lapses[0] if lapses else None)
+        return await self._treasury.cannot_be_mined(tx, lapses[0] if lapses else None)
 
     async def _again(self, tx: ChainTx) -> bool:
         """False for what must not pay again: its payout was, or will be, paid by another one."""

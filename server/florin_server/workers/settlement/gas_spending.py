@@ -107,7 +107,7 @@ class Spending:
         empty: list[Accepted] = []
         crowded: list[Accepted] = []
         for item in items:
-            share = self._rail.share(item)
+            share = self._share(item)
             own = self._purses(purses, item, share, used, lost)
             if self._is_stopped(item, lost) or any(purse.is_empty for purse in own):
                 empty.append(item)
@@ -121,6 +121,10 @@ class Spending:
         self._paused.difference_update(one.payment.id for one in (*free, *crowded))
         self._paused.update(one.payment.id for one in empty)
         return free
+
+    def _share(self, item: Accepted) -> Share:
+        gas = self._rail.gas
+        return Share(PayerKind.KEY, 0) if gas is None else gas.share(item)
 
     def _is_stopped(self, item: Accepted, lost: Mapping[str, int]) -> bool:
         """True if its payer lost too much, whatever that is."""

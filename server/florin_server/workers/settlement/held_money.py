@@ -61,7 +61,7 @@ def money(
     app: Core, rail: Rail, option: Option, event: Paid, why: str, *, is_late: bool
 ) -> HeldMoney:
     """What an event brought from a blocked payer."""
-    split = rail.split(option)
+    split = rail.terms.split(option)
     return HeldMoney(
         id=short_id("held_", app.randbytes),
         payment_id=option.payment_id,

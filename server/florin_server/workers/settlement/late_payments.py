@@ -78,7 +78,7 @@ class LateMoney:
             legs,
             what,
             now_us,
-            exact=rail.proves(option, event),
+            exact=rail.terms.proves(option, event),
             in_time=not in_vain,
         )
         if not await app.store.write(recorded):

@@ -45,7 +45,7 @@ class ReorgWatch:
 
     def new(self, events: Iterable[Watched]) -> list[Watched]:
         """What is to be watched from now on; it is committed with the end of what it ended."""
-        if not self._rail.by_block:
+        if self._rail.blocks is None:
             return []  # final is final there
         return list({one.tx_hash: one for one in events}.values())
 
@@ -59,8 +59,8 @@ class ReorgWatch:
 
     async def check(self, senders: Sequence[str]) -> bool:
         """Takes back what is gone, after blocks were replaced; True if anything was."""
-        rewinds = self._blocks.rewinds
-        if rewinds == self._seen or not self._watched:
+        rewinds, blocks = self._blocks.rewinds, self._rail.blocks
+        if rewinds == self._seen or not self._watched or blocks is None:
             self._seen = rewinds
             return False
         gone, sure = [], True
@@ -69,7 +69,7 @@ class ReorgWatch:
             if known is None:
                 sure = False  # a node that has no such block (yet) proves nothing
             elif known != block_hash:
-                if not await self._rail.replaced(number, block_hash):
+                if not await blocks.replaced(number, block_hash):
                     sure = False  # one node alone takes nothing back
                     continue
                 gone += [w.tx_hash for w in self._watched.values() if w.block_hash == block_hash]

@@ -24,16 +24,16 @@ from florin_server.domain.settlement.chain_txs import (
 )
 from florin_server.flows.app import Core, Health
 from florin_server.flows.ledger import postings
-from florin_server.rails.protocol import Rail
+from florin_server.rails.protocol import Rail, submits
 from florin_server.rails.types import Paid, RailUnavailable, Signed
 from florin_server.store.engine.query import StoreError
 from florin_server.store.settlement import chain_txs
 from florin_server.workers.provisioning.durable_nonces import NonceKeeper
-from florin_server.workers.provisioning.token_accounts import ReceivingDesk
+from florin_server.workers.provisioning.token_accounts import TokenAccountKeeper
 from florin_server.workers.settlement import held_money, trying
 from florin_server.workers.settlement.blocked_payers import BlockedPayers
 from florin_server.workers.settlement.blocks import follow
-from florin_server.workers.settlement.direct_payments import DirectPayments, settled_by_others
+from florin_server.workers.settlement.direct_payments import DirectPayments, is_left_to_others
 from florin_server.workers.settlement.gas_spending import Spending, conclude, given_up
 from florin_server.workers.settlement.missed_blocks import MissedBlocks
 from florin_server.workers.settlement.reorg_watch import ReorgWatch, ended_in
@@ -58,6 +58,7 @@ class ChainSettler:
     def __init__(self, app: Core, rail: Rail, owner: str, pauses: Container[str] = ()) -> None:
         self._app = app
         self._rail = rail
+        self._terms = rail.terms
         self._reconcile_at_us = 0
         self._started = False
         self._woken = asyncio.Event()
@@ -65,22 +66,22 @@ class ChainSettler:
         self._open: dict[str, Accepted] = {}  # by reference
         self._unconfirmed = DirectPayments(app, rail, self._blocks)
         self._missed = MissedBlocks(app, rail, self._blocks, self._unconfirmed)
-        self._unproven = Unproven(rail, self._find_events, self._seen)
+        self._unproven = Unproven(rail.direct, self._find_events, self._seen)
         self._held = BlockedPayers(app)
         self._spending = Spending(app, rail)
-        self._nonces = NonceKeeper(app, rail)
-        self._receiving = ReceivingDesk(app, rail)
+        self._durable_nonces = NonceKeeper(app, rail)
+        self._token_accounts = TokenAccountKeeper(app, rail)
         self._reorg_watch = ReorgWatch(app, rail, self._blocks, Watcher.SETTLER)
         self._shortages: tuple[str, ...] = ()
         self._problem = "starting"
-        self._senders = [
+        self.executors = [
             TxSender(
                 app,
                 rail,
                 sender,
                 owner,
                 self._blocks,
-                gone=self._gone,
+                cannot_be_mined=self._cannot_be_mined,
                 in_time=self._may_send,
                 wake=self.wake,
                 paused=f"{rail.chain_id}:{sender}" in pauses,
@@ -88,7 +89,6 @@ class ChainSettler:
             for sender in rail.senders
         ]
         self.chain_id = rail.chain_id
-        self.executors: Sequence[TxSender] = self._senders
 
     def wake(self) -> None:
         """Tells that a payment was accepted."""
@@ -106,7 +106,7 @@ class ChainSettler:
             self._pauses(),
             self._problem,
             self._missed.problem,
-            *(sender.problem for sender in self._senders),
+            *(sender.problem for sender in self.executors),
             *self._shortages,
             self._held.problem(unsettled),
             self._unproven.problem(unsettled),
@@ -115,20 +115,20 @@ class ChainSettler:
         )
         return Health(
             self._blocks.head,
-            sum(sender.open_transactions for sender in self._senders),
+            sum(sender.open_transactions for sender in self.executors),
             "; ".join(text for text in problems if text),
             paused=self._spending.paused(unsettled),
             given_up=given_up(unsettled),
         )
 
     def _pauses(self) -> str:
-        paused = [sender.address for sender in self._senders if sender.paused]
-        if len(paused) == len(self._senders):
+        paused = [sender.address for sender in self.executors if sender.paused]
+        if len(paused) == len(self.executors):
             return "paused by the operator"
         return f"paused by the operator: {', '.join(paused)}" if paused else ""
 
     def _leaseless(self) -> str:
-        keys = [sender.address for sender in self._senders if not sender.leads]
+        keys = [sender.address for sender in self.executors if not sender.leads]
         return f"another settler has the lease of {', '.join(keys)}" if keys else ""
 
     def _undone(self) -> str:
@@ -140,7 +140,7 @@ class ChainSettler:
 
     @property
     def _paused(self) -> bool:
-        return all(sender.paused for sender in self._senders)
+        return all(sender.paused for sender in self.executors)
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -164,21 +164,21 @@ class ChainSettler:
 
     async def _rest(self) -> None:
         """Returns when there may be a new block, or there is something to do."""
-        await first_of(self._rail.news(), self._woken.wait())
+        await first_of(self._rail.nodes.wait_for_block(), self._woken.wait())
         self._woken.clear()
 
     async def _lead(self) -> bool:
         """Takes or renews the leases; True if there is a key to work with."""
-        for sender in self._senders:
+        for sender in self.executors:
             before = sender.epoch
             await sender.lead()
             if sender.epoch != before:
                 # what the last owner left is picked up, what the next one does is not ours
                 self._started = False
-        return any(sender.leads for sender in self._senders)
+        return any(sender.leads for sender in self.executors)
 
     def _led(self) -> list[TxSender]:
-        return [sender for sender in self._senders if sender.leads]
+        return [sender for sender in self.executors if sender.leads]
 
     async def _start(self) -> None:
         """Picks up where the last owner of a lease stopped."""
@@ -193,7 +193,7 @@ class ChainSettler:
 
     async def _load(self) -> None:
         unsettled = await self._app.store.read(chain_txs.unsettled(self._rail.chain_id))
-        self._open = {self._rail.reference(item.option): item for item in unsettled}
+        self._open = {self._terms.reference(item.option): item for item in unsettled}
         for sender in self._led():
             await sender.load()
 
@@ -203,7 +203,7 @@ class ChainSettler:
         # too expensive now, say; what is on its way is looked after all the same
         stalled = await fault_of(self._submit()) or stalled
         if (sender := self._free_sender()) is not None:
-            await self._receiving.turn(sender)
+            await self._token_accounts.turn(sender)
         for sender in self._led():
             await sender.tend(news=news)
         if self._app.clock.now_us() >= self._reconcile_at_us:
@@ -212,7 +212,7 @@ class ChainSettler:
             raise stalled
 
     async def _heed(self) -> None:
-        if not self._rail.by_block:
+        if self._rail.blocks is None:
             await self._ask()
         await self._take_back()
         await self._unconfirmed.adopt(self._open)
@@ -221,7 +221,7 @@ class ChainSettler:
 
     async def _or_later(self, work: Awaitable[None]) -> RailUnavailable | None:
         """Why it must wait; where buyers' signatures lapse in a minute they are sent meanwhile."""
-        if (fault := await fault_of(work)) is not None and self._rail.by_block:
+        if (fault := await fault_of(work)) is not None and self._rail.blocks is not None:
             raise fault
         return fault
 
@@ -251,18 +251,18 @@ class ChainSettler:
             free, held = await self._held.sort(waiting)
             late = [item for item in free if not self._in_time(item)]
             # an account may have got code since its payment was confirmed
-            free = await self._rail.look([item for item in free if item not in late])
+            free = await trying.looked_at(self._rail.gas, [one for one in free if one not in late])
             free = await self._spending.sort(free, self._on_way())
-            good = await trying.settleable(self._rail, free, self._open.values())
+            good = await trying.settleable(self._rail.relay, free, self._open.values())
             for item in waiting:
-                self._open[self._rail.reference(item.option)] = item
+                self._open[self._terms.reference(item.option)] = item
             ready = [item for item, ok in zip(free, good, strict=True) if ok]
             stuck = [item for item, ok in zip(free, good, strict=True) if not ok] + held + late
-            for part in trying.parts(self._rail, ready):
+            for part in trying.parts(self._rail.gas, ready):
                 sender = self._free_sender()
                 if sender is None:
                     return
-                sent = await trying.tried(self._rail, sender.address, part)
+                sent = await trying.tried(self._rail.relay, sender.address, part)
                 stuck += [item for item in part if item not in sent]
                 if sent:
                     await self._send(sender, sent)
@@ -271,7 +271,7 @@ class ChainSettler:
 
     def _on_way(self) -> list[tuple[Accepted, Share]]:
         known = {item.payment.id: item for item in self._open.values()}
-        shares = [one for sender in self._senders for one in sender.shares()]
+        shares = [one for sender in self.executors for one in sender.shares()]
         return [(known[one], share) for one, share in shares if one in known]
 
     async def _ours(self, items: Sequence[Accepted]) -> list[Accepted]:
@@ -279,20 +279,18 @@ class ChainSettler:
 
         Their effect may be in a block that was read long before they were confirmed.
         """
-        theirs = [
-            item for item in items if not self._rail.submits(item.option) or settled_by_others(item)
-        ]
+        theirs = [item for item in items if is_left_to_others(self._rail, item)]
         if theirs:
             await self._find_events(theirs)
             for item in theirs:
-                self._open[self._rail.reference(item.option)] = item
+                self._open[self._terms.reference(item.option)] = item
             await self._app.store.write(chain_txs.leave([item.payment.id for item in theirs]))
             await self._conclude()
         return [item for item in items if item not in theirs]
 
     def _in_time(self, item: Accepted) -> bool:
         """True if a transaction that is sent now can still be mined before the item lapses."""
-        last = self._rail.last_second(item.option)
+        last = self._terms.last_second(item.option)
         now = max(self._blocks.time, self._app.clock.now_us() // 1_000_000)
         return last is None or last - now >= _LAST_BLOCKS * self._blocks.interval
 
@@ -302,18 +300,18 @@ class ChainSettler:
         Where a chain looks at the time, or transactions wait for each other, all are sent.
         """
         items = [item for item in self._open.values() if item.payment.id in tx.item_ids]
-        return self._rail.by_block or all(map(self._in_time, items))
+        return self._rail.blocks is not None or all(map(self._in_time, items))
 
     def _free_sender(self) -> TxSender | None:
         """The sender with the fewest open transactions among those with room."""
-        free = [sender for sender in self._senders if sender.has_room]
+        free = [sender for sender in self.executors if sender.has_room]
         return min(free, key=lambda sender: sender.open_transactions, default=None)
 
     async def _send(self, sender: TxSender, items: Sequence[Accepted]) -> None:
         ids = [item.payment.id for item in items]
 
         async def sign(nonce: int) -> Signed:
-            return await self._rail.sign(sender.address, nonce, items)
+            return await self._rail.relay.sign(sender.address, nonce, items)
 
         await sender.send(ids, sign, lambda: chain_txs.claim(ids))
 
@@ -350,12 +348,12 @@ class ChainSettler:
 
     async def _proof(self, ref: str, item: Accepted) -> Paid | None:
         for event in self._blocks.evidence.paid.get(ref, ()):
-            if self._rail.proves(item.option, event) and await self._blocks.is_settled(event):
+            if self._terms.proves(item.option, event) and await self._blocks.is_settled(event):
                 return event
         return None
 
     def _success(self, item: Accepted, event: Paid) -> Finding:
-        option, split = item.option, self._rail.split(item.option)
+        option, split = item.option, self._terms.split(item.option)
         return Finding(
             payment_id=item.payment.id,
             status=Status.SUCCEEDED,
@@ -384,7 +382,7 @@ class ChainSettler:
         changed = await self._app.store.write(conclude(findings, ends, retries, now_us, commit))
         self._reorg_watch.committed(watched)
         for one in retries:
-            self._open[self._rail.reference(one.item.option)] = one.item
+            self._open[self._terms.reference(one.item.option)] = one.item
         await self._spending.committed(ends, retries)
         held_money.tell(findings, changed)
         for payment in changed:
@@ -393,9 +391,9 @@ class ChainSettler:
         self._held.forget(done)
         self._unproven.forget(done)
         for ref in over:
-            proves = partial(self._rail.proves, self._open.pop(ref).option)
+            proves = partial(self._terms.proves, self._open.pop(ref).option)
             self._blocks.evidence.spend(ref, proves)
-        for sender in self._senders:
+        for sender in self.executors:
             sender.over(ends)
         await self._bury([one.item for one in retries])
 
@@ -411,8 +409,8 @@ class ChainSettler:
         return any(event.tx_hash in tx.hashes for event in self._proofs(item))
 
     def _proofs(self, item: Accepted) -> list[Paid]:
-        events = self._blocks.evidence.paid.get(self._rail.reference(item.option), ())
-        return [event for event in events if self._rail.proves(item.option, event)]
+        events = self._blocks.evidence.paid.get(self._terms.reference(item.option), ())
+        return [event for event in events if self._terms.proves(item.option, event)]
 
     # -- comparing everything with the chain
 
@@ -426,14 +424,15 @@ class ChainSettler:
         if not self._rail.assets:
             # the chain did not answer, or had nothing to offer, when it was looked at last
             await self._rail.start()
-        self._shortages = await self._rail.shortages()
+        gas = self._rail.gas
+        self._shortages = () if gas is None else await gas.shortages()
         await self._catch_up()
         await self._missed.catch_up(self._open)
         await self._unconfirmed.adopt(self._open)
         await self._reorg_watch.forget()
         if (sender := self._free_sender()) is not None:
-            await self._nonces.turn(sender)
-        if not self._open and not any(sender.open_transactions for sender in self._senders):
+            await self._durable_nonces.turn(sender)
+        if not self._open and not any(sender.open_transactions for sender in self.executors):
             return
         await self._find_events(self._unseen(accepted_by_us))
         for sender in self._led():
@@ -462,15 +461,15 @@ class ChainSettler:
         ]
 
     async def _find_events(self, items: Sequence[Accepted]) -> None:
-        options = {self._rail.reference(item.option): item.option for item in items}
+        options = {self._terms.reference(item.option): item.option for item in items}
         for start in range(0, len(items), _REFS_A_CALL):
-            for event in await self._rail.find(items[start : start + _REFS_A_CALL]):
-                if self._rail.proves(options[event.ref], event):
+            for event in await self._rail.observer.find(items[start : start + _REFS_A_CALL]):
+                if self._terms.proves(options[event.ref], event):
                     self._blocks.evidence.add_paid(event)
 
-    async def _gone(self, tx: ChainTx) -> bool:
+    async def _cannot_be_mined(self, tx: ChainTx) -> bool:
         issued = await self._app.store.read(chain_txs.issued(tx.item_ids))
-        return await self._rail.gone(tx, issued)
+        return await self._rail.observer.cannot_be_mined(tx, issued)
 
     async def _dead(self, item: Accepted) -> Finding | None:
         """The proof that a payment's authorization can never be used again, if there is one."""
@@ -478,7 +477,7 @@ class ChainSettler:
         if await self._unproven.holds(item):
             return None
         issued = await self._app.store.read(chain_txs.issued([item.payment.id]))
-        reason = await self._rail.dead(item, issued)
+        reason = await self._rail.observer.unpayable_reason(item, issued)
         if reason is None:
             return None
         await self._find_events([item])
@@ -494,6 +493,6 @@ class ChainSettler:
 
     async def _was_held(self, item: Accepted) -> bool:
         """True if it was ours to send a payment, and it was not sent because of its payer."""
-        ours = self._rail.submits(item.option)
-        sent = any(sender.holds(item.payment.id) for sender in self._senders)
+        ours = submits(self._rail, item.option)
+        sent = any(sender.holds(item.payment.id) for sender in self.executors)
         return ours and not sent and await self._held.blocks(item)
