@@ -88,12 +88,12 @@ async def _sent(lab: Lab, asset_id: str, means: Payable, most: int) -> Figure:
     """The gas of what a wallet sends by itself."""
     wallet = buyer(20_000)
     payer = account_of(wallet)
-    await lab.rail.payable([payer], {asset_id: PRICE})
+    await lab.payable([payer], {asset_id: PRICE})
     split = Split(account_of(MERCHANT), account_of(FEES), FEE, settled=True)
     way, token = replace(means, payer=payer), lab.rail.assets[asset_id]
     number = 20_000 + len(means.approvals)
-    option = lab.rail.offer(new_payment(number), payer, way, token, PRICE, split, 0)
-    issued = await lab.rail.build(option, (), 0)
+    option = lab.rail.offers.offer(new_payment(number), payer, way, token, PRICE, split, 0)
+    issued = await lab.rail.offers.build(option, (), 0)
     if issued is None:
         raise RuntimeError("the build was not resolved")
     gas = []
@@ -101,7 +101,7 @@ async def _sent(lab: Lab, asset_id: str, means: Payable, most: int) -> Figure:
         tx_hash = json.loads(await lab.perform(wallet, action))
         receipt = await lab.control.call("eth_getTransactionReceipt", tx_hash)
         gas.append(int(receipt["gasUsed"], 16))
-    if not await lab.rail.paid([lab.rail.reference(option)], 0):
+    if not await lab.rail.direct.paid([lab.rail.terms.reference(option)], 0):
         raise RuntimeError("the payment did not settle")
     *before, last = gas
     kind = "direct" if before else "coin"
@@ -113,14 +113,14 @@ async def _by_contract(lab: Lab) -> list[Figure]:
     """The gas of payments by an account that signed before it existed (ERC-6492)."""
     account = smart(buyer(30_000))
     token = lab.rail.assets[TOKEN]
-    await lab.rail.payable([account_of(account.address)], {TOKEN: 2 * PRICE})
+    await lab.payable([account_of(account.address)], {TOKEN: 2 * PRICE})
     gas = []
     for number in (30_001, 30_002):
         payment, option = _offered(lab, token, account_of(account.address), number)
         typed_data = json.loads(json.loads(option.actions[-1].params_json)[1])
         output = json.dumps(account.sign(typed_data) if gas else account.wrap(typed_data))
         item = accept(payment, option, output)
-        await lab.rail.verify(option, (), item.confirmation.outputs)
+        await lab.rail.verifier.verify(option, (), item.confirmation.outputs)
         gas.append(await _settlement(lab, [item]))
     note = "a payment with a fee by a contract account, in a transaction of its own"
     return [
@@ -135,9 +135,9 @@ async def _paid_out(lab: Lab, name: str, asset_id: str, most: int) -> Figure:
     if payouts is None:
         raise RuntimeError("the treasury's key is not there")
     transfer = Transfer("pout_bench", asset_id, account_of(MERCHANT), PRICE)
-    nonce = await lab.rail.next_nonce(payouts.sender)
+    nonce = await lab.rail.account_nonces.next_nonce(payouts.sender)
     signed_transfer = await payouts.sign(nonce, transfer)
-    await lab.rail.broadcast(signed_transfer.raw)
+    await lab.rail.relay.broadcast(signed_transfer.raw)
     receipt = await lab.control.call("eth_getTransactionReceipt", signed_transfer.hash)
     if int(receipt["status"], 16) != 1:
         raise RuntimeError("the payout failed")
@@ -149,14 +149,14 @@ async def _settled(lab: Lab, asset_id: str, numbers: list[int]) -> int:
     """The gas of one transaction that settles a payment for each number."""
     token = lab.rail.assets[asset_id]
     wallets = [buyer(10_000 + number) for number in numbers]
-    await lab.rail.payable([account_of(wallet) for wallet in wallets], {asset_id: PRICE})
+    await lab.payable([account_of(wallet) for wallet in wallets], {asset_id: PRICE})
     return await _settlement(lab, [await _sold(lab, token, number) for number in numbers])
 
 
 async def _settlement(lab: Lab, items: Sequence[Accepted]) -> int:
     """The gas of one transaction that settles payments, all of them."""
     transaction = await lab.settle(*items)
-    paid = await lab.rail.paid([lab.rail.reference(item.option) for item in items], 0)
+    paid = await lab.rail.direct.paid([lab.rail.terms.reference(item.option) for item in items], 0)
     if len(paid) != len(items):
         raise RuntimeError(f"{len(items) - len(paid)} of {len(items)} payments did not settle")
     receipt = await lab.control.call("eth_getTransactionReceipt", transaction.hash)
@@ -176,5 +176,5 @@ async def _sold(lab: Lab, token: Asset, number: int) -> Accepted:
 def _offered(lab: Lab, token: Asset, payer: str, number: int) -> tuple[Payment, Option]:
     payment = new_payment(number)
     split = Split(account_of(MERCHANT), account_of(FEES), FEE, settled=True)
-    option = lab.rail.offer(payment, payer, Payable(payer, token.id), token, PRICE, split, 0)
+    option = lab.rail.offers.offer(payment, payer, Payable(payer, token.id), token, PRICE, split, 0)
     return payment, option

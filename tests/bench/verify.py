@@ -118,7 +118,7 @@ def _sold(rail: EvmRail, number: int) -> Accepted:
     token = next(iter(rail.assets.values()))
     payer = f"{rail.chain_id}:{wallet.address.lower()}"
     split = Split(f"{rail.chain_id}:{MERCHANT}", f"{rail.chain_id}:{FEES}", 0, settled=True)
-    option = rail.offer(payment, payer, Payable(payer, token.id), token, PRICE, split, 0)
+    option = rail.offers.offer(payment, payer, Payable(payer, token.id), token, PRICE, split, 0)
     return accept(payment, option, signed(wallet, option))
 
 
@@ -128,7 +128,7 @@ async def _together(rail: EvmRail, items: Sequence[Accepted]) -> Pace:
 
     async def work() -> None:
         for item in upcoming:
-            await rail.verify(item.option, (), item.confirmation.outputs)
+            await rail.verifier.verify(item.option, (), item.confirmation.outputs)
 
     cpu_s, started = time.process_time(), time.perf_counter()
     await asyncio.gather(*(work() for _ in range(CONCURRENCY)))
@@ -145,7 +145,7 @@ async def _alone(rail: EvmRail, items: Sequence[Accepted]) -> Pace:
     _forget()
     cpu_s, started = time.process_time(), time.perf_counter()
     for item in items:
-        await rail.verify(item.option, (), item.confirmation.outputs)
+        await rail.verifier.verify(item.option, (), item.confirmation.outputs)
     return _pace(len(items), cpu_s, started)
 
 

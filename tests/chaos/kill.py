@@ -26,7 +26,7 @@ import uvloop
 from eth_account import Account
 from florin_server.boot.demo_accounts import ensure_demo
 from florin_server.boot.service import Service
-from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.evm.sending.relay import EvmRelay
 from florin_server.store.ledger import ledger
 from florin_server.store.settlement import chain_txs
 from florin_server.workers.settlement.conclude import Concluder
@@ -67,14 +67,14 @@ def acknowledge(folder: Path, fact: str, value: str = "") -> None:
 
 def watch_broadcasts(steps: Steps) -> None:
     """Makes both sides of every broadcast a step too."""
-    inner = EvmRail.broadcast
+    inner = EvmRelay.broadcast
 
     async def broadcast(self, raw):
         steps("before broadcast")
         await inner(self, raw)
         steps("after broadcast")
 
-    EvmRail.broadcast = broadcast
+    EvmRelay.broadcast = broadcast
 
 
 def plant(bug: str) -> None:

@@ -31,10 +31,10 @@ from florin_server.domain.payments.payment import Destination
 from florin_server.flows.accounts import demo
 from florin_server.rails.connection import health
 from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
-from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.evm.sending.relay import EvmRelay
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.evm.settings import EvmChain, EvmCoin
-from florin_server.rails.solana.rail import SolanaRail
+from florin_server.rails.solana.sending.relay import SolanaRelay
 from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.store.accounts import destinations, merchants
@@ -261,17 +261,17 @@ class Steps:
 
 def watch_broadcasts(steps: Steps) -> None:
     """Makes both sides of every broadcast a step too."""
-    for rail in (EvmRail, SolanaRail):
-        _watch(rail, rail.broadcast, steps)
+    for relay in (EvmRelay, SolanaRelay):
+        _watch(relay, relay.broadcast, steps)
 
 
-def _watch(rail: Any, inner: Callable[..., Awaitable[None]], steps: Steps) -> None:
+def _watch(relay: Any, inner: Callable[..., Awaitable[None]], steps: Steps) -> None:
     async def broadcast(self: Any, raw: bytes) -> None:
         steps("before broadcast")
         await inner(self, raw)
         steps("after broadcast")
 
-    rail.broadcast = broadcast
+    relay.broadcast = broadcast
 
 
 async def serve(stage: Stage, kill: Kill | None, ready: Callable[[], None]) -> None:

@@ -33,6 +33,7 @@ from florin_server.rails.evm.paying import erc6492, terms, verify
 from florin_server.rails.evm.paying.erc6492 import Opening
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending import submission
+from florin_server.rails.offered import Offered
 from florin_server.rails.types import Payable, Split
 
 from tests.chaos.evm_mutants import KINDS, WAYS, Case, Payer, Way, sign, spellings, twins
@@ -88,10 +89,10 @@ def _loose(given: bytes) -> erc6492.Wrapped | None:
 _item = submission.item
 # each opens one hole, for proving that it would be found
 BUGS: dict[str, Sequence[tuple[object, str, Any]]] = {
-    "accept-all": ((verify.Verifier, "verify", _accept),),
+    "accept-all": ((verify.Signatures, "verify", _accept),),
     "any-factory": ((verify, "item", _open_all), (submission, "item", _open_all)),
     "loose-wrapper": ((erc6492, "unwrap", _loose), (submission, "unwrap", _loose)),
-    "believe-tokens": ((verify.Verifier, "_judge", _accept),),
+    "believe-tokens": ((verify.Signatures, "_judge", _accept),),
     "loose-hex": (
         (results, "_HEX", re.compile(r"0[xX][0-9a-fA-F\s_]*")),
         (verify, "read_hex", lambda text, _: bytes.fromhex(str(text).lower().removeprefix("0x"))),
@@ -117,7 +118,7 @@ async def world() -> World:
     cases, foreign = [], []
     for payer in [one for number in (1, 2) for one in await payers(lab, 10 * number)]:
         prices = {} if payer.poor else {TOKEN: PRICE, EURO: PRICE}
-        assert len(await lab.rail.payable([account_of(payer.address)], prices)) == len(prices)
+        assert len(await lab.payable([account_of(payer.address)], prices)) == len(prices)
         for number in (1, 2):
             for token in (TOKEN, EURO):
                 cases.append(case_of(lab, payer, token, number))
@@ -156,17 +157,10 @@ async def payers(lab: Lab, number: int) -> list[Payer]:
 def case_of(lab: Lab, payer: Payer, token: str, number: int, chain: Any = None) -> Case:
     payment = new_payment(number)
     account = account_of(payer.address)
-    option = terms.build_option(
-        chain or lab.rail.chain,
-        payment,
-        account=account,
-        means=Payable(account, token),
-        asset=lab.rail.assets[token],
-        value=PRICE,
-        split=Split(account_of(MERCHANT), account_of(FEES), FEE, settled=True),
-        now_us=0,
-        quote=None,
-    )
+    split = Split(account_of(MERCHANT), account_of(FEES), FEE, settled=True)
+    taken = lab.rail.assets[token]
+    offered = Offered(payment, account, account, taken, PRICE, split, now_us=0)
+    option = terms.build_option(chain or lab.rail.chain, offered, Payable(account, token))
     _signer, text = json.loads(option.actions[-1].params_json)
     document = json.loads(text)
     return Case(payer, payment, option, document, sign(payer.owner, document))
@@ -222,7 +216,7 @@ async def looked_at(place: World, case: Case, outputs: list[str]) -> str:
     if form.verdict is not results.Verdict.OK:
         return str(form.verdict)
     try:
-        await place.lab.rail.verify(case.option, (), outputs)
+        await place.lab.rail.verifier.verify(case.option, (), outputs)
     except FlorinError as refusal:
         reason = str(refusal.details.get("reason", ""))
         if refusal.code is not Code.INVALID_PARAMS or reason not in REASONS:
@@ -234,7 +228,7 @@ async def looked_at(place: World, case: Case, outputs: list[str]) -> str:
 async def settles(place: World, case: Case, outputs: list[str], *, really: bool) -> bool:
     """Whether it pays the merchant and the operator exactly; what was settled is undone."""
     lab, item = place.lab, accept(case.payment, case.option, *outputs)
-    if await lab.rail.simulate([item]) != [True]:
+    if await lab.rail.relay.simulate([item]) != [True]:
         return False
     if not really:
         return True
@@ -244,8 +238,8 @@ async def settles(place: World, case: Case, outputs: list[str], *, really: bool)
     before = [await lab.balance(one, token) for one in people]
     await lab.settle(item)
     after = [await lab.balance(one, token) for one in people]
-    events = await lab.rail.paid([lab.rail.reference(case.option)], 0)
-    proven = [lab.rail.proves(case.option, one) for one in events] == [True]
+    events = await lab.rail.direct.paid([lab.rail.terms.reference(case.option)], 0)
+    proven = [lab.rail.terms.proves(case.option, one) for one in events] == [True]
     assert await lab.control.call("evm_revert", mark)
     changes = [new - old for new, old in zip(after, before, strict=True)]
     return proven and changes == [-PRICE, PRICE - FEE, FEE]

@@ -24,13 +24,14 @@ from dataclasses import dataclass
 from florin_server.chains.solana import spl
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.payment import Option, Payment, ResolvedBuild
+from florin_server.rails.offered import Offered
 from florin_server.rails.solana.paying import check as checking
 from florin_server.rails.solana.paying import terms
 from florin_server.rails.solana.paying.message import compile_message, stored
 from florin_server.rails.solana.paying.verify import highest_fee
 from florin_server.rails.solana.settings import SolanaChain, SolanaCoin
 from florin_server.rails.solana.setup.discovery import asset_of, coin_of
-from florin_server.rails.types import Asset, Payable
+from florin_server.rails.types import Asset
 from solders.account import Account
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.hash import Hash
@@ -155,18 +156,10 @@ def elf_of(svm: LiteSVM, program: Account) -> bytes:
 def offer(
     chain: SolanaChain, payment: Payment, buyer: Pubkey, taken: Asset, nonce: Pubkey | None
 ) -> tuple[Option, ResolvedBuild, MessageV0]:
-    means = Payable(f"{chain.caip2}:{buyer}", taken.id)
-    option = terms.build_option(
-        chain,
-        payment,
-        account=means.payer,
-        payer=means.payer,
-        asset=taken,
-        program=taken.address if taken.peg is None else str(spl.TOKEN),
-        value=VALUE,
-        split=split(FEE),
-        now_us=0,
-    )
+    payer = f"{chain.caip2}:{buyer}"
+    program = taken.address if taken.peg is None else str(spl.TOKEN)
+    offered = Offered(payment, payer, payer, taken, VALUE, split(FEE), now_us=0)
+    option = terms.build_option(chain, offered, program)
     own = terms.Terms.of(option).instructions(chain, RELAYER.pubkey, str(buyer))
     good: dict[str, object] = {"last_valid": 150}
     if nonce is not None:

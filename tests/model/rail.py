@@ -35,6 +35,7 @@ TOKEN = "0x" + "70" * 20
 ASSET = f"{CHAIN}/erc20:{TOKEN}"
 SENDER = "0x" + "5e" * 20
 GRACE_S = 300
+_TURN_S = 0.05
 
 
 def _hash(*parts: object) -> str:
@@ -51,23 +52,26 @@ class FakeRail:
     """One chain in memory. A block is sealed by `mine` only, at the clock's time."""
 
     live = False
-    by_block = True
     open_max = 16
     confirmations = 1
-    # the test tells when there is something to look at; this is for turns that came to nothing
-    poll_s = 0.05
     eta_s = 1
     agreement = 1
-    doubt = ""
+    disagreement = ""
     chain_id = CHAIN
     senders = (SENDER,)
     treasury = f"{CHAIN}:{SENDER}"
-    payouts = None
     reserved: Mapping[str, str] = {}
     native_asset = f"{CHAIN}/slip44:60"
+    payouts = None
+    durable_nonces = None
+    token_accounts = None
+    faucet = None
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        # it plays every role that it has by itself
+        self.offers = self.terms = self.verifier = self.relay = self.observer = self.nodes = self
+        self.blocks = self.direct = self.account_nonces = self.gas = self
         self.assets: Mapping[str, Asset] = {
             ASSET: Asset(
                 id=ASSET,
@@ -88,14 +92,14 @@ class FakeRail:
         self._mined: dict[str, Mined] = {}
         self._paid: dict[str, Paid] = {}
         self._sealed = 0
-        self.blocks = [BlockView(0, _hash("block", 0), _hash("none"), self._now(), (), ())]
+        self._sealed_blocks = [BlockView(0, _hash("block", 0), _hash("none"), self._now(), (), ())]
 
     def _now(self) -> int:
         return self._clock.now_us() // 1_000_000
 
     def mine(self) -> None:
         """Seals a block of all that was broadcast; what has lapsed moves no money in it."""
-        number = len(self.blocks)
+        number = len(self._sealed_blocks)
         block_hash = _hash("block", number)
         paid: list[Paid] = []
         mined: list[Mined] = []
@@ -108,9 +112,9 @@ class FakeRail:
         self._pool.clear()
         self._mined.update((one.tx_hash, one) for one in mined)
         self._paid.update((one.ref, one) for one in paid)
-        parent = self.blocks[-1].hash
+        parent = self._sealed_blocks[-1].hash
         view = BlockView(number, block_hash, parent, self._now(), tuple(paid), tuple(mined))
-        self.blocks.append(view)
+        self._sealed_blocks.append(view)
 
     def _event(self, option: Option, tx_hash: str, number: int, block_hash: str) -> Paid:
         split = self.split(option)
@@ -134,25 +138,18 @@ class FakeRail:
     async def problems(self) -> tuple[str, ...]:
         return ()
 
-    def nodes(self) -> Sequence[NodeState]:
+    def states(self) -> Sequence[NodeState]:
         return ()
 
-    async def news(self, waiter: str = "") -> None:
-        await asyncio.sleep(self.poll_s)
+    async def wait_for_block(self, waiter: str = "") -> None:
+        # the test tells when there is something to look at; this is for turns that came to nothing
+        await asyncio.sleep(_TURN_S)
 
     async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
         return dict.fromkeys(facts, True)
 
     async def replaced(self, number: int, block_hash: str) -> bool:
         return True
-
-    @property
-    def nonces(self) -> None:
-        return None
-
-    @property
-    def receiving(self) -> None:
-        return None
 
     async def shortages(self) -> tuple[str, ...]:
         return ()
@@ -219,8 +216,8 @@ class FakeRail:
     ) -> ResolvedBuild | None:
         raise AssertionError("every action is inline")
 
-    def submits(self, option: Option) -> bool:
-        return True
+    def is_direct(self, option: Option) -> bool:
+        return False
 
     def plausible(
         self, option: Option, issued: Sequence[ResolvedBuild], outputs: Sequence[str]
@@ -271,8 +268,11 @@ class FakeRail:
         self._signed[raw] = (nonce, tuple(items), tx_hash)
         return Signed(raw, tx_hash)
 
-    async def bump(self, tx: ChainTx) -> Signed | None:
-        return None
+    async def fill(self, sender: str, nonce: int) -> Signed:
+        return await self.sign(sender, nonce, ())
+
+    async def bump(self, tx: ChainTx) -> Signed:
+        raise AssertionError("the next block takes all that was sent")
 
     async def broadcast(self, raw: bytes) -> None:
         if self._signed[raw][2] not in self._mined:
@@ -285,11 +285,11 @@ class FakeRail:
         return nonce < self._sealed
 
     async def head(self) -> Head:
-        newest = self.blocks[-1]
+        newest = self._sealed_blocks[-1]
         return Head(newest.number, newest.hash, newest.time)
 
     async def block(self, number: int) -> BlockView | None:
-        return self.blocks[number] if number < len(self.blocks) else None
+        return self._sealed_blocks[number] if number < len(self._sealed_blocks) else None
 
     async def mined(self, tx_hashes: Sequence[str]) -> dict[str, Mined]:
         return {one: self._mined[one] for one in tx_hashes if one in self._mined}
@@ -307,16 +307,16 @@ class FakeRail:
     async def find(self, items: Sequence[Accepted]) -> list[Paid]:
         return await self.paid([self.reference(item.option) for item in items], 0)
 
-    async def gone(self, tx: ChainTx, issued: Sequence[ResolvedBuild]) -> bool:
+    async def cannot_be_mined(self, tx: ChainTx, issued: Sequence[ResolvedBuild]) -> bool:
         return await self.nonce_used(tx.sender, tx.nonce)
 
     async def is_paid(self, option: Option) -> bool:
         return False
 
-    async def dead(self, item: Accepted, issued: Sequence[ResolvedBuild]) -> str | None:
+    async def unpayable_reason(self, item: Accepted, issued: Sequence[ResolvedBuild]) -> str | None:
         if self.reference(item.option) in self._paid:
             return "used"
-        return "lapsed" if self.blocks[-1].time >= _until(item.option) else None
+        return "lapsed" if self._sealed_blocks[-1].time >= _until(item.option) else None
 
 
 def _until(option: Option) -> int:

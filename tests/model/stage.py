@@ -55,11 +55,11 @@ class Outbox:
     """Knows which payments a settler has handed to its chain."""
 
     def __init__(self, rail: Any) -> None:
-        self._sign, self._broadcast = rail.sign, rail.broadcast
+        self._sign, self._broadcast = rail.relay.sign, rail.relay.broadcast
         self._of: dict[bytes, list[str]] = {}
         self.sent: set[str] = set()
         self._news = asyncio.Event()
-        rail.sign, rail.broadcast = self.sign, self.broadcast
+        rail.relay.sign, rail.relay.broadcast = self.sign, self.broadcast
 
     async def sign(self, sender: str, nonce: int, items: Any) -> Any:
         signed = await self._sign(sender, nonce, items)

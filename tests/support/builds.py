@@ -21,14 +21,19 @@ class Building:
     """A rail whose options have a build, and whose issues last a minute."""
 
     def __init__(self, rail: Any, patch: pytest.MonkeyPatch) -> None:
-        self._offer, self._verify = rail.offer, rail.verify
+        self._offer, self._verify = rail.offers.offer, rail.verifier.verify
         self._inline: dict[str, Option] = {}
         self.rail = rail
         self.submitted = True
         self.silent = False
         self.verified: list[Any] = []
-        for name in ("offer", "build", "submits", "verify"):
-            patch.setattr(rail, name, getattr(self, name))
+        for role, name in (
+            (rail.offers, "offer"),
+            (rail.offers, "build"),
+            (rail.direct, "is_direct"),
+            (rail.verifier, "verify"),
+        ):
+            patch.setattr(role, name, getattr(self, name))
 
     def offer(self, *args: Any) -> Option:
         option = self._offer(*args)
@@ -39,7 +44,7 @@ class Building:
     async def build(
         self, option: Option, issued: Any, now_us: int, spare: Any = None, openable: Any = ()
     ) -> ResolvedBuild | None:
-        head = await self.rail.head()
+        head = await self.rail.observer.head()
         if self.silent:
             raise RailUnavailable("no answer")
         now = now_us // 1_000_000
@@ -56,8 +61,8 @@ class Building:
             expires_at=now + 60,
         )
 
-    def submits(self, option: Option) -> bool:
-        return self.submitted
+    def is_direct(self, option: Option) -> bool:
+        return not self.submitted
 
     async def verify(self, option: Option, issued: Any, outputs: Any) -> PayerKind:
         self.verified.append(issued)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from florin_server.clock import TestClock
 from florin_server.devnet.evm import DEVNET, EvmDevChain
 from florin_server.domain.payments.payment import Action, Confirmation, Option, Payment, Status
 from florin_server.domain.settlement.chain_txs import Accepted
+from florin_server.flows.payments import funding
 from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport, Transport
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.transactions import Signer
@@ -200,15 +201,21 @@ class Lab:
         account = account_of(payer)
         split = Split(account_of(MERCHANT), account_of(FEES) if fee else None, fee, settled=True)
         means = Payable(account, TOKEN)
-        return self.rail.offer(
+        return self.rail.offers.offer(
             payment, account, means, self.rail.assets[TOKEN], value, split, self.clock.now_us()
         )
+
+    async def payable(
+        self, payers: Sequence[str], prices: Mapping[str, int], by_hand: Collection[str] = ()
+    ) -> list[Payable]:
+        """Who can pay what, as options are made: whoever lacks something is given it."""
+        return await funding.payable(self.rail, payers, prices, by_hand)
 
     async def fund(self, *payers: LocalAccount | str) -> None:
         """Lets the faucet fill accounts."""
         prices = {TOKEN: PRICE}
         accounts = [account_of(payer) for payer in payers]
-        found = await self.rail.payable(accounts, prices)
+        found = await self.payable(accounts, prices)
         assert {one.payer for one in found} == set(accounts)
 
     async def sold(self, number: int, *, fee: int = 0) -> Accepted:
@@ -217,14 +224,14 @@ class Lab:
         await self.fund(wallet)
         option = self.offer(wallet, payment, fee=fee)
         item = accept(payment, option, signed(wallet, option))
-        await self.rail.verify(option, (), item.confirmation.outputs)
+        await self.rail.verifier.verify(option, (), item.confirmation.outputs)
         return item
 
     async def settle(self, *items: Accepted) -> Signed:
         """Settles items in a block of their own."""
-        nonce = await self.rail.next_nonce(RELAYER.address)
-        transaction = await self.rail.sign(RELAYER.address, nonce, items)
-        await self.rail.broadcast(transaction.raw)
+        nonce = await self.rail.account_nonces.next_nonce(RELAYER.address)
+        transaction = await self.rail.relay.sign(RELAYER.address, nonce, items)
+        await self.rail.relay.broadcast(transaction.raw)
         return transaction
 
     async def mine(self, blocks: int = 1) -> None:

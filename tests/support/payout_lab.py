@@ -11,19 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from florin_server.boot.app import app_of, core_of
 from florin_server.config import Settings
 from florin_server.domain.payments.payment import Refund, RefundStatus
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import ChainTx, Posting
-from florin_server.feed import Hub
-from florin_server.flows.app import App, Links
-from florin_server.flows.limits.limits import Limits
-from florin_server.flows.screening.cache import Screening
+from florin_server.flows.app import App, Core
 from florin_server.rails.evm.sending.payouts import TRANSFERRED
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.store.engine.store import Store
 from florin_server.store.ledger import ledger
-from florin_server.store.payments import payments
 from florin_server.store.payouts import payouts, refunds
 from florin_server.store.settlement import chain_txs
 from florin_server.workers.payouts.pay_out import PayoutWorker
@@ -43,7 +40,7 @@ _numbers = itertools.count(1)
 class Stepped(PayoutWorker):
     """Rests after each turn until it is let go."""
 
-    def __init__(self, app: App, rail, owner: str) -> None:
+    def __init__(self, app: Core, rail, owner: str) -> None:
         super().__init__(app, rail, rail.payouts, owner)
         self.may_turn = asyncio.Semaphore(0)
         self.turned = asyncio.Event()
@@ -70,24 +67,12 @@ class Office:
 
     async def start(self) -> None:
         self.store = await Store.open(self.folder / "florin.db")
-        hub = Hub(
-            self.store.reader.payment,
-            lambda seen: self.store.read(payments.newer(seen)),
-            self.lab.clock,
-        )
         chosen = Settings(home=self.folder, **self.settings)
-        self.app = App(
-            settings=chosen,
-            clock=self.lab.clock,
-            randbytes=os.urandom,
-            store=self.store,
-            hub=hub,
-            links=Links("https://pay.example", frozenset({"pay.example"})),
-            rails={CHAIN: self.lab.rail},
-            limits=Limits(chosen.limits, self.lab.clock),
-            screening=Screening(self.store, self.lab.clock),
-        )
-        self.worker = Stepped(self.app, self.lab.rail, os.urandom(4).hex())
+        core = core_of(chosen, self.store, self.lab.clock, [self.lab.rail])
+        # there is no book keeper here
+        core.chains[CHAIN].books_begun = True
+        self.worker = Stepped(core, self.lab.rail, os.urandom(4).hex())
+        self.app = app_of(core, payouts=[self.worker])
         self.task = asyncio.create_task(self.worker.run())
         await self._turned()
 

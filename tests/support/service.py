@@ -76,12 +76,13 @@ async def begun(service: Service) -> None:
             chain_id
             for workers, name in (
                 (app.settlers, ConditionName.SETTLEMENT_STARTING),
-                (app.payers, ConditionName.PAYOUTS_STARTING),
+                (app.payout_workers, ConditionName.PAYOUTS_STARTING),
             )
             for chain_id, worker in workers.items()
             if worker.health().has(name)
         }
-        if not (waits := answering & (app.unbegun | starting)):
+        unbegun = {chain_id for chain_id, state in app.chains.items() if not state.books_begun}
+        if not (waits := answering & (unbegun | starting)):
             return
         await asyncio.sleep(0.001)
     raise AssertionError(f"no books or no worker yet of {', '.join(waits)}")

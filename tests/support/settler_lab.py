@@ -11,16 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from eth_account.signers.local import LocalAccount
+from florin_server.boot.app import app_of, core_of
 from florin_server.config import Settings
 from florin_server.domain.accounts.account import Partner
 from florin_server.domain.payments.payment import Destination, Merchant, Payment
-from florin_server.feed import Hub
-from florin_server.flows.app import App, Caller, Links
-from florin_server.flows.limits.limits import Limits
+from florin_server.flows.app import App, Caller, Core, Links
 from florin_server.flows.payments.confirm import confirm
 from florin_server.flows.payments.create import NewPayment, create
 from florin_server.flows.payments.options import options
-from florin_server.flows.screening.cache import Screening
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.store.accounts import destinations, merchants
 from florin_server.store.engine.store import Store
@@ -51,7 +49,7 @@ TURNS_MAX = 60
 class Stepped(ChainSettler):
     """Rests after each turn until it is let go."""
 
-    def __init__(self, app: App, rail, owner: str, pauses: Container[str] = ()) -> None:
+    def __init__(self, app: Core, rail, owner: str, pauses: Container[str] = ()) -> None:
         super().__init__(app, rail, owner, pauses)
         self.may_turn = asyncio.Semaphore(0)
         self.turned = asyncio.Event()
@@ -153,8 +151,8 @@ class Works:
         for payment in ended:
             option = await self.store.read(payments.option(payment.id, payment.option_id or ""))
             assert option is not None
-            events = await self.lab.rail.paid([self.lab.rail.reference(option)], 0)
-            proofs = [event for event in events if self.lab.rail.proves(option, event)]
+            events = await self.lab.rail.direct.paid([self.lab.rail.terms.reference(option)], 0)
+            proofs = [event for event in events if self.lab.rail.terms.proves(option, event)]
             assert [event.tx_hash for event in proofs] == (
                 [payment.tx_id] if payment.status == "succeeded" else []
             )
@@ -193,22 +191,14 @@ async def _start(
         await store.write(merchants.put_merchant(SHOP))
         destination = Destination("crypto_1", SHOP.id, TOKEN, account_of(MERCHANT))
         await store.write(destinations.put_destination(destination))
-    hub = Hub(store.reader.payment, lambda seen: store.read(payments.newer(seen)), lab.clock)
+    links = Links("https://pay.example", frozenset({"pay.example"}))
     chosen = Settings(home=folder, discovery_s=30)
-    app = App(
-        settings=chosen,
-        clock=lab.clock,
-        randbytes=os.urandom,
-        store=store,
-        hub=hub,
-        links=Links("https://pay.example", frozenset({"pay.example"})),
-        rails={CHAIN: lab.rail},
-        limits=Limits(chosen.limits, lab.clock),
-        screening=Screening(store, lab.clock),
-    )
+    core = core_of(chosen, store, lab.clock, [lab.rail], links=links)
+    # there is no book keeper here
+    core.chains[CHAIN].books_begun = True
     pauses = await store.read(executors.pauses())
-    settler = Stepped(app, lab.rail, os.urandom(4).hex(), pauses)
-    app.settlers[CHAIN] = settler
+    settler = Stepped(core, lab.rail, os.urandom(4).hex(), pauses)
+    app = app_of(core, [settler])
     task = asyncio.create_task(settler.run())
     await settler.turned.wait()
     return store, app, settler, task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +19,7 @@ from florin_server.domain.payments.payment import (
     ResolvedBuild,
 )
 from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, TxState
+from florin_server.flows.payments import funding
 from florin_server.flows.payouts.opening import places
 from florin_server.rails.connection.jsonrpc import LocalTransport
 from florin_server.rails.solana.rail import SolanaRail
@@ -79,6 +80,10 @@ class Lab:
     between: Meddler
     rail: SolanaRail
 
+    async def payable(self, payers: Sequence[str], prices: Mapping[str, int]) -> list[Payable]:
+        """Who can pay what, as options are made: whoever lacks something is given it."""
+        return await funding.payable(self.rail, payers, prices)
+
     async def offer(
         self,
         buyer: SolanaWallet,
@@ -91,8 +96,8 @@ class Lab:
         payment, asset_id = new_payment(number), asset_id or ASSETS[token]
         payer = self.rail.payer(buyer.account)
         assert payer is not None
-        await self.rail.payable([payer], {asset_id: value})
-        option = self.rail.offer(
+        await self.payable([payer], {asset_id: value})
+        option = self.rail.offers.offer(
             payment,
             buyer.account,
             Payable(payer, asset_id),
@@ -112,24 +117,24 @@ class Lab:
         self, option: Option, before: Sequence[ResolvedBuild], spare: FreeNonce | None = None
     ) -> ResolvedBuild | None:
         now_us = START_S * 1_000_000
-        return await self.rail.build(option, before, now_us, spare, self.openable(option))
+        return await self.rail.offers.build(option, before, now_us, spare, self.openable(option))
 
     def openable(self, option: Option) -> list[AssetAccount]:
         """All that may have to be opened, as if nothing ever was."""
-        return places(option.asset, self.rail.split(option))
+        return places(option.asset, self.rail.terms.split(option))
 
     async def accepted(self, buyer: SolanaWallet, **offer: Any) -> tuple[Accepted, ResolvedBuild]:
         """A payment that was verified, as the service remembers it."""
         payment, option = await self.offer(buyer, **offer)
         issued = await self.issued(option)
         output = json.dumps(signed(buyer, issued))
-        await self.rail.verify(option, [issued], [output])
+        await self.rail.verifier.verify(option, [issued], [output])
         content = Confirmation(payment.id, option.id, (output,), b"", START_S * 1_000_000)
         return Accepted(payment, option, content, issued.head), issued
 
     async def sent(self, item: Accepted) -> ChainTx:
-        made = await self.rail.sign(RELAYER.address, 0, [item])
-        await self.rail.broadcast(made.raw)
+        made = await self.rail.relay.sign(RELAYER.address, 0, [item])
+        await self.rail.relay.broadcast(made.raw)
         return journaled(made, item)
 
     async def slots(self, count: int) -> None:

@@ -12,8 +12,8 @@ from tests.support.solana_lab import signed
 
 
 async def spare(lab) -> FreeNonce:
-    values = await lab.rail.nonces.values(lab.rail.nonces.addresses)
-    address = lab.rail.nonces.addresses[0]
+    values = await lab.rail.durable_nonces.values(lab.rail.durable_nonces.addresses)
+    address = lab.rail.durable_nonces.addresses[0]
     return FreeNonce(address, values.held[address], values.slot)
 
 
@@ -21,11 +21,11 @@ async def accepted(lab, buyer):
     payment, option = await lab.offer(buyer)
     issued = await lab.built(option, [], await spare(lab))
     output = json.dumps(signed(buyer, issued))
-    await lab.rail.verify(option, [issued], [output])
+    await lab.rail.verifier.verify(option, [issued], [output])
     content = Confirmation(payment.id, option.id, (output,), b"", START_S * 1_000_000)
     return Accepted(payment, option, content, issued.head), issued
 
 
 async def advance(lab, number: int = 0) -> None:
-    made = await lab.rail.nonces.advance([lab.rail.nonces.addresses[number]])
-    await lab.rail.broadcast(made.raw)
+    made = await lab.rail.durable_nonces.advance([lab.rail.durable_nonces.addresses[number]])
+    await lab.rail.relay.broadcast(made.raw)

@@ -72,3 +72,13 @@ async def test_when_all_give_up_the_question_ends_and_the_next_is_asked_anew():
     assert (asked.times, asked.ended) == (2, 1)
     asked.go.set()
     assert await late == 2
+
+
+async def test_what_was_asked_before_is_not_told_to_who_asks_after_a_change():
+    shared, asked = Shared[int](), Asked()
+    before = await begun(2, shared, asked)
+    shared.forget()
+    after = await begun(2, shared, asked)
+    asked.go.set()
+    assert await asyncio.gather(*before, *after) == [1, 1, 2, 2]
+    assert await shared("key", asked) == 3

@@ -314,7 +314,7 @@ async def test_who_signs_again_and_again_uses_up_its_own(shop, tenant, monkeypat
         raise FlorinError(Code.INVALID_PARAMS, "no money")
 
     (rail,) = shop.service.app.rails.values()
-    monkeypatch.setattr(rail, "verify", refuses)
+    monkeypatch.setattr(rail.verifier, "verify", refuses)
     one, other = Wallet(), Wallet()
     orders = [await created(shop, tenant) for _ in range(2)]
     found = {
@@ -359,12 +359,12 @@ async def test_what_an_output_is_worth_is_told_without_a_chain(shop, tenant):
     option = await app.store.read(payments.option(offer.payment_id, offer.option_id))
     rail = app.rails[option.chain_id]
     outputs = [f'"{one}"' for one in offer.outputs]
-    assert rail.plausible(option, (), outputs) is True
+    assert rail.verifier.plausible(option, (), outputs) is True
     # of another key it may be the account's contract that accepts it; other bytes nobody does
-    assert rail.plausible(option, (), ['"0x' + "11" * 65 + '"']) is None
+    assert rail.verifier.plausible(option, (), ['"0x' + "11" * 65 + '"']) is None
     for unreadable in ('"0x11"', '"no"', "7", "{", "null"):
-        assert rail.plausible(option, (), [unreadable]) is False
-    assert rail.plausible(option, (), []) is False
+        assert rail.verifier.plausible(option, (), [unreadable]) is False
+    assert rail.verifier.plausible(option, (), []) is False
 
 
 async def test_cancels_of_a_stranger_do_not_keep_the_merchant_from_it(shop, tenant):

@@ -67,7 +67,7 @@ async def start(
             await faucet.call("evm_mine", {"blocks": settings.embedded.confirmations - 1})
         chain = _embedded_chain(settings, treasury)
         of_embedded = EvmRail(chain, signer, transport, treasury=treasury)
-        of_embedded.announced_by(embedded.listen)
+        of_embedded.nodes.announced_by(embedded.listen)
         rails.append(of_embedded)
     if settings.has_embedded_solana:
         pair = solana_chain.Keys(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,15 +9,12 @@ from typing import Any
 from florin.v1 import operator_pb2
 from google.protobuf.message import Message
 
+from florin_server.boot.app import app_of, core_of
 from florin_server.boot.home import Home, Secrets
 from florin_server.boot.operator_error import OperatorError
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.domain.sealed import Seal
-from florin_server.feed import Hub
-from florin_server.flows.app import App, Links
-from florin_server.flows.limits.limits import Limits
-from florin_server.flows.screening.cache import Screening
 from florin_server.rails.protocol import Rail
 from florin_server.rpc.operator.service import OperatorServicer
 from florin_server.rpc.server.validate import Validator
@@ -52,7 +48,9 @@ async def offline(
             home.keep_private()
         if chains:
             rails = await _rails(settings, kept)
-        app = _resting(settings, store, kept, rails)
+        # without workers and callers: enough for accounts, keys and the books
+        seal = Seal(kept.capture_keys)
+        app = app_of(core_of(settings, store, SystemClock(), rails, seal=seal))
         servicer = OperatorServicer(app, kept.pepper)
 
         async def call(method: str, request: Message) -> Any:
@@ -72,24 +70,3 @@ async def _rails(settings: Settings, kept: Secrets) -> list[Rail]:
     from florin_server.boot.chains import named  # noqa: PLC0415
 
     return await named(settings, kept)
-
-
-def _resting(settings: Settings, store: Store, kept: Secrets, rails: list[Rail]) -> App:
-    """A service without workers and callers: enough for accounts, keys and the books."""
-    clock = SystemClock()
-
-    async def nothing(_seen: object) -> list[Any]:
-        return []
-
-    return App(
-        settings=settings,
-        clock=clock,
-        randbytes=os.urandom,
-        store=store,
-        hub=Hub(store.reader.payment, nothing, clock),
-        links=Links("", frozenset()),
-        rails={rail.chain_id: rail for rail in rails},
-        limits=Limits(settings.limits, clock),
-        seal=Seal(kept.capture_keys),
-        screening=Screening(store, clock),
-    )

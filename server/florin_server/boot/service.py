@@ -14,23 +14,18 @@ from urllib.parse import urlsplit
 
 from florin_server.boot import chains, gateway, metrics, prices
 from florin_server.boot.addresses import check_bind
+from florin_server.boot.app import app_of, core_of
 from florin_server.boot.embedded import Embedded
 from florin_server.boot.grpc_server import GrpcServers
 from florin_server.boot.home import Home, Refused, Secrets
 from florin_server.clock import Clock, ShiftedClock, SystemClock
 from florin_server.config import Settings
 from florin_server.domain.accounts.credentials import parse_key
-from florin_server.domain.screening.blocklist import Blocklist
 from florin_server.domain.sealed import Seal
-from florin_server.feed import Hub
-from florin_server.flows.app import App, Links
-from florin_server.flows.limits.limits import Limits
-from florin_server.flows.screening.cache import Screening
+from florin_server.flows.app import App, Core, Links
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.protocol import Rail
 from florin_server.store.engine.store import Store
 from florin_server.store.operator import executors, installation
-from florin_server.store.payments import payments
 from florin_server.store.payouts import payouts
 from florin_server.workers.housekeeping.expire import expire, forget_data, forget_gas, forget_keys
 from florin_server.workers.housekeeping.keep_books import BookKeeper
@@ -85,29 +80,25 @@ class Service:
             readers = {rail.chain_id: rail.reader for rail in rails if isinstance(rail, EvmRail)}
             market = prices.market(settings, readers)
             stack.push_async_callback(market.close)
-            hub = Hub(store.reader.payment, lambda seen: store.read(payments.newer(seen)), clock)
-            app = App(
-                settings=settings,
-                clock=clock,
-                randbytes=randbytes,
-                store=store,
-                hub=hub,
-                prices=market,
+            core = core_of(
+                settings,
+                store,
+                clock,
+                rails,
                 links=_links(settings, gateway.url_of(listener)),
-                rails={rail.chain_id: rail for rail in rails},
-                limits=Limits(settings.limits, clock),
-                screening=Screening(store, clock),
-                off=_off(settings, home),
-                blocked=Blocklist(settings.blocked_accounts),
+                prices=market,
                 seal=Seal(kept.capture_keys),
+                off=_off(settings, home),
+                randbytes=randbytes,
             )
-            pauses = await store.read(executors.pauses())
+            staff = _staff(core, await store.read(executors.pauses()))
+            app = app_of(core, staff.settlers, staff.payouts)
             grpc = await GrpcServers.start(app, kept, stack)
-            workers = _start_workers(app, rails, pauses, stack)
+            workers = _start_workers(app, staff, stack)
             await gateway.start(app, grpc, listener, stack, _ready(workers))
             http_url = gateway.url_of(listener)
             metrics_url = await metrics.start(app, stack)
-            stack.callback(hub.close)
+            stack.callback(app.hub.close)
             stack.callback(app.payouts.close)
             return cls(
                 settings=settings,
@@ -179,9 +170,27 @@ def _links(settings: Settings, http_url: str) -> Links:
     return Links(base, frozenset({host}))
 
 
-def _start_workers(
-    app: App, rails: list[Rail], pauses: Container[str], stack: AsyncExitStack
-) -> list[asyncio.Task[None]]:
+@dataclass(frozen=True, slots=True)
+class _Staff:
+    """Who settles and who pays out, one for each chain."""
+
+    settlers: list[ChainSettler]
+    payouts: list[PayoutWorker]
+
+
+def _staff(core: Core, pauses: Container[str]) -> _Staff:
+    owner, rails = core.randbytes(8).hex(), core.rails.values()
+    return _Staff(
+        [ChainSettler(core, rail, owner, pauses) for rail in rails],
+        [
+            PayoutWorker(core, rail, rail.payouts, owner, pauses)
+            for rail in rails
+            if rail.payouts is not None
+        ],
+    )
+
+
+def _start_workers(app: App, staff: _Staff, stack: AsyncExitStack) -> list[asyncio.Task[None]]:
     steady: list[Callable[[], Awaitable[None]]] = [
         *(partial(work, app) for work in (expire, forget_keys, forget_data, forget_gas)),
         app.hub.sweep,
@@ -189,16 +198,12 @@ def _start_workers(
     ]
     if app.settings.prices.pairs:
         steady.append(partial(follow_prices, app))
-    jobs: list[Coroutine[Any, Any, None]] = [outliving(app.clock, work) for work in steady]
-    owner = app.randbytes(8).hex()
-    for rail in rails:
-        settler = ChainSettler(app, rail, owner, pauses)
-        app.settlers[rail.chain_id] = settler
-        jobs += [BookKeeper(app, rail).run(), settler.run()]
-        if rail.payouts is not None:
-            payer = PayoutWorker(app, rail, rail.payouts, owner, pauses)
-            app.payers[rail.chain_id] = payer
-            jobs.append(payer.run())
+    jobs: list[Coroutine[Any, Any, None]] = [
+        *(outliving(app.clock, work) for work in steady),
+        *(BookKeeper(app, rail).run() for rail in app.rails.values()),
+        *(worker.run() for worker in staff.settlers),
+        *(worker.run() for worker in staff.payouts),
+    ]
     tasks = [asyncio.create_task(job) for job in jobs]
     stack.push_async_callback(_end, tasks)
     return tasks

@@ -84,5 +84,5 @@ def rail(settings: Settings, embedded: Embedded, keys: Keys) -> SolanaRail:
         ),
     )
     found = SolanaRail(chain, keys.relayer, LocalTransport(embedded.handle), treasury=keys.treasury)
-    found.announced_by(embedded.listen)
+    found.nodes.announced_by(embedded.listen)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -91,9 +92,26 @@ def _remembered_usage() -> Recent[Usage]:
     return Recent(_CHAINS_KEPT, _SPENT_US)
 
 
-@dataclass(frozen=True, slots=True)
-class App:
-    """One running service."""
+@dataclass(slots=True)
+class ChainState:
+    """What flows and workers tell each other of one chain.
+
+    `board` has what is found when somebody asks how the chain is doing. Nothing is sent from its
+    wallets before their books have begun; `lacking` says what they hold less than is booked, in a
+    sentence. `has_new_receivers` tells that some were registered since the settler looked, and
+    `payout_asked` is set when there may be something to pay out.
+    """
+
+    board: Board
+    books_begun: bool = False
+    lacking: str = ""
+    has_new_receivers: bool = False
+    payout_asked: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Core:
+    """What flows and workers share. There is a state for every rail, both by CAIP-2."""
 
     settings: Settings
     clock: Clock
@@ -102,16 +120,10 @@ class App:
     hub: Hub
     links: Links
     rails: Mapping[str, Rail]
+    chains: Mapping[str, ChainState]
     limits: Limits
     screening: Screening
-    settlers: dict[str, Settler] = field(default_factory=dict)
-    payers: dict[str, Settler] = field(default_factory=dict)  # by chain, where there is a key
-    executors: dict[str, Sender] = field(default_factory=dict)  # by CAIP-10
-    # chains (CAIP-2) on which receivers were registered since their settler looked
-    registered: set[str] = field(default_factory=set)
-    unbegun: set[str] = field(default_factory=set)  # chains whose wallets have no books yet
-    missing: dict[str, str] = field(default_factory=dict)  # what wallets lack, by chain
-    boards: dict[str, Board] = field(default_factory=dict)  # what is found when asked, by chain
+    board: Board  # what is found of the installation when somebody asks
     # those who follow payouts, by id; a refund's payout has the id of the refund
     payouts: Changes = field(default_factory=Changes)
     accounts: Accounts = field(default_factory=Accounts)
@@ -141,13 +153,26 @@ class App:
 
     def wake_payouts(self) -> None:
         """Tells whoever pays out that there is something new."""
-        for payer in self.payers.values():
-            payer.wake()
+        for chain in self.chains.values():
+            chain.payout_asked.set()
 
     async def changed(self, payment: Payment) -> Payment:
         """Tells watchers about a committed change; gives the payment back."""
         self.hub.publish(payment)
         return payment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class App(Core):
+    """One service: what its flows share, and the workers that it runs, all of them or none.
+
+    Settlers and payout workers are by chain (CAIP-2), the latter where there is a key; executors,
+    whose transactions theirs are, by CAIP-10.
+    """
+
+    settlers: Mapping[str, Settler]
+    payout_workers: Mapping[str, Settler]
+    executors: Mapping[str, Sender]
 
 
 @dataclass(frozen=True, slots=True)

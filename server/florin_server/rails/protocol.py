@@ -6,66 +6,32 @@ and turns accepted payments into one transaction. Who calls it decides when, and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from florin_server.domain.accounts.destinations import AssetAccount
-from florin_server.domain.payments.payment import FreeNonce, Option, Payment, ResolvedBuild
-from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, PayerKind, Share
-from florin_server.pricing.prices import Quote
-from florin_server.rails.provisioning import Nonces, Receiving
-from florin_server.rails.types import (
-    Asset,
-    BlockView,
-    Effect,
-    Fact,
-    Head,
-    Mined,
-    NodeState,
-    Paid,
-    Payable,
-    Signed,
-    Split,
-    Transfer,
+from florin_server.domain.payments.payment import Option
+from florin_server.rails.provisioning import DurableNonces, TokenAccounts
+from florin_server.rails.roles import (
+    AccountNonces,
+    Blocks,
+    DirectSettlement,
+    Faucet,
+    Gas,
+    Nodes,
+    Observer,
+    Offers,
+    Payouts,
+    Relay,
+    Terms,
+    Verifier,
 )
-
-
-class Payouts(Protocol):
-    """Transfers out of the treasury of one chain, signed by its own key."""
-
-    @property
-    def sender(self) -> str:
-        """Address of the key, lower-case where case does not count."""
-
-    @property
-    def gas_payer(self) -> str:
-        """Address that pays for its transactions; the key's own on most chains."""
-
-    @property
-    def problem(self) -> str:
-        """Why nothing can be paid out at all; empty if it can."""
-
-    async def obstacle(self, transfer: Transfer, ahead: Sequence[Transfer]) -> str | None:
-        """Why a transfer would fail if it were sent now, in a sentence; None if it would not.
-
-        `ahead` are those on their way, whose money is spent already.
-        """
-
-    async def sign(self, nonce: int, transfer: Transfer) -> Signed:
-        """Signs the one transaction that makes a transfer."""
-
-    async def effect(self, tx: ChainTx, tx_hash: str, transfer: Transfer) -> Effect:
-        """What a final transaction moved; `tx_hash` is the variant of it that was mined."""
-
-    async def gone(self, tx: ChainTx, lapses_at: int | None) -> bool:
-        """True if no block can hold the transaction any more, judged at final depth.
-
-        The caller must look for the transaction after this answer.
-        """
+from florin_server.rails.types import Asset
 
 
 class Rail(Protocol):
-    """One chain. Every coroutine may raise RailUnavailable; none of them is a negative answer."""
+    """One chain: what it is, and who plays its roles. A role that it has not is None."""
+
+    # ---- what it is
 
     @property
     def chain_id(self) -> str:
@@ -76,28 +42,24 @@ class Rail(Protocol):
         """False for test networks."""
 
     @property
-    def by_block(self) -> bool:
-        """True if the chain is followed block by block.
-
-        Otherwise its head is the newest final block, `mined` and `find` tell final things only,
-        and they are asked whenever the head moved.
-        """
+    def confirmations(self) -> int:
+        """Blocks, counting its own, that make an event final."""
 
     @property
     def open_max(self) -> int:
         """Transactions of one key that may wait for a block at the same time."""
 
     @property
-    def confirmations(self) -> int:
-        """Blocks, counting its own, that make an event final."""
-
-    @property
-    def poll_s(self) -> float:
-        """Seconds between two looks at the head."""
-
-    @property
     def eta_s(self) -> int:
         """Seconds that a payment usually takes from its confirm to its end."""
+
+    @property
+    def native_asset(self) -> str:
+        """CAIP-19 of the coin that pays gas."""
+
+    @property
+    def assets(self) -> Mapping[str, Asset]:
+        """The assets that are offered, by CAIP-19."""
 
     @property
     def senders(self) -> Sequence[str]:
@@ -114,25 +76,10 @@ class Rail(Protocol):
         Each is named in words that follow "is"; the wallets of ours are among them.
         """
 
-    @property
-    def payouts(self) -> Payouts | None:
-        """What pays out of the treasury; None if its key is not here."""
+    def payer(self, account: str) -> str | None:
+        """The canonical CAIP-10 of an account on this chain that may pay; None for all else."""
 
-    @property
-    def nonces(self) -> Nonces | None:
-        """The durable nonces for buyers who sign slowly; None on chains without such."""
-
-    @property
-    def receiving(self) -> Receiving | None:
-        """What opens accounts before they receive; None where none has to be opened."""
-
-    @property
-    def native_asset(self) -> str:
-        """CAIP-19 of the coin that pays gas."""
-
-    @property
-    def assets(self) -> Mapping[str, Asset]:
-        """The assets that are offered, by CAIP-19."""
+    # ---- beginning and ending
 
     async def start(self) -> None:
         """Checks chain id, contracts and every token; disables what does not match."""
@@ -140,247 +87,73 @@ class Rail(Protocol):
     async def problems(self) -> tuple[str, ...]:
         """Checks again and tells, in sentences, what keeps the chain or an asset from working.
 
-        What keys lack, `shortages` tells.
+        What keys lack, `relay.shortages` tells.
         """
-
-    async def shortages(self) -> tuple[str, ...]:
-        """Tells, in sentences, which keys are running out of the coin that they pay with."""
 
     async def close(self) -> None:
         """Ends connections."""
 
-    def nodes(self) -> Sequence[NodeState]:
-        """How each node looks, in the order of preference; none of this process."""
+    # ---- the roles that every chain has
 
     @property
-    def agreement(self) -> int:
-        """How many nodes must tell what ends a payment."""
+    def offers(self) -> Offers:
+        """What buyers can be offered."""
 
     @property
-    def doubt(self) -> str:
-        """What keeps nodes from agreeing on what ends payments; empty if they agree."""
+    def terms(self) -> Terms:
+        """What options say."""
 
-    async def news(self, waiter: str = "") -> None:
-        """Returns when there may be a new block, and after a while in any case.
+    @property
+    def verifier(self) -> Verifier:
+        """Whether wallets answered as they were asked."""
 
-        Each of those who wait at the same time has a name of its own.
-        """
+    @property
+    def relay(self) -> Relay:
+        """What sends settlements."""
 
-    def payer(self, account: str) -> str | None:
-        """The canonical CAIP-10 of an account on this chain that may pay; None for all else."""
+    @property
+    def observer(self) -> Observer:
+        """What the chain proves."""
 
-    async def payable(
-        self,
-        payers: Sequence[str],
-        prices: Mapping[str, int],
-        by_hand: Collection[str] = (),
-    ) -> list[Payable]:
-        """Who can pay what price: their balance covers it; one batched read.
+    @property
+    def nodes(self) -> Nodes:
+        """How the chain is reached."""
 
-        Those `by_hand` are to send their payments by themselves if they have code. One that may be
-        able to sign is told twice for an asset, the way by signature first.
-        """
+    # ---- the roles that some have
 
-    async def obstacle(
-        self, asset: Asset, value: int, split: Split, openable: Collection[AssetAccount] = ()
-    ) -> str | None:
-        """Why the receivers of a split cannot take a value now, in a sentence; None if they can.
+    @property
+    def blocks(self) -> Blocks | None:
+        """What reads blocks; None if only what is final is told, whenever the head moved."""
 
-        `openable` are places that a payment may open for its receivers.
-        """
+    @property
+    def direct(self) -> DirectSettlement | None:
+        """What others settle; None where nobody but Florin can."""
 
-    def offer(  # noqa: PLR0917  (one of each, none alike)
-        self,
-        payment: Payment,
-        account: str,
-        means: Payable,
-        asset: Asset,
-        value: int,
-        split: Split,
-        now_us: int,
-        quote: Quote | None = None,
-    ) -> Option:
-        """Builds an option; equal arguments, but for `now_us`, give equal ids and actions.
+    @property
+    def account_nonces(self) -> AccountNonces | None:
+        """The senders' nonces; None where numbers only tell our own transactions apart."""
 
-        It lapses with its quote.
-        """
+    @property
+    def gas(self) -> Gas | None:
+        """Who uses how much gas; None where a fee does not depend on what is computed."""
 
-    async def build(
-        self,
-        option: Option,
-        issued: Sequence[ResolvedBuild],
-        now_us: int,
-        spare: FreeNonce | None = None,
-        openable: Collection[AssetAccount] = (),
-    ) -> ResolvedBuild | None:
-        """Resolves the option's build; None if the newest that was issued is still good.
+    @property
+    def payouts(self) -> Payouts | None:
+        """What pays out of the treasury; None if its key is not here."""
 
-        `spare` is a durable nonce for it, which only it may use; `openable` are the places that it
-        may open, and no others.
+    @property
+    def durable_nonces(self) -> DurableNonces | None:
+        """The durable nonces for buyers who sign slowly; None on chains without such."""
 
-        `issued` is what was issued for the option before, the newest first. Every issue has
-        actions of the same kinds, at least one. NotReceivable if a receiver cannot take it.
-        """
+    @property
+    def token_accounts(self) -> TokenAccounts | None:
+        """What opens accounts before they receive; None where none has to be opened."""
 
-    def submits(self, option: Option) -> bool:
-        """False if the buyer's wallet sends the transaction: its effect is only looked for."""
+    @property
+    def faucet(self) -> Faucet | None:
+        """What gives test money to buyers; None on all chains but those of tests."""
 
-    def plausible(
-        self, option: Option, issued: Sequence[ResolvedBuild], outputs: Sequence[str]
-    ) -> bool | None:
-        """Whether the outputs may pay the option, as far as this can be told without the chain.
 
-        True if the payer's own key signed what was issued, False if they can never pay it, None
-        if only the chain can tell.
-        """
-
-    async def verify(
-        self, option: Option, issued: Sequence[ResolvedBuild], outputs: Sequence[str]
-    ) -> PayerKind:
-        """Proves that the outputs (JSON texts) pay the option if submitted now; tells who answers.
-
-        They may answer any of the option's issues, the newest first, that have not lapsed. Raises
-        FlorinError(invalid_params) with details.reason signature_mismatch, transaction_mismatch,
-        unreadable_output, insufficient_funds, token_refused or gas_limit.
-        """
-
-    def reference(self, option: Option) -> str:
-        """The 0x-hex reference that the option's settlement event carries."""
-
-    def split(self, option: Option) -> Split:
-        """Where the option's money goes, as it was offered."""
-
-    def last_second(self, option: Option) -> int | None:
-        """The newest time (Unix seconds) at which the option may be paid; None if any will do.
-
-        A chain that does not enforce it itself is sent nothing later.
-        """
-
-    def proves(self, option: Option, paid: Paid) -> bool:
-        """True if the event is exactly what was offered: money, payer, receivers, way and end.
-
-        Anybody may call the settlement contract with a reference that they have seen and a token
-        of their own; only the whole event is proof.
-        """
-
-    def resembles(self, option: Option, paid: Paid) -> bool:
-        """True if the event moved an option's money to its receivers, but in another way or time.
-
-        It pays for nothing: it was sent again, or to another end than was offered. False on
-        chains where nobody but Florin can settle.
-        """
-
-    def batches(self, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:
-        """Cuts items, as they stand, into what one transaction settles each."""
-
-    async def look(self, items: Sequence[Accepted]) -> list[Accepted]:
-        """The items with what their payers are now, one batched read.
-
-        An account may have got code, or lost it, since its payment was confirmed.
-        """
-
-    def share(self, item: Accepted) -> Share:
-        """The most gas that an item may use of a transaction, as it stands."""
-
-    async def simulate(self, items: Sequence[Accepted], sender: str | None = None) -> list[bool]:
-        """Tells for each item whether it would settle if submitted now, all in one transaction.
-
-        It is tried as that would run: sent by `sender`, at the fees of now, in the next block.
-        """
-
-    async def next_nonce(self, sender: str) -> int:
-        """A sender's next nonce as the chain knows it, pending transactions included.
-
-        0 on chains without nonces, where the numbers only tell our own transactions apart.
-        """
-
-    async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
-        """Signs, with a sender's key, the one transaction that settles the items.
-
-        Without items it does nothing but use the nonce; the treasury's key signs only that here.
-        """
-
-    async def bump(self, tx: ChainTx) -> Signed | None:
-        """Signs a transaction again, with its nonce, for a higher fee; None if that has no use.
-
-        RailUnavailable also if the limits allow no higher fee.
-        """
-
-    async def broadcast(self, raw: bytes) -> None:
-        """Hands a transaction to the chain; one that it already knows is fine.
-
-        Raises RailUnavailable when the outcome is unknown or the chain refused it.
-        """
-
-    async def knows(self, tx_hash: str) -> bool:
-        """True if the chain or its pool has the transaction now."""
-
-    async def nonce_used(self, sender: str, nonce: int) -> bool:
-        """True if a transaction with a sender's nonce is final, or there are no nonces."""
-
-    async def head(self) -> Head:
-        """The newest block."""
-
-    async def block(self, number: int) -> BlockView | None:
-        """One block; None if the chain does not have it (yet, or any more)."""
-
-    async def mined(self, tx_hashes: Sequence[str]) -> dict[str, Mined]:
-        """Which of our transactions are in a block, one batched read; absent ones tell nothing."""
-
-    async def paid(self, references: Sequence[str], from_block: int) -> list[Paid]:
-        """Settlement events of the references from a block on, whoever submitted them.
-
-        None on chains where nobody but Florin can settle.
-        """
-
-    async def paid_between(self, first: int, last: int) -> list[Paid]:
-        """All settlement events of a range of blocks, whoever submitted them, for whomever.
-
-        None on chains where nobody but Florin can settle.
-        """
-
-    async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
-        """Which facts as many nodes tell as have to agree, at final depth; one read of each.
-
-        True if they do and False if they differ; absent ones may be told later. Never raises
-        RailUnavailable: nodes that do not answer do not agree.
-        """
-
-    async def replaced(self, number: int, block_hash: str) -> bool:
-        """True if as many nodes as have to agree tell of another block in the place of one.
-
-        The caller has heard of it from one of them.
-        """
-
-    async def holdings(
-        self, places: Collection[tuple[str, str]], least: int
-    ) -> dict[tuple[str, str], int]:
-        """What accounts (CAIP-10) hold of assets (CAIP-19) at the newest final block.
-
-        One batched read, all at one block; assets of another kind than the chain's are left out.
-        RailUnavailable if the node's head is below the block `least`, which was seen before.
-        """
-
-    async def find(self, items: Sequence[Accepted]) -> list[Paid]:
-        """Settlement events of the items, whoever submitted them."""
-
-    async def gone(self, tx: ChainTx, issued: Sequence[ResolvedBuild]) -> bool:
-        """True if no block can hold the transaction any more, judged at final depth.
-
-        `issued` is what was issued for its payments. The caller must look for the transaction
-        after this answer.
-        """
-
-    async def is_paid(self, option: Option) -> bool:
-        """True if the chain says at final depth that a wallet's own transaction paid the option.
-
-        That alone is no proof of what moved; but such an option is never `dead`.
-        """
-
-    async def dead(self, item: Accepted, issued: Sequence[ResolvedBuild]) -> str | None:
-        """Why the item can never be paid again, judged at final depth; None while it can.
-
-        `issued` is what was issued for its option. The caller must look for a settlement event
-        after this answer: a spent authorization is the normal sign of success, and an event looked
-        for before may have been mined since.
-        """
+def submits(rail: Rail, option: Option) -> bool:
+    """True if we send the transaction that pays an option; False if the buyer's wallet does."""
+    return rail.direct is None or not rail.direct.is_direct(option)

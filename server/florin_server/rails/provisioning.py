@@ -18,7 +18,7 @@ class Values:
     held: Mapping[str, str]
 
 
-class Nonces(Protocol):
+class DurableNonces(Protocol):
     """Durable nonces: a transaction with one lapses when it is advanced, and not by time."""
 
     @property
@@ -35,7 +35,7 @@ class Nonces(Protocol):
         """Signs the one transaction that gives accounts other values."""
 
 
-class Receiving(Protocol):
+class TokenAccounts(Protocol):
     """What has to be opened on a chain before an account can hold an asset."""
 
     @property

@@ -339,9 +339,9 @@ async def test_a_rail_hears_of_new_blocks_where_its_settings_say():
         rpc_url=f"http://127.0.0.1:{port}", ws_url=f"ws://127.0.0.1:{port}", poll_ms=600_000
     )
     rail = EvmRail(chosen, RELAYER)
-    rail._news = rail._subscription._news = Announcing()
-    waits = asyncio.create_task(rail.news())
-    await rail._news.until(True)
+    rail.nodes.news = rail.nodes._subscription._news = Announcing()
+    waits = asyncio.create_task(rail.nodes.wait_for_block())
+    await rail.nodes.news.until(True)
     await lab.mine()
     await soon(waits)
     await rail.close()

@@ -65,7 +65,9 @@ class Script:
         split = Split(account_of(MERCHANT), account_of(FEES), FEE, settled=True)
         account, token = account_of(payer), self.lab.rail.assets[asset_id]
         means = Payable(account, asset_id, approvals, method)
-        return self.lab.rail.offer(new_payment(number), account, means, token, PRICE, split, 0)
+        return self.lab.rail.offers.offer(
+            new_payment(number), account, means, token, PRICE, split, 0
+        )
 
     def item(self, payer: LocalAccount, asset_id: str, number: int) -> Accepted:
         option = self.option(payer, number, asset_id)
@@ -76,7 +78,7 @@ class Script:
 
     async def perform(self, name: str, payer: LocalAccount, *how: Any) -> None:
         """What a wallet sends by itself."""
-        issued = await self.lab.rail.build(self.option(payer, *how), (), 0)
+        issued = await self.lab.rail.offers.build(self.option(payer, *how), (), 0)
         assert issued is not None
         for n, action in enumerate(issued.actions):
             await self.note(f"{name} {n}", (await self.lab.perform(payer, action)).strip('"'))
@@ -93,7 +95,7 @@ async def play(script: Script) -> None:
     wallets = [buyer(n) for n in range(1, 12)]
     accounts = [account_of(one) for one in wallets]
     prices = {TOKEN: PRICE, EURO: PRICE, ETHER: PRICE}
-    assert len(await lab.rail.payable(accounts, prices)) == 3 * len(wallets)
+    assert len(await lab.payable(accounts, prices)) == 3 * len(wallets)
     one, two, many = wallets[0], wallets[1], wallets[2:7]
 
     item = script.item(one, TOKEN, 1)

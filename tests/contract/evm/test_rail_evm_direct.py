@@ -64,7 +64,7 @@ async def lab(evm):
 
 
 async def way(lab: Lab, asset_id: str = TOKEN) -> Payable:
-    (found,) = await lab.rail.payable([PAYER], {asset_id: PRICE})
+    (found,) = await lab.payable([PAYER], {asset_id: PRICE})
     return found
 
 
@@ -72,21 +72,21 @@ def offer(lab: Lab, means: Payable, number: int = 1, ttl_s: int = 900) -> Any:
     split = Split(account_of(MERCHANT), account_of(FEES), 15_000, settled=True)
     token, now_us = lab.rail.assets[means.asset], lab.clock.now_us()
     payment = new_payment(number, ttl_s)
-    return lab.rail.offer(payment, PAYER, means, token, PRICE, split, now_us)
+    return lab.rail.offers.offer(payment, PAYER, means, token, PRICE, split, now_us)
 
 
 async def mute(lab: Lab, asset_id: str = TOKEN, **how: Any) -> Any:
     """The option of a wallet whose account has code that does not sign, and its issue."""
     await lab.delegate(WALLET, MUTE)
     option = offer(lab, await way(lab, asset_id), **how)
-    issued = await lab.rail.build(option, (), lab.clock.now_us())
+    issued = await lab.rail.offers.build(option, (), lab.clock.now_us())
     assert issued is not None
     return option, issued
 
 
 async def refusal(lab: Lab, option: Any, issued: Any, *outputs: str) -> str:
     with pytest.raises(FlorinError) as caught:
-        await lab.rail.verify(option, (issued,), outputs)
+        await lab.rail.verifier.verify(option, (issued,), outputs)
     assert caught.value.code is Code.INVALID_PARAMS
     return caught.value.details["reason"]
 
@@ -132,28 +132,28 @@ async def test_who_cannot_sign_is_found_by_asking_for_a_signature(lab, code, way
     lab.node.changes["eth_call"] = checks_passkeys(here=True)
     rail = EvmRail(settings(assets=(asset(), euro()), reads=reads), RELAYER, lab.node)
     await rail.start()
-    assert await rail.payable([PAYER], {TOKEN: PRICE}) == [BY_SIGNATURE]
+    assert await rail.offers.payable([PAYER], {TOKEN: PRICE}) == [BY_SIGNATURE]
     await lab.delegate(WALLET, code)
-    assert await rail.payable([PAYER], {TOKEN: PRICE}) == ways
+    assert await rail.offers.payable([PAYER], {TOKEN: PRICE}) == ways
     without = [one for one in ways if one == BY_CALLS] or [BY_CALLS]
-    assert await rail.payable([PAYER], {TOKEN: PRICE}, [PAYER]) == without
+    assert await rail.offers.payable([PAYER], {TOKEN: PRICE}, [PAYER]) == without
 
 
 async def test_passkeys_are_not_asked_for_where_code_would_have_to_check_them(lab):
     lab.node.changes["eth_call"] = checks_passkeys(here=False)
     await lab.rail.start()
     await lab.delegate(WALLET, PASSKEY_OWNED)
-    assert await lab.rail.payable([PAYER], {TOKEN: PRICE}) == [BY_CALLS]
+    assert await lab.payable([PAYER], {TOKEN: PRICE}) == [BY_CALLS]
     lab.node.changes["eth_call"] = checks_passkeys(here=True)
     await lab.rail.start()
-    assert await lab.rail.payable([PAYER], {TOKEN: PRICE}) == [BY_SIGNATURE]
+    assert await lab.payable([PAYER], {TOKEN: PRICE}) == [BY_SIGNATURE]
 
 
 async def test_the_chain_itself_tells_whether_it_checks_passkeys(lab):
     question, _ = ask_passkeys()[1]
     there = await lab.control.call("eth_call", question, "latest") == "0x" + "1".rjust(64, "0")
     await lab.delegate(WALLET, PASSKEY_OWNED)
-    found = await lab.rail.payable([PAYER], {TOKEN: PRICE})
+    found = await lab.payable([PAYER], {TOKEN: PRICE})
     assert found == [BY_SIGNATURE if there else BY_CALLS]
     wrong = question | {"data": question["data"][:-1] + "6"}
     assert await lab.control.call("eth_call", wrong, "latest") == "0x"
@@ -165,25 +165,25 @@ async def test_an_account_that_a_passkey_signs_for_pays_by_one_signature(lab):
     await lab.rail.start()
     address = await lab.deploy(PASSKEY_OWNED)
     await lab.fund(address)
-    (means,) = await lab.rail.payable([account_of(address)], {TOKEN: PRICE})
+    (means,) = await lab.payable([account_of(address)], {TOKEN: PRICE})
     option = lab.offer(address)
     assert (means.method, means.approvals) == (None, ())
     output, wrong = (
         json.dumps(by_passkey(json.loads(json.loads(one.actions[-1].params_json)[1])))
         for one in (option, lab.offer(address, new_payment(2)))
     )
-    assert await lab.rail.verify(option, (), [output]) is PayerKind.CODE
+    assert await lab.rail.verifier.verify(option, (), [output]) is PayerKind.CODE
     with pytest.raises(FlorinError) as caught:
-        await lab.rail.verify(option, (), [wrong])
+        await lab.rail.verifier.verify(option, (), [wrong])
     assert caught.value.details["reason"] == "signature_mismatch"
     await lab.settle(accept(new_payment(), option, output))
-    (paid,) = await lab.rail.paid([lab.rail.reference(option)], 0)
+    (paid,) = await lab.rail.direct.paid([lab.rail.terms.reference(option)], 0)
     assert paid.payer == address
 
 
 async def test_an_account_that_is_asked_both_ways_can_go_either(lab):
     await lab.delegate(WALLET, SILENT_REFUSAL)
-    signature, calls = await lab.rail.payable([PAYER], {EURO: PRICE})
+    signature, calls = await lab.payable([PAYER], {EURO: PRICE})
     assert (signature.method, signature.approvals) == (None, (PRICE,))
     assert (calls.method, calls.approvals) == ("direct", (PRICE,))
     first, second = offer(lab, signature), offer(lab, calls)
@@ -195,11 +195,11 @@ async def test_asking_costs_a_second_question_and_only_then(lab):
     others = [account_of(buyer(n)) for n in range(11, 21)]
     await lab.fund(*map(buyer, range(11, 21)))
     before = lab.rail.rpc.requests
-    await lab.rail.payable([PAYER, *others], {TOKEN: PRICE})
+    await lab.payable([PAYER, *others], {TOKEN: PRICE})
     assert lab.rail.rpc.requests - before == 1
     await lab.delegate(WALLET, MUTE)
     before = lab.rail.rpc.requests
-    assert len(await lab.rail.payable([PAYER, *others], {TOKEN: PRICE})) == 11
+    assert len(await lab.payable([PAYER, *others], {TOKEN: PRICE})) == 11
     assert lab.rail.rpc.requests - before == 2
 
 
@@ -213,9 +213,9 @@ async def test_a_node_that_does_not_answer_is_no_verdict(lab):
 async def test_what_it_says_of_its_transaction_only_the_chain_can_judge(lab):
     option, issued = await mute(lab)
     hashes = [json.dumps(UNKNOWN)] * len(issued.actions)
-    assert lab.rail.plausible(option, (issued,), hashes) is None
-    assert lab.rail.plausible(option, (issued,), hashes[1:]) is False
-    assert lab.rail.plausible(option, (), hashes) is False
+    assert lab.rail.verifier.plausible(option, (issued,), hashes) is None
+    assert lab.rail.verifier.plausible(option, (issued,), hashes[1:]) is False
+    assert lab.rail.verifier.plausible(option, (), hashes) is False
 
 
 async def test_the_option_is_one_build_that_is_resolved_once(lab):
@@ -225,41 +225,41 @@ async def test_the_option_is_one_build_that_is_resolved_once(lab):
     assert len(build.data) == 32
     assert int(build.data, 16)
     assert option.method == "direct"
-    assert not lab.rail.submits(option)
-    assert lab.rail.submits(offer(lab, Payable(PAYER, TOKEN)))
+    assert lab.rail.direct.is_direct(option)
+    assert not lab.rail.direct.is_direct(offer(lab, Payable(PAYER, TOKEN)))
     assert (issued.n, issued.expires_at) == (0, None)
-    assert issued.head == (await lab.rail.head()).number
-    assert await lab.rail.build(option, (issued,), lab.clock.now_us()) is None
+    assert issued.head == (await lab.rail.observer.head()).number
+    assert await lab.rail.offers.build(option, (issued,), lab.clock.now_us()) is None
     again = offer(lab, await way(lab))
     assert (again.id, again.actions) == (option.id, option.actions)
 
 
 @pytest.mark.parametrize(("asset_id", "token"), [(TOKEN, DEVNET.token), (EURO, DEVNET.euro)])
 async def test_what_it_sends_moves_the_money_and_is_proof(lab, asset_id, token):
-    await lab.rail.payable([PAYER], {asset_id: PRICE})
+    await lab.payable([PAYER], {asset_id: PRICE})
     option, issued = await mute(lab, asset_id)
     assert [action.method for action in issued.actions] == ["eth_sendTransaction"] * 2
-    assert await lab.rail.spent_or_lapsed(option) is None
+    assert await lab.rail.observer.evidence.spent_or_lapsed(option) is None
     outputs = [await lab.perform(WALLET, action) for action in issued.actions]
-    await lab.rail.verify(option, (issued,), outputs)
-    (paid,) = await lab.rail.paid([lab.rail.reference(option)], issued.head)
-    assert lab.rail.proves(option, paid)
+    await lab.rail.verifier.verify(option, (issued,), outputs)
+    (paid,) = await lab.rail.direct.paid([lab.rail.terms.reference(option)], issued.head)
+    assert lab.rail.terms.proves(option, paid)
     assert paid.tx_hash == json.loads(outputs[-1])
     assert await lab.balance(MERCHANT, token.address) == PRICE - 15_000
     assert await lab.balance(FEES, token.address) == 15_000
-    assert not await lab.rail.is_paid(option)
+    assert not await lab.rail.direct.is_paid(option)
     await lab.mine(3)
-    assert await lab.rail.is_paid(option)
+    assert await lab.rail.direct.is_paid(option)
     lab.clock.advance(900 + 300)
     await lab.mine(3)
-    assert await lab.rail.spent_or_lapsed(option) is None
+    assert await lab.rail.observer.evidence.spent_or_lapsed(option) is None
 
 
 async def test_a_short_allowance_goes_through_zero_where_the_token_wants_it(lab):
-    await lab.rail.payable([PAYER], {EURO: PRICE})
+    await lab.payable([PAYER], {EURO: PRICE})
     option, issued = await mute(lab, EURO)
     await lab.perform(WALLET, issued.actions[0])
-    dear = await lab.rail.payable([PAYER], {EURO: PRICE + 1})
+    dear = await lab.payable([PAYER], {EURO: PRICE + 1})
     assert dear == [Payable(PAYER, EURO, (0, PRICE + 1), "direct")]
     assert await way(lab, EURO) == Payable(PAYER, EURO, (), "direct")
     assert option.id != offer(lab, await way(lab, EURO)).id
@@ -267,18 +267,18 @@ async def test_a_short_allowance_goes_through_zero_where_the_token_wants_it(lab)
 
 async def test_a_hash_that_nobody_knows_may_be_on_its_way(lab):
     option, issued = await mute(lab)
-    await lab.rail.verify(option, (issued,), [json.dumps(UNKNOWN)] * 2)
+    await lab.rail.verifier.verify(option, (issued,), [json.dumps(UNKNOWN)] * 2)
 
 
 async def test_another_transaction_to_the_contract_is_refused(lab):
     option, issued = await mute(lab)
     other = offer(lab, await way(lab), 2)
-    second = await lab.rail.build(other, (), 0)
+    second = await lab.rail.offers.build(other, (), 0)
     assert second is not None
     await lab.perform(WALLET, second.actions[0])
     wrong = await lab.perform(WALLET, second.actions[1])
     assert await refusal(lab, option, issued, wrong, wrong) == "transaction_mismatch"
-    await lab.rail.verify(other, (second,), [wrong, wrong])
+    await lab.rail.verifier.verify(other, (second,), [wrong, wrong])
 
 
 async def test_a_transaction_that_failed_is_refused(lab):
@@ -308,7 +308,7 @@ async def test_what_a_wallet_wraps_its_call_into_is_not_judged(lab):
     option, issued = await mute(lab)
     receipt = await lab.send(key=bytes(WALLET.key), to=WALLET.address, data=b"a batch")
     sent = json.dumps(receipt["transactionHash"])
-    await lab.rail.verify(option, (issued,), [sent, sent])
+    await lab.rail.verifier.verify(option, (issued,), [sent, sent])
 
 
 async def test_one_output_for_each_action(lab):
@@ -321,10 +321,10 @@ async def test_it_lapses_at_its_time_and_not_before(lab):
     assert Terms.of(option).last_second == 1_800_000_000 + 359
     lab.clock.advance(359)
     await lab.mine(3)
-    assert await lab.rail.spent_or_lapsed(option) is None
+    assert await lab.rail.observer.evidence.spent_or_lapsed(option) is None
     lab.clock.advance(1)
     await lab.mine(3)
-    assert "lapsed" in (await lab.rail.spent_or_lapsed(option) or "")
+    assert "lapsed" in (await lab.rail.observer.evidence.spent_or_lapsed(option) or "")
 
 
 # the chain's own coin
@@ -336,7 +336,7 @@ def coin_offer(lab: Lab, means: Payable, quote: Quote = QUOTE, number: int = 1) 
     split = Split(account_of(MERCHANT), account_of(FEES), 15_000, settled=True)
     coin, now_us = lab.rail.assets[ETHER], lab.clock.now_us()
     payment = new_payment(number)
-    return lab.rail.offer(payment, PAYER, means, coin, PRICE, split, now_us, quote)
+    return lab.rail.offers.offer(payment, PAYER, means, coin, PRICE, split, now_us, quote)
 
 
 async def coin_held(lab: Lab, address: str) -> int:
@@ -368,22 +368,22 @@ async def test_a_settlement_contract_that_takes_no_coin_is_told_of(lab):
 async def test_whoever_has_more_than_the_price_can_pay(lab):
     held = await coin_held(lab, WALLET.address)
     lab.node.lost = frozenset({"florin_faucet"})
-    assert await lab.rail.payable([PAYER], {ETHER: held - 1}) == [Payable(PAYER, ETHER)]
-    assert await lab.rail.payable([PAYER], {ETHER: held}) == []
+    assert await lab.payable([PAYER], {ETHER: held - 1}) == [Payable(PAYER, ETHER)]
+    assert await lab.payable([PAYER], {ETHER: held}) == []
     await lab.delegate(WALLET, MUTE)
-    assert await lab.rail.payable([PAYER], {ETHER: PRICE}) == [Payable(PAYER, ETHER)]
+    assert await lab.payable([PAYER], {ETHER: PRICE}) == [Payable(PAYER, ETHER)]
 
 
 async def test_the_faucet_gives_coin_up_to_the_price(lab):
     dear = {ETHER: 30 * 10**18, TOKEN: 10**14}
-    found = await lab.rail.payable([PAYER], dear)
+    found = await lab.payable([PAYER], dear)
     assert {means.asset for means in found} == {TOKEN, ETHER}
 
 
 async def test_the_one_call_is_told_with_the_option_for_those_who_read_it(lab):
     option = coin_offer(lab, Payable(PAYER, ETHER))
     (build,) = option.actions
-    issued = await lab.rail.build(option, (), lab.clock.now_us())
+    issued = await lab.rail.offers.build(option, (), lab.clock.now_us())
     assert issued is not None
     (action,) = issued.actions
     told = json.loads(bytes.fromhex(build.data))
@@ -396,8 +396,8 @@ async def test_the_one_call_is_told_with_the_option_for_those_who_read_it(lab):
     assert set(call) == {"from", "to", "value", "data"}
     assert (call["to"], call["value"]) == (DEVNET.settler, hex(PRICE))
     terms = Terms.of(option)
-    assert terms.ref.hex() in call["data"]
-    assert f"{terms.valid_before:064x}" in call["data"]
+    assert terms.route.ref.hex() in call["data"]
+    assert f"{terms.route.valid_before:064x}" in call["data"]
 
 
 async def test_a_quote_is_part_of_its_option(lab):
@@ -405,7 +405,7 @@ async def test_a_quote_is_part_of_its_option(lab):
     assert option.expires_at == QUOTE.expires_at
     assert option.terms["quote"] == {"price": "2500", "source": "settings", "at_us": 5}
     # the contract itself refuses what is sent later
-    assert Terms.of(option).valid_before == QUOTE.expires_at
+    assert Terms.of(option).route.valid_before == QUOTE.expires_at
     same = coin_offer(lab, Payable(PAYER, ETHER), Quote(QUOTE.rate, QUOTE.expires_at))
     later = coin_offer(lab, Payable(PAYER, ETHER), Quote(QUOTE.rate, QUOTE.expires_at + 1))
     assert (same.id, later.id == option.id) == (option.id, False)
@@ -413,13 +413,13 @@ async def test_a_quote_is_part_of_its_option(lab):
 
 async def test_coin_that_is_sent_moves_and_is_proof(lab):
     option = coin_offer(lab, Payable(PAYER, ETHER))
-    issued = await lab.rail.build(option, (), lab.clock.now_us())
+    issued = await lab.rail.offers.build(option, (), lab.clock.now_us())
     assert issued is not None
     before = await coin_held(lab, FEES)
     output = await lab.perform(WALLET, issued.actions[0])
-    await lab.rail.verify(option, (issued,), [output])
-    (paid,) = await lab.rail.paid([lab.rail.reference(option)], issued.head)
-    assert lab.rail.proves(option, paid)
+    await lab.rail.verifier.verify(option, (issued,), [output])
+    (paid,) = await lab.rail.direct.paid([lab.rail.terms.reference(option)], issued.head)
+    assert lab.rail.terms.proves(option, paid)
     assert await coin_held(lab, MERCHANT) == PRICE - 15_000
     assert await coin_held(lab, FEES) == before + 15_000
 
@@ -427,7 +427,7 @@ async def test_coin_that_is_sent_moves_and_is_proof(lab):
 @pytest.mark.parametrize("field", ["value", "to", "data", "from"])
 async def test_another_transaction_is_refused(lab, field):
     option = coin_offer(lab, Payable(PAYER, ETHER))
-    issued = await lab.rail.build(option, (), lab.clock.now_us())
+    issued = await lab.rail.offers.build(option, (), lab.clock.now_us())
     assert issued is not None
     output = await lab.perform(WALLET, issued.actions[0])
 
@@ -437,6 +437,6 @@ async def test_another_transaction_is_refused(lab, field):
         sent[name] = {"value": "0x1", "data": "0x12"}.get(field, MERCHANT)
         return answer | {"result": sent}
 
-    await lab.rail.verify(option, (issued,), [output])
+    await lab.rail.verifier.verify(option, (issued,), [output])
     lab.node.changes["eth_getTransactionByHash"] = other
     assert await refusal(lab, option, issued, output) == "transaction_mismatch"

@@ -124,7 +124,7 @@ async def test_a_relayer_without_coin_is_a_problem_but_no_hindrance(lab):
     rail = EvmRail(settings(), Signer(b"\x77" * 32), lab.node)
     await rail.start()
     assert await rail.problems() == ()
-    (problem,) = await rail.shortages()
+    (problem,) = await rail.relay.shortages()
     assert "too little coin to pay for gas" in problem
     assert list(rail.assets) == [TOKEN]
 

@@ -71,7 +71,7 @@ def output(account: Smart, option: Any) -> str:
 
 async def refusal(lab: Lab, option: Any, *outputs: str) -> tuple[str, str]:
     with pytest.raises(FlorinError) as caught:
-        await lab.rail.verify(option, (), outputs)
+        await lab.rail.verifier.verify(option, (), outputs)
     assert caught.value.code is Code.INVALID_PARAMS
     return caught.value.details["reason"], str(caught.value)
 
@@ -95,9 +95,9 @@ async def item(lab: Lab, account: Smart, number: int = 1) -> Any:
 
 async def paid(lab: Lab, *items: Any) -> list[bool]:
     """Whose settlement event the chain has."""
-    references = [lab.rail.reference(one.option) for one in items]
-    events = await lab.rail.paid(references, 0)
-    return [any(lab.rail.proves(one.option, event) for event in events) for one in items]
+    references = [lab.rail.terms.reference(one.option) for one in items]
+    events = await lab.rail.direct.paid(references, 0)
+    return [any(lab.rail.terms.proves(one.option, event) for event in events) for one in items]
 
 
 async def test_an_account_is_created_and_pays_in_one_transaction(lab):
@@ -106,14 +106,14 @@ async def test_an_account_is_created_and_pays_in_one_transaction(lab):
     # what gas costs is known from the confirms before
     await lab.sold(99)
     before = lab.rail.rpc.requests
-    await lab.rail.verify(one.option, (), one.confirmation.outputs)
+    await lab.rail.verifier.verify(one.option, (), one.confirmation.outputs)
     assert lab.rail.rpc.requests - before == 1
-    assert await lab.rail.simulate([one]) == [True]
+    assert await lab.rail.relay.simulate([one]) == [True]
     assert not await exists(lab, account.address)
     held = await lab.balance(account.address)
 
     transaction = await lab.settle(one)
-    (event,) = await lab.rail.paid([lab.rail.reference(one.option)], 0)
+    (event,) = await lab.rail.direct.paid([lab.rail.terms.reference(one.option)], 0)
     assert (event.tx_hash, event.payer) == (transaction.hash, account.address)
     assert await paid(lab, one) == [True]
     assert await exists(lab, account.address)
@@ -129,7 +129,7 @@ async def test_once_it_exists_it_pays_with_either_form_of_signature(lab):
     bare = accept(new_payment(2), bare_option, json.dumps(account.sign(typed_data(bare_option))))
     again = await item(lab, account, 3)
     for one in (bare, again):
-        await lab.rail.verify(one.option, (), one.confirmation.outputs)
+        await lab.rail.verifier.verify(one.option, (), one.confirmation.outputs)
     await lab.settle(bare, again)
     assert await paid(lab, first, bare, again) == [True] * 3
 
@@ -137,9 +137,9 @@ async def test_once_it_exists_it_pays_with_either_form_of_signature(lab):
 async def test_somebody_may_create_it_between_confirm_and_settlement(lab):
     account = smart(OWNER)
     one = await item(lab, account)
-    await lab.rail.verify(one.option, (), one.confirmation.outputs)
+    await lab.rail.verifier.verify(one.option, (), one.confirmation.outputs)
     await call(lab, account)
-    assert await lab.rail.simulate([one]) == [True]
+    assert await lab.rail.relay.simulate([one]) == [True]
     await lab.settle(one)
     assert await paid(lab, one) == [True]
 
@@ -154,7 +154,7 @@ async def test_an_unknown_factory_is_never_called(lab, opener):
     assert ("its factory" if opener else "on this chain") in message
     # what exists needs no factory
     await call(lab, account)
-    await lab.rail.verify(one.option, (), one.confirmation.outputs)
+    await lab.rail.verifier.verify(one.option, (), one.confirmation.outputs)
     await lab.settle(one)
     assert await paid(lab, one) == [True]
 
@@ -221,14 +221,14 @@ async def test_an_account_that_is_poor_is_told_so(lab):
 async def test_an_allowance_may_be_given_at_the_beginning(lab):
     account = smart(OWNER, calls=[approval(DEVNET.euro.address, PERMIT2, PRICE)])
     payer = account_of(account.address)
-    (means,) = await lab.rail.payable([payer], {EURO: PRICE})
+    (means,) = await lab.payable([payer], {EURO: PRICE})
     # nobody can tell before what the account will do
     assert means == Payable(payer, EURO, (PRICE,))
     payment, split = new_payment(), Split(account_of(MERCHANT), None, 0, settled=True)
-    option = lab.rail.offer(payment, payer, means, lab.rail.assets[EURO], PRICE, split, 0)
+    option = lab.rail.offers.offer(payment, payer, means, lab.rail.assets[EURO], PRICE, split, 0)
     one = accept(payment, option, HASH, output(account, option))
-    await lab.rail.verify(option, (), one.confirmation.outputs)
-    assert await lab.rail.simulate([one]) == [True]
+    await lab.rail.verifier.verify(option, (), one.confirmation.outputs)
+    assert await lab.rail.relay.simulate([one]) == [True]
     await lab.settle(one)
     assert await paid(lab, one) == [True]
     assert await lab.balance(MERCHANT, DEVNET.euro.address) == PRICE
@@ -291,8 +291,8 @@ async def test_neither_a_factory_nor_an_account_can_burn_a_batch(lab):
         bad.append(accept(payment, option, json.dumps(text)))
     items = [bad[0], good[0], *bad[1:5], good[1], *bad[5:], good[2]]
     expected = [one in good for one in items]
-    assert lab.rail.batches(items) == [items]
-    assert await lab.rail.simulate(items) == expected
+    assert lab.rail.gas.batches(items) == [items]
+    assert await lab.rail.relay.simulate(items) == expected
     transaction = await lab.settle(*items)
     receipt = await lab.control.call("eth_getTransactionReceipt", transaction.hash)
     assert receipt["status"] == "0x1"
@@ -304,17 +304,17 @@ async def test_a_transaction_is_never_fuller_than_its_gas_allows(lab):
     items = [await item(lab, smart(OWNER, salt=number), number) for number in range(18)]
     plain = [await lab.sold(100 + number) for number in range(8)]
     mixed = [*items[:9], *plain, *items[9:]]
-    parts = lab.rail.batches(mixed)
+    parts = lab.rail.gas.batches(mixed)
     assert [one for part in parts for one in part] == mixed
     assert [len(part) for part in parts] == [23, 3]
     for part in parts:
-        assert await lab.rail.simulate(part) == [True] * len(part)
+        assert await lab.rail.relay.simulate(part) == [True] * len(part)
 
 
 async def test_an_ordinary_batch_is_one_transaction_to_the_settlement_contract(lab):
     items = [await lab.sold(number) for number in range(3)]
-    assert lab.rail.batches(items) == [items]
-    assert lab.rail.batches([]) == []
+    assert lab.rail.gas.batches(items) == [items]
+    assert lab.rail.gas.batches([]) == []
     transaction = await lab.settle(*items)
     sent = await lab.control.call("eth_getTransactionByHash", transaction.hash)
     assert sent["to"].lower() == DEVNET.settler

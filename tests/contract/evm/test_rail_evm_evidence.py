@@ -31,54 +31,54 @@ async def settled(lab, number=1):
     """A settled payment, its event and its reference."""
     item = await lab.sold(number)
     await lab.settle(item)
-    reference = lab.rail.reference(item.option)
-    (paid,) = await lab.rail.paid([reference], 0)
+    reference = lab.rail.terms.reference(item.option)
+    (paid,) = await lab.rail.direct.paid([reference], 0)
     return item, paid, reference
 
 
 async def test_the_head_is_the_newest_block(lab):
-    before = await lab.rail.head()
+    before = await lab.rail.observer.head()
     await lab.mine(2)
-    after = await lab.rail.head()
+    after = await lab.rail.observer.head()
     assert after.number == before.number + 2
-    view = await lab.rail.block(after.number)
+    view = await lab.rail.blocks.block(after.number)
     assert (view.hash, view.time) == (after.hash, after.time)
-    assert (await lab.rail.block(after.number - 1)).hash == view.parent_hash
+    assert (await lab.rail.blocks.block(after.number - 1)).hash == view.parent_hash
 
 
 async def test_a_block_to_come_is_none(lab):
-    head = await lab.rail.head()
-    assert await lab.rail.block(head.number + 1) is None
+    head = await lab.rail.observer.head()
+    assert await lab.rail.blocks.block(head.number + 1) is None
 
 
 async def test_a_nonce_counts_as_used_once_it_is_final(lab):
-    nonce = await lab.rail.next_nonce(RELAYER.address)
+    nonce = await lab.rail.account_nonces.next_nonce(RELAYER.address)
     await lab.settle(await lab.sold(1))
-    assert await lab.rail.next_nonce(RELAYER.address) == nonce + 1
+    assert await lab.rail.account_nonces.next_nonce(RELAYER.address) == nonce + 1
     for _ in range(CONFIRMATIONS - 1):
-        assert not await lab.rail.nonce_used(RELAYER.address, nonce)
+        assert not await lab.rail.account_nonces.nonce_used(RELAYER.address, nonce)
         await lab.mine()
-    assert await lab.rail.nonce_used(RELAYER.address, nonce)
-    assert not await lab.rail.nonce_used(RELAYER.address, nonce + 1)
+    assert await lab.rail.account_nonces.nonce_used(RELAYER.address, nonce)
+    assert not await lab.rail.account_nonces.nonce_used(RELAYER.address, nonce + 1)
 
 
 async def test_an_authorization_is_spent_once_that_is_final(lab):
     item, _, _ = await settled(lab)
     for _ in range(CONFIRMATIONS - 1):
-        assert await lab.rail.spent_or_lapsed(item.option) is None
+        assert await lab.rail.observer.evidence.spent_or_lapsed(item.option) is None
         await lab.mine()
-    assert "used or cancelled" in await lab.rail.spent_or_lapsed(item.option)
+    assert "used or cancelled" in await lab.rail.observer.evidence.spent_or_lapsed(item.option)
 
 
 async def test_an_authorization_lapses_by_the_time_of_a_final_block(lab):
     item = await lab.sold(1)
     terms = Terms.of(item.option)
     await lab.mine(5)
-    lab.clock.advance(terms.valid_before - lab.clock.now_us() // 1_000_000)
+    lab.clock.advance(terms.route.valid_before - lab.clock.now_us() // 1_000_000)
     await lab.mine(CONFIRMATIONS - 1)
-    assert await lab.rail.spent_or_lapsed(item.option) is None
+    assert await lab.rail.observer.evidence.spent_or_lapsed(item.option) is None
     await lab.mine()
-    assert "lapsed" in await lab.rail.spent_or_lapsed(item.option)
+    assert "lapsed" in await lab.rail.observer.evidence.spent_or_lapsed(item.option)
 
 
 async def test_an_authorization_that_its_owner_cancelled_is_dead(lab):
@@ -102,10 +102,10 @@ async def test_an_authorization_that_its_owner_cancelled_is_dead(lab):
         + abi.number(96)
         + abi.padded(raw[:64] + bytes([raw[64] + 27])),
     )
-    assert await lab.rail.simulate([item]) == [False]
+    assert await lab.rail.relay.simulate([item]) == [False]
     await lab.mine(CONFIRMATIONS)
-    assert await lab.rail.paid([lab.rail.reference(item.option)], 0) == []
-    assert "used or cancelled" in await lab.rail.spent_or_lapsed(item.option)
+    assert await lab.rail.direct.paid([lab.rail.terms.reference(item.option)], 0) == []
+    assert "used or cancelled" in await lab.rail.observer.evidence.spent_or_lapsed(item.option)
 
 
 async def test_a_settlement_submitted_by_a_stranger_is_found(lab):
@@ -114,9 +114,9 @@ async def test_a_settlement_submitted_by_a_stranger_is_found(lab):
     signature = bytes.fromhex(item.confirmation.outputs[0].strip('"')[2:])
     pay = terms.pay(buyer(1001).address.lower(), signature, gas=200_000)
     receipt = await lab.send(to=DEVNET.settler, data=settler.settle([pay]))
-    (paid,) = await lab.rail.paid([lab.rail.reference(item.option)], 0)
+    (paid,) = await lab.rail.direct.paid([lab.rail.terms.reference(item.option)], 0)
     assert paid.tx_hash == receipt["transactionHash"]
-    view = await lab.rail.block(paid.block_number)
+    view = await lab.rail.blocks.block(paid.block_number)
     assert view.paid == (paid,)
     assert view.mined == ()  # it was not ours
 
@@ -124,21 +124,21 @@ async def test_a_settlement_submitted_by_a_stranger_is_found(lab):
 async def test_a_replaced_block_takes_its_settlement_with_it(lab):
     item, paid, reference = await settled(lab)
     await lab.reorg(1, paid.tx_hash)
-    assert await lab.rail.paid([reference], 0) == []
-    assert await lab.rail.mined([paid.tx_hash]) == {}
-    view = await lab.rail.block(paid.block_number)
+    assert await lab.rail.direct.paid([reference], 0) == []
+    assert await lab.rail.observer.mined([paid.tx_hash]) == {}
+    view = await lab.rail.blocks.block(paid.block_number)
     assert view.hash != paid.block_hash
     assert view.paid == view.mined == ()
     # the authorization is free again
-    assert await lab.rail.simulate([item]) == [True]
+    assert await lab.rail.relay.simulate([item]) == [True]
     await lab.mine(CONFIRMATIONS)
-    assert await lab.rail.spent_or_lapsed(item.option) is None
+    assert await lab.rail.observer.evidence.spent_or_lapsed(item.option) is None
 
 
 async def test_a_settlement_may_move_to_another_block(lab):
     _, paid, reference = await settled(lab)
     await lab.reorg(1)
-    (again,) = await lab.rail.paid([reference], 0)
+    (again,) = await lab.rail.direct.paid([reference], 0)
     assert again.tx_hash == paid.tx_hash
     assert again.block_hash != paid.block_hash
 
@@ -146,18 +146,18 @@ async def test_a_settlement_may_move_to_another_block(lab):
 async def test_only_the_references_asked_for_are_told(lab):
     _, first, reference = await settled(lab, 1)
     _, second, other = await settled(lab, 2)
-    assert await lab.rail.paid([reference], 0) == [first]
-    assert await lab.rail.paid([reference], first.block_number + 1) == []
-    assert sorted(await lab.rail.paid([reference, other], 0), key=lambda one: one.ref) == sorted(
-        [first, second], key=lambda one: one.ref
-    )
-    assert await lab.rail.paid([], 0) == []
+    assert await lab.rail.direct.paid([reference], 0) == [first]
+    assert await lab.rail.direct.paid([reference], first.block_number + 1) == []
+    assert sorted(
+        await lab.rail.direct.paid([reference, other], 0), key=lambda one: one.ref
+    ) == sorted([first, second], key=lambda one: one.ref)
+    assert await lab.rail.direct.paid([], 0) == []
 
 
 async def test_many_references_are_asked_for_in_parts(lab):
     _, paid, reference = await settled(lab)
     others = [f"0x{number:064x}" for number in range(250)]
-    assert await lab.rail.paid([*others, reference], 0) == [paid]
+    assert await lab.rail.direct.paid([*others, reference], 0) == [paid]
 
 
 # nodes with less than full powers
@@ -181,32 +181,32 @@ async def test_a_refused_range_is_asked_for_in_parts(lab, blocks):
     _, paid, reference = await settled(lab)
     await lab.mine(10)
     lab.node.changes["eth_getLogs"] = limited(blocks)
-    assert await lab.rail.paid([reference], 0) == [paid]
+    assert await lab.rail.direct.paid([reference], 0) == [paid]
 
 
 async def test_a_node_that_serves_no_logs_at_all_is_no_answer(lab):
     await lab.mine(10)
     lab.node.changes["eth_getLogs"] = refuse(-32005, "not for you")
     with pytest.raises(RailUnavailable, match="not for you"):
-        await lab.rail.paid(["0x" + "11" * 32], 0)
+        await lab.rail.direct.paid(["0x" + "11" * 32], 0)
     assert lab.node.asked.count("eth_getLogs") < 10
 
 
 @pytest.mark.parametrize("refusal", [refuse(-32601, "unknown method"), refuse(-32000, "busy")])
 async def test_blocks_are_read_from_logs_where_there_are_no_block_receipts(lab, refusal):
     _, paid, _ = await settled(lab)
-    expected = await lab.rail.block(paid.block_number)
+    expected = await lab.rail.blocks.block(paid.block_number)
     assert expected.paid
     assert expected.mined
     lab.node.changes["eth_getBlockReceipts"] = refusal
-    assert await lab.rail.block(paid.block_number) == expected
-    assert await lab.rail.block(paid.block_number + 100) is None
+    assert await lab.rail.blocks.block(paid.block_number) == expected
+    assert await lab.rail.blocks.block(paid.block_number + 100) is None
 
 
 async def test_a_method_that_does_not_exist_is_asked_for_once(lab):
     lab.node.changes["eth_getBlockReceipts"] = refuse(-32601, "unknown method")
     for _ in range(3):
-        await lab.rail.block(0)
+        await lab.rail.blocks.block(0)
     assert lab.node.asked.count("eth_getBlockReceipts") == 1
 
 
@@ -219,9 +219,9 @@ async def test_a_missing_receipt_is_no_negative_answer(lab, missing):
     lab.node.changes["eth_getTransactionReceipt"] = missing
     if missing([], {"id": 1}).get("error"):
         with pytest.raises(RailUnavailable):
-            await lab.rail.mined([paid.tx_hash])
+            await lab.rail.observer.mined([paid.tx_hash])
     else:
-        assert await lab.rail.mined([paid.tx_hash]) == {}
+        assert await lab.rail.observer.mined([paid.tx_hash]) == {}
 
 
 async def test_a_block_without_its_receipts_is_no_empty_block(lab):
@@ -229,7 +229,7 @@ async def test_a_block_without_its_receipts_is_no_empty_block(lab):
     for wrong in (reply(None), reply([])):
         lab.node.changes["eth_getBlockReceipts"] = wrong
         with pytest.raises(RailUnavailable):
-            await lab.rail.block(paid.block_number)
+            await lab.rail.blocks.block(paid.block_number)
 
 
 async def test_receipts_of_another_branch_are_not_taken_for_the_blocks_own(lab):
@@ -242,7 +242,7 @@ async def test_receipts_of_another_branch_are_not_taken_for_the_blocks_own(lab):
 
     lab.node.changes["eth_getBlockReceipts"] = other_branch
     with pytest.raises(RailUnavailable, match="changed while it was read"):
-        await lab.rail.block(paid.block_number)
+        await lab.rail.blocks.block(paid.block_number)
 
 
 async def test_a_node_behind_its_own_head_proves_no_absence(lab):
@@ -250,14 +250,14 @@ async def test_a_node_behind_its_own_head_proves_no_absence(lab):
     lab.node.changes["eth_getLogs"] = reply([])
     lab.node.changes["eth_getBlockByNumber"] = reply(None)
     with pytest.raises(RailUnavailable, match="lags"):
-        await lab.rail.paid([reference], 0)
+        await lab.rail.direct.paid([reference], 0)
 
 
 async def test_a_node_behind_what_was_seen_proves_no_absence(lab):
-    head = await lab.rail.head()
-    assert await lab.rail.paid(["0x" + "11" * 32], head.number + 1) == []
+    head = await lab.rail.observer.head()
+    assert await lab.rail.direct.paid(["0x" + "11" * 32], head.number + 1) == []
     with pytest.raises(RailUnavailable, match="lags"):
-        await lab.rail.paid(["0x" + "11" * 32], head.number + 2)
+        await lab.rail.direct.paid(["0x" + "11" * 32], head.number + 2)
 
 
 async def test_another_block_than_asked_for_is_no_answer(lab):
@@ -265,7 +265,7 @@ async def test_another_block_than_asked_for_is_no_answer(lab):
     genuine = await lab.control.call("eth_getBlockByNumber", "0x1", False)
     lab.node.changes["eth_getBlockByNumber"] = reply(genuine)
     with pytest.raises(RailUnavailable):
-        await lab.rail.block(2)
+        await lab.rail.blocks.block(2)
 
 
 WRONG = [None, True, 17, "", "0x", "yes", [], {}, [None], {"hash": "0x"}, "0x" + "f" * 65]
@@ -275,7 +275,7 @@ WRONG = [None, True, 17, "", "0x", "yes", [], {}, [None], {"hash": "0x"}, "0x" +
 async def test_nonsense_is_no_answer_anywhere(lab, wrong):
     item, paid, reference = await settled(lab)
     await lab.mine(CONFIRMATIONS)
-    await lab.rail.head()  # what gas cost before is not what it costs now
+    await lab.rail.observer.head()  # what gas cost before is not what it costs now
     for method in (
         "eth_blockNumber",
         "eth_getBlockByNumber",
@@ -284,13 +284,13 @@ async def test_nonsense_is_no_answer_anywhere(lab, wrong):
     ):
         lab.node.changes[method] = reply(wrong)
     for asking in (
-        lab.rail.head,
-        lambda: lab.rail.paid([reference], 0),
-        lambda: lab.rail.spent_or_lapsed(item.option),
-        lambda: lab.rail.nonce_used(RELAYER.address, 0),
-        lambda: lab.rail.next_nonce(RELAYER.address),
-        lambda: lab.rail.simulate([item]),
-        lambda: lab.rail.sign(RELAYER.address, 0, [item]),
+        lab.rail.observer.head,
+        lambda: lab.rail.direct.paid([reference], 0),
+        lambda: lab.rail.observer.evidence.spent_or_lapsed(item.option),
+        lambda: lab.rail.account_nonces.nonce_used(RELAYER.address, 0),
+        lambda: lab.rail.account_nonces.next_nonce(RELAYER.address),
+        lambda: lab.rail.relay.simulate([item]),
+        lambda: lab.rail.relay.sign(RELAYER.address, 0, [item]),
     ):
         with pytest.raises(RailUnavailable):
             await asking()
@@ -300,8 +300,8 @@ async def test_nonsense_is_no_answer_anywhere(lab, wrong):
 async def test_with_nothing_final_nothing_is_dead(lab):
     lab.node.changes["eth_blockNumber"] = reply("0x0")
     item = await lab.sold(1)
-    assert await lab.rail.spent_or_lapsed(item.option) is None
-    assert not await lab.rail.nonce_used(RELAYER.address, 0)
+    assert await lab.rail.observer.evidence.spent_or_lapsed(item.option) is None
+    assert not await lab.rail.account_nonces.nonce_used(RELAYER.address, 0)
 
 
 async def test_events_of_a_former_settlement_contract_still_count(lab):
@@ -311,9 +311,9 @@ async def test_events_of_a_former_settlement_contract_still_count(lab):
     now = EvmRail(changed, RELAYER, lab.node)
     await now.start()
     assert list(now.assets) == [TOKEN]
-    assert await now.paid([reference], 0) == [paid]
-    assert now.proves(item.option, paid)
+    assert await now.direct.paid([reference], 0) == [paid]
+    assert now.terms.proves(item.option, paid)
     stranger = replace(item.option, terms={**item.option.terms, "settler": "0x" + "13" * 20})
     await lab.mine(CONFIRMATIONS)
-    assert await now.spent_or_lapsed(stranger) is None
-    assert "was used" in await now.spent_or_lapsed(item.option)
+    assert await now.observer.evidence.spent_or_lapsed(stranger) is None
+    assert "was used" in await now.observer.evidence.spent_or_lapsed(item.option)

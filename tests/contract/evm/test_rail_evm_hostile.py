@@ -83,9 +83,9 @@ async def paid(lab: Lab, items: Sequence[Accepted], transaction: Signed) -> list
     """Which payments one transaction has settled."""
     found = {}
     for first in range(0, len(items), 25):
-        references = [lab.rail.reference(one.option) for one in items[first : first + 25]]
-        found |= {event.ref: event for event in await lab.rail.paid(references, 0)}
-    told = [found.get(lab.rail.reference(one.option)) for one in items]
+        references = [lab.rail.terms.reference(one.option) for one in items[first : first + 25]]
+        found |= {event.ref: event for event in await lab.rail.direct.paid(references, 0)}
+    told = [found.get(lab.rail.terms.reference(one.option)) for one in items]
     return [one is not None and one.tx_hash == transaction.hash for one in told]
 
 
@@ -118,7 +118,7 @@ async def test_any_number_of_hostile_accounts_leaves_the_others_alone(lab):
         ]
         items = [*honest, *hostile]
         order.shuffle(items)
-        assert lab.rail.batches(items) == [items]
+        assert lab.rail.gas.batches(items) == [items]
         transaction = await lab.settle(*items)
         receipt = await receipt_of(lab, transaction)
         assert receipt["status"] == "0x1"
@@ -136,7 +136,7 @@ async def test_a_contract_that_signs_in_no_good_way_leaves_the_others_alone(lab,
         option = lab.offer(contract, new_payment(number))
         hostile.append(accept(new_payment(number), option, json.dumps("0x" + "ff" * 4096)))
     items = [*hostile[:4], honest[0], *hostile[4:], *honest[1:]]
-    assert lab.rail.batches(items) == [items]
+    assert lab.rail.gas.batches(items) == [items]
     transaction = await lab.settle(*items)
     assert (await receipt_of(lab, transaction))["status"] == "0x1"
     assert await paid(lab, honest, transaction) == [True] * 3
@@ -148,7 +148,7 @@ async def test_a_dry_run_of_fifty_tells_the_honest_ones_from_the_others(lab):
     await lab.fund(*good)
     await gain_code(lab, bad, [HOSTILE["burns all gas"]] * 40)
     items = [confirmed(lab, wallet, at) for at, wallet in enumerate([*bad[:20], *good, *bad[20:]])]
-    assert await lab.rail.simulate(items) == [False] * 20 + [True] * 10 + [False] * 20
+    assert await lab.rail.relay.simulate(items) == [False] * 20 + [True] * 10 + [False] * 20
 
 
 @pytest.mark.parametrize("how", HOSTILE)
@@ -170,7 +170,7 @@ async def test_a_hostile_factory_leaves_the_others_alone(lab, how):
         output = wrapped(factory, b"\xff" * 3_000, b"\xff" * 65)
         hostile.append(accept(new_payment(number), option, json.dumps(output)))
     items = [*hostile[:4], honest[0], *hostile[4:], *honest[1:]]
-    assert rail.batches(items) == [items]
+    assert rail.gas.batches(items) == [items]
     transaction = await lab.settle(*items)
     receipt = await receipt_of(lab, transaction)
     assert (receipt["status"], receipt["to"].lower()) == ("0x1", DEVNET.opener)
@@ -186,7 +186,7 @@ async def test_an_account_that_takes_all_that_it_may_for_its_signature_still_pay
     payment = new_payment(7)
     option = lab.offer(contract, payment)
     item = accept(payment, option, json.dumps("0x" + "5a" * 65))
-    await lab.rail.verify(option, (), item.confirmation.outputs)
+    await lab.rail.verifier.verify(option, (), item.confirmation.outputs)
     transaction = await lab.settle(item)
     assert await paid(lab, [item], transaction) == [True]
     assert account_of(contract) == option.payer

@@ -14,7 +14,7 @@ from florin_server.rails.connection.health import BACKOFF_MAX_S, PROBE_S
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.types import Effect, RailUnavailable, Transfer
-from florin_server.workers.settlement.blocks import BlockFollower
+from florin_server.workers.settlement.blocks import follow
 
 from tests.support import proxy as faults
 from tests.support.evm_lab import CHAIN, FEES, RELAYER, START_S, Lab, open_lab, settings
@@ -40,7 +40,7 @@ class Nodes:
             await asyncio.wait(tasks)
 
     def problems(self):
-        return [node.problem for node in self.rail.nodes()]
+        return [node.problem for node in self.rail.nodes.states()]
 
     async def settled(self, number=1):
         """A payment in a block at final depth: the item, and the transaction."""
@@ -50,7 +50,7 @@ class Nodes:
         return item, signed
 
     async def followed(self):
-        follower = BlockFollower(self.rail)
+        follower = follow(self.rail)
         await follower.start()
         return follower
 
@@ -98,11 +98,11 @@ async def nodes(count=2, **changes):
 async def test_a_node_that_fails_in_any_way_is_answered_for_by_the_other(fault):
     async with nodes() as found:
         first, second = found.proxies
-        head = await found.rail.head()
+        head = await found.rail.observer.head()
         first.fail(fault)
         before = second.requests
-        assert await found.rail.head() == head
-        assert await found.rail.block(head.number) is not None
+        assert await found.rail.observer.head() == head
+        assert await found.rail.blocks.block(head.number) is not None
         assert second.requests > before
 
 
@@ -116,9 +116,9 @@ async def test_a_single_node_that_fails_tells_nothing(fault):
         (only,) = found.proxies
         only.fail(fault)
         with pytest.raises(RailUnavailable) as told:
-            await found.rail.head()
+            await found.rail.observer.head()
         assert "secret" not in str(told.value)
-        assert "secret" not in str(found.rail.nodes())
+        assert "secret" not in str(found.rail.nodes.states())
 
 
 async def test_a_node_that_says_when_to_come_again_is_left_alone_until_then():
@@ -126,14 +126,14 @@ async def test_a_node_that_says_when_to_come_again_is_left_alone_until_then():
         (only,) = found.proxies
         only.fail(faults.status(429, headers={"Retry-After": "7"}), times=1)
         with pytest.raises(RailUnavailable, match="429"):
-            await found.rail.head()
+            await found.rail.observer.head()
         before = only.requests
         await found.later(6)
         with pytest.raises(RailUnavailable, match="429"):
-            await found.rail.head()
+            await found.rail.observer.head()
         assert only.requests == before
         await found.later(1)
-        assert (await found.rail.head()).number >= 0
+        assert (await found.rail.observer.head()).number >= 0
 
 
 async def test_batches_are_made_as_small_as_a_node_takes_them():
@@ -152,13 +152,15 @@ async def test_a_node_that_serves_another_chain_after_a_restart_is_not_used():
         first, _ = found.proxies
         other = await EvmDevChain.open(None, EvmDevSettings(clock=found.lab.clock, chain_id=5))
         first.down()
-        await found.rail.head()
+        await found.rail.observer.head()
         first.up()
         first.upstream = other.handle
         await found.later(BACKOFF_MAX_S)
         assert found.problems() == ["serves chain 5, not 31337", ""]
         first.asked.clear()
-        assert (await found.rail.head()).hash == (await found.lab.rail.head()).hash
+        assert (await found.rail.observer.head()).hash == (
+            await found.lab.rail.observer.head()
+        ).hash
         assert first.asked == []
         first.upstream = found.lab.chain.handle
         await found.later(BACKOFF_MAX_S)
@@ -170,9 +172,9 @@ async def test_a_node_whose_head_jumps_back_is_answered_for_by_the_other():
     async with nodes() as found:
         first, _ = found.proxies
         await found.lab.mine(10)
-        head = await found.rail.head()
+        head = await found.rail.observer.head()
         first.fail(faults.behind(head.number - 8))
-        assert await found.rail.head() == head
+        assert await found.rail.observer.head() == head
         await found.later(PROBE_S)
         assert found.problems() == ["is 8 blocks behind", ""]
         first.heal()
@@ -185,17 +187,17 @@ async def test_all_nodes_down_and_back():
         for proxy in found.proxies:
             proxy.down()
         with pytest.raises(RailUnavailable):
-            await found.rail.head()
+            await found.rail.observer.head()
         assert all(found.problems())
         for proxy in found.proxies:
             proxy.up()
-        assert (await found.rail.head()).number >= 0
+        assert (await found.rail.observer.head()).number >= 0
 
 
 async def test_nodes_are_shown_by_their_hosts_alone():
     async with nodes() as found:
-        assert [node.name for node in found.rail.nodes()] == ["127.0.0.1", "localhost"]
-        assert all(node.head > 0 and node.latency_ms >= 0 for node in found.rail.nodes())
+        assert [node.name for node in found.rail.nodes.states()] == ["127.0.0.1", "localhost"]
+        assert all(node.head > 0 and node.latency_ms >= 0 for node in found.rail.nodes.states())
 
 
 # what ends a payment
@@ -213,7 +215,7 @@ async def test_what_both_nodes_tell_is_agreed_on_with_one_read_of_each():
         for _ in items:
             assert await follower.is_settled(mined)
         assert [proxy.requests for proxy in found.proxies] == [one + 1 for one in before]
-        assert found.rail.doubt == ""
+        assert found.rail.nodes.disagreement == ""
 
 
 async def test_a_made_up_settlement_event_ends_nothing():
@@ -224,8 +226,8 @@ async def test_a_made_up_settlement_event_ends_nothing():
         other = await found.lab.sold(2)
         real = await found.lab.settle(other)
         await found.lab.mine(CONFIRMATIONS - 1)
-        mine = found.rail.reference(item.option)[2:]
-        theirs = found.rail.reference(other.option)[2:]
+        mine = found.rail.terms.reference(item.option)[2:]
+        theirs = found.rail.terms.reference(other.option)[2:]
 
         def swapped(_, answer):
             return json.loads(json.dumps(answer).replace(theirs, mine))
@@ -237,7 +239,7 @@ async def test_a_made_up_settlement_event_ends_nothing():
         assert event.ref == "0x" + mine
         assert event.tx_hash == real.hash
         assert not await follower.is_settled(event)
-        assert "differ" in found.rail.doubt
+        assert "differ" in found.rail.nodes.disagreement
         assert "0x" + mine not in follower.evidence.paid
 
 
@@ -257,7 +259,7 @@ async def test_a_receipt_that_one_node_made_up_ends_no_transaction():
         assert signed.hash not in follower.evidence.mined
         # what is not so is asked for again
         found.proxies[0].heal()
-        follower.evidence.mined.update(await found.rail.mined([signed.hash]))
+        follower.evidence.mined.update(await found.rail.observer.mined([signed.hash]))
         mined = follower.evidence.mined[signed.hash]
         assert mined.success
         assert await follower.is_settled(mined)
@@ -271,7 +273,7 @@ async def test_a_node_that_is_behind_ends_nothing_and_is_no_liar():
         mined = follower.evidence.mined[signed.hash]
         found.proxies[1].fail(faults.behind(mined.block_number))
         assert not await follower.is_settled(mined)
-        assert found.rail.doubt == ""
+        assert found.rail.nodes.disagreement == ""
         found.proxies[1].heal()
         await follower.look()
         assert await follower.is_settled(mined)
@@ -285,12 +287,12 @@ async def test_while_one_of_two_nodes_is_down_nothing_ends_and_it_is_told():
         await follower.look()
         mined = follower.evidence.mined[signed.hash]
         assert not await follower.is_settled(mined)
-        assert found.rail.doubt == "1 endpoints answer, and 2 have to agree"
+        assert found.rail.nodes.disagreement == "1 endpoints answer, and 2 have to agree"
         found.proxies[1].up()
         await found.later(BACKOFF_MAX_S)
         await follower.look()
         assert await follower.is_settled(mined)
-        assert found.rail.doubt == ""
+        assert found.rail.nodes.disagreement == ""
 
 
 async def test_an_operator_may_trust_one_node_of_two():
@@ -310,8 +312,8 @@ async def test_a_payment_is_not_dead_because_one_node_hides_its_event():
             faults.change(faults.replied([]), method="eth_getLogs"), method="eth_getLogs"
         )
         # its authorization is used, as the sign of success
-        assert await found.rail.spent_or_lapsed(item.option) is not None
-        assert await found.rail.dead(item, ()) is None
+        assert await found.rail.observer.evidence.spent_or_lapsed(item.option) is not None
+        assert await found.rail.observer.unpayable_reason(item, ()) is None
 
 
 async def test_a_payment_is_not_dead_because_one_node_says_so():
@@ -320,8 +322,8 @@ async def test_a_payment_is_not_dead_because_one_node_says_so():
         used = "0x" + "1".rjust(64, "0")
         found.proxies[0].fail(faults.change(faults.replied(used), method="eth_call"))
         await found.lab.mine(CONFIRMATIONS)
-        assert await found.rail.spent_or_lapsed(item.option) is not None
-        assert await found.rail.dead(item, ()) is None
+        assert await found.rail.observer.evidence.spent_or_lapsed(item.option) is not None
+        assert await found.rail.observer.unpayable_reason(item, ()) is None
 
 
 async def test_a_payment_that_both_nodes_call_dead_is():
@@ -329,54 +331,54 @@ async def test_a_payment_that_both_nodes_call_dead_is():
         item = await found.lab.sold(1)
         found.lab.clock.advance(3600)
         await found.lab.mine(CONFIRMATIONS)
-        assert "lapsed" in (await found.rail.dead(item, ()) or "")
+        assert "lapsed" in (await found.rail.observer.unpayable_reason(item, ()) or "")
 
 
 async def test_a_transaction_is_not_gone_because_one_node_says_so():
     async with nodes() as found:
         item = await found.lab.sold(1)
-        nonce = await found.lab.rail.next_nonce(RELAYER.address)
-        made = await found.lab.rail.sign(RELAYER.address, nonce, [item])
+        nonce = await found.lab.rail.account_nonces.next_nonce(RELAYER.address)
+        made = await found.lab.rail.relay.sign(RELAYER.address, nonce, [item])
         tx = journaled(made, nonce=nonce, sender=RELAYER.address)
         await found.lab.mine(CONFIRMATIONS)
         counts = faults.change(faults.replied(hex(99)), method="eth_getTransactionCount")
         found.proxies[0].fail(counts)
-        assert not await found.rail.gone(tx, ())
+        assert not await found.rail.observer.cannot_be_mined(tx, ())
         found.proxies[1].fail(counts)
-        assert await found.rail.gone(tx, ())
+        assert await found.rail.observer.cannot_be_mined(tx, ())
 
 
 async def test_a_transaction_is_not_gone_if_a_variant_of_it_is_mined():
     """Both nodes tell the truth: its nonce is used, and its first variant is in no block."""
     async with nodes() as found:
         item = await found.lab.sold(1)
-        nonce = await found.lab.rail.next_nonce(RELAYER.address)
-        first = await found.lab.rail.sign(RELAYER.address, nonce, [item])
+        nonce = await found.lab.rail.account_nonces.next_nonce(RELAYER.address)
+        first = await found.lab.rail.relay.sign(RELAYER.address, nonce, [item])
         tx = journaled(first, nonce=nonce, sender=RELAYER.address)
-        raised = await found.lab.rail.bump(tx)
+        raised = await found.lab.rail.account_nonces.bump(tx)
         assert raised is not None
-        await found.lab.rail.broadcast(raised.raw)
+        await found.lab.rail.relay.broadcast(raised.raw)
         await found.lab.mine(CONFIRMATIONS)
-        assert await found.rail.gone(tx, ())
+        assert await found.rail.observer.cannot_be_mined(tx, ())
         raised_too = replace(tx, bumps=(Variant(raised.raw, raised.hash),))
-        assert not await found.rail.gone(raised_too, ())
+        assert not await found.rail.observer.cannot_be_mined(raised_too, ())
 
 
 async def test_a_block_was_replaced_only_if_both_nodes_say_so():
     async with nodes() as found:
         await found.lab.mine(3)
-        head = await found.rail.head()
+        head = await found.rail.observer.head()
         other = "0x" + "00" * 32
 
         def lie(_, answer):
             return {**answer, "result": {**answer["result"], "hash": other}}
 
-        assert not await found.rail.replaced(head.number, head.hash)
+        assert not await found.rail.blocks.replaced(head.number, head.hash)
         found.proxies[0].fail(faults.change(lie, method="eth_getBlockByNumber"))
-        assert not await found.rail.replaced(head.number, head.hash)
+        assert not await found.rail.blocks.replaced(head.number, head.hash)
         found.proxies[0].heal()
         await found.lab.reorg(2)
-        assert await found.rail.replaced(head.number, head.hash)
+        assert await found.rail.blocks.replaced(head.number, head.hash)
 
 
 async def test_settings_refuse_what_cannot_agree_without_telling_addresses():
@@ -389,7 +391,7 @@ async def test_settings_refuse_what_cannot_agree_without_telling_addresses():
 
 async def test_one_address_is_one_node_that_nobody_has_to_agree_with():
     async with nodes(1) as found:
-        assert found.rail.agreement == 1
+        assert found.rail.observer.agreement == 1
         follower = await found.followed()
         _, signed = await found.settled()
         await follower.look()
@@ -418,10 +420,10 @@ async def test_a_payout_is_over_only_if_both_nodes_say_so():
         second.fail(faults.change(lie, method="eth_getTransactionReceipt"))
         with pytest.raises(RailUnavailable, match="differ about what"):
             await rail.payouts.effect(tx, tx_hash, coin)
-        assert "differ" in rail.doubt
+        assert "differ" in rail.nodes.disagreement
         # a nonce that only one node calls used makes no second transfer
         first.fail(faults.change(faults.replied("0x9"), method="eth_getTransactionCount"))
-        assert not await rail.payouts.gone(tx, None)
+        assert not await rail.payouts.cannot_be_mined(tx, None)
         await rail.close()
 
 

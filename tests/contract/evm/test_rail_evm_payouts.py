@@ -38,12 +38,12 @@ def written(signed: Signed) -> ChainTx:
 async def test_a_raised_transfer_moves_the_same(lab, transfer):
     payouts = lab.rail.payouts
     tx = written(await payouts.sign(0, transfer))
-    raised = await lab.rail.bump(tx)
+    raised = await lab.rail.account_nonces.bump(tx)
     assert coin_of(raised.raw) == coin_of(tx.raw)
     assert fees_of(raised.raw).max_fee > fees_of(tx.raw).max_fee
     assert fees_of(raised.raw).tip > fees_of(tx.raw).tip
     tx = replace(tx, bumps=(Variant(raised.raw, raised.hash),))
-    await lab.rail.broadcast(raised.raw)
+    await lab.rail.relay.broadcast(raised.raw)
     assert await payouts.effect(tx, raised.hash, transfer) is Effect.EXACT
     for other in (
         replace(transfer, value=transfer.value + 1),
@@ -52,16 +52,16 @@ async def test_a_raised_transfer_moves_the_same(lab, transfer):
         assert await payouts.effect(tx, raised.hash, other) is Effect.OTHER
     await lab.mine(3)
     # its nonce was used by one of its own variants
-    assert not await payouts.gone(tx, None)
-    assert await payouts.gone(replace(tx, bumps=()), None)
+    assert not await payouts.cannot_be_mined(tx, None)
+    assert await payouts.cannot_be_mined(replace(tx, bumps=()), None)
 
 
 async def test_a_gap_is_filled_with_nothing(lab):
     held = await lab.balance(TREASURY.address)
-    filler = await lab.rail.sign(TREASURY.address, 0, ())
-    await lab.rail.broadcast(filler.raw)
+    filler = await lab.rail.account_nonces.fill(TREASURY.address, 0)
+    await lab.rail.relay.broadcast(filler.raw)
     assert coin_of(filler.raw) == (TREASURY.address, 0)
-    assert await lab.rail.next_nonce(TREASURY.address) == 1
+    assert await lab.rail.account_nonces.next_nonce(TREASURY.address) == 1
     assert await lab.balance(TREASURY.address) == held
 
 

@@ -50,7 +50,7 @@ async def lab(evm):
 
 
 async def means(lab: Lab, price: int = PRICE) -> Payable:
-    (found,) = await lab.rail.payable([PAYER], {EURO: price})
+    (found,) = await lab.payable([PAYER], {EURO: price})
     return found
 
 
@@ -64,7 +64,7 @@ def offer(lab: Lab, way: Payable, number: int = 1, ttl_s: int = 900) -> Any:
     split = Split(account_of(MERCHANT), None, 0, settled=True)
     now_us = lab.clock.now_us()
     token = lab.rail.assets[EURO]
-    return payment, lab.rail.offer(payment, way.payer, way, token, PRICE, split, now_us)
+    return payment, lab.rail.offers.offer(payment, way.payer, way, token, PRICE, split, now_us)
 
 
 async def ready(lab: Lab, number: int = 1, ttl_s: int = 900) -> Any:
@@ -77,7 +77,7 @@ async def ready(lab: Lab, number: int = 1, ttl_s: int = 900) -> Any:
 
 async def refusal(lab: Lab, option: Any, *outputs: str) -> str:
     with pytest.raises(FlorinError) as caught:
-        await lab.rail.verify(option, (), outputs)
+        await lab.rail.verifier.verify(option, (), outputs)
     assert caught.value.code is Code.INVALID_PARAMS
     return caught.value.details["reason"]
 
@@ -99,7 +99,7 @@ async def test_a_usual_token_needs_no_way_through_zero(lab):
     await usual.start()
     await means(lab)
     await approve(lab, PRICE - 1)
-    (found,) = await usual.payable([PAYER], {EURO: PRICE})
+    (found,) = await usual.offers.payable([PAYER], {EURO: PRICE})
     assert found == Payable(PAYER, EURO, (PRICE,))
 
 
@@ -142,12 +142,12 @@ async def test_other_approvals_are_another_option(lab):
 async def test_a_permit_with_its_allowance_settles(lab):
     payment, option = await ready(lab)
     output = signed(WALLET, option)
-    await lab.rail.verify(option, (), [output])
+    await lab.rail.verifier.verify(option, (), [output])
     item = accept(payment, option, output)
-    assert await lab.rail.simulate([item]) == [True]
+    assert await lab.rail.relay.simulate([item]) == [True]
     await lab.settle(item)
-    (paid,) = await lab.rail.paid([lab.rail.reference(option)], 0)
-    assert lab.rail.proves(option, paid)
+    (paid,) = await lab.rail.direct.paid([lab.rail.terms.reference(option)], 0)
+    assert lab.rail.terms.proves(option, paid)
     assert await lab.balance(MERCHANT, DEVNET.euro.address) == PRICE
     assert await refusal(lab, option, output) == "signature_mismatch"
 
@@ -156,12 +156,12 @@ async def test_an_allowance_on_its_way_is_waited_for(lab):
     await means(lab)
     payment, option = offer(lab, Payable(PAYER, EURO, (PRICE,)))
     outputs = (HASH, signed(WALLET, option))
-    await lab.rail.verify(option, (), outputs)
+    await lab.rail.verifier.verify(option, (), outputs)
     item = accept(payment, option, *outputs)
-    assert await lab.rail.simulate([item]) == [False]
+    assert await lab.rail.relay.simulate([item]) == [False]
     await approve(lab, PRICE)
-    await lab.rail.verify(option, (), outputs)
-    assert await lab.rail.simulate([item]) == [True]
+    await lab.rail.verifier.verify(option, (), outputs)
+    assert await lab.rail.relay.simulate([item]) == [True]
 
 
 async def test_an_allowance_that_nobody_gives_is_refused(lab):
@@ -199,7 +199,7 @@ async def test_an_account_with_code_must_sign_for_itself(lab):
     await lab.delegate(WALLET, ACCEPTS_NONE)
     assert await refusal(lab, option, output) == "signature_mismatch"
     await lab.delegate(WALLET, ACCEPTS_ALL)
-    await lab.rail.verify(option, (), [output])
+    await lab.rail.verifier.verify(option, (), [output])
     await lab.settle(accept(payment, option, output))
     assert await lab.balance(MERCHANT, DEVNET.euro.address) == PRICE
 
@@ -213,9 +213,9 @@ async def test_both_kinds_settle_in_one_transaction_in_any_order(lab):
     bad_payment, bad_option = await ready(lab, 5)
     items.insert(1, accept(bad_payment, bad_option, signed(buyer(8), bad_option)))
     items.append(await lab.sold(2))
-    assert await lab.rail.simulate(items) == [True, False, True, True, True]
+    assert await lab.rail.relay.simulate(items) == [True, False, True, True, True]
     transaction = await lab.settle(*items)
-    paid = await lab.rail.paid([lab.rail.reference(item.option) for item in items], 0)
+    paid = await lab.rail.direct.paid([lab.rail.terms.reference(item.option) for item in items], 0)
     assert {one.tx_hash for one in paid} == {transaction.hash}
     assert await lab.balance(MERCHANT) == 2 * PRICE
     assert await lab.balance(MERCHANT, DEVNET.euro.address) == 2 * PRICE
@@ -225,14 +225,14 @@ async def test_a_permit_lapses_after_its_deadline_and_not_before(lab):
     _, option = await ready(lab, ttl_s=60)
     lab.clock.advance(360)
     await lab.mine(3)
-    assert await lab.rail.spent_or_lapsed(option) is None
+    assert await lab.rail.observer.evidence.spent_or_lapsed(option) is None
     output = signed(WALLET, option)
-    await lab.rail.verify(option, (), [output])
+    await lab.rail.verifier.verify(option, (), [output])
     lab.clock.advance(1)
     await lab.mine(2)
-    assert await lab.rail.spent_or_lapsed(option) is None
+    assert await lab.rail.observer.evidence.spent_or_lapsed(option) is None
     await lab.mine()
-    reason = await lab.rail.spent_or_lapsed(option)
+    reason = await lab.rail.observer.evidence.spent_or_lapsed(option)
     assert reason is not None
     assert "lapsed" in reason
     assert await refusal(lab, option, output) == "signature_mismatch"
@@ -247,7 +247,7 @@ async def test_a_nonce_that_is_used_elsewhere_is_dead_and_its_neighbours_are_not
         data = bytes.fromhex("3ff9dcb1" + word + f"{bits:064x}")
         await lab.send(key=bytes(WALLET.key), to=PERMIT2, data=data)
         await lab.mine(3)
-        return await lab.rail.spent_or_lapsed(option)
+        return await lab.rail.observer.evidence.spent_or_lapsed(option)
 
     mine = 1 << (nonce & 255)
     assert await give_up(2**256 - 1 - mine) is None
@@ -261,9 +261,9 @@ async def test_a_nonce_counts_as_used_once_that_is_final(evm):
     used = f"{nonce >> 8:064x}" + f"{1 << (nonce & 255):064x}"
     await lab.send(key=bytes(WALLET.key), to=PERMIT2, data=bytes.fromhex("3ff9dcb1" + used))
     for _ in range(2):
-        assert await lab.rail.spent_or_lapsed(option) is None
+        assert await lab.rail.observer.evidence.spent_or_lapsed(option) is None
         await lab.mine()
-    assert "used or cancelled" in (await lab.rail.spent_or_lapsed(option) or "")
+    assert "used or cancelled" in (await lab.rail.observer.evidence.spent_or_lapsed(option) or "")
     await lab.rail.close()
     await lab.chain.close()
 

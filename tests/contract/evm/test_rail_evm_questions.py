@@ -26,7 +26,7 @@ async def lab(evm):
 
 @pytest.fixture
 def evidence(lab) -> Evidence:
-    return lab.rail._evidence
+    return lab.rail.observer.evidence
 
 
 async def settled(lab: Lab, *numbers: int) -> list[Any]:
@@ -34,8 +34,8 @@ async def settled(lab: Lab, *numbers: int) -> list[Any]:
     items = [await lab.sold(number) for number in numbers]
     for item in items:
         await lab.settle(item)
-    references = [lab.rail.reference(item.option) for item in items]
-    found = {one.ref: one for one in await lab.rail.paid(references, 0)}
+    references = [lab.rail.terms.reference(item.option) for item in items]
+    found = {one.ref: one for one in await lab.rail.direct.paid(references, 0)}
     return [found[one] for one in references]
 
 
@@ -81,7 +81,7 @@ async def test_logs_are_asked_for_by_their_references(lab):
     (paid,) = await settled(lab, 1)
     asked: list[Any] = []
     lab.node.changes["eth_getLogs"] = noted(asked)
-    assert await lab.rail.paid([paid.ref], 0) == [paid]
+    assert await lab.rail.direct.paid([paid.ref], 0) == [paid]
     (wanted,) = asked[0]
     assert wanted["topics"][1:] == [[paid.ref]]
 
@@ -92,8 +92,8 @@ async def test_a_node_that_tells_more_than_it_was_asked_for_pays_nothing_else(la
         "eth_getLogs", {"fromBlock": "0x0", "toBlock": "latest", "address": DEVNET.settler}
     )
     lab.node.changes["eth_getLogs"] = reply(everything)
-    assert await lab.rail.paid([second.ref], 0) == [second]
-    assert await lab.rail.paid_between(0, second.block_number) == [first, second]
+    assert await lab.rail.direct.paid([second.ref], 0) == [second]
+    assert await lab.rail.direct.paid_between(0, second.block_number) == [first, second]
 
 
 async def test_a_range_is_read_to_its_last_block_however_it_is_divided(lab):
@@ -108,16 +108,16 @@ async def test_a_range_is_read_to_its_last_block_however_it_is_divided(lab):
 
     for change in (only_one, too_large(1), too_large(2)):
         lab.node.changes["eth_getLogs"] = change
-        assert await lab.rail.paid_between(first, last) == events
+        assert await lab.rail.direct.paid_between(first, last) == events
         wanted = [events[1], events[4]]
-        assert await lab.rail.paid([one.ref for one in wanted], first) == wanted
-    assert await lab.rail.paid_between(last, first) == []
+        assert await lab.rail.direct.paid([one.ref for one in wanted], first) == wanted
+    assert await lab.rail.direct.paid_between(last, first) == []
 
 
 async def test_references_of_every_part_are_told(lab):
     first, second = await settled(lab, 1, 2)
     between = [f"0x{number:064x}" for number in range(150)]
-    assert await lab.rail.paid([first.ref, *between, second.ref], 0) == [first, second]
+    assert await lab.rail.direct.paid([first.ref, *between, second.ref], 0) == [first, second]
 
 
 async def test_a_block_whose_receipts_are_too_long_is_read_from_its_logs(lab, evidence):
@@ -145,14 +145,14 @@ async def test_what_a_rollup_takes_for_posting_is_part_of_the_cost(lab, posted):
     true = await lab.control.call("eth_getTransactionReceipt", paid.tx_hash)
     used, price = (int(true[name], 16) for name in ("gasUsed", "effectiveGasPrice"))
     lab.node.changes["eth_getTransactionReceipt"] = reply({**true, "l1Fee": posted})
-    (mined,) = (await lab.rail.mined([paid.tx_hash])).values()
+    (mined,) = (await lab.rail.observer.mined([paid.tx_hash])).values()
     assert mined.gas_cost == used * price + int(posted or "0x0", 16)
     assert (mined.gas_used, mined.success) == (used, True)
     assert (mined.block_number, mined.block_hash) == (paid.block_number, paid.block_hash)
 
 
 async def test_the_hash_of_a_block_that_is_not_there_is_none(lab, evidence):
-    head = await lab.rail.head()
+    head = await lab.rail.observer.head()
     assert isinstance(head, Head)
     assert await evidence.hash_of(head.number) == head.hash
     assert await evidence.hash_of(head.number + 100) is None
@@ -162,7 +162,7 @@ async def test_why_an_authorization_is_dead_is_told_in_a_sentence(lab):
     item = await lab.sold(1)
     await lab.settle(item)
     await lab.mine(CONFIRMATIONS)
-    told = await lab.rail.spent_or_lapsed(item.option)
+    told = await lab.rail.observer.evidence.spent_or_lapsed(item.option)
     assert told == "The authorization was used or cancelled elsewhere"
 
 

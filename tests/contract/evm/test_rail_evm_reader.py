@@ -232,6 +232,7 @@ async def test_a_contract_that_is_no_multicall_is_not_used(lab):
 
 
 async def test_options_survive_a_node_that_stops_taking_creations(lab):
+    await lab.payable(PAYERS, {TOKEN: PRICE})
     rail = await rail_of(lab)
     rail.reader.order = ("deployless", "batch")
     rail.reader._pause_s = 0
@@ -242,7 +243,7 @@ async def test_options_survive_a_node_that_stops_taking_creations(lab):
         return {"id": answer["id"], "error": {"code": -32602, "message": "missing to"}}
 
     lab.node.changes["eth_call"] = no_creations
-    assert len(await rail.payable(PAYERS, {TOKEN: PRICE})) == 2
+    assert len(await rail.offers.payable(PAYERS, {TOKEN: PRICE})) == 2
     await rail.reader._checking
     await rail.reader._probing
     assert rail.reader.order == ("batch",)
@@ -272,8 +273,8 @@ async def test_starting_without_assets_probes_nothing_and_the_next_check_does(la
 async def test_equal_questions_at_the_same_time_are_asked_once(lab):
     before = lab.rail.rpc.requests
     found = await asyncio.gather(
-        *(lab.rail.payable(PAYERS, {TOKEN: PRICE}) for _ in range(5)),
-        lab.rail.payable(PAYERS[:1], {TOKEN: PRICE}),
+        *(lab.payable(PAYERS, {TOKEN: PRICE}) for _ in range(5)),
+        lab.payable(PAYERS[:1], {TOKEN: PRICE}),
     )
     assert [len(one) for one in found] == [2, 2, 2, 2, 2, 1]
     # each of the two is asked, filled by the faucet, and asked again

@@ -246,9 +246,9 @@ async def test_an_account_that_does_harm_harms_itself_only(way, code):
             lab.rail.reader._ways = await ways_of(lab)
         wallet, others = buyer(1), [buyer(n) for n in range(2, 6)]
         payers = [account_of(one) for one in (wallet, *others)]
-        await lab.rail.payable(payers, {TOKEN: PRICE, EURO: PRICE})
+        await lab.payable(payers, {TOKEN: PRICE, EURO: PRICE})
         await lab.delegate(wallet, code)
-        found = await lab.rail.payable(payers, {TOKEN: PRICE, EURO: PRICE})
+        found = await lab.payable(payers, {TOKEN: PRICE, EURO: PRICE})
         own = [one.asset for one in found if one.payer == payers[0]]
         assert list(dict.fromkeys(own)) == [TOKEN, EURO]
         healthy = [one for one in found if one.payer != payers[0]]

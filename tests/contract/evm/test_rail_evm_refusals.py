@@ -44,7 +44,7 @@ PAUSED, FROZEN = "TestDollar: paused", "TestDollar: account is frozen"
 async def lab(evm):
     lab = await open_lab(evm=evm, assets=(asset(), euro()))
     await lab.fund(WALLET, OTHER)
-    assert await lab.rail.payable([PAYER], PRICES)
+    assert await lab.payable([PAYER], PRICES)
     yield lab
     await lab.rail.close()
     await lab.chain.close()
@@ -78,7 +78,7 @@ def hide(lab: Lab) -> None:
 
 async def refusal(lab: Lab, option: Any, output: str) -> FlorinError:
     with pytest.raises(FlorinError) as caught:
-        await lab.rail.verify(option, (), [output])
+        await lab.rail.verifier.verify(option, (), [output])
     assert caught.value.code is Code.INVALID_PARAMS
     assert caught.value.http == 400
     return caught.value
@@ -91,13 +91,13 @@ async def refusal(lab: Lab, option: Any, output: str) -> FlorinError:
 async def test_a_paused_token_is_not_offered(lab, reads):
     rail = EvmRail(settings(assets=(asset(), euro()), reads=reads), RELAYER, lab.node)
     await rail.start()
-    assert [one.asset for one in await rail.payable([PAYER], PRICES)] == [TOKEN, EURO]
+    assert [one.asset for one in await rail.offers.payable([PAYER], PRICES)] == [TOKEN, EURO]
     await pause(lab)
-    assert [one.asset for one in await rail.payable([PAYER], PRICES)] == [EURO]
+    assert [one.asset for one in await rail.offers.payable([PAYER], PRICES)] == [EURO]
     (told,) = await rail.problems()
     assert "is paused, and not offered until it is not" in told
     await tell(lab, "unpause()")
-    assert [one.asset for one in await rail.payable([PAYER], PRICES)] == [TOKEN, EURO]
+    assert [one.asset for one in await rail.offers.payable([PAYER], PRICES)] == [TOKEN, EURO]
     assert await rail.problems() == ()
 
 
@@ -105,8 +105,9 @@ async def test_a_paused_token_is_not_offered(lab, reads):
 async def test_a_payer_whom_the_token_refuses_is_offered_other_tokens(lab, reads):
     rail = EvmRail(settings(assets=(asset(), euro()), reads=reads), RELAYER, lab.node)
     await rail.start()
+    await lab.payable([account_of(OTHER)], PRICES)
     await freeze(lab, WALLET.address)
-    found = await rail.payable([PAYER, account_of(OTHER)], PRICES)
+    found = await rail.offers.payable([PAYER, account_of(OTHER)], PRICES)
     assert [one.asset for one in found if one.payer == PAYER] == [EURO]
     assert [one.asset for one in found if one.payer != PAYER] == [TOKEN, EURO]
 
@@ -118,19 +119,19 @@ async def test_a_receiver_whom_the_token_refuses_is_an_obstacle_and_an_alarm(lab
     await rail.start()
     split = Split(account_of(MERCHANT), account_of(FEES), 15_000, settled=True)
     token = rail.assets[TOKEN]
-    assert await rail.obstacle(token, PRICE, split) is None
+    assert await rail.offers.obstacle(token, PRICE, split) is None
     await freeze(lab, place)
     now[0] += 6
     with caplog.at_level(logging.ERROR):
         for _ in range(3):
-            assert place in (await rail.obstacle(token, PRICE, split) or "")
+            assert place in (await rail.offers.obstacle(token, PRICE, split) or "")
             now[0] += 6
     assert [one.levelname for one in caplog.records if place in one.getMessage()] == ["ERROR"]
     (told,) = await rail.problems()
     assert (place in told, DEVNET.token.address in told) == (True, True)
     # it is over once the token says so
     await tell(lab, "unBlacklist(address)", place)
-    assert await rail.obstacle(token, PRICE, split) is None
+    assert await rail.offers.obstacle(token, PRICE, split) is None
     assert await rail.problems() == ()
 
 
@@ -140,7 +141,7 @@ async def test_many_places_that_are_refused_are_told_briefly(lab):
     for place in places:
         await freeze(lab, place)
         split = Split(account_of(place), None, 0, settled=True)
-        assert await lab.rail.obstacle(token, PRICE, split)
+        assert await lab.rail.offers.obstacle(token, PRICE, split)
     told = await lab.rail.problems()
     assert len(told) == 20
     assert places[-1] in told[-1]
@@ -199,14 +200,14 @@ async def test_a_token_without_signatures_of_its_own_tells_it_too(lab):
     rail = EvmRail(settings(assets=(asset(method="permit2"),)), RELAYER, lab.node)
     await rail.start()
     split = Split(account_of(MERCHANT), None, 0, settled=True)
-    (means,) = await rail.payable([PAYER], {TOKEN: PRICE})
+    (means,) = await rail.offers.payable([PAYER], {TOKEN: PRICE})
     token, now_us = rail.assets[TOKEN], lab.clock.now_us()
-    option = rail.offer(new_payment(), PAYER, means, token, PRICE, split, now_us)
+    option = rail.offers.offer(new_payment(), PAYER, means, token, PRICE, split, now_us)
     approve, _ = option.actions
     done = await lab.perform(WALLET, approve)
     await freeze(lab, MERCHANT)
     with pytest.raises(FlorinError) as caught:
-        await rail.verify(option, (), [done, signed(WALLET, option)])
+        await rail.verifier.verify(option, (), [done, signed(WALLET, option)])
     assert caught.value.details == {
         "reason": "token_refused",
         "refused": "receiver",
@@ -267,12 +268,12 @@ async def test_an_account_that_needs_more_gas_than_there_is_is_told_so(lab):
 async def test_what_a_payment_waited_for_is_part_of_its_end(lab):
     item = await lab.sold(1, fee=15_000)
     await freeze(lab, MERCHANT)
-    assert await lab.rail.simulate([item]) == [False]
+    assert await lab.rail.relay.simulate([item]) == [False]
     (alarm,) = await lab.rail.problems()
     assert MERCHANT in alarm
     lab.clock.advance(900 + 301)
     await lab.mine(3)
-    reason = await lab.rail.dead(item, ())
+    reason = await lab.rail.observer.unpayable_reason(item, ())
     assert reason is not None
     assert reason.startswith("The authorization lapsed before it was settled; the token")
     assert reason.endswith(f"refuses the merchant's account {MERCHANT}: {FROZEN}")
@@ -283,11 +284,14 @@ async def test_a_process_that_began_later_finds_the_reason_too(lab):
     await freeze(lab, item.option.payer.rpartition(":")[2])
     lab.clock.advance(900 + 301)
     await lab.mine(3)
-    assert FROZEN in (await lab.rail.dead(item, ()) or "")
+    assert FROZEN in (await lab.rail.observer.unpayable_reason(item, ()) or "")
 
 
 async def test_an_end_needs_no_reason(lab):
     item = await lab.sold(1)
     lab.clock.advance(900 + 301)
     await lab.mine(3)
-    assert await lab.rail.dead(item, ()) == "The authorization lapsed before it was settled"
+    assert (
+        await lab.rail.observer.unpayable_reason(item, ())
+        == "The authorization lapsed before it was settled"
+    )

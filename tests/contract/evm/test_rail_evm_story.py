@@ -63,23 +63,21 @@ async def lab(evm):
 async def pay_once(lab):
     wallet, payment = buyer(7), new_payment()
     prices = {TOKEN: PRICE}
-    assert await lab.rail.payable([account_of(wallet)], prices) == [
-        Payable(account_of(wallet), TOKEN)
-    ]
+    assert await lab.payable([account_of(wallet)], prices) == [Payable(account_of(wallet), TOKEN)]
     before = await lab.balance(wallet.address)
     option = lab.offer(wallet, payment, fee=15_000)
     output = signed(wallet, option)
-    await lab.rail.verify(option, (), [output])
-    head = await lab.rail.head()
+    await lab.rail.verifier.verify(option, (), [output])
+    head = await lab.rail.observer.head()
     item = accept(payment, option, output, from_block=head.number)
-    assert await lab.rail.simulate([item]) == [True]
+    assert await lab.rail.relay.simulate([item]) == [True]
 
     transaction = await lab.settle(item)
 
     assert await lab.balance(MERCHANT) == PRICE - 15_000
     assert await lab.balance(FEES) == 15_000
     assert await lab.balance(wallet.address) == before - PRICE
-    (paid,) = await lab.rail.paid([lab.rail.reference(option)], head.number)
+    (paid,) = await lab.rail.direct.paid([lab.rail.terms.reference(option)], head.number)
     assert paid.tx_hash == transaction.hash
     assert (paid.payer, paid.dest, paid.token) == (
         wallet.address.lower(),
@@ -87,15 +85,15 @@ async def pay_once(lab):
         DEVNET.token.address,
     )
     assert (paid.value, paid.fee) == (PRICE, 15_000)
-    assert lab.rail.proves(option, paid)
-    view = await lab.rail.block(paid.block_number)
+    assert lab.rail.terms.proves(option, paid)
+    view = await lab.rail.blocks.block(paid.block_number)
     assert view.paid == (paid,)
     assert view.hash == paid.block_hash
     (mined,) = view.mined
     assert mined.tx_hash == transaction.hash
     assert mined.success
     assert mined.gas_cost > 0
-    assert await lab.rail.mined([transaction.hash]) == {transaction.hash: mined}
+    assert await lab.rail.observer.mined([transaction.hash]) == {transaction.hash: mined}
 
 
 async def test_a_payment_settles_through_a_chain_in_process(lab):
@@ -118,7 +116,7 @@ async def test_options_are_repeatable(lab):
 
 async def test_another_payer_price_payment_or_route_is_another_option(lab):
     first = lab.offer(buyer(7))
-    elsewhere = lab.rail.offer(
+    elsewhere = lab.rail.offers.offer(
         new_payment(),
         account_of(buyer(7)),
         Payable(account_of(buyer(7)), TOKEN),
@@ -136,7 +134,7 @@ async def test_another_payer_price_payment_or_route_is_another_option(lab):
     ]
     options = [first, *others]
     assert len({option.id for option in options}) == len(options)
-    assert len({lab.rail.reference(option) for option in options}) == len(options)
+    assert len({lab.rail.terms.reference(option) for option in options}) == len(options)
 
 
 async def test_the_message_names_the_settlement_contract_and_ends_with_the_grace(lab):
@@ -160,7 +158,7 @@ async def dry_lab(evm):
 
 @pytest.mark.parametrize("fee", [0, 15_000])
 async def test_an_option_remembers_where_its_money_goes(lab, fee):
-    split = lab.rail.split(lab.offer(buyer(7), fee=fee))
+    split = lab.rail.terms.split(lab.offer(buyer(7), fee=fee))
     fee_to = account_of(FEES) if fee else None
     assert split == Split(account_of(MERCHANT), fee_to, fee, settled=True)
 
@@ -181,38 +179,38 @@ async def test_an_option_remembers_where_its_money_goes(lab, fee):
 async def test_an_event_that_says_anything_else_proves_nothing(lab, change):
     item = await lab.sold(1)
     await lab.settle(item)
-    (paid,) = await lab.rail.paid([lab.rail.reference(item.option)], 0)
-    assert lab.rail.proves(item.option, paid)
-    assert not lab.rail.proves(item.option, replace(paid, **change))
+    (paid,) = await lab.rail.direct.paid([lab.rail.terms.reference(item.option)], 0)
+    assert lab.rail.terms.proves(item.option, paid)
+    assert not lab.rail.terms.proves(item.option, replace(paid, **change))
 
 
 async def test_only_what_an_account_can_pay_is_offered(dry_lab):
     lab = dry_lab
     rich, poor = account_of(buyer(7)), account_of(buyer(8))
     await lab.send_tokens(buyer(7).address, PRICE)
-    assert await lab.rail.payable([rich, poor], {TOKEN: PRICE}) == [Payable(rich, TOKEN)]
-    assert await lab.rail.payable([rich, poor], {TOKEN: PRICE + 1}) == []
-    assert await lab.rail.payable([rich], {}) == []
-    assert await lab.rail.payable([], {TOKEN: PRICE}) == []
-    assert await lab.rail.payable([rich], {CHAIN + "/erc20:0x" + "12" * 20: 1}) == []
+    assert await lab.payable([rich, poor], {TOKEN: PRICE}) == [Payable(rich, TOKEN)]
+    assert await lab.payable([rich, poor], {TOKEN: PRICE + 1}) == []
+    assert await lab.payable([rich], {}) == []
+    assert await lab.payable([], {TOKEN: PRICE}) == []
+    assert await lab.payable([rich], {CHAIN + "/erc20:0x" + "12" * 20: 1}) == []
 
 
 async def test_the_faucet_reaches_the_dearest_price(lab):
     payer, dear = account_of(buyer(7)), {TOKEN: 10**14}
-    assert await lab.rail.payable([payer], dear) == [Payable(payer, TOKEN)]
+    assert await lab.payable([payer], dear) == [Payable(payer, TOKEN)]
 
 
 async def test_a_broken_faucet_only_means_no_funds(lab):
     lab.node.lost = frozenset({"florin_faucet"})
-    assert await lab.rail.payable([account_of(buyer(7))], {TOKEN: PRICE}) == []
+    assert await lab.payable([account_of(buyer(7))], {TOKEN: PRICE}) == []
 
 
 async def test_balances_are_one_question_whatever_their_number(lab):
     accounts = [account_of(buyer(n)) for n in range(1, 31)]
     before = lab.rail.rpc.requests
-    assert len(await lab.rail.payable(accounts, {TOKEN: PRICE})) == 30
+    assert len(await lab.payable(accounts, {TOKEN: PRICE})) == 30
     assert lab.rail.rpc.requests - before == 3  # all balances, the faucet, all balances
-    assert len(await lab.rail.payable(accounts, {TOKEN: PRICE})) == 30
+    assert len(await lab.payable(accounts, {TOKEN: PRICE})) == 30
     assert lab.rail.rpc.requests - before == 4
 
 
@@ -240,10 +238,10 @@ async def test_accounts_are_recognised_by_their_chain_and_address(lab):
 
 async def test_many_payments_settle_in_one_transaction(lab):
     items = [await lab.sold(number, fee=number) for number in range(5)]
-    assert await lab.rail.simulate(items) == [True] * 5
+    assert await lab.rail.relay.simulate(items) == [True] * 5
     transaction = await lab.settle(*items)
-    paid = await lab.rail.paid([lab.rail.reference(item.option) for item in items], 0)
-    assert {one.ref for one in paid} == {lab.rail.reference(item.option) for item in items}
+    paid = await lab.rail.direct.paid([lab.rail.terms.reference(item.option) for item in items], 0)
+    assert {one.ref for one in paid} == {lab.rail.terms.reference(item.option) for item in items}
     assert {one.tx_hash for one in paid} == {transaction.hash}
     assert await lab.balance(MERCHANT) == 5 * PRICE - sum(range(5))
 
@@ -251,7 +249,7 @@ async def test_many_payments_settle_in_one_transaction(lab):
 async def test_one_bad_payment_leaves_the_others_of_its_transaction_alone(lab):
     items = [await lab.sold(number) for number in range(3)]
     await lab.settle(items[1])
-    assert await lab.rail.simulate(items) == [True, False, True]
+    assert await lab.rail.relay.simulate(items) == [True, False, True]
     await lab.settle(*items)
     assert await lab.balance(MERCHANT) == 3 * PRICE
 
@@ -264,21 +262,21 @@ async def test_two_payments_from_one_balance_are_seen_together(lab):
         payment = new_payment(number)
         option = lab.offer(wallet, payment)
         items.append(accept(payment, option, signed(wallet, option)))
-        await lab.rail.verify(option, (), items[-1].confirmation.outputs)
-    assert await lab.rail.simulate(items) == [True, False]
-    assert await lab.rail.simulate([]) == []
+        await lab.rail.verifier.verify(option, (), items[-1].confirmation.outputs)
+    assert await lab.rail.relay.simulate(items) == [True, False]
+    assert await lab.rail.relay.simulate([]) == []
 
 
 async def test_a_transaction_that_the_chain_knows_may_be_sent_again(lab):
     item = await lab.sold(1)
     await lab.pause()
-    transaction = await lab.rail.sign(RELAYER.address, 0, [item])
-    assert not await lab.rail.knows(transaction.hash)
-    await lab.rail.broadcast(transaction.raw)
-    await lab.rail.broadcast(transaction.raw)
-    assert await lab.rail.knows(transaction.hash)
+    transaction = await lab.rail.relay.sign(RELAYER.address, 0, [item])
+    assert not await lab.rail.relay.knows(transaction.hash)
+    await lab.rail.relay.broadcast(transaction.raw)
+    await lab.rail.relay.broadcast(transaction.raw)
+    assert await lab.rail.relay.knows(transaction.hash)
     await lab.mine()
-    await lab.rail.broadcast(transaction.raw)
+    await lab.rail.relay.broadcast(transaction.raw)
     assert transaction.hash == transaction_hash(transaction.raw)
     assert await lab.balance(MERCHANT) == PRICE
 
@@ -286,14 +284,14 @@ async def test_a_transaction_that_the_chain_knows_may_be_sent_again(lab):
 async def test_a_refused_transaction_is_an_unknown_outcome(lab):
     item = await lab.sold(1)
     await lab.settle(item)
-    stale = await lab.rail.sign(RELAYER.address, 0, [await lab.sold(2)])
+    stale = await lab.rail.relay.sign(RELAYER.address, 0, [await lab.sold(2)])
     with pytest.raises(RailUnavailable, match="nonce"):
-        await lab.rail.broadcast(stale.raw)
+        await lab.rail.relay.broadcast(stale.raw)
 
 
 async def test_signing_twice_gives_the_same_bytes(lab):
     item = await lab.sold(1)
-    assert await lab.rail.sign(RELAYER.address, 4, [item]) == await lab.rail.sign(
+    assert await lab.rail.relay.sign(RELAYER.address, 4, [item]) == await lab.rail.relay.sign(
         RELAYER.address, 4, [item]
     )
 

@@ -56,7 +56,7 @@ async def sold(lab, *numbers):
 
 async def verified(lab, given):
     """What comes of outputs that arrive at the same time: None, or what was raised."""
-    asked = (lab.rail.verify(option, (), [output]) for option, output in given)
+    asked = (lab.rail.verifier.verify(option, (), [output]) for option, output in given)
     done = await asyncio.gather(*asked, return_exceptions=True)
     return [None if isinstance(one, PayerKind) else one for one in done]
 
@@ -239,13 +239,13 @@ async def test_a_node_that_cannot_try_at_all_is_no_answer(lab):
 
 async def test_payments_of_both_kinds_are_tried_together(lab):
     wallet = buyer(96)
-    await lab.rail.payable([account_of(wallet)], {EURO: PRICE})
+    await lab.payable([account_of(wallet)], {EURO: PRICE})
     data = "095ea7b3" + PERMIT2[2:].rjust(64, "0") + f"{2 * PRICE - 1:064x}"
     await lab.send(key=bytes(wallet.key), to=DEVNET.euro.address, data=bytes.fromhex(data))
     payer, split = account_of(wallet), Split(account_of(MERCHANT), None, 0, settled=True)
     token = lab.rail.assets[EURO]
     permits = [
-        lab.rail.offer(new_payment(n), payer, Payable(payer, EURO), token, PRICE, split, 0)
+        lab.rail.offers.offer(new_payment(n), payer, Payable(payer, EURO), token, PRICE, split, 0)
         for n in (1, 2)
     ]
     first, second = [(option, signed(wallet, option)) for option in permits]

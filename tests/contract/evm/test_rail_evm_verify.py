@@ -42,7 +42,7 @@ async def lab(evm):
 async def refusal(lab, option, *outputs):
     """The reason for which outputs are refused."""
     with pytest.raises(FlorinError) as caught:
-        await lab.rail.verify(option, (), outputs)
+        await lab.rail.verifier.verify(option, (), outputs)
     assert caught.value.code is Code.INVALID_PARAMS
     assert caught.value.http == 400
     return caught.value.details["reason"]
@@ -74,9 +74,9 @@ async def test_every_spelling_of_the_signature_is_accepted_and_settles(lab):
     ]
     for number, spelling in enumerate(spellings):
         output = json.dumps("0x" + spelling.hex())
-        await lab.rail.verify(option, (), [output])
+        await lab.rail.verifier.verify(option, (), [output])
         item = accept(new_payment(), option, output)
-        assert await lab.rail.simulate([item]) == [True], number
+        assert await lab.rail.relay.simulate([item]) == [True], number
 
 
 async def test_another_wallets_signature_is_refused(lab):
@@ -123,7 +123,7 @@ async def test_a_lapsed_authorization_is_refused(lab):
     output = signed(WALLET, option)
     lab.clock.advance(359)
     await lab.mine()
-    await lab.rail.verify(option, (), [output])
+    await lab.rail.verifier.verify(option, (), [output])
     lab.clock.advance(1)
     await lab.mine()
     assert await refusal(lab, option, output) == "signature_mismatch"
@@ -199,7 +199,7 @@ async def test_verifying_takes_one_question(lab):
     option = lab.offer(WALLET)
     output = signed(WALLET, option)
     before = lab.rail.rpc.requests
-    await lab.rail.verify(option, (), [output])
+    await lab.rail.verifier.verify(option, (), [output])
     assert lab.rail.rpc.requests - before == 1
 
 
@@ -214,7 +214,7 @@ async def test_payments_of_one_moment_are_verified_together(lab):
     before = lab.rail.rpc.requests
     done = await asyncio.gather(
         *(
-            lab.rail.verify(option, (), [output])
+            lab.rail.verifier.verify(option, (), [output])
             for option, output in zip(options, outputs, strict=True)
         ),
         return_exceptions=True,
@@ -239,14 +239,14 @@ async def test_a_node_that_cannot_tell_is_no_answer(lab, method, change):
     output = signed(WALLET, option)
     lab.node.changes[method] = change
     with pytest.raises(RailUnavailable):
-        await lab.rail.verify(option, (), [output])
+        await lab.rail.verifier.verify(option, (), [output])
 
 
 async def test_options_of_a_former_settlement_contract_must_be_fetched_again(lab):
     option = lab.offer(WALLET)
     former = replace(option, terms={**option.terms, "settler": "0x" + "12" * 20})
     with pytest.raises(FlorinError) as caught:
-        await lab.rail.verify(former, (), [signed(WALLET, option)])
+        await lab.rail.verifier.verify(former, (), [signed(WALLET, option)])
     assert caught.value.code is Code.QUOTE_EXPIRED
 
 
@@ -267,11 +267,11 @@ async def test_a_contract_account_may_sign_in_its_own_way(lab, size):
     address = await wallet_contract(lab, ACCEPTS_ALL)
     option = lab.offer(address)
     output = json.dumps("0x" + "5a" * size)
-    await lab.rail.verify(option, (), [output])
+    await lab.rail.verifier.verify(option, (), [output])
     item = accept(new_payment(), option, output)
-    assert await lab.rail.simulate([item]) == [True]
+    assert await lab.rail.relay.simulate([item]) == [True]
     await lab.settle(item)
-    (paid,) = await lab.rail.paid([lab.rail.reference(option)], 0)
+    (paid,) = await lab.rail.direct.paid([lab.rail.terms.reference(option)], 0)
     assert paid.payer == address
 
 
@@ -291,7 +291,7 @@ async def test_a_poor_contract_account_is_told_so(lab):
 async def test_a_key_whose_account_has_code_must_convince_the_code(lab):
     option = lab.offer(WALLET)
     output = signed(WALLET, option)
-    await lab.rail.verify(option, (), [output])
+    await lab.rail.verifier.verify(option, (), [output])
     await lab.delegate(WALLET, ACCEPTS_NONE)
     assert await refusal(lab, option, output) == "signature_mismatch"
 
@@ -300,9 +300,9 @@ async def test_a_key_whose_account_has_willing_code_pays(lab):
     option = lab.offer(WALLET)
     output = signed(WALLET, option)
     await lab.delegate(WALLET, ACCEPTS_ALL)
-    await lab.rail.verify(option, (), [output])
+    await lab.rail.verifier.verify(option, (), [output])
     item = accept(new_payment(), option, output)
-    assert await lab.rail.simulate([item]) == [True]
+    assert await lab.rail.relay.simulate([item]) == [True]
 
 
 async def test_an_account_that_burns_gas_harms_only_itself(lab):
@@ -311,5 +311,5 @@ async def test_an_account_that_burns_gas_harms_only_itself(lab):
     option = lab.offer(WALLET, bad_payment)
     bad = accept(bad_payment, option, signed(WALLET, option))
     await lab.delegate(WALLET, BURNS_GAS)
-    assert await lab.rail.simulate([bad, good]) == [False, True]
-    assert await lab.rail.simulate([bad]) == [False]
+    assert await lab.rail.relay.simulate([bad, good]) == [False, True]
+    assert await lab.rail.relay.simulate([bad]) == [False]

@@ -58,7 +58,7 @@ async def test_a_wallet_that_held_nothing_has_begun_all_the_same(desk):
     assert await begin(desk)
     assets = dict(desk.lab.rail.assets)
     euro = replace(assets[TOKEN], id=EURO, address=EURO.rpartition(":")[2])
-    desk.lab.rail._assets = {**assets, EURO: euro}
+    desk.lab.rail.found = replace(desk.lab.rail.found, assets={**assets, EURO: euro})
     assert (await line(desk, (WALLET, EURO))).verdict is Verdict.NOT_BEGUN
     assert await begin(desk)
     for place in ((f"{CHAIN}:{desk.lab.rail.senders[0]}", COIN), (WALLET, EURO)):
@@ -117,8 +117,7 @@ async def test_a_payout_explains_a_difference_up_to_its_amount_and_no_more(desk)
 async def test_a_node_that_lags_tells_nothing(desk):
     assert await begin(desk)
     with pytest.raises(RailUnavailable):
-        await desk.lab.rail.holdings([PLACE], 10**6)
-    desk.app.payers[CHAIN] = desk.worker
+        await desk.lab.rail.observer.holdings([PLACE], 10**6)
     await desk.lab.mine()
     await desk.worker._blocks.start()
     desk.worker._blocks.head += 1
@@ -128,6 +127,7 @@ async def test_a_node_that_lags_tells_nothing(desk):
 
 
 async def test_nothing_is_sent_before_the_books_begin(desk):
+    desk.app.chains[CHAIN].books_begun = False
     keeper = BookKeeper(desk.app, desk.lab.rail)
     await desk.fault(kind="answer", method="eth_getBalance", effect="error", times=1)
     payout = await desk.asked(150)
@@ -162,16 +162,17 @@ async def test_the_keeper_raises_the_alarm_and_takes_it_back(desk, caplog):
     await desk.lab.mine(desk.lab.rail.confirmations)
     task = asyncio.create_task(keeper.run())
     try:
-        await advanced(desk, lambda: CHAIN in desk.app.missing)
-        assert desk.app.missing == {CHAIN: ""}
+        told = f"{WALLET} holds 3 minor units of {TOKEN} less than is booked"
+        chain = desk.app.chains[CHAIN]
+        chain.lacking = told
+        await advanced(desk, lambda: chain.lacking == "")
         lost = Posting(f"wallet:{WALLET}", "external:x", TOKEN, 3)
         await desk.store.write(ledger.post("planted", "settle", None, None, (lost,), 0))
-        await advanced(desk, lambda: desk.app.missing[CHAIN] != "")
-        told = f"{WALLET} holds 3 minor units of {TOKEN} less than is booked"
-        assert desk.app.missing[CHAIN] == told
+        await advanced(desk, lambda: chain.lacking != "")
+        assert chain.lacking == told
         assert told in caplog.text
         await desk.store.write(ledger.reverse("planted", 0))
-        await advanced(desk, lambda: desk.app.missing[CHAIN] == "")
+        await advanced(desk, lambda: chain.lacking == "")
     finally:
         task.cancel()
 

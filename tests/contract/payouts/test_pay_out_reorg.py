@@ -30,7 +30,7 @@ async def desk(tmp_path):
 
 
 async def watched(desk: Office) -> list[str]:
-    found = await desk.store.read(reorg.watched(CHAIN, Watcher.PAYER))
+    found = await desk.store.read(reorg.watched(CHAIN, Watcher.PAYOUTS))
     return [one.tx_hash for one in found]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
+from florin_server.boot.app import app_of, core_of
 from florin_server.domain.errors import FlorinError
 from florin_server.domain.payouts.payout import Payout, PayoutStatus
 from florin_server.flows.payouts import payouts as flows
@@ -104,9 +105,9 @@ async def test_a_word_about_a_chain_that_is_not_served_or_an_unknown_payout_is_r
     payout = await stuck(desk)
     with pytest.raises(FlorinError, match="not found"):
         await flows.resolve(desk.app, "pout_unknown", paid=True)
-    desk.app.rails.clear()
+    nowhere = app_of(core_of(desk.app.settings, desk.store, desk.lab.clock, ()))
     with pytest.raises(FlorinError, match="not served"):
-        await flows.resolve(desk.app, payout.id, paid=True)
+        await flows.resolve(nowhere, payout.id, paid=True)
     assert await desk.now(payout) == payout
 
 

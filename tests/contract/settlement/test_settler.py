@@ -10,6 +10,7 @@ import asyncio
 
 import pytest
 from eth_account import Account
+from florin_server.boot.app import app_of
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.settlement.chain_txs import TxState
 from florin_server.rails.evm.paying.terms import Terms, bare
@@ -93,7 +94,7 @@ async def test_a_dropped_broadcast_is_repeated(shop):
     payment = await shop.accepted(WALLET)
     await shop.turn()
     (sent,) = await shop.transactions()
-    assert not await shop.lab.rail.knows(sent.hash)
+    assert not await shop.lab.rail.relay.knows(sent.hash)
     ended = await shop.end(payment)
     assert (ended.status, ended.tx_id) == ("succeeded", sent.hash)
 
@@ -173,7 +174,7 @@ async def test_a_settlement_that_moves_below_the_block_of_its_confirm(shop):
     await shop.lab.pause()
     payment = await shop.accepted(WALLET)
     theirs = await send_waiting(shop, await settlement_of(shop, payment))
-    confirmed_at = await shop.lab.rail.head()
+    confirmed_at = await shop.lab.rail.observer.head()
     await shop.fault(kind="reorg", depth=2)
     receipt = await shop.lab.control.call("eth_getTransactionReceipt", theirs)
     assert int(receipt["blockNumber"], 16) < confirmed_at.number
@@ -231,7 +232,8 @@ async def test_a_restart_at_every_block(shop):
 async def test_the_former_owner_of_a_lease_sends_nothing(shop):
     """Two settlers of one chain would use one nonce twice."""
     first = shop.settler
-    shop.app.settlers[CHAIN] = second = type(first)(shop.app, shop.lab.rail, "second")
+    second = type(first)(shop.app, shop.lab.rail, "second")
+    shop.app = app_of(shop.app, [second])
     await shop.turn()
     task = asyncio.create_task(second.run())
     await second.turned.wait()
@@ -343,21 +345,21 @@ async def test_an_event_of_a_block_that_was_replaced_unread_is_no_event(shop):
     await shop.turn()
     assert (await shop.end(first)).status == "succeeded"
     item = await shop.item(second)
-    terms, split = Terms.of(item.option), shop.lab.rail.split(item.option)
+    terms, split = Terms.of(item.option), shop.lab.rail.terms.split(item.option)
     told = Paid(
-        ref=shop.lab.rail.reference(item.option),
+        ref=shop.lab.rail.terms.reference(item.option),
         tx_hash="0x" + "ab" * 32,
-        block_number=(await shop.lab.rail.head()).number + 1,
+        block_number=(await shop.lab.rail.observer.head()).number + 1,
         block_hash="0x" + "cd" * 32,
         payer=bare(item.option.payer),
         dest=bare(split.dest),
-        fee_to=terms.fee_to,
-        token=terms.token,
+        fee_to=terms.route.fee_to,
+        token=terms.route.token,
         value=item.option.value,
         fee=split.fee,
         nonce="0x" + terms.nonce.hex(),
     )
-    assert shop.lab.rail.proves(item.option, told)
+    assert shop.lab.rail.terms.proves(item.option, told)
     # as a node answers that follows another block for a moment
     shop.settler._blocks.evidence.add_paid(told)
     shop.lab.clock.advance(900 + GRACE_S)

@@ -73,7 +73,7 @@ async def test_blocks_that_are_read_late_raise_nothing(shop):
     payment = await shop.accepted(WALLET)
     await shop.lab.pause()
     await shop.turn(5)
-    assert shop.settler.health().head == (await shop.lab.rail.head()).number
+    assert shop.settler.health().head == (await shop.lab.rail.observer.head()).number
     (tx,) = await shop.transactions()
     assert tx.bumps == ()
     await spike(shop, 40)
@@ -123,7 +123,7 @@ async def test_fees_rise_again_and_again_but_never_above_the_limit(tmp_path):
         # it is broadcast all the same, and goes through when gas is cheaper
         await shop.fault(kind="evict", transactions=[tx.variants[-1].hash])
         await shop.mine()
-        assert await shop.lab.rail.knows(tx.variants[-1].hash)
+        assert await shop.lab.rail.relay.knows(tx.variants[-1].hash)
         del node.changes["eth_getBlockByNumber"]
         await shop.base_fee(GWEI)
         assert (await shop.end(payment)).status == "succeeded"
@@ -176,7 +176,7 @@ async def test_what_is_on_its_way_is_looked_after_while_gas_is_above_the_limit(t
         await shop.accepted(buyer(78))
         await shop.fault(kind="evict", transactions=[sent.hash])
         await shop.mine(3)
-        assert await shop.lab.rail.knows(sent.hash)
+        assert await shop.lab.rail.relay.knows(sent.hash)
 
 
 # kill -9
@@ -191,11 +191,11 @@ async def test_killed_after_a_transaction_was_written_down_and_before_it_was_sen
         raise RailUnavailable("the process is gone")
 
     with monkeypatch.context() as dead:
-        dead.setattr(shop.lab.rail, "broadcast", killed)
+        dead.setattr(shop.lab.rail.relay, "broadcast", killed)
         await shop.turn()
     (written,) = await shop.transactions()
     assert (written.state, written.sent_block) == ("signed", None)
-    assert not await shop.lab.rail.knows(written.hash)
+    assert not await shop.lab.rail.relay.knows(written.hash)
     await shop.restart()
     ended = await shop.end(payment)
     assert (ended.status, ended.tx_id) == ("succeeded", written.hash)
@@ -209,14 +209,14 @@ async def test_killed_after_a_higher_fee_was_written_down_and_before_it_was_sent
         raise RailUnavailable("the process is gone")
 
     with monkeypatch.context() as dead:
-        dead.setattr(shop.lab.rail, "broadcast", killed)
+        dead.setattr(shop.lab.rail.relay, "broadcast", killed)
         await shop.mine(3)
     (written,) = await shop.transactions()
     (variant,) = written.bumps
-    assert not await shop.lab.rail.knows(variant.hash)
-    assert await shop.lab.rail.knows(first.hash)
+    assert not await shop.lab.rail.relay.knows(variant.hash)
+    assert await shop.lab.rail.relay.knows(first.hash)
     await shop.restart()
-    assert await shop.lab.rail.knows(variant.hash)
+    assert await shop.lab.rail.relay.knows(variant.hash)
     ended = await shop.end(payment)
     assert (ended.status, ended.tx_id) == ("succeeded", variant.hash)
     assert await booked_gas(shop) == await spent(shop, RELAYER.address)
@@ -225,17 +225,17 @@ async def test_killed_after_a_higher_fee_was_written_down_and_before_it_was_sent
 async def test_a_higher_fee_that_could_not_be_written_down_is_never_sent(shop, monkeypatch):
     payment, _ = await stuck(shop)
     raised = []
-    bump = shop.lab.rail.bump
+    bump = shop.lab.rail.account_nonces.bump
 
     async def lost(tx):
         raised.append(await bump(tx))
         raise StoreUnavailable("the disk is full")
 
     with monkeypatch.context() as dead:
-        dead.setattr(shop.lab.rail, "bump", lost)
+        dead.setattr(shop.lab.rail.account_nonces, "bump", lost)
         await shop.mine(3)
     assert raised
-    assert not await shop.lab.rail.knows(raised[0].hash)
+    assert not await shop.lab.rail.relay.knows(raised[0].hash)
     assert (await shop.transactions())[0].bumps == ()
     assert (await shop.end(payment)).status == "succeeded"
 
@@ -249,7 +249,7 @@ async def test_nobody_raises_with_a_lease_that_was_taken_over(shop):
     (same,) = await shop.transactions()
     assert same.bumps == ()
     assert "another" in shop.settler.health().problem
-    assert await shop.lab.rail.knows(tx.hash)
+    assert await shop.lab.rail.relay.knows(tx.hash)
 
 
 # lost ones and gaps
@@ -264,7 +264,7 @@ async def test_a_pool_that_lost_an_earlier_transaction_gets_it_again(shop):
     first, *rest = await shop.transactions()
     await shop.fault(kind="evict", transactions=[first.hash])
     await shop.mine(3)
-    assert await shop.lab.rail.knows(first.hash)
+    assert await shop.lab.rail.relay.knows(first.hash)
     for payment, tx in zip(payments, (first, *rest), strict=True):
         assert (await shop.end(payment)).tx_id == tx.hash
 
@@ -279,7 +279,7 @@ async def test_a_raised_transaction_that_was_lost_is_sent_again_as_it_was_raised
     await shop.mine(3)
     (again,) = await shop.transactions()
     assert again.bumps == raised.bumps
-    assert await shop.lab.rail.knows(newest)
+    assert await shop.lab.rail.relay.knows(newest)
     await spike(shop, 1)
     ended = await shop.end(payment)
     assert ended.tx_id in {newest, first.hash}
@@ -387,13 +387,13 @@ async def test_a_key_whose_lease_another_has_is_left_out(wide):
 async def test_a_payment_whose_transaction_failed_goes_out_with_another_key(wide, monkeypatch):
     """Its transaction is mined and moves nothing; the next one pays."""
     payment = await wide.accepted(WALLET)
-    sign = wide.lab.rail.sign
+    sign = wide.lab.rail.relay.sign
 
     async def starved(sender, nonce, items):
         return await sign(sender, nonce, ())
 
     with monkeypatch.context() as broken:
-        broken.setattr(wide.lab.rail, "sign", starved)
+        broken.setattr(wide.lab.rail.relay, "sign", starved)
         await wide.turn()
         await pause(wide.app, f"{CHAIN}:{RELAYER.address}")
     await wide.mine(3)
@@ -433,7 +433,7 @@ async def test_a_key_that_runs_out_of_coin_is_told(tmp_path):
         assert "too little coin to pay for gas" in problem
         assert RELAYER.address in problem
         assert await shop.lab.rail.problems() == ()
-        assert await shop.lab.rail.shortages() == (problem,)
+        assert await shop.lab.rail.relay.shortages() == (problem,)
         await shop.base_fee(GWEI)
         await shop.mine()
         shop.lab.clock.advance(11)

@@ -185,7 +185,7 @@ async def test_a_restart_keeps_the_counts(shop):
 
 async def test_an_account_that_turns_by_block_number_fails_once(shop):
     await shop.lab.fund(EVIL)
-    await shop.lab.delegate(EVIL, burns_from((await shop.lab.rail.head()).number + 4))
+    await shop.lab.delegate(EVIL, burns_from((await shop.lab.rail.observer.head()).number + 4))
     payment = await accepted(shop, EVIL)
     await shop.fault(kind="answer", method="eth_sendRawTransaction", effect="drop", times=1)
     await shop.turn()

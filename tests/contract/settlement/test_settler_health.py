@@ -80,7 +80,7 @@ async def test_other_words_change_no_alarm(shop, monkeypatch):
     async def shortages():
         return next(texts)
 
-    monkeypatch.setattr(shop.lab.rail, "shortages", shortages)
+    monkeypatch.setattr(shop.lab.rail.relay, "shortages", shortages)
     clock, found = shop.lab.clock, []
     for _ in range(2):
         clock.advance(10)

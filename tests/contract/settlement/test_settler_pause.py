@@ -84,13 +84,13 @@ async def test_a_lost_transaction_is_not_sent_again_during_a_pause(shop):
 
 async def test_a_pause_in_the_middle_of_a_submission(shop, monkeypatch):
     """What is signed by then stays at home; it goes out on resumption, without a new block."""
-    sign = shop.lab.rail.sign
+    sign = shop.lab.rail.relay.sign
 
     async def meanwhile(*what):
         await pause(shop.app, EXECUTOR)
         return await sign(*what)
 
-    monkeypatch.setattr(shop.lab.rail, "sign", meanwhile)
+    monkeypatch.setattr(shop.lab.rail.relay, "sign", meanwhile)
     payment = await shop.accepted(WALLET)
     await shop.turn()
     assert broadcasts(shop) == 0
@@ -216,13 +216,13 @@ async def test_a_settler_forgets_what_was_simulated(shop):
 async def test_a_simulation_in_the_middle_of_a_submission(shop, monkeypatch):
     """The payment was read as waiting; then its outcome was simulated; nothing is sent for it."""
     payment, other = await shop.accepted(WALLET), await shop.accepted(OTHER)
-    sign = shop.lab.rail.sign
+    sign = shop.lab.rail.relay.sign
 
     async def meanwhile(*what):
         await simulate(shop, payment, Event.SIMULATE_STALL)
         return await sign(*what)
 
-    monkeypatch.setattr(shop.lab.rail, "sign", meanwhile)
+    monkeypatch.setattr(shop.lab.rail.relay, "sign", meanwhile)
     assert (await shop.end(other)).status == "succeeded"
     assert await shop.status(payment) == "processing"
     assert await shop.lab.balance(MERCHANT) == PRICE

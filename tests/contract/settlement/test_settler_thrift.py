@@ -71,7 +71,7 @@ async def test_what_gas_costs_is_asked_again_after_a_while(evm):
     item = await lab.sold(1)
 
     async def max_fee() -> int:
-        return fees_of((await rail.sign(RELAYER.address, 0, [item])).raw).max_fee
+        return fees_of((await rail.relay.sign(RELAYER.address, 0, [item])).raw).max_fee
 
     async def block_at(gwei: int) -> None:
         await lab.control.call("florin_fault", {"kind": "baseFee", "wei": hex(gwei * GWEI)})
@@ -85,7 +85,7 @@ async def test_what_gas_costs_is_asked_again_after_a_while(evm):
     assert second > 2 * first
     await block_at(20)
     assert await max_fee() == second
-    await rail.head()
+    await rail.observer.head()
     assert await max_fee() < second
     await rail.close()
     await lab.rail.close()

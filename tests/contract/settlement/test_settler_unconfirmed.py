@@ -195,7 +195,7 @@ async def test_what_was_signed_and_settled_by_others_before_its_confirm_is_found
     await followed_to_the_end(shop)
     await shop.store.close()
     await shop.restart()
-    monkeypatch.setattr(shop.lab.rail, "verify", lambda *_: asyncio.sleep(0))
+    monkeypatch.setattr(shop.lab.rail.verifier, "verify", lambda *_: asyncio.sleep(0))
     await confirm(shop.app, BUYER, payment.id, option.id, [[output]])
     ended = await shop.end(payment)
     assert (ended.status, ended.tx_id) == ("succeeded", tx_hash)
@@ -263,8 +263,8 @@ async def doubted(shop: Works, monkeypatch, times: int) -> list[int]:
         left[0] -= 1
         return dict.fromkeys(facts, left[0] < 0)
 
-    monkeypatch.setattr(type(rail), "agreement", 2)
-    monkeypatch.setattr(rail, "agreed", agreed)
+    monkeypatch.setattr(type(rail.observer), "agreement", 2)
+    monkeypatch.setattr(rail.observer, "agreed", agreed)
     return left
 
 
@@ -379,7 +379,7 @@ async def test_the_same_call_on_another_chain_pays_for_nothing(shop):
         option, id="opt_there", chain_id="eip155:1", asset=ETHER.replace(CHAIN, "eip155:1")
     )
     await shop.store.write(_moved(option, there))
-    issued = await shop.lab.rail.build(there, (), shop.lab.clock.now_us())
+    issued = await shop.lab.rail.offers.build(there, (), shop.lab.clock.now_us())
     await shop.store.write(payments.put_issued(issued))
     await sent(shop, option)
     shop.lab.clock.advance(TTL_S)
@@ -406,7 +406,7 @@ async def test_twenty_thousand_events_of_others_are_forgotten(shop, monkeypatch)
     """Each is looked up once, by index, in the block that it comes in."""
     payment, option = await dollar(shop)
     rail, numbers, looked_up = shop.lab.rail, iter(range(10**6)), []
-    block, by_reference = rail.block, direct_payments.offered.by_reference
+    block, by_reference = rail.blocks.block, direct_payments.offered.by_reference
 
     async def flooded(number):
         view = await block(number)
@@ -434,7 +434,7 @@ async def test_twenty_thousand_events_of_others_are_forgotten(shop, monkeypatch)
         looked_up.append(len(references))
         return by_reference(chain_id, references)
 
-    monkeypatch.setattr(rail, "block", flooded)
+    monkeypatch.setattr(rail.blocks, "block", flooded)
     monkeypatch.setattr(direct_payments.offered, "by_reference", counted)
     evidence = shop.settler._blocks.evidence
     await shop.turn()

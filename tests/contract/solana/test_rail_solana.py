@@ -101,7 +101,7 @@ async def test_tokens_that_may_take_money_back_are_not_offered(lab, kind, offere
 async def test_a_relayer_without_coin_is_a_problem(lab):
     lab.between.changes["getBalance"] = reply({"context": {"slot": 1}, "value": 9_999_999})
     assert await lab.rail.problems() == ()
-    (problem,) = await lab.rail.shortages()
+    (problem,) = await lab.rail.relay.shortages()
     assert RELAYER.address in problem
     assert lab.rail.assets
 
@@ -109,12 +109,12 @@ async def test_a_relayer_without_coin_is_a_problem(lab):
 async def test_balances_of_many_accounts_take_few_calls(lab):
     payers = [lab.rail.payer(SolanaWallet().account) for _ in range(60)]
     lab.between.asked.clear()
-    found = await lab.rail.payable(payers, dict.fromkeys(ASSETS, PRICE))
+    found = await lab.payable(payers, dict.fromkeys(ASSETS, PRICE))
     assert len(found) == 120
     # twice two, with the faucet in between
     assert lab.between.asked.count("getMultipleAccounts") == 4
     before = lab.rail.rpc.requests
-    again = [lab.rail.payable(payers, dict.fromkeys(ASSETS, PRICE)) for _ in range(3)]
+    again = [lab.payable(payers, dict.fromkeys(ASSETS, PRICE)) for _ in range(3)]
     assert await asyncio.gather(*again) == [found] * 3
     # all of them are one read, and that is one payload
     assert lab.rail.rpc.requests - before == 1
@@ -127,7 +127,7 @@ async def test_balances_of_many_accounts_take_few_calls(lab):
 async def test_accounts_that_cannot_spend_are_not_offered(lab, buyer, at, data):
     """Given to another owner, frozen, or empty."""
     payer = lab.rail.payer(buyer.account)
-    assert await lab.rail.payable([payer], {ASSETS[0]: PRICE})
+    assert await lab.payable([payer], {ASSETS[0]: PRICE})
 
     def spoil(result):
         held = result["value"][0]
@@ -137,14 +137,14 @@ async def test_accounts_that_cannot_spend_are_not_offered(lab, buyer, at, data):
 
     lab.between.changes["getMultipleAccounts"] = changed(spoil)
     lab.between.changes["florin_faucet"] = refuse(-32000, "empty")
-    assert await lab.rail.payable([payer], {ASSETS[0]: PRICE}) == []
+    assert await lab.payable([payer], {ASSETS[0]: PRICE}) == []
 
 
 async def test_a_large_price_is_filled_up_to(lab, buyer):
     payer = lab.rail.payer(buyer.account)
     large = 10**14
-    assert await lab.rail.payable([payer], {ASSETS[1]: large + 1}) == []
-    assert await lab.rail.payable([payer], {ASSETS[1]: large})
+    assert await lab.payable([payer], {ASSETS[1]: large + 1}) == []
+    assert await lab.payable([payer], {ASSETS[1]: large})
     assert await lab.node.tokens(buyer.key.pubkey(), TOKEN_2022) == large
 
 
@@ -154,7 +154,7 @@ async def test_equal_offers_are_one_option_and_other_routes_another(lab, buyer):
     _, dearer = await lab.offer(buyer, fee=1)
     assert first == again
     assert first.id != dearer.id
-    assert lab.rail.reference(first) != lab.rail.reference(dearer)
+    assert lab.rail.terms.reference(first) != lab.rail.terms.reference(dearer)
 
 
 async def test_money_is_not_sent_to_an_account_that_cannot_own(lab, buyer):
@@ -178,7 +178,7 @@ async def test_the_transaction_fits_and_is_paid_by_the_relayer(lab, buyer, fee):
     assert str(made.message.account_keys[1]) == buyer.address
     assert {bytes(one) for one in made.signatures} == {bytes(64)}
     memo = [bytes(one.data) for one in steps(message(issued)) if one.program_id == spl.MEMO]
-    assert memo == [lab.rail.reference(option).encode()]
+    assert memo == [lab.rail.terms.reference(option).encode()]
 
 
 async def test_it_is_issued_again_when_half_of_its_time_is_over(lab, buyer):
@@ -275,7 +275,7 @@ async def refusal(lab, buyer) -> FlorinError | RailUnavailable:
     _, option = await lab.offer(buyer)
     issued = await lab.issued(option)
     with pytest.raises((FlorinError, RailUnavailable)) as caught:
-        await lab.rail.verify(option, [issued], outputs(signed(buyer, issued)))
+        await lab.rail.verifier.verify(option, [issued], outputs(signed(buyer, issued)))
     return caught.value
 
 
@@ -333,15 +333,15 @@ async def test_a_payment_is_proven_when_it_is_final_and_not_before(lab, buyer, t
     item, _ = await lab.accepted(buyer, token=token, fee=fee)
     coin = await lab.node.coin(RELAYER.pubkey)
     tx = await lab.sent(item)
-    assert await lab.rail.knows(tx.hash)
+    assert await lab.rail.relay.knows(tx.hash)
     for _ in range(FINAL - 1):
-        assert await lab.rail.mined([tx.hash]) == {}
-        assert await lab.rail.find([item]) == []
+        assert await lab.rail.observer.mined([tx.hash]) == {}
+        assert await lab.rail.observer.find([item]) == []
         await lab.slots(1)
-    (paid,) = await lab.rail.find([item])
-    assert lab.rail.proves(item.option, paid)
+    (paid,) = await lab.rail.observer.find([item])
+    assert lab.rail.terms.proves(item.option, paid)
     assert (paid.tx_hash, paid.value, paid.fee, paid.dest) == (tx.hash, PRICE, fee, MERCHANT)
-    mined = (await lab.rail.mined([tx.hash]))[tx.hash]
+    mined = (await lab.rail.observer.mined([tx.hash]))[tx.hash]
     assert mined.success
     # accounts were opened for whoever had none
     assert mined.gas_cost > 0
@@ -350,12 +350,12 @@ async def test_a_payment_is_proven_when_it_is_final_and_not_before(lab, buyer, t
     kind = (TOKEN, TOKEN_2022)[token]
     assert await lab.node.tokens(wallet(91).pubkey(), kind) == PRICE - fee
     assert await lab.node.tokens(spl.pubkey(TREASURY), kind) == fee
-    assert await lab.rail.dead(item, []) is None
+    assert await lab.rail.observer.unpayable_reason(item, []) is None
 
 
 async def test_the_same_item_is_always_the_same_transaction(lab, buyer):
     item, _ = await lab.accepted(buyer)
-    assert await lab.rail.sign(RELAYER.address, 0, [item]) == await lab.rail.sign(
+    assert await lab.rail.relay.sign(RELAYER.address, 0, [item]) == await lab.rail.relay.sign(
         RELAYER.address, 7, [item]
     )
 
@@ -364,8 +364,8 @@ async def test_a_payment_from_a_merchant_to_itself_is_proven_too(lab, buyer):
     item, _ = await lab.accepted(buyer, dest=buyer.address)
     await lab.sent(item)
     await lab.slots(FINAL)
-    (paid,) = await lab.rail.find([item])
-    assert lab.rail.proves(item.option, paid)
+    (paid,) = await lab.rail.observer.find([item])
+    assert lab.rail.terms.proves(item.option, paid)
 
 
 async def test_money_that_is_gone_when_it_lands_is_a_failure_for_good(lab, buyer):
@@ -373,31 +373,34 @@ async def test_money_that_is_gone_when_it_lands_is_a_failure_for_good(lab, buyer
     held = await lab.node.tokens(buyer.key.pubkey())
     moves = payment(buyer.key, wallet(8).pubkey(), held)
     await lab.node.send(await lab.node.made([buyer.key], *moves))
-    assert await lab.rail.simulate([item]) == [False]
+    assert await lab.rail.relay.simulate([item]) == [False]
     tx = await lab.sent(item)
-    assert await lab.rail.dead(item, [issued]) is None
+    assert await lab.rail.observer.unpayable_reason(item, [issued]) is None
     await lab.slots(FINAL)
-    assert not (await lab.rail.mined([tx.hash]))[tx.hash].success
-    assert await lab.rail.find([item]) == []
-    reason = await lab.rail.dead(item, [issued])
+    assert not (await lab.rail.observer.mined([tx.hash]))[tx.hash].success
+    assert await lab.rail.observer.find([item]) == []
+    reason = await lab.rail.observer.unpayable_reason(item, [issued])
     assert reason is not None
     assert "Custom" in reason
 
 
 async def test_what_was_never_sent_is_dead_once_its_blockhash_lapsed_at_final_depth(lab, buyer):
     item, issued = await lab.accepted(buyer)
-    made = await lab.rail.sign(RELAYER.address, 0, [item])
+    made = await lab.rail.relay.sign(RELAYER.address, 0, [item])
     last_valid = issued.terms["last_valid"]
     height = await lab.node.ask("getBlockHeight", {"commitment": "finalized"})
     await lab.slots(last_valid - height)
     tx = journaled(made, item)
-    assert await lab.rail.dead(item, [issued]) is None
-    assert not await lab.rail.gone(tx, [issued])
+    assert await lab.rail.observer.unpayable_reason(item, [issued]) is None
+    assert not await lab.rail.observer.cannot_be_mined(tx, [issued])
     await lab.slots(1)
-    assert await lab.rail.dead(item, [issued]) == "The transaction lapsed before it landed"
-    assert await lab.rail.gone(tx, [issued])
+    assert (
+        await lab.rail.observer.unpayable_reason(item, [issued])
+        == "The transaction lapsed before it landed"
+    )
+    assert await lab.rail.observer.cannot_be_mined(tx, [issued])
     # without what was issued nobody knows until when it was good
-    assert await lab.rail.dead(item, []) is None
+    assert await lab.rail.observer.unpayable_reason(item, []) is None
 
 
 async def test_a_node_that_lags_proves_no_absence(lab, buyer):
@@ -406,7 +409,7 @@ async def test_a_node_that_lags_proves_no_absence(lab, buyer):
     behind = {"context": {"slot": 1}, "value": [None]}
     lab.between.changes["getSignatureStatuses"] = reply(behind)
     with pytest.raises(RailUnavailable, match="lags"):
-        await lab.rail.dead(item, [issued])
+        await lab.rail.observer.unpayable_reason(item, [issued])
 
 
 async def test_statuses_that_lie_prove_no_payment(lab, buyer):
@@ -428,9 +431,9 @@ async def test_statuses_that_lie_prove_no_payment(lab, buyer):
         lab.between.changes["getTransaction"] = changed(lie)
         # a rail that remembers nothing
         rail = SolanaRail(settings(), RELAYER, lab.between)
-        assert await rail.find([item]) == []
+        assert await rail.observer.find([item]) == []
     lab.between.changes.clear()
-    assert len(await lab.rail.find([item])) == 1
+    assert len(await lab.rail.observer.find([item])) == 1
 
 
 async def test_a_transaction_that_the_node_does_not_tell_proves_nothing(lab, buyer):
@@ -438,8 +441,8 @@ async def test_a_transaction_that_the_node_does_not_tell_proves_nothing(lab, buy
     tx = await lab.sent(item)
     await lab.slots(FINAL)
     lab.between.changes["getTransaction"] = reply(None)
-    assert await lab.rail.mined([tx.hash]) == {}
-    assert await lab.rail.find([item]) == []
+    assert await lab.rail.observer.mined([tx.hash]) == {}
+    assert await lab.rail.observer.find([item]) == []
 
 
 async def test_an_error_on_send_counts_only_if_the_chain_has_nothing(lab, buyer):
@@ -450,7 +453,7 @@ async def test_an_error_on_send_counts_only_if_the_chain_has_nothing(lab, buyer)
     await lab.node.fault("answer", method="sendTransaction", effect="late_error")
     tx = await lab.sent(item)
     await lab.sent(item)
-    assert await lab.rail.knows(tx.hash)
+    assert await lab.rail.relay.knows(tx.hash)
     assert await lab.node.tokens(wallet(91).pubkey()) == PRICE
 
 

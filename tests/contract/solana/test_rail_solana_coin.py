@@ -81,7 +81,7 @@ async def test_buyers_keep_what_an_account_must_hold_or_nothing(buyer, held, off
     async with open_lab(coin=SolanaCoin(), faucet=False) as lab:
         await lab.node.fund(wallet(91), tokens=[], lamports=RENT)
         await lab.node.fund(buyer.key, tokens=[], lamports=held)
-        found = await lab.rail.payable([buyer.account], {COIN: PRICE})
+        found = await lab.payable([buyer.account], {COIN: PRICE})
         assert bool(found) is offered
         # the chain agrees, and whoever asks it is told why
         if offered:
@@ -98,20 +98,20 @@ async def test_accounts_with_data_cannot_send_coin(lab, buyer):
 
     await lab.node.fund(buyer.key)
     lab.between.changes["getMultipleAccounts"] = changed(filled)
-    assert await lab.rail.payable([buyer.account], {COIN: PRICE}) == []
+    assert await lab.payable([buyer.account], {COIN: PRICE}) == []
 
 
 async def test_coin_and_tokens_are_read_in_one_call(lab, buyer):
     await lab.node.fund(buyer.key)
     lab.between.asked.clear()
-    found = await lab.rail.payable([buyer.account], {COIN: PRICE, **dict.fromkeys(ASSETS, PRICE)})
+    found = await lab.payable([buyer.account], {COIN: PRICE, **dict.fromkeys(ASSETS, PRICE)})
     assert {means.asset for means in found} == {COIN, *ASSETS}
     assert lab.between.asked == ["getMultipleAccounts"]
 
 
 async def test_a_large_price_is_filled_up_to(lab, buyer):
     large = 5 * 10**12
-    assert await lab.rail.payable([buyer.account], {COIN: large, ASSETS[0]: PRICE})
+    assert await lab.payable([buyer.account], {COIN: large, ASSETS[0]: PRICE})
     assert await lab.node.coin(buyer.key.pubkey()) == large + RENT
 
 
@@ -130,7 +130,7 @@ async def test_nothing_is_offered_that_a_receiver_cannot_take(
     lab, buyer, dest, value, fee, problem
 ):
     await lab.node.fund(wallet(3))
-    found = await lab.rail.obstacle(lab.rail.assets[COIN], value, split(fee, dest))
+    found = await lab.rail.offers.obstacle(lab.rail.assets[COIN], value, split(fee, dest))
     assert (problem is None and found is None) or problem in found
     _, option = await lab.offer(buyer, value=value, fee=fee, dest=dest, **SOL)
     if problem is None:
@@ -144,7 +144,7 @@ async def test_of_tokens_nothing_is_too_little(lab):
     lab.between.asked.clear()
     nobody = str(wallet(7).pubkey())
     asset, way = lab.rail.assets[ASSETS[0]], split(0, nobody)
-    assert await lab.rail.obstacle(asset, 1, way, places(asset.id, way)) is None
+    assert await lab.rail.offers.obstacle(asset, 1, way, places(asset.id, way)) is None
     assert lab.between.asked == []
 
 
@@ -212,12 +212,12 @@ async def test_a_payment_in_coin_is_proven_when_it_is_final_and_not_before(lab, 
     held = [await lab.node.coin(spl.pubkey(one)) for one in (MERCHANT, TREASURY, RELAYER.address)]
     had = await lab.node.coin(buyer.key.pubkey())
     tx = await lab.sent(item)
-    assert await lab.rail.find([item]) == []
+    assert await lab.rail.observer.find([item]) == []
     await lab.slots(FINAL)
-    (paid,) = await lab.rail.find([item])
-    assert lab.rail.proves(item.option, paid)
+    (paid,) = await lab.rail.observer.find([item])
+    assert lab.rail.terms.proves(item.option, paid)
     assert (paid.tx_hash, paid.value, paid.fee, paid.dest) == (tx.hash, PRICE, fee, MERCHANT)
-    mined = (await lab.rail.mined([tx.hash]))[tx.hash]
+    mined = (await lab.rail.observer.mined([tx.hash]))[tx.hash]
     assert mined.success
     now = [await lab.node.coin(spl.pubkey(one)) for one in (MERCHANT, TREASURY, RELAYER.address)]
     assert [new - old for new, old in zip(now, held, strict=True)] == [
@@ -226,15 +226,15 @@ async def test_a_payment_in_coin_is_proven_when_it_is_final_and_not_before(lab, 
         -mined.gas_cost,
     ]
     assert await lab.node.coin(buyer.key.pubkey()) == had - PRICE
-    assert await lab.rail.dead(item, [issued]) is None
+    assert await lab.rail.observer.unpayable_reason(item, [issued]) is None
 
 
 async def test_a_payment_of_coin_to_oneself_is_proven_too(lab, buyer):
     item, _ = await lab.accepted(buyer, dest=buyer.address, fee=FEE, **SOL)
     await lab.sent(item)
     await lab.slots(FINAL)
-    (paid,) = await lab.rail.find([item])
-    assert lab.rail.proves(item.option, paid)
+    (paid,) = await lab.rail.observer.find([item])
+    assert lab.rail.terms.proves(item.option, paid)
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])
@@ -248,7 +248,7 @@ async def test_balances_that_differ_by_a_lamport_prove_no_payment(lab, buyer, at
 
     lab.between.changes["getTransaction"] = changed(other)
     rail = SolanaRail(settings(coin=SolanaCoin()), RELAYER, lab.between)
-    assert await rail.find([item]) == []
+    assert await rail.observer.find([item]) == []
 
 
 async def test_balances_of_other_accounts_than_ours_prove_nothing(lab, buyer):
@@ -262,7 +262,7 @@ async def test_balances_of_other_accounts_than_ours_prove_nothing(lab, buyer):
 
     lab.between.changes["getTransaction"] = changed(fewer)
     with pytest.raises(RailUnavailable, match="other accounts"):
-        await lab.rail.find([item])
+        await lab.rail.observer.find([item])
 
 
 async def test_coin_that_is_gone_when_it_lands_is_a_failure_for_good(lab, buyer):
@@ -271,12 +271,12 @@ async def test_coin_that_is_gone_when_it_lands_is_a_failure_for_good(lab, buyer)
     # it pays the fee too, and keeps less than the price
     away = coin(buyer.key, wallet(8).pubkey(), held - RENT - 5_000)
     await lab.node.send(await lab.node.made([buyer.key], away))
-    assert await lab.rail.simulate([item]) == [False]
+    assert await lab.rail.relay.simulate([item]) == [False]
     tx = await lab.sent(item)
     await lab.slots(FINAL)
-    assert not (await lab.rail.mined([tx.hash]))[tx.hash].success
-    assert await lab.rail.find([item]) == []
-    assert await lab.rail.dead(item, [issued]) is not None
+    assert not (await lab.rail.observer.mined([tx.hash]))[tx.hash].success
+    assert await lab.rail.observer.find([item]) == []
+    assert await lab.rail.observer.unpayable_reason(item, [issued]) is not None
 
 
 @pytest.mark.parametrize(("at", "told"), [(0, -1), (2, -1)])
@@ -290,7 +290,7 @@ async def test_coin_that_costs_others_is_not_sent(lab, buyer, at, told):
     issued = await lab.issued(option)
     lab.between.changes["simulateTransaction"] = changed(drain)
     with pytest.raises(RailUnavailable):
-        await lab.rail.verify(option, [issued], outputs(signed(buyer, issued)))
+        await lab.rail.verifier.verify(option, [issued], outputs(signed(buyer, issued)))
 
 
 # ---- out of the treasury
@@ -341,7 +341,7 @@ async def test_what_a_transfer_of_coin_moved_is_told_by_the_balances(lab, payer)
     tx = ChainTx(
         "tx_1", settings().caip2, payer.sender, 0, made.raw, made.hash, (), TxState.SENT, 0
     )
-    await lab.rail.broadcast(made.raw)
+    await lab.rail.relay.broadcast(made.raw)
     await lab.slots(FINAL)
     assert await lab.node.coin(to) == PRICE
     assert await payer.effect(tx, tx.hash, refund(str(to))) is Effect.EXACT

@@ -40,7 +40,7 @@ def buyer() -> SolanaWallet:
 
 @pytest.fixture
 def evidence(lab) -> Evidence:
-    return lab.rail._evidence
+    return lab.rail.observer.evidence
 
 
 async def settled(lab: Lab, buyer: SolanaWallet, **offer: Any) -> tuple[Any, Any]:
@@ -76,10 +76,10 @@ async def test_the_head_is_a_slot_without_more(lab, evidence):
 async def test_a_final_payment_is_told_with_all_its_parts(lab, buyer, fee):
     item, tx = await settled(lab, buyer, fee=fee)
     status = await lab.node.status(tx.hash)
-    (paid,) = await lab.rail.find([item])
+    (paid,) = await lab.rail.observer.find([item])
     assert (paid.block_number, paid.block_hash, paid.nonce) == (status["slot"], "", "")
     assert (paid.dest, paid.fee_to, paid.fee) == (MERCHANT, TREASURY if fee else "", fee)
-    (mined,) = (await lab.rail.mined([tx.hash])).values()
+    (mined,) = (await lab.rail.observer.mined([tx.hash])).values()
     assert (mined.block_number, mined.block_hash) == (status["slot"], "")
 
 
@@ -207,7 +207,7 @@ async def test_a_transaction_that_is_told_in_part_proves_nothing(lab, buyer, cha
     lab.between.changes["getTransaction"] = altered(change)
     rail = SolanaRail(settings(), RELAYER, lab.between)
     with pytest.raises(RailUnavailable, match=fault):
-        await rail.find([item])
+        await rail.observer.find([item])
 
 
 async def test_a_final_transaction_that_is_missing_moved_nothing_that_is_known(

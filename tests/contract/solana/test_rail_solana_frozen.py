@@ -48,7 +48,7 @@ async def test_an_account_that_is_frozen_is_no_fault_of_the_transaction(lab, buy
     failed = {"err": {"InstructionError": [3, {"Custom": 17}]}}
     lab.between.changes["simulateTransaction"] = changed(lambda told: told["value"].update(failed))
     with pytest.raises(FlorinError) as caught:
-        await lab.rail.verify(option, [issued], outputs(signed(buyer, issued)))
+        await lab.rail.verifier.verify(option, [issued], outputs(signed(buyer, issued)))
     assert caught.value.details == {
         "reason": "token_refused",
         "refused": what,
@@ -59,7 +59,7 @@ async def test_an_account_that_is_frozen_is_no_fault_of_the_transaction(lab, buy
 async def test_a_receiver_whose_account_is_frozen_is_offered_nothing(lab, buyer):
     await lab.node.fund(wallet(91))
     token = lab.rail.assets[ASSETS[0]]
-    assert await lab.rail.obstacle(token, PRICE, split()) is None
+    assert await lab.rail.offers.obstacle(token, PRICE, split()) is None
 
     def freeze(result):
         for held in result["value"]:
@@ -69,6 +69,6 @@ async def test_a_receiver_whose_account_is_frozen_is_offered_nothing(lab, buyer)
                 held["data"][0] = base64.b64encode(whole).decode()
 
     lab.between.changes["getMultipleAccounts"] = changed(freeze)
-    told = await lab.rail.obstacle(token, PRICE, split())
+    told = await lab.rail.offers.obstacle(token, PRICE, split())
     assert told is not None
     assert "its account is frozen" in told

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import pytest
 from florin_server.rails.connection.health import BACKOFF_MAX_S
-from florin_server.rails.connection.witness import DOUBT_S
+from florin_server.rails.connection.witness import DISAGREEMENT_S
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.types import RailUnavailable
-from florin_server.workers.settlement.blocks import HeadFollower
+from florin_server.workers.settlement.blocks import follow
 
 from tests.support import proxy as faults
 from tests.support.proxy import FaultyProxy
@@ -67,9 +67,9 @@ async def nodes():
 )
 async def test_a_node_that_fails_is_answered_for_by_the_other(fault):
     async with nodes() as found:
-        head = await found.rail.head()
+        head = await found.rail.observer.head()
         found.proxies[0].fail(fault)
-        assert await found.rail.head() == head
+        assert await found.rail.observer.head() == head
         assert await found.rail.problems() == ()
 
 
@@ -79,10 +79,10 @@ async def test_a_node_of_another_cluster_is_never_asked():
         genesis = "5" * 43
         first.fail(faults.change(faults.replied(genesis), method="getGenesisHash"))
         await found.later(BACKOFF_MAX_S)
-        (told, _) = found.rail.nodes()
+        (told, _) = found.rail.nodes.states()
         assert told.problem.startswith(f"serves solana:{genesis[:32]}, not solana:")
         first.asked.clear()
-        await found.rail.head()
+        await found.rail.observer.head()
         assert first.asked == []
         assert "getSlot" in second.asked
 
@@ -90,29 +90,29 @@ async def test_a_node_of_another_cluster_is_never_asked():
 async def test_a_slot_older_than_what_was_seen_is_not_believed():
     async with nodes() as found:
         await found.lab.slots(20)
-        head = await found.rail.head()
+        head = await found.rail.observer.head()
         found.proxies[0].fail(faults.change(faults.replied(head.number - 5), method="getSlot"))
-        assert await found.rail.head() == head
+        assert await found.rail.observer.head() == head
         found.proxies[1].down()
         with pytest.raises(RailUnavailable):
-            await found.rail.head()
+            await found.rail.observer.head()
 
 
 async def test_what_both_nodes_tell_of_a_transaction_ends_it():
     async with nodes() as found:
-        follower = HeadFollower(found.rail)
+        follower = follow(found.rail)
         await follower.start()
         item, _, tx = await found.landed()
         await follower.look()
-        follower.evidence.mined.update(await found.rail.mined([tx.hash]))
-        (paid,) = await found.rail.find([item])
+        follower.evidence.mined.update(await found.rail.observer.mined([tx.hash]))
+        (paid,) = await found.rail.observer.find([item])
         follower.evidence.add_paid(paid)
         assert await follower.is_settled(paid)
 
 
 async def test_a_payment_that_one_node_made_up_ends_nothing():
     async with nodes() as found:
-        follower = HeadFollower(found.rail)
+        follower = follow(found.rail)
         await follower.start()
         item, _, _ = await found.landed()
         await follower.look()
@@ -124,20 +124,20 @@ async def test_a_payment_that_one_node_made_up_ends_nothing():
             return json.loads(json.dumps(answer))
 
         found.proxies[1].fail(faults.change(poorer, method="getTransaction"))
-        (paid,) = await found.rail.find([item])
+        (paid,) = await found.rail.observer.find([item])
         follower.evidence.add_paid(paid)
         assert not await follower.is_settled(paid)
-        assert "differ" in found.rail.doubt
+        assert "differ" in found.rail.nodes.disagreement
         # what is so is asked for again
         assert follower.evidence.paid == {}
         found.proxies[1].heal()
         await follower.look()
-        (paid,) = await found.rail.find([item])
+        (paid,) = await found.rail.observer.find([item])
         follower.evidence.add_paid(paid)
         assert await follower.is_settled(paid)
-        assert found.rail.doubt
-        found.now[0] += DOUBT_S
-        assert found.rail.doubt == ""
+        assert found.rail.nodes.disagreement
+        found.now[0] += DISAGREEMENT_S
+        assert found.rail.nodes.disagreement == ""
 
 
 async def test_a_payment_is_not_dead_because_one_node_says_so():
@@ -146,6 +146,9 @@ async def test_a_payment_is_not_dead_because_one_node_says_so():
         lapsed = issued.terms["last_valid"] + 1
         height = faults.change(faults.replied(lapsed), method="getBlockHeight")
         found.proxies[0].fail(height)
-        assert await found.rail.dead(item, [issued]) is None
+        assert await found.rail.observer.unpayable_reason(item, [issued]) is None
         found.proxies[1].fail(height)
-        assert await found.rail.dead(item, [issued]) == "The transaction lapsed before it landed"
+        assert (
+            await found.rail.observer.unpayable_reason(item, [issued])
+            == "The transaction lapsed before it landed"
+        )

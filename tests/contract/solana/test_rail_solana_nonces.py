@@ -25,8 +25,8 @@ from tests.support.solana_nonce_steps import accepted, advance, spare
 @pytest.fixture
 async def lab():
     async with open_lab(durable_nonces=2) as lab:
-        made = await lab.rail.nonces.create(lab.rail.nonces.addresses)
-        await lab.rail.broadcast(made.raw)
+        made = await lab.rail.durable_nonces.create(lab.rail.durable_nonces.addresses)
+        await lab.rail.relay.broadcast(made.raw)
         await lab.slots(FINAL)
         yield lab
 
@@ -47,29 +47,29 @@ def listened(lab) -> list[str]:
 
 async def test_the_accounts_follow_from_the_relayer_and_are_made_once(lab):
     relayer = RELAYER.pubkey
-    assert list(lab.rail.nonces.addresses) == [
+    assert list(lab.rail.durable_nonces.addresses) == [
         str(spl.nonce_address(relayer, f"florin nonce {number}")) for number in range(2)
     ]
     asked = listened(lab)
-    values = await lab.rail.nonces.values(lab.rail.nonces.addresses)
+    values = await lab.rail.durable_nonces.values(lab.rail.durable_nonces.addresses)
     assert asked == ["finalized"]
-    assert set(values.held) == set(lab.rail.nonces.addresses)
+    assert set(values.held) == set(lab.rail.durable_nonces.addresses)
     coin = await lab.node.coin(relayer)
-    again = await lab.rail.nonces.create(lab.rail.nonces.addresses)
-    await lab.rail.broadcast(again.raw)
+    again = await lab.rail.durable_nonces.create(lab.rail.durable_nonces.addresses)
+    await lab.rail.relay.broadcast(again.raw)
     await lab.slots(FINAL)
-    mined = (await lab.rail.mined([again.hash]))[again.hash]
+    mined = (await lab.rail.observer.mined([again.hash]))[again.hash]
     assert not mined.success
     # a fee, and no rent
     assert coin - await lab.node.coin(relayer) == mined.gas_cost < 6_000
-    assert await lab.rail.nonces.values(lab.rail.nonces.addresses) == replace(
+    assert await lab.rail.durable_nonces.values(lab.rail.durable_nonces.addresses) == replace(
         values, slot=values.slot + FINAL + 1
     )
 
 
 async def test_without_the_setting_there_are_none():
     async with open_lab() as lab:
-        assert lab.rail.nonces.addresses == ()
+        assert lab.rail.durable_nonces.addresses == ()
 
 
 async def test_a_nonce_comes_first_and_stands_for_the_blockhash(lab, buyer):
@@ -89,50 +89,50 @@ async def test_what_the_payer_signed_is_told_without_the_chain(lab, buyer):
     item, issued = await accepted(lab, buyer)
     option, outputs = item.option, item.confirmation.outputs
     before = lab.rail.rpc.requests
-    assert lab.rail.plausible(option, [issued], outputs) is True
+    assert lab.rail.verifier.plausible(option, [issued], outputs) is True
     # signed by somebody else, never issued, or no transaction at all
     raw = bytearray(base64.b64decode(json.loads(outputs[0])))
     raw[1 + 64] ^= 1
     forged = json.dumps(base64.b64encode(raw).decode())
     for wrong in ([forged], ['"AAAA"'], ["7"], ["{"], [*outputs, *outputs], []):
-        assert lab.rail.plausible(option, [issued], wrong) is False
-    assert lab.rail.plausible(option, [], outputs) is False
+        assert lab.rail.verifier.plausible(option, [issued], wrong) is False
+    assert lab.rail.verifier.plausible(option, [], outputs) is False
     assert lab.rail.rpc.requests == before
 
 
 async def test_what_is_signed_with_a_nonce_does_not_lapse_by_time(lab, buyer):
     item, issued = await accepted(lab, buyer)
     await lab.slots(5_300)
-    assert await lab.rail.dead(item, [issued]) is None
+    assert await lab.rail.observer.unpayable_reason(item, [issued]) is None
     await advance(lab, 1)
     await lab.slots(FINAL)
-    assert await lab.rail.dead(item, [issued]) is None
-    await lab.rail.verify(item.option, [issued], item.confirmation.outputs)
+    assert await lab.rail.observer.unpayable_reason(item, [issued]) is None
+    await lab.rail.verifier.verify(item.option, [issued], item.confirmation.outputs)
     assert await lab.built(item.option, [issued]) is None
     tx = await lab.sent(item)
     await lab.slots(FINAL)
-    (paid,) = await lab.rail.find([item])
-    assert lab.rail.proves(item.option, paid)
+    (paid,) = await lab.rail.observer.find([item])
+    assert lab.rail.terms.proves(item.option, paid)
     # its nonce has another value, and it landed: neither dead nor gone
     assert (await spare(lab)).value != str(message(issued).recent_blockhash)
-    assert await lab.rail.dead(item, [issued]) is None
-    assert not await lab.rail.gone(tx, [issued])
+    assert await lab.rail.observer.unpayable_reason(item, [issued]) is None
+    assert not await lab.rail.observer.cannot_be_mined(tx, [issued])
 
 
 async def test_it_is_dead_once_its_nonce_was_advanced_at_final_depth(lab, buyer):
     item, issued = await accepted(lab, buyer)
-    tx = await lab.rail.sign(RELAYER.address, 0, [item])
+    tx = await lab.rail.relay.sign(RELAYER.address, 0, [item])
     await advance(lab)
     await lab.slots(FINAL)
     asked = listened(lab)
-    reason = await lab.rail.dead(item, [issued])
+    reason = await lab.rail.observer.unpayable_reason(item, [issued])
     assert reason == "The transaction's nonce was used up before it landed"
     assert asked == ["finalized"]
-    assert await lab.rail.gone(journaled(tx, item), [issued])
+    assert await lab.rail.observer.cannot_be_mined(journaled(tx, item), [issued])
     # and it is: the chain takes it no more
-    await lab.rail.broadcast(tx.raw)
-    assert not await lab.rail.knows(tx.hash)
-    assert await lab.rail.simulate([item]) == [False]
+    await lab.rail.relay.broadcast(tx.raw)
+    assert not await lab.rail.relay.knows(tx.hash)
+    assert await lab.rail.relay.simulate([item]) == [False]
     # the wallet is told another one
     fresh = await lab.built(item.option, [issued])
     assert fresh is not None
@@ -154,7 +154,7 @@ async def test_an_older_value_of_a_nonce_proves_nothing(lab, buyer):
 
     lab.between.changes["getMultipleAccounts"] = changed(older)
     with pytest.raises(RailUnavailable, match="lags"):
-        await lab.rail.dead(item, [issued])
+        await lab.rail.observer.unpayable_reason(item, [issued])
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ async def test_a_nonce_that_is_not_told_proves_nothing(lab, buyer, told):
     slot = await lab.node.ask("getSlot")
     answer = {"context": {"slot": slot}, "value": [told]}
     lab.between.changes["getMultipleAccounts"] = reply(answer)
-    assert await lab.rail.dead(item, [issued]) is None
+    assert await lab.rail.observer.unpayable_reason(item, [issued]) is None
 
 
 async def test_a_node_that_lost_the_transaction_is_believed_only_as_far_as_it_is(lab, buyer):
@@ -177,7 +177,7 @@ async def test_a_node_that_lost_the_transaction_is_believed_only_as_far_as_it_is
     behind = {"context": {"slot": 1}, "value": [None]}
     lab.between.changes["getSignatureStatuses"] = reply(behind)
     with pytest.raises(RailUnavailable, match="lags"):
-        await lab.rail.dead(item, [issued])
+        await lab.rail.observer.unpayable_reason(item, [issued])
 
 
 async def test_a_transaction_that_failed_used_its_nonce_up(lab, buyer):
@@ -187,15 +187,15 @@ async def test_a_transaction_that_failed_used_its_nonce_up(lab, buyer):
     await lab.node.send(await lab.node.made([buyer.key], *moves))
     tx = await lab.sent(item)
     await lab.slots(FINAL)
-    assert not (await lab.rail.mined([tx.hash]))[tx.hash].success
+    assert not (await lab.rail.observer.mined([tx.hash]))[tx.hash].success
     assert (await spare(lab)).value != str(message(issued).recent_blockhash)
-    assert "Custom" in (await lab.rail.dead(item, [issued]))
+    assert "Custom" in (await lab.rail.observer.unpayable_reason(item, [issued]))
 
 
 async def test_two_issues_with_one_value_are_told_apart_by_their_nonces(lab, buyer):
     """Nonces that are advanced in one block have one value."""
-    values = await lab.rail.nonces.values(lab.rail.nonces.addresses)
-    first, second = lab.rail.nonces.addresses
+    values = await lab.rail.durable_nonces.values(lab.rail.durable_nonces.addresses)
+    first, second = lab.rail.durable_nonces.addresses
     assert values.held[first] == values.held[second]
     _, option = await lab.offer(buyer)
     one = await lab.built(option, [], FreeNonce(first, values.held[first], values.slot))
@@ -203,9 +203,9 @@ async def test_two_issues_with_one_value_are_told_apart_by_their_nonces(lab, buy
     await lab.slots(FINAL)
     two = await lab.built(option, [one], FreeNonce(second, values.held[second], values.slot))
     assert two is not None
-    await lab.rail.verify(option, [two, one], outputs(signed(buyer, two)))
+    await lab.rail.verifier.verify(option, [two, one], outputs(signed(buyer, two)))
     with pytest.raises(FlorinError) as caught:
-        await lab.rail.verify(option, [two, one], outputs(signed(buyer, one)))
+        await lab.rail.verifier.verify(option, [two, one], outputs(signed(buyer, one)))
     assert caught.value.code is Code.QUOTE_EXPIRED
 
 

@@ -26,8 +26,8 @@ TOLD = "the node has forgotten blocks that may hold transactions of ours"
 @pytest.fixture
 async def lab():
     async with open_lab(durable_nonces=1) as lab:
-        made = await lab.rail.nonces.create(lab.rail.nonces.addresses)
-        await lab.rail.broadcast(made.raw)
+        made = await lab.rail.durable_nonces.create(lab.rail.durable_nonces.addresses)
+        await lab.rail.relay.broadcast(made.raw)
         await lab.slots(FINAL)
         yield lab
 
@@ -75,17 +75,17 @@ async def test_the_embedded_chain_forgets_like_any_node(tmp_path):
 @pytest.mark.parametrize("landed", [True, False])
 async def test_a_payment_that_a_pruned_node_forgot_is_not_dead(lab, buyer, landed):
     item, issued = await lab.accepted(buyer)
-    tx = journaled(await lab.rail.sign(RELAYER.address, 0, [item]), item)
+    tx = journaled(await lab.rail.relay.sign(RELAYER.address, 0, [item]), item)
     if landed:
         await lab.sent(item)
         await lab.slots(FINAL)
-    assert lab.rail.doubt == ""
+    assert lab.rail.nodes.disagreement == ""
     await prune(lab)
     assert (await lab.node.status(tx.hash)) is None
-    assert await lab.rail.dead(item, [issued]) is None
-    assert not await lab.rail.gone(tx, [issued])
-    assert lab.rail.doubt.startswith(TOLD)
-    assert lab.rail.doubt.endswith(": 1")
+    assert await lab.rail.observer.unpayable_reason(item, [issued]) is None
+    assert not await lab.rail.observer.cannot_be_mined(tx, [issued])
+    assert lab.rail.nodes.disagreement.startswith(TOLD)
+    assert lab.rail.nodes.disagreement.endswith(": 1")
 
 
 @pytest.mark.parametrize("landed", [True, False])
@@ -96,8 +96,8 @@ async def test_nor_is_one_whose_nonce_was_used(lab, buyer, landed):
     else:
         await advance(lab)
     await prune(lab)
-    assert await lab.rail.dead(item, [issued]) is None
-    assert lab.rail.doubt.startswith(TOLD)
+    assert await lab.rail.observer.unpayable_reason(item, [issued]) is None
+    assert lab.rail.nodes.disagreement.startswith(TOLD)
 
 
 async def test_what_was_issued_after_all_that_is_forgotten_ends_as_ever(lab, buyer):
@@ -108,19 +108,19 @@ async def test_what_was_issued_after_all_that_is_forgotten_ends_as_ever(lab, buy
     await lab.slots(400)
     await advance(lab)
     await lab.slots(FINAL)
-    assert await lab.rail.dead(item, [issued]) == LAPSED
-    assert await lab.rail.dead(with_nonce[0], [with_nonce[1]]) == USED_UP
-    assert lab.rail.doubt == ""
+    assert await lab.rail.observer.unpayable_reason(item, [issued]) == LAPSED
+    assert await lab.rail.observer.unpayable_reason(with_nonce[0], [with_nonce[1]]) == USED_UP
+    assert lab.rail.nodes.disagreement == ""
 
 
 async def test_a_node_that_does_not_tell_what_it_forgot_proves_nothing(lab, buyer):
     item, issued = await lab.accepted(buyer)
     await lab.slots(400)
     lab.between.changes["getFirstAvailableBlock"] = refuse(METHOD_NOT_FOUND, "no such method")
-    assert await lab.rail.dead(item, [issued]) is None
-    assert lab.rail.doubt.startswith(TOLD)
+    assert await lab.rail.observer.unpayable_reason(item, [issued]) is None
+    assert lab.rail.nodes.disagreement.startswith(TOLD)
     lab.between.changes.clear()
-    assert await lab.rail.dead(item, [issued]) == LAPSED
+    assert await lab.rail.observer.unpayable_reason(item, [issued]) == LAPSED
 
 
 def own(made: Signed, since_block: int | None) -> ChainTx:
@@ -140,36 +140,36 @@ def own(made: Signed, since_block: int | None) -> ChainTx:
 
 
 async def test_a_transaction_of_our_own_is_judged_from_the_slot_of_its_blockhash(lab):
-    addresses = lab.rail.nonces.addresses
-    lost = await lab.rail.nonces.advance(addresses)
+    addresses = lab.rail.durable_nonces.addresses
+    lost = await lab.rail.durable_nonces.advance(addresses)
     assert lost.since_block == await lab.node.ask("getSlot", {"commitment": "confirmed"})
     await lab.slots(1)
-    landed = await lab.rail.nonces.advance(addresses)
-    await lab.rail.broadcast(landed.raw)
+    landed = await lab.rail.durable_nonces.advance(addresses)
+    await lab.rail.relay.broadcast(landed.raw)
     await lab.slots(400)
-    assert await lab.rail.gone(own(lost, lost.since_block), [])
-    assert not await lab.rail.gone(own(landed, landed.since_block), [])
+    assert await lab.rail.observer.cannot_be_mined(own(lost, lost.since_block), [])
+    assert not await lab.rail.observer.cannot_be_mined(own(landed, landed.since_block), [])
     await prune(lab)
-    assert not await lab.rail.knows(landed.hash)
+    assert not await lab.rail.relay.knows(landed.hash)
     for made in (lost, landed):
         # what an older release signed has no slot
         for since in (made.since_block, None):
-            assert not await lab.rail.gone(own(made, since), [])
-    assert lab.rail.doubt.startswith(TOLD)
+            assert not await lab.rail.observer.cannot_be_mined(own(made, since), [])
+    assert lab.rail.nodes.disagreement.startswith(TOLD)
 
 
 async def test_a_payout_that_a_pruned_node_forgot_is_not_sent_again(lab):
     """A second transfer would be a gift."""
     rail = SolanaRail(settings(), RELAYER, lab.between, treasury=SolanaSigner(b"\x53" * 32))
     assert rail.payouts is not None
-    made = await lab.rail.nonces.advance(lab.rail.nonces.addresses)
+    made = await lab.rail.durable_nonces.advance(lab.rail.durable_nonces.addresses)
     tx = own(made, made.since_block)
     await lab.slots(400)
-    assert await rail.payouts.gone(tx, made.lapses_at)
+    assert await rail.payouts.cannot_be_mined(tx, made.lapses_at)
     await prune(lab)
-    assert not await rail.payouts.gone(tx, made.lapses_at)
-    assert not await rail.payouts.gone(own(made, None), made.lapses_at)
-    assert rail.doubt.startswith(TOLD)
+    assert not await rail.payouts.cannot_be_mined(tx, made.lapses_at)
+    assert not await rail.payouts.cannot_be_mined(own(made, None), made.lapses_at)
+    assert rail.nodes.disagreement.startswith(TOLD)
     await rail.close()
 
 
@@ -196,5 +196,5 @@ async def test_every_transaction_that_a_pruned_node_forgot_is_counted(lab):
     await advance(lab)
     await prune(lab)
     for count, (item, issued) in enumerate([*plain, *with_nonce], 1):
-        assert await lab.rail.dead(item, [issued]) is None
-        assert lab.rail.doubt.endswith(f": {count}")
+        assert await lab.rail.observer.unpayable_reason(item, [issued]) is None
+        assert lab.rail.nodes.disagreement.endswith(f": {count}")

@@ -47,7 +47,7 @@ async def open_merchant(lab: Lab) -> None:
 
 
 async def obstacles(lab: Lab, openable=()) -> list[str | None]:
-    found = [lab.rail.obstacle(lab.rail.assets[a], PRICE, split(), openable) for a in ASSETS]
+    found = [lab.rail.offers.obstacle(lab.rail.assets[a], PRICE, split(), openable) for a in ASSETS]
     return [await one for one in found]
 
 
@@ -67,11 +67,11 @@ async def test_an_option_needs_an_account_or_leave_to_open_one(lab):
 async def test_only_what_may_be_opened_is(lab, buyer):
     _, option = await lab.offer(buyer)
     with pytest.raises(NotReceivable, match="has to open one itself"):
-        await lab.rail.build(option, [], NOW_US)
-    issued = await lab.rail.build(option, [], NOW_US, None, lab.openable(option))
+        await lab.rail.offers.build(option, [], NOW_US)
+    issued = await lab.rail.offers.build(option, [], NOW_US, None, lab.openable(option))
     opened = opened_by(lab.rail.chain_id, message(issued))
-    assert opened == places(option.asset, lab.rail.split(option))
-    assert lab.rail.receiving.opened_by(outputs(signed(buyer, issued))) == opened
+    assert opened == places(option.asset, lab.rail.terms.split(option))
+    assert lab.rail.token_accounts.opened_by(outputs(signed(buyer, issued))) == opened
 
 
 async def test_what_was_issued_is_told_again_only_if_it_may_still_open_what_it_does(lab, buyer):
@@ -79,13 +79,13 @@ async def test_what_was_issued_is_told_again_only_if_it_may_still_open_what_it_d
     opening = await lab.issued(option)
     assert await lab.built(option, [opening]) is None
     with pytest.raises(NotReceivable):
-        await lab.rail.build(option, [opening], NOW_US)
+        await lab.rail.offers.build(option, [opening], NOW_US)
     await open_merchant(lab)
     # the account is there now, and may be gone before it lands
     await lab.slots(1)
-    plain = await lab.rail.build(option, [opening], NOW_US)
+    plain = await lab.rail.offers.build(option, [opening], NOW_US)
     assert opened_by(lab.rail.chain_id, message(plain)) == []
-    assert await lab.rail.build(option, [plain, opening], NOW_US) is None
+    assert await lab.rail.offers.build(option, [plain, opening], NOW_US) is None
     # while it may be opened, what was told first is as good
     assert await lab.built(option, [opening]) is None
 
@@ -124,7 +124,7 @@ async def test_a_payout_opens_an_account_only_if_it_may(lab, payer):
     made = await payer.sign(0, may)
     assert made.opens
     before = await lab.node.coin(RELAYER.pubkey)
-    await lab.rail.broadcast(made.raw)
+    await lab.rail.relay.broadcast(made.raw)
     assert await lab.node.tokens(wallet(91).pubkey()) == PRICE
     rent = await lab.node.coin(place(wallet(91).pubkey()))
     assert before - await lab.node.coin(RELAYER.pubkey) == rent + 10_200

@@ -361,7 +361,7 @@ async def test_an_option_in_two_parts_is_fetched_as_a_whole_for_who_saw_no_part(
         inline = building._inline[option.id].actions
         return replace(option, actions=(*inline, *option.actions))
 
-    monkeypatch.setattr(rail, "offer", in_two_parts)
+    monkeypatch.setattr(rail.offers, "offer", in_two_parts)
     till = await new_till(desk)
     (hidden,) = (await till.option())["actions"]
     await hand_in(desk, await till.url())

@@ -312,14 +312,14 @@ async def test_data_that_is_gone_when_the_payment_is_accepted_is_asked_for_again
     outputs = [till.wallet.execute(one) for one in await till.fetch()]
     account = till.wallet.account.lower()
     rail = desk.service.app.rails[till.wallet.chain]
-    verify = rail.verify
+    verify = rail.verifier.verify
 
     async def erased_meanwhile(*args: Any) -> None:
         await verify(*args)
         await desk.service.app.store.write(collected_data.erase(account, [till.payment_id]))
 
     with monkeypatch.context() as patch:
-        patch.setattr(rail, "verify", erased_meanwhile)
+        patch.setattr(rail.verifier, "verify", erased_meanwhile)
         assert (await refusal(till.confirm(outputs))).http == 503
     assert (await desk.rest.status(till.payment_id))["status"] == "requires_action"
     assert (await refusal(till.confirm(outputs))).details["reason"] == "ic_required"

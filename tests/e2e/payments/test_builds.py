@@ -20,7 +20,7 @@ from florin_server.domain.payments.payment import (
     ResolvedBuild,
 )
 from florin_server.domain.settlement.chain_txs import Accepted
-from florin_server.rails.evm.sending.relay import Relay
+from florin_server.rails.evm.sending.relay import EvmRelay
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.store.engine.query import Op, Statement, param
 from florin_server.store.payments import payments
@@ -166,13 +166,13 @@ async def test_what_lapsed_is_issued_anew_and_all_of_it_is_verified_against(desk
 
 async def test_two_that_fetch_at_once_are_told_the_same(desk, till, building):
     turns = itertools.count()
-    build = building.rail.build
+    build = building.rail.offers.build
 
     async def slow(*args: Any) -> ResolvedBuild | None:
         made = await build(*args)
         return made and replace(made, terms={"turn": next(turns)})
 
-    building.rail.build = slow
+    building.rail.offers.build = slow
     await asyncio.gather(*(till.fetch() for _ in range(5)))
     stored = await desk.service.app.store.read(payments.issued(till.payment_id, till.option["id"]))
     assert [one.n for one in stored] == [0]
@@ -195,7 +195,15 @@ async def submitted(desk: Desk, till: Till, outputs: list[str]) -> str:
     payment: Payment = found[till.payment_id]
     option = await app.store.read(payments.option(payment.id, till.option["id"]))
     content = Confirmation(payment.id, option.id, (json.dumps(outputs[0]),), b"", 0)
-    relay = Relay(rail._node, rail.chain, [signer], rail._relay._runs, rail.reader)
+    relay = EvmRelay(
+        rail._node,
+        rail.chain,
+        [signer],
+        rail.relay._runs,
+        rail.reader,
+        refusals=rail._refusals,
+        treasury=None,
+    )
     item = Accepted(payment, option, content, 0)
     transaction = await relay.sign(signer.address, await relay.next_nonce(signer.address), [item])
     await relay.broadcast(transaction.raw)
@@ -225,7 +233,7 @@ async def test_what_a_wallet_sent_long_before_its_confirm_is_found(
     tx_hash = await submitted(desk, till, outputs)
     await desk.chain.mine(5)
     # the authorization is used, which is all that the rail would refuse here
-    monkeypatch.setattr(building.rail, "verify", lambda *_: asyncio.sleep(0))
+    monkeypatch.setattr(building.rail.verifier, "verify", lambda *_: asyncio.sleep(0))
     await till.confirm(outputs)
     final = await asyncio.wait_for(desk.final(till.payment_id), 20)
     assert (final["status"], final["info"]["txId"]) == ("succeeded", tx_hash)

@@ -65,8 +65,10 @@ async def test_a_wallet_learns_which_output_cannot_be_read(desk, api):
 
 async def test_a_price_that_lapsed_is_not_paid(desk, monkeypatch):
     (rail,) = desk.service.app.rails.values()
-    offered = rail.offer
-    monkeypatch.setattr(rail, "offer", lambda *of: replace(offered(*of), expires_at=desk.now + 30))
+    offered = rail.offers.offer
+    monkeypatch.setattr(
+        rail.offers, "offer", lambda *of: replace(offered(*of), expires_at=desk.now + 30)
+    )
     offers = [await desk.offer() for _ in range(2)]
     desk.clock.advance(29)
     assert (await desk.confirm(offers[0]))["status"] == "processing"

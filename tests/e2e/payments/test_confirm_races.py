@@ -42,8 +42,8 @@ class Gate:
 @pytest.fixture
 def verified(desk, monkeypatch) -> Gate:
     (rail,) = desk.service.app.rails.values()
-    gate = Gate(rail.verify)
-    monkeypatch.setattr(rail, "verify", gate)
+    gate = Gate(rail.verifier.verify)
+    monkeypatch.setattr(rail.verifier, "verify", gate)
     return gate
 
 

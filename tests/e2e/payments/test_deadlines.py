@@ -67,7 +67,7 @@ async def created(desk: Desk) -> str:
 
 async def test_a_read_past_its_deadline_ends_over_grpc(desk, rail, monkeypatch):
     payment_id = await created(desk)
-    held = hold(monkeypatch, rail, "payable")
+    held = hold(monkeypatch, rail.offers, "payable")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await options_by_grpc(desk, payment_id, 0.2)
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
@@ -76,7 +76,7 @@ async def test_a_read_past_its_deadline_ends_over_grpc(desk, rail, monkeypatch):
 
 async def test_a_read_past_its_deadline_ends_over_rest(desk, rail, monkeypatch):
     path = f"/v1/gateway/payment/{await created(desk)}/options"
-    held = hold(monkeypatch, rail, "payable")
+    held = hold(monkeypatch, rail.offers, "payable")
     headers = {**desk.rest.wallet, "grpc-timeout": "200m"}
     answer = await desk.ask("POST", path, headers, {"accounts": [Wallet().account]})
     assert answer.told == (503, "internal_error")
@@ -85,7 +85,7 @@ async def test_a_read_past_its_deadline_ends_over_rest(desk, rail, monkeypatch):
 
 async def test_a_read_ends_when_its_caller_leaves_over_grpc(desk, rail, monkeypatch):
     payment_id = await created(desk)
-    held = hold(monkeypatch, rail, "payable")
+    held = hold(monkeypatch, rail.offers, "payable")
     call = options_by_grpc(desk, payment_id)
     await held.asked.wait()
     call.cancel()
@@ -135,7 +135,7 @@ def confirm_request(offer: Offer) -> dict[str, Any]:
 @pytest.mark.parametrize("how", ["rest leaves", "grpc leaves", "rest is late", "grpc is late"])
 async def test_a_confirm_is_finished_whoever_left(desk, rail, monkeypatch, how, key):
     offer = await desk.offer()
-    held = hold(monkeypatch, rail, "verify")
+    held = hold(monkeypatch, rail.verifier, "verify")
     path = f"/v1/gateway/payment/{offer.payment_id}/confirm"
     headers = {**desk.rest.wallet, **key, "Client-Id": f"{how} {key}"}
     if how == "rest is late":

@@ -83,7 +83,7 @@ def solana_account(desk: Desk, who: str) -> str:
     address = {
         "relayer": relayer,
         "treasury": treasury,
-        "nonce": rail.nonces.addresses[0],
+        "nonce": rail.durable_nonces.addresses[0],
         "mint": token.address,
         "tokens": token.program,
         "their account": held_by(relayer),

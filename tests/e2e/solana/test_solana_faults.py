@@ -215,7 +215,7 @@ async def test_what_became_final_after_it_was_looked_for_is_not_sent_again(
 ):
     app = desk.service.app
     settler, rail = app.settlers[SOLNET.chain_id], app.rails[SOLNET.chain_id]
-    find, mined, seen = rail.find, rail.mined, asyncio.Event()
+    find, mined, seen = rail.observer.find, rail.observer.mined, asyncio.Event()
     released = []
 
     async def late(items):
@@ -234,8 +234,8 @@ async def test_what_became_final_after_it_was_looked_for_is_not_sent_again(
     monkeypatch.setattr(
         chain_txs, "release", lambda *given: released.append(given) or release(*given)
     )
-    monkeypatch.setattr(rail, "find", late)
-    monkeypatch.setattr(rail, "mined", told)
+    monkeypatch.setattr(rail.observer, "find", late)
+    monkeypatch.setattr(rail.observer, "mined", told)
     # only the comparison of everything asks, which looks for payments first
     monkeypatch.setattr(settler, "_ask", nothing)
     await offer.confirm()

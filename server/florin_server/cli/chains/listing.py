@@ -79,7 +79,7 @@ async def _seen(chain: Chain, keys: Keyring, *, added: bool) -> _Seen:
         try:
             problems = await faults(rail)
         finally:
-            nodes = tuple(_node(chain.caip2, node) for node in rail.nodes())
+            nodes = tuple(_node(chain.caip2, node) for node in rail.nodes.states())
             await rail.close()
         taken = rail.assets.keys()
         takes = " ".join(sorted(one.symbol for one in rail.assets.values())) or "-"

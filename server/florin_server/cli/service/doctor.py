@@ -180,7 +180,7 @@ async def _chain(chain: EvmChain | SolanaChain, keys: Keyring) -> AsyncIterator[
         return
     try:
         yield subject, "; ".join(await faults_of(rail))
-        for node in rail.nodes():
+        for node in rail.nodes.states():
             yield _node(node.name, node.head, node.latency_ms), node.problem
     finally:
         await rail.close()

@@ -87,7 +87,7 @@ class Watcher(StrEnum):
     """Who takes back what a final transaction ended, if that is undone."""
 
     SETTLER = "settler"
-    PAYER = "payer"
+    PAYOUTS = "payer"  # the word that is stored
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,7 @@ def _list(caller: Caller, merchant_id: str) -> Op[Settlements]:
 def _tell(app: App, places: Sequence[Destination]) -> None:
     """Lets settlers look at new receivers, outside of the request."""
     for chain_id in {_receiver(one).chain_id for one in places} & app.settlers.keys():
-        app.registered.add(chain_id)
+        app.chains[chain_id].has_new_receivers = True
         app.settlers[chain_id].wake()
 
 
@@ -141,7 +141,11 @@ def _expect(app: App, place: Destination) -> Op[None]:
     """Queues what has to be opened before the place can receive."""
     receiver = _receiver(place)
     rail = app.rails.get(receiver.chain_id)
-    if rail is not None and rail.receiving is not None and rail.receiving.needed(receiver):
+    if (
+        rail is not None
+        and rail.token_accounts is not None
+        and rail.token_accounts.needed(receiver)
+    ):
         wanted = opening.of(rail, place.merchant_id, receiver)
         yield from token_accounts.want(wanted, app.clock.now_us())
 

@@ -151,7 +151,7 @@ async def _read(
     unread: dict[str, str] = {}
     for rail in rails:
         try:
-            held |= await rail.holdings(_places(rail, now), _seen(app, rail))
+            held |= await rail.observer.holdings(_places(rail, now), _seen(app, rail))
         except RailUnavailable as error:
             unread[rail.chain_id] = str(error) or type(error).__name__
     return held, unread
@@ -195,7 +195,7 @@ def _places(rail: Rail, now: Standing) -> set[WalletAsset]:
 
 def _seen(app: App, rail: Rail) -> int:
     """The newest block of which the books may tell."""
-    workers = (app.settlers.get(rail.chain_id), app.payers.get(rail.chain_id))
+    workers = (app.settlers.get(rail.chain_id), app.payout_workers.get(rail.chain_id))
     return max((one.head for one in workers if one is not None), default=0)
 
 
@@ -221,7 +221,7 @@ async def begin(app: App, rail: Rail) -> bool:
     wanted = {place for place in _places(rail, seen) if opening_of(place) not in seen.opened}
     if not wanted:
         return True
-    held = await rail.holdings(wanted, _seen(app, rail))
+    held = await rail.observer.holdings(wanted, _seen(app, rail))
     begun = await app.store.write(_begin(rail, chains, seen, held, app.clock.now_us()))
     return begun >= wanted
 
@@ -265,7 +265,7 @@ async def book(app: App, account: str, asset: str, note: str) -> Line:
     if place not in _places(rail, seen):
         raise invalid("account", "the books have no such wallet")
     try:
-        held = await rail.holdings([place], _seen(app, rail))
+        held = await rail.observer.holdings([place], _seen(app, rail))
     except RailUnavailable as error:
         raise FlorinError(Code.INVALID_STATE, f"The chain cannot be read: {error}") from error
     key = short_id("book_", app.randbytes)

@@ -53,7 +53,7 @@ def received(rail: Rail, option: Option) -> Counter[str]:
 
 
 def _received(rail: Rail, option: Option) -> Received:
-    split = rail.split(option)
+    split = rail.terms.split(option)
     return Received(
         asset=option.asset,
         payer=option.payer,

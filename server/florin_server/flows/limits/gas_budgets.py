@@ -25,7 +25,7 @@ from typing import Final
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.payment import Option
 from florin_server.domain.settlement.chain_txs import PayerKind
-from florin_server.flows.app import App, Caller
+from florin_server.flows.app import Caller, Core
 from florin_server.store.settlement import gas
 from florin_server.store.settlement.gas import Usage
 
@@ -47,7 +47,7 @@ def app_of(caller: Caller) -> str:
     return caller.app.app_id if caller.app else caller.credential
 
 
-async def usage(app: App, chain_id: str) -> Usage:
+async def usage(app: Core, chain_id: str) -> Usage:
     """What a chain spent in this hour; what other processes wrote may be missing for a moment."""
     now_us = app.clock.now_us()
     known = app.spent.get(chain_id, now_us)
@@ -58,7 +58,7 @@ async def usage(app: App, chain_id: str) -> Usage:
     return known
 
 
-async def by_hand(app: App, caller: Caller, chain_id: str, payers: Sequence[str]) -> Sequence[str]:
+async def by_hand(app: Core, caller: Caller, chain_id: str, payers: Sequence[str]) -> Sequence[str]:
     """Those payers (CAIP-10) of whom no signature is taken now if they have code."""
     used = await usage(app, chain_id)
     if paused(app, used, app_of(caller)):
@@ -66,7 +66,7 @@ async def by_hand(app: App, caller: Caller, chain_id: str, payers: Sequence[str]
     return [one for one in payers if one in used.payers]
 
 
-async def check(app: App, caller: Caller, option: Option, kind: PayerKind) -> None:
+async def check(app: Core, caller: Caller, option: Option, kind: PayerKind) -> None:
     """Refuses a payment that would not be sent now; nothing of it is bound."""
     used = await usage(app, option.chain_id)
     own = app_of(caller)
@@ -82,13 +82,13 @@ async def check(app: App, caller: Caller, option: Option, kind: PayerKind) -> No
         )
 
 
-def paused(app: App, used: Usage, own: str) -> bool:
+def paused(app: Core, used: Usage, own: str) -> bool:
     """True while no contract accounts' payments of an app are sent."""
     most = app.settings.failed_gas
     return used.failed >= most.chain or used.failed_by_app.get(own, 0) >= most.app
 
 
-def opening_paused(app: App, used: Usage, own: str) -> bool:
+def opening_paused(app: Core, used: Usage, own: str) -> bool:
     """True while no payments of an app are sent that create their accounts."""
     most = app.settings.failed_gas
     return used.opened >= most.opened_chain or used.opened_by_app.get(own, 0) >= most.opened_app
@@ -113,7 +113,7 @@ class Exhausted:
     reason: str
 
 
-def exhausted(app: App, used: Usage) -> list[Exhausted]:
+def exhausted(app: Core, used: Usage) -> list[Exhausted]:
     """The budgets that are used up in this hour."""
     most, end = app.settings.failed_gas, until(app.clock.now_us())
     code = f"payments of accounts with code are paused until {end}"
@@ -141,7 +141,7 @@ def _above(by_app: Mapping[str, int], most: int) -> tuple[str, ...]:
     return tuple(sorted(own or "nobody" for own, spent in by_app.items() if spent >= most))
 
 
-def _refusal(app: App, reason: str, message: str) -> FlorinError:
+def _refusal(app: Core, reason: str, message: str) -> FlorinError:
     now_us = app.clock.now_us()
     wait_s = -(-(hour_of(now_us) + HOUR_US - now_us) // 1_000_000)
     return FlorinError(

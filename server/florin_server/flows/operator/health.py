@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 
 from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.conditions import Condition, ConditionName
-from florin_server.domain.health import Board
 from florin_server.flows.app import App
 from florin_server.flows.payouts import held_money, payouts
 from florin_server.flows.screening.check import lists_problem
@@ -14,7 +13,7 @@ from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
 
 # what is found when somebody asks, beside what those know who settle and pay out
-_OF_CHAIN = (
+OF_CHAIN = (
     ConditionName.CHAIN_UNUSABLE,
     ConditionName.NODES_DISAGREE,
     ConditionName.PAYOUTS_WAITING,
@@ -23,7 +22,7 @@ _OF_CHAIN = (
     ConditionName.DESTINATION_RESERVED,
     ConditionName.PRICE_MISSING,
 )
-_OF_INSTALLATION = (ConditionName.SCREENING_LISTS_STALE,)
+OF_INSTALLATION = (ConditionName.SCREENING_LISTS_STALE,)
 _ORDER = list(ConditionName)
 
 
@@ -35,13 +34,14 @@ async def of_chain(
     `misdirected` are places of merchants on any chain that nothing is paid to, with sentences.
     """
     chain_id = rail.chain_id
+    state = app.chains[chain_id]
     prices = app.prices.problems(app.clock.now_us())
     wrong: Mapping[ConditionName, Iterable[str]] = {
         ConditionName.CHAIN_UNUSABLE: await rail.problems(),
-        ConditionName.NODES_DISAGREE: [rail.doubt],
+        ConditionName.NODES_DISAGREE: [rail.nodes.disagreement],
         ConditionName.PAYOUTS_WAITING: await payouts.problems(app, chain_id),
         ConditionName.PAYMENTS_HELD: [await held_money.problem(app, chain_id)],
-        ConditionName.WALLET_SHORT: [app.missing.get(chain_id, "")],
+        ConditionName.WALLET_SHORT: [state.lacking],
         ConditionName.DESTINATION_RESERVED: [
             told for place, told in misdirected if place.chain_id == chain_id
         ],
@@ -51,21 +51,21 @@ async def of_chain(
             if asset in rail.assets
         ],
     }
-    return list(_board(app, chain_id, _OF_CHAIN).look(wrong))
+    return list(state.board.look(wrong))
 
 
 async def of_installation(app: App) -> list[Condition]:
     """The conditions of no chain in particular."""
     stale = await app.store.read(lists_problem(app.settings, app.clock.now_us()))
     wrong = {ConditionName.SCREENING_LISTS_STALE: [stale]}
-    return list(_board(app, "", _OF_INSTALLATION).look(wrong))
+    return list(app.board.look(wrong))
 
 
 async def faults(rail: Rail) -> tuple[str, ...]:
     """What is wrong with a chain, asked of its nodes, in sentences; keys may lack coin, say."""
     found = await rail.problems()
     try:
-        return (*found, *await rail.shortages())
+        return (*found, *await rail.relay.shortages())
     except RailUnavailable as error:
         return found or (str(error),)
 
@@ -73,9 +73,3 @@ async def faults(rail: Rail) -> tuple[str, ...]:
 def in_order(conditions: Iterable[Condition]) -> list[Condition]:
     """As they are told."""
     return sorted(conditions, key=lambda one: _ORDER.index(one.name))
-
-
-def _board(app: App, chain_id: str, names: Iterable[ConditionName]) -> Board:
-    if chain_id not in app.boards:
-        app.boards[chain_id] = Board(names, app.clock.now_us)
-    return app.boards[chain_id]

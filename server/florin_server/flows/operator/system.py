@@ -51,7 +51,8 @@ async def chains(app: App) -> list[Chain]:
     for chain_id, rail in app.rails.items():
         others = await health.of_chain(app, rail, misdirected)
         settling = app.settlers[chain_id].health()
-        paying = app.payers[chain_id].health().conditions if chain_id in app.payers else ()
+        payouts = app.payout_workers.get(chain_id)
+        paying = payouts.health().conditions if payouts is not None else ()
         conditions = health.in_order([*settling.conditions, *others, *paying])
         found.append(
             Chain(
@@ -61,7 +62,7 @@ async def chains(app: App) -> list[Chain]:
                 relayer=", ".join(rail.senders),
                 problem=told(conditions),
                 conditions=conditions,
-                nodes=rail.nodes(),
+                nodes=rail.nodes.states(),
                 gas=await _gas(app, chain_id, settling),
             )
         )

@@ -29,7 +29,7 @@ from florin_server.flows.payments.fetch import silent, still_open
 from florin_server.flows.payments.load import current, find, head_of
 from florin_server.flows.payouts import opening
 from florin_server.flows.screening.check import check_lists, is_blocked
-from florin_server.rails.protocol import Rail
+from florin_server.rails.protocol import Rail, submits
 from florin_server.rails.types import RailUnavailable
 from florin_server.store.capture import collected_data
 from florin_server.store.capture.collected_data import Told
@@ -85,9 +85,9 @@ async def confirm(
     # looked up before the proof that the authorization is unused: its effect can only be later
     from_block = await _first_block(app, rail, option, issued)
     kind = await _verify(rail, option, issued, flat)
-    if rail.submits(option):
+    if submits(rail, option):
         await gas_budgets.check(app, caller, option, kind)
-    opened = rail.receiving.opened_by(flat) if rail.receiving is not None else ()
+    opened = rail.token_accounts.opened_by(flat) if rail.token_accounts is not None else ()
     claim = opening.claim(app, rail, payment.merchant_id, payment.id, opened)
     return await _accept(app, caller, option, content, from_block, claim, told)
 
@@ -119,7 +119,7 @@ def _right(
     rail = app.rails.get(option.chain_id) if option else None
     if option is None or rail is None:
         return False
-    return rail.plausible(option, issued, outputs)
+    return rail.verifier.plausible(option, issued, outputs)
 
 
 def _expected(option: Option, issued: Sequence[ResolvedBuild]) -> list[results.Kind]:
@@ -141,7 +141,7 @@ async def _verify(
     rail: Rail, option: Option, issued: Sequence[ResolvedBuild], outputs: Sequence[str]
 ) -> PayerKind:
     try:
-        return await rail.verify(option, issued, outputs)
+        return await rail.verifier.verify(option, issued, outputs)
     except RailUnavailable as error:
         # nothing was submitted: the wallet may send the same results again
         raise silent() from error
@@ -170,7 +170,7 @@ async def _accept(  # noqa: PLR0917  (one of each, none alike)
     accept = payments.accept(
         content, option, from_block, provider, content.at_us, app=gas_budgets.app_of(caller)
     )
-    if told.sources and app.rails[option.chain_id].submits(option):
+    if told.sources and submits(app.rails[option.chain_id], option):
         # what is submitted here was signed by the account; anybody may hand in a hash
         accept = collected_data.proven(accept, content.payment_id, option.payer, told)
     try:
@@ -201,7 +201,7 @@ async def _first_block(
     A reorganisation may put it below today's head, as far down as blocks are not final. What the
     buyer sends may be in a block already, since it was offered.
     """
-    if not rail.submits(option):
+    if not submits(rail, option):
         return option.first_block(rail.confirmations, min(one.head for one in issued))
     try:
         return max(0, await head_of(app, rail) - rail.confirmations)

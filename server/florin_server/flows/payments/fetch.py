@@ -80,10 +80,10 @@ async def _resolve(app: App, payment: Payment, option: Option) -> Sequence[Resol
     known = await app.store.read(payments.issued(option.payment_id, option.id))
     rail, until_us = app.rails[option.chain_id], _held_until(app, payment, option)
     spare = await _spare(app, rail, until_us)
-    wanted = places(option.asset, rail.split(option))
+    wanted = places(option.asset, rail.terms.split(option))
     may_open = await openable(app, rail, payment.merchant_id, wanted)
     try:
-        fresh = await rail.build(option, known, app.clock.now_us(), spare, may_open)
+        fresh = await rail.offers.build(option, known, app.clock.now_us(), spare, may_open)
     except NotReceivable as error:
         _log.warning("payment %s: %s", option.payment_id, error)
         raise FlorinError(
@@ -105,9 +105,9 @@ async def _resolve(app: App, payment: Payment, option: Option) -> Sequence[Resol
 async def _spare(app: App, rail: Rail, until_us: int) -> FreeNonce | None:
     """A durable nonce that nobody has, if the buyer may need one."""
     slow = until_us - app.clock.now_us() >= _SLOW_US
-    if rail.nonces is None or not slow:
+    if rail.durable_nonces is None or not slow:
         return None
-    return await app.store.read(durable_nonces.free(rail.chain_id, rail.nonces.addresses))
+    return await app.store.read(durable_nonces.free(rail.chain_id, rail.durable_nonces.addresses))
 
 
 def _held_until(app: App, payment: Payment, option: Option) -> int:

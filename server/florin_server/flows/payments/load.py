@@ -66,4 +66,4 @@ async def head_of(app: App, rail: Rail) -> int:
 
     What the chain's settler has seen is no newer than the chain, and costs no question.
     """
-    return app.settlers[rail.chain_id].head or (await rail.head()).number
+    return app.settlers[rail.chain_id].head or (await rail.observer.head()).number

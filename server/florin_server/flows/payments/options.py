@@ -19,6 +19,7 @@ from florin_server.flows.app import App, Caller
 from florin_server.flows.capture import requirement
 from florin_server.flows.capture.requirement import Asked
 from florin_server.flows.limits import gas_budgets
+from florin_server.flows.payments import funding
 from florin_server.flows.payments.load import find, head_of, payment_id_of
 from florin_server.flows.payments.price import price
 from florin_server.flows.payouts.opening import openable, places
@@ -160,7 +161,7 @@ async def _search(  # noqa: PLR0917  (one of each, none alike)
     try:
         async with asyncio.timeout(app.settings.discovery_s):
             head = await head_of(app, rail)
-            payable = await rail.payable(list(written), prices, by_hand)
+            payable = await funding.payable(rail, list(written), prices, by_hand)
             splits = {
                 one: _split(app, rail, one, prices[one], known.destinations)
                 for one in {means.asset for means in payable}
@@ -184,7 +185,7 @@ async def _search(  # noqa: PLR0917  (one of each, none alike)
 
     return [
         replace(
-            rail.offer(
+            rail.offers.offer(
                 payment,
                 written[means.payer],
                 means,
@@ -217,7 +218,7 @@ async def _refused(  # noqa: PLR0917  (one of each, none alike)
     async def obstacle(asset: str, split: Split) -> str | None:
         if split.settled and (what := reserved(app.rails.values(), split.dest)):
             return f"the merchant's settlement destination {split.dest} is {what}"
-        return await rail.obstacle(rail.assets[asset], prices[asset], split, may_open)
+        return await rail.offers.obstacle(rail.assets[asset], prices[asset], split, may_open)
 
     told = await asyncio.gather(*(obstacle(one, split) for one, split in splits.items()))
     obstacles = {one: problem for one, problem in zip(splits, told, strict=True) if problem}

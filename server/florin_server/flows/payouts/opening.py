@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from florin_server.domain.accounts.destinations import AssetAccount, Opening
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Split
 from florin_server.store.engine.query import Op
@@ -23,10 +23,10 @@ def places(asset: str, split: Split) -> list[AssetAccount]:
 
 
 async def openable(
-    app: App, rail: Rail, merchant_id: str, wanted: Iterable[AssetAccount]
+    app: Core, rail: Rail, merchant_id: str, wanted: Iterable[AssetAccount]
 ) -> frozenset[AssetAccount]:
     """Those of the places that may be opened now for a merchant; none where none has to be."""
-    work = rail.receiving
+    work = rail.token_accounts
     if work is None:
         return frozenset()
     needed = [of(rail, merchant_id, one) for one in wanted if work.needed(one)]
@@ -34,12 +34,12 @@ async def openable(
 
 
 def claim(
-    app: App, rail: Rail, merchant_id: str, by: str, opened: Sequence[AssetAccount]
+    app: Core, rail: Rail, merchant_id: str, by: str, opened: Sequence[AssetAccount]
 ) -> Op[None]:
     """Part of an operation: something that is let go now opens places; or NotOpenable."""
-    if rail.receiving is not None and opened:
+    if rail.token_accounts is not None and opened:
         wanted = [of(rail, merchant_id, one) for one in opened]
-        yield from token_accounts.claim(wanted, rail.receiving.caps, by, app.clock.now_us())
+        yield from token_accounts.claim(wanted, rail.token_accounts.caps, by, app.clock.now_us())
 
 
 def of(rail: Rail, merchant_id: str, place: AssetAccount) -> Opening:

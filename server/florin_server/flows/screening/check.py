@@ -8,7 +8,7 @@ from florin_server.config import Settings
 from florin_server.domain.caip import parse_account
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.screening.blocklist import address_of, problem_of
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.store.accounts import keys
 from florin_server.store.engine.query import Op
 from florin_server.store.screening import blocklists
@@ -16,12 +16,12 @@ from florin_server.store.screening import blocklists
 _log = logging.getLogger(__name__)
 
 
-async def is_blocked(app: App, account: str) -> bool:
+async def is_blocked(app: Core, account: str) -> bool:
     """True if the operator's settings or a screening list name a CAIP-10 account's address."""
     return app.blocked.blocks(account) or await app.screening.lists_account(account)
 
 
-async def why_blocked(app: App, account: str) -> str:
+async def why_blocked(app: Core, account: str) -> str:
     """What blocks a CAIP-10 account, in words; empty if nothing does."""
     if not await is_blocked(app, account):
         return ""
@@ -41,7 +41,7 @@ def lists_problem(settings: Settings, now_us: int) -> Op[str]:
     return problem_of(lists, now_us, settings.screening_age_max_days, needed=needed)
 
 
-async def check_lists(app: App, *, live: bool) -> None:
+async def check_lists(app: Core, *, live: bool) -> None:
     """Refuses to serve live data by lists that are missing or too old, if the operator wants so.
 
     FlorinError(internal_error) as 503 then; the log says why.

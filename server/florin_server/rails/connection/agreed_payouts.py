@@ -8,7 +8,7 @@ from florin_server.domain.settlement.chain_txs import ChainTx
 from florin_server.rails.connection.endpoints import Endpoints
 from florin_server.rails.connection.jsonrpc import Rpc
 from florin_server.rails.connection.witness import Witnesses
-from florin_server.rails.protocol import Payouts
+from florin_server.rails.roles import Payouts
 from florin_server.rails.types import Effect, Signed, Transfer
 
 
@@ -51,10 +51,10 @@ class AgreedPayouts:
             lambda rpc: self._make(rpc).effect(tx, tx_hash, transfer), f"what {tx_hash} moved"
         )
 
-    async def gone(self, tx: ChainTx, lapses_at: int | None) -> bool:
+    async def cannot_be_mined(self, tx: ChainTx, lapses_at: int | None) -> bool:
         """True if all of them tell that no block can hold the transaction any more."""
 
-        async def is_gone(rpc: Rpc) -> bool | None:
-            return await self._make(rpc).gone(tx, lapses_at) or None
+        async def told(rpc: Rpc) -> bool | None:
+            return await self._make(rpc).cannot_be_mined(tx, lapses_at) or None
 
-        return await self._witnesses.unanimous(is_gone) is not None
+        return await self._witnesses.unanimous(told) is not None

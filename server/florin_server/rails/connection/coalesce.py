@@ -106,3 +106,7 @@ class Shared(Generic[A]):
                 pending.task.cancel()
                 if self._pending.get(key) is pending:
                     del self._pending[key]
+
+    def forget(self) -> None:
+        """Who asks from now on is told nothing that was asked before."""
+        self._pending = {}

@@ -12,7 +12,7 @@ from florin_server.rails.types import Fact, RailUnavailable
 
 T = TypeVar("T")
 
-DOUBT_S = 600.0  # how long a difference is told, so that an operator sees it
+DISAGREEMENT_S = 600.0  # how long a difference is told, so that an operator sees it
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class Witnesses:
         self._differed_at = 0.0
 
     @property
-    def doubt(self) -> str:
+    def disagreement(self) -> str:
         """Why they do not agree; empty if they do, and did for a while."""
-        differ = self._differ if self._now() - self._differed_at < DOUBT_S else ""
+        differ = self._differ if self._now() - self._differed_at < DISAGREEMENT_S else ""
         return "; ".join(text for text in (self._unheard, differ) if text)
 
     async def agreed(

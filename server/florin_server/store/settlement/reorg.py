@@ -198,7 +198,7 @@ def undo_paid_out(
     Their transactions are open again. One whose payout has gone on without it stays as it is, for
     what is sent again must not pay a second time.
     """
-    if not (yield _UNWATCH(chain=chain_id, by=Watcher.PAYER, hashes=hashes)):
+    if not (yield _UNWATCH(chain=chain_id, by=Watcher.PAYOUTS, hashes=hashes)):
         return []
     items: dict[str, list[str]] = {tx_id: [] for tx_id in ended[1]}
     for tx_id, payout_id in (yield _ITEMS(ids=list(items))):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.store.capture import collected_data
 from florin_server.store.payments import idempotency, payments
 from florin_server.store.settlement import gas
@@ -17,7 +17,7 @@ _FORGET_S = 3600.0
 _LOST_GAS_S = 86_400
 
 
-async def expire(app: App) -> None:
+async def expire(app: Core) -> None:
     """Works until cancelled; one look finds all that are due, without a timer per payment."""
     while True:
         now_us = app.clock.now_us()
@@ -30,7 +30,7 @@ async def expire(app: App) -> None:
         await app.clock.sleep(max(wait_s, 0.001))
 
 
-async def forget_keys(app: App) -> None:
+async def forget_keys(app: Core) -> None:
     """Deletes lapsed idempotency keys in small batches until cancelled."""
     while True:
         forgotten = await app.store.write(idempotency.forget_lapsed(app.clock.now_us(), _A_BATCH))
@@ -38,14 +38,14 @@ async def forget_keys(app: App) -> None:
             await app.clock.sleep(_FORGET_S)
 
 
-async def forget_data(app: App) -> None:
+async def forget_data(app: Core) -> None:
     """Deletes data about buyers that is due in small batches until cancelled."""
     while True:
         if await app.store.write(collected_data.forget(app.clock.now_us(), _A_BATCH)) < _A_BATCH:
             await app.clock.sleep(_FORGET_S)
 
 
-async def forget_gas(app: App) -> None:
+async def forget_gas(app: Core) -> None:
     """Deletes what transactions lost long ago, in small batches until cancelled."""
     while True:
         until_us = app.clock.now_us() - _LOST_GAS_S * 1_000_000

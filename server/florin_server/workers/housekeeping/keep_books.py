@@ -24,8 +24,8 @@ class BookKeeper:
     def __init__(self, app: App, rail: Rail) -> None:
         self._app = app
         self._rail = rail
+        self._state = app.chains[rail.chain_id]
         self._told = ""  # what keeps the books from beginning
-        app.unbegun.add(rail.chain_id)
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -51,8 +51,8 @@ class BookKeeper:
                 _log.warning("the books of %s wait: %s", self._rail.chain_id, error)
             return False
         self._told = ""
-        self._app.unbegun.discard(self._rail.chain_id)
-        for worker in (self._app.settlers, self._app.payers):
+        self._state.books_begun = True
+        for worker in (self._app.settlers, self._app.payout_workers):
             if self._rail.chain_id in worker:
                 worker[self._rail.chain_id].wake()
         return True
@@ -67,6 +67,6 @@ class BookKeeper:
         if self._rail.chain_id in found.unread:
             return
         problem = "; ".join(books.told(one) for one in found.missing())
-        if problem and problem != self._app.missing.get(self._rail.chain_id):
+        if problem and problem != self._state.lacking:
             _log.error("%s", problem)
-        self._app.missing[self._rail.chain_id] = problem
+        self._state.lacking = problem

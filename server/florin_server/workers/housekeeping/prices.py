@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 
 
-async def follow_prices(app: App) -> None:
+async def follow_prices(app: Core) -> None:
     """Asks for prices at once, and from then on after every pause."""
     while True:
         await app.prices.refresh(app.clock.now_us())

@@ -7,7 +7,6 @@ Nothing else repeats a transfer, for no contract would refuse the second one.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Container, Sequence
 from dataclasses import replace
@@ -21,10 +20,11 @@ from florin_server.domain.payouts.held_money import HeldState
 from florin_server.domain.payouts.payout import Payout, PayoutStatus
 from florin_server.domain.settlement.chain_txs import ChainTx, Watcher
 from florin_server.flows.accounts.own_accounts import reserved
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.flows.payouts import opening
 from florin_server.flows.screening.check import check_lists, is_blocked
-from florin_server.rails.protocol import Payouts, Rail
+from florin_server.rails.protocol import Rail
+from florin_server.rails.roles import Blocks, Observer, Payouts
 from florin_server.rails.types import (
     Effect,
     Fact,
@@ -71,23 +71,27 @@ class PolledHead(HeadFollower):
     `rewinds` counts how often the head moved: blocks are not read, so any may be replaced by then.
     """
 
-    _newest: Head | None = None
+    def __init__(self, observer: Observer, blocks: Blocks | None, confirmations: int) -> None:
+        super().__init__(observer)
+        self._blocks = blocks
+        self._confirmations = confirmations
+        self._newest: Head | None = None
 
     def is_final(self, number: int) -> bool:
         """True if a block is as deep as the chain's settings ask."""
-        return self.head - number + 1 >= self._rail.confirmations
+        return self.head - number + 1 >= self._confirmations
 
     async def is_settled(self, fact: Fact) -> bool:
         """True if a fact is final, part of the chain now, and enough nodes tell it."""
         if not self.is_final(fact.block_number):
             return False
-        if self._rail.by_block and await self.hash_of(fact.block_number) != fact.block_hash:
+        if self._blocks and await self.hash_of(fact.block_number) != fact.block_hash:
             return False
         return await self._agreement.covers(fact)
 
     async def hash_of(self, number: int) -> str | None:
         """The hash of the block with a number now; None if the chain has none (yet)."""
-        view = await self._rail.block(number)
+        view = await self._blocks.block(number) if self._blocks else None
         return view.hash if view else None
 
     def _moved(self, head: Head) -> bool:
@@ -102,14 +106,14 @@ class PayoutWorker:
     """The one that sends with the treasury's key; others wait for its lease."""
 
     def __init__(
-        self, app: App, rail: Rail, treasury: Payouts, owner: str, pauses: Container[str] = ()
+        self, app: Core, rail: Rail, treasury: Payouts, owner: str, pauses: Container[str] = ()
     ) -> None:
         self._app = app
         self._rail = rail
         self._treasury = treasury
-        self._woken = asyncio.Event()
-        self._blocks = PolledHead(rail)
-        self._reorg_watch = ReorgWatch(app, rail, self._blocks, Watcher.PAYER)
+        self._woken = app.chains[rail.chain_id].payout_asked
+        self._blocks = PolledHead(rail.observer, rail.blocks, rail.confirmations)
+        self._reorg_watch = ReorgWatch(app, rail, self._blocks, Watcher.PAYOUTS)
         self._board = Board(_NAMES, app.clock.now_us)
         # what keeps the worker as a whole from its work, if anything does
         self._trouble = ConditionName.PAYOUTS_STARTING, "starting"
@@ -123,13 +127,22 @@ class PayoutWorker:
             treasury.sender,
             owner,
             self._blocks,
-            gone=self._gone,
+            cannot_be_mined=self._cannot_be_mined,
             wake=self.wake,
             payer=treasury.gas_payer,
             again=self._again,
             paused=f"{rail.chain_id}:{treasury.sender}" in pauses,
         )
-        app.executors[self.sender.account] = self.sender
+
+    @property
+    def chain_id(self) -> str:
+        """CAIP-2 of the chain that it pays out on."""
+        return self._rail.chain_id
+
+    @property
+    def executors(self) -> Sequence[TxSender]:
+        """The one that sends for it."""
+        return (self.sender,)
 
     def wake(self) -> None:
         """Tells that there is something to pay out."""
@@ -179,7 +192,7 @@ class PayoutWorker:
     async def _rest(self) -> None:
         if self._waits or self.sender.open_transactions:
             # the chain's pace is the machine's, not the service's clock
-            await first_of(self._rail.news("payouts"), self._woken.wait())
+            await first_of(self._rail.nodes.wait_for_block("payouts"), self._woken.wait())
         else:
             await first_of(self._woken.wait(), seconds=_IDLE_S)
         self._woken.clear()
@@ -204,7 +217,7 @@ class PayoutWorker:
 
     async def _submit(self) -> None:
         self._waits = False
-        while self.sender.has_room and self._rail.chain_id not in self._app.unbegun:
+        while self.sender.has_room and self._app.chains[self.chain_id].books_begun:
             now_us = self._app.clock.now_us()
             due = await self._app.store.read(payouts.due(self._rail.chain_id, _BATCH, now_us))
             if not due:
@@ -326,10 +339,10 @@ class PayoutWorker:
             await self.sender.rebroadcast()
         await self._reorg_watch.forget()
 
-    async def _gone(self, tx: ChainTx) -> bool:
+    async def _cannot_be_mined(self, tx: ChainTx) -> bool:
         found = await self._app.store.read(payouts.some(tx.item_ids))
         lapses = [one.lapses_at for one in found.values()]
-        return await self._treasury.gone(tx, lapses[0] if lapses else None)
+        return await self._treasury.cannot_be_mined(tx, lapses[0] if lapses else None)
 
     async def _again(self, tx: ChainTx) -> bool:
         """False for what must not pay again: its payout was, or will be, paid by another one."""

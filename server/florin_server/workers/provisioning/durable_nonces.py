@@ -10,9 +10,9 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from florin_server.domain.payments.payment import Status
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
-from florin_server.rails.provisioning import Nonces, Values
+from florin_server.rails.provisioning import DurableNonces, Values
 from florin_server.rails.types import RailUnavailable, Signed
 from florin_server.store.engine.query import Op
 from florin_server.store.settlement import durable_nonces
@@ -30,7 +30,7 @@ _GRACE_US = 120 * 1_000_000
 class NonceKeeper:
     """Looks after the durable nonces of one chain."""
 
-    def __init__(self, app: App, rail: Rail) -> None:
+    def __init__(self, app: Core, rail: Rail) -> None:
         self._app = app
         self._rail = rail
 
@@ -45,7 +45,7 @@ class NonceKeeper:
             _log.warning("%s: durable nonces wait: %s", self._rail.chain_id, error)
 
     async def _turn(self, sender: TxSender) -> None:
-        work = self._rail.nonces
+        work = self._rail.durable_nonces
         if work is None:
             return
         known = await self._app.store.read(durable_nonces.every(self._rail.chain_id))
@@ -76,7 +76,7 @@ class NonceKeeper:
                 )
 
     async def _begin(
-        self, missing: Sequence[str], values: Values, sender: TxSender, work: Nonces
+        self, missing: Sequence[str], values: Values, sender: TxSender, work: DurableNonces
     ) -> None:
         chain_id = self._rail.chain_id
         if found := [one for one in missing if one in values.held]:

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Sequence
 
 from florin_server.domain.accounts.destinations import AssetAccount, Opening
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
-from florin_server.rails.provisioning import Receiving
+from florin_server.rails.provisioning import TokenAccounts
 from florin_server.rails.types import RailUnavailable, Signed
 from florin_server.store.engine.query import Op
 from florin_server.store.settlement import token_accounts
@@ -24,10 +24,10 @@ _log = logging.getLogger(__name__)
 _LOOK_US = 600 * 1_000_000
 
 
-class ReceivingDesk:
+class TokenAccountKeeper:
     """Works off what is wanted on one chain."""
 
-    def __init__(self, app: App, rail: Rail) -> None:
+    def __init__(self, app: Core, rail: Rail) -> None:
         self._app = app
         self._rail = rail
         self._look_at_us = 0
@@ -44,13 +44,13 @@ class ReceivingDesk:
             _log.warning("%s: token accounts wait to be opened: %s", self._rail.chain_id, error)
 
     async def _turn(self, sender: TxSender) -> None:
-        work, now_us = self._rail.receiving, self._app.clock.now_us()
+        work, now_us = self._rail.token_accounts, self._app.clock.now_us()
         if work is None or not work.caps.chain:
             return
-        told = self._rail.chain_id in self._app.registered
-        if not told and now_us < self._look_at_us:
+        state = self._app.chains[self._rail.chain_id]
+        if not state.has_new_receivers and now_us < self._look_at_us:
             return
-        self._app.registered.discard(self._rail.chain_id)
+        state.has_new_receivers = False
         self._look_at_us = now_us + _LOOK_US
         await self._want_own()
         store, chain_id = self._app.store, self._rail.chain_id
@@ -66,10 +66,10 @@ class ReceivingDesk:
         if opened:
             await self._open(sender, work, opened, now_us)
         # there may be more
-        self._app.registered.add(chain_id)
+        state.has_new_receivers = True
 
     async def _open(
-        self, sender: TxSender, work: Receiving, opened: Sequence[Opening], now_us: int
+        self, sender: TxSender, work: TokenAccounts, opened: Sequence[Opening], now_us: int
     ) -> None:
         places = [one.place for one in opened]
         made: list[Signed] = []
@@ -91,7 +91,7 @@ class ReceivingDesk:
 
     async def _want_own(self) -> None:
         """The treasury receives every token."""
-        work = self._rail.receiving
+        work = self._rail.token_accounts
         if self._started or work is None or not self._rail.assets:
             return
         for asset in self._rail.assets:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from florin_server.domain.settlement.chain_txs import Accepted
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.flows.screening.check import is_blocked
 
 _log = logging.getLogger(__name__)
@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 class BlockedPayers:
     """Which payments of one chain are held; they end when their authorization lapses, as any."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: Core) -> None:
         self._app = app
         self._ids: set[str] = set()
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from florin_server.rails.protocol import Rail
+from florin_server.rails.roles import Blocks, Observer
 from florin_server.rails.types import BlockView, Fact, Head, Mined, Paid
 
 # blocks of one look; the rest comes with the next, so that work gets its turn in between
@@ -93,8 +94,8 @@ class Evidence:
 class Agreement:
     """Which facts enough nodes told; they are asked for all of a block together, once a look."""
 
-    def __init__(self, rail: Rail, evidence: Evidence) -> None:
-        self._rail = rail
+    def __init__(self, observer: Observer, evidence: Evidence) -> None:
+        self._observer = observer
         self._evidence = evidence
         self._agreed: set[Fact] = set()
         self._asked: set[Fact] = set()
@@ -108,12 +109,12 @@ class Agreement:
 
         What is true of it is asked for again, as of everything that no block told.
         """
-        if self._rail.agreement == 1 or fact in self._agreed:
+        if self._observer.agreement == 1 or fact in self._agreed:
             return True
         facts = self._evidence.of_block(fact.block_number, fact.block_hash) | {fact}
         if new := facts - self._agreed - self._asked:
             self._asked |= new
-            for one, is_true in (await self._rail.agreed(new)).items():
+            for one, is_true in (await self._observer.agreed(new)).items():
                 if is_true:
                     self._agreed.add(one)
                 else:
@@ -132,15 +133,15 @@ class HeadFollower:
     time = 0
     interval = 0
 
-    def __init__(self, rail: Rail) -> None:
-        self._rail = rail
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
         self.head = 0
         self.evidence = Evidence()
-        self._agreement = Agreement(rail, self.evidence)
+        self._agreement = Agreement(observer, self.evidence)
 
     async def start(self) -> None:
         """Begins at the head."""
-        self.head = (await self._rail.head()).number
+        self.head = (await self._observer.head()).number
 
     def is_final(self, number: int) -> bool:
         """True if a block is final."""
@@ -158,7 +159,7 @@ class HeadFollower:
         """True if the head moved."""
         self._agreement.ask_again()
         self._agreement.forget_below(self.head - _REMEMBERED)
-        return self._moved(await self._rail.head())
+        return self._moved(await self._observer.head())
 
     def forget_old(self, pinned: Container[str]) -> None:
         """Drops evidence that nobody will need soon, but for events of some references."""
@@ -177,18 +178,20 @@ class BlockFollower:
     and `interval` the seconds between the newest blocks, at most a stated number.
     """
 
-    def __init__(self, rail: Rail) -> None:
-        self._rail = rail
+    def __init__(self, observer: Observer, blocks: Blocks, confirmations: int) -> None:
+        self._observer = observer
+        self._blocks = blocks
+        self._confirmations = confirmations
         self._hashes: dict[int, str] = {}
         self._times: deque[int] = deque(maxlen=_TIMES)
         self.rewinds = 0
         self.head = 0
         self.evidence = Evidence()
-        self._agreement = Agreement(rail, self.evidence)
+        self._agreement = Agreement(observer, self.evidence)
 
     async def start(self) -> None:
         """Begins at the head; what came before is found by asking for it."""
-        head = await self._rail.head()
+        head = await self._observer.head()
         self.head = head.number
         self._hashes = {head.number: head.hash}
         self._times.clear()
@@ -207,7 +210,7 @@ class BlockFollower:
 
     def is_final(self, number: int) -> bool:
         """True if a block is as deep as the chain's settings ask."""
-        return self.head - number + 1 >= self._rail.confirmations
+        return self.head - number + 1 >= self._confirmations
 
     async def is_settled(self, fact: Fact) -> bool:
         """True if a fact's block is final and part of the chain, and enough nodes tell it."""
@@ -223,21 +226,21 @@ class BlockFollower:
         """The hash of the block with a number now; None if the chain has none (yet)."""
         known = self._hashes.get(number)
         if known is None:
-            view = await self._rail.block(number)
+            view = await self._blocks.block(number)
             known = view.hash if view else None
         return known
 
     async def look(self) -> bool:
         """Reads new blocks; True if there were any."""
         self._agreement.ask_again()
-        head = await self._rail.head()
+        head = await self._observer.head()
         if head.number == self.head and self._hashes.get(head.number) == head.hash:
             return False
         if head.number <= self.head:
             # a higher block tells by its parent whether those before it were replaced
             await self._rewind(head)
         while self.head < head.number:
-            view = await self._rail.block(self.head + 1)
+            view = await self._blocks.block(self.head + 1)
             if view is None:
                 break
             if view.parent_hash != self._hashes.get(self.head, view.parent_hash):
@@ -269,13 +272,13 @@ class BlockFollower:
 
         What is below is asked for again if it is ever needed.
         """
-        return self.head - 4 * max(self._rail.confirmations, 16)
+        return self.head - 4 * max(self._confirmations, 16)
 
     async def _rewind(self, head: Head) -> None:
         """Steps back to the newest remembered block that is still part of the chain."""
         number = min(self.head, head.number)
         while number in self._hashes:
-            view = await self._rail.block(number)
+            view = await self._blocks.block(number)
             if view is not None and view.hash == self._hashes[number]:
                 break
             number -= 1
@@ -292,4 +295,6 @@ Follower = BlockFollower | HeadFollower
 
 def follow(rail: Rail) -> Follower:
     """Follows a chain in the way that it is followed."""
-    return BlockFollower(rail) if rail.by_block else HeadFollower(rail)
+    if rail.blocks is None:
+        return HeadFollower(rail.observer)
+    return BlockFollower(rail.observer, rail.blocks, rail.confirmations)

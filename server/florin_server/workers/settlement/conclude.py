@@ -7,9 +7,9 @@ from collections.abc import Collection, Sequence
 
 from florin_server.domain.payments.payment import FailureCode, Status
 from florin_server.domain.settlement.chain_txs import Accepted, Finding, Watched
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.flows.ledger import postings
-from florin_server.rails.protocol import Rail
+from florin_server.rails.protocol import Rail, submits
 from florin_server.rails.types import Paid
 from florin_server.store.settlement import chain_txs
 from florin_server.workers.settlement import gas_spending, held_money
@@ -29,7 +29,7 @@ class Concluder:
 
     def __init__(  # noqa: PLR0917  (one of each, none alike)
         self,
-        app: App,
+        app: Core,
         rail: Rail,
         open_payments: OpenPayments,
         senders: Senders,
@@ -44,7 +44,7 @@ class Concluder:
         self._spending = spending
         self._blocked = blocked
         self._reorg_watch = reorg_watch
-        self.unproven = Unproven(rail, open_payments.find_events, open_payments.seen)
+        self.unproven = Unproven(rail.direct, open_payments.find_events, open_payments.seen)
 
     async def conclude(self) -> None:
         """Ends what final events pay, and the transactions that are final."""
@@ -92,7 +92,7 @@ class Concluder:
         await self.bury([one.item for one in retries])
 
     def _success(self, item: Accepted, event: Paid) -> Finding:
-        option, split = item.option, self._rail.split(item.option)
+        option, split = item.option, self._rail.terms.split(item.option)
         return Finding(
             payment_id=item.payment.id,
             status=Status.SUCCEEDED,
@@ -115,7 +115,7 @@ class Concluder:
         if await self.unproven.holds(item):
             return None
         issued = await self._app.store.read(chain_txs.issued([item.payment.id]))
-        reason = await self._rail.dead(item, issued)
+        reason = await self._rail.observer.unpayable_reason(item, issued)
         if reason is None:
             return None
         await self._open.find_events([item])
@@ -131,7 +131,7 @@ class Concluder:
 
     async def _was_held(self, item: Accepted) -> bool:
         """True if it was ours to send a payment, and it was not sent because of its payer."""
-        ours = self._rail.submits(item.option)
+        ours = submits(self._rail, item.option)
         return (
             ours and not self._senders.holds(item.payment.id) and await self._blocked.blocks(item)
         )

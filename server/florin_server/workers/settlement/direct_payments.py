@@ -15,8 +15,8 @@ from florin_server.domain.payments import results
 from florin_server.domain.payments.payment import Confirmation, Option, Payment, Status
 from florin_server.domain.payments.state import Event
 from florin_server.domain.settlement.chain_txs import Accepted
-from florin_server.flows.app import App
-from florin_server.rails.protocol import Rail
+from florin_server.flows.app import Core
+from florin_server.rails.protocol import Rail, submits
 from florin_server.rails.types import Paid, RailUnavailable
 from florin_server.store.payments import offered, payments
 from florin_server.store.settlement import late_payments
@@ -36,7 +36,7 @@ class DirectPayments:
     somebody else took to the chain is bound when it is final, so that nothing is taken back.
     """
 
-    def __init__(self, app: App, rail: Rail, blocks: Follower) -> None:
+    def __init__(self, app: Core, rail: Rail, blocks: Follower) -> None:
         self._app = app
         self._rail = rail
         self._blocks = blocks
@@ -86,7 +86,8 @@ class DirectPayments:
         """
         if option.expires_at is None:
             return True
-        view = await self._rail.block(event.block_number)
+        blocks = self._rail.blocks
+        view = None if blocks is None else await blocks.block(event.block_number)
         if view is None or view.hash != event.block_hash:
             raise RailUnavailable(f"{self._rail.chain_id}: a block changed while it was read")
         return view.time < option.expires_at
@@ -100,7 +101,9 @@ class DirectPayments:
         for start in range(0, len(wanted), _REFS_A_QUERY):
             part = wanted[start : start + _REFS_A_QUERY]
             found = await self._app.store.read(offered.by_reference(self._rail.chain_id, part))
-            known |= {self._rail.reference(option): (payment, option) for payment, option in found}
+            known |= {
+                self._rail.terms.reference(option): (payment, option) for payment, option in found
+            }
         strange = [event for event in events if not await self._judge(known.get(event.ref), event)]
         self._tell_of(strange)
 
@@ -109,12 +112,13 @@ class DirectPayments:
         if paid_for is None:
             return False
         payment, option = paid_for
-        if self._rail.resembles(option, event):
+        direct = self._rail.direct
+        if direct is not None and direct.resembles(option, event):
             # the money, but not as it was offered: it goes back, whatever becomes of the payment
             self._evidence.add_paid(event)
             self._late.add(payment, option, event, in_vain=True)
             return True
-        if not self._rail.proves(option, event):
+        if not self._rail.terms.proves(option, event):
             # whoever has seen the reference may have sent anything with it
             return False
         self._evidence.add_paid(event)
@@ -123,7 +127,7 @@ class DirectPayments:
             self._late.add(payment, option, event)
         elif seen.status is not Status.REQUIRES_ACTION:
             pass  # the settler waits for it, or has concluded from it
-        elif self._rail.submits(option):
+        elif submits(self._rail, option):
             self._waiting[event] = payment, option
         else:
             await self._bind(payment, option, event)
@@ -144,7 +148,7 @@ class DirectPayments:
         if bound is None:
             self._late.add(payment, option, event)
             return
-        if self._rail.submits(option):
+        if submits(self._rail, option):
             _log.warning("payment %s was settled by others, in %s", payment.id, event.tx_hash)
         await self._app.changed(bound)
 
@@ -163,8 +167,10 @@ class DirectPayments:
             _log.warning(text, first.tx_hash, first.value, first.token, len(here))
 
 
-def settled_by_others(item: Accepted) -> bool:
-    """True if a payment is bound to a transaction, where a wallet would have signed something."""
-    return results.match([results.Kind.TX_HASH], item.confirmation.outputs).verdict is (
-        results.Verdict.OK
-    )
+def is_left_to_others(rail: Rail, item: Accepted) -> bool:
+    """True if a wallet sends what pays an item, or somebody else has.
+
+    It is bound to a transaction then, where a wallet would have signed something.
+    """
+    given = results.match([results.Kind.TX_HASH], item.confirmation.outputs)
+    return not submits(rail, item.option) or given.verdict is results.Verdict.OK

@@ -21,7 +21,7 @@ from florin_server.domain.settlement.chain_txs import (
     Spent,
     SpentKind,
 )
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.flows.limits import gas_budgets
 from florin_server.flows.limits.gas_budgets import Budget
 from florin_server.rails.protocol import Rail
@@ -78,7 +78,7 @@ class Retry:
 class Spending:
     """The budgets of one chain as its settler keeps to them."""
 
-    def __init__(self, app: App, rail: Rail) -> None:
+    def __init__(self, app: Core, rail: Rail) -> None:
         self._app = app
         self._rail = rail
         self._paused: set[str] = set()
@@ -108,7 +108,7 @@ class Spending:
         empty: list[Accepted] = []
         crowded: list[Accepted] = []
         for item in items:
-            share = self._rail.share(item)
+            share = self._share(item)
             own = self._purses(purses, item, share, used, lost)
             if self._is_stopped(item, lost) or any(purse.is_empty for purse in own):
                 empty.append(item)
@@ -122,6 +122,10 @@ class Spending:
         self._paused.difference_update(one.payment.id for one in (*free, *crowded))
         self._paused.update(one.payment.id for one in empty)
         return free
+
+    def _share(self, item: Accepted) -> Share:
+        gas = self._rail.gas
+        return Share(PayerKind.KEY, 0) if gas is None else gas.share(item)
 
     def _is_stopped(self, item: Accepted, lost: Mapping[str, int]) -> bool:
         """True if its payer lost too much, whatever that is."""

@@ -16,7 +16,7 @@ from florin_server.domain.ids import short_id
 from florin_server.domain.payments.payment import Option, Payment, Status
 from florin_server.domain.payouts.held_money import HeldMoney
 from florin_server.domain.settlement.chain_txs import Accepted, Finding
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.flows.ledger import postings
 from florin_server.flows.screening.check import why_blocked
 from florin_server.rails.protocol import Rail
@@ -34,7 +34,7 @@ def event_of(event: Paid) -> tuple[str, str]:
     return event.tx_hash, event.nonce or f"{event.tx_hash}:{event.ref}"
 
 
-async def screened(app: App, rail: Rail, item: Accepted, event: Paid, success: Finding) -> Finding:
+async def screened(app: Core, rail: Rail, item: Accepted, event: Paid, success: Finding) -> Finding:
     """A payment's success as it is to be concluded; its money is held if its payer is blocked."""
     option = item.option
     why = await why_blocked(app, option.payer)
@@ -58,10 +58,10 @@ async def screened(app: App, rail: Rail, item: Accepted, event: Paid, success: F
 
 
 def money(
-    app: App, rail: Rail, option: Option, event: Paid, why: str, *, is_late: bool
+    app: Core, rail: Rail, option: Option, event: Paid, why: str, *, is_late: bool
 ) -> HeldMoney:
     """What an event brought from a blocked payer."""
-    split = rail.split(option)
+    split = rail.terms.split(option)
     return HeldMoney(
         id=short_id("held_", app.randbytes),
         payment_id=option.payment_id,

@@ -12,7 +12,7 @@ from florin_server.domain.ids import short_id
 from florin_server.domain.payments.payment import Option, Payment
 from florin_server.domain.payouts.held_money import HeldMoney
 from florin_server.domain.payouts.payout import Payout, PayoutKind
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.flows.ledger import postings
 from florin_server.flows.screening.check import why_blocked
 from florin_server.rails.protocol import Rail
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 class LateMoney:
     """Settlement events of one chain that pay for nothing, until they are final and booked."""
 
-    def __init__(self, app: App, rail: Rail, blocks: Follower) -> None:
+    def __init__(self, app: Core, rail: Rail, blocks: Follower) -> None:
         self._app = app
         self._rail = rail
         self._blocks = blocks
@@ -78,7 +78,7 @@ class LateMoney:
             legs,
             what,
             now_us,
-            exact=rail.proves(option, event),
+            exact=rail.terms.proves(option, event),
             in_time=not in_vain,
         )
         if not await app.store.write(recorded):

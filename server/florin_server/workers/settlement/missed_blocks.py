@@ -6,8 +6,9 @@ import logging
 from collections.abc import Mapping
 
 from florin_server.domain.settlement.chain_txs import Accepted
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
+from florin_server.rails.roles import DirectSettlement
 from florin_server.rails.types import RailUnavailable
 from florin_server.store.operator import installation
 from florin_server.store.payments import offered
@@ -33,9 +34,12 @@ _LATE_S = 3600
 class MissedBlocks:
     """Up to where one chain is read, and what is left to be read."""
 
-    def __init__(self, app: App, rail: Rail, blocks: Follower, unconfirmed: DirectPayments) -> None:
+    def __init__(
+        self, app: Core, rail: Rail, blocks: Follower, unconfirmed: DirectPayments
+    ) -> None:
         self._app = app
         self._rail = rail
+        self._direct = rail.direct
         self._blocks = blocks
         self._unconfirmed = unconfirmed
         self._unread = range(0)
@@ -46,7 +50,7 @@ class MissedBlocks:
 
     async def load(self) -> None:
         """Finds out which blocks came while nobody followed them; the newest is the head."""
-        if not self._rail.by_block:
+        if self._direct is None:
             return
         chain, head = self._rail.chain_id, self._blocks.head
         stopped = await self._app.store.read(installation.followed(chain))
@@ -76,30 +80,30 @@ class MissedBlocks:
 
     async def catch_up(self, accepted: Mapping[str, Accepted]) -> None:
         """Reads some of the blocks that nobody followed, and writes down how far all are read."""
-        if not self._rail.by_block:
+        if self._direct is None:
             return
         lost = self._unconfirmed.take_lost()
         depth = self._rail.confirmations
         self._asked += [(one.ref, max(0, one.block_number - depth)) for one in lost]
         try:
-            await self._ask(accepted)
-            await self._read(accepted)
+            await self._ask(self._direct, accepted)
+            await self._read(self._direct, accepted)
         except RailUnavailable as error:
             self.problem = f"blocks that came during a break are not read yet: {error}"
             return
         self.problem = ""
         await self._write_down()
 
-    async def _ask(self, accepted: Mapping[str, Accepted]) -> None:
+    async def _ask(self, direct: DirectSettlement, accepted: Mapping[str, Accepted]) -> None:
         if part := self._asked[:_REFS_A_LOOK]:
             first = min(number for _, number in part)
-            events = await self._rail.paid([ref for ref, _ in part], first)
+            events = await direct.paid([ref for ref, _ in part], first)
             await self._unconfirmed.take(events, accepted)
             del self._asked[: len(part)]
 
-    async def _read(self, accepted: Mapping[str, Accepted]) -> None:
+    async def _read(self, direct: DirectSettlement, accepted: Mapping[str, Accepted]) -> None:
         if part := self._unread[:_BLOCKS_A_CALL]:
-            events = await self._rail.paid_between(part[0], part[-1])
+            events = await direct.paid_between(part[0], part[-1])
             await self._unconfirmed.take(events, accepted)
             self._unread = self._unread[len(part) :]
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from florin_server.domain.settlement.chain_txs import Accepted, ChainTx
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Paid
 from florin_server.store.settlement import chain_txs
@@ -20,9 +20,10 @@ _LAST_BLOCKS = 2
 class OpenPayments:
     """Each with the settlement events that were seen of it, final or not."""
 
-    def __init__(self, app: App, rail: Rail, blocks: Follower) -> None:
+    def __init__(self, app: Core, rail: Rail, blocks: Follower) -> None:
         self._app = app
         self._rail = rail
+        self._terms = rail.terms
         self._blocks = blocks
         self.by_ref: dict[str, Accepted] = {}
 
@@ -44,7 +45,7 @@ class OpenPayments:
     async def load(self) -> None:
         """Reads again which they are."""
         unsettled = await self._app.store.read(chain_txs.unsettled(self._rail.chain_id))
-        self.by_ref = {self._rail.reference(item.option): item for item in unsettled}
+        self.by_ref = {self._terms.reference(item.option): item for item in unsettled}
 
     async def drop_ended(self) -> None:
         """Lets go of those that others ended."""
@@ -53,22 +54,22 @@ class OpenPayments:
 
     def keep(self, item: Accepted) -> None:
         """Follows a payment from now on, as it stands now."""
-        self.by_ref[self._rail.reference(item.option)] = item
+        self.by_ref[self._terms.reference(item.option)] = item
 
     def over(self, payment_ids: Collection[str]) -> None:
         """Forgets payments whose end is committed, and the events that proved it."""
         for ref in {r for r, item in self.by_ref.items() if item.payment.id in payment_ids}:
-            proves = partial(self._rail.proves, self.by_ref.pop(ref).option)
+            proves = partial(self._terms.proves, self.by_ref.pop(ref).option)
             self._blocks.evidence.spend(ref, proves)
 
     # -- what was seen of them
 
     async def find_events(self, items: Sequence[Accepted]) -> None:
         """Asks the chain for the events of payments, whatever blocks told."""
-        options = {self._rail.reference(item.option): item.option for item in items}
+        options = {self._terms.reference(item.option): item.option for item in items}
         for start in range(0, len(items), _REFS_A_CALL):
-            for event in await self._rail.find(items[start : start + _REFS_A_CALL]):
-                if self._rail.proves(options[event.ref], event):
+            for event in await self._rail.observer.find(items[start : start + _REFS_A_CALL]):
+                if self._terms.proves(options[event.ref], event):
                     self._blocks.evidence.add_paid(event)
 
     def seen(self, item: Accepted) -> bool:
@@ -95,14 +96,14 @@ class OpenPayments:
         ]
 
     def _proofs(self, item: Accepted) -> list[Paid]:
-        events = self._blocks.evidence.paid.get(self._rail.reference(item.option), ())
-        return [event for event in events if self._rail.proves(item.option, event)]
+        events = self._blocks.evidence.paid.get(self._terms.reference(item.option), ())
+        return [event for event in events if self._terms.proves(item.option, event)]
 
     # -- how long they can be paid
 
     def in_time(self, item: Accepted) -> bool:
         """True if a transaction that is sent now can still be mined before the item lapses."""
-        last = self._rail.last_second(item.option)
+        last = self._terms.last_second(item.option)
         now = max(self._blocks.time, self._app.clock.now_us() // 1_000_000)
         return last is None or last - now >= _LAST_BLOCKS * self._blocks.interval
 
@@ -112,4 +113,4 @@ class OpenPayments:
         Where a chain looks at the time, or transactions wait for each other, all are sent.
         """
         items = [item for item in self.items if item.payment.id in tx.item_ids]
-        return self._rail.by_block or all(map(self.in_time, items))
+        return self._rail.blocks is not None or all(map(self.in_time, items))

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from florin_server.domain.settlement.chain_txs import Finding, Watched, Watcher
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
 from florin_server.store.engine.query import Op
 from florin_server.store.settlement import reorg
@@ -17,14 +17,14 @@ _log = logging.getLogger(__name__)
 
 # what is final is watched for twice as many blocks again as made it final
 _LONGER = 2
-_UNDO = {Watcher.SETTLER: reorg.undo_settled, Watcher.PAYER: reorg.undo_paid_out}
-_WHAT = {Watcher.SETTLER: "payments", Watcher.PAYER: "payouts"}
+_UNDO = {Watcher.SETTLER: reorg.undo_settled, Watcher.PAYOUTS: reorg.undo_paid_out}
+_WHAT = {Watcher.SETTLER: "payments", Watcher.PAYOUTS: "payouts"}
 
 
 class ReorgWatch:
     """The final transactions of one chain that a reorganisation might still undo."""
 
-    def __init__(self, app: App, rail: Rail, blocks: Follower, watcher: Watcher) -> None:
+    def __init__(self, app: Core, rail: Rail, blocks: Follower, watcher: Watcher) -> None:
         self._app = app
         self._watcher = watcher
         self._rail = rail
@@ -45,7 +45,7 @@ class ReorgWatch:
 
     def new(self, events: Iterable[Watched]) -> list[Watched]:
         """What is to be watched from now on; it is committed with the end of what it ended."""
-        if not self._rail.by_block:
+        if self._rail.blocks is None:
             return []  # final is final there
         return list({one.tx_hash: one for one in events}.values())
 
@@ -59,8 +59,8 @@ class ReorgWatch:
 
     async def check(self, senders: Sequence[str]) -> bool:
         """Takes back what is gone, after blocks were replaced; True if anything was."""
-        rewinds = self._blocks.rewinds
-        if rewinds == self._seen or not self._watched:
+        rewinds, blocks = self._blocks.rewinds, self._rail.blocks
+        if rewinds == self._seen or not self._watched or blocks is None:
             self._seen = rewinds
             return False
         gone, sure = [], True
@@ -69,7 +69,7 @@ class ReorgWatch:
             if known is None:
                 sure = False  # a node that has no such block (yet) proves nothing
             elif known != block_hash:
-                if not await self._rail.replaced(number, block_hash):
+                if not await blocks.replaced(number, block_hash):
                     sure = False  # one node alone takes nothing back
                     continue
                 gone += [w.tx_hash for w in self._watched.values() if w.block_hash == block_hash]
@@ -85,7 +85,7 @@ class ReorgWatch:
         now_us = self._app.clock.now_us()
         take_back = _UNDO[self._watcher]
         undone = await store.write(take_back(chain_id, gone, ended, now_us))
-        if self._watcher is Watcher.PAYER:
+        if self._watcher is Watcher.PAYOUTS:
             self._app.payouts.ring(*undone)
         for one in gone:
             self._watched.pop(one, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Sequence
 
 from florin_server.domain.settlement.chain_txs import ChainTx, Share
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
 from florin_server.store.settlement import chain_txs
 from florin_server.workers.settlement.blocks import Follower
@@ -21,7 +21,7 @@ class Senders:
 
     def __init__(
         self,
-        app: App,
+        app: Core,
         rail: Rail,
         owner: str,
         blocks: Follower,
@@ -39,15 +39,13 @@ class Senders:
                 address,
                 owner,
                 blocks,
-                gone=self._gone,
+                cannot_be_mined=self._cannot_be_mined,
                 in_time=may_send,
                 wake=wake,
                 paused=f"{rail.chain_id}:{address}" in pauses,
             )
             for address in rail.senders
         ]
-        for sender in self.all:
-            app.executors[sender.account] = sender
 
     async def lead(self) -> bool:
         """Takes or renews the leases; True if the lease of any key is taken anew, or lost."""
@@ -118,6 +116,6 @@ class Senders:
         for sender in self.all:
             sender.over(ended)
 
-    async def _gone(self, tx: ChainTx) -> bool:
+    async def _cannot_be_mined(self, tx: ChainTx) -> bool:
         issued = await self._app.store.read(chain_txs.issued(tx.item_ids))
-        return await self._rail.gone(tx, issued)
+        return await self._rail.observer.cannot_be_mined(tx, issued)

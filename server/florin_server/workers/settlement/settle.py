@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Container
+from collections.abc import Awaitable, Container, Sequence
 
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.errors import FlorinError
 from florin_server.domain.health import Health
 from florin_server.domain.settlement.chain_txs import Watcher
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
 from florin_server.store.engine.query import StoreError
 from florin_server.workers.provisioning.durable_nonces import NonceKeeper
-from florin_server.workers.provisioning.token_accounts import ReceivingDesk
+from florin_server.workers.provisioning.token_accounts import TokenAccountKeeper
 from florin_server.workers.settlement.blocked_payers import BlockedPayers
 from florin_server.workers.settlement.blocks import follow
 from florin_server.workers.settlement.conclude import Concluder
@@ -32,6 +32,7 @@ from florin_server.workers.settlement.reorg_watch import ReorgWatch
 from florin_server.workers.settlement.senders import Senders
 from florin_server.workers.settlement.submit import Submitter
 from florin_server.workers.settlement.symptoms import Symptoms
+from florin_server.workers.settlement.tx_sender import TxSender
 from florin_server.workers.wait import fault_of, first_of
 
 _log = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ _LEASED = ConditionName.SETTLEMENT_LEASED_ELSEWHERE
 class ChainSettler:
     """Settles on one chain, with every relayer key of which it has the lease."""
 
-    def __init__(self, app: App, rail: Rail, owner: str, pauses: Container[str] = ()) -> None:
+    def __init__(self, app: Core, rail: Rail, owner: str, pauses: Container[str] = ()) -> None:
         self._app = app
         self._rail = rail
         self._reconcile_at_us = 0
@@ -65,8 +66,8 @@ class ChainSettler:
         self._missed = MissedBlocks(app, rail, self._blocks, self._unconfirmed)
         self._blocked = BlockedPayers(app)
         self._spending = Spending(app, rail)
-        self._nonces = NonceKeeper(app, rail)
-        self._receiving = ReceivingDesk(app, rail)
+        self._durable_nonces = NonceKeeper(app, rail)
+        self._token_accounts = TokenAccountKeeper(app, rail)
         self._reorg_watch = ReorgWatch(app, rail, self._blocks, Watcher.SETTLER)
         parts = self._open, self._senders, self._spending, self._blocked
         self._concluder = Concluder(app, rail, *parts, self._reorg_watch)
@@ -79,6 +80,16 @@ class ChainSettler:
     def wake(self) -> None:
         """Tells that a payment was accepted."""
         self._woken.set()
+
+    @property
+    def chain_id(self) -> str:
+        """CAIP-2 of the chain that it settles on."""
+        return self._rail.chain_id
+
+    @property
+    def executors(self) -> Sequence[TxSender]:
+        """Those who send for it."""
+        return self._senders.all
 
     @property
     def head(self) -> int:
@@ -122,7 +133,7 @@ class ChainSettler:
 
     async def _rest(self) -> None:
         """Returns when there may be a new block, or there is something to do."""
-        await first_of(self._rail.news(), self._woken.wait())
+        await first_of(self._rail.nodes.wait_for_block(), self._woken.wait())
         self._woken.clear()
 
     async def _lead(self) -> bool:
@@ -153,7 +164,7 @@ class ChainSettler:
         # too expensive now, say; what is on its way is looked after all the same
         stalled = await fault_of(self._submitter.submit()) or stalled
         if (sender := self._senders.free()) is not None:
-            await self._receiving.turn(sender)
+            await self._token_accounts.turn(sender)
         for sender in self._senders.led():
             await sender.tend(news=news)
         if self._app.clock.now_us() >= self._reconcile_at_us:
@@ -162,7 +173,7 @@ class ChainSettler:
             raise stalled
 
     async def _heed(self) -> None:
-        if not self._rail.by_block:
+        if self._rail.blocks is None:
             await self._ask()
         await self._take_back()
         await self._unconfirmed.adopt(self._open.by_ref)
@@ -171,7 +182,7 @@ class ChainSettler:
 
     async def _or_later(self, work: Awaitable[None]) -> RailUnavailable | None:
         """Why it must wait; where buyers' signatures lapse in a minute they are sent meanwhile."""
-        if (fault := await fault_of(work)) is not None and self._rail.by_block:
+        if (fault := await fault_of(work)) is not None and self._rail.blocks is not None:
             raise fault
         return fault
 
@@ -203,13 +214,13 @@ class ChainSettler:
         if not self._rail.assets:
             # the chain did not answer, or had nothing to offer, when it was looked at last
             await self._rail.start()
-        self._shortages = await self._rail.shortages()
+        self._shortages = await self._rail.relay.shortages()
         await self._catch_up()
         await self._missed.catch_up(self._open.by_ref)
         await self._unconfirmed.adopt(self._open.by_ref)
         await self._reorg_watch.forget()
         if (sender := self._senders.free()) is not None:
-            await self._nonces.turn(sender)
+            await self._durable_nonces.turn(sender)
         if not self._open and not self._senders.open_transactions:
             return
         await self._open.find_events(self._open.unseen(accepted_by_us))

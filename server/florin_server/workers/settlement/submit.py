@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from florin_server.domain.settlement.chain_txs import Accepted, Share
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Signed
 from florin_server.store.settlement import chain_txs
 from florin_server.workers.settlement import trying
 from florin_server.workers.settlement.blocked_payers import BlockedPayers
 from florin_server.workers.settlement.conclude import Concluder
-from florin_server.workers.settlement.direct_payments import settled_by_others
+from florin_server.workers.settlement.direct_payments import is_left_to_others
 from florin_server.workers.settlement.gas_spending import Spending
 from florin_server.workers.settlement.open_payments import OpenPayments
 from florin_server.workers.settlement.senders import Senders
@@ -27,7 +27,7 @@ class Submitter:
 
     def __init__(  # noqa: PLR0917  (one of each, none alike)
         self,
-        app: App,
+        app: Core,
         rail: Rail,
         open_payments: OpenPayments,
         senders: Senders,
@@ -46,7 +46,7 @@ class Submitter:
     async def submit(self) -> None:
         """Sends what waits, until nothing does or no key has room."""
         batch, chain_id = self._app.settings.settle_batch, self._rail.chain_id
-        while self._senders.free() is not None and chain_id not in self._app.unbegun:
+        while self._senders.free() is not None and self._app.chains[chain_id].books_begun:
             now_us = self._app.clock.now_us()
             found = await self._app.store.read(chain_txs.waiting(chain_id, batch, now_us))
             if not found:
@@ -56,18 +56,18 @@ class Submitter:
             free, held = await self._blocked.sort(waiting)
             late = [item for item in free if not self._open.in_time(item)]
             # an account may have got code since its payment was confirmed
-            free = await self._rail.look([item for item in free if item not in late])
+            free = await trying.looked_at(self._rail.gas, [one for one in free if one not in late])
             free = await self._spending.sort(free, self._on_way())
-            good = await trying.settleable(self._rail, free, self._open.items)
+            good = await trying.settleable(self._rail.relay, free, self._open.items)
             for item in waiting:
                 self._open.keep(item)
             ready = [item for item, ok in zip(free, good, strict=True) if ok]
             stuck = [item for item, ok in zip(free, good, strict=True) if not ok] + held + late
-            for part in trying.parts(self._rail, ready):
+            for part in trying.parts(self._rail.gas, ready):
                 sender = self._senders.free()
                 if sender is None:
                     return
-                sent = await trying.tried(self._rail, sender.address, part)
+                sent = await trying.tried(self._rail.relay, sender.address, part)
                 stuck += [item for item in part if item not in sent]
                 if sent:
                     await self._send(sender, sent)
@@ -83,9 +83,7 @@ class Submitter:
 
         Their effect may be in a block that was read long before they were confirmed.
         """
-        theirs = [
-            item for item in items if not self._rail.submits(item.option) or settled_by_others(item)
-        ]
+        theirs = [item for item in items if is_left_to_others(self._rail, item)]
         if theirs:
             await self._open.find_events(theirs)
             for item in theirs:
@@ -98,7 +96,7 @@ class Submitter:
         ids = [item.payment.id for item in items]
 
         async def sign(nonce: int) -> Signed:
-            return await self._rail.sign(sender.address, nonce, items)
+            return await self._rail.relay.sign(sender.address, nonce, items)
 
         await sender.send(ids, sign, lambda: chain_txs.claim(ids))
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.health import Board, Health
 from florin_server.domain.payments.payment import Status
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.store.settlement.chain_txs import FAILURES_MAX
 from florin_server.workers.settlement.blocked_payers import BlockedPayers
 from florin_server.workers.settlement.blocks import Follower
@@ -38,7 +38,7 @@ class Symptoms:
 
     def __init__(  # noqa: PLR0917  (one of each, none alike)
         self,
-        app: App,
+        app: Core,
         open_payments: OpenPayments,
         senders: Senders,
         spending: Spending,

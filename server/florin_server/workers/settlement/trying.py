@@ -6,17 +6,24 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from florin_server.domain.settlement.chain_txs import Accepted, PayerKind
-from florin_server.rails.protocol import Rail
+from florin_server.rails.roles import Gas, Relay
 
 
-def parts(rail: Rail, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:
+def parts(gas: Gas | None, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:
     """Items as they share transactions; what failed before shares none, and comes last."""
+    if gas is None:
+        return [[item] for item in sorted(items, key=lambda item: item.alone)]
     together = [item for item in items if not item.alone]
-    return [*rail.batches(together), *([item] for item in items if item.alone)]
+    return [*gas.batches(together), *([item] for item in items if item.alone)]
+
+
+async def looked_at(gas: Gas | None, items: list[Accepted]) -> list[Accepted]:
+    """The items with what their payers are now, where that makes a difference."""
+    return items if gas is None else await gas.look(items)
 
 
 async def settleable(
-    rail: Rail, items: Sequence[Accepted], unsettled: Collection[Accepted]
+    relay: Relay, items: Sequence[Accepted], unsettled: Collection[Accepted]
 ) -> list[bool]:
     """Which items would settle now; `unsettled` are all that were tried or sent before.
 
@@ -34,10 +41,10 @@ async def settleable(
         for item in items
     ):
         return [True] * len(items)
-    return await rail.simulate(items)
+    return await relay.simulate(items)
 
 
-async def tried(rail: Rail, sender: str, items: Sequence[Accepted]) -> Sequence[Accepted]:
+async def tried(relay: Relay, sender: str, items: Sequence[Accepted]) -> Sequence[Accepted]:
     """Those that would settle if a key sent them now.
 
     An account with code may have changed its mind since a moment ago, or never meant what it
@@ -45,5 +52,5 @@ async def tried(rail: Rail, sender: str, items: Sequence[Accepted]) -> Sequence[
     """
     if all(item.kind in {None, PayerKind.KEY} and not item.alone for item in items):
         return items
-    good = await rail.simulate(items, sender)
+    good = await relay.simulate(items, sender)
     return [item for item, ok in zip(items, good, strict=True) if ok]

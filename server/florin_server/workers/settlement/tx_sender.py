@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from florin_server.domain.ids import short_id
 from florin_server.domain.ledger import postings
@@ -22,7 +23,7 @@ from florin_server.domain.settlement.chain_txs import (
     Variant,
 )
 from florin_server.domain.settlement.state import TRANSACTION, TxEvent
-from florin_server.flows.app import App
+from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Mined, RailUnavailable, Signed
 from florin_server.store.engine.query import Op
@@ -52,23 +53,23 @@ class Ended:
 class TxSender:
     """The one user of a key; others wait for its lease.
 
-    `gone` tells that no block can hold a transaction any more, judged at final depth; `wake` lets
-    its owner take a turn at once; `again` tells whether a transaction that was over may be sent
-    once more if a reorganisation undid it, which all may if there is none; `in_time` tells whether
-    one may still be handed over, as all may if there is none; `payer` is the address that pays for
-    gas if it is not the sender. While it is paused it signs and broadcasts nothing,
-    and follows what is on its way.
+    `cannot_be_mined` tells that no block can hold a transaction any more, judged at final depth;
+    `wake` lets its owner take a turn at once; `again` tells whether a transaction that was over may
+    be sent once more if a reorganisation undid it, which all may if there is none; `in_time` tells
+    whether one may still be handed over, as all may if there is none; `payer` is the address that
+    pays for gas if it is not the sender. While it is paused it signs and broadcasts nothing, and
+    follows what is on its way.
     """
 
     def __init__(
         self,
-        app: App,
+        app: Core,
         rail: Rail,
         sender: str,
         owner: str,
         blocks: Follower,
         *,
-        gone: Callable[[ChainTx], Awaitable[bool]],
+        cannot_be_mined: Callable[[ChainTx], Awaitable[bool]],
         wake: Callable[[], None],
         again: Callable[[ChainTx], Awaitable[bool]] | None = None,
         in_time: Callable[[ChainTx], bool] | None = None,
@@ -79,7 +80,7 @@ class TxSender:
         self._rail = rail
         self._owner = owner
         self._blocks = blocks
-        self._gone = gone
+        self._cannot_be_mined = cannot_be_mined
         self._wake = wake
         self._again = again
         self._in_time = in_time
@@ -189,11 +190,15 @@ class TxSender:
         from zero, and a gap would never close.
         """
         open_ones = [tx.nonce + 1 for tx in self._txs.values()]
-        nonce = max([await self._rail.next_nonce(self.address), *open_ones])
         stored = await self._app.store.read(chain_txs.next_nonce(self._rail.chain_id, self.address))
+        nonces = self._rail.account_nonces
+        if nonces is None:
+            # the numbers only tell our own transactions apart
+            return max([stored or 0, *open_ones])
+        nonce = max([await nonces.next_nonce(self.address), *open_ones])
         if stored is None or stored <= nonce:
             return nonce
-        return stored if await self._rail.nonce_used(self.address, stored - 1) else nonce
+        return stored if await nonces.nonce_used(self.address, stored - 1) else nonce
 
     # -- sending
 
@@ -255,7 +260,7 @@ class TxSender:
     async def _hand_over(self, tx: ChainTx) -> bool:
         for one in reversed(tx.variants):
             try:
-                await self._rail.broadcast(one.raw)
+                await self._rail.relay.broadcast(one.raw)
             except RailUnavailable as error:
                 # the outcome is unknown: the transaction stays open and is looked for later
                 _log.warning("broadcast of %s: %s", one.hash, error)
@@ -276,7 +281,7 @@ class TxSender:
         sent = [one for one in self._txs if one in self._unnoted]
         if not sent:
             return
-        head = max(self._blocks.head, (await self._rail.head()).number)
+        head = max(self._blocks.head, (await self._rail.observer.head()).number)
         notes = dict.fromkeys(sent, head)
         await self._app.store.write(_sent(notes))
         self._unnoted.clear()
@@ -314,7 +319,7 @@ class TxSender:
             if not (passed or at_once):
                 continue
             gap = n == 0 and await self._close_gap(tx)
-            if not await self._rail.knows(tx.variants[-1].hash):
+            if not await self._rail.relay.knows(tx.variants[-1].hash):
                 await self._broadcast(tx)
             elif tx.sent_block is None:
                 self._note_sent(tx)
@@ -323,13 +328,13 @@ class TxSender:
 
     async def _raise(self, tx: ChainTx) -> None:
         """Signs a transaction that waits again for a higher fee; all variants may be mined."""
+        if self._rail.account_nonces is None:
+            return  # what lasts is what the buyer signed, and what lapses is signed anew
         try:
-            signed = await self._rail.bump(tx)
+            signed = await self._rail.account_nonces.bump(tx)
         except RailUnavailable as error:
             self.problem, self._stuck = f"{tx.hash} waits: {error}", tx.id
             await self._broadcast(tx)
-            return
-        if signed is None:
             return
         variant = Variant(signed.raw, signed.hash)
         now_us = self._app.clock.now_us()
@@ -344,9 +349,12 @@ class TxSender:
 
         What was final may be gone with its block, and others may have used the key.
         """
-        nonce = await self._rail.next_nonce(self.address)
+        nonces = self._rail.account_nonces
+        if nonces is None:
+            return False
+        nonce = await nonces.next_nonce(self.address)
         for missing in range(nonce, min(first.nonce, nonce + self._rail.open_max)):
-            if await self._rail.nonce_used(self.address, missing):
+            if await nonces.nonce_used(self.address, missing):
                 continue
             found = await self._app.store.read(
                 chain_txs.at_nonce(self._rail.chain_id, self.address, missing)
@@ -355,17 +363,15 @@ class TxSender:
                 await self._hand_over(found[0])
             else:
                 _log.warning("%s: nonce %d is filled", self.account, missing)
-                await self._append(missing, (), self._fill, _nothing())
+                await self._append(missing, (), partial(nonces.fill, self.address), _nothing())
         return nonce < first.nonce
-
-    async def _fill(self, nonce: int) -> Signed:
-        return await self._rail.sign(self.address, nonce, ())
 
     # -- ending
 
     async def ask(self) -> list[ChainTx]:
         """Looks for all open transactions, whatever the blocks told; those that were found."""
-        found = await self._rail.mined([one for tx in self._txs.values() for one in tx.hashes])
+        hashes = [one for tx in self._txs.values() for one in tx.hashes]
+        found = await self._rail.observer.mined(hashes)
         self._blocks.evidence.mined.update(found)
         return [tx for tx in self._txs.values() if self._mined(tx) is not None]
 
@@ -384,10 +390,12 @@ class TxSender:
         for tx in list(self._txs.values()):
             if self._mined(tx) is not None:
                 continue
-            if await self._gone(tx) and not await self._rail.mined(tx.hashes):
+            over = await self._cannot_be_mined(tx)
+            if over and not await self._rail.observer.mined(tx.hashes):
                 ended.append(Ended(tx, TxEnd(tx.id, TxState.REPLACED), mined=None))
-        if ended:
-            self._nonce = max(self._nonce, await self._rail.next_nonce(self.address))
+        nonces = self._rail.account_nonces
+        if ended and nonces is not None:
+            self._nonce = max(self._nonce, await nonces.next_nonce(self.address))
         return ended
 
     def over(self, ended: Iterable[Ended]) -> None:

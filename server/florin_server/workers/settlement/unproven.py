@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from florin_server.domain.settlement.chain_txs import Accepted
-from florin_server.rails.protocol import Rail
+from florin_server.rails.roles import DirectSettlement
 
 _log = logging.getLogger(__name__)
 
@@ -17,23 +17,25 @@ _NAMED = 3
 class Unproven:
     """Those of one chain. They stay as they are until their events are found.
 
-    `find` looks for the events of items, `seen` tells whether an item's event was found.
+    `direct` tells what wallets sent, `find` looks for the events of items, `seen` tells whether an
+    item's event was found.
     """
 
     def __init__(
         self,
-        rail: Rail,
+        direct: DirectSettlement | None,
         find: Callable[[Sequence[Accepted]], Awaitable[None]],
         seen: Callable[[Accepted], bool],
     ) -> None:
-        self._rail = rail
+        self._direct = direct
         self._find = find
         self._seen = seen
         self._ids: set[str] = set()
 
     async def holds(self, item: Accepted) -> bool:
         """True if the chain says that a wallet paid an item: it must have an event."""
-        if self._rail.submits(item.option) or not await self._rail.is_paid(item.option):
+        direct, option = self._direct, item.option
+        if direct is None or not direct.is_direct(option) or not await direct.is_paid(option):
             return False
         await self._find([item])
         if self._seen(item):

@@ -44,12 +44,14 @@ async def check(
     issued: Sequence[ResolvedBuild],
     outputs: Sequence[str],
 ) -> None:
-    """Returns if the last output may be the payment's transaction, else raises as Rail.verify.
+    """Returns if the last output may be the payment's transaction.
+
+    Else it raises as the Verifier protocol tells.
 
     One that the node does not know may be on its way.
     """
     terms, payer = Terms.of(option), bare(option.payer)
-    if terms.settler != chain.settler:
+    if terms.route.settler != chain.settler:
         # the operator changed contracts; the buyer gets new options with the new one
         raise FlorinError(Code.QUOTE_EXPIRED)
     if len(outputs) != len(issued[0].actions):
@@ -66,7 +68,7 @@ async def check(
     if sent is None:
         return
     # an account with code may wrap its call into whatever its wallet sends
-    wrapped = bool(data(code)) and address_text(sent.get("to") or payer) != terms.settler
+    wrapped = bool(data(code)) and address_text(sent.get("to") or payer) != terms.route.settler
     (call,) = orjson.loads(issued[0].actions[-1].params_json)
     if not wrapped and not _is_call(sent, call):
         raise refused("transaction_mismatch", "The transaction is not the one that was asked for")

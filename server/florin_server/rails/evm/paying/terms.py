@@ -9,7 +9,7 @@ from functools import lru_cache
 import orjson
 
 from florin_server.chains.evm import abi
-from florin_server.chains.evm.route import Kind, Route, option_id, reference
+from florin_server.chains.evm.route import Kind, Route, reference
 from florin_server.chains.evm.signatures import canonical, recover
 from florin_server.chains.evm.typed_data import (
     PERMIT2,
@@ -19,12 +19,12 @@ from florin_server.chains.evm.typed_data import (
     permit2_domain,
     sign_request,
 )
-from florin_server.domain.payments.payment import Action, Build, Option, Payment
-from florin_server.pricing.prices import Quote
+from florin_server.domain.payments.payment import Action, Build, Option
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.settler import Pay
-from florin_server.rails.types import Asset, Paid, Payable, Split
+from florin_server.rails.offered import Offered
+from florin_server.rails.types import Paid, Payable, Split
 
 EIP3009_METHOD = "eip3009"
 PERMIT2_METHOD = "permit2"
@@ -34,6 +34,7 @@ KINDS = {
     PERMIT2_METHOD: Kind.PERMIT2,
     DIRECT_METHOD: Kind.DIRECT,
 }
+_METHODS = {kind: method for method, kind in KINDS.items()}
 APPROVE = abi.selector("approve(address,uint256)")
 GRACE_S = 300  # an accepted authorization may be submitted that long after the payment's end
 NOBODY = "0x" + "00" * 20
@@ -43,25 +44,16 @@ _PROOFS_KEPT = 512
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """One option's route and authorization. `valid_before` is in Unix seconds.
+    """One option's route and authorization; addresses are lower-case.
 
-    With Permit2 that is the deadline, itself still good; the domain is Permit2's. `settled` tells
-    that `dest` is the merchant's own; the zero address takes no fee, and as a token it is the
-    chain's own coin.
+    `nonce` is the route's. With Permit2 the end of the route is the deadline, itself still good;
+    the domain is Permit2's. `settled` tells that `dest` is the merchant's own; the zero address
+    takes no fee, and as a token it is the chain's own coin.
     """
 
-    method: str
-    chain_id: int
-    settler: str
-    token: str
-    value: int
-    dest: str
-    fee_to: str
-    fee: int
-    settled: bool
-    ref: bytes
+    route: Route
     nonce: bytes
-    valid_before: int
+    settled: bool
     domain_name: str
     domain_version: str
     approvals: tuple[int, ...] = ()  # allowances to give first, if the payer pays by itself
@@ -70,19 +62,22 @@ class Terms:
     def of(cls, option: Option) -> Terms:
         """Reads back what an option stores."""
         stored = {name: str(value) for name, value in option.terms.items()}
-        return cls(
-            method=option.method,
+        route = Route(
             chain_id=int(stored["chain_id"]),
             settler=stored["settler"],
+            kind=KINDS[option.method],
             token=stored["token"],
             value=int(stored["value"]),
+            valid_before=int(stored["valid_before"]),
             dest=stored["dest"],
             fee_to=stored["fee_to"],
             fee=int(stored["fee"]),
-            settled=bool(option.terms["settled"]),
             ref=bytes.fromhex(stored["ref"][2:]),
+        )
+        return cls(
+            route=route,
             nonce=bytes.fromhex(stored["nonce"][2:]),
-            valid_before=int(stored["valid_before"]),
+            settled=bool(option.terms["settled"]),
             domain_name=stored["domain_name"],
             domain_version=stored["domain_version"],
             approvals=tuple(map(int, stored.get("approvals", "").split())),
@@ -90,62 +85,75 @@ class Terms:
 
     def stored(self) -> dict[str, object]:
         """JSON values; 256-bit numbers as digits, since JSON readers cut longer numbers off."""
+        route = self.route
         return {
-            "chain_id": self.chain_id,
-            "settler": self.settler,
-            "token": self.token,
-            "value": str(self.value),
-            "dest": self.dest,
-            "fee_to": self.fee_to,
-            "fee": str(self.fee),
+            "chain_id": route.chain_id,
+            "settler": route.settler,
+            "token": route.token,
+            "value": str(route.value),
+            "dest": route.dest,
+            "fee_to": route.fee_to,
+            "fee": str(route.fee),
             "settled": self.settled,
-            "ref": "0x" + self.ref.hex(),
+            "ref": "0x" + route.ref.hex(),
             "nonce": "0x" + self.nonce.hex(),
-            "valid_before": self.valid_before,
+            "valid_before": route.valid_before,
             "domain_name": self.domain_name,
             "domain_version": self.domain_version,
             "approvals": " ".join(map(str, self.approvals)),
         }
 
+    @property
+    def method(self) -> str:
+        """How it is paid."""
+        return _METHODS[self.route.kind]
+
+    @property
+    def caip2(self) -> str:
+        """The chain's CAIP-2 id."""
+        return f"eip155:{self.route.chain_id}"
+
     def calls(self, payer: str) -> tuple[Action, ...]:
         """What a payer (an address) sends that pays by itself."""
-        chain = f"eip155:{self.chain_id}"
+        chain, route = self.caip2, self.route
         approvals = [
-            _approve(chain, payer, self.token, self.settler, amount) for amount in self.approvals
+            _approve(chain, payer, route.token, route.settler, amount) for amount in self.approvals
         ]
         data = settler.pay(self.pay(payer, b""))
-        coin = {"value": hex(self.value)} if self.token == NOBODY else {}
-        call = {"from": payer, "to": self.settler, **coin, "data": abi.data_of(data)}
+        coin = {"value": hex(route.value)} if route.token == NOBODY else {}
+        call = {"from": payer, "to": route.settler, **coin, "data": abi.data_of(data)}
         return (*approvals, _transaction(chain, call))
 
     def message(self, payer: str) -> ReceiveWithAuthorization | PermitTransferFrom:
         """What the payer (an address) signs."""
-        if self.method == PERMIT2_METHOD:
+        route = self.route
+        if route.kind is Kind.PERMIT2:
             return PermitTransferFrom(
-                permit2_domain(self.chain_id),
-                self.token,
-                self.value,
-                self.settler,
+                permit2_domain(route.chain_id),
+                route.token,
+                route.value,
+                route.settler,
                 int.from_bytes(self.nonce, "big"),
-                self.valid_before,
+                route.valid_before,
             )
-        domain = Domain(self.domain_name, self.domain_version, self.chain_id, self.token)
+        domain = Domain(self.domain_name, self.domain_version, route.chain_id, route.token)
         return ReceiveWithAuthorization(
-            domain, payer, self.settler, self.value, 0, self.valid_before, self.nonce
+            domain, payer, route.settler, route.value, 0, route.valid_before, self.nonce
         )
 
     def pay(self, payer: str, signature: bytes, gas: int = 0) -> Pay:
         """What the settlement contract is given; `gas` is what it may use as one of several."""
+        route = self.route
         return Pay(
-            token=self.token,
+            token=route.token,
             payer=payer,
-            value=self.value,
+            value=route.value,
             valid_after=0,
-            valid_before=self.valid_before,
-            dest=self.dest,
-            fee_to=self.fee_to,
-            fee=self.fee,
-            ref=self.ref,
+            valid_before=route.valid_before,
+            dest=route.dest,
+            fee_to=route.fee_to,
+            fee=route.fee,
+            ref=route.ref,
             gas=gas,
             signature=signature,
         )
@@ -153,13 +161,14 @@ class Terms:
     @property
     def last_second(self) -> int:
         """The last block time at which it can be settled, in Unix seconds."""
-        return self.valid_before if self.method == PERMIT2_METHOD else self.valid_before - 1
+        end = self.route.valid_before
+        return end if self.route.kind is Kind.PERMIT2 else end - 1
 
     def split(self) -> Split:
         """Where the money goes, as it was offered."""
-        chain = f"eip155:{self.chain_id}"
-        fee_to = None if self.fee_to == NOBODY else f"{chain}:{self.fee_to}"
-        return Split(f"{chain}:{self.dest}", fee_to, self.fee, self.settled)
+        route, chain = self.route, self.caip2
+        fee_to = None if route.fee_to == NOBODY else f"{chain}:{route.fee_to}"
+        return Split(f"{chain}:{route.dest}", fee_to, route.fee, self.settled)
 
     def proven_by(self, payer: str, paid: Paid) -> bool:
         """True if a settlement event says all that was promised, the way and the end included."""
@@ -170,9 +179,30 @@ class Terms:
         return paid.nonce != "0x" + self.nonce.hex() and self._moved_by(payer, paid)
 
     def _moved_by(self, payer: str, paid: Paid) -> bool:
+        route = self.route
         told = (paid.ref, paid.payer, paid.token, paid.value, paid.dest, paid.fee)
-        promised = ("0x" + self.ref.hex(), payer, self.token, self.value, self.dest, self.fee)
-        return told == promised and (not self.fee or paid.fee_to == self.fee_to)
+        promised = ("0x" + route.ref.hex(), payer, route.token, route.value, route.dest, route.fee)
+        return told == promised and (not route.fee or paid.fee_to == route.fee_to)
+
+
+class EvmTerms:
+    """Implements the Terms protocol."""
+
+    def reference(self, option: Option) -> str:
+        """The 0x-hex reference that the option's settlement event carries."""
+        return "0x" + Terms.of(option).route.ref.hex()
+
+    def split(self, option: Option) -> Split:
+        """Where the option's money goes, as it was offered."""
+        return Terms.of(option).split()
+
+    def last_second(self, option: Option) -> int | None:
+        """The newest block time (Unix seconds) that lets the option be paid."""
+        return Terms.of(option).last_second
+
+    def proves(self, option: Option, paid: Paid) -> bool:
+        """True if the event is exactly what was offered: money, payer, receivers, way and end."""
+        return Terms.of(option).proven_by(bare(option.payer), paid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,98 +234,56 @@ def bare(account: str) -> str:
     return account.rpartition(":")[2].lower()
 
 
-def build_option(
-    chain: EvmChain,
-    payment: Payment,
-    *,
-    account: str,
-    means: Payable,
-    asset: Asset,
-    value: int,
-    split: Split,
-    now_us: int,
-    quote: Quote | None,
-) -> Option:
+def build_option(chain: EvmChain, offered: Offered, means: Payable) -> Option:
     """An option: the approvals that are missing, and the message that pays it.
 
     If the payer pays by itself, what it sends is told by fetch.
     """
-    payer, method = means.payer, means.method or asset.method
-    chosen = option_id(
-        (
-            payment.id,
-            payer,
-            asset.id,
-            str(value),
-            chain.settler,
-            split.dest,
-            split.fee_to or "",
-            str(split.fee),
-            str(split.settled),
-            *(f"approve {amount}" for amount in means.approvals),
-            *((method,) if means.method else ()),
-            *((f"until {quote.expires_at}",) if quote else ()),
-        )
+    payment, asset, split, quote = offered.payment, offered.asset, offered.split, offered.quote
+    method = means.method or asset.method
+    approvals = [f"approve {amount}" for amount in means.approvals]
+    chosen = offered.id(
+        contracts=[chain.settler],
+        steps=[*approvals, *((method,) if means.method else ())],
     )
-    ref = reference(payment.salt, chosen)
-    dest = bare(split.dest)
-    fee_to = bare(split.fee_to) if split.fee_to is not None else NOBODY
     # the contract takes what a buyer sends up to this, whoever watches: no price outlives its quote
     # by that way. What we submit ourselves may be on its way when the quote ends.
     at_once = quote is not None and method == DIRECT_METHOD
-    valid_before = (quote or payment).expires_at + (0 if at_once else GRACE_S)
     route = Route(
         chain_id=chain.chain_id,
         settler=chain.settler,
         kind=KINDS[method],
         token=asset.address,
-        value=value,
-        valid_before=valid_before,
-        dest=dest,
-        fee_to=fee_to,
+        value=offered.value,
+        valid_before=(quote or payment).expires_at + (0 if at_once else GRACE_S),
+        dest=bare(split.dest),
+        fee_to=bare(split.fee_to) if split.fee_to is not None else NOBODY,
         fee=split.fee,
-        ref=ref,
+        ref=reference(payment.salt, chosen),
     )
     terms = Terms(
-        method=method,
-        chain_id=chain.chain_id,
-        settler=chain.settler,
-        token=asset.address,
-        value=value,
-        dest=dest,
-        fee_to=fee_to,
-        fee=split.fee,
-        settled=split.settled,
-        ref=ref,
+        route=route,
         nonce=route.nonce(),
-        valid_before=valid_before,
+        settled=split.settled,
         domain_name=asset.domain_name,
         domain_version=asset.domain_version,
         approvals=means.approvals,
     )
-    return Option(
-        id=chosen,
-        payment_id=payment.id,
-        account=account,
-        payer=payer,
-        chain_id=chain.caip2,
-        asset=asset.id,
-        value=value,
+    return offered.option(
+        chosen,
         eta_s=chain.eta_s,
-        expires_at=quote.expires_at if quote else None,
         method=method,
-        actions=_actions(terms, bare(payer), chosen),
-        terms=terms.stored() | ({"quote": quote.stored()} if quote else {}),
-        created_at_us=now_us,
-        reference="0x" + ref.hex(),
+        actions=_actions(terms, bare(offered.payer), chosen),
+        terms=terms.stored(),
+        reference="0x" + route.ref.hex(),
     )
 
 
 def _actions(terms: Terms, payer: str, chosen: str) -> tuple[Action | Build, ...]:
-    if terms.method == DIRECT_METHOD:
+    if terms.route.kind is Kind.DIRECT:
         return (Build(_build_data(terms.calls(payer), chosen)),)
-    chain = f"eip155:{terms.chain_id}"
-    approvals = [_approve(chain, payer, terms.token, PERMIT2, one) for one in terms.approvals]
+    chain, token = terms.caip2, terms.route.token
+    approvals = [_approve(chain, payer, token, PERMIT2, one) for one in terms.approvals]
     params = sign_request(payer, terms.message(payer))
     return (*approvals, Action(chain, "eth_signTypedData_v4", params))
 

@@ -59,8 +59,8 @@ class _Tried:
     refusal: RpcError | None = None
 
 
-class Verifier:
-    """Verifies outputs for one chain; those that arrive together share one batch of calls."""
+class Signatures:
+    """Verifies those for one chain; what arrives together shares one batch of calls."""
 
     def __init__(
         self, node: Node, chain: EvmChain, runs: DryRuns, reader: Reader, refusals: Refusals
@@ -71,10 +71,10 @@ class Verifier:
         self._ask = self._trials.ask
 
     async def verify(self, option: Option, outputs: Sequence[str]) -> PayerKind:
-        """Who answers, if the outputs pay the option now; raises as the Rail protocol tells."""
+        """Who answers, if the outputs pay the option now; raises as the Verifier protocol tells."""
         terms = Terms.of(option)
         payer = bare(option.payer)
-        if terms.settler != self._chain.settler:
+        if terms.route.settler != self._chain.settler:
             # the operator changed contracts; the buyer gets new options with the new one
             raise FlorinError(Code.QUOTE_EXPIRED)
         given = signature_bytes(option, outputs)
@@ -188,11 +188,11 @@ class Verifier:
         is refused only if it does not have both.
         """
         terms, payer, besides = Terms.of(option), bare(option.payer), tried.besides
-        questions = [call_to(terms.token, BALANCE_OF + abi.address(payer))]
+        questions = [call_to(terms.route.token, BALANCE_OF + abi.address(payer))]
         if terms.method == PERMIT2_METHOD:
-            questions.append(ask_allowance(terms.token, payer, PERMIT2))
+            questions.append(ask_allowance(terms.route.token, payer, PERMIT2))
         balance, *allowance = await self._ask(*questions)
-        wanted = terms.value + (besides or 0)
+        wanted = terms.route.value + (besides or 0)
         if uint(balance) < wanted:
             raise refused("insufficient_funds", "The account has insufficient funds")
         if besides is None and (found := await self._refusals.why(option)) is not None:

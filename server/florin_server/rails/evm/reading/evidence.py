@@ -104,10 +104,10 @@ class Evidence:
         return await self._paid_between(None, first, last)
 
     async def spent_or_lapsed(self, option: Option) -> str | None:
-        """Why the option is dead at the newest final block; None while it is not."""
+        """Why the option is unpayable at the newest final block; None while it is not."""
         terms = Terms.of(option)
         final = await self._node.final_block(self._chain.confirmations)
-        if final is None or terms.settler not in self._chain.settlers:
+        if final is None or terms.route.settler not in self._chain.settlers:
             return None  # without its contract's events nothing is known of the payment
         state, newest_final = await self._node.batch(
             [
@@ -164,14 +164,6 @@ class Evidence:
         # a receipt that is missing may only be late, for a while
         needed = max(numbers) + (_INDEX_BLOCKS if None in receipts else 0)
         return Testimony(wanted & told, far_enough=needed <= final)
-
-    async def nonce_used(self, sender: str, nonce: int) -> bool:
-        """True if a transaction of an address with the nonce is final."""
-        final = await self._node.final_block(self._chain.confirmations)
-        if final is None:
-            return False
-        count = await self._node.ask("eth_getTransactionCount", sender, hex(final))
-        return quantity(count) > nonce
 
     async def _block_from_logs(self, number: int) -> BlockView | None:
         """The same from the block's logs and transactions, for nodes without block receipts."""
@@ -240,6 +232,14 @@ class Evidence:
         return [settler.paid(one) for one in logs if settler.is_event(one, settlers, settler.PAID)]
 
 
+async def nonce_used(node: Node, chain: EvmChain, sender: str, nonce: int) -> bool:
+    """True if a transaction of an address with the nonce is final."""
+    final = await node.final_block(chain.confirmations)
+    if final is None:
+        return False
+    return quantity(await node.ask("eth_getTransactionCount", sender, hex(final))) > nonce
+
+
 def _ask_nonce(terms: Terms, payer: str, block: str) -> Call:
     """Asks for the state of a nonce; Permit2 keeps those of 256 nonces in one word."""
     if terms.method == PERMIT2_METHOD:
@@ -247,9 +247,9 @@ def _ask_nonce(terms: Terms, payer: str, block: str) -> Call:
         return call_to(PERMIT2, NONCE_BITMAP + abi.address(payer) + word, block=block)
     if terms.method == DIRECT_METHOD:
         asked = settler.IS_PAID + abi.address(payer) + terms.nonce
-        return call_to(terms.settler, asked, block=block)
+        return call_to(terms.route.settler, asked, block=block)
     asked = AUTHORIZATION_STATE + abi.address(payer) + terms.nonce
-    return call_to(terms.token, asked, block=block)
+    return call_to(terms.route.token, asked, block=block)
 
 
 def _is_used(terms: Terms, state: int) -> bool:

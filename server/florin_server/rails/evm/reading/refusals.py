@@ -79,21 +79,26 @@ class Refusals:
     async def why(self, option: Option) -> Refusal | None:
         """What the token refuses of an option; None if nothing, or if its payer lacks the money."""
         terms, payer = Terms.of(option), bare(option.payer)
-        if terms.token == NOBODY:
+        if terms.route.token == NOBODY:
             return None
         legs = [
-            (Refused.PAYER, payer, terms.settler, terms.value),
-            (_receiver(settled=terms.settled), terms.dest, terms.dest, terms.value - terms.fee),
+            (Refused.PAYER, payer, terms.route.settler, terms.route.value),
+            (
+                _receiver(settled=terms.settled),
+                terms.route.dest,
+                terms.route.dest,
+                terms.route.value - terms.route.fee,
+            ),
         ]
-        if terms.fee:
-            legs.append((Refused.OPERATOR, terms.fee_to, terms.fee_to, terms.fee))
+        if terms.route.fee:
+            legs.append((Refused.OPERATOR, terms.route.fee_to, terms.route.fee_to, terms.route.fee))
         balance, paused, *tried = await self._node.batch(
             [
-                call_to(terms.token, BALANCE_OF + abi.address(payer)),
-                call_to(terms.token, guards.PAUSED),
+                call_to(terms.route.token, BALANCE_OF + abi.address(payer)),
+                call_to(terms.route.token, guards.PAUSED),
                 *(
                     call_to(
-                        terms.token,
+                        terms.route.token,
                         TRANSFER + abi.address(to) + abi.number(value),
                         sender=payer,
                         gas=WALLET_GAS,
@@ -102,18 +107,18 @@ class Refusals:
                 ),
             ]
         )
-        if uint(balance) < terms.value:
+        if uint(balance) < terms.route.value:
             return None
         reasons = [_refused(answer) for answer in tried]
         for (what, account, _, _), reason in zip(legs, reasons, strict=True):
             if reason is None:
                 continue
-            found = Refusal(what, terms.token, account, reason)
+            found = Refusal(what, terms.route.token, account, reason)
             if what is Refused.PAYER and _is_yes(paused):
-                found = replace(found, what=Refused.EVERYBODY, account=terms.token)
+                found = replace(found, what=Refused.EVERYBODY, account=terms.route.token)
             elif what is Refused.PAYER and None in reasons:
                 # who can pay others is not refused: the settlement contract is
-                found = replace(found, what=Refused.OPERATOR, account=terms.settler)
+                found = replace(found, what=Refused.OPERATOR, account=terms.route.settler)
             return self._note(found, option.payment_id)
         return None
 

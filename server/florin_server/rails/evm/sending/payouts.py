@@ -151,7 +151,7 @@ class EvmPayouts:
         promised = (_word(bare(transfer.account)), abi.number(transfer.value))
         return Effect.EXACT if moved == [promised] else Effect.OTHER
 
-    async def gone(self, tx: ChainTx, lapses_at: int | None) -> bool:  # noqa: ARG002
+    async def cannot_be_mined(self, tx: ChainTx, lapses_at: int | None) -> bool:  # noqa: ARG002
         """True if another transaction that has its nonce is final: that very one was seen.
 
         A receipt that a node does not have proves nothing, and a second transfer would be a gift.

@@ -10,8 +10,10 @@ from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.evm.paying.terms import PERMIT2_METHOD, Terms, bare
 from florin_server.rails.evm.paying.verify import signature_bytes
 from florin_server.rails.evm.reading.dry_run import DryRun, DryRuns
+from florin_server.rails.evm.reading.evidence import nonce_used
 from florin_server.rails.evm.reading.node import LATEST, Node, header, quantity, record, uint
 from florin_server.rails.evm.reading.reader import Reader
+from florin_server.rails.evm.reading.refusals import Refusals
 from florin_server.rails.evm.sending.fees import (
     GAS_BASE,
     KEY_GAS,
@@ -19,17 +21,23 @@ from florin_server.rails.evm.sending.fees import (
     payment_share,
     raised,
 )
+from florin_server.rails.evm.sending.payouts import EvmPayouts
 from florin_server.rails.evm.sending.submission import Item, cut, few, item, submission
 from florin_server.rails.evm.sending.transactions import Signer, fees_of, transaction_hash
 from florin_server.rails.evm.sending.trial import coded
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.types import RailUnavailable, Signed
 
+BATCH_MAX = 50  # the service's own limit; a transaction of so many stays below every gas limit
 _SHARE = payment_share(KEY_GAS, 512)  # of a payment as most are
 
 
-class Relay:
-    """Submits for one chain with some keys. Who calls it keeps the nonces."""
+class EvmRelay:
+    """Implements the Relay, Gas and AccountNonces protocols. Who calls it keeps the nonces.
+
+    The first of the signers sends what is tried. The treasury's payouts are not submitted here,
+    but its nonces are.
+    """
 
     def __init__(
         self,
@@ -38,7 +46,13 @@ class Relay:
         signers: Sequence[Signer],
         runs: DryRuns,
         reader: Reader,
+        *,
+        refusals: Refusals,
+        treasury: EvmPayouts | None,
     ) -> None:
+        self._refusals = refusals
+        self._treasury = treasury
+        self._first = signers[0].address
         self._fees = runs.fees
         self._runs = runs
         self._reader = reader
@@ -58,11 +72,13 @@ class Relay:
             for one in items
         ]
 
-    async def simulate(self, items: Sequence[Accepted], sender: str) -> list[bool]:
+    async def simulate(self, items: Sequence[Accepted], sender: str | None = None) -> list[bool]:
         """Tells for each item whether it would settle if submitted now, with as many as fit."""
         settled = []
-        for part in self.batches(items, len(items)):
-            settled += await self._simulate(part, sender)
+        for part in self._cut(items, len(items)):
+            settled += await self._simulate(part, sender or self._first)
+        failed = [item for item, ok in zip(items, settled, strict=True) if not ok]
+        await self._refusals.explain(failed)
         return settled
 
     async def _simulate(self, items: Sequence[Accepted], sender: str) -> list[bool]:
@@ -80,8 +96,12 @@ class Relay:
             return settled + [False] * len(second)
         return settled + await self._simulate(second, sender)
 
-    def batches(self, items: Sequence[Accepted], most: int) -> list[Sequence[Accepted]]:
-        """Cuts items into what one transaction settles each, at most so many."""
+    def batches(self, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:
+        """Cuts items, as they stand, into what one transaction settles each."""
+        return self._cut(items, BATCH_MAX)
+
+    def _cut(self, items: Sequence[Accepted], most: int) -> list[Sequence[Accepted]]:
+        """The same, at most so many."""
         if not items:
             return []
         if len(items) <= min(most, self._few):
@@ -110,6 +130,16 @@ class Relay:
         )
         return replace(signed, shares=tuple(map(_share, forms)))
 
+    async def fill(self, sender: str, nonce: int) -> Signed:
+        """Signs, with a sender's or the treasury's key, what does nothing but use a nonce."""
+        if self._treasury is not None and sender == self._treasury.sender:
+            return await self._treasury.fill(nonce)
+        return await self.sign(sender, nonce, ())
+
+    async def nonce_used(self, sender: str, nonce: int) -> bool:
+        """True if a transaction with a sender's nonce is final."""
+        return await nonce_used(self._node, self._chain, sender, nonce)
+
     def share(self, accepted: Accepted) -> Share:
         """The most gas that an item may use of a transaction, as it stands."""
         return _share(self._item(accepted))
@@ -120,6 +150,8 @@ class Relay:
 
     async def bump(self, tx: ChainTx) -> Signed:
         """Signs the newest variant again for a higher fee; RailUnavailable above the limits."""
+        if self._treasury is not None and tx.sender == self._treasury.sender:
+            return await self._treasury.bump(tx)
         raw = tx.variants[-1].raw
         asked = await current_fees(self._node, self._chain)
         return self._signers[tx.sender].sign_again(raw, raised(fees_of(raw), asked, self._chain))

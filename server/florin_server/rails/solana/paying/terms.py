@@ -10,14 +10,17 @@ from solders.hash import Hash
 from solders.instruction import Instruction
 from solders.pubkey import Pubkey
 
-from florin_server.chains.evm.route import option_id, reference
+from florin_server.chains.evm.route import reference
 from florin_server.chains.solana import spl
-from florin_server.domain.payments.payment import Build, Option, Payment
-from florin_server.pricing.prices import Quote
+from florin_server.domain.payments.payment import Build, Option
+from florin_server.rails.offered import Offered
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.rails.types import Asset, Paid, Split
 
 METHOD = "solana_signTransaction"
+# a transaction that was confirmed as its quote ended has this long to land: twice what the
+# blockhash in it may last
+QUOTE_GRACE_S = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,29 @@ class Terms:
         return told == (self.ref, payer, self.mint, self.value, self.dest, self.fee)
 
 
+class SolanaTerms:
+    """Implements the Terms protocol."""
+
+    def reference(self, option: Option) -> str:
+        """The text of the memo in the option's transaction."""
+        return Terms.of(option).ref
+
+    def split(self, option: Option) -> Split:
+        """Where the option's money goes, as it was offered."""
+        return Terms.of(option).split()
+
+    def last_second(self, option: Option) -> int | None:
+        """When a payment at a rate may be sent last: its quote's end, and as long as it takes.
+
+        The chain knows nothing of quotes, and a durable nonce does not lapse by itself.
+        """
+        return None if option.expires_at is None else option.expires_at + QUOTE_GRACE_S
+
+    def proves(self, option: Option, paid: Paid) -> bool:
+        """True if the transaction moved exactly what the option says."""
+        return Terms.of(option).proven_by(bare(option.payer), paid)
+
+
 def bare(account: str) -> str:
     """The address of a CAIP-10 account."""
     return account.rpartition(":")[2]
@@ -167,48 +193,15 @@ def terms_of(  # noqa: PLR0917  (one of each, none alike)
     )
 
 
-def build_option(
-    chain: SolanaChain,
-    payment: Payment,
-    *,
-    account: str,
-    payer: str,
-    asset: Asset,
-    program: str,
-    value: int,
-    split: Split,
-    now_us: int,
-    quote: Quote | None = None,
-) -> Option:
+def build_option(chain: SolanaChain, offered: Offered, program: str) -> Option:
     """An option whose transaction is made when it is fetched: a blockhash is good for a minute."""
-    chosen = option_id(
-        (
-            payment.id,
-            payer,
-            asset.id,
-            str(value),
-            split.dest,
-            split.fee_to or "",
-            str(split.fee),
-            str(split.settled),
-            *((f"until {quote.expires_at}",) if quote else ()),
-        )
-    )
-    ref = str(Hash.from_bytes(reference(payment.salt, chosen)))
-    terms = terms_of(chain, asset, program, value, split, ref)
-    return Option(
-        id=chosen,
-        payment_id=payment.id,
-        account=account,
-        payer=payer,
-        chain_id=chain.caip2,
-        asset=asset.id,
-        value=value,
+    chosen = offered.id()
+    ref = str(Hash.from_bytes(reference(offered.payment.salt, chosen)))
+    terms = terms_of(chain, offered.asset, program, offered.value, offered.split, ref)
+    return offered.option(
+        chosen,
         eta_s=chain.eta_s,
-        expires_at=quote.expires_at if quote else None,
-        method=asset.method,
         # what a wallet sends back to have it resolved; it tells nothing
         actions=(Build(chosen.replace("-", "")),),
-        terms=terms.stored() | ({"quote": quote.stored()} if quote else {}),
-        created_at_us=now_us,
+        terms=terms.stored(),
     )

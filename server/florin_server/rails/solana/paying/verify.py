@@ -18,6 +18,7 @@ from solders.pubkey import Pubkey
 from florin_server.chains.solana import spl
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.payment import Option, ResolvedBuild
+from florin_server.domain.settlement.chain_txs import PayerKind
 from florin_server.rails.connection.coalesce import Coalescer
 from florin_server.rails.connection.jsonrpc import Call
 from florin_server.rails.solana.paying.check import Submission, check, refused
@@ -57,8 +58,8 @@ class _Trial:
     after: list[AccountView | None]
 
 
-class Verifier:
-    """Verifies outputs for one chain; those that arrive together share one batch of calls."""
+class SolanaVerifier:
+    """Implements the Verifier protocol; what arrives together shares one batch of calls."""
 
     def __init__(self, node: Node, chain: SolanaChain, relayer: Pubkey) -> None:
         self._node = node
@@ -66,12 +67,23 @@ class Verifier:
         self._relayer = relayer
         self._ask: Coalescer[Sequence[Call], list[Any]] = Coalescer(self._ask_together)
 
+    def plausible(
+        self, option: Option, issued: Sequence[ResolvedBuild], outputs: Sequence[str]
+    ) -> bool | None:
+        """True if the payer signed a message that was issued; nobody else can."""
+        try:
+            check(option, issued, outputs, self._chain.compute_price_max)
+        except FlorinError:
+            return False
+        return True
+
     async def verify(
         self, option: Option, issued: Sequence[ResolvedBuild], outputs: Sequence[str]
-    ) -> None:
-        """Returns if the outputs pay the option now, else raises as the Rail protocol tells."""
+    ) -> PayerKind:
+        """Proves that the outputs (JSON texts) pay the option if submitted now."""
         found = check(option, issued, outputs, self._chain.compute_price_max)
         await self.judge(option, found)
+        return PayerKind.KEY
 
     async def judge(self, option: Option, found: Submission) -> None:
         """Returns if a submission that was checked would pay now."""

@@ -209,10 +209,6 @@ class Evidence:
         moved = _lamports(message, record)
         return {key: change for key, change in moved.items() if key != message.account_keys[0]}
 
-    async def knows(self, tx_hash: str) -> bool:
-        """True if the transaction has landed, however deep."""
-        return tx_hash in await self._node.statuses([tx_hash])
-
     async def _read(self, hashes: Sequence[str]) -> dict[str, _Record]:
         """Finalized transactions; one batched read."""
         missing = [one for one in dict.fromkeys(hashes) if one not in self._records]

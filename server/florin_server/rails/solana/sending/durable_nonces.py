@@ -40,8 +40,8 @@ def seeds_of(relayer: Pubkey, count: int) -> dict[str, str]:
     return {str(spl.nonce_address(relayer, seed)): seed for seed in seeds}
 
 
-class SolanaNonces:
-    """Implements the Nonces protocol for one cluster and relayer."""
+class SolanaDurableNonces:
+    """Implements the DurableNonces protocol for one cluster and relayer."""
 
     def __init__(self, node: Node, chain: SolanaChain, relayer: SolanaSigner) -> None:
         self._node = node

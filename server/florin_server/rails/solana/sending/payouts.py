@@ -170,7 +170,7 @@ class SolanaPayouts:
         }
         return Effect.EXACT if changed == promised else Effect.OTHER
 
-    async def gone(self, tx: ChainTx, lapses_at: int | None) -> bool:
+    async def cannot_be_mined(self, tx: ChainTx, lapses_at: int | None) -> bool:
         """True if its blockhash lapsed and no block holds it."""
         return await self._evidence.end_of(tx.hash, lapses_at, tx.since_block or 0) is not None
 

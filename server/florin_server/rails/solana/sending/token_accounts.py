@@ -31,8 +31,8 @@ _LAMPORTS_EACH = 2_100_000  # rent, also of the longer accounts of Token-2022
 _UNITS_EACH = 50_000  # twice what opening takes with the longest search for the address
 
 
-class SolanaReceiving:
-    """Implements the Receiving protocol for one cluster; the relayer pays.
+class SolanaTokenAccounts:
+    """Implements the TokenAccounts protocol for one cluster; the relayer pays.
 
     `found` tells what is taken now.
     """

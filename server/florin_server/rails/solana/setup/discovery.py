@@ -10,7 +10,6 @@ from solders.pubkey import Pubkey
 from florin_server.chains.solana import spl
 from florin_server.rails.networks.registry import Claim, contradiction
 from florin_server.rails.solana.paying.terms import bare
-from florin_server.rails.solana.paying.verify import RELAYER_LAMPORTS_MIN
 from florin_server.rails.solana.reading.node import (
     CONFIRMED,
     AccountView,
@@ -81,14 +80,6 @@ async def inspect(node: Node, chain: SolanaChain) -> Inspection:
         if account is not None:
             programs[token.mint] = str(account.owner)
     return Inspection(assets, programs, tuple(problems), rent)
-
-
-async def shortages(node: Node, chain: SolanaChain, relayer: Pubkey) -> tuple[str, ...]:
-    """What the relayer lacks to pay for the next transactions, in a sentence; one read."""
-    (answer,) = await node.batch([("getBalance", (str(relayer), {"commitment": CONFIRMED}))])
-    if number(valued(answer)) >= RELAYER_LAMPORTS_MIN:
-        return ()
-    return (f"{chain.name}: {relayer} has too little coin to pay for fees and rent",)
 
 
 async def able(
