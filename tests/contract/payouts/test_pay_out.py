@@ -154,7 +154,7 @@ async def test_what_the_pool_lost_is_sent_again_even_if_no_block_comes(desk):
     await desk.fault(kind="evict", transactions=[sent.hash])
     desk.lab.clock.advance(11)
     await desk.turn()
-    assert await desk.lab.rail.knows(sent.hash)
+    assert await desk.lab.rail.relay.knows(sent.hash)
     assert (await desk.done(payout)).tx_id == sent.hash
     assert await desk.transfers() == [150]
 

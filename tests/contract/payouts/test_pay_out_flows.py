@@ -49,7 +49,7 @@ async def test_what_is_over_is_told_to_who_asks_for_all(desk):
     found = await flows.listed(desk.app, all_=True)
     assert [one.id for one in found] == [waiting.id, done.id]
     # what is done lacks nothing, whoever has the key now
-    desk.lab.rail._payouts = None
+    desk.lab.rail.payouts = None
     assert [one.problem for one in await flows.listed(desk.app, all_=True)] == [
         "the account that it goes to is blocked",
         None,
@@ -61,7 +61,7 @@ async def test_one_payout_is_told_without_what_is_the_workers_own(desk):
     waiting = await desk.asked(retry_at_us=9, lapses_at=8)
     told = await flows.seen(desk.app, waiting.id)
     assert told == replace(waiting, retry_at_us=0, lapses_at=None)
-    desk.lab.rail._payouts = None
+    desk.lab.rail.payouts = None
     assert (await flows.seen(desk.app, waiting.id)).problem == MISSING
     set_aside = await desk.asked(problem="the account that it goes to is blocked")
     assert (await flows.seen(desk.app, set_aside.id)).problem == set_aside.problem
@@ -84,7 +84,7 @@ async def test_what_keeps_payouts_waiting_is_counted_by_its_reason(desk):
 async def test_reasons_that_are_told_alike_are_counted_together(desk):
     await desk.asked(problem=MISSING, retry_at_us=2**62)
     await desk.asked(retry_at_us=2**62)
-    desk.lab.rail._payouts = None
+    desk.lab.rail.payouts = None
     why = f"payouts that wait: 2, because {MISSING}"
     assert await flows.problems(desk.app, CHAIN) == [why]
 

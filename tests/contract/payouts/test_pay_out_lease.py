@@ -77,13 +77,13 @@ async def test_what_its_forerunner_wrote_down_is_sent_at_once(desk):
 
 
 async def test_who_has_not_begun_says_so_and_is_the_one_to_pause(desk):
-    rail, treasury = desk.lab.rail, desk.lab.rail.payouts
-    account = f"{CHAIN}:{TREASURY.address}"
+    rail, account = desk.lab.rail, f"{CHAIN}:{TREASURY.address}"
+    treasury = rail.payouts
     new = PayoutWorker(desk.app, rail, treasury, "me")
     health = new.health()
     assert (health.head, health.open_transactions) == (0, 0)
     assert health.problem == "payouts: starting"
-    assert desk.app.executors == {account: new.sender}
+    assert desk.app.executors.keys() == {account}
     paused = PayoutWorker(desk.app, rail, treasury, "me", {account})
     assert paused.health().problem == "payouts: paused by the operator; payouts: starting"
     other = PayoutWorker(desk.app, rail, treasury, "me", {f"{CHAIN}:0x"})
@@ -98,7 +98,7 @@ async def test_a_problem_without_words_is_told_by_its_kind(desk, monkeypatch, ca
         raise RailUnavailable
 
     with monkeypatch.context() as node:
-        node.setattr(desk.lab.rail, "head", silent)
+        node.setattr(desk.lab.rail.observer, "head", silent)
         await desk.turn()
     assert desk.worker.health().problem == "payouts: RailUnavailable"
     assert f"payouts on {CHAIN} wait: RailUnavailable" in caplog.text
@@ -123,10 +123,10 @@ async def test_it_rests_until_a_block_comes_or_it_is_woken(desk, monkeypatch):
     desk.app.blocked.add([BUYER])
     await desk.asked()
     await desk.turn()
-    monkeypatch.setattr(desk.lab.rail, "news", at_once)
+    monkeypatch.setattr(desk.lab.rail.nodes, "wait_for_block", at_once)
     await rest()
     # the settler waits for blocks of the same chain, by a name of its own
     assert heard[0]
-    monkeypatch.setattr(desk.lab.rail, "news", not_yet)
+    monkeypatch.setattr(desk.lab.rail.nodes, "wait_for_block", not_yet)
     desk.worker.wake()
     await rest()

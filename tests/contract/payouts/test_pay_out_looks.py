@@ -46,7 +46,8 @@ async def test_without_a_block_nothing_is_asked_for_again_but_now_and_then(desk)
 
 
 async def test_a_block_is_final_only_while_it_is_part_of_the_chain(desk):
-    head = PolledHead(desk.lab.rail)
+    rail = desk.lab.rail
+    head = PolledHead(rail.observer, rail.blocks, rail.confirmations)
     await desk.lab.mine(4)
     assert await head.look()
     deep = head.head - 2

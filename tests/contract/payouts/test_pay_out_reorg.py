@@ -215,7 +215,7 @@ async def test_the_nonce_of_what_must_not_pay_again_is_filled(desk):
     await desk.done(await desk.asked(7))
     assert await desk.transfers() == [7]
     assert await desk.lab.control.call("eth_getBalance", moody, "latest") == "0x0"
-    assert not await desk.lab.rail.knows(sent)
+    assert not await desk.lab.rail.relay.knows(sent)
 
 
 async def test_what_moved_and_is_deep_enough_is_done_without_another_block(desk):
@@ -239,7 +239,7 @@ async def test_a_block_that_comes_while_it_looks_back_is_not_passed_over(desk, m
     second = await desk.asked(7)
     await desk.turn()
     await desk.mine(CONFIRMATIONS - 2)
-    head, asked = desk.lab.rail.head, []
+    head, asked = desk.lab.rail.observer.head, []
 
     async def late():
         asked.append(1)
@@ -248,7 +248,7 @@ async def test_a_block_that_comes_while_it_looks_back_is_not_passed_over(desk, m
         return await head()
 
     with monkeypatch.context() as node:
-        node.setattr(desk.lab.rail, "head", late)
+        node.setattr(desk.lab.rail.observer, "head", late)
         await look(desk)
     assert (len(asked) > 1, (await desk.now(second)).status) == (True, PayoutStatus.SUBMITTED)
     await desk.turn()
