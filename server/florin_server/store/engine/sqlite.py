@@ -70,6 +70,7 @@ class Connection:
         if writes:
             self._raw.execute("PRAGMA journal_mode=WAL")
             self._raw.execute("PRAGMA synchronous=FULL")
+            self._raw.execute("PRAGMA foreign_keys=ON")
         else:
             self._raw.execute("PRAGMA query_only=ON")
             self._raw.execute("PRAGMA wal_autocheckpoint=0")

@@ -126,6 +126,7 @@ class PayoutWorker:
             gone=self._gone,
             wake=self.wake,
             payer=treasury.gas_payer,
+            pays_out=True,
             again=self._again,
             paused=f"{rail.chain_id}:{treasury.sender}" in pauses,
         )
