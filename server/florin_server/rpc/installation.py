@@ -9,7 +9,7 @@ from florin.v1 import admin_pb2, condition_pb2, operator_pb2
 import florin_server
 from florin_server.config import FailedGasSettings
 from florin_server.domain.conditions import Condition, State
-from florin_server.domain.health import told
+from florin_server.domain.health import describe
 from florin_server.domain.payments.payment import Payment
 from florin_server.flows.accounts import customers
 from florin_server.flows.app import App
@@ -60,7 +60,7 @@ class InstallationCalls:
             chains=chains,
             processing_payments=await system.processing(self._app),
             held_payments=await system.held_payments(self._app),
-            screening_problem=told(conditions),
+            screening_problem=describe(conditions),
             conditions=[_condition(one) for one in conditions],
         )
 

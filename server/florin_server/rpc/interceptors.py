@@ -28,7 +28,7 @@ from florin_server.flows.payments.load import payment_id_of
 from florin_server.rpc import metadata
 from florin_server.rpc.auth import Authenticator
 from florin_server.rpc.call import CALL, Call
-from florin_server.rpc.errors import GATEWAY_FAULT, GatewayFault, TooLate, abort, told
+from florin_server.rpc.errors import GATEWAY_FAULT, GatewayFault, TooLate, abort, to_status
 from florin_server.rpc.idempotency import Guards, key_of
 from florin_server.rpc.methods import Method, methods_of
 from florin_server.rpc.open_services import OpenServices
@@ -40,7 +40,7 @@ _Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 _UNKNOWN = Caller(live=False)
-_UNKNOWN_DEPLOYED = Caller(live=False, deployed=True)
+_UNKNOWN_WCP = Caller(live=False, wcp_profile=True)
 _UNAUTHENTICATED = 401
 
 # the address (in gRPC's form) of whoever makes a call, by its metadata and the transport's peer
@@ -127,7 +127,7 @@ class Gate(grpc.aio.ServerInterceptor):
                 else:
                     response = await inner(request, context)
             except Exception as error:  # noqa: BLE001  (the boundary: every fault is told)
-                await abort(context, told(error, method, call), call.trailing())
+                await abort(context, to_status(error, method, call), call.trailing())
             else:
                 context.set_trailing_metadata(call.trailing())
                 return response
@@ -149,7 +149,7 @@ class Gate(grpc.aio.ServerInterceptor):
                 await call.take_up()
             except Exception as error:  # noqa: BLE001  (the boundary: every fault is told)
                 left = () if call.taken else call.trailing()
-                await abort(context, told(error, method, call), left)
+                await abort(context, to_status(error, method, call), left)
 
         return answer
 
@@ -217,8 +217,8 @@ class Gate(grpc.aio.ServerInterceptor):
         self, method: Method, entries: Any, request: Message, call: Call, context: _Context
     ) -> None:
         sent = metadata.read(entries)
-        if metadata.deployed(sent):
-            call.caller = _UNKNOWN_DEPLOYED
+        if metadata.wcp_profile(sent):
+            call.caller = _UNKNOWN_WCP
         peer = self._peer_of(entries, context.peer())
         call.caller = caller = await self._caller(method, sent, peer)
         self._count(call)
