@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from florin_server.domain.payments import results
 from florin_server.domain.payments.payment import Payment, Status
-from florin_server.domain.payments.state import TABLE, Event
+from florin_server.domain.payments.state import PAYMENT, Event
 from florin_server.flows.payments import create
 from florin_server.flows.payments.idempotent import once
 from florin_server.rpc.payments.codec import Codec
@@ -56,7 +56,7 @@ def cancels_too_late(patch: pytest.MonkeyPatch) -> None:
         )
         .returning(*payment.c)
     )
-    patch.setitem(TABLE, (Status.PROCESSING, Event.CANCEL), Status.CANCELLED)
+    patch.setitem(PAYMENT.rows[Event.CANCEL], Status.PROCESSING, Status.CANCELLED)
     patch.setattr(payments, "_CANCEL", lambda now_s, **values: anything(**values))
 
 

@@ -166,7 +166,7 @@ def journaled(made: Signed, item: Accepted) -> ChainTx:
         nonce=0,
         raw=made.raw,
         hash=made.hash,
-        item_ids=(item.payment.id,),
+        payment_ids=(item.payment.id,),
         state=TxState.SIGNED,
         created_at_us=START_S * 1_000_000,
     )

@@ -133,7 +133,7 @@ def tx(*paid: Payment, **changes: Any) -> ChainTx:
         nonce=number,
         raw=b"\x02raw",
         hash=f"0x{number:064x}",
-        item_ids=tuple(one.id for one in paid),
+        payment_ids=tuple(one.id for one in paid),
         state=TxState.SIGNED,
         created_at_us=NOW_US,
     )

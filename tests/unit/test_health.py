@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from florin_server.domain.conditions import MEANINGS, Condition, ConditionName, State
-from florin_server.domain.health import REASON_MAX, Board, Health, told
+from florin_server.domain.health import REASON_MAX, Board, Health, describe
 
 PAUSED, FUNDS = ConditionName.SETTLEMENT_PAUSED, ConditionName.RELAYER_FUNDS_LOW
 
@@ -71,7 +71,7 @@ def test_conditions_with_the_same_words_are_still_two(board):
     health = Health(7, 0, conditions)
     assert health.has(PAUSED)
     assert health.has(FUNDS)
-    assert health.problem == told(conditions) == "it rests"
+    assert health.problem == describe(conditions) == "it rests"
 
 
 def test_a_board_knows_only_its_own_names(board):

@@ -122,7 +122,7 @@ def test_a_transaction_is_any_of_its_variants():
         nonce=1,
         raw=b"first",
         hash="0x01",
-        item_ids=("pay_1",),
+        payment_ids=("pay_1",),
         state=TxState.SENT,
         created_at_us=1,
     )

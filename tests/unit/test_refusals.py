@@ -35,20 +35,20 @@ CASES = [
 )
 def test_both_profiles_tell_it(refusal, documented, deployed, http, message):
     for is_deployed, code in ((False, documented), (True, deployed)):
-        told = refusal(deployed=is_deployed)
+        told = refusal(wcp_profile=is_deployed)
         assert (told.code, told.http, told.message) == (code, http, message)
 
 
 def test_a_taken_asset_says_so_to_programs():
     for deployed in (False, True):
-        told = refusals.settlement_asset_taken(deployed=deployed)
+        told = refusals.settlement_asset_taken(wcp_profile=deployed)
         assert told.details == {"reason": "settlement_asset_conflict"}
 
 
 def test_a_dependency_that_is_down_is_to_be_asked_again():
-    documented = refusals.dependency_down(deployed=False)
+    documented = refusals.dependency_down(wcp_profile=False)
     assert (documented.code, documented.retry_after_s) == (C.INTERNAL_ERROR, 1)
     assert (documented.http, documented.grpc) == (503, GrpcStatus.UNAVAILABLE)
-    deployed = refusals.dependency_down(deployed=True)
+    deployed = refusals.dependency_down(wcp_profile=True)
     assert (deployed.code, deployed.retry_after_s) == (C.BAD_GATEWAY, 1)
     assert (deployed.http, deployed.grpc) == (502, GrpcStatus.UNAVAILABLE)

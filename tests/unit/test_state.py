@@ -4,9 +4,12 @@ import pytest
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments import state
 from florin_server.domain.payments.payment import Status
-from florin_server.domain.payments.state import TABLE, Event, step
+from florin_server.domain.payments.state import PAYMENT, Event, step
 
 PAIRS = list(itertools.product(Status, Event))
+TABLE = {
+    (status, event): after for event, row in PAYMENT.rows.items() for status, after in row.items()
+}
 REFUSED = [pair for pair in PAIRS if pair not in TABLE]
 CONFIRMS = [event for event in Event if event.startswith("confirm_")] + [Event.PAYER_DECLINED]
 SIMULATIONS = [event for event in Event if event.startswith("simulate_")]

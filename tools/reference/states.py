@@ -68,7 +68,7 @@ def states(image: bytes) -> str:
             _PAYMENT,
             _public(comments, "PaymentStatus", Status),
             payments.EVENTS,
-            payments.TABLE,
+            _pairs(payments.PAYMENT),
             Status.REQUIRES_ACTION,
         ),
         _Noun(

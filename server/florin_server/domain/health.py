@@ -57,14 +57,14 @@ class Health:
     @property
     def problem(self) -> str:
         """What is wrong, for people; empty when all is well."""
-        return told(self.conditions)
+        return describe(self.conditions)
 
     def has(self, name: ConditionName) -> bool:
         """True if a condition of the part is not as it should be."""
         return any(one.name is name and one.state is not State.OK for one in self.conditions)
 
 
-def told(conditions: Iterable[Condition]) -> str:
+def describe(conditions: Iterable[Condition]) -> str:
     """What is wrong, for people, no sentence twice; empty when all is well."""
     return "; ".join(dict.fromkeys(one.reason for one in conditions if one.reason))
 

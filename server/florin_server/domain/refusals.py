@@ -9,33 +9,33 @@ from __future__ import annotations
 from florin_server.domain.errors import Code, FlorinError
 
 
-def merchant_unknown(*, deployed: bool) -> FlorinError:
+def merchant_unknown(*, wcp_profile: bool) -> FlorinError:
     """No such merchant in the path."""
-    code = Code.NOT_FOUND if deployed else Code.MERCHANT_NOT_FOUND
+    code = Code.NOT_FOUND if wcp_profile else Code.MERCHANT_NOT_FOUND
     return FlorinError(code, "Merchant not found")
 
 
-def settlement_unknown(*, deployed: bool) -> FlorinError:
+def settlement_unknown(*, wcp_profile: bool) -> FlorinError:
     """No such settlement of the merchant."""
-    code = Code.NOT_FOUND if deployed else Code.INVALID_PARAMS
+    code = Code.NOT_FOUND if wcp_profile else Code.INVALID_PARAMS
     return FlorinError(code, "Settlement not found", like=Code.NOT_FOUND)
 
 
-def refunded_payment_unknown(*, deployed: bool) -> FlorinError:
+def refunded_payment_unknown(*, wcp_profile: bool) -> FlorinError:
     """No such payment to be refunded."""
-    code = Code.NOT_FOUND if deployed else Code.PAYMENT_NOT_FOUND
+    code = Code.NOT_FOUND if wcp_profile else Code.PAYMENT_NOT_FOUND
     return FlorinError(code, "Payment not found")
 
 
-def idempotency_key_missing(*, deployed: bool) -> FlorinError:
+def idempotency_key_missing(*, wcp_profile: bool) -> FlorinError:
     """The call must come with an Idempotency-Key."""
-    code = Code.MISSING_IDEMPOTENCY_KEY if deployed else Code.INVALID_PARAMS
+    code = Code.MISSING_IDEMPOTENCY_KEY if wcp_profile else Code.INVALID_PARAMS
     return FlorinError(code, "Idempotency-Key is required")
 
 
-def settlement_asset_taken(*, deployed: bool) -> FlorinError:
+def settlement_asset_taken(*, wcp_profile: bool) -> FlorinError:
     """The merchant has a settlement for this asset."""
-    code = Code.SETTLEMENT_ASSET_CONFLICT if deployed else Code.INVALID_STATE
+    code = Code.SETTLEMENT_ASSET_CONFLICT if wcp_profile else Code.INVALID_STATE
     return FlorinError(
         code,
         "Asset already has a settlement",
@@ -44,8 +44,8 @@ def settlement_asset_taken(*, deployed: bool) -> FlorinError:
     )
 
 
-def dependency_down(*, deployed: bool) -> FlorinError:
+def dependency_down(*, wcp_profile: bool) -> FlorinError:
     """Something behind us does not answer; the same call may succeed in a moment."""
-    if deployed:
+    if wcp_profile:
         return FlorinError(Code.BAD_GATEWAY, retry_after_s=1)
     return FlorinError(Code.INTERNAL_ERROR, unavailable=True, retry_after_s=1)

@@ -190,9 +190,9 @@ class Caller:
     """Who calls, as proven by its credential.
 
     `credential` names the credential (not its secret), for limits; the operator has none.
-    `merchant` is set on merchant paths, `app` when a wallet came with an App-Id. `deployed` tells
-    that the caller speaks the deployed wire profile. `network` is where the call came from, as
-    limits count addresses.
+    `merchant` is set on merchant paths, `app` when a wallet came with an App-Id. `wcp_profile`
+    tells that the caller speaks the deployed wire profile. `network` is where the call came from,
+    as limits count addresses.
     """
 
     live: bool
@@ -200,7 +200,7 @@ class Caller:
     partner_id: str | None = None
     merchant: Merchant | None = None
     app: WalletApp | None = None
-    deployed: bool = False
+    wcp_profile: bool = False
     version: str = ""
     idempotency: IdempotencyKey | None = None
     network: str = ""

@@ -435,7 +435,7 @@ def journaled(signed, *, nonce, sender):
         nonce=nonce,
         raw=signed.raw,
         hash=signed.hash,
-        item_ids=("pay_1",),
+        payment_ids=("pay_1",),
         state=TxState.SIGNED,
         created_at_us=START_S * 1_000_000,
     )

@@ -30,7 +30,15 @@ async def lab():
 
 def written(signed: Signed) -> ChainTx:
     return ChainTx(
-        "tx_1", CHAIN, TREASURY.address, 0, signed.raw, signed.hash, ("pout_1",), TxState.SENT, 0
+        "tx_1",
+        CHAIN,
+        TREASURY.address,
+        0,
+        signed.raw,
+        signed.hash,
+        TxState.SENT,
+        0,
+        payout_ids=("pout_1",),
     )
 
 

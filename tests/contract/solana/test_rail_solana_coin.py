@@ -338,9 +338,7 @@ async def test_coin_on_its_way_is_spent_already(payer):
 async def test_what_a_transfer_of_coin_moved_is_told_by_the_balances(lab, payer):
     to = wallet(5).pubkey()
     made = await payer.sign(0, refund(str(to)))
-    tx = ChainTx(
-        "tx_1", settings().caip2, payer.sender, 0, made.raw, made.hash, (), TxState.SENT, 0
-    )
+    tx = ChainTx("tx_1", settings().caip2, payer.sender, 0, made.raw, made.hash, TxState.SENT, 0)
     await lab.rail.relay.broadcast(made.raw)
     await lab.slots(FINAL)
     assert await lab.node.coin(to) == PRICE

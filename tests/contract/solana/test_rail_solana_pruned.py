@@ -132,7 +132,7 @@ def own(made: Signed, since_block: int | None) -> ChainTx:
         nonce=0,
         raw=made.raw,
         hash=made.hash,
-        item_ids=(),
+        payment_ids=(),
         state=TxState.SENT,
         created_at_us=0,
         since_block=since_block,

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 from florin_server.store.engine.query import StoreError, StoreUnavailable
-from florin_server.store.engine.sqlite import told
+from florin_server.store.engine.sqlite import to_store_error
 
 
 def failed(*commands: str) -> Exception:
@@ -18,7 +18,7 @@ def failed(*commands: str) -> Exception:
             database.execute(command)
         with pytest.raises(sqlite3.Error) as caught:
             database.execute(last)
-    return told(caught.value)
+    return to_store_error(caught.value)
 
 
 def test_a_full_disk_passes():
@@ -43,4 +43,4 @@ def test_our_own_mistakes_do_not_pass():
 
 def test_other_errors_stay_what_they_are():
     error = ValueError("no store's")
-    assert told(error) is error
+    assert to_store_error(error) is error

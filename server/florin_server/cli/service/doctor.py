@@ -23,7 +23,7 @@ from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.flows.accounts.own_accounts import misdirected
 from florin_server.flows.operator.health import faults as faults_of
-from florin_server.flows.payouts.held_money import told as held_problems
+from florin_server.flows.payouts.held_money import describe as held_problems
 from florin_server.flows.screening.check import lists_problem
 from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.evm.settings import EvmChain

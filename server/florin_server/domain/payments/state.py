@@ -39,6 +39,7 @@ from enum import StrEnum
 
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.payment import Status
+from florin_server.domain.transitions import Transitions
 
 
 class Event(StrEnum):
@@ -96,30 +97,29 @@ _PAID, _FAILED, _EXPIRED, _CANCELLED = (
 )
 _FINAL = {status: status for status in Status if status.is_final}
 
-_ROWS: Mapping[Event, Mapping[Status, Status]] = {
-    Event.CONFIRM_ACCEPTED: {_OPEN: _BUSY},
-    Event.CONFIRM_REPEATED: {_BUSY: _BUSY, **_FINAL},
-    Event.CONFIRM_MISMATCH: {_OPEN: _FAILED},
-    Event.PAYER_DECLINED: {_OPEN: _FAILED},
-    Event.CONFIRM_REFUSED: {_OPEN: _OPEN},
-    Event.CANCEL: {_OPEN: _CANCELLED, _CANCELLED: _CANCELLED},
-    Event.CLOCK: {_OPEN: _EXPIRED, _BUSY: _BUSY, **_FINAL},
-    Event.SEEN_ON_CHAIN: {_OPEN: _BUSY, **_FINAL},
-    Event.EFFECT_FINAL: {_BUSY: _PAID},
-    Event.UNSPENDABLE: {_BUSY: _FAILED},
-    Event.HELD: {_BUSY: _BUSY, **_FINAL},
-    Event.RELEASED: {_BUSY: _PAID},
-    Event.RETURNED: {_BUSY: _FAILED, **_FINAL},
-    Event.KEPT: {_BUSY: _FAILED, **_FINAL},
-    Event.SIMULATE_SUCCEEDED: {_OPEN: _PAID, _BUSY: _PAID, _PAID: _PAID},
-    Event.SIMULATE_FAILED: {_OPEN: _FAILED, _BUSY: _FAILED, _FAILED: _FAILED},
-    Event.SIMULATE_EXPIRED: {_OPEN: _EXPIRED, _BUSY: _EXPIRED, _EXPIRED: _EXPIRED},
-    Event.SIMULATE_CANCELLED: {_OPEN: _CANCELLED, _CANCELLED: _CANCELLED},
-    Event.SIMULATE_STALL: {_OPEN: _BUSY, _BUSY: _BUSY},
-}
-TABLE: Mapping[tuple[Status, Event], Status] = {
-    (status, event): after for event, row in _ROWS.items() for status, after in row.items()
-}
+PAYMENT: Transitions[Status, Event] = Transitions(
+    {
+        Event.CONFIRM_ACCEPTED: {_OPEN: _BUSY},
+        Event.CONFIRM_REPEATED: {_BUSY: _BUSY, **_FINAL},
+        Event.CONFIRM_MISMATCH: {_OPEN: _FAILED},
+        Event.PAYER_DECLINED: {_OPEN: _FAILED},
+        Event.CONFIRM_REFUSED: {_OPEN: _OPEN},
+        Event.CANCEL: {_OPEN: _CANCELLED, _CANCELLED: _CANCELLED},
+        Event.CLOCK: {_OPEN: _EXPIRED, _BUSY: _BUSY, **_FINAL},
+        Event.SEEN_ON_CHAIN: {_OPEN: _BUSY, **_FINAL},
+        Event.EFFECT_FINAL: {_BUSY: _PAID},
+        Event.UNSPENDABLE: {_BUSY: _FAILED},
+        Event.HELD: {_BUSY: _BUSY, **_FINAL},
+        Event.RELEASED: {_BUSY: _PAID},
+        Event.RETURNED: {_BUSY: _FAILED, **_FINAL},
+        Event.KEPT: {_BUSY: _FAILED, **_FINAL},
+        Event.SIMULATE_SUCCEEDED: {_OPEN: _PAID, _BUSY: _PAID, _PAID: _PAID},
+        Event.SIMULATE_FAILED: {_OPEN: _FAILED, _BUSY: _FAILED, _FAILED: _FAILED},
+        Event.SIMULATE_EXPIRED: {_OPEN: _EXPIRED, _BUSY: _EXPIRED, _EXPIRED: _EXPIRED},
+        Event.SIMULATE_CANCELLED: {_OPEN: _CANCELLED, _CANCELLED: _CANCELLED},
+        Event.SIMULATE_STALL: {_OPEN: _BUSY, _BUSY: _BUSY},
+    }
+)
 
 # what the first change of a payment is written down under
 CREATED = "created"
@@ -160,10 +160,10 @@ def step(status: Status, event: Event) -> Status:
     for a confirm of an expired payment, idempotency_conflict for one that another confirm was
     faster than, else invalid_state.
     """
-    after = TABLE.get((status, event))
-    if after is None:
-        raise _refusal(status, event)
-    return after
+    try:
+        return PAYMENT.after(status, event)
+    except ValueError:
+        raise _refusal(status, event) from None
 
 
 def is_step(before: Status | None, cause: str, after: Status) -> bool:
@@ -173,7 +173,7 @@ def is_step(before: Status | None, cause: str, after: Status) -> bool:
     """
     if before is None:
         return (cause, after) == (CREATED, _OPEN)
-    return cause in _EVENTS and TABLE.get((before, Event(cause))) is after
+    return cause in _EVENTS and PAYMENT.rows[Event(cause)].get(before) is after
 
 
 def _refusal(status: Status, event: Event) -> FlorinError:

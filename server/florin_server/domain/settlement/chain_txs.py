@@ -48,9 +48,9 @@ class ChainTx:
 
     Only bytes that are written down are ever broadcast, and at most one variant can be mined.
 
-    `item_ids` are what it is for: the payments that it settles, those of one kind in calldata
-    order, or the payouts that it makes. `shares` are those of the payments, in the same order;
-    empty on chains where gas does not depend on who pays.
+    It settles payments, those of one kind in calldata order, or makes payouts, or does neither.
+    `shares` are those of the payments, in the same order; empty on chains where gas does not depend
+    on who pays.
     `sent_block` is the head when it was last broadcast. `since_block` was there when it was signed,
     so that no older block can hold it; None where nobody has to know.
     """
@@ -61,9 +61,10 @@ class ChainTx:
     nonce: int
     raw: bytes
     hash: str
-    item_ids: tuple[str, ...]
     state: TxState
     created_at_us: int
+    payment_ids: tuple[str, ...] = ()
+    payout_ids: tuple[str, ...] = ()
     sent_block: int | None = None
     block_number: int | None = None
     block_hash: str | None = None
@@ -71,6 +72,11 @@ class ChainTx:
     bumps: tuple[Variant, ...] = ()
     since_block: int | None = None
     shares: tuple[Share, ...] = ()
+
+    @property
+    def item_ids(self) -> tuple[str, ...]:
+        """What it is for: payments or payouts."""
+        return self.payment_ids or self.payout_ids
 
     @property
     def variants(self) -> tuple[Variant, ...]:

@@ -157,7 +157,7 @@ def _create(
     for place in places:
         # the refusal undoes those before it
         if not (yield from destinations.add(place)):
-            raise settlement_asset_taken(deployed=caller.deployed)
+            raise settlement_asset_taken(wcp_profile=caller.wcp_profile)
         yield from _expect(app, place)
     return list(places)
 
@@ -168,14 +168,14 @@ def _change(
     yield from require(caller, merchant_id)
     known = yield from destinations.one(merchant_id, settlement_id)
     if known is None:
-        raise settlement_unknown(deployed=caller.deployed)
+        raise settlement_unknown(wcp_profile=caller.wcp_profile)
     try:
         check_chain(account, known.asset)
     except ValueError as fault:
         raise invalid("destination", str(fault)) from fault
     moved = yield from destinations.move(merchant_id, settlement_id, str(account))
     if moved is None:
-        raise settlement_unknown(deployed=caller.deployed)
+        raise settlement_unknown(wcp_profile=caller.wcp_profile)
     yield from _expect(app, moved)
     return moved
 
@@ -183,5 +183,5 @@ def _change(
 def _delete(caller: Caller, merchant_id: str, settlement_id: str) -> Op[str]:
     yield from require(caller, merchant_id)
     if not (yield from destinations.delete(merchant_id, settlement_id)):
-        raise settlement_unknown(deployed=caller.deployed)
+        raise settlement_unknown(wcp_profile=caller.wcp_profile)
     return settlement_id

@@ -127,7 +127,7 @@ def require(caller: Caller, merchant_id: str) -> Op[Merchant]:
     """The caller's merchant; refused if it is another's, of the other mode, deleted, or nobody."""
     found = yield from merchants.owned(merchant_id, caller.partner, live=caller.live)
     if found is None:
-        raise merchant_unknown(deployed=caller.deployed)
+        raise merchant_unknown(wcp_profile=caller.wcp_profile)
     return found
 
 
@@ -157,7 +157,7 @@ def _change(caller: Caller, merchant_id: str, changes: Changes) -> Op[Merchant]:
         icon_url=changes.icon_url,
     )
     if changed is None:
-        raise merchant_unknown(deployed=caller.deployed)
+        raise merchant_unknown(wcp_profile=caller.wcp_profile)
     return changed
 
 
@@ -166,5 +166,5 @@ def _delete(caller: Caller, merchant_id: str, now_us: int) -> Op[str]:
         merchant_id, caller.partner, live=caller.live, now_us=now_us
     )
     if not known:
-        raise merchant_unknown(deployed=caller.deployed)
+        raise merchant_unknown(wcp_profile=caller.wcp_profile)
     return merchant_id

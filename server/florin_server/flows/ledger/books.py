@@ -107,7 +107,7 @@ class Check:
     comparison: Comparison
 
 
-def told(line: Line) -> str:
+def describe(line: Line) -> str:
     """What a wallet lacks, in a sentence."""
     account, asset = line.place
     lacking = -line.difference - line.going

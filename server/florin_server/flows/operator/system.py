@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from florin_server.domain.conditions import Condition
-from florin_server.domain.health import Health, told
+from florin_server.domain.health import Health, describe
 from florin_server.flows.accounts import own_accounts
 from florin_server.flows.app import App
 from florin_server.flows.limits import gas_budgets
@@ -60,7 +60,7 @@ async def chains(app: App) -> list[Chain]:
                 head=settling.head,
                 open_transactions=settling.open_transactions,
                 relayer=", ".join(rail.senders),
-                problem=told(conditions),
+                problem=describe(conditions),
                 conditions=conditions,
                 nodes=rail.nodes.states(),
                 gas=await _gas(app, chain_id, settling),

@@ -17,7 +17,7 @@ from florin_server.store.payments.idempotency import Replay
 
 
 async def cancel(
-    app: App, caller: Caller, text: str, receipt: Callable[[Payment], bytes]
+    app: App, caller: Caller, payment_ref: str, receipt: Callable[[Payment], bytes]
 ) -> Payment | Replay:
     """Calls a payment off while it requires action; repeating it repeats the answer.
 
@@ -27,7 +27,7 @@ async def cancel(
     if caller.merchant is None:
         caller, reason = replace(caller, idempotency=None), CancelledReason.BY_USER
     try:
-        payment = await find(app, caller, text)
+        payment = await find(app, caller, payment_ref)
         if payment.status is not Status.CANCELLED:
             app.limits.cancel(payment.id, caller.origin)
     except FlorinError as fault:

@@ -13,16 +13,16 @@ from florin_server.flows.payments.load import current, merchant_of, payment_id_o
 from florin_server.flows.payments.watch import watch
 
 
-async def named(app: App, text: str) -> Payment | None:
+async def named(app: App, payment_ref: str) -> Payment | None:
     """The payment that a link names, as it stands; None if there is none."""
-    payment_id = payment_id_of(app, text)
+    payment_id = payment_id_of(app, payment_ref)
     payment = await app.store.reader.payment(payment_id) if payment_id else None
     return None if payment is None else await current(app, payment)
 
 
-async def checkout(app: App, text: str) -> tuple[Payment, Merchant] | None:
+async def checkout(app: App, payment_ref: str) -> tuple[Payment, Merchant] | None:
     """The payment that a link names, with its merchant; None if there is none."""
-    payment = await named(app, text)
+    payment = await named(app, payment_ref)
     return None if payment is None else (payment, await merchant_of(app, payment))
 
 

@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 async def confirm(
     app: App,
     caller: Caller,
-    text: str,
+    payment_ref: str,
     option_id: str,
     outputs: Sequence[Sequence[str]],
     *,
@@ -55,7 +55,7 @@ async def confirm(
     """
     # the server's clock decides whether a confirm came in time, however long the checks take
     arrived_us = app.clock.now_us()
-    payment = await find(app, caller, text)
+    payment = await find(app, caller, payment_ref)
     flat = results.flatten(outputs)
     digest = results.digest(option_id, flat)
     # what the chain told first is bound to the transaction alone

@@ -35,14 +35,20 @@ _HOLD_US = 3600 * 1_000_000
 
 
 async def fetch(
-    app: App, caller: Caller, text: str, option_id: str, data: str, *, collected: str | None = None
+    app: App,
+    caller: Caller,
+    payment_ref: str,
+    option_id: str,
+    data: str,
+    *,
+    collected: str | None = None,
 ) -> tuple[Action, ...]:
     """The executable actions of an option, or of its build; repeating it gives the same ones.
 
     `data` is that of the option's build, or empty. `collected` is the JSON of data about the buyer
     that the wallet brings along.
     """
-    payment = await find(app, caller, text)
+    payment = await find(app, caller, payment_ref)
     if payment.status is not Status.REQUIRES_ACTION:
         raise not_payable(payment)
     option = await open_option(app, payment, option_id)

@@ -72,7 +72,7 @@ async def of_merchant_in_path(app: App, caller: Caller, wanted: Wanted, merchant
     """Payments of one merchant of the partner; the history of a deleted one stays."""
     merchant = await app.store.read(merchants.merchant(merchant_id))
     if merchant is None or not _is_own(caller, merchant):
-        raise merchant_unknown(deployed=caller.deployed)
+        raise merchant_unknown(wcp_profile=caller.wcp_profile)
     return await _page(app, wanted, _filters(app, caller, wanted, (merchant.id,)))
 
 

@@ -12,9 +12,9 @@ from florin_server.store.accounts import merchants
 from florin_server.store.payments import payments
 
 
-def payment_id_of(app: App, text: str) -> str | None:
+def payment_id_of(app: App, payment_ref: str) -> str | None:
     """The payment id that a path segment or link names; None if it names none."""
-    resolved = resolve_payment_id(text, app.links.hosts)
+    resolved = resolve_payment_id(payment_ref, app.links.hosts)
     return resolved if is_payment_id_shape(resolved) else None
 
 
@@ -30,9 +30,9 @@ async def current(app: App, payment: Payment) -> Payment:
     return await app.store.reader.payment(payment.id) or seen
 
 
-async def find(app: App, caller: Caller, text: str) -> Payment:
+async def find(app: App, caller: Caller, payment_ref: str) -> Payment:
     """The caller's payment; one of another tenant or mode is as unknown as one that never was."""
-    payment_id = payment_id_of(app, text)
+    payment_id = payment_id_of(app, payment_ref)
     payment = await app.store.reader.payment(payment_id) if payment_id else None
     if payment is None or not visible(caller, payment):
         raise FlorinError(Code.PAYMENT_NOT_FOUND)

@@ -61,7 +61,7 @@ class _Known:
     quoted: Mapping[_Quoted, int]
 
 
-async def options(app: App, caller: Caller, text: str, accounts: Sequence[str]) -> Options:
+async def options(app: App, caller: Caller, payment_ref: str, accounts: Sequence[str]) -> Options:
     """Lists the options of a payment for the given accounts, best first.
 
     Text that has not the shape of a payment id has none (deployed profile: it is unknown). A
@@ -69,9 +69,9 @@ async def options(app: App, caller: Caller, text: str, accounts: Sequence[str]) 
     that names a blocked account, whoever else it names. FlorinError(rate_limited) if none is
     stored for the accounts and there is no room for more.
     """
-    if payment_id_of(app, text) is None and not caller.deployed:
+    if payment_id_of(app, payment_ref) is None and not caller.wcp_profile:
         return Options(None, ())
-    payment = await find(app, caller, text)
+    payment = await find(app, caller, payment_ref)
     if payment.status is Status.EXPIRED:
         raise FlorinError(Code.PAYMENT_EXPIRED)
     if payment.status is not Status.REQUIRES_ACTION:

@@ -17,14 +17,14 @@ from florin_server.store.payments.idempotency import Replay
 
 
 async def simulate(
-    app: App, caller: Caller, text: str, event: Event, receipt: Callable[[Payment], bytes]
+    app: App, caller: Caller, payment_ref: str, event: Event, receipt: Callable[[Payment], bytes]
 ) -> Payment | Replay:
     """Moves a payment of any of the partner's merchants without a wallet and without a chain.
 
     Repeating the outcome of a final payment changes nothing; any other is refused.
     """
     try:
-        payment = await find(app, caller, text)
+        payment = await find(app, caller, payment_ref)
         if payment.partner_id != caller.partner:
             raise FlorinError(Code.PAYMENT_NOT_FOUND)
     except FlorinError as fault:

@@ -37,10 +37,10 @@ async def waiting(app: App) -> int:
 
 async def problem(app: App, chain_id: str) -> str:
     """What the operator has to look at on a chain, in a sentence; empty if nothing."""
-    return told(await app.store.read(held_money.counts())).get(chain_id, "")
+    return describe(await app.store.read(held_money.counts())).get(chain_id, "")
 
 
-def told(counts: list[tuple[str, HeldState, int]]) -> dict[str, str]:
+def describe(counts: list[tuple[str, HeldState, int]]) -> dict[str, str]:
     """What the operator has to look at, by chain."""
     return {
         chain: _WAITING.format(count) for chain, state, count in counts if state is HeldState.HELD

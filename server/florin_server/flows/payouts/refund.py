@@ -46,7 +46,7 @@ async def refund_of(app: App, payment: Payment) -> Refund | None:
 def _request(app: App, caller: Caller, payment_id: str) -> Op[Refund]:
     payment = (yield from payments.get((payment_id,))).get(payment_id)
     if payment is None or not visible(caller, payment):
-        raise refunded_payment_unknown(deployed=caller.deployed)
+        raise refunded_payment_unknown(wcp_profile=caller.wcp_profile)
     if payment.status is not Status.SUCCEEDED:
         raise FlorinError(Code.PAYMENT_NOT_SUCCEEDED)
     if payment.option_unit is None or payment.option_value is None:

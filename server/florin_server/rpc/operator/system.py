@@ -9,7 +9,7 @@ from florin.v1 import condition_pb2, system_pb2
 import florin_server
 from florin_server.config import FailedGasSettings
 from florin_server.domain.conditions import Condition, State
-from florin_server.domain.health import told
+from florin_server.domain.health import describe
 from florin_server.flows.app import App
 from florin_server.flows.operator import executors, health, system
 from florin_server.rails.types import NodeState
@@ -52,7 +52,7 @@ class SystemCalls:
             chains=chains,
             processing_payments=await system.processing(self._app),
             held_payments=await system.held_payments(self._app),
-            screening_problem=told(conditions),
+            screening_problem=describe(conditions),
             conditions=[_condition(one) for one in conditions],
         )
 

@@ -90,8 +90,8 @@ class Authenticator:
         """
         if rule.family == _OPERATOR:
             return self._operator(sent)
-        deployed = metadata.deployed(sent)
-        credential = await self._credential(rule, sent, deployed=deployed)
+        wcp_profile = metadata.wcp_profile(sent)
+        credential = await self._credential(rule, sent, wcp_profile=wcp_profile)
         if credential.key is not None:
             _check_key(rule, credential.key)
         merchant = None
@@ -104,7 +104,7 @@ class Authenticator:
             partner_id=credential.key.partner_id if credential.key else None,
             merchant=merchant,
             app=credential.app,
-            deployed=deployed,
+            wcp_profile=wcp_profile,
             version=resolve(header, credential.pin),
             network=network,
         )
@@ -116,7 +116,7 @@ class Authenticator:
         return Caller(live=False)
 
     async def _credential(
-        self, rule: access_pb2.AccessRule, sent: Mapping[str, str], *, deployed: bool
+        self, rule: access_pb2.AccessRule, sent: Mapping[str, str], *, wcp_profile: bool
     ) -> _Credential:
         key, app_id = sent.get("api-key"), sent.get("app-id")
         if key and app_id:
@@ -127,7 +127,7 @@ class Authenticator:
             return await self._by_app(app_id, sent)
         if app_id:
             raise FlorinError(Code.MISSING_MERCHANT_API_KEY)
-        if deployed or sent.get("merchant-id") or sent.get("client-id"):
+        if wcp_profile or sent.get("merchant-id") or sent.get("client-id"):
             raise FlorinError(Code.MISSING_API_KEY)
         raise FlorinError(Code.MISSING_AUTH_HEADERS)
 

@@ -82,12 +82,12 @@ def to_status(error: Exception, method: Method, call: Call) -> status_pb2.Status
         return status_pb2.Status(code=code_pb2.DEADLINE_EXCEEDED, message="Deadline exceeded")
     if isinstance(error, StoreUnavailable):
         _log.error("%s: %s, request %s", method.name, error, call.request_id)
-        error = dependency_down(deployed=False)
+        error = dependency_down(wcp_profile=False)
     elif not isinstance(error, FlorinError):
         _log.exception("%s failed, request %s", method.name, call.request_id, exc_info=error)
         error = FlorinError(Code.INTERNAL_ERROR)
-    if error.http == _UNAVAILABLE and method.relays and call.caller.deployed:
-        error = dependency_down(deployed=True)
+    if error.http == _UNAVAILABLE and method.relays and call.caller.wcp_profile:
+        error = dependency_down(wcp_profile=True)
     return status_of(error)
 
 

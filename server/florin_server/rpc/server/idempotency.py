@@ -36,7 +36,7 @@ def key_of(
     """
     if not text:
         if method.rule.idempotency in _DEMANDED:
-            raise idempotency_key_missing(deployed=caller.deployed)
+            raise idempotency_key_missing(wcp_profile=caller.wcp_profile)
         return None
     if len(text) > _CHARS_MAX:
         raise FlorinError(Code.INVALID_PARAMS, "Idempotency-Key is longer than 255 characters")

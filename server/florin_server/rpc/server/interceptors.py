@@ -39,7 +39,7 @@ _Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 _UNKNOWN = Caller(live=False)
-_UNKNOWN_DEPLOYED = Caller(live=False, deployed=True)
+_UNKNOWN_WCP = Caller(live=False, wcp_profile=True)
 _UNAUTHENTICATED = 401
 
 # the address (in gRPC's form) of whoever makes a call, by its metadata and the transport's peer
@@ -203,8 +203,8 @@ class Gate(grpc.aio.ServerInterceptor):
         self, method: Method, entries: Any, request: Message, call: Call, context: _Context
     ) -> None:
         sent = metadata.read(entries)
-        if metadata.deployed(sent):
-            call.caller = _UNKNOWN_DEPLOYED
+        if metadata.wcp_profile(sent):
+            call.caller = _UNKNOWN_WCP
         peer = self._peer_of(entries, context.peer())
         call.caller = caller = await self._caller(method, sent, peer)
         self._count(call)

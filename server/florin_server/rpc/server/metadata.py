@@ -60,6 +60,6 @@ def request_id(entries: Any) -> str | None:
     return None
 
 
-def deployed(sent: Mapping[str, str]) -> bool:
+def wcp_profile(sent: Mapping[str, str]) -> bool:
     """True if the caller speaks the deployed wire profile; header names alone decide it."""
     return "wcp-version" in sent and "pay-version" not in sent

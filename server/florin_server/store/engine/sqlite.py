@@ -70,6 +70,7 @@ class Connection:
         if writes:
             self._raw.execute("PRAGMA journal_mode=WAL")
             self._raw.execute("PRAGMA synchronous=FULL")
+            self._raw.execute("PRAGMA foreign_keys=ON")
         else:
             self._raw.execute("PRAGMA query_only=ON")
             self._raw.execute("PRAGMA wal_autocheckpoint=0")
@@ -98,7 +99,7 @@ class Connection:
                 raise StoreUnavailable("SQLite ended the transaction") from error
             self.command("ROLLBACK TO op")
             self.command("RELEASE op")
-            return None, told(error)
+            return None, to_store_error(error)
         self.command("RELEASE op")
         return result, None
 
@@ -108,7 +109,7 @@ class Connection:
             self.command("ROLLBACK")
 
 
-def told(error: Exception) -> Exception:
+def to_store_error(error: Exception) -> Exception:
     """The driver's errors as the store's, others as they are."""
     if not isinstance(error, sqlite3.Error):
         return error

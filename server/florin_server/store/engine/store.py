@@ -12,7 +12,7 @@ from pathlib import Path
 
 from florin_server.store.engine import schema
 from florin_server.store.engine.query import Op, StoreUnavailable, T, run
-from florin_server.store.engine.sqlite import Connection, FileLock, StoreLocked, told
+from florin_server.store.engine.sqlite import Connection, FileLock, StoreLocked, to_store_error
 from florin_server.store.engine.writer import Fault, Writer
 from florin_server.store.payments.reader import PaymentReader
 
@@ -79,7 +79,7 @@ class Store:
             connection.command("BEGIN")
             return await _unhurried(op, connection)
         except sqlite3.Error as error:
-            raise told(error) from error
+            raise to_store_error(error) from error
         finally:
             connection.give_up()
             self._release(connection)
@@ -118,7 +118,7 @@ def _survey(path: Path, op: Op[T]) -> T:
         connection.command("BEGIN")
         return run(op, connection.query)
     except sqlite3.Error as error:
-        raise told(error) from error
+        raise to_store_error(error) from error
     finally:
         connection.give_up()
         connection.close()

@@ -151,12 +151,12 @@ _CONCLUDE = {
 }
 # few transactions are open, however many there were
 _IN_OPEN = Statement(
-    select(chain_tx_item.c.payment_id)
+    select(chain_tx_item.c.payout_id)
     .join_from(chain_tx, chain_tx_item, chain_tx_item.c.tx_id == chain_tx.c.id)
     .where(
         text(OPEN),
         chain_tx.c.chain_id == param("chain"),
-        chain_tx_item.c.payment_id == param("id_"),
+        chain_tx_item.c.payout_id == param("id_"),
     )
 )
 _REFUSE = Statement(

@@ -19,6 +19,7 @@ _ITEMS = Statement(
     select(
         chain_tx_item.c.tx_id,
         chain_tx_item.c.payment_id,
+        chain_tx_item.c.payout_id,
         chain_tx_item.c.kind,
         chain_tx_item.c.gas,
     )
@@ -29,15 +30,20 @@ _ITEMS = Statement(
 
 def items_of(tx: ChainTx) -> list[Params]:
     """The rows of what a transaction is for."""
-    return [_item_of(tx, n) for n in range(len(tx.item_ids))]
+    items = [
+        *((payment_id, None) for payment_id in tx.payment_ids),
+        *((None, payout_id) for payout_id in tx.payout_ids),
+    ]
+    return [_item_of(tx, n, *item) for n, item in enumerate(items)]
 
 
-def _item_of(tx: ChainTx, n: int) -> Params:
+def _item_of(tx: ChainTx, n: int, payment_id: str | None, payout_id: str | None) -> Params:
     share = tx.shares[n] if tx.shares else None
     return {
         "tx_id": tx.id,
         "n": n,
-        "payment_id": tx.item_ids[n],
+        "payment_id": payment_id,
+        "payout_id": payout_id,
         "kind": share.kind if share else None,
         "gas": share.gas if share else 0,
     }
@@ -48,10 +54,14 @@ def whole(rows: list[Row]) -> Op[list[ChainTx]]:
     if not rows:
         return []
     ids = [row[0] for row in rows]
-    items: dict[str, list[str]] = defaultdict(list)
+    settled: dict[str, list[str]] = defaultdict(list)
+    made: dict[str, list[str]] = defaultdict(list)
     shares: dict[str, list[Share]] = defaultdict(list)
-    for tx_id, item_id, kind, most in (yield _ITEMS(ids=ids)):
-        items[tx_id].append(item_id)
+    for tx_id, payment_id, payout_id, kind, most in (yield _ITEMS(ids=ids)):
+        if payment_id is None:
+            made[tx_id].append(payout_id)
+        else:
+            settled[tx_id].append(payment_id)
         if kind is not None:
             shares[tx_id].append(Share(PayerKind(kind), most))
     bumps: dict[str, list[Variant]] = defaultdict(list)
@@ -61,7 +71,8 @@ def whole(rows: list[Row]) -> Op[list[ChainTx]]:
     return [
         ChainTx(
             **dict(zip(names, row, strict=True)),
-            item_ids=tuple(items[row[0]]),
+            payment_ids=tuple(settled[row[0]]),
+            payout_ids=tuple(made[row[0]]),
             bumps=tuple(bumps[row[0]]),
             shares=tuple(shares[row[0]]),
         )

@@ -82,9 +82,9 @@ _REOPEN = Statement(
     )
     .returning(chain_tx.c.id, chain_tx.c.hash)
 )
-_ITEMS = Statement(
-    select(chain_tx_item.c.tx_id, chain_tx_item.c.payment_id).where(
-        any_of(chain_tx_item.c.tx_id, "ids")
+_PAYOUTS = Statement(
+    select(chain_tx_item.c.tx_id, chain_tx_item.c.payout_id).where(
+        any_of(chain_tx_item.c.tx_id, "ids"), chain_tx_item.c.payout_id.is_not(None)
     )
 )
 _HELD = Statement(select(chain_tx_item.c.payment_id).where(any_of(chain_tx_item.c.tx_id, "ids")))
@@ -201,7 +201,7 @@ def undo_paid_out(
     if not (yield _UNWATCH(chain=chain_id, by=Watcher.PAYOUTS, hashes=hashes)):
         return []
     items: dict[str, list[str]] = {tx_id: [] for tx_id in ended[1]}
-    for tx_id, payout_id in (yield _ITEMS(ids=list(items))):
+    for tx_id, payout_id in (yield _PAYOUTS(ids=list(items))):
         items[tx_id].append(payout_id)
     found = yield from payouts.some([one for held in items.values() for one in held])
     undone = []

@@ -14,6 +14,7 @@ METADATA = MetaData(
         "uq": "uq_%(table_name)s_%(column_0_N_name)s",
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
         "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
     }
 )
 
@@ -21,6 +22,11 @@ METADATA = MetaData(
 def text_(*, key: bool = False, default: str | None = None) -> Any:
     """A text; a `default` is what rows have that are older than the column."""
     return Field(sa_type=Text, primary_key=key, sa_column_kwargs={"server_default": default})
+
+
+def id_of(table: str, *, key: bool = False) -> Any:
+    """The id of a row of another table, which has to be there."""
+    return Field(sa_type=Text, primary_key=key, foreign_key=f"{table}.id")
 
 
 def number(*, key: bool = False, default: str | None = None) -> Any:

@@ -3,7 +3,7 @@
 Conventions as in `tables`.
 """
 
-from sqlalchemy import Index
+from sqlalchemy import CheckConstraint, Index
 
 from florin_server.domain.settlement.chain_txs import PayerKind, SpentKind, TxState, Watcher
 from florin_server.store.tables.fields import (
@@ -11,6 +11,7 @@ from florin_server.store.tables.fields import (
     Base,
     amount,
     bytes_,
+    id_of,
     number,
     one_of,
     only,
@@ -87,11 +88,15 @@ class ChainTxItemRow(Base, table=True):
     """A payment that a transaction settles, in calldata order, or a payout that it makes."""
 
     __tablename__ = "chain_tx_item"
-    __table_args__ = (BY_KEY,)
+    __table_args__ = (
+        CheckConstraint("(payment_id IS NULL) <> (payout_id IS NULL)", name="one_item"),
+        BY_KEY,
+    )
 
-    tx_id: str = text_(key=True)
+    tx_id: str = id_of("chain_tx", key=True)
     n: int = number(key=True)
-    payment_id: str = text_()
+    payment_id: str | None = id_of("payment")
+    payout_id: str | None = id_of("payout")
     kind: PayerKind | None = one_of(PayerKind)
     gas: int = number(default="0")
 

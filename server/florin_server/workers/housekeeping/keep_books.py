@@ -66,7 +66,7 @@ class BookKeeper:
             return
         if self._rail.chain_id in found.unread:
             return
-        problem = "; ".join(books.told(one) for one in found.missing())
+        problem = "; ".join(books.describe(one) for one in found.missing())
         if problem and problem != self._state.lacking:
             _log.error("%s", problem)
         self._state.lacking = problem

@@ -130,6 +130,7 @@ class PayoutWorker:
             cannot_be_mined=self._cannot_be_mined,
             wake=self.wake,
             payer=treasury.gas_payer,
+            pays_out=True,
             again=self._again,
             paused=f"{rail.chain_id}:{treasury.sender}" in pauses,
         )

@@ -74,6 +74,7 @@ class TxSender:
         again: Callable[[ChainTx], Awaitable[bool]] | None = None,
         in_time: Callable[[ChainTx], bool] | None = None,
         payer: str = "",
+        pays_out: bool = False,
         paused: bool = False,
     ) -> None:
         self._app = app
@@ -95,6 +96,7 @@ class TxSender:
         self._stuck = ""  # the transaction that `problem` is about
         self.address = sender
         self._payer = f"{rail.chain_id}:{payer or sender}"
+        self._pays_out = pays_out
         self.paused = paused
         self.problem = ""  # what keeps the oldest transaction from being mined
 
@@ -230,7 +232,8 @@ class TxSender:
             nonce=nonce,
             raw=signed.raw,
             hash=signed.hash,
-            item_ids=tuple(item_ids),
+            payment_ids=() if self._pays_out else tuple(item_ids),
+            payout_ids=tuple(item_ids) if self._pays_out else (),
             state=TxState.SIGNED,
             created_at_us=self._app.clock.now_us(),
             since_block=signed.since_block,

@@ -1,14 +1,12 @@
-"""Every setting, its default and its reason; read from florin.toml and FLORIN_* variables."""
+"""What an operator can choose: from arguments, FLORIN_* variables, and florin.toml."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     IPvAnyNetwork,
     SecretStr,
@@ -22,250 +20,15 @@ from pydantic_settings import (
 )
 
 from florin_server import settings_file
-from florin_server.domain.caip import canonical_asset
+from florin_server.config.app_links import AppLinkSettings
+from florin_server.config.capture import CaptureSettings
+from florin_server.config.embedded import EmbeddedChain, EmbeddedSolana
+from florin_server.config.limits import FailedGasSettings, LimitSettings
 from florin_server.domain.screening.blocklist import blocked_account
 from florin_server.pricing.settings import AssetKey, Currency, Price, PriceSettings
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.networks import chain_files
 from florin_server.rails.solana.settings import SolanaChain
-
-
-class EmbeddedChain(BaseModel):
-    """The EVM chain that Florin brings along, for demos, tests and test mode."""
-
-    model_config = ConfigDict(frozen=True)
-
-    enabled: bool = Field(default=True, description="`false` leaves it out where test money works")
-    rpc_port: int = Field(
-        default=0, ge=0, le=65535, description="0 takes any free port, then keeps it"
-    )
-    block_interval_s: float = Field(
-        default=0.5, ge=0, description="between two blocks; 0 seals one for each transaction"
-    )
-    confirmations: int = Field(
-        default=2, ge=1, description="final then; enough to see `processing`"
-    )
-
-
-class EmbeddedSolana(BaseModel):
-    """The Solana chain that Florin brings along, for the same."""
-
-    model_config = ConfigDict(frozen=True)
-
-    enabled: bool = Field(default=True, description="`false` leaves it out where test money works")
-    rpc_port: int = Field(
-        default=0, ge=0, le=65535, description="0 takes any free port, then keeps it"
-    )
-    slot_s: float = Field(
-        default=0.4, ge=0, description="between two slots; 0 gives each transaction its own"
-    )
-    finalized_slots: int = Field(
-        default=4, ge=1, description="on top of a final one: 32 on Solana, fewer for tests"
-    )
-    durable_nonces: int = Field(
-        default=0, ge=0, le=100, description="payments whose buyers may sign slowly, at a time"
-    )
-    accounts_a_day: int = Field(
-        default=50, ge=0, description="token accounts opened for receivers, however it comes"
-    )
-    accounts_a_merchant_day: int = Field(
-        default=10, ge=0, description="of these for one merchant: more than it has tokens"
-    )
-
-
-# a budget below what one payment may use would let none through
-_GAS_LEAST = 1_500_000
-
-
-class LimitSettings(BaseModel):
-    """How much is taken from whom; 0 a minute, or 0 held answers, turns a limit off.
-
-    A burst is what may come at once, before the rate counts.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    key_per_minute: int = Field(
-        default=12_000, ge=0, description="an API key: 200 calls a second are a very large shop"
-    )
-    key_burst: int = Field(default=600, ge=1, description="3 s of them, e.g. after a pause")
-    app_per_minute: int = Field(
-        default=1_200, ge=0, description="App-Id with Client-Id: 20 polls a second of one device"
-    )
-    app_burst: int = Field(default=120, ge=1, description="6 s of them")
-    address_per_minute: int = Field(
-        default=3_000,
-        ge=0,
-        description="App-Ids from one address (IPv6: /64), whatever their Client-Id: a caller "
-        "writes what it likes into that one; fifty buyers behind one router, a poll a second each",
-    )
-    address_burst: int = Field(default=200, ge=1, description="4 s of them")
-    app_total_per_minute: int = Field(
-        default=60_000,
-        ge=0,
-        description="one App-Id, which is public, from everywhere: 1,000 calls a second are more "
-        "than one process answers beside others",
-    )
-    app_total_burst: int = Field(default=6_000, ge=1, description="6 s of them")
-    payment_per_minute: int = Field(
-        default=20,
-        ge=0,
-        description="new confirms, cancels, and forms, of one payment by one caller (a key, or an "
-        "address): each may ask a chain; no buyer needs more. Signed ones that may be right are "
-        "counted by the account that signed, apart from all others",
-    )
-    payment_burst: int = Field(default=20, ge=1, description="a wallet that tries them in a row")
-    payment_total_per_minute: int = Field(
-        default=200,
-        ge=0,
-        description="confirms of one payment by anybody that only a chain can judge: ten callers",
-    )
-    payment_total_burst: int = Field(default=200, ge=1, description="a minute of them")
-    options_per_minute: int = Field(
-        default=60,
-        ge=0,
-        description="how often one caller asks for the options of one payment: each asks chains; "
-        "a wallet that looks each second",
-    )
-    options_burst: int = Field(default=60, ge=1, description="a buyer who tries accounts in a row")
-    failure_per_minute: int = Field(
-        default=60, ge=0, description="401 answers for one address: guessing is hopeless, and quiet"
-    )
-    failure_burst: int = Field(default=60, ge=1, description="a deployment with a mistyped key")
-    page_per_minute: int = Field(
-        default=600, ge=0, description="buyer pages for one address: many buyers may share it"
-    )
-    page_burst: int = Field(default=100, ge=1, description="a queue at a till behind one address")
-    guard_per_minute: int = Field(
-        default=60,
-        ge=0,
-        description="new idempotency keys of App-Ids from one address: each is kept for days",
-    )
-    guard_burst: int = Field(default=60, ge=1, description="every step of ten payments at once")
-    held_per_credential: int = Field(
-        default=1_000, ge=0, description="long polls and streams at a time; each holds memory"
-    )
-    held_per_payment: int = Field(
-        default=50,
-        ge=0,
-        description="the same of one payment by its merchant: nobody shows it on more screens",
-    )
-    held_per_payment_caller: int = Field(
-        default=20,
-        ge=0,
-        description="the same of one payment by one wallet's caller (a key, or an address; half "
-        "of them for one Client-Id), apart from the merchant's: a buyer has one or two open",
-    )
-    held_per_payment_total: int = Field(
-        default=500, ge=0, description="the same by all wallets: no few callers take it from others"
-    )
-    held_per_address: int = Field(
-        default=200,
-        ge=0,
-        description="the same of one address, over all payments, Client-Ids and health streams",
-    )
-    held_per_app: int = Field(
-        default=10_000, ge=0, description="the same of one App-Id: 200 MB, at 20 kB each"
-    )
-
-
-class FailedGasSettings(BaseModel):
-    """Units of gas that relayers may lose on one EVM chain in an hour of the clock.
-
-    A payment by a contract account may use 300,000 to 600,000, and 530,000 more if it creates the
-    account. No more of them is on its way than fits into what is left.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    payer: int = Field(
-        default=2_000_000,
-        ge=_GAS_LEAST,
-        description="failed payments of one payer: one that fails three times, and some bad luck; "
-        "nothing of that payer is sent for the rest of the hour",
-    )
-    app: int = Field(
-        default=15_000_000,
-        ge=_GAS_LEAST,
-        description="failed payments that one wallet app or key confirmed; above, its payments by "
-        "contract accounts are paused",
-    )
-    chain: int = Field(
-        default=30_000_000,
-        ge=_GAS_LEAST,
-        description="all failed payments: one full block, 0.3 ether where gas costs 10 gwei; "
-        "above, all payments by contract accounts are paused, those by plain keys never",
-    )
-    opened_app: int = Field(
-        default=30_000_000,
-        ge=_GAS_LEAST,
-        description="paid payments of one app that create their accounts: some 70, and 400,000 "
-        "each; a stranger may pay itself a cent from ever new ones",
-    )
-    opened_chain: int = Field(
-        default=60_000_000, ge=_GAS_LEAST, description="the same for all apps together"
-    )
-
-
-class CaptureSettings(BaseModel):
-    """Whose data is asked for before a payment, and how long it is kept.
-
-    Data counts for its payment if the wallet that told it, by a form or along with its calls,
-    confirms the payment; for later ones of the same account and wallet app only if the account
-    signed for it, which it does not where its wallet sends the transaction by itself.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    enabled: bool = Field(default=False, description="most merchants need no data about buyers")
-    from_amount: dict[str, Annotated[int, Field(ge=0)]] = Field(
-        default={},
-        description="minor units of a currency (ISO 4217), or of an asset (CAIP-19) in which a "
-        "payment may be asked for, from which on data is needed; for others it always is",
-    )
-    modes: tuple[Literal["live", "test"], ...] = Field(
-        default=("live", "test"), description="payments whose buyers are asked"
-    )
-    assets: tuple[Annotated[str, AfterValidator(canonical_asset)], ...] = Field(
-        default=(), description="CAIP-19 of what is paid with; empty: all"
-    )
-    retention_days: int = Field(
-        default=5 * 365, ge=1, description="what anti-money-laundering rules commonly ask for"
-    )
-    frame_origins: tuple[Annotated[str, Field(pattern=r"^https?://[^\s;,'\"/]+$")], ...] = Field(
-        default=(), description="sites of web wallets that may show the form in a frame"
-    )
-
-
-class AndroidApp(BaseModel):
-    """An Android app, as Digital Asset Links names it."""
-
-    model_config = ConfigDict(frozen=True)
-
-    package: str = Field(
-        pattern=r"^[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+$",
-        max_length=255,
-        description="its application id, as in the store",
-    )
-    fingerprints: tuple[Annotated[str, Field(pattern=r"^[0-9A-F]{2}(:[0-9A-F]{2}){31}$")], ...] = (
-        Field(min_length=1, max_length=10, description="SHA-256 of the certificates that sign it")
-    )
-
-
-class AppLinkSettings(BaseModel):
-    """Wallets that phones may open payment links in, instead of a browser.
-
-    Phones read them at `/.well-known/` of the pay host.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    ios: tuple[Annotated[str, Field(pattern=r"^[A-Z0-9]{10}\.[A-Za-z0-9.-]{1,155}$")], ...] = Field(
-        default=(), max_length=100, description="team id and bundle id, with a dot between"
-    )
-    android: tuple[AndroidApp, ...] = Field(
-        default=(), max_length=100, description="Android apps, a table for each"
-    )
 
 
 class Settings(BaseSettings):

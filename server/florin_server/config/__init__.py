@@ -1,0 +1,18 @@
+"""Every setting, its default and its reason; read from florin.toml and FLORIN_* variables."""
+
+from florin_server.config.app_links import AndroidApp, AppLinkSettings
+from florin_server.config.capture import CaptureSettings
+from florin_server.config.embedded import EmbeddedChain, EmbeddedSolana
+from florin_server.config.limits import FailedGasSettings, LimitSettings
+from florin_server.config.settings import Settings
+
+__all__ = [
+    "AndroidApp",
+    "AppLinkSettings",
+    "CaptureSettings",
+    "EmbeddedChain",
+    "EmbeddedSolana",
+    "FailedGasSettings",
+    "LimitSettings",
+    "Settings",
+]

@@ -1,0 +1,120 @@
+"""Files of older releases are brought to the present schema with all that is in them."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+from alembic import command
+from florin_server.store.engine import schema
+from florin_server.store.migrations import config
+from florin_server.store.settlement import chain_txs
+from florin_server.store.tables.tables import METADATA
+from sqlalchemy import create_engine
+
+from tests.support.store_kit import CHAIN, SENDER, accepted, opened, submitted, tx
+
+# what a row has that nobody asks for here
+_FILLED = {"TEXT": "", "BIGINT": 0, "BLOB": b"", "BOOLEAN": False, "INTEGER": 0}
+_ITEMS = "SELECT tx_id, n, payment_id, payout_id, kind, gas FROM chain_tx_item ORDER BY tx_id, n"
+_OLD_ITEMS = "SELECT tx_id, n, payment_id, kind, gas FROM chain_tx_item ORDER BY tx_id, n"
+
+
+def moved(path, revision: str, *, down: bool = False) -> None:
+    """Brings a file to a revision."""
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        (command.downgrade if down else command.upgrade)(config(connection), revision)
+    engine.dispose()
+
+
+def put(raw: sqlite3.Connection, table: str, **values: object) -> None:
+    """Inserts a row; what must not be missing is filled."""
+    columns = raw.execute(f"PRAGMA table_info({table})").fetchall()
+    row = {
+        name: _FILLED[kind]
+        for _, name, kind, required, default, _ in columns
+        if required and default is None
+    } | values
+    names = ", ".join(row)
+    marks = ", ".join("?" * len(row))
+    raw.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", list(row.values()))
+
+
+def rows(path, sql: str) -> list[tuple]:
+    with closing(sqlite3.connect(path)) as raw:
+        return raw.execute(sql).fetchall()
+
+
+@pytest.fixture
+def old(tmp_path):
+    """A file of v0012 with a settlement of two payments, a payout, and a refund's payout."""
+    path = tmp_path / "florin.db"
+    path.touch(mode=0o600)
+    moved(path, "v0012")
+    with closing(sqlite3.connect(path)) as raw, raw:
+        for n, payment_id in enumerate(("pay_1", "pay_2")):
+            put(raw, "payment", id=payment_id, status="processing", value=str(n))
+        for payout_id, kind in (("pout_1", "balance"), ("rfnd_1", "refund")):
+            put(raw, "payout", id=payout_id, kind=kind, status="submitted", value="1")
+        for n, tx_id in enumerate(("tx_1", "tx_2", "tx_3")):
+            put(
+                raw,
+                "chain_tx",
+                id=tx_id,
+                chain_id=CHAIN,
+                sender=SENDER,
+                nonce=n,
+                hash=f"0x{n}",
+                state="signed",
+            )
+        items = [
+            ("tx_1", 0, "pay_2", "key", 70_000),
+            ("tx_1", 1, "pay_1", "code", 90_000),
+            ("tx_2", 0, "pout_1", None, 0),
+            ("tx_3", 0, "rfnd_1", None, 0),
+        ]
+        names = ("tx_id", "n", "payment_id", "kind", "gas")
+        for item in items:
+            put(raw, "chain_tx_item", **dict(zip(names, item, strict=True)))
+    return path, items
+
+
+async def test_payments_and_payouts_of_an_old_file_get_columns_of_their_own(old):
+    path, items = old
+    schema.prepare(path)
+    assert rows(path, _ITEMS) == [
+        ("tx_1", 0, "pay_2", None, "key", 70_000),
+        ("tx_1", 1, "pay_1", None, "code", 90_000),
+        ("tx_2", 0, None, "pout_1", None, 0),
+        ("tx_3", 0, None, "rfnd_1", None, 0),
+    ]
+    assert rows(path, "PRAGMA foreign_key_check") == []
+    async with opened("sqlite", path.parent) as store:
+        settled, *paid_out = await store.read(chain_txs.open_txs(CHAIN, SENDER))
+    assert (settled.payment_ids, settled.payout_ids) == (("pay_2", "pay_1"), ())
+    assert [share.gas for share in settled.shares] == [70_000, 90_000]
+    assert [one.payout_ids for one in paid_out] == [("pout_1",), ("rfnd_1",)]
+    assert {one.payment_ids for one in paid_out} == {()}
+    moved(path, "v0012", down=True)
+    assert rows(path, _OLD_ITEMS) == items
+
+
+async def test_a_transaction_is_for_payments_and_payouts_that_are_there(tmp_path):
+    async with opened("sqlite", tmp_path) as store:
+        of = await accepted(store)
+        await submitted(store, of)
+        item = METADATA.tables["chain_tx_item"]
+        assert len(rows(tmp_path / "florin.db", _ITEMS)) == 1
+    with closing(sqlite3.connect(tmp_path / "florin.db")) as raw:
+        raw.execute("PRAGMA foreign_keys=ON")
+        for wrong in (
+            {"payment_id": "pay_none"},
+            {"payout_id": "pout_none"},
+            {"payment_id": of.id, "payout_id": of.id},
+            {},
+        ):
+            values = {"tx_id": tx(of).id, "n": 7, **wrong}
+            with pytest.raises(sqlite3.IntegrityError):
+                put(raw, item.name, **values)
