@@ -73,13 +73,14 @@ def document() -> tuple[pathlib.Path, str]:
 
     It has comments, which generated code has not, and is made by the code that it describes.
     """
-    from florin_server.boot.openapi import DOCUMENT  # noqa: PLC0415
-    from florin_server.boot.openapi.make import make  # noqa: PLC0415
+    from florin_server.boot.grpc_server import PUBLIC  # noqa: PLC0415
+    from florin_server.web.openapi import DOCUMENT  # noqa: PLC0415
+    from florin_server.web.openapi.make import make  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as tmp:
         file = pathlib.Path(tmp) / "image.binpb"
         image(file)
-        return DOCUMENT, make(file.read_bytes(), ANSWERS)
+        return DOCUMENT, make(PUBLIC, file.read_bytes(), ANSWERS)
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ from tests.support import chains
 from tests.support.api import Api, GrpcApi, RestApi
 from tests.support.chain import Chain
 from tests.support.chains import EvmChains
+from tests.support.command import Forks
 from tests.support.desk import Desk, opened
 from tests.support.service import running
 from tests.support.wallet import Wallet
@@ -145,6 +146,14 @@ async def desk(tmp_path_factory, evm) -> AsyncIterator[Desk]:
     """One service for all tests of a module, with a clock that only they move."""
     async with opened(tmp_path_factory.mktemp("desk"), evm=evm) as desk:
         yield desk
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory) -> Iterator[Forks]:
+    """Commands and modules in processes that need not load Florin."""
+    forks = Forks(tmp_path_factory.mktemp("forks"))
+    yield forks
+    forks.close()
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from florin_gateway.remote import Remote
 from florin_gateway.routes import RouteError
 from florin_gateway.rpc import Backend, CallError
 from florin_gateway.server import HttpServer
-from florin_gateway.settings import GatewaySettings, GuardSettings, ServerSettings
+from florin_gateway.settings import GatewaySettings, GuardSettings, HeaderSettings, ServerSettings
 
 __all__ = [
     "Backend",
@@ -16,6 +16,7 @@ __all__ = [
     "Gateway",
     "GatewaySettings",
     "GuardSettings",
+    "HeaderSettings",
     "HttpServer",
     "Local",
     "PlainAnswer",

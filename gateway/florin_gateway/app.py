@@ -25,23 +25,20 @@ from florin_gateway.errors import (
 )
 from florin_gateway.exchange import ClientGoneError, Exchange, Scope, Send, path_of, peer_of
 from florin_gateway.forwarded import HEADER, client_of, is_near
-from florin_gateway.headers import (
-    CORS,
-    Headers,
-    Incoming,
-    event_id,
-    preflight_headers,
-    read,
-    read_aliases,
-    request_id_of,
-)
+from florin_gateway.headers import HeaderRules, Headers, Incoming, event_id, request_id_of
 from florin_gateway.hold import End, Hold, Receive
 from florin_gateway.httprule import ROOT, PathError, Router, TemplateError, parse_template
 from florin_gateway.jsoncodec import Codec
 from florin_gateway.longpoll import hold_answer
 from florin_gateway.parameters import parse_query
 from florin_gateway.plain import PlainEvents, PlainHandler, PlainRequest, PlainRoute
-from florin_gateway.routes import Binding, RouteError, add_routes, compile_routes
+from florin_gateway.routes import (
+    Binding,
+    RouteError,
+    add_routes,
+    check_aliases,
+    compile_routes,
+)
 from florin_gateway.rpc import Backend, CallError, Metadata
 from florin_gateway.settings import GatewaySettings
 from florin_gateway.sse import EventStream
@@ -65,9 +62,11 @@ class Gateway:
         settings: GatewaySettings | None = None,
     ) -> None:
         self.settings = settings or GatewaySettings()
+        self.rules = HeaderRules(self.settings.headers)
         self._router: Router[Binding | PlainRoute] = Router()
         codec = Codec(ignore_unknown=self.settings.ignore_unknown)
         self.bindings = list(compile_routes(services, backend, codec))
+        check_aliases(self.bindings, self.rules)
         add_routes(self._router, self.bindings)
         self._held: set[Hold] = set()
         self._stopping = False
@@ -114,7 +113,7 @@ class Gateway:
         except PathError:
             found = None
         own = found[0].headers if found is not None else []
-        return [*CORS, *own] if self.allows_cors(path) else own
+        return [*self.rules.cors, *own] if self.allows_cors(path) else own
 
     def _lists_cors(self, path: str) -> bool:
         return any(
@@ -128,7 +127,7 @@ class Gateway:
             await _lifespan(receive, send)
         if scope["type"] != "http":
             return
-        exchange = Exchange(scope, receive, send)
+        exchange = Exchange(scope, receive, send, self.rules)
         try:
             try:
                 await self._handle(exchange)
@@ -180,7 +179,7 @@ class Gateway:
         found = self._find(method, exchange.path)
         if found is not None:
             exchange.route_headers = found[0].headers
-        read(scope["headers"], incoming)
+        self.rules.read(scope["headers"], incoming)
         incoming.profile = self.settings.profile or incoming.profile
         if incoming.encoded:
             raise RefusedError(415, INVALID_PARAMS, "Content-Encoding is not supported")
@@ -194,7 +193,7 @@ class Gateway:
             await self._plain(exchange, route, texts)
             return
         if route.aliases:
-            read_aliases(scope["headers"], incoming, route.aliases)
+            self.rules.read_aliases(scope["headers"], incoming, route.aliases)
         incoming.check_ascii()
         exchange.timeout_s = self.settings.deadline_s
         if incoming.timeout_s is not None:
@@ -218,7 +217,9 @@ class Gateway:
             path = _without_extra_slashes(path)
         exchange.cors = self.allows_cors(path)
         if method == "OPTIONS" and exchange.cors:
-            headers = preflight_headers(exchange.incoming.request_id, self.settings.cors_max_age_s)
+            headers = self.rules.preflight(
+                exchange.incoming.request_id, self.settings.cors_max_age_s
+            )
             await exchange.send({"type": "http.response.start", "status": 204, "headers": headers})
             await exchange.send({"type": "http.response.body", "body": b""})
             return

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from florin_gateway.errors import INVALID_PARAMS, RefusedError
-from florin_gateway.headers import Headers, Incoming, answer_headers
+from florin_gateway.headers import HeaderRules, Headers, Incoming
 from florin_gateway.hold import Receive
 from florin_gateway.rpc import Metadata
 
@@ -29,12 +29,14 @@ class Exchange:
         "peer",
         "receive",
         "route_headers",
+        "rules",
         "scope",
         "send",
         "timeout_s",
     )
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, rules: HeaderRules) -> None:
+        self.rules = rules
         self.scope = scope
         self.receive = receive
         self.send = send
@@ -58,7 +60,9 @@ class Exchange:
 
     def headers(self, metadata: Metadata = (), length: int | None = None) -> Headers:
         """Headers of an answer; JSON unless its content type is replaced."""
-        headers = answer_headers(self.incoming.request_id, metadata, cors=self.cors, length=length)
+        headers = self.rules.answer(
+            self.incoming.request_id, metadata, cors=self.cors, length=length
+        )
         if self.route_headers:
             headers += self.route_headers
         return headers

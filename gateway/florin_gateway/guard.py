@@ -19,10 +19,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from florin_gateway.errors import INVALID_PARAMS, RefusedError
-from florin_gateway.headers import DELICATE, MISSPELT, Headers, answer_headers, request_id_of
+from florin_gateway.headers import MISSPELT, HeaderRules, Headers, request_id_of
 from florin_gateway.joinedwrites import JoinedWrites
 from florin_gateway.oldhttp import without_chunks
-from florin_gateway.settings import GuardSettings
+from florin_gateway.settings import GuardSettings, HeaderSettings
 
 # the parser takes a line without a version for HTTP/0.9
 _VERSIONS = frozenset({"1.0", "1.1"})
@@ -40,6 +40,7 @@ class Guard(HttpToolsProtocol):
     """One connection, under the bounds of `settings`."""
 
     settings = GuardSettings()
+    rules = HeaderRules(HeaderSettings())
     headers_at: Callable[[str, str], Headers] = staticmethod(lambda _method, _path: [])
 
     def __init__(
@@ -169,7 +170,7 @@ class Guard(HttpToolsProtocol):
                 length = value
             elif name == b"transfer-encoding":
                 coding = coding + b"," + value if coding else value
-            elif b"_" in name and name.replace(b"_", b"-") in DELICATE:
+            elif b"_" in name and name.replace(b"_", b"-") in self.rules.delicate:
                 return _malformed(MISSPELT)
         if size > bounds.head_bytes_max or len(self.headers) > bounds.headers_max:
             return _head_too_large()
@@ -249,7 +250,7 @@ class Guard(HttpToolsProtocol):
         path = self.url.partition(b"?")[0].decode("latin-1")
         method = self.parser.get_method().decode("latin-1")
         lines = [b"HTTP/1.1 %d %s" % (refusal.status, _phrase(refusal.status))]
-        head = answer_headers(request_id, (), cors=False, length=len(body))
+        head = self.rules.answer(request_id, (), cors=False, length=len(body))
         head += [*self.headers_at(method, path), (b"connection", b"close")]
         lines += [b"%s: %s" % header for header in head]
         told = b"" if method == "HEAD" else body
@@ -259,9 +260,11 @@ class Guard(HttpToolsProtocol):
         self.transport.close()
 
 
-def guard_class(settings: GuardSettings, headers_at: Callable[[str, str], Headers]) -> type[Guard]:
+def guard_class(
+    settings: GuardSettings, rules: HeaderRules, headers_at: Callable[[str, str], Headers]
+) -> type[Guard]:
     """A protocol class for uvicorn, which makes one object of it per connection."""
-    names = {"settings": settings, "headers_at": staticmethod(headers_at)}
+    names = {"settings": settings, "rules": rules, "headers_at": staticmethod(headers_at)}
     return type("Guard", (Guard,), names)
 
 

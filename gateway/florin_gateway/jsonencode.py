@@ -33,7 +33,7 @@ class Encoders:
 
     A generated function looks like this, members in order of declaration:
 
-        def encode_florin_v1_Buyer(m):
+        def encode_lab_v1_Parcel(m):
             has = m.HasField
             d = {'accountCaip10': m.account_caip10, …}
             …

@@ -34,7 +34,7 @@ _SILENCE = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCE
 
 
 class Remote:
-    """One channel to a Florin server elsewhere.
+    """One channel to a service elsewhere.
 
     A lost connection is dialled again with a growing pause; making channels anew would leak them.
     With a `token` the server is told the address of each HTTP client, and believes it.

@@ -23,7 +23,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from florin_gateway import jsonscan
 from florin_gateway.errors import invalid_body, invalid_parameter, unreadable_body
-from florin_gateway.headers import Headers, check_aliases
+from florin_gateway.headers import HeaderRules, Headers
 from florin_gateway.httprule import Router, Template, TemplateError, parse_template
 from florin_gateway.jsoncodec import Codec, Decode, Encode
 from florin_gateway.jsonshape import INTEGERS, rule_of
@@ -117,7 +117,6 @@ class Binding:
         self.body_bytes_max = int(options.body_bytes_max)
         self.cors = options.cors
         self.aliases = {a.alias.encode(): a.header.encode() for a in options.header_aliases}
-        check_aliases(self.aliases)
         self.headers = _deprecation(options)
         self.has_body = bool(rule.body)
         self._request = GetMessageClass(method.input_type)
@@ -284,6 +283,15 @@ def compile_routes(
                     yield Binding(method, one, codec, backend)
             except (RouteError, TemplateError, FieldError, LookupError, ValueError) as error:
                 raise RouteError(f"{method.full_name}: {error}") from error
+
+
+def check_aliases(bindings: Iterable[Binding], rules: HeaderRules) -> None:
+    """RouteError, which names the RPC, unless aliases stand for headers that are forwarded."""
+    for binding in bindings:
+        try:
+            rules.check_aliases(binding.aliases)
+        except ValueError as error:
+            raise RouteError(f"{binding.method.full_name}: {error}") from error
 
 
 def add_routes(router: Router[Any], bindings: Iterable[Binding]) -> None:

@@ -96,7 +96,7 @@ def _config(gateway: Gateway, settings: ServerSettings) -> uvicorn.Config:
     return uvicorn.Config(
         gateway,
         interface="asgi3",
-        http=guard_class(settings.guard, gateway.headers_at),
+        http=guard_class(settings.guard, gateway.rules, gateway.headers_at),
         ws="none",
         lifespan="off",
         log_config=None,

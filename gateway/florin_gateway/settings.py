@@ -12,6 +12,37 @@ from florin_gateway.profiles import Profile
 
 
 @dataclass(frozen=True, slots=True)
+class HeaderSettings:
+    """Headers that the services know, in lower case, beside those of every request and answer."""
+
+    forwarded: tuple[str, ...] = field(
+        default=(),
+        metadata={"why": "become metadata of the same name: credentials, versions, keys"},
+    )
+    kept_empty: tuple[str, ...] = field(
+        default=(), metadata={"why": "of the forwarded ones, those that count when they are empty"}
+    )
+    deployed: tuple[()] | tuple[str, str] = field(
+        default=(),
+        metadata={
+            "why": "a request with the first header and without the second is in the deployed "
+            "profile"
+        },
+    )
+    answered: tuple[tuple[str, tuple[str, ...]], ...] = field(
+        default=(), metadata={"why": "metadata of an answer, and the headers that it becomes"}
+    )
+    exposed: tuple[str, ...] = field(
+        default=("request-id", "retry-after", "deprecation", "link"),
+        metadata={"why": "headers of answers that scripts of every origin may read"},
+    )
+    allowed: tuple[str, ...] = field(
+        default=("content-type", "request-id", "last-event-id"),
+        metadata={"why": "headers that scripts of every origin may send"},
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class GatewaySettings:
     """How requests are translated."""
 
@@ -34,6 +65,9 @@ class GatewaySettings:
     )
     cors_max_age_s: int = field(
         default=7200, metadata={"why": "how long browsers remember what they may read"}
+    )
+    headers: HeaderSettings = field(
+        default_factory=HeaderSettings, metadata={"why": "headers that the services know"}
     )
     trusted_proxies: tuple[Network, ...] = field(
         default=(),
@@ -98,7 +132,7 @@ class ServerSettings:
     host: str = field(default="127.0.0.1", metadata={"why": "address to listen on"})
     port: int = field(default=0, metadata={"why": "0 takes a free one"})
     backlog: int = field(
-        default=2048, metadata={"why": "connections that wait to be accepted: buyers come at once"}
+        default=2048, metadata={"why": "connections that wait to be accepted: callers come at once"}
     )
     tls_certificate: str | None = field(
         default=None, metadata={"why": "PEM file; unset: plain text, for a proxy in front"}

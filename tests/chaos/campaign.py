@@ -39,6 +39,7 @@ from tests.chaos.holes import HOLES
 from tests.chaos.plan import FOES, Kill, Mood, Plan, plan
 from tests.chaos.quick import QuickClock
 from tests.chaos.stage import Stage
+from tests.support.loaded import load
 
 PAYMENTS, SEEDS = 300, 20
 SHOWN = 5  # things that were wrong; all of them are in the run's folder
@@ -314,4 +315,5 @@ def _of(result: dict[str, Any], *names: str) -> str:
 
 
 if __name__ == "__main__":
+    load()
     sys.exit(main())

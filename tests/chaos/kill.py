@@ -34,6 +34,7 @@ from florin_server.workers.settlement.settle import ChainSettler
 
 from tests.support.api import RestApi
 from tests.support.chain import Chain
+from tests.support.loaded import load
 from tests.support.service import settings
 from tests.support.wallet import Wallet
 
@@ -210,4 +211,5 @@ def fresh(root: Path) -> Path:
 
 
 if __name__ == "__main__":
+    load()
     print(json.dumps(campaign(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "")))

@@ -37,6 +37,7 @@ from florin_server.store.payments import idempotency
 from florin_server.store.payments.idempotency import Replay
 
 from tests.chaos.clients import Client
+from tests.support.loaded import load
 from tests.support.service import settings
 
 CLIENTS = 2
@@ -259,4 +260,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    load()
     sys.exit(main())

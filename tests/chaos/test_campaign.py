@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from contextlib import ExitStack
 
 import pytest
@@ -25,7 +23,7 @@ PLANTED = ("nonces", "returns")
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
+def runs(tmp_path_factory, forks):
     """All at once, each in a process of its own: they fork, which one with threads must not."""
     wanted = {
         "foreign": (ORDERS, SEEDS["foreign"], []),
@@ -36,15 +34,9 @@ def runs(tmp_path_factory):
         started = {}
         for name, (payments, seed, options) in wanted.items():
             folder = tmp_path_factory.mktemp(name)
-            command = [sys.executable, "-m", "tests.chaos.campaign", "--payments", str(payments)]
-            command += ["--seed", str(seed), "--folder", str(folder), *options]
-            process = subprocess.Popen(
-                command,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            stack.enter_context(process)
+            command = ["tests.chaos.campaign", "--payments", str(payments), "--seed", str(seed)]
+            command += ["--folder", str(folder), *options]
+            process = forks.module(*command, session=True)
             stack.callback(end, process)
             started[name] = folder / f"seed-{seed}" / "result.json", process
         yield started
@@ -58,7 +50,7 @@ def end(process):
 
 def result_of(run):
     path, process = run
-    said, _ = process.communicate(timeout=300)
+    said = process.communicate(timeout=300)
     assert path.exists(), said
     return json.loads(path.read_text()), process.returncode
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from contextlib import ExitStack
 
 import pytest
@@ -15,18 +13,14 @@ BUGS = ("amnesia", "splitledger")
 
 
 @pytest.fixture(scope="module")
-def campaigns(tmp_path_factory):
+def campaigns(tmp_path_factory, forks):
     """All at once, each in a process of its own: it forks, which one with threads must not."""
-    command = [sys.executable, "-m", "tests.chaos.kill"]
     with ExitStack() as stack:
         started = {}
         for bug in ("", *BUGS):
             folder = tmp_path_factory.mktemp(f"kill-{bug}")
-            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-            process = subprocess.Popen([*command, str(folder), bug], **pipes)
-            stack.enter_context(process)
-            stack.callback(process.kill)
-            started[bug] = process
+            started[bug] = forks.module("tests.chaos.kill", str(folder), bug)
+            stack.callback(started[bug].kill)
         yield started
 
 

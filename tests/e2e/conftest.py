@@ -8,28 +8,20 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from tests.support.command import Forks, Lasting
 from tests.support.service import running
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory):
+def up(tmp_path_factory, forks):
     """`florin up`, shared by what does not end it."""
     home = tmp_path_factory.mktemp("up") / "home"
-    with Lasting("up", home=home, FLORIN_KEY_CACHE_S="0.5") as command:
+    with forks.lasting("up", home=home, FLORIN_KEY_CACHE_S="0.5") as command:
         yield command
         assert command.process.poll() is None
         command.tell(signal.SIGTERM)
         done = command.ended()
         # nothing that the tests asked of it was worth a complaint
         assert (done.status, done.err) == (0, "")
-
-
-@pytest.fixture(scope="module")
-def forks(tmp_path_factory):
-    forks = Forks(tmp_path_factory.mktemp("forks"))
-    yield forks
-    forks.close()
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ import grpc
 import uvloop
 from florin_gateway.app import Gateway
 from florin_gateway.backends import Local
+from florin_gateway.settings import GatewaySettings
 from florin_server.boot import chains
 from florin_server.boot.grpc_server import PUBLIC
 from florin_server.boot.service import Service
@@ -24,6 +25,7 @@ from florin_server.clock import TestClock
 from florin_server.flows.accounts import demo
 from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
 from florin_server.rails.protocol import Rail
+from florin_server.web.headers import HEADERS
 
 from tests.model.memory import MemoryRest
 from tests.model.rail import ASSET, CHAIN, FakeRail, signature
@@ -164,7 +166,7 @@ async def _staged(
         async with grpc.aio.insecure_channel(service.grpc.target) as channel:
             rail = service.app.rails[CHAIN]
             apis: dict[str, Api] = {
-                "rest": MemoryRest(Gateway(local, PUBLIC), env),
+                "rest": MemoryRest(Gateway(local, PUBLIC, GatewaySettings(headers=HEADERS)), env),
                 "grpc": GrpcApi(channel, env),
             }
             yield Stage(loop, service, clock, apis, buyers, Outbox(rail), mine)

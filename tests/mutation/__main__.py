@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.mutation.campaign import Found, mutated
+from tests.mutation.campaign import Found, found_in, mutated
 from tests.mutation.groups import GROUPS
 
 REASONS = Path(__file__).with_name("reasons.toml")
@@ -34,14 +34,30 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time")
     parser.add_argument("--folder", type=Path, default=Path("build/mutation"))
     parser.add_argument("--anew", action="store_true", help="forget what earlier runs found")
+    parser.add_argument("--again", action="store_true", help="run once more what has no reason")
     wanted = parser.parse_args()
     if unknown := set(wanted.groups) - GROUPS.keys():
         parser.error(f"there is no group {', '.join(sorted(unknown))}")
+    reasons = tomllib.loads(REASONS.read_text())
     found: dict[str, Found] = {}
     for name in wanted.groups or GROUPS:
-        found |= mutated(GROUPS[name], wanted.folder / name, wanted.jobs, anew=wanted.anew)
+        folder = wanted.folder / name
+        again = unexplained(found_in(folder), reasons) if wanted.again else ()
+        found |= mutated(GROUPS[name], folder, wanted.jobs, anew=wanted.anew, again=again)
         print(f"{name}: done", flush=True)
-    return verdict(found, tomllib.loads(REASONS.read_text()))
+    return verdict(found, reasons)
+
+
+def unexplained(
+    found: Mapping[str, Found], reasons: Mapping[str, Mapping[str, str]]
+) -> dict[str, str]:
+    """The survivors without a reason, by name, with what each changed."""
+    return {
+        name: change
+        for one in found.values()
+        for name, change in one.survivors.items()
+        if not {change, "*"} & reasons.get(function_of(name), {}).keys()
+    }
 
 
 def verdict(found: Mapping[str, Found], reasons: Mapping[str, Mapping[str, str]]) -> int:
@@ -49,30 +65,24 @@ def verdict(found: Mapping[str, Found], reasons: Mapping[str, Mapping[str, str]]
     table = Table(title="Mutants", title_justify="left")
     for column in ("module", "mutants", "killed", "of these, in time", "survive", "no reason", "%"):
         table.add_column(column)
-    unexplained: dict[str, str] = {}
     for module, one in sorted(found.items()):
-        open_ones = {
-            name: change
-            for name, change in one.survivors.items()
-            if not {change, "*"} & reasons.get(function_of(name), {}).keys()
-        }
-        unexplained |= open_ones
         table.add_row(
             module,
             str(one.all),
             str(one.killed),
             str(one.killed - one.outcomes["timeout"]),
             str(len(one.survivors)),
-            str(len(open_ones)),
+            str(len(unexplained({module: one}, reasons))),
             f"{100 * one.killed / one.all:.1f}",
         )
-    for name, change in unexplained.items():
+    open_ones = unexplained(found, reasons)
+    for name, change in open_ones.items():
         print(f"{name}\n    {change}")
     killed = sum(one.killed for one in found.values())
     total = sum(one.all for one in found.values())
     Console(highlight=False, width=120).print(table)
     print(f"{killed} of {total} killed: {100 * killed / total:.1f} %")
-    return 0 if killed >= _LEAST * total and not unexplained else 1
+    return 0 if killed >= _LEAST * total and not open_ones else 1
 
 
 def function_of(mutant: str) -> str:

@@ -9,7 +9,8 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,18 @@ from mutmut.__main__ import find_mutant, get_diff_for_mutant
 names = json.load(sys.stdin)
 print(json.dumps({one: get_diff_for_mutant(one, path=find_mutant(one).path) for one in names}))
 """
+# the functions that run while modules are imported, where mutmut has no mutant yet
+_AT_IMPORT = """
+import importlib, json, pkgutil, florin_server
+from mutmut.state import state
+for one in pkgutil.walk_packages(florin_server.__path__, "florin_server."):
+    if "migrations" not in one.name and not one.name.endswith("__main__"):
+        importlib.import_module(one.name)
+print(json.dumps(sorted(state()._stats)))
+"""
 # how a run ends whose tests pytest did not find; mutmut takes it for one that took too long
 _UNPICKED = 255
+_NOT_YET = "not checked"
 _KILLED = frozenset({"killed", "timeout", "suspicious", "segfault", "caught by type check"})
 
 
@@ -56,14 +67,20 @@ class Found:
         return self.outcomes.total()
 
 
-def mutated(group: Group, folder: Path, jobs: int, *, anew: bool) -> dict[str, Found]:
+def mutated(
+    group: Group, folder: Path, jobs: int, *, anew: bool, again: Collection[str] = ()
+) -> dict[str, Found]:
     """What was found, by module; goes on where an earlier run of the same folder was stopped.
+
+    With `anew` nothing of that is used; mutants in `again` are run once more, since tests were
+    written for them.
 
     RuntimeError with what mutmut said if it did not come to an end, e.g. since a test fails
     without any mutant.
     """
     if anew:
         shutil.rmtree(folder, ignore_errors=True)
+    _forget(folder, again)
     _lay_out(group, folder)
     command = [_mutmut(), "run", "--max-children", str(jobs)]
     log = folder / "mutmut.log"
@@ -75,7 +92,21 @@ def mutated(group: Group, folder: Path, jobs: int, *, anew: bool) -> dict[str, F
         lines = log.read_text().replace("\r", "\n").splitlines()
         told = [line for line in lines if not line.endswith((" mutants", " stats", " tests"))]
         raise RuntimeError("\n".join(told[-30:]))
-    return _read(folder)
+    _run_imported(group, folder, jobs)
+    return found_in(folder)
+
+
+def _forget(folder: Path, names: Collection[str]) -> None:
+    for one in _notes(folder):
+        _note(one, dict.fromkeys(names))
+    memory = folder / "imported.json"
+    if memory.exists():
+        memory.write_text(json.dumps(sorted(set(json.loads(memory.read_text())) - set(names))))
+
+
+def _notes(folder: Path) -> Iterator[Path]:
+    """What mutmut notes of each module."""
+    yield from (folder / "mutants" / "src").rglob("*.meta")
 
 
 def _lay_out(group: Group, folder: Path) -> None:
@@ -96,15 +127,59 @@ def _lay_out(group: Group, folder: Path) -> None:
     (folder / "pyproject.toml").write_text("\n".join([text, "[tool.mutmut]", *settings, ""]))
 
 
+def _run_imported(group: Group, folder: Path, jobs: int) -> None:
+    """Runs survivors that are imported in processes of their own, there from the beginning."""
+    memory = folder / "imported.json"
+    tried = set(json.loads(memory.read_text())) if memory.exists() else set[str]()
+    lived = {name for one in _notes(folder) for name, code in _ends(one).items() if code == 0}
+    told = _asked(folder, [sys.executable, "-c", _AT_IMPORT], mutant="stats")
+    hit = set(json.loads(told.splitlines()[-1]))
+    wanted = sorted(name for name in lived - tried if name.rpartition("__mutmut_")[0] in hit)
+    plugins = [part for one in _PLUGINS for part in ("-p", one)]
+    command = [sys.executable, "-m", "pytest", "-qx", *plugins, *_chosen(group)]
+
+    def ends(name: str, *more: str) -> int:
+        ended = subprocess.run(
+            [*command, *more],
+            cwd=folder / "mutants",
+            capture_output=True,
+            env=_env(folder, mutant=name),
+            check=False,
+        )
+        return ended.returncode
+
+    if wanted and ends("none", "--collect-only"):
+        raise RuntimeError("pytest finds no tests in a process of its own")
+    with ThreadPoolExecutor(jobs) as pool:
+        codes = dict(zip(wanted, pool.map(ends, wanted), strict=True))
+    killed = {name: code for name, code in codes.items() if code}
+    for one in _notes(folder):
+        _note(one, killed)
+    memory.write_text(json.dumps(sorted((tried & lived) | codes.keys() - killed.keys())))
+
+
+def _ends(note: Path) -> dict[str, int | None]:
+    """How the runs of a module's mutants ended; None for those that are to come."""
+    found: dict[str, int | None] = json.loads(note.read_text())["exit_code_by_key"]
+    return found
+
+
+def _note(note: Path, ends: Mapping[str, int | None]) -> None:
+    """Writes down how some of them ended, as far as they are the module's."""
+    known = json.loads(note.read_text())
+    of_module = known["exit_code_by_key"]
+    of_module.update((name, code) for name, code in ends.items() if name in of_module)
+    note.write_text(json.dumps(known))
+
+
 def _settings(group: Group) -> Mapping[str, Any]:
-    chosen = sorted({str(p.relative_to(ROOT)) for one in group.tests for p in _tests(one)})
     return {
         "source_paths": ["src"],
         "only_mutate": [f"src/{_PACKAGE}/{one}" for one in group.modules],
         "also_copy": [*_BESIDE, *_BESIDE_TOO, *_DOCUMENTS],
         "do_not_mutate_patterns": [*_WORDS],
         "pytest_add_cli_args": [part for one in _PLUGINS for part in ("-p", one)],
-        "pytest_add_cli_args_test_selection": chosen,
+        "pytest_add_cli_args_test_selection": _chosen(group),
         # what tests leave behind in their process must not get into the next one
         "process_isolation": "forkserver",
         "use_git_change_detection": False,
@@ -115,6 +190,10 @@ def _settings(group: Group) -> Mapping[str, Any]:
     }
 
 
+def _chosen(group: Group) -> list[str]:
+    return sorted({str(p.relative_to(ROOT)) for one in group.tests for p in _tests(one)})
+
+
 def _tests(glob: str) -> Iterator[Path]:
     found = sorted(one for one in (ROOT / "tests").glob(glob) if one.name not in _OF_THE_CHECKOUT)
     if not found:
@@ -122,15 +201,17 @@ def _tests(glob: str) -> Iterator[Path]:
     yield from found
 
 
-def _read(folder: Path) -> dict[str, Found]:
-    for one in (folder / "mutants" / "src").rglob("*.meta"):
-        ends: dict[str, set[int]] = {}
-        for name, code in json.loads(one.read_text())["exit_code_by_key"].items():
+def found_in(folder: Path) -> dict[str, Found]:
+    """What runs of a folder found so far, by module; nothing of what has not been run."""
+    for one in _notes(folder):
+        ends: dict[str, set[int | None]] = {}
+        for name, code in _ends(one).items():
             ends.setdefault(name.rpartition("__mutmut_")[0], set()).add(code)
         if unpicked := [name for name, codes in ends.items() if codes == {_UNPICKED}]:
             raise RuntimeError(f"pytest finds no test by its id for {', '.join(unpicked)}")
     told = _asked(folder, [_mutmut(), "results", "--all", "true"])
     outcomes = dict(re.findall(r"^\s*(\S+): (.+?)\s*$", told, re.MULTILINE))
+    outcomes = {name: outcome for name, outcome in outcomes.items() if outcome != _NOT_YET}
     lived = [name for name, outcome in outcomes.items() if outcome not in _KILLED]
     # what `mutmut show` tells of one of them, without a start of mutmut for each
     diffs = json.loads(_asked(folder, [sys.executable, "-c", _SHOW], json.dumps(lived)))
@@ -152,9 +233,15 @@ def _change(diff: str) -> str:
     return " ".join(new or old)
 
 
-def _asked(folder: Path, command: Sequence[str], given: str = "") -> str:
+def _asked(folder: Path, command: Sequence[str], given: str = "", mutant: str = "") -> str:
     ended = subprocess.run(
-        command, cwd=folder, input=given, capture_output=True, text=True, env=_env(), check=True
+        command,
+        cwd=folder,
+        input=given,
+        capture_output=True,
+        text=True,
+        env=_env(folder, mutant) if mutant else _env(),
+        check=True,
     )
     return ended.stdout
 
@@ -163,6 +250,11 @@ def _mutmut() -> str:
     return str(Path(sys.executable).with_name("mutmut"))
 
 
-def _env() -> dict[str, str]:
+def _env(folder: Path | None = None, mutant: str = "") -> dict[str, str]:
+    """What runs see; with a mutant those that do not run below mutmut."""
     # equal seeds for every mutant; and nothing of the tests goes to npm
-    return {**os.environ, "PYTHONHASHSEED": "0"}
+    seen = {**os.environ, "PYTHONHASHSEED": "0"}
+    if folder is not None:
+        places = (folder.resolve() / "mutants" / "src", folder.resolve() / "mutants")
+        seen |= {"MUTANT_UNDER_TEST": mutant, "PYTHONPATH": os.pathsep.join(map(str, places))}
+    return seen

@@ -63,6 +63,7 @@ GROUPS = {
             "contract/payouts/test_pay_out*.py",
             "e2e/payouts/test_payout*.py",
             "e2e/payouts/test_refunds.py",
+            "e2e/payouts/test_watched_payouts.py",
         ),
     ),
     "auth": Group(

@@ -8,8 +8,8 @@ import html
 import re
 
 import pytest
-from florin_gateway.pages import checkout
 from florin_server.domain.payments.payment import Status
+from florin_server.web.payments import page as checkout
 
 from tests.support.desk import ORDER, PAY_URL
 from tests.support.page_texts import NASTY, headers_of, text_of
@@ -136,7 +136,7 @@ async def test_a_merchants_name_is_text_and_nothing_else(desk):
     await tenant.change_merchant(name=NASTY)
     created = await desk.rest.call("POST", "/v1/payments", tenant.headers, ORDER)
     page = (await desk.ask("GET", f"/{created['paymentId']}")).text
-    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;Söhne&quot;" in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &#34;Söhne&#34;" in page
     assert "<script" not in page
     assert "<img" not in page
     assert set(re.findall(r"<(\w+)", page)) == set(re.findall(r"<(\w+)", shown(live=False)))

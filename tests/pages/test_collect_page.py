@@ -132,6 +132,17 @@ async def test_what_is_wrong_is_said_and_what_was_written_stays(desk):
     assert message_of((await submit(desk, answer.text, **FORM)).text) == COMPLETE
 
 
+async def test_what_somebody_writes_is_text_and_nothing_else(desk):
+    page = (await desk.ask("GET", await form_of(desk))).text
+    answer = await submit(desk, page, fullName=NASTY, dob=NASTY, pobAddress=NASTY, porCountry=NASTY)
+    assert answer.status == 400
+    inputs = inputs_of(answer.text)
+    for name in ("fullName", "dob", "pobAddress"):
+        assert unescape(inputs[name]["value"]) == NASTY
+    assert "<img" not in answer.text
+    assert answer.text.count("<script") == 1
+
+
 async def test_terms_that_were_accepted_stay_accepted(desk):
     page = (await desk.ask("GET", await form_of(desk))).text
     answer = await submit(desk, page, tosConfirmed="true")
@@ -271,6 +282,6 @@ async def test_a_merchants_name_is_text_and_nothing_else(desk):
     created = await desk.rest.call("POST", "/v1/payments", tenant.headers, ORDER)
     answer = await desk.rest.options(created["paymentId"], [Wallet().account])
     page = (await desk.ask("GET", path_of(answer["collectData"]["url"]))).text
-    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;Söhne&quot;" in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &#34;Söhne&#34;" in page
     assert "<img" not in page
     assert page.count("<script") == 1

@@ -13,7 +13,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,11 @@ HERE = Path(__file__).parent
 CONTRACTS = HERE.parents[1] / "server/florin_server/devnet/contracts"
 HOME = npm.BUILD / "proofs"
 INSTALL_S = 600
+# what forge compiled in a workplace, and what it knows of that; not what it tried and failed
+COMPILED = (
+    *("out", "cache/solidity-files-cache.json"),
+    *("out-product", "cache-product/solidity-files-cache.json"),
+)
 # what slither finds in code that is only there for tests is nobody's business
 _PRODUCT = ("PaySettler.sol", "Opener.sol")
 
@@ -98,7 +104,8 @@ def _workplace(name: str) -> Path:
     work = HOME / f"{name}-{os.getpid()}"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    atexit.register(shutil.rmtree, work, ignore_errors=True)
+    kept = HOME / f"compiled-{name}"
+    atexit.register(_leave, work, kept)
     for one in ("foundry.toml", "solc", "gas-snapshot"):
         shutil.copy(HERE / one, work)
     for one in ("src", "test"):
@@ -107,15 +114,42 @@ def _workplace(name: str) -> Path:
     for source in CONTRACTS.glob("*.sol"):
         shutil.copy(source, work / "contracts")
     (work / "node_modules").symlink_to(HOME / "npm" / "node_modules")
+    with _guarded("compiled"):
+        if kept.exists():
+            shutil.copytree(kept, work, dirs_exist_ok=True)
     return work
+
+
+def _leave(work: Path, kept: Path) -> None:
+    """Removes a workplace; what was compiled there is for the next one, where sources are alike.
+
+    forge itself tells by what is in a file whether it has to be compiled.
+    """
+    with _guarded("compiled"):
+        fresh = work.with_name(f"{work.name}-compiled")
+        for one in COMPILED:
+            if (work / one).exists():
+                (fresh / one).parent.mkdir(parents=True, exist_ok=True)
+                (work / one).rename(fresh / one)
+        if fresh.exists():
+            shutil.rmtree(kept, ignore_errors=True)
+            fresh.rename(kept)
+    shutil.rmtree(work, ignore_errors=True)
+
+
+@contextmanager
+def _guarded(name: str) -> Iterator[None]:
+    """Lets one process at a time do something below `build`."""
+    HOME.mkdir(parents=True, exist_ok=True)
+    with (HOME / f"{name}.lock").open("w") as guard:
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        yield
 
 
 def _python(home: Path) -> str | None:
     """An environment with what the lock file names; why there is none."""
     lock, done = HERE / "requirements.lock", home / "requirements.lock"
-    home.parent.mkdir(parents=True, exist_ok=True)
-    with home.with_name("venv.lock").open("w") as guard:
-        fcntl.flock(guard, fcntl.LOCK_EX)
+    with _guarded("venv"):
         if done.exists() and done.read_bytes() == lock.read_bytes():
             return None
         pip = [str(home / "bin/python"), "-m", "pip", "install", "--quiet"]

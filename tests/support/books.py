@@ -12,9 +12,9 @@ from tests.support.installation import operator_of
 from tests.support.payout_shop import (
     CHAIN,
     ETHER,
-    until,
 )
 from tests.support.solana import AT_ONCE
+from tests.support.until import until
 
 SETTINGS = {
     "rates": {ETHER: {"GBP": "2500.00"}},

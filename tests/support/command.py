@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from select import select
+from typing import Self, TextIO, TypeAlias
 
 from florin_server.boot.home import Home
 
+ROOT = Path(__file__).parents[2]
 FLORIN = Path(sys.executable).with_name("florin")
 # only a command that hangs gets here
 PATIENCE_S = 60
@@ -46,14 +50,14 @@ def begin(*command: str, home: Path, **changes: str) -> subprocess.Popen[str]:
     )
 
 
-def end(process: subprocess.Popen[str]) -> Ended:
+def end(process: Process) -> Ended:
     try:
         out, err = process.communicate(timeout=PATIENCE_S)
     except subprocess.TimeoutExpired:
         process.kill()
         out, err = process.communicate()
         raise AssertionError(f"it did not end:\n{out}\n{err}") from None
-    return Ended(process.returncode, out, err)
+    return Ended(process.wait(), out, err)
 
 
 def florin(*command: str, home: Path, **changes: str) -> Ended:
@@ -68,52 +72,126 @@ def told(done: Ended) -> str:
     return sentence
 
 
-class Forks:
-    """Runs commands one after the other in forks of one process that has loaded Florin.
+Process: TypeAlias = "subprocess.Popen[str] | Fork"
 
-    The same commands, and processes of their own; only most of their time is saved.
+
+class Fork:
+    """A command in a fork, as `subprocess.Popen` would have it."""
+
+    def __init__(self, out: int, err: int, told: int) -> None:
+        self.stdout, self.stderr, self._told = (os.fdopen(one) for one in (out, err, told))
+        self.pid = int(self._told.readline())
+        self.returncode: int | None = None
+        self._read: list[_Reading] = []
+
+    def poll(self) -> int | None:
+        if self.returncode is None and select([self._told], [], [], 0)[0]:
+            self.wait()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            if not select([self._told], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("florin", timeout or 0)
+            with self._told:
+                self.returncode = int(self._told.readline())
+        return self.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """What it still has to say, once it has ended."""
+        self._read = self._read or [_Reading(one) for one in (self.stdout, self.stderr)]
+        self.wait(timeout)
+        out, err = (one.text() for one in self._read)
+        return out, err
+
+    def send_signal(self, signum: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, signum)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class _Reading:
+    """Reads a pipe to its end while somebody waits for something else."""
+
+    def __init__(self, pipe: TextIO) -> None:
+        self._pipe = pipe
+        self._text = ""
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with self._pipe:
+            self._text = self._pipe.read()
+
+    def text(self) -> str:
+        self._thread.join()
+        return self._text
+
+
+class Forks:
+    """Runs commands in forks of one process that has loaded Florin.
+
+    The same commands, and processes of their own; only most of their time is saved. What is about
+    the program's own start, a terminal or colours wants `florin`, `begin` and `Lasting`.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.forks"],
-            cwd=Path(__file__).parents[2],
-            env=environment(folder, {}),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.forks", str(theirs.fileno())],
+                cwd=ROOT,
+                env=environment(folder, {}),
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
+
+    def begin(self, *command: str, home: Path, **changes: str) -> Fork:
+        """A command under way; its end is somebody else's to wait for."""
+        return self._begin(["florin", *command], home.parent, environment(home, changes))
+
+    def module(self, *command: str, session: bool = False, **changes: str) -> Fork:
+        """A module under way, as `python -m` would run it, in a session of its own if need be."""
+        env = {**os.environ, **changes}
+        return self._begin([*command], ROOT, env, module=True, session=session)
+
+    def _begin(
+        self,
+        command: list[str],
+        cwd: Path,
+        env: dict[str, str],
+        *,
+        module: bool = False,
+        session: bool = False,
+    ) -> Fork:
+        told = {"command": command, "cwd": str(cwd), "env": env}
+        order = json.dumps({**told, "module": module, "session": session}).encode()
+        ours, theirs = zip(*(os.pipe() for _ in range(3)), strict=True)
+        socket.send_fds(self._orders, [order], theirs)
+        for pipe in theirs:
+            os.close(pipe)
+        return Fork(*ours)
 
     def __call__(self, *command: str, home: Path, **changes: str) -> Ended:
         """A command that ends by itself."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        out, err = self._folder / "out", self._folder / "err"
-        order = {
-            "command": command,
-            "cwd": str(home.parent),
-            "env": environment(home, changes),
-            "out": str(out),
-            "err": str(err),
-        }
-        watchdog = threading.Timer(PATIENCE_S, self._process.kill)
-        watchdog.start()
-        try:
-            print(json.dumps(order), file=self._process.stdin, flush=True)
-            status = json.loads(self._process.stdout.readline())
-        finally:
-            watchdog.cancel()
-        return Ended(status, out.read_text(), err.read_text())
+        return end(self.begin(*command, home=home, **changes))
+
+    def lasting(self, *command: str, home: Path, **changes: str) -> Lasting:
+        return Lasting(*command, home=home, begin=self.begin, **changes)
 
     def close(self) -> None:
-        self._process.communicate(timeout=PATIENCE_S)
+        self._orders.close()
+        self._process.wait(PATIENCE_S)
 
 
 class Lasting:
     """A command that lasts until it is told to stop; made when it says that it is up."""
 
-    def __init__(self, *command: str, home: Path, **changes: str) -> None:
+    def __init__(
+        self, *command: str, home: Path, begin: Callable[..., Process] = begin, **changes: str
+    ) -> None:
         self.home = Home(home)
         self.process = begin(*command, home=home, **changes)
         self.out = self._until("Ctrl-C ends it.")

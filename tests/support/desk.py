@@ -35,6 +35,7 @@ from tests.support.api import GrpcApi, RestApi
 from tests.support.chain import Chain
 from tests.support.chains import EvmChains, OwnChain
 from tests.support.service import running
+from tests.support.until import until
 from tests.support.wallet import Wallet
 
 START_S = 1_800_000_000
@@ -157,12 +158,13 @@ class Desk:
     ) -> dict[str, Any]:
         """The refund of a payment once it is over; nothing but its merchant's answers tells."""
         path, given = f"/v1/payments/{payment_id}", headers or self.rest.merchant
-        async with asyncio.timeout(20):
-            while True:
-                refund: dict[str, Any] = (await self.rest.call("GET", path, given))["refund"]
-                if "completedAt" in refund:
-                    return refund
-                await asyncio.sleep(0.01)
+
+        async def completed() -> dict[str, Any] | None:
+            refund: dict[str, Any] = (await self.rest.call("GET", path, given))["refund"]
+            return refund if "completedAt" in refund else None
+
+        done: dict[str, Any] = await until(completed)
+        return done
 
     async def lapse(self, payment_id: str, seconds: float = 1300) -> dict[str, Any]:
         """The end of a confirmed payment whose money never moves: its authorization lapses."""

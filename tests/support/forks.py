@@ -1,51 +1,93 @@
-"""`python -m tests.support.forks`: loads Florin once, then runs each command in a fork of its own.
+"""`python -m tests.support.forks FD`: loads Florin once, then runs commands in forks of its own.
 
-A line of JSON tells what to run; a line of JSON tells how it ended.
+Over the socket comes a JSON object for each command, with what becomes its stdout and stderr, and
+a pipe that is told its process id and, when it has ended, its exit status.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import runpy
+import signal
+import socket
 import sys
 import traceback
+from contextlib import suppress
 
-import eth_account
-from florin_server.boot import offline
 from florin_server.cli import main
-from florin_server.cli.accounts import keys
-from florin_server.cli.chains import add, listing, remove
-from florin_server.cli.service import doctor, gateway, up
 
-LOADED = (add, listing, remove, doctor, eth_account, gateway, keys, offline, up)
+from tests.support.loaded import load
+
+MESSAGE = 1 << 20
 
 
-def run(order: dict) -> int:
-    """The command, in a fork that looks like a fresh process; its exit status."""
-    child = os.fork()
-    if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    status = 70
+def run(order: dict, pipes: list[int]) -> int:
+    """The command in this process, which then looks like a fresh one; its exit status."""
+    out, err, _ = pipes
     try:
-        for number, name in ((1, "out"), (2, "err")):
-            os.dup2(os.open(order[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        for number, source in enumerate((os.open(os.devnull, os.O_RDONLY), out, err)):
+            os.dup2(source, number)
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
         os.chdir(order["cwd"])
         os.environ.clear()
         os.environ.update(order["env"])
-        sys.argv = ["florin", *order["command"]]
-        main()
-        status = 0
+        if order["session"]:
+            os.setsid()
+        sys.argv = order["command"]
+        if order["module"]:
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        else:
+            main()
     except SystemExit as ended:
-        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        if isinstance(ended.code, str):
+            print(ended.code, file=sys.stderr)
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException:  # noqa: BLE001  (as the interpreter itself would)
         traceback.print_exc()
-        status = 1
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+        return 1
+    return 0
+
+
+def attend(order: dict, pipes: list[int]) -> None:
+    """Forks the command's process, and tells of it until it has ended."""
+    child = os.fork()
+    if child == 0:
+        status = 70
+        try:
+            status = run(order, pipes)
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(status)
+    out, err, told = pipes
+    os.close(out)
+    os.close(err)
+    # a Ctrl-C is for the command
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.write(told, f"{child}\n".encode())
+    os.write(told, f"{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}\n".encode())
+
+
+def serve(orders: socket.socket) -> None:
+    """Runs what is ordered, each at once, until nobody can order any more."""
+    while True:
+        message, pipes, _, _ = socket.recv_fds(orders, MESSAGE, 3)
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        if not message:
+            return
+        if os.fork() == 0:
+            try:
+                orders.close()
+                attend(json.loads(message), pipes)
+            finally:
+                os._exit(0)
+        for pipe in pipes:
+            os.close(pipe)
 
 
 if __name__ == "__main__":
-    for line in sys.stdin:
-        print(json.dumps(run(json.loads(line))), flush=True)
+    load()
+    serve(socket.socket(fileno=int(sys.argv[1])))

@@ -8,7 +8,7 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import grpc
@@ -21,6 +21,7 @@ from florin.v1 import (
     payment_pb2,
 )
 from florin_gateway import Gateway, GatewaySettings, HttpServer, Local, Remote, ServerSettings
+from florin_server.web.headers import HEADERS
 from google.rpc import error_details_pb2, status_pb2
 
 from tests.support.raw import Answer, read_answer
@@ -285,6 +286,7 @@ async def lab(
             stack.push_async_callback(grpc_server.stop, 0)
             backend = Remote(f"127.0.0.1:{port}")
         stack.push_async_callback(backend.close)
+        settings = replace(settings or GatewaySettings(), headers=HEADERS)
         gateway = Gateway(backend, SERVICES, settings)
         server = HttpServer(gateway, server_settings, sock=sock)
         await server.start()

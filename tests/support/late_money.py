@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from florin.v1 import payout_pb2
@@ -11,6 +10,7 @@ from florin_server.devnet.evm import DEVNET
 from tests.support.desk import Desk
 from tests.support.installation import operator_of
 from tests.support.payout_shop import CHAIN, DOLLAR, USD, Shop, filled
+from tests.support.until import until
 from tests.support.wallet import MUTE, Wallet
 
 DOLLARS = f"{CHAIN}/erc20:{DOLLAR}"
@@ -47,13 +47,13 @@ async def payouts_of(desk: Desk, payment_id: str) -> list[Any]:
 
 async def returned(desk: Desk, payment_id: str) -> Any:
     """The payout that returns the money of a payment, once it is done."""
-    async with asyncio.timeout(20):
-        while True:
-            found = await payouts_of(desk, payment_id)
-            if found and found[0].status == payout_pb2.PAYOUT_STATUS_DONE:
-                (one,) = found
-                return one
-            await asyncio.sleep(0.01)
+
+    async def statuses() -> list[int]:
+        return [one.status for one in await payouts_of(desk, payment_id)]
+
+    await until(statuses, [payout_pb2.PAYOUT_STATUS_DONE])
+    (one,) = await payouts_of(desk, payment_id)
+    return one
 
 
 async def submit(desk: Desk, stranger: Wallet, wallet: Wallet, offer: Any) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +12,7 @@ from florin_server.store.ledger import ledger
 from florin_server.store.payouts import payouts
 
 from tests.support.desk import Desk, Tenant
+from tests.support.until import until
 from tests.support.wallet import Wallet
 
 CHAIN = f"eip155:{DEVNET.chain_id}"
@@ -25,15 +24,6 @@ GBP = {"unit": "iso4217/GBP", "value": "1250"}
 PRICE = 12_500_000  # 12.50 in a token of six decimals
 FEE = 7 + PRICE // 100
 WEI = 5 * 10**15  # 12.50 at 2500.00
-
-
-async def until(ask: Callable[[], Awaitable[Any]], wanted: Any) -> None:
-    """Returns once an answer is the wanted one."""
-    async with asyncio.timeout(20):
-        while True:
-            if await ask() == wanted:
-                return
-            await asyncio.sleep(0.01)
 
 
 @dataclass
@@ -87,12 +77,8 @@ class Shop:
 
     async def problem(self, payout_id: str) -> str:
         """Why a payout waits, once it was tried."""
-
-        async def has_one() -> bool:
-            return bool(await self._problem(payout_id))
-
-        await until(has_one, True)
-        return await self._problem(payout_id)
+        found: str = await until(lambda: self._problem(payout_id))
+        return found
 
     async def _problem(self, payout_id: str) -> str:
         found = await self.desk.service.app.store.read(payouts.get(payout_id))

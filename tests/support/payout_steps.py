@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+from collections.abc import Awaitable
 from typing import Any
 
 from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
@@ -24,6 +27,26 @@ async def waits(desk: Office, payout: Any) -> str:
         refund = await desk.refund(payout)
         assert (refund.status, refund.tx_id) == ("pending", None)
     return found.problem or ""
+
+
+async def rings(desk: Office, payout_id: str, work: Awaitable[Any]) -> bool:
+    """Whether those who follow a payout are told that it may have changed."""
+    count = itertools.count()
+
+    async def read() -> int:
+        return next(count)
+
+    told = aiter(desk.app.payouts.follow(payout_id, read, lambda _: False))
+    await anext(told)
+    following = asyncio.ensure_future(anext(told))
+    await asyncio.sleep(0)
+    await work
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    rang = following.done()
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    return rang
 
 
 async def send_first(desk: Office, to: str, fees: dict[str, Any]) -> None:

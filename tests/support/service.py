@@ -13,6 +13,7 @@ from florin_server.config import EmbeddedChain, EmbeddedSolana, LimitSettings, S
 from florin_server.domain.conditions import ConditionName
 
 from tests.support.chains import EvmChains, OwnChain
+from tests.support.until import until
 
 # a clock that stands still gives nothing back
 NO_LIMITS = LimitSettings(
@@ -89,8 +90,4 @@ async def begun(service: Service) -> None:
 
 async def held(service: Service, count: int) -> None:
     """Returns once so many answers wait for a change, of which nothing tells from outside."""
-    for _ in range(2000):
-        if service.app.hub.watchers == count:
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError(f"{service.app.hub.watchers} answers are held")
+    await until(lambda: service.app.hub.watchers, count)

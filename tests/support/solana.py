@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -21,6 +20,7 @@ from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
 from tests.support.desk import Desk
+from tests.support.until import until
 
 # each transaction is final at once, whatever the clock says
 AT_ONCE = EmbeddedSolana(slot_s=0, finalized_slots=1)
@@ -215,19 +215,32 @@ class SolanaNode:
         return (await self.ask("getBalance", owner))["value"]
 
 
+def passing(
+    desk: Desk, node: SolanaNode, *, slots: int = 2, seconds: float = 10
+) -> Callable[[], Awaitable[None]]:
+    """Lets so much time and so many slots pass, each time it is called."""
+
+    async def move() -> None:
+        desk.clock.advance(seconds)
+        if slots:
+            await node.fault("slots", slots=slots)
+
+    return move
+
+
 async def exact(desk: Desk, node: SolanaNode) -> None:
     """Returns once every wallet on the chain holds what is booked, to the lamport."""
-    async with asyncio.timeout(20):
-        while True:
-            # what was done last is final with the next slot, and looked at with the next tick
-            await node.fault("slots", slots=2)
-            desk.clock.advance(10)
-            found = await books.check(desk.service.app)
-            assert list(found.problems) == []
-            lines = [one for one in found.comparison.lines if SOLNET.chain_id in one.place[1]]
-            if {one.verdict for one in lines} == {books.Verdict.EXACT}:
-                return
-            await asyncio.sleep(0.02)
+    # what was done last is final with the next slot, and looked at with the next tick
+    move = passing(desk, node)
+    await move()
+
+    async def verdicts() -> set[books.Verdict]:
+        found = await books.check(desk.service.app)
+        assert list(found.problems) == []
+        lines = [one for one in found.comparison.lines if SOLNET.chain_id in one.place[1]]
+        return {one.verdict for one in lines}
+
+    await until(verdicts, {books.Verdict.EXACT}, meanwhile=move)
 
 
 __all__ = [

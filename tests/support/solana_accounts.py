@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from florin_server.chains.solana import spl
 from florin_server.devnet.solana import SOLNET
 
@@ -26,14 +24,6 @@ def place(owner: str, token: int = 0) -> str:
 
 async def there(node: SolanaNode, address: str) -> bool:
     return (await node.ask("getAccountInfo", address))["value"] is not None
-
-
-async def until(look, *args) -> None:
-    async with asyncio.timeout(20):
-        while True:
-            if await look(*args):
-                return
-            await asyncio.sleep(0.01)
 
 
 async def register(desk, tenant: Tenant, dest: str, *assets: str, key: str = "1") -> list[str]:

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from florin_server.chains.solana import spl
 
 from tests.support.solana import (
-    SolanaNode,
     steps,
     transaction_of,
 )
 from tests.support.solana_offers import Offer
-
-
-async def until(desk, node: SolanaNode, look) -> None:
-    """Lets time and slots pass until something holds."""
-    async with asyncio.timeout(20):
-        while True:
-            if look():
-                return
-            desk.clock.advance(10)
-            await node.fault("slots", slots=2)
-            await asyncio.sleep(0.02)
 
 
 def free(desk) -> list[str]:

@@ -168,6 +168,12 @@ def test_prefill_is_read_in_every_alphabet(encode, pad, escaped):
     assert buyer_data.prefill(text) == KNOWN
 
 
+@pytest.mark.parametrize("name", ["Ada", "Adam", "Adams"])
+def test_prefill_of_any_length_is_read_without_padding(name):
+    text = base64.b64encode(json.dumps({"fullName": name}).encode()).decode()
+    assert buyer_data.prefill(text.rstrip("=")) == buyer_data.prefill(text) == {"fullName": name}
+
+
 def test_prefill_begins_the_form_and_never_confirms_terms():
     told = {**DATA, "fullName": 7, "passport": "x", "porAddress": None}
     text = base64.b64encode(json.dumps(told).encode()).decode()

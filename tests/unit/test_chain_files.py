@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import tomllib
+
 import pytest
 from florin_server.config import Settings
 from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.networks import chain_files
+from florin_server.rails.networks import chain_files, chain_writer
 from florin_server.rails.solana.settings import SolanaChain
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 EVM = {
@@ -46,7 +50,7 @@ def put(home, name, text):
 
 
 def test_what_was_written_is_what_is_read(home):
-    path = put(home, "base.toml", chain_files.text("evm", EVM))
+    path = put(home, "base.toml", chain_writer.text("evm", EVM))
     assert chain_files.read(path, home) == EvmChain(
         **{
             **EVM,
@@ -57,8 +61,8 @@ def test_what_was_written_is_what_is_read(home):
 
 
 def test_settings_have_all_of_them(home):
-    put(home, "base.toml", chain_files.text("evm", EVM))
-    put(home, "devnet.toml", chain_files.text("solana", SOLANA))
+    put(home, "base.toml", chain_writer.text("evm", EVM))
+    put(home, "devnet.toml", chain_writer.text("solana", SOLANA))
     (home / "chains" / "notes.txt").write_text("nothing of ours")
     named = EvmChain(chain_id=10, settler="0x" + "ab" * 20, treasury="0x" + "fe" * 20)
     settings = Settings(home=home, chains=(named,))
@@ -86,46 +90,69 @@ def test_a_file_that_is_not_valid_is_named(home, text, words):
     assert words in fault["msg"]
 
 
-@pytest.mark.parametrize("head", ["[evm]", " [ evm ]  # Base"])
-def test_settings_are_changed_and_the_rest_is_left(head):
-    content = f"""# mine
-{head}
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_settings_are_changed_and_the_rest_is_left(end):
+    content = """# mine
+[evm]  # Base
 chain_id = 1 # one
 opener = "0x1"   # old
+# nodes
+rpc_url = 'https://node.example'
 
 [[evm.assets]]
 opener = "of the asset"
 """
-    changed = chain_files.changed(content, {"opener": "0x2", "factories": ["0x3"]})
-    assert (
-        changed
-        == f"""# mine
-{head}
-opener = "0x2"
-factories = ["0x3"]
+    written = """# mine
+[evm]  # Base
 chain_id = 1 # one
+opener = "0x2"   # old
+# nodes
+rpc_url = 'https://node.example'
+factories = ["0x3"]
 
 [[evm.assets]]
 opener = "of the asset"
 """
-    )
-    assert chain_files.changed(changed, {"opener": "0x2", "factories": ["0x3"]}) == changed
+    content, written = content.replace("\n", end), written.replace("\n", end)
+    changed = chain_writer.changed(content, {"opener": "0x2", "factories": ["0x3"]})
+    assert changed.splitlines() == written.splitlines()
+    assert chain_writer.changed(changed, {"opener": "0x2", "factories": ["0x3"]}) == changed
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    "content",
     [
-        ("evm = { chain_id = 1 }\n", "no line"),
-        ('[evm]\nfactories = [\n "0x1",\n]\n', "not for commands"),
-        ('[evm]\n"opener" = "0x1"\n', "not for commands"),
-        ('[evm]\nname = """\nopener = no\n"""\n', "not for commands"),
+        "evm = { chain_id = 1 }\n",
+        'evm.chain_id = 1\nevm.opener = "0x1"\n',
+        '[evm]\nfactories = [\n "0x1", # first\n]\n',
+        '[evm]\n"opener" = "0x1"\n',
+        '[evm]\nname = """\nopener = no\n"""\n',
+        '["evm"] # odd',
+        ' [ evm ]\nchain_id = 1\n[[evm.assets]]\nopener = "of the asset"\n',
+        '[evm.coin]\nname = "x"\n[evm]\nchain_id = 1\n',
+        '[[evm.assets]]\nname = "x"\n[evm.coin]\nname = "y"\n[[evm.assets]]\nname = "z"\n',
     ],
 )
-def test_what_cannot_be_changed_line_by_line_is_left(content, words):
-    with pytest.raises(ValueError, match=words):
-        chain_files.changed(content, {"opener": "0x2", "factories": ["0x3"]})
+def test_whatever_the_form_only_what_was_said_changes(content):
+    said = {"opener": "0x2", "factories": ["0x3"]}
+    changed = tomllib.loads(chain_writer.changed(content, said))
+    assert changed == {"evm": {**tomllib.loads(content)["evm"], **said}}
+
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
+SIMPLE = st.one_of(TEXTS, st.booleans(), st.integers(-(2**63), 2**63 - 1), st.lists(TEXTS))
+TABLES = st.dictionaries(TEXTS, SIMPLE, max_size=4)
+
+
+@settings(max_examples=200)
+@given(said=st.dictionaries(TEXTS, SIMPLE | TABLES | st.lists(TABLES, min_size=1), max_size=6))
+def test_anything_is_read_as_it_was_written(said):
+    written = chain_writer.text("evm", said)
+    assert tomllib.loads(written) == {"evm": said}
+    told = {name: one for name, one in said.items() if not isinstance(one, dict)}
+    assert tomllib.loads(chain_writer.changed(written, told)) == {"evm": said}
 
 
 def test_a_kind_that_nobody_reads_is_not_written():
     with pytest.raises(ValueError, match="no kind of chain"):
-        chain_files.text("bitcoin", {})
+        chain_writer.text("bitcoin", {})

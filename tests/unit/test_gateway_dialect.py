@@ -6,15 +6,18 @@ import json
 
 import pytest
 from florin.v1 import account_pb2, listing_pb2, payment_pb2
+from florin_gateway.app import Gateway
 from florin_gateway.errors import RefusedError
-from florin_gateway.headers import Incoming, read, read_aliases
+from florin_gateway.headers import HeaderRules, Incoming
 from florin_gateway.jsoncodec import Codec
 from florin_gateway.parameters import QueryFields
 from florin_gateway.profiles import Profile
 from florin_gateway.routes import Binding, RouteError
+from florin_gateway.settings import GatewaySettings, HeaderSettings
+from florin_server.web.headers import HEADERS
 from google.protobuf.message_factory import GetMessageClass
 
-from tests.support.proto_lab import ask, bindings
+from tests.support.proto_lab import Anything, ask, bindings, service
 
 OPTION = "(gateway_options.v1.field)"
 CODEC = Codec()
@@ -240,8 +243,9 @@ def test_contradictory_options_of_a_field_fail_the_start(tmp_path, field):
     ],
 )
 def test_contradictory_options_of_an_rpc_fail_the_start(tmp_path, options):
+    lab = service(tmp_path, with_options(options))
     with pytest.raises(RouteError, match=r"Lab\.Do"):
-        bindings(tmp_path, with_options(options))
+        Gateway(Anything(), [lab], GatewaySettings(headers=HEADERS))
 
 
 def with_options(options: str) -> str:
@@ -251,15 +255,27 @@ def with_options(options: str) -> str:
     )
 
 
-# older names of headers, and routes that go away
+# headers that nobody named, older names of them, and routes that go away
+
+
+def test_headers_that_the_service_does_not_name_mean_nothing():
+    rules, incoming = HeaderRules(HeaderSettings()), Incoming()
+    sent = [(b"api-key", b"a"), (b"api-key", b"b"), (b"wcp-version", b"1"), (b"pay-version", b"")]
+    rules.read([*sent, (b"request-id", b"r1")], incoming)
+    assert incoming.metadata == [("request-id", "r1")]
+    assert incoming.profile is Profile.SPEC
+    told = rules.answer("r1", [("pay-version", "1")], cors=True) + rules.preflight("r1", 60)
+    assert not any(b"pay" in name or b"pay" in value for name, value in told)
+
 
 ALIASES = {b"x-api-key": b"api-key", b"x-key": b"api-key"}
 
 
 def taken(*headers: tuple[bytes, bytes]) -> Incoming:
     incoming = Incoming()
-    read(headers, incoming)
-    read_aliases(headers, incoming, ALIASES)
+    rules = HeaderRules(HEADERS)
+    rules.read(headers, incoming)
+    rules.read_aliases(headers, incoming, ALIASES)
     incoming.check_ascii()
     return incoming
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 import typer
@@ -65,6 +67,33 @@ def test_every_module_says_what_it_is(modules):
         if not ast.get_docstring(ast.parse(path.read_text()))
     ]
     assert silent == []
+
+
+def test_a_wheel_holds_every_file_of_its_packages(tmp_path):
+    """Templates, contracts and documents too, which no import would miss."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a checkout")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=120)
+    (wheel,) = tmp_path.iterdir()
+    held = set(ZipFile(wheel).namelist())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    for package in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]:
+        above = str(Path(package).parent) + "/"
+        files = {name.removeprefix(above) for name in git("ls-files", package)}
+        assert files
+        assert files - held == set()
+
+
+def test_the_gateway_knows_no_payments(modules):
+    words = r"\b(merchants?|payments?|pay|wallets?|buyers?)\b"
+    found = {
+        (path.name, *told)
+        for path in modules
+        if path.is_relative_to(ROOT / "gateway")
+        if (told := set(re.findall(words, path.read_text().lower())))
+    }
+    assert found == set()
 
 
 def test_nothing_is_left_for_later(modules):

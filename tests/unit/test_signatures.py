@@ -51,6 +51,12 @@ def test_every_spelling_of_a_signature_becomes_the_same_bytes(digest):
     }
 
 
+@pytest.mark.parametrize("s", [1, ORDER // 2])
+def test_the_least_and_the_greatest_that_tokens_accept_stay_as_they_are(s):
+    assert canonical_signature(written(1, s, 27)).hex() == written(1, s, 27)[2:]
+    assert canonical_signature(written(1, ORDER - s, 27)).hex() == written(1, s, 28)[2:]
+
+
 @settings(max_examples=50, deadline=None)
 @given(
     digests,

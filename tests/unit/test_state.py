@@ -4,7 +4,7 @@ import pytest
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments import state
 from florin_server.domain.payments.payment import Status
-from florin_server.domain.payments.state import PAYMENT, Event, step
+from florin_server.domain.payments.state import CREATED, PAYMENT, Event, is_step, step
 
 PAIRS = list(itertools.product(Status, Event))
 TABLE = {
@@ -136,3 +136,16 @@ def test_a_refusal_never_uses_a_searched_word_wrongly(status, event):
     if "cancelled" in message:
         about_cancelling = event in {Event.CANCEL, Event.SIMULATE_CANCELLED}
         assert about_cancelling or status is Status.CANCELLED
+
+
+@pytest.mark.parametrize("after", Status)
+@pytest.mark.parametrize(("status", "event"), PAIRS)
+def test_a_written_step_is_one_of_the_table(status, event, after):
+    assert is_step(status, event.value, after) is (TABLE.get((status, event)) is after)
+
+
+def test_a_payment_begins_once_and_open():
+    assert [one for one in Status if is_step(None, CREATED, one)] == [Status.REQUIRES_ACTION]
+    assert not is_step(None, Event.CANCEL, Status.REQUIRES_ACTION)
+    assert not is_step(Status.REQUIRES_ACTION, CREATED, Status.REQUIRES_ACTION)
+    assert not is_step(Status.REQUIRES_ACTION, "unheard_of", Status.REQUIRES_ACTION)

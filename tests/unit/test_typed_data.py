@@ -163,3 +163,9 @@ def test_domain_members_all_count(member):
     }
     values = {name: getattr(USDC, name) for name in other} | {member: other[member]}
     assert Domain(**values).separator() != USDC.separator()
+
+
+def test_permit2s_domain_is_that_of_the_contract():
+    """As its DOMAIN_SEPARATOR answers on the main network of Ethereum."""
+    told = "866a5aba21966af95d6c7ab78eb2b2fc913915c28be3b9aa07cc04ff903e3f28"
+    assert permit2_domain(1).separator().hex() == told

@@ -117,17 +117,24 @@ async def test_a_client_id_that_changes_gets_no_new_budget(shop, tenant):
 
 
 async def test_an_idempotency_key_that_changes_fills_no_table(shop, tenant):
-    payment_id = await created(shop, tenant)
+    # several, so that it is not the looks at one of them that are too many
+    payments = [await created(shop, tenant) for _ in range(3)]
     async with at(shop, STRANGER) as stranger, at(shop, BUYER) as buyer:
-        told = []
-        for number in range(80):
+
+        async def told(caller: Caller, number: int) -> int:
             key = {"Idempotency-Key": f"key {number}"}
-            answer = await stranger.side(payment_id, "/options", {"accounts": []}, **key)
-            told.append(answer.status)
-        assert (told.count(200), told[60:]) == (60, [429] * 20)
-        shop.clock.advance(5)
-        key = {"Idempotency-Key": "key 0"}
-        assert (await buyer.side(payment_id, "/options", {"accounts": []}, **key)).status == 200
+            payment_id = payments[number % 3]
+            answer = await caller.side(payment_id, "/options", {"accounts": []}, **key)
+            return answer.status
+
+        caller = Caller(shop, stranger.session, stranger.base, "one client")
+        before = shop.rows()["idempotency"]
+        assert [await told(caller, number) for number in range(62)] == [200] * 60 + [429] * 2
+        assert shop.rows()["idempotency"] == before + 60
+        # what is kept already takes no room, and others have their own
+        assert [await told(caller, number) for number in range(3)] == [200] * 3
+        assert await told(buyer, 61) == 200
+        assert await told(caller, 61) == 429
 
 
 # options

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from florin_server.boot.openapi import DOCUMENT
-from florin_server.boot.openapi.examples import exchanges, operation_of
+from florin_server.web.openapi import DOCUMENT
+from florin_server.web.openapi.examples import exchanges, operation_of
 
 from tests.support.deployed import OPERATIONS, differences, faults, opened
 from tests.support.shapes import resolved

@@ -12,10 +12,10 @@ import pytest
 from florin.v1 import access_pb2
 from florin_gateway.openapi import Comments
 from florin_server.boot import grpc_server
-from florin_server.boot.openapi import DOCUMENT, headers
-from florin_server.boot.openapi.examples import exchanges, operation_of
-from florin_server.boot.openapi.refusals import DEPLOYED_ONLY
 from florin_server.domain.errors import DETAILS, REGISTRY, Code
+from florin_server.web.openapi import DOCUMENT, headers
+from florin_server.web.openapi.examples import exchanges, operation_of
+from florin_server.web.openapi.refusals import DEPLOYED_ONLY
 from google.api import annotations_pb2
 
 from tests.support.shapes import resolved, undocumented

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from florin_gateway.openapi import Comments, Schemas, operations_of
 from florin_server.boot.grpc_server import PUBLIC
-from florin_server.boot.openapi.refusals import DEPLOYED_ONLY, refusals_of
 from florin_server.domain.errors import DETAILS, REGISTRY, Code
+from florin_server.web.openapi.refusals import DEPLOYED_ONLY, refusals_of
 
 from tools.reference.markdown import code, page, sentence, table
 

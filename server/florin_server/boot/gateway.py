@@ -18,27 +18,20 @@ from florin_gateway.rpc import Backend
 from florin_gateway.server import HttpServer
 from florin_gateway.settings import GatewaySettings, GuardSettings, ServerSettings
 
-from florin_server.boot import collect, pages
 from florin_server.boot.addresses import HTTP_PORT, listen, spelled
 from florin_server.boot.grpc_server import PUBLIC, GrpcServers
-from florin_server.boot.openapi import serve as published
 from florin_server.boot.upstream import Link
 from florin_server.config import Settings
 from florin_server.flows.app import App
+from florin_server.web import routes as web
+from florin_server.web.headers import HEADERS
 
 _log = logging.getLogger(__name__)
 
 Problems = Callable[[], Awaitable[Mapping[str, str]]]
 
 # wallets in browsers read every answer here, of paths that do not exist too
-_CORS_PATHS = ("/v1/gateway/*", *published.CORS_PATHS)
-
-
-# what begins like this is no payment link, whether or not there is such a path
-_RESERVED = (
-    *("v1", "versions", "spec", "docs", "healthz", "readyz"),
-    *("assets", "icons", "collect", "buy", ".well-known"),
-)
+_CORS_PATHS = ("/v1/gateway/*", *web.CORS_PATHS)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -68,10 +61,8 @@ async def start(
     local = Local([grpc.gate])
     grpc.register(local)
     server = server_settings(app.settings)
-    forms = {(method, collect.PATH): handler for method, handler in collect.routes(app).items()}
-    shown = {**pages.routes(app), **forms}
     trusted = app.settings.trusted_proxies
-    await _start(local, listener, server, stack, problems, pages=shown, trusted=trusted)
+    await _start(local, listener, server, stack, problems, pages=web.hosted(app), trusted=trusted)
 
 
 async def start_remote(
@@ -120,12 +111,14 @@ async def _start(
     stack: AsyncExitStack,
     problems: Problems,
     *,
-    pages: Mapping[tuple[str, str], PlainHandler] = MappingProxyType({}),
+    pages: web.Routes = MappingProxyType({}),
     trusted: Sequence[Network] = (),
 ) -> None:
-    chosen = GatewaySettings(cors_paths=_CORS_PATHS, trusted_proxies=tuple(trusted))
+    chosen = GatewaySettings(
+        headers=HEADERS, cors_paths=_CORS_PATHS, trusted_proxies=tuple(trusted)
+    )
     gateway = Gateway(backend, PUBLIC, chosen)
-    gateway.reserve(*_RESERVED)
+    gateway.reserve(*web.RESERVED)
 
     async def healthz(_request: PlainRequest) -> PlainAnswer:
         return PlainAnswer.json({"status": "ok"})
@@ -135,13 +128,9 @@ async def _start(
             return PlainAnswer.json({"status": "unready", "checks": dict(checks)}, 503)
         return PlainAnswer.json({"status": "ready"})
 
-    plain: dict[str, PlainHandler] = {
-        "/healthz": healthz,
-        "/readyz": readyz,
-        **published.routes(),
-    }
-    read = {(method, path): plain[path] for path in plain for method in ("GET", "HEAD")}
-    for (method, path), handler in (read | dict(pages)).items():
+    plain: dict[str, PlainHandler] = {"/healthz": healthz, "/readyz": readyz}
+    checks = {(method, path): plain[path] for path in plain for method in ("GET", "HEAD")}
+    for (method, path), handler in (checks | {**web.documents(), **pages}).items():
         gateway.add_route(method, path, handler)
     server = HttpServer(gateway, settings, sock=listener)
     await server.start()

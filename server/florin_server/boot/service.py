@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from florin_server.boot import chains, gateway, prices
+from florin_server.boot import chains, gateway, metrics, prices
 from florin_server.boot.addresses import check_bind
 from florin_server.boot.app import app_of, core_of
 from florin_server.boot.embedded import Embedded
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Service:
-    """A running service. Addresses hold the real ports."""
+    """A running service. Addresses hold the real ports; that of metrics is empty without any."""
 
     settings: Settings
     home: Home
@@ -47,6 +47,7 @@ class Service:
     app: App
     grpc: GrpcServers
     http_url: str
+    metrics_url: str
     evm: Embedded | None
     solana: Embedded | None
     _stack: AsyncExitStack
@@ -96,6 +97,7 @@ class Service:
             workers = _start_workers(app, staff, stack)
             await gateway.start(app, grpc, listener, stack, _ready(workers))
             http_url = gateway.url_of(listener)
+            metrics_url = await metrics.start(app, stack)
             stack.callback(app.hub.close)
             stack.callback(app.payouts.close)
             return cls(
@@ -105,6 +107,7 @@ class Service:
                 app=app,
                 grpc=grpc,
                 http_url=http_url,
+                metrics_url=metrics_url,
                 evm=started.evm,
                 solana=started.solana,
                 _stack=stack.pop_all(),

@@ -52,6 +52,12 @@ class Settings(BaseSettings):
         description="gRPC for the operator's commands, on 127.0.0.1 only; 0 takes any free port, "
         "which the commands find by themselves",
     )
+    metrics_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65535,
+        description="metrics for Prometheus, on 127.0.0.1 only; 0 takes any free port, unset: none",
+    )
     pay_url: str = Field(default="", description="base of payment links; empty: the REST address")
     insecure_bind: bool = Field(
         default=False, description="allow plain text on an address that others can reach"

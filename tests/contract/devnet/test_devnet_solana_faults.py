@@ -8,6 +8,7 @@ import pytest
 from florin_server.chains.solana import spl
 
 from tests.support.solana_kit import NodeError, coin, opened, wallet
+from tests.support.until import until
 
 BUYER, RELAYER, MERCHANT = wallet(1), wallet(2), wallet(3).pubkey()
 SOL = spl.LAMPORTS_PER_SOL
@@ -44,10 +45,7 @@ async def test_faults_befall_the_calls_they_are_planned_for(node):
 async def test_late_answers_wait_for_the_clock(node):
     await node.fault("answer", method="getSlot", effect="delay", delayMs=3000)
     asked = asyncio.create_task(node.ask("getSlot"))
-    for _ in range(5000):
-        if node.clock._sleepers:
-            break
-        await asyncio.sleep(0.001)
+    await until(lambda: node.clock._sleepers)
     assert await node.ask("getHealth") == "ok"
     assert not asked.done()
     node.clock.advance(3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import logging
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -23,6 +22,7 @@ from florin_server.boot.peers import Peers
 from florin_server.boot.upstream import Link
 
 from tests.support.gateway_lab import KEY, Service, register
+from tests.support.until import until
 
 SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 TOKEN = "t" * 32
@@ -236,21 +236,14 @@ async def test_a_service_that_does_not_answer_is_told_and_found_again(caplog):
         assert (await ask("/healthz"))[0] == 200
         await logged(caplog, f"{target} does not answer")
         async with serving(port=port):
-            for _ in range(3000):
-                if await works(ask):
-                    break
-                await asyncio.sleep(0.01)
+            await until(lambda: works(ask))
             assert (await ask("/readyz"))[0] == 200
             await logged(caplog, f"connected to {target}")
 
 
 async def logged(caplog: Any, text: str) -> None:
     """Returns once a line was written; nothing else tells of a connection."""
-    for _ in range(3000):
-        if text in caplog.text:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(text)
+    await until(lambda: text in caplog.text)
 
 
 async def test_one_that_takes_connections_and_says_nothing_is_not_ready():

@@ -10,7 +10,7 @@ from florin_server.boot.app import app_of, core_of
 from florin_server.chains.evm import abi
 from florin_server.devnet.genesis import DEVNET
 from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
-from florin_server.domain.settlement.chain_txs import TxState
+from florin_server.domain.settlement.chain_txs import Posting, TxState
 from florin_server.flows.payouts import payouts as flows
 from florin_server.store.ledger import ledger
 from florin_server.store.payouts import payouts
@@ -146,6 +146,19 @@ async def test_an_error_on_send_is_no_answer(desk, effect):
     assert await desk.transfers() == [150]
 
 
+async def test_what_the_pool_lost_is_sent_again_even_if_no_block_comes(desk):
+    await desk.lab.pause()
+    payout = await desk.asked()
+    await desk.turn(2)
+    (sent,) = await desk.transactions()
+    await desk.fault(kind="evict", transactions=[sent.hash])
+    desk.lab.clock.advance(11)
+    await desk.turn()
+    assert await desk.lab.rail.relay.knows(sent.hash)
+    assert (await desk.done(payout)).tx_id == sent.hash
+    assert await desk.transfers() == [150]
+
+
 async def test_receipts_that_are_null_prove_nothing(desk):
     """Its nonce is used at final depth, and by itself."""
     payout = await desk.asked()
@@ -160,7 +173,7 @@ async def test_receipts_that_are_null_prove_nothing(desk):
     assert await desk.transfers() == [150]
 
 
-async def test_a_transaction_whose_nonce_another_took_is_made_anew(desk):
+async def test_a_transaction_whose_nonce_another_took_is_made_anew(desk, caplog):
     await desk.fault(kind="answer", method=SEND, effect="drop", times=1)
     payout = await desk.asked()
     await desk.turn()
@@ -174,6 +187,11 @@ async def test_a_transaction_whose_nonce_another_took_is_made_anew(desk):
     desk.lab.clock.advance(11)
     done = await desk.done(payout)
     assert done.tx_id != lost.hash
+    (told,) = [
+        one for one in caplog.records if lost.hash in one.message and payout.id in one.message
+    ]
+    what = f"its transaction {lost.hash} was replaced by another one"
+    assert (told.levelname, told.message) == ("ERROR", f"payout {payout.id}: {what}")
     # not even if a deep reorganisation freed the nonce again
     assert not await desk.worker._again(lost)
     assert await desk.transfers() == [150]
@@ -369,6 +387,25 @@ async def test_two_live_refunds_do_not_share_one_balance(desk):
     assert "lack 50 minor units" in await waits(desk, second)
 
 
+async def test_a_balance_that_shrinks_while_it_is_signed_for_is_not_overdrawn(desk, monkeypatch):
+    await desk.owe(150)
+    treasury = desk.lab.rail.payouts
+    sign = treasury.sign
+
+    async def slow(nonce, transfer):
+        gone = Posting(f"merchant:{SHOP}", f"wallet:{desk.lab.rail.treasury}", TOKEN, 1)
+        await desk.store.write(ledger.post("payout:1", "payout", None, None, (gone,), 0))
+        return await sign(nonce, transfer)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(treasury, "sign", slow)
+        payout = await desk.asked(150, live=True)
+        await desk.turn()
+    assert "lack 1 minor units" in await waits(desk, payout)
+    await desk.mine(3)
+    assert await desk.transfers() == []
+
+
 async def test_a_merchant_may_owe_for_refunds_what_the_operator_lets_it(tmp_path):
     async with office(tmp_path, refund_credit={TOKEN: 100}) as desk:
         first, second = await desk.asked(60, live=True), await desk.asked(60, live=True)
@@ -426,9 +463,8 @@ async def test_a_chain_without_its_treasurys_key_says_so(desk):
     desk.lab.rail.payouts = None
     (told,) = await flows.listed(desk.app, all_=False)
     assert (told.id, told.problem) == (payout.id, "the treasury's key on this chain is not here")
-    assert await flows.problems(desk.app, CHAIN) == [
-        f"payouts that wait: 1, because {told.problem}"
-    ]
+    why = f"payouts that wait: 1, because {told.problem}"
+    assert await flows.problems(desk.app, CHAIN) == [why]
     # the command line works without chains, too
     nowhere = app_of(core_of(desk.app.settings, desk.store, desk.lab.clock, ()))
     assert [one.problem for one in await flows.listed(nowhere, all_=True)] == [None]

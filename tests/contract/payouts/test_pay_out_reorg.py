@@ -84,8 +84,8 @@ async def test_what_was_done_is_taken_back_told_and_paid_by_the_same_bytes(desk,
     assert done.tx_id in caplog.text
     found = await desk.now(done)
     assert (found.status, found.completed_at_us) == (PayoutStatus.SUBMITTED, None)
-    (problem,) = await flows.problems(desk.app, CHAIN)
-    assert "a reorganisation undid" in problem
+    why = "a reorganisation undid its transaction, which is sent again"
+    assert await flows.problems(desk.app, CHAIN) == [f"payouts that wait: 1, because {why}"]
     assert await owed(desk) == 0
     assert await desk.store.read(ledger.balance("expense:gas", COIN)) == 0
     await desk.books()
@@ -184,7 +184,8 @@ async def test_a_failed_transfer_that_is_undone_is_followed_again_and_not_made_t
     await look(desk)
     found = await desk.now(payout)
     assert (found.status, found.tx_id) == (PayoutStatus.SUBMITTED, sent)
-    assert (await desk.refund(payout)).status == "processing"
+    refund = await desk.refund(payout)
+    assert (refund.status, refund.tx_id) == ("processing", sent)
     assert await desk.store.read(ledger.balance("expense:gas", COIN)) == 0
     (again,) = await desk.transactions()
     assert (again.hash, again.state in {TxState.SIGNED, TxState.SENT}) == (sent, True)
@@ -203,6 +204,64 @@ async def test_a_failed_transfer_whose_payout_was_called_off_is_not_sent_again(d
     assert (await desk.now(payout)).status is PayoutStatus.REFUSED
     assert desk.lab.node.asked.count(SEND) == 1
     assert await desk.lab.control.call("eth_getBalance", moody, "latest") == "0x0"
+
+
+async def test_the_nonce_of_what_must_not_pay_again_is_filled(desk):
+    payout, sent, moody = await failed(desk)
+    await flows.refuse(desk.app, payout.id)
+    await desk.lab.reorg(await depth_of(desk, sent), sent)
+    await look(desk)
+    # what comes next waits for a nonce that the chain has not seen any more
+    await desk.done(await desk.asked(7))
+    assert await desk.transfers() == [7]
+    assert await desk.lab.control.call("eth_getBalance", moody, "latest") == "0x0"
+    assert not await desk.lab.rail.relay.knows(sent)
+
+
+async def test_what_moved_and_is_deep_enough_is_done_without_another_block(desk):
+    done = await desk.done(await desk.asked(150))
+    await desk.mine(2)
+    # another one is on its way, so that its block is what is looked for first
+    other = await desk.asked(7)
+    await desk.turn()
+    assert await desk.transfers() == [150, 7]
+    await desk.lab.reorg(await depth_of(desk, done.tx_id or ""))
+    await look(desk)
+    assert (await desk.now(done)).status is PayoutStatus.SUBMITTED
+    await desk.turn()
+    assert (await desk.now(done)).status is PayoutStatus.DONE
+    await desk.done(other)
+    assert await desk.transfers() == [150, 7]
+
+
+async def test_a_block_that_comes_while_it_looks_back_is_not_passed_over(desk, monkeypatch):
+    await desk.done(await desk.asked(150))
+    second = await desk.asked(7)
+    await desk.turn()
+    await desk.mine(CONFIRMATIONS - 2)
+    head, asked = desk.lab.rail.observer.head, []
+
+    async def late():
+        asked.append(1)
+        if len(asked) == 2:
+            await desk.lab.mine()
+        return await head()
+
+    with monkeypatch.context() as node:
+        node.setattr(desk.lab.rail.observer, "head", late)
+        await look(desk)
+    assert (len(asked) > 1, (await desk.now(second)).status) == (True, PayoutStatus.SUBMITTED)
+    await desk.turn()
+    assert (await desk.now(second)).status is PayoutStatus.DONE
+
+
+async def test_the_chain_is_compared_with_what_was_done_now_and_then(desk):
+    await desk.done(await desk.asked(150))
+    for seconds, asks in ((10, True), (0, False), (9, False), (1, True)):
+        desk.lab.clock.advance(seconds)
+        desk.lab.node.asked.clear()
+        await desk.turn()
+        assert bool(desk.lab.node.asked) is asks
 
 
 async def test_what_merchants_were_paid_is_taken_back_too(desk):

@@ -13,7 +13,7 @@ from florin_server.store.ledger import ledger
 
 from tests.support.evm_lab import CHAIN, TOKEN
 from tests.support.payout_lab import SHOP, Office, office
-from tests.support.payout_steps import RECEIPT, with_logs
+from tests.support.payout_steps import RECEIPT, rings, with_logs
 
 
 @pytest.fixture
@@ -51,6 +51,8 @@ async def test_what_was_paid_is_done_booked_and_told(desk, caplog):
     assert (refund.status, refund.tx_id) == ("succeeded", payout.tx_id)
     assert refund.completed_at_us == resolved.completed_at_us == desk.lab.clock.now_us()
     assert await charged(desk) == 150
+    treasury = f"wallet:{desk.lab.rail.treasury}"
+    assert await desk.store.read(ledger.balance(treasury, TOKEN)) == -150
     assert await flows.problems(desk.app, CHAIN) == []
     await desk.books()
     with pytest.raises(FlorinError, match="Payout is done"):
@@ -62,7 +64,8 @@ async def test_what_was_paid_is_done_booked_and_told(desk, caplog):
 
 async def test_what_was_not_paid_is_paid_by_another_transaction(desk):
     payout = await stuck(desk)
-    resolved = await flows.resolve(desk.app, payout.id, paid=False)
+    assert await rings(desk, payout.id, flows.resolve(desk.app, payout.id, paid=False))
+    resolved = await desk.now(payout)
     assert (resolved.status, resolved.tx_id) == (PayoutStatus.WAITING, None)
     assert resolved.problem == f"the operator told that {payout.tx_id} moved nothing"
     assert (await desk.refund(payout)).status == "pending"

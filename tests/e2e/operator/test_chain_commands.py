@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from tests.support import foreign
 from tests.support.api import RestApi
-from tests.support.command import Ended, Lasting
+from tests.support.command import Ended, Forks
 from tests.support.solana import SolanaWallet
 from tests.support.wallet import Wallet
 
@@ -73,9 +73,9 @@ def relayer_of(done: Ended) -> str:
     return line.removeprefix("Relayer: ")
 
 
-async def paid(run, home, session, name: str, wallet: Wallet | SolanaWallet) -> dict:
+async def paid(run, forks: Forks, home, session, name: str, wallet: Wallet | SolanaWallet) -> dict:
     """A payment of a wallet, to its end, on a Florin that `florin up` runs."""
-    running = await asyncio.to_thread(Lasting, "up", home=home, **{**NO_CHAINS, **PASSWORD})
+    running = await asyncio.to_thread(forks.lasting, "up", home=home, **{**NO_CHAINS, **PASSWORD})
     try:
         for word in ("deploy", "remove"):
             assert "stop it first" in refused(await run(word, name))
@@ -160,7 +160,7 @@ async def test_a_chain_is_added_gets_its_contract_and_takes_money(
 
         wallet = Wallet(f"eip155:{chain_id}")
         await chain.give(wallet.address, 100_000_000)
-        final = await paid(run, home, session, "far-away", wallet)
+        final = await paid(run, forks, home, session, "far-away", wallet)
         assert final["status"] == "succeeded"
         assert await foreign.balance(chain, TREASURY) == PRICE
         assert await foreign.balance(chain, wallet.address) == 100_000_000 - PRICE
@@ -207,7 +207,7 @@ async def test_a_solana_cluster_is_added_and_takes_money(run, home, session, for
 
         wallet = SolanaWallet()
         await rpc.call("florin_faucet", {"accounts": [wallet.address], "tokens": [token.address]})
-        final = await paid(run, home, session, "own-cluster", wallet)
+        final = await paid(run, forks, home, session, "own-cluster", wallet)
         assert final["status"] == "succeeded"
     finally:
         await chain.close()

@@ -16,7 +16,7 @@ from florin_server.rails.networks import chain_files
 from solders.keypair import Keypair
 
 from tests.support import foreign
-from tests.support.command import Ended, Lasting
+from tests.support.command import Ended
 
 pytestmark = pytest.mark.long
 
@@ -76,7 +76,7 @@ def written(home) -> dict:
 # treasuries
 
 
-async def test_a_treasurys_key_is_made_with_its_chain_and_pays_out(run, home, chain):
+async def test_a_treasurys_key_is_made_with_its_chain_and_pays_out(run, home, chain, forks):
     added = await run(*add(chain, "--new-relayer", "--new-treasury"))
     assert added.status == 0, added
     treasury, path = line_of(added, "Treasury: "), home / "keys" / "far-away-treasury.json"
@@ -86,7 +86,7 @@ async def test_a_treasurys_key_is_made_with_its_chain_and_pays_out(run, home, ch
     assert Account.from_key(open_keystore(path, PASSWORD)).address == treasury
     assert f"The treasury's key is in {path}; keep a copy of it." in added.err
     assert treasury != line_of(added, "Relayer: ")
-    with await asyncio.to_thread(lambda: Lasting("up", home=home, **SETTINGS)):
+    with await asyncio.to_thread(lambda: forks.lasting("up", home=home, **SETTINGS)):
         listed = await run("executors", "list")
     # it is there to send
     assert treasury.lower() in listed.out.lower()
@@ -182,7 +182,7 @@ async def test_a_keystore_that_others_can_read_is_refused_at_once(
 )
 @pytest.mark.parametrize("runs", [False, True])
 async def test_a_home_that_others_can_read_is_mended_by_whoever_uses_it(
-    run, home, chain, words, runs
+    run, home, chain, words, runs, forks
 ):
     assert (await run(*add(chain, "--new-relayer", "--new-treasury"))).status == 0
     names = ("secrets.json", "chains/far-away.toml", "keys/far-away-treasury.json")
@@ -199,7 +199,7 @@ async def test_a_home_that_others_can_read_is_mended_by_whoever_uses_it(
     if not runs:
         await used()
         return
-    with await asyncio.to_thread(lambda: Lasting("up", home=home, **SETTINGS)):
+    with await asyncio.to_thread(lambda: forks.lasting("up", home=home, **SETTINGS)):
         await used()
 
 
@@ -264,17 +264,19 @@ async def test_deploying_the_opener_writes_it_down(run, home, chain):
     assert (known.opener, known.gas_reserve) == (OPENER.lower(), 7)
 
 
-async def test_what_is_written_by_hand_is_told_and_left_alone(run, home, chain, tmp_path):
+async def test_what_is_written_by_hand_stays_there(run, home, chain, tmp_path):
     added = await run(*add(chain, "--new-relayer", "--treasury", TREASURY))
     await chain.fund(line_of(added, "Relayer: "))
     path = home / "chains" / "far-away.toml"
-    by_hand = path.read_text().replace("[evm]", f'[evm]\nopener = "{OPENER}"\nfactories = [\n]')
+    by_hand = path.read_text().replace("[evm]", '[evm] # mine\n"factories" = [ # one a line\n]')
     path.write_text(by_hand)
     done = await run("chain", "deploy", "far-away", "--factory", FACTORY, "--yes")
     assert done.status == 0, done
-    assert "in a form that is not for commands. Write into its table yourself:" in done.err
-    assert done.err.endswith(f'opener = "{OPENER}"\nfactories = ["{FACTORY}"]\n')
-    assert path.read_text() == by_hand
+    assert f"Opener and factories are in {path}." in done.err
+    (known,) = chain_files.read_all(home).values()
+    assert (known.opener, known.factories) == (OPENER.lower(), (FACTORY.lower(),))
+    assert "[evm] # mine\n" in path.read_text()
+    path.write_text(by_hand)
     # the same chain in florin.toml
     (tmp_path / "florin.toml").write_text(
         path.read_text().replace("[evm]", "[[chains]]").replace("[[evm.", "[[chains.")

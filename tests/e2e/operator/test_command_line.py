@@ -111,8 +111,8 @@ def test_the_demo_pays_at_the_florin_that_runs(up):
     assert re.search(r"succeeded  transaction 0x[0-9a-f]{64}\n", done.out)
 
 
-def test_the_demo_without_a_florin_says_what_to_do(tmp_path):
-    done = florin("demo", home=tmp_path / "home")
+def test_the_demo_without_a_florin_says_what_to_do(tmp_path, forks):
+    done = forks("demo", home=tmp_path / "home")
     assert done.status == 1
     assert told(done).endswith(
         f"no Florin runs with its state in {tmp_path}/home; start one: florin up"
@@ -268,8 +268,8 @@ def test_a_signal_during_the_start_ends_it_too(tmp_path, stopped):
 # the doctor
 
 
-def test_the_doctor_is_content_with_a_florin_that_runs(up):
-    done = florin("doctor", home=up.home.path)
+def test_the_doctor_is_content_with_a_florin_that_runs(up, forks):
+    done = forks("doctor", home=up.home.path)
     assert (done.status, done.err) == (0, "")
     assert "✗" not in done.out
     assert re.search(r"✓ service \S+ is running\n✓ eip155:31337 at block \d+, relayer 0x", done.out)
@@ -303,7 +303,7 @@ def listed(forks, home: Path) -> dict[str, list[str]]:
 
 
 async def test_keys_are_made_and_revoked_while_florin_runs(up, forks, session):
-    made = florin("keys", "create", "wallet", home=up.home.path)
+    made = forks("keys", "create", "wallet", home=up.home.path)
     assert made.status == 0
     assert KEY.fullmatch(made.out.strip())
     key_id = made.out.split("_")[3]
@@ -367,13 +367,15 @@ def test_keys_that_cannot_be_are_told(up, forks, arguments, status, why):
 
 
 @pytest.fixture
-async def gateway(tmp_path):
+async def gateway(tmp_path, forks):
     """`florin gateway` in front of a service that a test may end."""
     async with AsyncExitStack() as stack:
         service = await stack.enter_async_context(running(tmp_path / "home"))
         upstream = f"--upstream={service.grpc.target}"
         # the service runs on this loop, which must go on
-        command = await asyncio.to_thread(Lasting, "gateway", upstream, home=tmp_path / "gateway")
+        command = await asyncio.to_thread(
+            forks.lasting, "gateway", upstream, home=tmp_path / "gateway"
+        )
         yield service, command, stack.aclose
         command.tell(signal.SIGINT)
         done = await asyncio.to_thread(command.ended)

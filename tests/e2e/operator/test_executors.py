@@ -12,6 +12,7 @@ from tests.support.chain import Chain
 from tests.support.installation import operator_of
 from tests.support.service import running
 from tests.support.story import ORDER, PRICE, follow
+from tests.support.until import until
 from tests.support.wallet import Wallet
 
 LIST = system_pb2.ListExecutorsRequest()
@@ -43,10 +44,11 @@ async def chain_of(operator) -> system_pb2.ChainStatus:
 
 async def healthy(operator) -> bool:
     """Once the settler has started."""
-    for _ in range(1000):
-        if (await chain_of(operator)).problem != "starting":
-            break
-        await asyncio.sleep(0.005)
+
+    async def started() -> bool:
+        return (await chain_of(operator)).problem != "starting"
+
+    await until(started)
     return (await chain_of(operator)).healthy
 
 

@@ -22,7 +22,7 @@ from florin_server.domain.payments.payment import Destination, Merchant
 from florin_server.store.accounts import destinations, merchants
 from florin_server.store.engine.store import Store
 
-from tests.support.command import FLORIN, Lasting, environment, florin, told
+from tests.support.command import FLORIN, Lasting, environment, told
 
 pytestmark = pytest.mark.long
 
@@ -86,7 +86,7 @@ def test_what_begins_an_installation_may_make_its_home(tmp_path, forks, command)
 # restored folders
 
 
-def test_a_restored_home_is_mended_by_the_doctor_and_by_up(tmp_path, stopped):
+def test_a_restored_home_is_mended_by_the_doctor_and_by_up(tmp_path, stopped, forks):
     home = tmp_path / "restored"
     shutil.copytree(stopped, home)
 
@@ -95,20 +95,20 @@ def test_a_restored_home_is_mended_by_the_doctor_and_by_up(tmp_path, stopped):
             one.chmod(0o755 if one.is_dir() else 0o644)
 
     restore()
-    doctor = florin("doctor", home=home)
+    doctor = forks("doctor", home=home)
     assert doctor.status == 1
     (names,) = re.findall(rf"✗ state in {home}: (.*) could be read by others", doctor.out)
     exposed = {"restored", "secrets.json", "demo.env", "florin.db", "evm.db"}
     assert exposed <= set(names.split(", "))
     assert Home(home).exposed() == []
-    assert f"✓ state in {home}\n" in florin("doctor", home=home).out
+    assert f"✓ state in {home}\n" in forks("doctor", home=home).out
     restore()
-    with Lasting("up", home=home) as command:
+    with forks.lasting("up", home=home) as command:
         assert Home(home).exposed() == []
         command.tell(signal.SIGTERM)
         done = command.ended()
     assert "others could read what only its owner may" in done.err
-    assert florin("doctor", home=home).status == 0
+    assert forks("doctor", home=home).status == 0
 
 
 def test_all_that_a_new_home_holds_is_private(up):
@@ -131,7 +131,7 @@ def test_the_doctor_tells_which_settings_count(tmp_path, forks):
     own.chmod(0o600)
     told = f"settings from {own}; {here} does not count"
     assert f"✓ {told}\n" in forks("doctor", home=home).out
-    with Lasting("up", home=home) as running:
+    with forks.lasting("up", home=home) as running:
         assert f"\nSettings  {own}\n" in running.out
         assert running.home.addresses()["evm_rpc"] == ""
         assert f"✓ {told}\n" in forks("doctor", home=home).out
@@ -241,13 +241,13 @@ def test_a_terminal_is_told_the_test_accounts(tmp_path):
 # accounts of ours
 
 
-def test_a_demo_merchant_that_would_be_one_of_us_is_refused(tmp_path, stopped):
+def test_a_demo_merchant_that_would_be_one_of_us_is_refused(tmp_path, stopped, forks):
     home = tmp_path / "other"
     Home(home).open()
     kept = json.loads((stopped / "secrets.json").read_text())
     kept["demo_destination_key"] = kept["relayer_key"]
     (home / "secrets.json").write_text(json.dumps(kept))
-    done = florin("up", home=home)
+    done = forks("up", home=home)
     assert done.status == 1
     sentence = "demo_destination_key in secrets.json is the key of a relayer of this service"
     assert done.err.splitlines()[-1].endswith(sentence)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from florin_server.boot.service import Service
 from florin_server.config import EmbeddedSolana
-from florin_server.rails.networks import chain_files
+from florin_server.rails.networks import chain_files, chain_writer
 
 from tests.support.api import Refused, RestApi
-from tests.support.command import florin
 from tests.support.service import running, settings
 from tests.support.solana import AT_ONCE
 
@@ -17,8 +16,8 @@ pytestmark = pytest.mark.long
 ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}}
 PLACES = {"settler": "0x" + "ab" * 20, "treasury": "0x" + "fe" * 20}
 NODE = {"rpc_url": "http://127.0.0.1:9"}
-BASE = chain_files.text("evm", {"chain_id": 8453, **NODE, **PLACES})
-SEPOLIA = chain_files.text("evm", {"chain_id": 84532, **NODE, **PLACES})
+BASE = chain_writer.text("evm", {"chain_id": 8453, **NODE, **PLACES})
+SEPOLIA = chain_writer.text("evm", {"chain_id": 84532, **NODE, **PLACES})
 CHAINS = {"eip155:31337", "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"}
 
 
@@ -60,7 +59,7 @@ async def refused(api: RestApi, env: dict[str, str]) -> list[tuple[int, str]]:
     return found
 
 
-async def test_a_live_chain_ends_what_was_there_for_a_try(tried, session):
+async def test_a_live_chain_ends_what_was_there_for_a_try(tried, session, forks):
     home, env = tried
     put(home, BASE)
     service = await start(home)
@@ -72,12 +71,14 @@ async def test_a_live_chain_ends_what_was_there_for_a_try(tried, session):
         assert await refused(api, env) == off
     finally:
         await service.stop()
-    doctor = florin("doctor", home=home)
+    doctor = forks("doctor", home=home)
     assert "✓ embedded chains and test accounts are off\n" in doctor.out
 
 
 @pytest.mark.parametrize("chain", [BASE, SEPOLIA])
-async def test_they_are_on_where_they_are_asked_for_or_nothing_is_live(tried, session, chain):
+async def test_they_are_on_where_they_are_asked_for_or_nothing_is_live(
+    tried, session, forks, chain
+):
     home, env = tried
     put(home, chain)
     service = await start(home, demo=True if chain is BASE else None)
@@ -86,7 +87,7 @@ async def test_they_are_on_where_they_are_asked_for_or_nothing_is_live(tried, se
         assert await refused(RestApi(session, service.http_url, env), env) == []
     finally:
         await service.stop()
-    told = florin("doctor", home=home, FLORIN_DEMO="true").out
+    told = forks("doctor", home=home, FLORIN_DEMO="true").out
     assert "✓ embedded chains and test accounts are on\n" in told
 
 
@@ -101,12 +102,12 @@ async def test_they_come_back_as_they_were(tried, session):
             await service.stop()
 
 
-async def test_a_new_home_with_a_live_chain_never_has_them(tmp_path):
+async def test_a_new_home_with_a_live_chain_never_has_them(tmp_path, forks):
     home = tmp_path / "home"
     home.mkdir(0o700)
     put(home, BASE)
     async with running(home, solana=EmbeddedSolana()) as service:
         assert set(service.app.rails) == {"eip155:8453"}
     assert not (home / "demo.env").exists()
-    assert "there is a live chain or FLORIN_DEMO says so" in florin("demo", home=home).err
-    assert florin("partners", "list", home=home).out.count("\n") == 1
+    assert "there is a live chain or FLORIN_DEMO says so" in forks("demo", home=home).err
+    assert forks("partners", "list", home=home).out.count("\n") == 1

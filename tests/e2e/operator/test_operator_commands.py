@@ -21,7 +21,7 @@ from florin_server.store.ledger import ledger
 from florin_server.store.payouts import held_money
 
 from tests.support.api import RestApi
-from tests.support.command import Ended, Forks, Lasting, told
+from tests.support.command import Ended, Forks, told
 from tests.support.desk import ORDER
 from tests.support.service import running
 from tests.support.store_kit import created, opened
@@ -361,7 +361,7 @@ def test_held_payments_are_listed_and_decided(forks, stopped):
     done = forks("payments", "keep", "held_1", home=stopped)
     assert done.status == 2
 
-    with Lasting("up", home=stopped):
+    with forks.lasting("up", home=stopped):
         done = forks("payments", "release", "held_1", "--note=no", home=stopped)
         assert (done.status, told(done)) == (
             1,

@@ -24,6 +24,7 @@ from grpc_status import rpc_status
 
 from tests.support.api import refused
 from tests.support.desk import DEPLOYED, ORDER, SPEC, Answer, Desk
+from tests.support.until import until
 from tests.support.wallet import Wallet
 
 CONFLICT = (409, "idempotency_conflict")
@@ -194,11 +195,7 @@ async def payment(desk) -> str:
 async def waiting(desk: Desk, count: int) -> None:
     """Returns once so many calls are under a key, of which nothing tells from outside."""
     turns = desk.service.grpc.gate._guards._turns
-    for _ in range(2000):
-        if sum(turn.users for turn in turns.values()) == count:
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError({key: turn.users for key, turn in turns.items()})
+    await until(lambda: sum(turn.users for turn in turns.values()), count)
 
 
 async def test_equal_requests_wait_for_each_other_and_others_lose(desk, purse, rail, payment):

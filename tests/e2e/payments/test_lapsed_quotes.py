@@ -20,7 +20,8 @@ from florin_server.store.payments import payments
 from tests.support.books import balance, booked, exact
 from tests.support.desk import Desk, Offer, opened
 from tests.support.late_money import mute, payouts_of, returned, submit
-from tests.support.payout_shop import CHAIN, DOLLAR, ETHER, Shop, filled, until
+from tests.support.payout_shop import CHAIN, DOLLAR, ETHER, Shop, filled
+from tests.support.until import until
 from tests.support.wallet import Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

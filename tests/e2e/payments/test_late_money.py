@@ -14,7 +14,8 @@ from tests.support.books import SETTINGS, balance, booked, exact, treasury_of
 from tests.support.desk import opened
 from tests.support.installation import operator_of
 from tests.support.late_money import DOLLARS, mute, payouts_of, returned, submit, told_to_send
-from tests.support.payout_shop import CHAIN, DOLLAR, FEE, PRICE, Shop, filled, until
+from tests.support.payout_shop import CHAIN, DOLLAR, FEE, PRICE, Shop, filled
+from tests.support.until import until
 from tests.support.wallet import Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

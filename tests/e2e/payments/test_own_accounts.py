@@ -27,8 +27,9 @@ from tests.support.books import SETTINGS, balance, exact, treasury_of
 from tests.support.desk import Desk, opened
 from tests.support.installation import operator_of
 from tests.support.late_money import DOLLARS, mute, payouts_of, returned, told_to_send
-from tests.support.payout_shop import CHAIN, DOLLAR, FEE, PRICE, USD, Shop, filled, until
+from tests.support.payout_shop import CHAIN, DOLLAR, FEE, PRICE, USD, Shop, filled
 from tests.support.solana import ASSETS, AT_ONCE, SolanaWallet
+from tests.support.until import until
 from tests.support.wallet import Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -28,10 +28,10 @@ from tests.support.payout_shop import (
     USD,
     Shop,
     filled,
-    until,
 )
 from tests.support.solana import SolanaNode, SolanaWallet
 from tests.support.solana_offers import offered
+from tests.support.until import until
 from tests.support.wallet import MUTE, Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -18,8 +18,9 @@ from tests.support.books import SETTINGS, balance, exact
 from tests.support.desk import Desk, opened
 from tests.support.installation import Operator, operator_of
 from tests.support.late_money import DOLLARS, mute, payouts_of, submit, told_to_send
-from tests.support.payout_shop import DOLLAR, ETHER, FEE, GBP, PRICE, WEI, Shop, filled, until
+from tests.support.payout_shop import DOLLAR, ETHER, FEE, GBP, PRICE, WEI, Shop, filled
 from tests.support.sanctions_import import put, remove
+from tests.support.until import until
 from tests.support.wallet import Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -26,8 +26,8 @@ from tests.support.payout_shop import (
     WEI,
     Shop,
     filled,
-    until,
 )
+from tests.support.until import until
 from tests.support.wallet import Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -18,6 +18,7 @@ from tests.support.desk import opened
 from tests.support.installation import operator_of
 from tests.support.solana import ASSETS, AT_ONCE, SolanaNode, SolanaWallet
 from tests.support.solana_offers import PRICE, offered
+from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -68,6 +69,7 @@ async def test_a_buyer_is_whole_again(desk, node, token, own):
     paid = await node.coin(relayer)
     read = desk.service.app.store.read
     gas = await read(ledger.balance("expense:gas", rail.native_asset))
+    booked = await read(ledger.balance(f"wallet:{CHAIN}:{relayer}", rail.native_asset))
 
     body = {"paymentId": payment_id}
     asked = await desk.rest.call("POST", "/v1/refunds", headers or desk.rest.merchant, body)
@@ -84,6 +86,8 @@ async def test_a_buyer_is_whole_again(desk, node, token, own):
     spent = paid - await node.coin(relayer)
     assert spent > 0
     assert await read(ledger.balance("expense:gas", rail.native_asset)) - gas == spent
+    left = await read(ledger.balance(f"wallet:{CHAIN}:{relayer}", rail.native_asset))
+    assert booked - left == spent
     await books(desk)
 
 
@@ -96,13 +100,15 @@ async def test_a_merchant_is_paid_what_it_is_owed(desk, node):
         request = payout_pb2.CreatePayoutRequest(merchant_id=tenant.merchant.id, asset=ASSETS[1])
         made = await operator.ask("CreatePayout", request)
     assert int(made.amount) == PRICE - FEE
-    async with asyncio.timeout(20):
-        while True:
-            found = await desk.service.app.store.read(payouts.get(made.payout_id))
-            if found.completed_at_us:
-                break
-            await asyncio.sleep(0.01)
-    # it had no account for the token before
+
+    async def completed() -> int | None:
+        found = await desk.service.app.store.read(payouts.get(made.payout_id))
+        return found.completed_at_us
+
+    await until(completed)
+    # it had no account for the token before, and nobody opens it a second time
+    opened_by = desk.select("SELECT opened_by FROM opened_account WHERE account = ?", where.account)
+    assert opened_by == [(made.payout_id,)]
     assert await node.balance(place, 1) == PRICE - FEE
     account = f"merchant:{tenant.merchant.id}"
     assert await desk.service.app.store.read(ledger.balance(account, ASSETS[1])) == 0
@@ -120,11 +126,7 @@ async def test_a_transaction_that_lapsed_is_made_anew_and_pays_once(desk, node, 
     async def tx_id() -> str | None:
         return (await desk.rest.detail(payment_id))["refund"].get("txId")
 
-    async with asyncio.timeout(20):
-        while True:
-            if (first := await tx_id()) is not None:
-                break
-            await asyncio.sleep(0.01)
+    first = await until(tx_id)
     await node.fault("answer", method="sendTransaction", effect="drop", times=1000)
     await node.fault("slots", slots=200)
     desk.clock.advance(11)
@@ -143,7 +145,8 @@ async def test_a_transaction_that_lapsed_is_made_anew_and_pays_once(desk, node, 
     assert await node.balance(wallet.address) == held + PRICE
     await books(desk)
     # that is no fault, and nobody else has sent anything
-    told = [one.levelname for one in caplog.records if "lapsed before it landed" in one.message]
+    what = f": its transaction {first} lapsed before it landed"
+    told = [one.levelname for one in caplog.records if one.message.endswith(what)]
     assert set(told) == {"WARNING"}
     assert "replaced" not in caplog.text
 
@@ -160,13 +163,11 @@ async def test_a_treasury_that_is_short_is_filled_and_pays(desk, node):
     assert (await offer.final())["status"] == "succeeded"
     body = {"paymentId": offer.payment_id}
     asked = await desk.rest.call("POST", "/v1/refunds", desk.rest.merchant, body)
-    async with asyncio.timeout(20):
-        while True:
-            found = await desk.service.app.store.read(payouts.get(asked["refundId"]))
-            if found.problem:
-                break
-            await asyncio.sleep(0.01)
-    assert found.problem.startswith(f"the treasury {treasury} lacks")
+
+    async def problem() -> str | None:
+        return (await desk.service.app.store.read(payouts.get(asked["refundId"]))).problem
+
+    assert (await until(problem)).startswith(f"the treasury {treasury} lacks")
     # what it had is left to whoever comes next
     units = price + await node.balance(treasury)
     await node.ask("florin_faucet", {"accounts": [treasury], "tokenUnits": units})

@@ -14,6 +14,7 @@ from tests.support.api import refused
 from tests.support.desk import ORDER, Desk, opened
 from tests.support.held_answers import nothing_held
 from tests.support.json import plain
+from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -171,11 +172,7 @@ async def test_a_stream_that_is_left_leaves_nothing_behind(desk, operator):
         await stream.read()
         assert desk.service.app.payouts.followers == 1
         stream.cancel()
-        for _ in range(2000):
-            if not desk.service.app.payouts.followers:
-                break
-            await asyncio.sleep(0.001)
-        assert desk.service.app.payouts.followers == 0
+        await until(lambda: desk.service.app.payouts.followers, 0)
     await nothing_held(desk)
 
 

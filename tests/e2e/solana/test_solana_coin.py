@@ -15,6 +15,7 @@ from tests.support.desk import opened
 from tests.support.solana import AT_ONCE, COIN, RENT, SolanaNode, SolanaWallet, exact
 from tests.support.solana_coin import CHAIN, GBP, LAMPORTS
 from tests.support.solana_offers import Offer, refusal
+from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -180,9 +181,5 @@ async def test_a_confirmed_payment_in_coin_survives_a_lost_broadcast(desk, node,
     await node.fault("answer", method="sendTransaction", effect="drop", times=2)
     await offer.confirm()
     watching = asyncio.create_task(offer.final())
-    for _ in range(60):
-        await node.fault("slots", slots=2)
-        await asyncio.sleep(0.02)
-        if watching.done():
-            break
+    await until(watching.done, meanwhile=lambda: node.fault("slots", slots=2))
     assert (await watching)["status"] == "succeeded"

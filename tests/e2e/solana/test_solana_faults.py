@@ -23,8 +23,10 @@ from solders.message import MessageV0
 from solders.transaction import VersionedTransaction
 
 from tests.support.desk import Desk, opened
-from tests.support.solana import SolanaNode, SolanaWallet, wire
+from tests.support.solana import SolanaNode, SolanaWallet, passing, wire
 from tests.support.solana_offers import PRICE, Offer, offered
+from tests.support.turns import Turns
+from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -66,25 +68,24 @@ async def unfinished(desk: Desk) -> list[ChainTx]:
 
 async def ended(desk: Desk, node: SolanaNode, offer: Offer, slots: int = 1) -> str:
     """Lets slots and time pass until the payment is final; checks the books and the journal."""
-    for _ in range(200):
-        status = (await offer.status())["status"]
-        open_ones = await unfinished(desk)
-        if status not in {"requires_action", "processing"} and not open_ones:
-            assert await desk.service.app.store.read(ledger.check()) == []
-            return status
-        await node.fault("slots", slots=slots)
-        desk.clock.advance(RECONCILE_S)
-        await asyncio.sleep(0.03)
-    raise AssertionError(desk.service.app.settlers[SOLNET.chain_id].health())
+
+    async def end() -> str:
+        status: str = (await offer.status())["status"]
+        going_on = status in {"requires_action", "processing"} or await unfinished(desk)
+        return "" if going_on else status
+
+    status: str = await until(end, meanwhile=passing(desk, node, slots=slots, seconds=RECONCILE_S))
+    assert await desk.service.app.store.read(ledger.check()) == []
+    return status
 
 
 async def journaled(desk: Desk, count: int) -> None:
     """Returns once so many transactions are written down, of which nothing tells from outside."""
-    for _ in range(1000):
-        if len(await unfinished(desk)) == count:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(desk.service.app.settlers[SOLNET.chain_id].health())
+
+    async def written() -> int:
+        return len(await unfinished(desk))
+
+    await until(written, count)
 
 
 async def paid(node: SolanaNode, offer: Offer) -> int:
@@ -118,13 +119,10 @@ async def test_a_payment_is_final_at_final_depth_and_not_before(desk, node, offe
     merchant = desk.env["FLORIN_SOLANA_DESTINATION"].rpartition(":")[2]
     before = await node.balance(merchant)
     await offer.confirm()
-    for _ in range(2000):
-        if await node.balance(merchant) != before:
-            break
-        await asyncio.sleep(0.01)
-    assert await node.balance(merchant) == before + PRICE
+    await until(lambda: node.balance(merchant), before + PRICE)
+    turns = Turns(desk.service.app.settlers[SOLNET.chain_id])
     for _ in range(FINAL - 1):
-        await asyncio.sleep(0.05)
+        await turns.one_more(passing(desk, node, slots=0))
         assert (await offer.status())["status"] == "processing"
         await node.fault("slots", slots=1)
     assert await ended(desk, node, offer) == "succeeded"
@@ -134,9 +132,9 @@ async def test_a_payment_is_final_at_final_depth_and_not_before(desk, node, offe
 async def test_time_alone_ends_nothing(desk, node, offer):
     await node.fault("landing", paused=True)
     await offer.confirm()
+    turns = Turns(desk.service.app.settlers[SOLNET.chain_id])
     for _ in range(5):
-        desk.clock.advance(86_400)
-        await asyncio.sleep(0.03)
+        await turns.one_more(passing(desk, node, slots=0, seconds=86_400))
     assert (await offer.status())["status"] == "processing"
     await node.fault("clear")
     assert await ended(desk, node, offer) == "succeeded"
@@ -257,11 +255,7 @@ async def test_a_node_that_has_forgotten_ends_nothing_and_health_tells(desk, nod
         (chain,) = [one for one in await chains(desk.service.app) if one.chain_id == CHAIN]
         return "has forgotten blocks that may hold transactions of ours" in chain.problem
 
-    async with asyncio.timeout(20):
-        while not await told():
-            desk.clock.advance(RECONCILE_S)
-            await node.fault("slots", slots=1)
-            await asyncio.sleep(0.03)
+    await until(told, meanwhile=passing(desk, node, slots=1, seconds=RECONCILE_S))
     assert (await offer.status())["status"] == "processing"
     assert len(await unfinished(desk)) == 1
     # a node that keeps everything is asked
@@ -294,11 +288,7 @@ async def test_what_a_buyer_signed_is_sent_while_too_few_nodes_agree(
         await journaled(desk, 1)
         assert (await offer.status())["status"] == "processing"
         # it is sent first, and what follows from it is looked for in the same turn
-        for _ in range(2000):
-            if "have to agree" in settler.health().problem:
-                break
-            await asyncio.sleep(0.001)
-        assert "have to agree" in settler.health().problem
+        await until(lambda: "have to agree" in settler.health().problem)
     assert await ended(desk, node, offer) == "succeeded"
 
 

@@ -21,12 +21,15 @@ from tests.support.solana import (
     SolanaNode,
     SolanaWallet,
     exact,
+    passing,
     rebuilt,
     steps,
     transaction_of,
 )
-from tests.support.solana_durable import free, is_durable, until
+from tests.support.solana_durable import free, is_durable
 from tests.support.solana_offers import PRICE, offered, refusal
+from tests.support.turns import Turns
+from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -47,7 +50,7 @@ async def desk(tmp_path_factory):
 @pytest_asyncio.fixture(loop_scope="module")
 async def node(desk) -> SolanaNode:
     node = SolanaNode(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
-    await until(desk, node, lambda: free(desk))
+    await until(lambda: free(desk), meanwhile=passing(desk, node))
     return node
 
 
@@ -87,7 +90,7 @@ async def test_a_wallet_that_signs_after_three_hundred_blockhashes_pays_once(des
     assert await node.balance(merchant) == before + PRICE
 
     # the nonce has another value, and serves the next
-    await until(desk, node, lambda: free(desk))
+    await until(lambda: free(desk), meanwhile=passing(desk, node))
     (freed,) = free(desk)
     assert freed != value
     other = await offered(desk.rest, SolanaWallet())
@@ -132,7 +135,7 @@ async def test_a_nonce_that_was_left_is_advanced_and_what_was_signed_with_it_is_
     left_at = desk.now
     cancelled = f"/v1/payments/{offer.payment_id}/cancel"
     await desk.rest.call("POST", cancelled, desk.rest.merchant, {})
-    await until(desk, node, lambda: free(desk))
+    await until(lambda: free(desk), meanwhile=passing(desk, node))
     # soon, and not when the payment would have expired
     assert desk.now - left_at < 300
     assert free(desk) != [str(late.message.recent_blockhash)]
@@ -150,12 +153,15 @@ async def test_a_payment_whose_money_is_gone_fails_and_frees_its_nonce(desk, nod
     # what is broadcast gets lost, and the buyer spends the money meanwhile
     await node.fault("answer", method="sendTransaction", effect="drop", times=1000)
     await offer.confirm()
-    await until(desk, node, lambda: desk.select("SELECT 1 FROM chain_tx WHERE state = 'sent'"))
+    await until(
+        lambda: desk.select("SELECT 1 FROM chain_tx WHERE state = 'sent'"),
+        meanwhile=passing(desk, node),
+    )
     await node.spend(wallet, 10_000 * 10**6 - PRICE + 1, after={"kind": "clear"})
     watching = asyncio.create_task(offer.final())
-    await until(desk, node, watching.done)
+    await until(watching.done, meanwhile=passing(desk, node))
     assert (await watching)["status"] == "failed"
-    await until(desk, node, lambda: free(desk))
+    await until(lambda: free(desk), meanwhile=passing(desk, node))
     assert await node.balance(wallet.address) == PRICE - 1
     await exact(desk, node)
 
@@ -177,15 +183,14 @@ async def test_nonces_are_made_once_whatever_happens(tmp_path):
     two = AT_ONCE.model_copy(update={"durable_nonces": 2})
     async with opened(home, solana=two) as desk:
         node = SolanaNode(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
-        await until(desk, node, lambda: len(free(desk)) == 2)
+        await until(lambda: len(free(desk)) == 2, meanwhile=passing(desk, node))
         addresses = desk.select("SELECT address FROM nonce_account")
         sent = desk.select("SELECT hash FROM chain_tx")
     async with opened(home, solana=two) as desk:
         node = SolanaNode(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
-        for _ in range(5):
-            desk.clock.advance(10)
-            await node.fault("slots", slots=2)
-            await asyncio.sleep(0.02)
+        turns = Turns(desk.service.app.settlers[SOLNET.chain_id])
+        for _ in range(3):
+            await turns.one_more(passing(desk, node))
         assert desk.select("SELECT address FROM nonce_account") == addresses
         assert desk.select("SELECT hash FROM chain_tx") == sent
         spent = await desk.service.app.store.read(ledger.balance(accounts.RENT, COIN))

@@ -11,11 +11,11 @@ import pytest
 import pytest_asyncio
 
 from tests.support.desk import Desk, opened
-from tests.support.solana import AT_ONCE, COIN, SolanaNode, SolanaWallet, exact
-from tests.support.solana_accounts import until as seen
+from tests.support.solana import AT_ONCE, COIN, SolanaNode, SolanaWallet, exact, passing
 from tests.support.solana_coin import CHAIN, GBP, LAMPORTS
-from tests.support.solana_durable import free, is_durable, until
+from tests.support.solana_durable import free, is_durable
 from tests.support.solana_offers import Offer
+from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -51,7 +51,7 @@ def has_nonces(desk: Desk) -> bool:
 async def quoted(desk: Desk, node: SolanaNode, wallet: SolanaWallet) -> Offer:
     """A payment in coin at a rate; with a nonce if there are any."""
     if has_nonces(desk):
-        await until(desk, node, lambda: free(desk))
+        await until(lambda: free(desk), meanwhile=passing(desk, node))
     offer = Offer(desk.rest, wallet, 0)
     made = await desk.rest.call("POST", "/v1/payments", desk.rest.merchant, {"amount": GBP})
     offer.payment_id = made["paymentId"]
@@ -70,10 +70,10 @@ async def _journaled(desk: Desk) -> bool:
 async def failed(desk: Desk, node: SolanaNode, offer: Offer) -> None:
     """Returns once the payment failed for good: its transaction is provably dead."""
     watching = asyncio.create_task(offer.final())
-    await until(desk, node, watching.done)
+    await until(watching.done, meanwhile=passing(desk, node))
     assert (await watching)["status"] == "failed"
     if has_nonces(desk):
-        await until(desk, node, lambda: free(desk))
+        await until(lambda: free(desk), meanwhile=passing(desk, node))
     else:
         await node.fault("slots", slots=200)
     await exact(desk, node)
@@ -101,7 +101,7 @@ async def test_what_was_written_down_and_never_sent_is_not_sent_then_either(desk
     held = await node.coin(wallet.address)
     await node.fault("answer", method="sendTransaction", effect="error", times=1000)
     await offer.confirm()
-    await seen(_journaled, desk)
+    await until(lambda: _journaled(desk))
     relayer.pause()
     await node.fault("clear")
     desk.clock.advance(TWO_HOURS_S)

@@ -20,8 +20,9 @@ from tests.support.solana import (
     SolanaWallet,
     exact,
 )
-from tests.support.solana_accounts import CHAIN, opens, place, register, remembered, there, until
+from tests.support.solana_accounts import CHAIN, opens, place, register, remembered, there
 from tests.support.solana_offers import ORDER, PRICE, offered, refusal
+from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -60,8 +61,8 @@ async def test_a_registered_destination_gets_its_accounts_and_payments_become_sm
     coin = await node.coin(rail.senders[0])
     booked = await expenses(desk)
     await register(desk, tenant, dest, *ASSETS, COIN)
-    for token in (0, 1):
-        await until(there, node, place(dest, token))
+    await until(lambda: there(node, place(dest)))
+    await until(lambda: there(node, place(dest, 1)))
     opened_for = coin - await node.coin(rail.senders[0])
     assert 2 * 2_039_280 < opened_for < 2 * 2_100_000
 
@@ -90,11 +91,11 @@ async def test_a_registered_destination_gets_its_accounts_and_payments_become_sm
 async def test_a_destination_that_changes_gets_its_account_too(desk, node):
     tenant, first, second = await desk.tenant(), str(Keypair().pubkey()), str(Keypair().pubkey())
     (settlement_id,) = await register(desk, tenant, first, ASSETS[0])
-    await until(there, node, place(first))
+    await until(lambda: there(node, place(first)))
     path = f"/v1/merchants/{tenant.merchant.id}/settlements/crypto/{settlement_id}"
     headers = {**tenant.headers, "Idempotency-Key": "move"}
     await desk.rest.call("PUT", path, headers, {"destination": f"{CHAIN}:{second}"})
-    await until(there, node, place(second))
+    await until(lambda: there(node, place(second)))
 
 
 async def test_an_account_that_its_owner_closed_is_not_opened_for_it_again(desk, node):
@@ -102,13 +103,13 @@ async def test_an_account_that_its_owner_closed_is_not_opened_for_it_again(desk,
     tenant, key = await desk.tenant(), Keypair()
     dest = str(key.pubkey())
     await register(desk, tenant, dest, ASSETS[0])
-    await until(there, node, place(dest))
+    await until(lambda: there(node, place(dest)))
     await node.close_account(key, place(dest))
     assert not await there(node, place(dest))
     other, later = await desk.tenant(), str(Keypair().pubkey())
     await register(desk, other, dest, ASSETS[0])
     await register(desk, other, later, ASSETS[1], key="2")
-    await until(there, node, place(later, 1))
+    await until(lambda: there(node, place(later, 1)))
     assert not await there(node, place(dest))
     # nor does a payment: its owner has to
     assert await options(desk, other) == [ASSETS[1]]
@@ -128,7 +129,7 @@ async def test_what_cannot_own_and_what_nobody_takes_is_left_alone(desk, node):
     await register(desk, tenant, place(owner), ASSETS[0], unknown)
     after = str(Keypair().pubkey())
     await register(desk, await desk.tenant(), after, ASSETS[0])
-    await until(there, node, place(after))
+    await until(lambda: there(node, place(after)))
     assert not await there(node, place(place(owner)))
     assert desk.select("SELECT asset FROM account_to_open") == []
 

@@ -17,9 +17,10 @@ from florin_server.store.payouts import payouts
 from solders.keypair import Keypair
 
 from tests.support.desk import Desk, Tenant, opened
-from tests.support.solana import ASSETS, AT_ONCE, SolanaNode, SolanaWallet, exact
-from tests.support.solana_accounts import opens, place, register, remembered, there, until
+from tests.support.solana import ASSETS, AT_ONCE, SolanaNode, SolanaWallet, exact, passing
+from tests.support.solana_accounts import opens, place, register, remembered, there
 from tests.support.solana_offers import Offer, refusal
+from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -169,7 +170,7 @@ async def test_another_merchant_does_not_open_it_again_either(desk, crook):
     await register(desk, await desk.tenant(), crook.address, ASSETS[0])
     later = str(Keypair().pubkey())
     await register(desk, await desk.tenant(), later, ASSETS[0])
-    await until(there, crook.node, place(later))
+    await until(lambda: there(crook.node, place(later)))
     assert not await there(crook.node, place(crook.address))
     assert before - await relayer(desk) < RENT + FEE
 
@@ -180,18 +181,14 @@ async def test_a_payment_that_fails_leaves_the_account_to_the_next(desk, crook):
     # the broadcast gets lost, and the money is gone before the next one
     await crook.node.fault("answer", method="sendTransaction", effect="drop", times=1)
     await offer.confirm()
-    await until(_sent, desk)
+    await until(lambda: _sent(desk))
     assert len(remembered(desk, crook.address)) == 1
     # others wait for it meanwhile
     assert await crook.offer() is None
     held = await crook.node.balance(crook.buyer.address)
     await crook.node.spend(crook.buyer, held - UNITS + 1)
     before, watching = await relayer(desk), asyncio.create_task(offer.final())
-    async with asyncio.timeout(20):
-        while not watching.done():
-            desk.clock.advance(10)
-            await crook.node.fault("slots", slots=2)
-            await asyncio.sleep(0.02)
+    await until(watching.done, meanwhile=passing(desk, crook.node))
     assert (await watching)["status"] == "failed"
     # a fee at most, and no rent
     assert before - await relayer(desk) in {0, FEE}
@@ -231,14 +228,16 @@ async def test_refunds_open_the_account_of_a_buyer_who_closes_it_once(desk, node
     assert before - await relayer(desk) == RENT + FEE
     await crook.close(buyer)
     waiting = [await _refund(desk, tenant, one) for one in paid[1:]]
-    async with asyncio.timeout(20):
-        while True:
-            found = await desk.service.app.store.read(payouts.some(waiting))
-            if all(one.problem for one in found.values()):
-                break
-            desk.clock.advance(10)
-            await asyncio.sleep(0.02)
-    assert {"has to open one itself" in str(one.problem) for one in found.values()} == {True}
+
+    async def problems() -> list[str]:
+        found = await desk.service.app.store.read(payouts.some(waiting))
+        return [one.problem for one in found.values() if one.problem]
+
+    async def all_wait() -> bool:
+        return len(await problems()) == len(waiting)
+
+    await until(all_wait, meanwhile=passing(desk, node, slots=0))
+    assert all("has to open one itself" in one for one in await problems())
     assert not await there(node, place(buyer.address))
     assert before - await relayer(desk) == RENT + FEE
     # with an account of his own he gets the rest
@@ -258,7 +257,7 @@ async def test_a_merchant_and_a_chain_have_their_share_of_a_day(tmp_path):
         node, before = node_of(desk), await relayer(desk)
         greedy = Crook(desk, await desk.tenant())
         (settlement_id,) = await register(desk, greedy.tenant, greedy.address, ASSETS[0])
-        await until(there, node, place(greedy.address))
+        await until(lambda: there(node, place(greedy.address)))
         path = f"/v1/merchants/{greedy.tenant.merchant.id}/settlements/crypto/{settlement_id}"
         moved = [str(Keypair().pubkey()) for _ in range(15)]
         for n, dest in enumerate(moved):

@@ -39,6 +39,7 @@ from tests.support.solana import (
     wire,
 )
 from tests.support.solana_offers import ORDER, PRICE, Offer, offered, refusal
+from tests.support.until import until
 from tests.support.wallet import Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -375,11 +376,7 @@ async def test_a_broadcast_that_was_dropped_is_repeated(desk, node, wallet):
     await node.fault("answer", method="sendTransaction", effect="drop", times=2)
     await offer.confirm()
     watching = asyncio.create_task(offer.final())
-    for _ in range(40):
-        await node.fault("slots", slots=2)
-        await asyncio.sleep(0.02)
-        if watching.done():
-            break
+    await until(watching.done, meanwhile=lambda: node.fault("slots", slots=2))
     assert (await watching)["status"] == "succeeded"
 
 
@@ -398,11 +395,7 @@ async def test_a_service_that_restarts_in_the_middle_settles_once(tmp_path, wall
         offer.api = RestApi(session, env["FLORIN_BASE_URL"], env)
         assert (await offer.status())["status"] == "processing"
         watching = asyncio.create_task(offer.final())
-        for _ in range(100):
-            await node.fault("slots", slots=1)
-            await asyncio.sleep(0.02)
-            if watching.done():
-                break
+        await until(watching.done, meanwhile=lambda: node.fault("slots", slots=1))
         assert (await watching)["status"] == "succeeded"
         merchant = env["FLORIN_SOLANA_DESTINATION"].rpartition(":")[2]
         assert await node.balance(merchant) == PRICE

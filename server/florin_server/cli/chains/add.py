@@ -33,7 +33,7 @@ from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.evm.settings import GWEI, EvmChain
 from florin_server.rails.evm.setup.deployment import NotDeployed
-from florin_server.rails.networks import chain_files
+from florin_server.rails.networks import chain_files, chain_writer
 from florin_server.rails.networks.chain_files import Chain
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.sending.signer import SolanaSigner
@@ -108,7 +108,7 @@ class _Walk:
             said["treasury"], said["treasury_keystore"] = treasury, self._named(key)
             said["relayer_keystores"] = [one for one in map(self._named, relayers) if one]
         kind = "solana" if reached.is_solana else "evm"
-        text = chain_files.text(kind, {one: value for one, value in said.items() if value != []})
+        text = chain_writer.text(kind, {one: value for one, value in said.items() if value != []})
         chain = chain_files.parse(text, path, self._home.path)
         await self._check(chain, relayers)
         for asset, symbol in chain.asset_ids.items():

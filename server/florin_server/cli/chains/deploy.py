@@ -34,7 +34,7 @@ from florin_server.rails.evm.setup.deployment import (
     Step,
     coins,
 )
-from florin_server.rails.networks import chain_files
+from florin_server.rails.networks import chain_files, chain_writer
 from florin_server.rails.types import RailUnavailable
 
 
@@ -115,22 +115,18 @@ async def _run(settings: Settings, name: str, wishes: Wishes, prompt: Prompt) ->
 
 
 def _write_down(settings: Settings, chain: EvmChain) -> None:
-    """Puts opener and factories into the chain's file, or tells what its settings lack."""
+    """Puts opener and factories into the chain's file, or tells what florin.toml lacks."""
     said = {
         "opener": checksum_address(chain.opener or ""),
         "factories": [checksum_address(one) for one in chain.factories],
     }
     path = chain_files.path_of(settings.home, chain.caip2)
-    try:
-        if path is None:
-            raise ValueError(f"{chain.name} is in your florin.toml")
-        content = chain_files.changed(path.read_text(), said)
-    except ValueError as error:
-        note(f"{error}. Write into its table yourself:")
-        for line in chain_files.lines(said):
+    if path is None:
+        note(f"{chain.name} is in your florin.toml. Write into its table yourself:")
+        for line in chain_writer.lines(said):
             note(line)
         return
-    private(path, content).close()
+    private(path, chain_writer.changed(path.read_text(), said)).close()
     note(f"Opener and factories are in {path}.")
 
 

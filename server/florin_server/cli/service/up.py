@@ -58,6 +58,8 @@ async def _up(settings: Settings, first: First | None) -> None:
 def _show(service: Service, link: str | None) -> None:
     """Prints where everything is, and the link of the first payment if there is one."""
     places = {"REST": service.http_url, "gRPC": service.grpc.target}
+    if service.metrics_url:
+        places["Metrics"] = service.metrics_url
     if service.evm_rpc_url:
         places["Test chain"] = f"{service.evm_rpc_url}  (JSON-RPC, chain id 31337)"
     if service.solana_rpc_url:

@@ -112,7 +112,7 @@ def _create(app: App, merchant_id: str, asset: str, amount: int | None) -> Op[Pa
         raise invalid("asset", f"the merchant's settlement destination is {what}")
     owed = yield from payouts.available(merchant_id, asset)
     value = owed if amount is None else amount
-    if owed <= 0 or not 0 < value <= owed:
+    if not 0 < value <= owed:
         raise invalid("amount", f"the merchant can be paid {max(owed, 0)} minor units now")
     new = Payout(
         id=short_id("pout_", app.randbytes),

@@ -8,7 +8,6 @@ from typing import Any
 
 import orjson
 from florin_gateway.errors import RefusedError
-from florin_gateway.pages import checkout as page
 from florin_gateway.plain import (
     PlainAnswer,
     PlainEvent,
@@ -17,7 +16,6 @@ from florin_gateway.plain import (
     PlainRequest,
 )
 
-from florin_server.boot.refusal import refusal
 from florin_server.config import AppLinkSettings
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.links import QUERY_ID, query_id
@@ -25,6 +23,8 @@ from florin_server.domain.payments.payment import Payment
 from florin_server.flows.app import App
 from florin_server.flows.payments.checkout import back_to_shop, checkout, follow, named
 from florin_server.rpc.payments.codec import Codec
+from florin_server.web.payments import page
+from florin_server.web.refusal import refusal
 
 _READ = ("GET", "HEAD")
 # the ways to write a payment link: phones hand these to an app, and nothing else of the pay host

@@ -6,10 +6,10 @@ from typing import Any
 
 from florin_gateway.openapi import streamed
 
-from florin_server.boot.openapi.headers import plain
 from florin_server.domain.errors import Code
 from florin_server.domain.payments.payment import Status
 from florin_server.domain.versions import PREVIEW, PUBLISHED, STABLE
+from florin_server.web.openapi.headers import plain
 
 Json = dict[str, Any]
 

@@ -13,16 +13,16 @@ from urllib.parse import urlsplit
 
 from florin_gateway import jsonscan
 from florin_gateway.errors import RefusedError
-from florin_gateway.pages import checkout as pages
-from florin_gateway.pages import collect as page
 from florin_gateway.parameters import parse_query
 from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
 
-from florin_server.boot.refusal import refusal
 from florin_server.domain.capture.buyer_data import FIELDS, prefill
 from florin_server.domain.errors import Code, FlorinError, invalid
 from florin_server.flows.app import App
 from florin_server.flows.capture import forms
+from florin_server.web.capture import page
+from florin_server.web.payments import page as pages
+from florin_server.web.refusal import refusal
 
 PATH = "/collect"
 # a name and two places fit hundreds of times; what a wallet may send to the gateway calls

@@ -9,10 +9,10 @@ from florin.v1 import access_pb2
 from florin_gateway.openapi import Comments, Operation, Schemas, operations_of
 from google.protobuf.descriptor import ServiceDescriptor
 
-from florin_server.boot.openapi import headers
-from florin_server.boot.openapi.plain import PATHS
-from florin_server.boot.openapi.refusals import DEPLOYED_ONLY, refusals_of
 from florin_server.domain.errors import DETAILS, REGISTRY, Code
+from florin_server.web.openapi import headers
+from florin_server.web.openapi.plain import PATHS
+from florin_server.web.openapi.refusals import DEPLOYED_ONLY, refusals_of
 
 Json = dict[str, Any]
 

@@ -13,10 +13,10 @@ import orjson
 from florin_gateway.errors import RefusedError
 from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
 
-from florin_server.boot.openapi import DOCUMENT
-from florin_server.boot.refusal import refusal
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.versions import PREVIEW, STABLE, check_published
+from florin_server.web.openapi import DOCUMENT
+from florin_server.web.refusal import refusal
 
 # browsers of every origin may read these, refusals included
 CORS_PATHS = ("/versions", "/spec/*")

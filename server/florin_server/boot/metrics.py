@@ -1,0 +1,34 @@
+"""Metrics on a listener of their own: they are the operator's, and for this machine only."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+from florin_gateway.app import Gateway
+from florin_gateway.backends import Local
+from florin_gateway.server import HttpServer
+from florin_gateway.settings import ServerSettings
+
+from florin_server.boot.addresses import METRICS_PORT, listen, spelled
+from florin_server.flows.app import App
+from florin_server.web import metrics
+
+_HOST = "127.0.0.1"
+
+
+async def start(app: App, stack: AsyncExitStack) -> str:
+    """Starts to tell metrics; returns their address, or nothing if the operator wants none."""
+    port = app.settings.metrics_port
+    if port is None:
+        return ""
+    listener = listen("Metrics", _HOST, port, METRICS_PORT)
+    stack.callback(listener.close)
+    # no RPC is reached here
+    served = Gateway(Local([]), ())
+    for path, handler in metrics.routes(app).items():
+        for method in ("GET", "HEAD"):
+            served.add_route(method, path, handler)
+    server = HttpServer(served, ServerSettings(), sock=listener)
+    await server.start()
+    stack.push_async_callback(server.stop)
+    return f"http://{spelled(*listener.getsockname()[:2])}{metrics.PATH}"

@@ -1,0 +1,1 @@
+"""The form for data about a buyer."""

@@ -1,0 +1,1 @@
+"""What the link of a payment leads to."""

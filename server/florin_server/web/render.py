@@ -1,0 +1,52 @@
+"""Templates of pages, and the answers that are made of them.
+
+Every value is escaped, whoever it is from; one that a template names and nobody gave is an error.
+Styles and scripts are files beside the templates that use them, and are put into the page, which
+then needs no second request. The policy names them by their hashes, so that nothing else runs.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+from typing import Any, Final
+
+from florin_gateway.plain import PlainAnswer
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+_FOLDER: Final = Path(__file__).with_name("templates")
+_TEMPLATES: Final = Environment(
+    loader=FileSystemLoader(_FOLDER),
+    autoescape=True,
+    undefined=StrictUndefined,
+    # files of an installation do not change
+    auto_reload=False,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    # a file that is included is hashed as it is
+    keep_trailing_newline=True,
+)
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+
+def html(template: str, status: int, headers: Headers, **values: Any) -> PlainAnswer:
+    """A page of a template; its values are texts, never markup."""
+    text = _TEMPLATES.get_template(template).render(values)
+    return PlainAnswer(status, text.encode(), "text/html; charset=utf-8", headers)
+
+
+def hashed(file: str) -> str:
+    """A style or script among the templates, as a content security policy names it."""
+    digest = hashlib.sha256((_FOLDER / file).read_bytes()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def guarded(policy: str) -> Headers:
+    """The headers of every page: its policy, and that it keeps its address to itself."""
+    return (
+        (b"content-security-policy", policy.encode()),
+        (b"referrer-policy", b"no-referrer"),
+        (b"x-content-type-options", b"nosniff"),
+    )

@@ -1,0 +1,125 @@
+"""What the store does with a payout whose transaction is over."""
+
+from __future__ import annotations
+
+import pytest
+from florin_server.domain.accounts.destinations import AssetAccount, DailyCaps, Opening
+from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
+from florin_server.domain.settlement.chain_txs import Posting
+from florin_server.store.engine.store import Store
+from florin_server.store.ledger import books, ledger
+from florin_server.store.payouts import payouts
+from florin_server.store.payouts.payouts import Outcome
+from florin_server.store.settlement import token_accounts
+
+from tests.support.store_kit import ASSET, CHAIN, LATER_US, NOW_US, PAYER, opened
+
+CAPS = DailyCaps(10, 10)
+PLACE = AssetAccount(ASSET, PAYER)
+POSTING = Posting("merchant:mer_1", f"wallet:{CHAIN}:treasury", ASSET, 150)
+
+
+@pytest.fixture
+async def store(tmp_path):
+    async with opened("sqlite", tmp_path) as running:
+        yield running
+
+
+async def submitted(store: Store) -> Payout:
+    """A payout in a transaction that opens an account for it."""
+    payout = Payout(
+        "pout_1",
+        PayoutKind.RETURN,
+        "mer_1",
+        "pay_1",
+        False,
+        CHAIN,
+        ASSET,
+        150,
+        PAYER,
+        NOW_US,
+        PayoutStatus.SUBMITTED,
+        tx_id="0x1",
+    )
+    await store.write(payouts.add(payout))
+    await store.write(token_accounts.claim([Opening(PLACE, "mer_1")], CAPS, payout.id, NOW_US))
+    return payout
+
+
+async def ended(store: Store, outcome: Outcome) -> Payout:
+    await store.write(payouts.conclude([outcome], [], LATER_US, no_watch()))
+    found = await store.read(payouts.get(outcome.payout.id))
+    assert found is not None
+    return found
+
+
+def no_watch():
+    yield from ()
+
+
+async def openable(store: Store) -> bool:
+    """Whether the place may still be opened."""
+    found = await store.read(token_accounts.openable([Opening(PLACE, "mer_1")], CAPS, NOW_US))
+    return PLACE in found
+
+
+async def test_what_is_paid_is_done_and_booked_for_its_payment(store):
+    payout = await submitted(store)
+    done = await ended(store, Outcome(payout, "0x2", POSTING))
+    assert (done.status, done.tx_id) == (PayoutStatus.DONE, "0x2")
+    assert (done.completed_at_us, done.problem) == (LATER_US, None)
+    (entry,) = await store.read(books.entries("pay_1"))
+    assert entry == books.Entry("return:pout_1", LATER_US, "0x2", None, POSTING)
+    # the account is open, and nobody opens it twice
+    assert not await openable(store)
+    # a second end changes nothing
+    assert await ended(store, Outcome(payout, "0x3", POSTING)) == done
+    assert await store.read(books.entries("pay_1")) == [entry]
+
+
+async def test_what_moved_nothing_waits_and_has_opened_nothing(store):
+    payout = await submitted(store)
+    outcome = Outcome(payout, retry_at_us=LATER_US + 5, problem="its transaction failed")
+    waiting = await ended(store, outcome)
+    assert (waiting.status, waiting.tx_id) == (PayoutStatus.WAITING, None)
+    assert (waiting.retry_at_us, waiting.problem) == (LATER_US + 5, "its transaction failed")
+    assert waiting.completed_at_us is None
+    assert await store.read(books.entries("pay_1")) == []
+    assert await openable(store)
+
+
+async def test_what_is_not_proven_stays_where_it_is_with_what_it_may_have_opened(store):
+    payout = await submitted(store)
+    stuck = await ended(store, Outcome(payout, "0x1", problem="it is not proven what it moved"))
+    assert (stuck.status, stuck.tx_id) == (PayoutStatus.SUBMITTED, "0x1")
+    assert (stuck.problem, stuck.completed_at_us) == ("it is not proven what it moved", None)
+    assert await store.read(books.entries("pay_1")) == []
+    assert not await openable(store)
+
+
+@pytest.mark.parametrize("page", [1, 2, 3, 500])
+async def test_what_is_done_and_not_booked_is_found(store, page):
+    for number, kind in enumerate(PayoutKind):
+        one = Payout(
+            f"pout_{number}",
+            kind,
+            "mer_1",
+            None,
+            False,
+            CHAIN,
+            ASSET,
+            150,
+            PAYER,
+            NOW_US,
+            PayoutStatus.DONE,
+        )
+        await store.write(payouts.add(one))
+    assert await store.read(payouts.check(page)) == [
+        f"payout pout_{number} is done and not booked" for number in range(3)
+    ]
+    for key in ("payout:pout_1", "refund:pout_2"):
+        await store.write(ledger.post(key, "any", None, None, (POSTING,), NOW_US))
+    # a journal is that of one payout, by kind and id
+    assert await store.read(payouts.check(page)) == [
+        f"payout pout_{number} is done and not booked" for number in (0, 2)
+    ]
