@@ -77,13 +77,13 @@ async def test_what_its_forerunner_wrote_down_is_sent_at_once(desk):
 
 
 async def test_who_has_not_begun_says_so_and_is_the_one_to_pause(desk):
-    rail, treasury = desk.lab.rail, desk.lab.rail.payouts
-    account = f"{CHAIN}:{TREASURY.address}"
+    rail, account = desk.lab.rail, f"{CHAIN}:{TREASURY.address}"
+    treasury = rail.payouts
     new = PayoutWorker(desk.app, rail, treasury, "me")
     health = new.health()
     assert (health.head, health.open_transactions) == (0, 0)
     assert health.problem == "payouts: starting"
-    assert [one.account for one in new.executors] == [account]
+    assert desk.app.executors.keys() == {account}
     paused = PayoutWorker(desk.app, rail, treasury, "me", {account})
     assert paused.health().problem == "payouts: paused by the operator; payouts: starting"
     other = PayoutWorker(desk.app, rail, treasury, "me", {f"{CHAIN}:0x"})
