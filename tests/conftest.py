@@ -151,9 +151,8 @@ async def desk(tmp_path_factory, evm) -> AsyncIterator[Desk]:
 @pytest.fixture(scope="session")
 def forks(tmp_path_factory) -> Iterator[Forks]:
     """Commands and modules in processes that need not load Florin."""
-    forks = Forks(tmp_path_factory.mktemp("forks"))
-    yield forks
-    forks.close()
+    with Forks.opened(tmp_path_factory.mktemp("forks")) as forks:
+        yield forks
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,6 +17,7 @@ from pathlib import Path
 from florin_server.boot.home import Home
 
 from tests.bench.load import Address
+from tests.support.command import FLORIN, Forks, Process, environment
 from tests.support.service import NO_LIMITS
 
 _START_S, _STOP_S, _LOOK_S = 60, 20, 0.005
@@ -81,37 +82,42 @@ def metadata(headers: dict[str, str]) -> tuple[tuple[str, str], ...]:
 @contextmanager
 def florin(**settings: str) -> Iterator[Florin]:
     """Starts the service with a fresh state on free ports and ends it."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("FLORIN_")}
     with tempfile.TemporaryDirectory(prefix="florin-bench-") as folder:
         home = Home(Path(folder) / "home")
-        chosen = {"FLORIN_HOME": str(home.path), "FLORIN_HTTP_PORT": "0", "FLORIN_GRPC_PORT": "0"}
-        chosen |= _NO_LIMITS
-        log = Path(folder) / "log"
-        with log.open("wb") as output:
-            started = time.monotonic()
-            process = subprocess.Popen(
-                [Path(sys.executable).with_name("florin"), "up"],
-                cwd=folder,
-                env={**clean, **chosen, **settings},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
+        log, started = Path(folder) / "log", time.monotonic()
+        process = _begun(home, log, {**_NO_LIMITS, **settings})
         try:
             yield _ready(process, home, log, started)
         finally:
-            process.terminate()
+            process.send_signal(signal.SIGTERM)
             try:
-                process.wait(_STOP_S)
+                process.communicate(timeout=_STOP_S)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait()
+                process.communicate()
 
 
-def _ready(process: subprocess.Popen[bytes], home: Home, log: Path, started: float) -> Florin:
+def _begun(home: Home, log: Path, settings: dict[str, str]) -> Process:
+    """The program itself; where figures mean nothing, a fork of a process that has loaded it."""
+    if (forks := Forks.joined()) is not None:
+        return forks.begin("up", home=home.path, **settings)
+    with log.open("w") as output:
+        return subprocess.Popen(
+            [FLORIN, "up"],
+            cwd=home.path.parent,
+            env=environment(home.path, settings),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            text=True,
+        )
+
+
+def _ready(process: Process, home: Home, log: Path, started: float) -> Florin:
     while time.monotonic() < started + _START_S:
         if process.poll() is not None:
-            raise RuntimeError(f"florin up ended:\n{log.read_text()}")
+            said = log.read_text() if log.exists() else "".join(process.communicate())
+            raise RuntimeError(f"florin up ended:\n{said}")
         if home.running.exists():
             listens = json.loads(home.running.read_text())
             http, grpc = _address(listens["http"]), _address(listens["grpc"])
@@ -119,7 +125,8 @@ def _ready(process: subprocess.Popen[bytes], home: Home, log: Path, started: flo
                 ready_s = time.monotonic() - started
                 return Florin(home, process.pid, http, grpc, home.read_demo_env(), ready_s)
         time.sleep(_LOOK_S)
-    raise RuntimeError(f"florin up did not get ready:\n{log.read_text()}")
+    said = log.read_text() if log.exists() else ""
+    raise RuntimeError(f"florin up did not get ready:\n{said}")
 
 
 def _address(text: str) -> Address:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -15,24 +11,16 @@ from tests.bench.report import Figure
 
 pytestmark = pytest.mark.long
 
-ROOT = Path(__file__).parents[2]
 PATIENCE_S = 300
 
 
 @pytest.mark.parametrize("subject", run.SUBJECTS)
-def test_every_subject_can_be_measured(subject):
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.bench", "--short", subject],
-        cwd=ROOT,
-        env={**os.environ, "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert " figures in " in done.stdout
-    assert not done.stdout.splitlines()[-1].startswith("0 figures")
+def test_every_subject_can_be_measured(subject, forks):
+    process = forks.module("tests.bench", "--short", subject, joins=True, COLUMNS="200")
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, out + err
+    assert " figures in " in out
+    assert not out.splitlines()[-1].startswith("0 figures")
 
 
 @pytest.fixture

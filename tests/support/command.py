@@ -9,7 +9,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from select import select
@@ -21,6 +22,8 @@ ROOT = Path(__file__).parents[2]
 FLORIN = Path(sys.executable).with_name("florin")
 # only a command that hangs gets here
 PATIENCE_S = 60
+# names the socket that a module in a fork has been given
+GIVEN = "TESTS_FORKS"
 
 
 @dataclass(frozen=True)
@@ -137,31 +140,54 @@ class Forks:
     the program's own start, a terminal or colours wants `florin`, `begin` and `Lasting`.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    def __init__(self, orders: socket.socket) -> None:
+        self._orders = orders
+
+    @classmethod
+    @contextmanager
+    def opened(cls, folder: Path) -> Iterator[Self]:
+        """Loads Florin for everybody who gets it."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 [sys.executable, "-m", "tests.support.forks", str(theirs.fileno())],
                 cwd=ROOT,
                 env=environment(folder, {}),
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
             )
+        with ours:
+            yield cls(ours)
+        process.wait(PATIENCE_S)
+
+    @classmethod
+    def joined(cls) -> Self | None:
+        """Those of the process that runs this module in a fork, if it wants them to be used."""
+        if GIVEN not in os.environ:
+            return None
+        return cls(socket.socket(fileno=os.dup(int(os.environ[GIVEN]))))
 
     def begin(self, *command: str, home: Path, **changes: str) -> Fork:
         """A command under way; its end is somebody else's to wait for."""
         return self._begin(["florin", *command], home.parent, environment(home, changes))
 
-    def module(self, *command: str, session: bool = False, **changes: str) -> Fork:
-        """A module under way, as `python -m` would run it, in a session of its own if need be."""
-        env = {**os.environ, **changes}
-        return self._begin([*command], ROOT, env, module=True, session=session)
+    def module(
+        self, *command: str, session: bool = False, joins: bool = False, **changes: str
+    ) -> Fork:
+        """A module under way, as `python -m` would run it.
+
+        It is in a session of its own if need be, and `joins` those who run commands here.
+        """
+        env = {**os.environ, **changes, **({GIVEN: "3"} if joins else {})}
+        more = [self._orders.fileno()] if joins else []
+        return self._begin([*command], ROOT, env, more, module=True, session=session)
 
     def _begin(
         self,
         command: list[str],
         cwd: Path,
         env: dict[str, str],
+        more: Sequence[int] = (),
         *,
         module: bool = False,
         session: bool = False,
@@ -169,7 +195,7 @@ class Forks:
         told = {"command": command, "cwd": str(cwd), "env": env}
         order = json.dumps({**told, "module": module, "session": session}).encode()
         ours, theirs = zip(*(os.pipe() for _ in range(3)), strict=True)
-        socket.send_fds(self._orders, [order], theirs)
+        socket.send_fds(self._orders, [order], [*theirs, *more])
         for pipe in theirs:
             os.close(pipe)
         return Fork(*ours)
@@ -180,10 +206,6 @@ class Forks:
 
     def lasting(self, *command: str, home: Path, **changes: str) -> Lasting:
         return Lasting(*command, home=home, begin=self.begin, **changes)
-
-    def close(self) -> None:
-        self._orders.close()
-        self._process.wait(PATIENCE_S)
 
 
 class Lasting:

@@ -1,7 +1,8 @@
 """`python -m tests.support.forks FD`: loads Florin once, then runs commands in forks of its own.
 
 Over the socket comes a JSON object for each command, with what becomes its stdout and stderr, and
-a pipe that is told its process id and, when it has ended, its exit status.
+a pipe that is told its process id and, when it has ended, its exit status. A command that itself
+runs others in forks gets the other end of the socket too.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ MESSAGE = 1 << 20
 
 def run(order: dict, pipes: list[int]) -> int:
     """The command in this process, which then looks like a fresh one; its exit status."""
-    out, err, _ = pipes
+    out, err, _, *orders = pipes
     try:
-        for number, source in enumerate((os.open(os.devnull, os.O_RDONLY), out, err)):
+        opened = (os.open(os.devnull, os.O_RDONLY), out, err, *orders)
+        for number, source in enumerate(opened):
             os.dup2(source, number)
-        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        os.closerange(len(opened), os.sysconf("SC_OPEN_MAX"))
         os.chdir(order["cwd"])
         os.environ.clear()
         os.environ.update(order["env"])
@@ -60,9 +62,9 @@ def attend(order: dict, pipes: list[int]) -> None:
             sys.stderr.flush()
         finally:
             os._exit(status)
-    out, err, told = pipes
-    os.close(out)
-    os.close(err)
+    out, err, told, *orders = pipes
+    for one in (out, err, *orders):
+        os.close(one)
     # a Ctrl-C is for the command
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.write(told, f"{child}\n".encode())
@@ -72,7 +74,7 @@ def attend(order: dict, pipes: list[int]) -> None:
 def serve(orders: socket.socket) -> None:
     """Runs what is ordered, each at once, until nobody can order any more."""
     while True:
-        message, pipes, _, _ = socket.recv_fds(orders, MESSAGE, 3)
+        message, pipes, _, _ = socket.recv_fds(orders, MESSAGE, 4)
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
