@@ -42,7 +42,8 @@ def main() -> int:
     found: dict[str, Found] = {}
     for name in wanted.groups or GROUPS:
         folder = wanted.folder / name
-        again = unexplained(found_in(folder), reasons) if wanted.again else ()
+        known = found_in(folder) if wanted.again and folder.exists() else {}
+        again = unexplained(known, reasons)
         found |= mutated(GROUPS[name], folder, wanted.jobs, anew=wanted.anew, again=again)
         print(f"{name}: done", flush=True)
     return verdict(found, reasons)

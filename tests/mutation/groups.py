@@ -51,7 +51,7 @@ GROUPS = {
     ),
     "journal": Group(
         ("store/settlement/chain_txs.py",),
-        ("contract/settlement/test_settler*.py", "contract/store/test_store_journal.py"),
+        ("contract/settlement/test_settler*.py", "contract/store/test_store_journal*.py"),
     ),
     "ledger": Group(
         ("store/ledger/ledger.py",),
