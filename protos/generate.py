@@ -73,7 +73,7 @@ def document() -> tuple[pathlib.Path, str]:
 
     It has comments, which generated code has not, and is made by the code that it describes.
     """
-    from florin_server.boot.grpc_server import PUBLIC  # noqa: PLC0415
+    from florin_server.boot.servers.grpc_server import PUBLIC  # noqa: PLC0415
     from florin_server.web.openapi import DOCUMENT  # noqa: PLC0415
     from florin_server.web.openapi.make import make  # noqa: PLC0415
 

@@ -10,7 +10,7 @@ import grpc
 import pytest
 import pytest_asyncio
 import uvloop
-from florin_server.boot import gateway
+from florin_server.boot.servers import gateway
 from florin_server.boot.service import Service
 from hypothesis import HealthCheck, settings
 

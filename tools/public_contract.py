@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from florin.v1 import errors_pb2
-from florin_server.boot.grpc_server import PUBLIC
+from florin_server.boot.servers.grpc_server import PUBLIC
 from florin_server.rpc.server.methods import Method, methods_of
 from florin_server.web.openapi import DOCUMENT
 from google.protobuf.descriptor import (

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from florin_server.boot.chains.keys import Keyring
 from florin_server.boot.home import Home
-from florin_server.boot.keys import Keyring
 from florin_server.boot.service import Service
 from florin_server.config import (
     EmbeddedChain,

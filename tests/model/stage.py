@@ -18,8 +18,8 @@ import uvloop
 from florin_gateway.app import Gateway
 from florin_gateway.backends import Local
 from florin_gateway.settings import GatewaySettings
-from florin_server.boot import chains
-from florin_server.boot.grpc_server import PUBLIC
+from florin_server.boot.chains import connected
+from florin_server.boot.servers.grpc_server import PUBLIC
 from florin_server.boot.service import Service
 from florin_server.clock import TestClock
 from florin_server.flows.accounts import demo
@@ -176,10 +176,10 @@ async def _staged(
 async def _fake(home: Path, clock: SlowClock, chance: random.Random) -> AsyncIterator[Any]:
     rail: Rail = FakeRail(clock)
 
-    async def rails(*_: object) -> chains.Chains:
-        return chains.Chains(None, None, [rail])
+    async def rails(*_: object) -> connected.Chains:
+        return connected.Chains(None, None, [rail])
 
-    with mock.patch.object(chains, "start", rails):
+    with mock.patch.object(connected, "start", rails):
         service = await Service.start(settings(home), clock=clock, randbytes=chance.randbytes)
 
     async def mine() -> None:

@@ -14,7 +14,7 @@ import grpc
 from florin.v1 import access_pb2
 from florin_gateway.jsoncodec import Codec
 from florin_gateway.profiles import Profile
-from florin_server.boot.grpc_server import PUBLIC
+from florin_server.boot.servers.grpc_server import PUBLIC
 from florin_server.domain.ids import short_id
 from florin_server.domain.payments.payment import Destination
 from florin_server.store.accounts import destinations

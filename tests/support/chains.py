@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import aiohttp
 import rlp
 from eth_utils import keccak
-from florin_server.boot import chains
+from florin_server.boot.chains import connected
+from florin_server.boot.chains.embedded import Embedded
 from florin_server.boot.demo_accounts import ensure_demo
-from florin_server.boot.embedded import Embedded
 from florin_server.boot.service import Service
 from florin_server.clock import Clock, SystemClock, TestClock
 from florin_server.config import EmbeddedChain, Settings
@@ -85,7 +85,7 @@ class OnAnvil:
 
     def settings(self, chosen: Settings, clock: Clock | None) -> Settings:
         self._begin(clock or SystemClock(), automine=True)
-        known = chains._embedded_chain(chosen, TREASURY)
+        known = connected._embedded_chain(chosen, TREASURY)
         chain = known.model_copy(
             update={
                 "rpc_url": self._anvil.url,

@@ -9,9 +9,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from florin_server.boot import gateway
+from florin_server.boot.servers import gateway
+from florin_server.boot.servers.upstream import Link
 from florin_server.boot.service import Service
-from florin_server.boot.upstream import Link
 
 ALIVE = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
 

@@ -10,7 +10,7 @@ import pytest
 from florin.v1 import access_pb2, errors_pb2
 from florin_gateway.errors import refusal_of
 from florin_gateway.rpc import CallError
-from florin_server.boot.grpc_server import OPERATOR, PUBLIC
+from florin_server.boot.servers.grpc_server import OPERATOR, PUBLIC
 from florin_server.domain.errors import REGISTRY, Code, FlorinError, Issue
 from florin_server.rpc.server.errors import status_of
 from florin_server.rpc.server.interceptors import methods_of

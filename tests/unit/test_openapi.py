@@ -12,7 +12,7 @@ from florin_gateway.jsonshape import TIMESTAMP, enum_texts, rule_of
 from florin_gateway.openapi import Comments, Schemas, operations_of
 from florin_gateway.profiles import Profile
 from florin_gateway.routes import RouteError
-from florin_server.boot.grpc_server import PUBLIC
+from florin_server.boot.servers.grpc_server import PUBLIC
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from florin_server.boot.prices import market
+from florin_server.boot.chains.prices import market
 from florin_server.config import Settings
 from florin_server.pricing.prices import FixedPrices, Rate, parse_decimal
 from hypothesis import given

@@ -16,8 +16,8 @@ import grpc
 import pytest
 import pytest_asyncio
 from florin.v1 import gateway_pb2_grpc, payment_pb2
-from florin_server.boot import gateway
-from florin_server.boot.upstream import Link
+from florin_server.boot.servers import gateway
+from florin_server.boot.servers.upstream import Link
 from florin_server.config import LimitSettings
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.store.engine.sqlite import Connection

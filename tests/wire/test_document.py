@@ -11,7 +11,7 @@ import jsonschema_rs
 import pytest
 from florin.v1 import access_pb2
 from florin_gateway.openapi import Comments
-from florin_server.boot import grpc_server
+from florin_server.boot.servers import grpc_server
 from florin_server.domain.errors import DETAILS, REGISTRY, Code
 from florin_server.web.openapi import DOCUMENT, headers
 from florin_server.web.openapi.examples import exchanges, operation_of

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 import pytest_asyncio
-from florin_server.boot import gateway
+from florin_server.boot.servers import gateway
 
 from tests.support.desk import ORDER, PAY_URL, Desk
 from tests.support.raw import door

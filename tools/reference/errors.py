@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from florin_gateway.openapi import Comments, Schemas, operations_of
-from florin_server.boot.grpc_server import PUBLIC
+from florin_server.boot.servers.grpc_server import PUBLIC
 from florin_server.domain.errors import DETAILS, REGISTRY, Code
 from florin_server.web.openapi.refusals import DEPLOYED_ONLY, refusals_of
 

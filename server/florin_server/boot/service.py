@@ -12,12 +12,13 @@ from functools import partial
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from florin_server.boot import chains, gateway, metrics, prices
-from florin_server.boot.addresses import check_bind
 from florin_server.boot.app import app_of, core_of
-from florin_server.boot.embedded import Embedded
-from florin_server.boot.grpc_server import GrpcServers
+from florin_server.boot.chains import connected, prices
+from florin_server.boot.chains.embedded import Embedded
 from florin_server.boot.home import Home, Refused, Secrets
+from florin_server.boot.servers import gateway, metrics
+from florin_server.boot.servers.addresses import check_bind
+from florin_server.boot.servers.grpc_server import GrpcServers
 from florin_server.clock import Clock, ShiftedClock, SystemClock
 from florin_server.config import Settings
 from florin_server.domain.accounts.credentials import parse_key
@@ -73,7 +74,7 @@ class Service:
             kept = home.secrets()
             listener = gateway.bind(settings.host, settings.http_port)
             stack.callback(listener.close)
-            started = await chains.start(settings, home, kept, clock, stack)
+            started = await connected.start(settings, home, kept, clock, stack)
             # databases that were just made
             home.keep_private()
             rails = started.rails

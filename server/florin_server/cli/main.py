@@ -94,7 +94,7 @@ def gateway(  # noqa: PLR0917  (typer gives them by name)
     Another machine is reached over TLS only. Both sides need one FLORIN_GATEWAY_TOKEN, unless they
     share the state folder: it lets the service believe who calls here, for limits by address.
     """
-    from florin_server.boot.upstream import Link
+    from florin_server.boot.servers.upstream import Link
     from florin_server.cli.service import gateway as command
 
     link = Link(tls, ca, certificate, key, server_name, insecure)

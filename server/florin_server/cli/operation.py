@@ -10,8 +10,8 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from florin_server.boot.home import Refused
-from florin_server.boot.operator import operator
-from florin_server.boot.operator_error import OperatorError
+from florin_server.boot.operator.client import operator
+from florin_server.boot.operator.error import OperatorError
 from florin_server.cli.console import console, fail, settings_of
 
 # what an operator may do before the first `florin up`; nothing else makes a state folder

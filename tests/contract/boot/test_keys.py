@@ -7,15 +7,15 @@ import stat
 
 import pytest
 from eth_account import Account
-from florin_server.boot import chains
-from florin_server.boot.home import Home, Refused
-from florin_server.boot.keys import (
+from florin_server.boot.chains import connected
+from florin_server.boot.chains.keys import (
     Keyring,
     address_in,
     open_keystore,
     write_evm_keystore,
     write_solana_keystore,
 )
+from florin_server.boot.home import Home, Refused
 from florin_server.config import Settings
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.solana.sending.signer import SolanaSigner
@@ -166,19 +166,19 @@ def test_no_key_serves_two_kinds_of_signature(tmp_path, keys):
 
 def test_a_treasury_keystore_of_another_account_is_refused(tmp_path, keys):
     path = quick(tmp_path / "a.json")
-    told = refusal(chains.rail_of, evm(treasury_keystore=path), keys)
+    told = refusal(connected.rail_of, evm(treasury_keystore=path), keys)
     assert told == f"Base: the treasury is {TREASURY}, but the keystore {path} is of {ADDRESS}"
     path = quick_solana(tmp_path / "b.json")
-    told = refusal(chains.rail_of, solana(treasury_keystore=path), keys)
+    told = refusal(connected.rail_of, solana(treasury_keystore=path), keys)
     assert f"the keystore {path} is of {SolanaSigner(KEY).address}" in told
 
 
 def test_a_relayer_is_never_the_treasury(tmp_path, keys):
     path = quick(tmp_path / "a.json", OTHER)
-    told = refusal(chains.rail_of, evm(relayer_keystores=(path,)), keys)
+    told = refusal(connected.rail_of, evm(relayer_keystores=(path,)), keys)
     assert "must not be the relayer's account" in told
     own = keys.relayers(evm())[0].address
-    assert "must not be" in refusal(chains.rail_of, evm(treasury=own), keys)
+    assert "must not be" in refusal(connected.rail_of, evm(treasury=own), keys)
 
 
 def test_the_same_key_twice_is_refused(tmp_path, keys):
@@ -189,12 +189,12 @@ def test_the_same_key_twice_is_refused(tmp_path, keys):
 async def test_the_rail_signs_with_the_keystores_keys(tmp_path, keys):
     third = b"\x33" * 32
     paths = (quick(tmp_path / "a.json"), quick(tmp_path / "b.json", third))
-    rail = chains.rail_of(evm(relayer_keystores=paths), keys)
+    rail = connected.rail_of(evm(relayer_keystores=paths), keys)
     assert list(rail.senders) == [ADDRESS, Account.from_key(third).address.lower()]
     await rail.close()
 
 
 def test_one_key_co_signs_on_solana(tmp_path, keys):
     paths = (quick_solana(tmp_path / "a.json"), quick_solana(tmp_path / "b.json", b"\x33" * 32))
-    told = refusal(chains.rail_of, solana(relayer_keystores=paths), keys)
+    told = refusal(connected.rail_of, solana(relayer_keystores=paths), keys)
     assert told.endswith("one relayer key co-signs on Solana, not several")

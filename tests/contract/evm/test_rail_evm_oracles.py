@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 from eth_hash.auto import keccak
+from florin_server.boot.chains.prices import market
 from florin_server.boot.home import Refused
-from florin_server.boot.prices import market
 from florin_server.config import Settings
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.genesis import artifact

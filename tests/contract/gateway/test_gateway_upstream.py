@@ -16,10 +16,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from florin_server.boot import gateway
 from florin_server.boot.home import Refused
-from florin_server.boot.peers import Peers
-from florin_server.boot.upstream import Link
+from florin_server.boot.servers import gateway
+from florin_server.boot.servers.peers import Peers
+from florin_server.boot.servers.upstream import Link
 
 from tests.support.gateway_lab import KEY, Service, register
 from tests.support.until import until

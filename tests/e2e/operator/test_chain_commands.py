@@ -10,7 +10,7 @@ import tomllib
 
 import pytest
 from eth_account import Account
-from florin_server.boot.chain_setup import opener_contract, settlement_contract
+from florin_server.boot.chains.setup import opener_contract, settlement_contract
 from florin_server.cli.main import app
 from florin_server.devnet.genesis import artifact
 from florin_server.devnet.solana import SOLNET, SolanaDevChain, SolanaDevSettings

@@ -7,8 +7,8 @@ import tomllib
 
 import pytest
 from eth_account import Account
-from florin_server.boot.chain_setup import opener_contract, settlement_contract
-from florin_server.boot.keys import open_keystore
+from florin_server.boot.chains.keys import open_keystore
+from florin_server.boot.chains.setup import opener_contract, settlement_contract
 from florin_server.devnet.genesis import artifact
 from florin_server.devnet.solana import SOLNET, SolanaDevChain, SolanaDevSettings
 from florin_server.domain.caip import checksum_address

@@ -6,7 +6,7 @@ import grpc
 import pytest
 import pytest_asyncio
 from florin.v1 import merchant_pb2
-from florin_server.boot.grpc_server import OPERATOR, PUBLIC
+from florin_server.boot.servers.grpc_server import OPERATOR, PUBLIC
 from florin_server.rpc.server.auth import Authenticator
 from florin_server.rpc.server.idempotency import Guards
 from florin_server.rpc.server.interceptors import Gate

@@ -8,7 +8,7 @@ import time
 import pytest
 import pytest_asyncio
 from florin.v1 import system_pb2
-from florin_server.boot.keys import Keyring
+from florin_server.boot.chains.keys import Keyring
 from florin_server.cli.service import doctor
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.devnet.genesis import DEVNET

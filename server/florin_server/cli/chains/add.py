@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from florin_server.boot import chains, prices
-from florin_server.boot.chain_setup import (
+from florin_server.boot.chains import connected, prices
+from florin_server.boot.chains.setup import (
     Reached,
     known_factories,
     opener_contract,
@@ -17,7 +17,7 @@ from florin_server.boot.chain_setup import (
     settlement_contract,
     slug,
 )
-from florin_server.boot.chain_tokens import Chosen, Wish, choose
+from florin_server.boot.chains.tokens import Chosen, Wish, choose
 from florin_server.boot.home import Home, Refused, Secrets, private
 from florin_server.cli.chains import deploy
 from florin_server.cli.chains.keystores import Key, KeyRing
@@ -290,7 +290,7 @@ class _Walk:
     async def _check(self, chain: Chain, relayers: tuple[Key, ...]) -> None:
         """What the doctor would say; a relayer that is the treasury is refused."""
         rail = _rail(chain, [one.secret for one in relayers])
-        chains.check_apart(chain, rail.senders)
+        connected.check_apart(chain, rail.senders)
         try:
             problems = await faults(rail)
         finally:

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from florin_server.boot.chain_setup import (
+from florin_server.boot.chains.keys import Keyring
+from florin_server.boot.chains.setup import (
     known_factories,
     named,
     opener_contract,
@@ -16,7 +17,6 @@ from florin_server.boot.chain_setup import (
     settlement_contract,
 )
 from florin_server.boot.home import Home, Refused, private
-from florin_server.boot.keys import Keyring
 from florin_server.cli.console import console, fail, note, settings_of
 from florin_server.cli.prompt import Prompt
 from florin_server.clock import SystemClock

@@ -6,14 +6,14 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from florin_server.boot.home import Refused
-from florin_server.boot.keys import (
+from florin_server.boot.chains.keys import (
     address_in,
     open_keystore,
     password_of,
     write_evm_keystore,
     write_solana_keystore,
 )
+from florin_server.boot.home import Refused
 from florin_server.cli.console import console, fail, note, settings_of
 from florin_server.config import Settings
 from florin_server.domain.caip import checksum_address

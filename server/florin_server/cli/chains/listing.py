@@ -7,10 +7,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from florin_server.boot import chains, prices
-from florin_server.boot.chain_setup import own_secrets
+from florin_server.boot.chains import connected, prices
+from florin_server.boot.chains.keys import Keyring
+from florin_server.boot.chains.setup import own_secrets
 from florin_server.boot.home import Home, Refused
-from florin_server.boot.keys import Keyring
 from florin_server.cli.console import console, fail, note, settings_of
 from florin_server.cli.operation import table
 from florin_server.config import Settings
@@ -71,7 +71,7 @@ async def _seen(chain: Chain, keys: Keyring, *, added: bool) -> _Seen:
     taken: Collection[str] = ()
     nodes: tuple[tuple[str, ...], ...] = ()
     try:
-        rail = chains.rail_of(chain, keys)
+        rail = connected.rail_of(chain, keys)
     except Refused as error:
         problems: tuple[str, ...] = (str(error),)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from florin_server.boot.chain_setup import named
+from florin_server.boot.chains.setup import named
 from florin_server.boot.home import Home, Refused
 from florin_server.cli.console import console, fail, note, settings_of
 from florin_server.config import Settings

@@ -10,8 +10,8 @@ from florin.v1 import ledger_pb2
 from rich.markup import escape
 
 from florin_server.boot.home import Refused
-from florin_server.boot.operator import operator
-from florin_server.boot.operator_error import OperatorError
+from florin_server.boot.operator.client import operator
+from florin_server.boot.operator.error import OperatorError
 from florin_server.cli.console import console, fail, note, settings_of
 from florin_server.cli.operation import ask, minute, table
 from florin_server.config import Settings

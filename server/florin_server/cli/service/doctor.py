@@ -11,11 +11,11 @@ from typing import Any
 from florin.v1 import condition_pb2, ledger_pb2, system_pb2
 from rich.markup import escape
 
-from florin_server.boot import chains, prices
+from florin_server.boot.chains import connected, prices
+from florin_server.boot.chains.keys import Keyring
 from florin_server.boot.home import Home, Refused
-from florin_server.boot.keys import Keyring
-from florin_server.boot.operator import operator
-from florin_server.boot.operator_error import OperatorError
+from florin_server.boot.operator.client import operator
+from florin_server.boot.operator.error import OperatorError
 from florin_server.cli.console import console, settings_of
 from florin_server.cli.payments import ledger as books
 from florin_server.cli.service import faults
@@ -143,7 +143,7 @@ async def _misdirected(settings: Settings, keys: Keyring, store: Store) -> Async
     for chain in _named(settings):
         # what is wrong with a chain's keys is told with the chain
         with suppress(Refused):
-            rails.append(chains.rail_of(chain, keys))
+            rails.append(connected.rail_of(chain, keys))
     try:
         for place, problem in await misdirected(rails, store.survey):
             yield f"settlement destination on {place.chain_id}", problem
@@ -174,7 +174,7 @@ async def _chain(chain: EvmChain | SolanaChain, keys: Keyring) -> AsyncIterator[
     """What is wrong with a chain, asked of its nodes, and with each of them."""
     subject = f"{chain.caip2} {chain.name}"
     try:
-        rail = chains.rail_of(chain, keys)
+        rail = connected.rail_of(chain, keys)
     except Refused as error:
         yield subject, str(error)
         return

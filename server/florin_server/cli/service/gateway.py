@@ -7,11 +7,11 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
-from florin_server.boot import gateway
-from florin_server.boot.addresses import check_bind
 from florin_server.boot.home import Refused, gateway_token
-from florin_server.boot.peers import chosen_token
-from florin_server.boot.upstream import Link
+from florin_server.boot.servers import gateway
+from florin_server.boot.servers.addresses import check_bind
+from florin_server.boot.servers.peers import chosen_token
+from florin_server.boot.servers.upstream import Link
 from florin_server.cli.console import console, fail, log_to_stderr, note, settings_of
 from florin_server.cli.service.signals import run_until_signalled
 from florin_server.config import Settings

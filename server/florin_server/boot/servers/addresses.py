@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import socket
 
-from florin_server.boot.holder import holder
 from florin_server.boot.home import Refused
+from florin_server.boot.servers.holder import holder
 from florin_server.config import Settings
 
 _BACKLOG = 2048

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from florin_server.boot.addresses import SOLANA_PORT
-from florin_server.boot.embedded import HOST, Embedded, port_of
+from florin_server.boot.chains.embedded import HOST, Embedded, port_of
 from florin_server.boot.home import Home
+from florin_server.boot.servers.addresses import SOLANA_PORT
 from florin_server.clock import Clock
 from florin_server.config import Settings
 from florin_server.devnet.solana import SOLNET, SolanaDevChain, SolanaDevSettings

@@ -18,9 +18,9 @@ from florin_gateway.rpc import Backend
 from florin_gateway.server import HttpServer
 from florin_gateway.settings import GatewaySettings, GuardSettings, ServerSettings
 
-from florin_server.boot.addresses import HTTP_PORT, listen, spelled
-from florin_server.boot.grpc_server import PUBLIC, GrpcServers
-from florin_server.boot.upstream import Link
+from florin_server.boot.servers.addresses import HTTP_PORT, listen, spelled
+from florin_server.boot.servers.grpc_server import PUBLIC, GrpcServers
+from florin_server.boot.servers.upstream import Link
 from florin_server.config import Settings
 from florin_server.flows.app import App
 from florin_server.web import routes as web

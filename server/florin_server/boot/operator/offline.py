@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from florin_server.boot.app import app_of, core_of
 from florin_server.boot.home import Home, Secrets
-from florin_server.boot.operator_error import OperatorError
+from florin_server.boot.operator.error import OperatorError
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.domain.sealed import Seal
@@ -67,6 +67,6 @@ async def offline(
 
 async def _rails(settings: Settings, kept: Secrets) -> list[Rail]:
     # chains are slow to load, and most calls need none
-    from florin_server.boot.chains import named  # noqa: PLC0415
+    from florin_server.boot.chains.connected import named  # noqa: PLC0415
 
     return await named(settings, kept)

@@ -21,10 +21,16 @@ from florin.v1 import (
 from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from florin_server.boot.addresses import GRPC_PORT, OPERATOR_PORT, check_free, refused, spelled
 from florin_server.boot.home import Secrets
-from florin_server.boot.peers import Peers, chosen_token
-from florin_server.boot.reflection import reflect
+from florin_server.boot.servers.addresses import (
+    GRPC_PORT,
+    OPERATOR_PORT,
+    check_free,
+    refused,
+    spelled,
+)
+from florin_server.boot.servers.peers import Peers, chosen_token
+from florin_server.boot.servers.reflection import reflect
 from florin_server.flows.app import App
 from florin_server.rpc.accounts.admin import AdminServicer
 from florin_server.rpc.operator.service import OperatorServicer

@@ -11,7 +11,7 @@ from florin.v1 import operator_pb2_grpc
 from google.protobuf.message import Message
 
 from florin_server.boot.home import Home
-from florin_server.boot.operator_error import OperatorError
+from florin_server.boot.operator.error import OperatorError
 from florin_server.config import Settings
 from florin_server.domain.errors import FlorinError
 
@@ -56,7 +56,7 @@ async def operator(
                 f"no Florin runs with its state in {home.path}; start one: florin up"
             )
         # the store is slow to load and a running service needs none here
-        from florin_server.boot.offline import offline  # noqa: PLC0415
+        from florin_server.boot.operator.offline import offline  # noqa: PLC0415
 
         async with offline(settings, chains=chains, begins=begins) as local:
             yield Operator(local)

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from florin_server.boot import solana_chain
-from florin_server.boot.addresses import EVM_PORT
-from florin_server.boot.embedded import HOST, Embedded, port_of
+from florin_server.boot.chains import solana
+from florin_server.boot.chains.embedded import HOST, Embedded, port_of
+from florin_server.boot.chains.keys import Keyring
 from florin_server.boot.home import Home, Refused, Secrets
-from florin_server.boot.keys import Keyring
+from florin_server.boot.servers.addresses import EVM_PORT
 from florin_server.clock import Clock
 from florin_server.config import Settings
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
@@ -50,7 +50,7 @@ async def start(
 ) -> Chains:
     """Starts every chain; one that does not answer is watched until it does."""
     embedded: Embedded | None = None
-    solana: Embedded | None = None
+    cluster: Embedded | None = None
     rails: list[Rail] = []
     if settings.has_embedded:
         embedded = await _start_embedded(settings, home, clock, stack)
@@ -70,11 +70,11 @@ async def start(
         of_embedded.nodes.announced_by(embedded.listen)
         rails.append(of_embedded)
     if settings.has_embedded_solana:
-        pair = solana_chain.Keys(
+        pair = solana.Keys(
             SolanaSigner(kept.solana_relayer_seed), SolanaSigner(kept.solana_treasury_seed)
         )
-        solana = await solana_chain.start(settings, home, clock, pair, stack)
-        rails.append(solana_chain.rail(settings, solana, pair))
+        cluster = await solana.start(settings, home, clock, pair, stack)
+        rails.append(solana.rail(settings, cluster, pair))
     rails.extend(_named(settings, kept))
     for one, count in Counter(rail.chain_id for rail in rails).items():
         if count > 1:
@@ -82,7 +82,7 @@ async def start(
     await asyncio.gather(*(_start_rail(rail) for rail in rails))
     for rail in rails:
         stack.push_async_callback(rail.close)
-    return Chains(embedded, solana, rails)
+    return Chains(embedded, cluster, rails)
 
 
 async def named(settings: Settings, kept: Secrets) -> list[Rail]:

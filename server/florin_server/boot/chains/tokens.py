@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from florin_server.boot.chain_setup import Reached
+from florin_server.boot.chains.setup import Reached
 from florin_server.boot.home import Refused
 from florin_server.chains.solana.spl import pubkey
 from florin_server.domain.caip import checksum_address, evm_address

@@ -9,7 +9,7 @@ from florin_gateway.backends import Local
 from florin_gateway.server import HttpServer
 from florin_gateway.settings import ServerSettings
 
-from florin_server.boot.addresses import METRICS_PORT, listen, spelled
+from florin_server.boot.servers.addresses import METRICS_PORT, listen, spelled
 from florin_server.flows.app import App
 from florin_server.web import metrics
 

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from florin_server.boot.addresses import check_free
 from florin_server.boot.home import Home
+from florin_server.boot.servers.addresses import check_free
 
 _log = logging.getLogger(__name__)
 

@@ -1,0 +1,1 @@
+"""The chains of an installation, embedded or named: their keys, tokens and prices."""

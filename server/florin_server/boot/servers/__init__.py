@@ -1,0 +1,1 @@
+"""What listens: gRPC, REST, metrics; where, who calls there, and how one reaches another."""
