@@ -23,7 +23,6 @@ from pathlib import Path
 
 import aiohttp
 import uvloop
-from eth_account import Account
 from florin_server.boot.demo_accounts import ensure_demo
 from florin_server.boot.service import Service
 from florin_server.rails.evm.sending.relay import EvmRelay
@@ -109,9 +108,7 @@ async def drive(folder: Path, steps: Steps) -> None:
     service = await Service.start(settings(folder / "home"), fault=steps)
     await ensure_demo(service)
     env = service.home.read_demo_env()
-    wallet = Wallet()
-    wallet._account = Account.from_key(b"\x07" * 32)
-    wallet.address = wallet._account.address
+    wallet = Wallet(key=b"\x07" * 32)
     async with aiohttp.ClientSession() as session, asyncio.timeout(12):
         api = RestApi(session, env["FLORIN_BASE_URL"], env)
         chain = Chain(session, env["FLORIN_EVM_RPC_URL"], env["FLORIN_EVM_ASSET"].split(":")[-1])

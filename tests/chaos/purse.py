@@ -33,9 +33,7 @@ class Purse(Wallet):
     """Sends one transaction after the other, and again until each is in a block."""
 
     def __init__(self, secret: bytes) -> None:
-        super().__init__()
-        self._account = Account.from_key(secret)
-        self.address = self._account.address
+        super().__init__(key=secret)
         self.busy = asyncio.Lock()
         self._sent: dict[int, str] = {}  # by nonce
         self._hashes: dict[str, int] = {}  # the nonces of transactions
@@ -43,7 +41,7 @@ class Purse(Wallet):
     async def push(self, chain: Chain, **fields: Any) -> bool:
         """Sends a call, and waits until it is in a block; False if it came to nothing."""
         try:
-            receipt = await self._send(chain, **fields)
+            receipt = await self.transact(chain, **fields)
         except ChainRefused:
             # it costs more than there is
             return False
@@ -64,7 +62,7 @@ class Purse(Wallet):
         for raw in (self._sent[one] for one in sorted(self._sent) if one <= nonce):
             await self._push(chain, raw)
 
-    async def _send(self, chain: Chain, **fields: Any) -> dict[str, Any]:
+    async def transact(self, chain: Chain, **fields: Any) -> dict[str, Any]:
         nonce = int(await chain.ask("eth_getTransactionCount", self.address, "pending"), 16)
         usual = {
             "chainId": DEVNET.chain_id,

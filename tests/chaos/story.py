@@ -292,5 +292,5 @@ class Teller:
             held = await till.evm.balance(purse.address, DEVNET.token.address)
             data = bytes.fromhex(_MOVE + SAVINGS[2:].rjust(64, "0") + f"{held:064x}")
             token = bytes.fromhex(DEVNET.token.address[2:])
-            await purse._send(till.evm, gas=100_000, to=token, data=data)
+            await purse.transact(till.evm, gas=100_000, to=token, data=data)
             story.moved = True

@@ -67,7 +67,7 @@ async def submit(desk: Desk, stranger: Wallet, wallet: Wallet, offer: Any) -> st
     assert found is not None
     signature = bytes.fromhex(offer.outputs[0][2:])
     call = settler.settle([Terms.of(found).pay(wallet.address.lower(), signature, KEY_GAS)])
-    receipt = await stranger._send(
+    receipt = await stranger.transact(
         desk.chain, gas=500_000, to=bytes.fromhex(DEVNET.settler[2:]), data="0x" + call.hex()
     )
     return str(receipt["transactionHash"])

@@ -15,9 +15,9 @@ MUTE = "0x" + "de" * 20
 
 
 class Wallet:
-    def __init__(self, chain: str = "eip155:31337") -> None:
+    def __init__(self, chain: str = "eip155:31337", *, key: bytes | None = None) -> None:
         self.chain = chain
-        self._account = Account.create()
+        self._account = Account.create() if key is None else Account.from_key(key)
         self.address = self._account.address
 
     @property
@@ -47,19 +47,19 @@ class Wallet:
             {"chainId": number, "address": contract, "nonce": nonce + 1}
         )
         nobody = b"\x11" * 20  # called itself, the account would run the code at once
-        await self._send(chain, gas=200_000, to=nobody, value=0, authorizationList=[signed])
+        await self.transact(chain, gas=200_000, to=nobody, value=0, authorizationList=[signed])
 
     async def deploy(self, chain: Chain, runtime: bytes) -> str:
         """Puts a contract with that code on the chain; its CAIP-10."""
         creation = b"\x61" + len(runtime).to_bytes(2, "big") + bytes.fromhex("80600a3d393df3")
-        receipt = await self._send(chain, gas=500_000, value=0, data=creation + runtime)
+        receipt = await self.transact(chain, gas=500_000, value=0, data=creation + runtime)
         return f"{self.chain}:{receipt['contractAddress']}"
 
     async def send(self, chain: Chain, action: dict[str, Any]) -> str:
         """The hash of the transaction that an eth_sendTransaction asks for, once it is mined."""
         (call,) = params_of(action)
         assert call["from"] == self.address.lower()
-        receipt = await self._send(
+        receipt = await self.transact(
             chain,
             gas=int(await chain.ask("eth_estimateGas", call), 16),
             to=bytes.fromhex(call["to"][2:]),
@@ -68,7 +68,7 @@ class Wallet:
         )
         return str(receipt["transactionHash"])
 
-    async def _send(self, chain: Chain, **fields: Any) -> dict[str, Any]:
+    async def transact(self, chain: Chain, **fields: Any) -> dict[str, Any]:
         """The receipt of a transaction that is mined."""
         nonce = await chain.ask("eth_getTransactionCount", self.address, "pending")
         usual = {

@@ -92,7 +92,7 @@ async def pay_of(desk: Desk, wallet: Wallet, payment_id: str, option_id: str) ->
 
 async def send(desk: Desk, wallet: Wallet, pay: Pay) -> str:
     """The wallet calls the settlement contract with something of its own."""
-    receipt = await wallet._send(
+    receipt = await wallet.transact(
         desk.chain,
         gas=400_000,
         to=bytes.fromhex(DEVNET.settler[2:]),
@@ -199,7 +199,7 @@ async def test_who_pays_by_signature_and_by_itself_gets_the_other_back(desk, sho
     wallet = made.wallet
     pay = await pay_of(desk, wallet, made.payment_id, made.option_id)
     approve = f"095ea7b3{DEVNET.settler[2:]:0>64}{pay.value:064x}"
-    await wallet._send(
+    await wallet.transact(
         desk.chain, gas=100_000, value=0, to=bytes.fromhex(pay.token[2:]), data="0x" + approve
     )
     before = await desk.chain.balance(wallet.address)
@@ -237,7 +237,7 @@ async def test_two_events_of_one_transaction_are_both_returned(desk, shop):
     data = abi.selector("aggregate3((address,bool,bytes)[])")
     data += encode(["(address,bool,bytes)[]"], [calls])
     to = bytes.fromhex(wallet.address[2:])
-    await wallet._send(desk.chain, gas=800_000, to=to, value=0, data=data)
+    await wallet.transact(desk.chain, gas=800_000, to=to, value=0, data=data)
 
     async def done() -> list[int]:
         return [one.status for one in await payouts_of(desk, made.payment_id)]

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from eth_account import Account
 from florin.v1 import ledger_pb2, payout_pb2, system_pb2
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.solana import SOLNET
@@ -157,7 +156,7 @@ async def test_a_gift_is_unbooked_until_the_operator_says_what_it_was(desk):
     before = await balance(desk, "external:operator", DOLLARS)
     await filled(desk, stranger)
     data = "0xa9059cbb" + treasury.rpartition(":")[2][2:].rjust(64, "0") + f"{700:064x}"
-    await stranger._send(desk.chain, gas=100_000, to=bytes.fromhex(DOLLAR[2:]), data=data)
+    await stranger.transact(desk.chain, gas=100_000, to=bytes.fromhex(DOLLAR[2:]), data=data)
     line = await line_of(desk, treasury, DOLLARS)
     assert (line.verdict, line.difference) == (Verdict.UNBOOKED, 700)
     async with operator_of(desk.service) as operator:
@@ -178,12 +177,10 @@ async def test_a_gift_is_unbooked_until_the_operator_says_what_it_was(desk):
 
 async def test_money_that_is_gone_is_missing_and_alarms(desk):
     await exact(desk)
-    thief = Wallet()
-    thief._account = Account.from_key(desk.service.secrets.treasury_key)
-    thief.address = thief._account.address
+    thief = Wallet(key=desk.service.secrets.treasury_key)
     treasury = treasury_of(desk)
     data = "0xa9059cbb" + ("66" * 20).rjust(64, "0") + f"{5000:064x}"
-    receipt = await thief._send(desk.chain, gas=100_000, to=bytes.fromhex(DOLLAR[2:]), data=data)
+    receipt = await thief.transact(desk.chain, gas=100_000, to=bytes.fromhex(DOLLAR[2:]), data=data)
     gas = int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
     for asset, lost in ((DOLLARS, 5000), (ETHER, gas)):
         line = await line_of(desk, treasury, asset)
