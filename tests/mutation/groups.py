@@ -69,6 +69,7 @@ GROUPS = {
     "auth": Group(
         ("rpc/server/auth.py",),
         (
+            "contract/access/test_authenticator.py",
             "e2e/operator/test_operator_listener.py",
             "unit/test_access_rules.py",
             "wire/test_credentials.py",

@@ -1,0 +1,317 @@
+"""Who calls, by what was sent: each refusal in its order, and what is proven in the end."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zlib
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from florin.v1 import access_pb2
+from florin_server.clock import TestClock
+from florin_server.config import Settings
+from florin_server.domain.accounts.account import ApiKey, Partner, WalletApp
+from florin_server.domain.accounts.credentials import KeyKind, hash_key, new_key, parse_key
+from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.ids import base62
+from florin_server.domain.payments.payment import Merchant
+from florin_server.domain.versions import PREVIEW, STABLE
+from florin_server.feed import Hub
+from florin_server.flows.app import App, Caller, Links
+from florin_server.flows.limits.limits import Limits
+from florin_server.flows.screening.cache import Screening
+from florin_server.rpc.auth import Authenticator
+from florin_server.store.accounts import keys, merchants
+from florin_server.store.engine.store import Store
+from florin_server.store.payments import payments
+
+PEPPER, TOKEN, NETWORK = b"p" * 32, "operator-token", "192.0.2.1/32"
+(OLD,), (NEW,) = STABLE, PREVIEW
+GATEWAY = access_pb2.AccessRule(family=access_pb2.CALLER_FAMILY_GATEWAY)
+OPERATOR = access_pb2.AccessRule(family=access_pb2.CALLER_FAMILY_OPERATOR)
+ACCOUNT = access_pb2.AccessRule(
+    family=access_pb2.CALLER_FAMILY_ACCOUNT, scope=access_pb2.KEY_SCOPE_MANAGE
+)
+SANDBOX = access_pb2.AccessRule(
+    family=access_pb2.CALLER_FAMILY_SANDBOX, scope=access_pb2.KEY_SCOPE_CREATE
+)
+READ = access_pb2.AccessRule(
+    family=access_pb2.CALLER_FAMILY_PAYMENTS, scope=access_pb2.KEY_SCOPE_READ
+)
+CREATE = access_pb2.AccessRule(
+    family=access_pb2.CALLER_FAMILY_PAYMENTS,
+    scope=access_pb2.KEY_SCOPE_CREATE,
+    active_merchant=True,
+)
+APP = WalletApp("app_1", "Wallet", None, False, OLD, 1)
+
+
+@dataclass
+class Gate:
+    """An authenticator, and what it knows."""
+
+    app: App
+    authenticator: Authenticator
+
+    async def partner(self, **changes: Any) -> Partner:
+        made = replace(Partner("prtn_1", "Partner", OLD, "active", 1), **changes)
+        await self.app.store.write(merchants.put_partner(made))
+        return made
+
+    async def merchant(self, **changes: Any) -> Merchant:
+        made = Merchant("mrch_1", "prtn_1", "Shop", "a@shop.example", None, "active", False, 1)
+        made = replace(made, **changes)
+        await self.app.store.write(merchants.put_merchant(made))
+        return made
+
+    async def key(self, **changes: Any) -> tuple[ApiKey, str]:
+        """A key that may do anything, and its secret."""
+        kind, live = changes.get("kind", KeyKind.PARTNER), changes.get("live", False)
+        new = new_key(kind, live, os.urandom)
+        scopes = frozenset({"read", "create", "manage"})
+        owner = "prtn_1" if kind is KeyKind.PARTNER else None
+        made = ApiKey(
+            new.key_id, kind, live, owner, hash_key(PEPPER, new.secret), new.last4, scopes, None, 1
+        )
+        made = replace(made, **changes)
+        await self.app.store.write(keys.put_key(made))
+        return made, new.secret
+
+    async def caller(self, rule: access_pb2.AccessRule, **sent: str) -> Caller:
+        headers = {name.replace("_", "-"): value for name, value in sent.items()}
+        return await self.authenticator.caller(rule, headers, NETWORK)
+
+    async def code(self, rule: access_pb2.AccessRule, **sent: str) -> Code:
+        with pytest.raises(FlorinError) as caught:
+            await self.caller(rule, **sent)
+        return caught.value.code
+
+
+@pytest.fixture
+async def gate(store: Store, tmp_path):
+    clock = TestClock(1_800_000_000_000_000)
+    settings = Settings(home=tmp_path)
+    app = App(
+        settings=settings,
+        clock=clock,
+        randbytes=os.urandom,
+        store=store,
+        hub=Hub(store.reader.payment, lambda seen: store.read(payments.newer(seen)), clock),
+        links=Links("https://pay.example", frozenset({"pay.example"})),
+        rails={},
+        limits=Limits(settings.limits, clock),
+        screening=Screening(store, clock),
+        off=frozenset({"app_off", "offKey00"}),
+    )
+    made = Gate(app, Authenticator(app, PEPPER, TOKEN))
+    await made.partner()
+    await made.merchant()
+    await store.write(keys.put_app(APP))
+    return made
+
+
+# the operator
+
+
+async def test_the_operator_has_the_token_and_no_other_name(gate):
+    assert await gate.caller(OPERATOR, authorization=f"Bearer {TOKEN}") == Caller(live=False)
+    for wrong in ({}, {"authorization": TOKEN}, {"authorization": f"bearer {TOKEN}"}):
+        assert await gate.code(OPERATOR, **wrong) is Code.UNAUTHORIZED
+    assert await gate.code(OPERATOR, authorization=f"Bearer {TOKEN}é") is Code.UNAUTHORIZED
+
+
+# what is missing
+
+
+@pytest.mark.parametrize(
+    ("rule", "sent", "code"),
+    [
+        (READ, {}, Code.MISSING_AUTH_HEADERS),
+        (READ, {"merchant_id": "mrch_1"}, Code.MISSING_API_KEY),
+        (READ, {"client_id": "c"}, Code.MISSING_API_KEY),
+        (READ, {"wcp_version": OLD}, Code.MISSING_API_KEY),
+        (READ, {"app_id": "app_1"}, Code.MISSING_MERCHANT_API_KEY),
+        (READ, {"app_id": "app_1", "client_id": "c"}, Code.MISSING_MERCHANT_API_KEY),
+        (ACCOUNT, {"app_id": "app_1"}, Code.MISSING_MERCHANT_API_KEY),
+        (READ, {"app_id": "app_1", "api_key": "x"}, Code.CONFLICTING_AUTH_HEADERS),
+        (GATEWAY, {"app_id": "app_1", "api_key": "x"}, Code.CONFLICTING_AUTH_HEADERS),
+        (READ, {"api_key": "x"}, Code.INVALID_API_KEY),
+        (GATEWAY, {"api_key": "x"}, Code.INVALID_API_KEY),
+        (GATEWAY, {}, Code.MISSING_AUTH_HEADERS),
+        (GATEWAY, {"client_id": "c"}, Code.MISSING_APP_ID),
+        (GATEWAY, {"app_id": "app_1"}, Code.MISSING_CLIENT_ID),
+        (GATEWAY, {"app_id": "app_2", "client_id": "c"}, Code.INVALID_APP_ID),
+        (GATEWAY, {"app_id": "app_off", "client_id": "c"}, Code.INVALID_APP_ID),
+    ],
+)
+async def test_what_is_missing_is_told_first(gate, rule, sent, code):
+    await gate.app.store.write(keys.put_app(replace(APP, app_id="app_off")))
+    assert await gate.code(rule, **sent) is code
+
+
+# keys
+
+
+async def test_a_partners_key_speaks_for_its_merchant(gate):
+    key, secret = await gate.key()
+    caller = await gate.caller(CREATE, api_key=secret, merchant_id="mrch_1")
+    assert caller == Caller(
+        live=False,
+        credential=key.key_id,
+        partner_id="prtn_1",
+        merchant=await gate.merchant(),
+        version=OLD,
+        network=NETWORK,
+    )
+    # only paths of payments are about a merchant
+    assert (await gate.caller(ACCOUNT, api_key=secret, merchant_id="mrch_1")).merchant is None
+    assert await gate.code(READ, api_key=secret) is Code.MISSING_MERCHANT_ID
+
+
+async def test_a_key_is_known_by_all_of_its_text(gate):
+    key, secret = await gate.key()
+    _, other = await gate.key()
+    # the id of one and the secret of the other, with a check sum that is right
+    forged = f"{secret[:20]}{other[20:-6]}"
+    forged += base62(zlib.crc32(forged.encode()), 6)
+    parsed = parse_key(forged)
+    assert parsed is not None
+    assert parsed.key_id == key.key_id
+    assert await gate.code(ACCOUNT, api_key=forged) is Code.INVALID_API_KEY
+    ended, old = await gate.key(revoked_at_us=1)
+    assert ended.revoked_at_us
+    assert await gate.code(ACCOUNT, api_key=old) is Code.INVALID_API_KEY
+    gone, off = await gate.key()
+    object.__setattr__(gate.app, "off", frozenset({gone.key_id}))
+    assert await gate.code(ACCOUNT, api_key=off) is Code.INVALID_API_KEY
+
+
+async def test_a_partner_that_is_not_active_may_do_nothing(gate):
+    _, secret = await gate.key()
+    await gate.partner(status="suspended")
+    for rule in (ACCOUNT, READ, GATEWAY):
+        assert await gate.code(rule, api_key=secret, merchant_id="mrch_1") is Code.FORBIDDEN
+
+
+async def test_a_key_does_what_its_kind_and_its_rights_say(gate):
+    _, wallet = await gate.key(kind=KeyKind.WALLET, version_pin=OLD)
+    assert (await gate.caller(GATEWAY, api_key=wallet)).partner_id is None
+    assert await gate.code(ACCOUNT, api_key=wallet) is Code.FORBIDDEN
+    _, reads = await gate.key(scopes=frozenset({"read"}))
+    assert (await gate.caller(READ, api_key=reads, merchant_id="mrch_1")).merchant is not None
+    # a call that asks for no right is open to every key
+    assert (await gate.caller(GATEWAY, api_key=reads)).partner_id == "prtn_1"
+    for rule in (ACCOUNT, CREATE, SANDBOX):
+        assert await gate.code(rule, api_key=reads, merchant_id="mrch_1") is Code.FORBIDDEN
+
+
+async def test_live_keys_simulate_nothing(gate):
+    await gate.merchant(id="mrch_live", live=True)
+    _, live = await gate.key(live=True)
+    _, test = await gate.key()
+    assert await gate.code(SANDBOX, api_key=live) is Code.NOT_SANDBOX_API_KEY
+    assert not (await gate.caller(SANDBOX, api_key=test)).live
+    assert (await gate.caller(READ, api_key=live, merchant_id="mrch_live")).live
+    assert (await gate.caller(ACCOUNT, api_key=live)).live
+
+
+# merchants
+
+
+@pytest.mark.parametrize(
+    ("change", "reads", "creates"),
+    [
+        ({"partner_id": "prtn_2"}, Code.MERCHANT_NOT_FOUND, Code.MERCHANT_NOT_FOUND),
+        ({"live": True}, Code.MERCHANT_NOT_FOUND, Code.MERCHANT_NOT_FOUND),
+        ({"id": "mrch_2"}, Code.MERCHANT_NOT_FOUND, Code.MERCHANT_NOT_FOUND),
+        ({"deleted_at_us": 0}, None, Code.MERCHANT_NOT_FOUND),
+        ({"status": "suspended"}, None, Code.FORBIDDEN),
+        ({"status": "suspended", "deleted_at_us": 5}, None, Code.MERCHANT_NOT_FOUND),
+    ],
+)
+async def test_a_merchant_is_ones_own_and_takes_new_payments_while_active(
+    gate, change, reads, creates
+):
+    await gate.partner(id="prtn_2")
+    wanted = change.get("id", "mrch_1")
+    if "id" not in change:
+        await gate.merchant(**change)
+    _, secret = await gate.key()
+    sent = {"api_key": secret, "merchant_id": wanted}
+    if reads is None:
+        assert (await gate.caller(READ, **sent)).merchant is not None
+    else:
+        assert await gate.code(READ, **sent) is reads
+    assert await gate.code(CREATE, **sent) is creates
+
+
+# wallets
+
+
+async def test_a_wallet_is_its_app_and_client(gate):
+    caller = await gate.caller(GATEWAY, app_id="app_1", client_id="c")
+    assert caller == Caller(live=False, credential="app_1/c", app=APP, version=OLD, network=NETWORK)
+    assert caller.origin == NETWORK
+    await gate.app.store.write(keys.revoke_app("app_1", 5))
+    gate.app.accounts.changed()
+    assert await gate.code(GATEWAY, app_id="app_1", client_id="c") is Code.INVALID_APP_ID
+
+
+async def test_a_client_that_is_long_is_told_by_its_hash(gate):
+    fits, long = "c" * (254 - len("app_1")), "c" * (256 - len("app_1"))
+    assert (await gate.caller(GATEWAY, app_id="app_1", client_id=fits)).credential == (
+        f"app_1/{fits}"
+    )
+    hashed = hashlib.sha256(long.encode()).hexdigest()
+    assert (await gate.caller(GATEWAY, app_id="app_1", client_id=long)).credential == (
+        f"app_1/{hashed}"
+    )
+
+
+# versions and profiles
+
+
+async def test_the_pin_is_the_keys_else_its_partners(gate):
+    _, plain = await gate.key()
+    _, pinned = await gate.key(version_pin=NEW)
+    assert (await gate.caller(ACCOUNT, api_key=plain)).version == OLD
+    assert (await gate.caller(ACCOUNT, api_key=pinned)).version == NEW
+    assert (await gate.caller(ACCOUNT, api_key=plain, pay_version=NEW)).version == NEW
+    code = await gate.code(ACCOUNT, api_key=pinned, pay_version=OLD)
+    assert code is Code.API_VERSION_DOWNGRADE
+    # who is refused for another reason is told that first
+    assert await gate.code(READ, api_key=pinned, pay_version=OLD) is Code.MISSING_MERCHANT_ID
+
+
+async def test_a_profile_is_told_by_the_name_of_its_header(gate):
+    _, secret = await gate.key()
+    old = await gate.caller(ACCOUNT, api_key=secret, wcp_version=NEW)
+    assert (old.deployed, old.version) == (True, NEW)
+    both = await gate.caller(ACCOUNT, api_key=secret, wcp_version="?", pay_version=OLD)
+    assert (both.deployed, both.version) == (False, OLD)
+
+
+# what is remembered
+
+
+async def test_what_is_known_is_looked_up_again_when_its_time_is_over(gate):
+    _, secret = await gate.key()
+    ttl_us = int(gate.app.settings.key_cache_s * 1_000_000)
+    assert (await gate.caller(ACCOUNT, api_key=secret)).version == OLD
+    await gate.partner(status="suspended")
+    gate.app.clock.advance((ttl_us - 1) / 1_000_000)
+    assert (await gate.caller(ACCOUNT, api_key=secret)).version == OLD
+    gate.app.clock.advance(1 / 1_000_000)
+    assert await gate.code(ACCOUNT, api_key=secret) is Code.FORBIDDEN
+
+
+async def test_what_is_changed_here_is_known_at_once_and_what_was_missing_is_not_kept(gate):
+    _, secret = await gate.key()
+    assert await gate.code(READ, api_key=secret, merchant_id="mrch_2") is Code.MERCHANT_NOT_FOUND
+    await gate.merchant(id="mrch_2")
+    assert (await gate.caller(READ, api_key=secret, merchant_id="mrch_2")).merchant is not None
+    await gate.partner(status="suspended")
+    gate.app.accounts.changed()
+    assert await gate.code(ACCOUNT, api_key=secret) is Code.FORBIDDEN
