@@ -46,6 +46,7 @@ def end(process):
     """With all of its children, if it did not end by itself."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
 
 
 def result_of(run):

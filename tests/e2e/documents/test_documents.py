@@ -118,7 +118,8 @@ async def two_commands(walk: Walk, block: Block) -> None:
 async def first_payment(walk: Walk, block: Block) -> None:
     created, confirmed, *stream = (await walk.shell.run(block.text)).splitlines()
     assert json.loads(created)["status"] == "requires_action"
-    assert json.loads(confirmed)["status"] == "processing"
+    # it is as fast as the machine: what follows tells the rest
+    assert json.loads(confirmed)["status"] in {"processing", "succeeded"}
     states = [json.loads(line[5:]) for line in stream if line.startswith("data:")]
     assert (states[-1]["status"], states[-1]["isFinal"]) == ("succeeded", True)
 
@@ -134,7 +135,8 @@ async def merchants_side(walk: Walk, block: Block) -> None:
 @step("docs/payments.md", "In Python, over gRPC", 1)
 async def both_sides(walk: Walk, block: Block) -> None:
     confirmed, *log = (await walk.shell.run(block.text)).splitlines()
-    assert json.loads(confirmed)["status"] == "processing"
+    # it is as fast as the machine: what follows tells the rest
+    assert json.loads(confirmed)["status"] in {"processing", "succeeded"}
     payment_id = await walk.shell.value("WAITING")
     assert [line for line in log if line] == [
         f"to be paid: {payment_id}",
