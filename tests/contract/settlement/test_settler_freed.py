@@ -56,7 +56,7 @@ async def test_an_item_that_failed_is_tried_again_after_a_restart_at_that_moment
         await asyncio.Event().wait()
 
     # what is asked once the end is committed is never answered
-    monkeypatch.setattr(shop.settler._concluder, "_dead", silence)
+    monkeypatch.setattr(shop.settler._concluder, "_unpayable", silence)
     heard = asyncio.create_task(asked.wait())
     while not asked.is_set():
         mining = asyncio.create_task(shop.mine())

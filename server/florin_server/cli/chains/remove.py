@@ -12,7 +12,7 @@ from florin_server.config import Settings
 from florin_server.rails.networks import chain_files
 from florin_server.store.engine.query import StoreError
 from florin_server.store.engine.store import Store
-from florin_server.store.payments.in_flight import OpenOn, open_on
+from florin_server.store.payments.in_flight import InFlight, in_flight
 
 
 def run(given: dict[str, Any], name: str, *, force: bool) -> None:
@@ -37,7 +37,7 @@ async def _run(settings: Settings, name: str, *, force: bool) -> None:
         raise Refused("Florin runs and serves the chain: stop it first")
     store = await Store.open(home.database)
     try:
-        found = await store.read(open_on(chain.caip2))
+        found = await store.read(in_flight(chain.caip2))
     finally:
         await store.close()
     if (told := _told(found)) and not force:
@@ -51,7 +51,7 @@ async def _run(settings: Settings, name: str, *, force: bool) -> None:
         note(f"Its keys stay where they are, with what their accounts hold: {kept}")
 
 
-def _told(found: OpenOn) -> str:
+def _told(found: InFlight) -> str:
     parts = {
         "confirmed payments without an end": found.confirmed,
         "payments that a buyer may still make": found.offered,

@@ -25,8 +25,7 @@ from florin_server.domain.settlement.chain_txs import PayerKind
 from florin_server.flows.app import App, Caller
 from florin_server.flows.capture import requirement
 from florin_server.flows.limits import gas_budgets
-from florin_server.flows.payments.fetch import silent, still_open
-from florin_server.flows.payments.load import current, find, head_of
+from florin_server.flows.payments.load import current, find, head_of, still_open, unanswered
 from florin_server.flows.payouts import opening
 from florin_server.flows.screening.check import check_lists, is_blocked
 from florin_server.rails.protocol import Rail, submits
@@ -144,7 +143,7 @@ async def _verify(
         return await rail.verifier.verify(option, issued, outputs)
     except RailUnavailable as error:
         # nothing was submitted: the wallet may send the same results again
-        raise silent() from error
+        raise unanswered() from error
 
 
 async def _refuse(

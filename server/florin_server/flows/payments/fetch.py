@@ -14,10 +14,9 @@ from florin_server.domain.payments.payment import (
     ResolvedBuild,
     Status,
 )
-from florin_server.domain.payments.triggers import Trigger
 from florin_server.flows.app import App, Caller
 from florin_server.flows.capture import requirement
-from florin_server.flows.payments.load import find, not_payable
+from florin_server.flows.payments.load import find, not_payable, open_option, unanswered
 from florin_server.flows.payouts.opening import openable, places
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import NotReceivable, RailUnavailable
@@ -66,21 +65,6 @@ async def fetch(
     return issued[0].actions
 
 
-async def open_option(app: App, payment: Payment, option_id: str) -> Option:
-    """The payment's option, if it exists and its price still holds."""
-    return still_open(app, payment, await app.store.read(payments.option(payment.id, option_id)))
-
-
-def still_open(app: App, payment: Payment, option: Option | None) -> Option:
-    """The same of an option that was looked up."""
-    if option is None:
-        raise FlorinError(Code.INVALID_PARAMS, "Unknown option")
-    lapsed = option.expires_at is not None and app.clock.now_us() >= option.expires_at * 1_000_000
-    if lapsed or payment.trigger is Trigger.QUOTE_EXPIRED:
-        raise FlorinError(Code.QUOTE_EXPIRED)
-    return option
-
-
 async def _resolve(app: App, payment: Payment, option: Option) -> Sequence[ResolvedBuild]:
     """All that was issued for the option, the newest first; one more if that is needed now."""
     known = await app.store.read(payments.issued(option.payment_id, option.id))
@@ -96,7 +80,7 @@ async def _resolve(app: App, payment: Payment, option: Option) -> Sequence[Resol
             Code.INTERNAL_ERROR, str(error), unavailable=True, retry_after_s=_RETRY_S
         ) from error
     except RailUnavailable as error:
-        raise silent() from error
+        raise unanswered() from error
     if fresh is None:
         return known
     if spare is None:
@@ -120,10 +104,3 @@ def _held_until(app: App, payment: Payment, option: Option) -> int:
     """How long a nonce is kept for an option, microseconds since 1970."""
     ends = payment.expires_at if option.expires_at is None else option.expires_at
     return min(min(ends, payment.expires_at) * 1_000_000, app.clock.now_us() + _HOLD_US)
-
-
-def silent() -> FlorinError:
-    """The refusal while a chain does not answer: nothing was done, and it may be tried again."""
-    return FlorinError(
-        Code.INTERNAL_ERROR, "The chain does not answer", unavailable=True, retry_after_s=1
-    )

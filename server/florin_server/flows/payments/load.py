@@ -5,7 +5,8 @@ from __future__ import annotations
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.ids import is_payment_id_shape
 from florin_server.domain.payments.links import resolve_payment_id
-from florin_server.domain.payments.payment import Merchant, Payment, Status
+from florin_server.domain.payments.payment import Merchant, Option, Payment, Status
+from florin_server.domain.payments.triggers import Trigger
 from florin_server.flows.app import App, Caller
 from florin_server.rails.protocol import Rail
 from florin_server.store.accounts import merchants
@@ -67,3 +68,25 @@ async def head_of(app: App, rail: Rail) -> int:
     What the chain's settler has seen is no newer than the chain, and costs no question.
     """
     return app.settlers[rail.chain_id].head or (await rail.observer.head()).number
+
+
+async def open_option(app: App, payment: Payment, option_id: str) -> Option:
+    """The payment's option, if it exists and its price still holds."""
+    return still_open(app, payment, await app.store.read(payments.option(payment.id, option_id)))
+
+
+def still_open(app: App, payment: Payment, option: Option | None) -> Option:
+    """The same of an option that was looked up."""
+    if option is None:
+        raise FlorinError(Code.INVALID_PARAMS, "Unknown option")
+    lapsed = option.expires_at is not None and app.clock.now_us() >= option.expires_at * 1_000_000
+    if lapsed or payment.trigger is Trigger.QUOTE_EXPIRED:
+        raise FlorinError(Code.QUOTE_EXPIRED)
+    return option
+
+
+def unanswered() -> FlorinError:
+    """The refusal while a chain does not answer: nothing was done, and it may be tried again."""
+    return FlorinError(
+        Code.INTERNAL_ERROR, "The chain does not answer", unavailable=True, retry_after_s=1
+    )

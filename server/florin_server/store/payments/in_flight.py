@@ -49,7 +49,7 @@ _HELD = Statement(
 
 
 @dataclass(frozen=True, slots=True)
-class OpenOn:
+class InFlight:
     """How much there is of each.
 
     Payments that were offered there and may yet be paid, those that were confirmed, our own
@@ -63,10 +63,10 @@ class OpenOn:
     held: int
 
 
-def open_on(chain_id: str) -> Op[OpenOn]:
+def in_flight(chain_id: str) -> Op[InFlight]:
     """Counts what is under way on a chain (CAIP-2)."""
     counts = []
     for statement in (_OFFERED, _CONFIRMED, _SENT, _OWED, _HELD):
         ((count,),) = yield statement(chain_id=chain_id)
         counts.append(int(count))
-    return OpenOn(*counts)
+    return InFlight(*counts)

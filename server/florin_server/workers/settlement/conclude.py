@@ -59,7 +59,7 @@ class Concluder:
 
     async def bury(self, items: Sequence[Accepted]) -> None:
         """Ends payments that never can be settled; the chain may not answer."""
-        findings = [f for item in items if (f := await self._dead(item)) is not None]
+        findings = [f for item in items if (f := await self._unpayable(item)) is not None]
         await self.finish(findings, [])
 
     async def finish(self, findings: Sequence[Finding], ends: Sequence[Ended]) -> None:
@@ -109,7 +109,7 @@ class Concluder:
         left = {i for one in ends for i in one.tx.item_ids}.difference(done)
         return [i for i in self._open.items if i.payment.id in left and not self._open.seen(i)]
 
-    async def _dead(self, item: Accepted) -> Finding | None:
+    async def _unpayable(self, item: Accepted) -> Finding | None:
         """The proof that a payment's authorization can never be used again, if there is one."""
         item = item.since_offered(self._rail.confirmations)
         if await self.unproven.holds(item):
