@@ -70,6 +70,7 @@ class Teller:
 
     def __init__(self, stage: Stage, seed: int, till: Till, purses: Purses) -> None:
         self._seed = seed
+        self._stage = stage
         self._clock = QuickClock(stage.clock)
         self.till = till
         self.purses = purses
@@ -116,18 +117,29 @@ class Teller:
         """True if an honest buyer was not paid for, and the chain proves why.
 
         On Solana a transaction has a minute to land, in any weather: nobody else can send what
-        only the relayer pays for.
+        only the relayer pays for. What a buyer sends to an EVM chain has until its offer's end.
         """
-        if story.status == "succeeded" or story.order.mood not in PAYS:
+        if story.status == "succeeded" or story.order.mood not in PAYS or not story.outputs:
             return False
-        if not story.order.way.on_solana or not story.outputs:
-            return False
+        if not story.order.way.on_solana:
+            return story.sent is not None and await self._came_late(story.sent["id"], story.outputs)
         transaction = VersionedTransaction.from_bytes(base64.b64decode(story.outputs[-1]))
         asked, node = {"commitment": "finalized"}, self.till.solana
         good = await node.ask("isBlockhashValid", str(transaction.message.recent_blockhash), asked)
         signature = str(transaction.signatures[0])
         landed = await node.ask("getTransaction", signature, {**asked, **_ANY})
         return landed is None and not good["value"]
+
+    async def _came_late(self, option_id: str, outputs: list[str]) -> bool:
+        """True if the block that refused the payment, or the newest without it, is past its end."""
+        known = f"SELECT expires_at FROM payment_option WHERE id = '{option_id}'"
+        ((ends,),) = self._stage.select(known)
+        receipt = await self.till.evm.ask("eth_getTransactionReceipt", outputs[-1])
+        if ends is None or (receipt is not None and int(receipt["status"], 16)):
+            return False
+        number = "latest" if receipt is None else receipt["blockNumber"]
+        block = await self.till.evm.ask("eth_getBlockByNumber", number, False)
+        return int(block["timestamp"], 16) > ends
 
     async def _refund(self, story: Story, headers: dict[str, str], key: str) -> None:
         """Asks for the money back, and waits until it is there."""
