@@ -89,7 +89,8 @@ def chain():
 
 
 async def follower(chain: Any) -> BlockFollower:
-    made = BlockFollower(chain)
+    made = follow(chain)
+    assert isinstance(made, BlockFollower)
     await made.start()
     return made
 
@@ -193,7 +194,6 @@ async def test_the_facts_of_a_block_are_asked_for_together_and_once_a_look():
 
 
 async def test_it_begins_at_the_head_and_reads_what_comes(chain):
-    assert isinstance(follow(chain), BlockFollower)
     blocks = await follower(chain)
     assert (blocks.head, blocks.time, blocks.rewinds) == (9, 1090, 0)
     assert not await blocks.look()
@@ -265,6 +265,39 @@ async def test_replaced_blocks_are_read_again_and_what_they_told_is_forgotten(ch
     assert list(blocks.evidence.paid) == ["kept"]
     assert blocks.evidence.mined == {}
     assert not await blocks.look()
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+async def test_what_stays_of_a_chain_stays_known(chain, depth):
+    blocks = await follower(chain)
+    chain.grow(1, 10, paid("kept"))
+    chain.grow(depth)
+    await blocks.look()
+    blocks.evidence.add_paid(blocks.evidence.fresh[0])
+    for times in (1, 2):
+        chain.cut(11)
+        chain.grow(depth)
+        await blocks.look()
+        assert (blocks.head, blocks.rewinds) == (10 + depth, times)
+        assert list(blocks.evidence.paid) == ["kept"]
+        chain.read.clear()
+        assert await blocks.hash_of(10) == chain.blocks[10].hash
+        assert chain.read == []
+
+
+async def test_a_node_that_tells_another_head_and_the_same_blocks_replaces_nothing(chain):
+    blocks = await follower(chain)
+    kept = chain.blocks[9]
+    chain.blocks[9] = replace(kept, hash="0xother")
+    head = await chain.head()
+    chain.blocks[9] = kept
+
+    async def other() -> Head:
+        return head
+
+    chain.head = other
+    assert await blocks.look()
+    assert (blocks.head, blocks.rewinds) == (9, 0)
 
 
 async def test_a_chain_that_became_shorter_is_followed_back(chain):
@@ -353,6 +386,7 @@ async def test_a_chain_of_final_blocks_has_only_a_head(chain):
     chain.by_block = False
     blocks = follow(chain)
     assert isinstance(blocks, HeadFollower)
+    assert blocks.head == 0
     await blocks.start()
     assert (blocks.head, blocks.time, blocks.interval, blocks.rewinds) == (9, 0, 0, 0)
     assert not await blocks.look()
@@ -370,6 +404,24 @@ async def test_a_chain_of_final_blocks_has_only_a_head(chain):
     assert not await blocks.is_settled(mined(number=11))
     chain.agreement = 2
     assert not await blocks.is_settled(mined(number=10))
+
+
+async def test_what_nodes_agreed_on_is_not_asked_for_again_in_the_next_looks():
+    fact = mined(number=9)
+    chain = Chain(agreement=2, by_block=False, true={fact})
+    chain.grow(10)
+    blocks = follow(chain)  # type: ignore[arg-type]
+    await blocks.start()
+    assert await blocks.is_settled(fact)
+    chain.true.clear()
+    chain.grow(1000)
+    for _ in range(2):
+        await blocks.look()
+        assert await blocks.is_settled(fact)
+    chain.grow()
+    for _ in range(2):
+        await blocks.look()
+    assert not await blocks.is_settled(fact)
 
 
 async def test_evidence_of_final_blocks_is_kept_for_a_thousand_of_them():
