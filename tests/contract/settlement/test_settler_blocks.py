@@ -91,6 +91,7 @@ def chain():
 async def follower(chain: Any) -> BlockFollower:
     made = follow(chain)
     assert isinstance(made, BlockFollower)
+    assert made.head == 0
     await made.start()
     return made
 
@@ -232,9 +233,12 @@ async def test_a_fact_is_settled_in_a_final_block_of_the_chain(chain):
     chain.agreement = 2
     assert not await blocks.is_settled(fact)
     chain.true.add(fact)
-    chain.grow()
-    await blocks.look()
-    assert await blocks.is_settled(fact)
+    for _ in range(2):
+        chain.grow()
+        await blocks.look()
+        assert await blocks.is_settled(fact)
+    # it is asked for once
+    assert len(chain.asked) == 2
 
 
 async def test_hashes_that_were_read_are_not_asked_for(chain):
@@ -323,13 +327,25 @@ async def test_a_node_that_lags_behind_is_waited_for(chain):
     assert blocks.head == 12
 
 
-async def test_many_blocks_are_read_in_several_looks(chain):
+@pytest.mark.parametrize(
+    ("count", "heads"), [(118, [127]), (119, [64, 128]), (200, [64, 128, 209])]
+)
+async def test_many_blocks_are_read_in_several_looks(chain, count, heads):
     blocks = await follower(chain)
-    chain.grow(200)
-    heads = []
+    chain.grow(count)
+    found = []
     while await blocks.look():
-        heads.append(blocks.head)
-    assert heads == [64, 128, 209]
+        found.append(blocks.head)
+    assert found == heads
+
+
+async def test_what_was_replaced_below_all_that_is_known_is_read_from_there(chain):
+    blocks = await follower(chain)
+    chain.cut(5)
+    chain.grow(6)
+    assert await blocks.look()
+    assert (blocks.head, blocks.rewinds) == (10, 1)
+    assert await blocks.hash_of(9) == chain.blocks[9].hash
 
 
 async def test_what_lies_deep_is_let_go(chain):
