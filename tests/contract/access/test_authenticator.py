@@ -22,6 +22,7 @@ from florin_server.feed import Hub
 from florin_server.flows.app import App, Caller, Links
 from florin_server.flows.limits.limits import Limits
 from florin_server.flows.screening.cache import Screening
+from florin_server.rpc import auth
 from florin_server.rpc.auth import Authenticator
 from florin_server.store.accounts import keys, merchants
 from florin_server.store.engine.store import Store
@@ -315,3 +316,19 @@ async def test_what_is_changed_here_is_known_at_once_and_what_was_missing_is_not
     await gate.partner(status="suspended")
     gate.app.accounts.changed()
     assert await gate.code(ACCOUNT, api_key=secret) is Code.FORBIDDEN
+    # and remembered from then on
+    await gate.partner()
+    assert (await gate.caller(ACCOUNT, api_key=secret)).version == OLD
+    await gate.partner(status="suspended")
+    assert (await gate.caller(ACCOUNT, api_key=secret)).version == OLD
+
+
+async def test_so_many_are_remembered_at_a_time(gate, monkeypatch):
+    monkeypatch.setattr(auth, "_CACHE_MAX", 2)
+    secrets = [(await gate.key())[1] for _ in range(3)]
+    for secret in secrets:
+        await gate.caller(ACCOUNT, api_key=secret)
+    await gate.partner(status="suspended")
+    assert (await gate.caller(ACCOUNT, api_key=secrets[2])).version == OLD
+    for secret in secrets[:2]:
+        assert await gate.code(ACCOUNT, api_key=secret) is Code.FORBIDDEN

@@ -207,6 +207,14 @@ async def test_a_payment_that_succeeded_is_told_with_its_transaction(store):
     assert await store.read(journals()) == [(key, "settle", of.id, "0xpaid", LATER_US)]
 
 
+async def test_a_payment_that_succeeded_tells_what_was_paid(store):
+    of = await accepted(store)
+    found = replace(success(of), option_unit=f"caip19/{COIN}", option_value=7, settled_value=6)
+    (ended,) = await store.write(chain_txs.conclude([found], [], LATER_US))
+    assert (ended.option_unit, ended.option_value) == (f"caip19/{COIN}", 7)
+    assert ended.settled_value == 6
+
+
 async def test_a_payment_that_failed_keeps_what_was_to_be_paid(store):
     of = await accepted(store)
     failed = Finding(
