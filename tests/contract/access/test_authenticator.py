@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from florin.v1 import access_pb2
+from florin_server.boot.app import app_of, core_of
 from florin_server.clock import TestClock
 from florin_server.config import Settings
 from florin_server.domain.accounts.account import ApiKey, Partner, WalletApp
@@ -18,15 +19,11 @@ from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.ids import base62
 from florin_server.domain.payments.payment import Merchant
 from florin_server.domain.versions import PREVIEW, STABLE
-from florin_server.feed import Hub
-from florin_server.flows.app import App, Caller, Links
-from florin_server.flows.limits.limits import Limits
-from florin_server.flows.screening.cache import Screening
-from florin_server.rpc import auth
-from florin_server.rpc.auth import Authenticator
+from florin_server.flows.app import App, Caller
+from florin_server.rpc.server import auth
+from florin_server.rpc.server.auth import Authenticator
 from florin_server.store.accounts import keys, merchants
 from florin_server.store.engine.store import Store
-from florin_server.store.payments import payments
 
 PEPPER, TOKEN, NETWORK = b"p" * 32, "operator-token", "192.0.2.1/32"
 (OLD,), (NEW,) = STABLE, PREVIEW
@@ -93,19 +90,8 @@ class Gate:
 @pytest.fixture
 async def gate(store: Store, tmp_path):
     clock = TestClock(1_800_000_000_000_000)
-    settings = Settings(home=tmp_path)
-    app = App(
-        settings=settings,
-        clock=clock,
-        randbytes=os.urandom,
-        store=store,
-        hub=Hub(store.reader.payment, lambda seen: store.read(payments.newer(seen)), clock),
-        links=Links("https://pay.example", frozenset({"pay.example"})),
-        rails={},
-        limits=Limits(settings.limits, clock),
-        screening=Screening(store, clock),
-        off=frozenset({"app_off", "offKey00"}),
-    )
+    off = frozenset({"app_off", "offKey00"})
+    app = app_of(core_of(Settings(home=tmp_path), store, clock, (), off=off))
     made = Gate(app, Authenticator(app, PEPPER, TOKEN))
     await made.partner()
     await made.merchant()
@@ -289,9 +275,9 @@ async def test_the_pin_is_the_keys_else_its_partners(gate):
 async def test_a_profile_is_told_by_the_name_of_its_header(gate):
     _, secret = await gate.key()
     old = await gate.caller(ACCOUNT, api_key=secret, wcp_version=NEW)
-    assert (old.deployed, old.version) == (True, NEW)
+    assert (old.wcp_profile, old.version) == (True, NEW)
     both = await gate.caller(ACCOUNT, api_key=secret, wcp_version="?", pay_version=OLD)
-    assert (both.deployed, both.version) == (False, OLD)
+    assert (both.wcp_profile, both.version) == (False, OLD)
 
 
 # what is remembered
