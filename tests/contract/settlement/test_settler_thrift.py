@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import pytest
@@ -9,6 +10,7 @@ from florin_server.domain.settlement.chain_txs import TxState
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.fees import FEES_S
 from florin_server.rails.evm.sending.transactions import fees_of
+from florin_server.workers.settlement.settle import ChainSettler
 
 from tests.support.evm_lab import RELAYER, buyer, open_lab, settings
 from tests.support.settler_lab import Works, works
@@ -90,3 +92,25 @@ async def test_what_gas_costs_is_asked_again_after_a_while(evm):
     await rail.close()
     await lab.rail.close()
     await lab.chain.close()
+
+
+async def test_it_rests_until_a_block_comes_or_a_payment_is_accepted(shop, monkeypatch):
+    never = asyncio.Event()
+
+    async def at_once() -> None:
+        return
+
+    async def not_yet() -> None:
+        await never.wait()
+
+    async def rest() -> None:
+        async with asyncio.timeout(20):
+            await ChainSettler._rest(shop.settler)
+
+    monkeypatch.setattr(shop.lab.rail, "news", at_once)
+    await rest()
+    monkeypatch.setattr(shop.lab.rail, "news", not_yet)
+    shop.settler.wake()
+    await rest()
+    # what woke it is over
+    assert not shop.settler._woken.is_set()
