@@ -10,6 +10,7 @@ from florin_server.domain.payouts.payout import PayoutStatus
 from florin_server.domain.settlement.chain_txs import TxState
 from florin_server.rails.types import RailUnavailable
 from florin_server.store.settlement import leases
+from florin_server.workers.payouts import pay_out
 from florin_server.workers.payouts.pay_out import PayoutWorker
 
 from tests.support.evm_lab import CHAIN
@@ -119,6 +120,12 @@ async def test_it_rests_until_a_block_comes_or_it_is_woken(desk, monkeypatch):
         async with asyncio.timeout(20):
             await PayoutWorker._rest(desk.worker)
 
+    # there is nothing to do: others may ask for something, and tell or not
+    monkeypatch.setattr(pay_out, "_IDLE_S", 3600.0)
+    desk.worker.wake()
+    await rest()
+    monkeypatch.setattr(pay_out, "_IDLE_S", 0.0)
+    await rest()
     # something waits: a block may change that
     desk.app.blocked.add([BUYER])
     await desk.asked()

@@ -114,3 +114,18 @@ async def test_it_rests_until_a_block_comes_or_a_payment_is_accepted(shop, monke
     await rest()
     # what woke it is over
     assert not shop.settler._woken.is_set()
+
+
+async def test_what_was_accepted_since_the_last_comparison_is_left_to_the_blocks(shop):
+    await shop.lab.pause()
+    await shop.accepted(buyer(101))
+    await shop.turn()
+    known = shop.settler._open
+    (item,) = known.items
+    at_us = item.confirmation.at_us
+    assert known.unseen(at_us) == [item]
+    assert known.unseen(at_us - 1) == []
+    await shop.mine()
+    assert known.seen(item)
+    # what blocks told of is not asked for, whenever it was accepted
+    assert known.unseen(at_us) == known.unseen(at_us - 1) == []

@@ -8,6 +8,7 @@ import pytest
 from florin_server.domain.accounts.destinations import AssetAccount, DailyCaps, Opening
 from florin_server.domain.payments.payment import FailureCode, Status
 from florin_server.domain.payments.state import Event
+from florin_server.domain.payouts.held_money import HeldMoney
 from florin_server.domain.settlement.chain_txs import (
     Finding,
     Posting,
@@ -37,7 +38,10 @@ from tests.support.store_kit import (
     PAYER,
     SENDER,
     accepted,
+    confirmation,
+    created,
     leased,
+    option,
     submitted,
     success,
     tx,
@@ -82,6 +86,35 @@ async def test_a_payment_tells_who_confirmed_it_and_how_often_it_failed(store):
         assert (found.failures, found.alone) == (n + 1, True)
     # what failed too often is sent no more, and still to be settled
     assert await store.read(chain_txs.waiting(CHAIN, 10, LATER_US)) == []
+
+
+async def test_payments_of_one_moment_wait_in_the_order_of_their_ids(store):
+    first, second = await created(store), await created(store)
+    for of in (second, first):
+        wallet = ("Wallet", "https://w.example/i")
+        accept = payments.accept(confirmation(of, at_us=NOW_US), option(of), 7, wallet, LATER_US)
+        await store.write(accept)
+    found = await store.read(chain_txs.unsettled(CHAIN))
+    assert [one.payment.id for one in found] == [first.id, second.id]
+
+
+async def test_a_payment_whose_money_is_held_is_not_to_be_settled(store):
+    of = await accepted(store)
+    held = HeldMoney(
+        "held_1", of.id, CHAIN, ASSET, PAYER, 5, 5, 0, None, "0xpaid", "e", False, "a list", NOW_US
+    )
+    legs = (Posting("wallet:w", f"held:{PAYER}", ASSET, 5),)
+    finding = Finding(of.id, Status.PROCESSING, held=held, postings=legs)
+    (stopped,) = await store.write(chain_txs.conclude([finding], [], LATER_US))
+    assert (stopped.id, stopped.status) == (of.id, Status.PROCESSING)
+    assert await store.read(chain_txs.unsettled(CHAIN)) == []
+    assert await store.read(chain_txs.unsettled_ids(CHAIN)) == frozenset()
+    assert await store.read(chain_txs.waiting(CHAIN, 10, LATER_US)) == []
+    assert await store.read(ledger.balance("wallet:w", ASSET)) == 5
+    # what holds it is told once
+    assert await store.write(chain_txs.conclude([finding], [], LATER_US)) == []
+    await store.write(chain_txs.release([of.id], NOW_US))
+    assert await store.read(chain_txs.unsettled(CHAIN)) == []
 
 
 async def test_payments_whose_transaction_came_to_nothing_as_a_whole_go_alone(store):
