@@ -37,21 +37,30 @@ class Chain:
     confirmations: int = 3
     agreement: int = 1
     by_block: bool = True
-    blocks: list[BlockView] = field(default_factory=list)
+    views: list[BlockView] = field(default_factory=list)
     true: set[Fact] = field(default_factory=set)
     asked: list[frozenset[Fact]] = field(default_factory=list)
     read: list[int] = field(default_factory=list)
     # what a node that lags behind has
     shown: int | None = None
 
+    @property
+    def observer(self) -> Any:
+        return self
+
+    @property
+    def blocks(self) -> Any:
+        """A chain that is followed by its head has none."""
+        return self if self.by_block else None
+
     def grow(self, count: int = 1, seconds: int = 10, *facts: Fact) -> None:
         """More blocks; the facts are in the first of them."""
         for _ in range(count):
-            number = len(self.blocks)
-            parent = self.blocks[-1] if self.blocks else None
+            number = len(self.views)
+            parent = self.views[-1] if self.views else None
             hash_ = f"0xb{next(_hashes)}"
             told = [replace(one, block_number=number, block_hash=hash_) for one in facts]
-            self.blocks.append(
+            self.views.append(
                 BlockView(
                     number,
                     hash_,
@@ -65,16 +74,16 @@ class Chain:
 
     def cut(self, number: int) -> None:
         """Removes a block and all that follow."""
-        del self.blocks[number:]
+        del self.views[number:]
 
     async def head(self) -> Head:
-        newest = self.blocks[-1]
+        newest = self.views[-1]
         return Head(newest.number, newest.hash, newest.time)
 
     async def block(self, number: int) -> BlockView | None:
         self.read.append(number)
-        most = len(self.blocks) if self.shown is None else self.shown + 1
-        return self.blocks[number] if number < most else None
+        most = len(self.views) if self.shown is None else self.shown + 1
+        return self.views[number] if number < most else None
 
     async def agreed(self, facts: Iterable[Fact]) -> dict[Fact, bool]:
         self.asked.append(frozenset(facts))
@@ -205,7 +214,7 @@ async def test_it_begins_at_the_head_and_reads_what_comes(chain):
     assert (blocks.head, blocks.time, chain.read) == (11, 1110, [10, 11])
     (event,) = blocks.evidence.fresh
     assert (event.ref, event.block_number) == ("a", 10)
-    assert blocks.evidence.mined == {"0xours": chain.blocks[10].mined[0]}
+    assert blocks.evidence.mined == {"0xours": chain.views[10].mined[0]}
     assert not await blocks.look()
 
 
@@ -216,9 +225,9 @@ async def test_a_block_is_final_below_as_many_as_are_asked_for(chain, number, fi
 
 async def test_a_fact_is_settled_in_a_final_block_of_the_chain(chain):
     blocks = await follower(chain)
-    fact = mined(number=7, block_hash=chain.blocks[7].hash)
+    fact = mined(number=7, block_hash=chain.views[7].hash)
     assert await blocks.is_settled(fact)
-    assert not await blocks.is_settled(mined(number=8, block_hash=chain.blocks[8].hash))
+    assert not await blocks.is_settled(mined(number=8, block_hash=chain.views[8].hash))
     # one of a block that was replaced before it was read is forgotten
     gone = mined(number=7, block_hash="0xgone")
     blocks.evidence.mined["0xours"] = gone
@@ -243,9 +252,9 @@ async def test_a_fact_is_settled_in_a_final_block_of_the_chain(chain):
 
 async def test_hashes_that_were_read_are_not_asked_for(chain):
     blocks = await follower(chain)
-    assert await blocks.hash_of(9) == chain.blocks[9].hash
+    assert await blocks.hash_of(9) == chain.views[9].hash
     assert chain.read == []
-    assert await blocks.hash_of(3) == chain.blocks[3].hash
+    assert await blocks.hash_of(3) == chain.views[3].hash
     assert await blocks.hash_of(10) is None
     assert chain.read == [3, 10]
 
@@ -264,7 +273,7 @@ async def test_replaced_blocks_are_read_again_and_what_they_told_is_forgotten(ch
     chain.grow(1 + more)
     assert await blocks.look()
     assert (blocks.head, blocks.rewinds) == (12 + more, 1)
-    assert await blocks.hash_of(11) == chain.blocks[11].hash
+    assert await blocks.hash_of(11) == chain.views[11].hash
     assert [event.ref for event in blocks.evidence.fresh] == ["kept", "new"]
     assert list(blocks.evidence.paid) == ["kept"]
     assert blocks.evidence.mined == {}
@@ -285,16 +294,16 @@ async def test_what_stays_of_a_chain_stays_known(chain, depth):
         assert (blocks.head, blocks.rewinds) == (10 + depth, times)
         assert list(blocks.evidence.paid) == ["kept"]
         chain.read.clear()
-        assert await blocks.hash_of(10) == chain.blocks[10].hash
+        assert await blocks.hash_of(10) == chain.views[10].hash
         assert chain.read == []
 
 
 async def test_a_node_that_tells_another_head_and_the_same_blocks_replaces_nothing(chain):
     blocks = await follower(chain)
-    kept = chain.blocks[9]
-    chain.blocks[9] = replace(kept, hash="0xother")
+    kept = chain.views[9]
+    chain.views[9] = replace(kept, hash="0xother")
     head = await chain.head()
-    chain.blocks[9] = kept
+    chain.views[9] = kept
 
     async def other() -> Head:
         return head
@@ -345,7 +354,7 @@ async def test_what_was_replaced_below_all_that_is_known_is_read_from_there(chai
     chain.grow(6)
     assert await blocks.look()
     assert (blocks.head, blocks.rewinds) == (10, 1)
-    assert await blocks.hash_of(9) == chain.blocks[9].hash
+    assert await blocks.hash_of(9) == chain.views[9].hash
 
 
 async def test_what_lies_deep_is_let_go(chain):

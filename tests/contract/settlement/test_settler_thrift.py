@@ -107,9 +107,9 @@ async def test_it_rests_until_a_block_comes_or_a_payment_is_accepted(shop, monke
         async with asyncio.timeout(20):
             await ChainSettler._rest(shop.settler)
 
-    monkeypatch.setattr(shop.lab.rail, "news", at_once)
+    monkeypatch.setattr(shop.lab.rail.nodes, "wait_for_block", at_once)
     await rest()
-    monkeypatch.setattr(shop.lab.rail, "news", not_yet)
+    monkeypatch.setattr(shop.lab.rail.nodes, "wait_for_block", not_yet)
     shop.settler.wake()
     await rest()
     # what woke it is over
