@@ -131,3 +131,12 @@ async def test_who_claims_what_does_not_wait_is_told_what_that_is(store):
     with pytest.raises(NotWaiting, match="^not waiting to be paid out: pout_1$"):
         await store.write(payouts.claim(payout, "0x2", None, None))
     assert await store.read(payouts.get(payout.id)) == payout
+
+
+async def test_what_is_claimed_tells_its_transaction_and_when_that_lapses(store):
+    outcome = Outcome(await submitted(store), retry_at_us=LATER_US, problem="it failed")
+    waiting = await ended(store, outcome)
+    await store.write(payouts.claim(waiting, "0x2", 77, None))
+    found = await store.read(payouts.get(waiting.id))
+    assert (found.status, found.tx_id) == (PayoutStatus.SUBMITTED, "0x2")
+    assert (found.lapses_at, found.problem) == (77, None)
