@@ -57,3 +57,19 @@ async def test_a_block_is_final_only_while_it_is_part_of_the_chain(desk):
     assert await head.is_settled(mined)
     assert not await head.is_settled(replace(mined, block_hash="0x" + "00" * 32))
     assert not await head.is_settled(replace(mined, block_number=deep + 1))
+
+
+async def test_a_block_that_nodes_differ_about_proves_nothing(desk, monkeypatch):
+    head, rail = PolledHead(desk.lab.rail), desk.lab.rail
+    await desk.lab.mine(4)
+    await head.look()
+    deep = head.head - 2
+    mined = Mined("0x1", deep, await head.hash_of(deep) or "", success=True, gas_cost=1)
+
+    async def agreed(facts):
+        return {one: one == mined for one in facts}
+
+    monkeypatch.setattr(type(rail), "agreement", 2)
+    monkeypatch.setattr(rail, "agreed", agreed)
+    assert await head.is_settled(mined)
+    assert not await head.is_settled(replace(mined, tx_hash="0x2"))

@@ -221,12 +221,13 @@ async def test_the_nonce_of_what_must_not_pay_again_is_filled(desk):
 async def test_what_moved_and_is_deep_enough_is_done_without_another_block(desk):
     done = await desk.done(await desk.asked(150))
     await desk.mine(2)
-    # another one is on its way, so that its block is what is looked for first
+    await desk.lab.reorg(await depth_of(desk, done.tx_id or ""))
+    # another one is in a block that is not final
     other = await desk.asked(7)
     await desk.turn()
     assert await desk.transfers() == [150, 7]
-    await desk.lab.reorg(await depth_of(desk, done.tx_id or ""))
     await look(desk)
+    assert (await desk.now(other)).status is PayoutStatus.SUBMITTED
     assert (await desk.now(done)).status is PayoutStatus.SUBMITTED
     await desk.turn()
     assert (await desk.now(done)).status is PayoutStatus.DONE

@@ -11,6 +11,7 @@ from florin_server.store.ledger import books, ledger
 from florin_server.store.payouts import payouts
 from florin_server.store.payouts.payouts import Outcome
 from florin_server.store.settlement import token_accounts
+from florin_server.store.settlement.chain_txs import NotWaiting
 
 from tests.support.store_kit import ASSET, CHAIN, LATER_US, NOW_US, PAYER, opened
 
@@ -123,3 +124,19 @@ async def test_what_is_done_and_not_booked_is_found(store, page):
     assert await store.read(payouts.check(page)) == [
         f"payout pout_{number} is done and not booked" for number in (0, 2)
     ]
+
+
+async def test_who_claims_what_does_not_wait_is_told_what_that_is(store):
+    payout = await submitted(store)
+    with pytest.raises(NotWaiting, match="^not waiting to be paid out: pout_1$"):
+        await store.write(payouts.claim(payout, "0x2", None, None))
+    assert await store.read(payouts.get(payout.id)) == payout
+
+
+async def test_what_is_claimed_tells_its_transaction_and_when_that_lapses(store):
+    outcome = Outcome(await submitted(store), retry_at_us=LATER_US, problem="it failed")
+    waiting = await ended(store, outcome)
+    await store.write(payouts.claim(waiting, "0x2", 77, None))
+    found = await store.read(payouts.get(waiting.id))
+    assert (found.status, found.tx_id) == (PayoutStatus.SUBMITTED, "0x2")
+    assert (found.lapses_at, found.problem) == (77, None)
