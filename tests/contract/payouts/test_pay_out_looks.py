@@ -60,7 +60,8 @@ async def test_a_block_is_final_only_while_it_is_part_of_the_chain(desk):
 
 
 async def test_a_block_that_nodes_differ_about_proves_nothing(desk, monkeypatch):
-    head, rail = PolledHead(desk.lab.rail), desk.lab.rail
+    rail = desk.lab.rail
+    head = PolledHead(rail.observer, rail.blocks, rail.confirmations)
     await desk.lab.mine(4)
     await head.look()
     deep = head.head - 2
@@ -69,7 +70,7 @@ async def test_a_block_that_nodes_differ_about_proves_nothing(desk, monkeypatch)
     async def agreed(facts):
         return {one: one == mined for one in facts}
 
-    monkeypatch.setattr(type(rail), "agreement", 2)
-    monkeypatch.setattr(rail, "agreed", agreed)
+    monkeypatch.setattr(type(rail.observer), "agreement", 2)
+    monkeypatch.setattr(rail.observer, "agreed", agreed)
     assert await head.is_settled(mined)
     assert not await head.is_settled(replace(mined, tx_hash="0x2"))
