@@ -40,6 +40,7 @@ async def test_every_answer_about_a_payment(desk, payments, state, profile, upda
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("path", ["/v1/payments", "/v1/merchant/payment"])
+@pytest.mark.usefixtures("payments")  # making them moves the clock, which the answer tells
 async def test_a_created_payment(desk, path, profile, update_golden):
     headers = {**desk.rest.merchant, **PROFILES[profile]}
     answer = await desk.ask("POST", path, headers, {**ORDER, "checkout": CHECKOUT})
