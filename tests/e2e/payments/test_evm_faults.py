@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 import pytest_asyncio
 from florin_server.domain.settlement.chain_txs import TxState
 
 from tests.support.desk import Desk, opened
 from tests.support.evm_till import EUR, PRICE, USD, Till
+from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -61,16 +60,11 @@ async def test_a_payment_waits_for_a_node_that_lags_and_is_settled_once(desk, ti
     await desk.chain.ask("evm_mine", {"blocks": 3})
     await desk.chain.ask("florin_fault", {"kind": "lag", "blocks": 2})
     await till.confirm(payment_id, option, outputs)
-    hashes: list[tuple[str]] = []
-    async with asyncio.timeout(20):
-        while not hashes:
-            hashes = desk.select(
-                "SELECT t.hash FROM chain_tx t JOIN chain_tx_item i ON i.tx_id = t.id"
-                " WHERE i.payment_id = ? AND t.state = ?",
-                payment_id,
-                TxState.SENT,
-            )
-            await asyncio.sleep(0.01)
+    sent = (
+        "SELECT t.hash FROM chain_tx t JOIN chain_tx_item i ON i.tx_id = t.id"
+        " WHERE i.payment_id = ? AND t.state = ?"
+    )
+    hashes = await until(lambda: desk.select(sent, payment_id, TxState.SENT))
     # it is mined already, two blocks further than anybody is told
     for _ in range(5):
         desk.clock.advance(11)

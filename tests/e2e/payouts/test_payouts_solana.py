@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 import pytest_asyncio
 from florin.v1 import payout_pb2
@@ -130,12 +128,14 @@ async def test_a_transaction_that_lapsed_is_made_anew_and_pays_once(desk, node, 
     await node.fault("answer", method="sendTransaction", effect="drop", times=1000)
     await node.fault("slots", slots=200)
     desk.clock.advance(11)
-    async with asyncio.timeout(20):
-        while True:
-            if await tx_id() != first:
-                break
-            desk.clock.advance(11)
-            await asyncio.sleep(0.05)
+
+    async def is_another() -> bool:
+        return await tx_id() != first
+
+    async def later() -> None:
+        desk.clock.advance(11)
+
+    await until(is_another, meanwhile=later)
     await node.fault("clear")
     # nobody else is on this chain: without slots nothing ever grows old
     await node.fault("slots", slots=5)

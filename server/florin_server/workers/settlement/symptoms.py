@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.health import Board, Health
 from florin_server.domain.payments.payment import Status
+from florin_server.domain.settlement.chain_txs import Accepted
 from florin_server.flows.app import Core
 from florin_server.store.settlement.chain_txs import FAILURES_MAX
 from florin_server.workers.settlement.blocked_payers import BlockedPayers
@@ -59,6 +60,7 @@ class Symptoms:
     def health(self, found: Mapping[ConditionName, Iterable[str]]) -> Health:
         """How settling looks now; `found` is what its parts do not know, in sentences."""
         unsettled = self._open.items
+        lost = given_up(unsettled)
         conditions = self._board.look(
             {
                 ConditionName.SETTLEMENT_PAUSED: [self._pauses()],
@@ -67,8 +69,8 @@ class Symptoms:
                 ConditionName.PAYERS_BLOCKED: [self._blocked.problem(unsettled)],
                 ConditionName.EVENTS_MISSING: [self._concluder.unproven.problem(unsettled)],
                 ConditionName.GAS_BUDGET_EXHAUSTED: self._spending.exhausted(),
-                ConditionName.PAYMENTS_GIVEN_UP: [self._given_up()],
-                ConditionName.PAYMENTS_UNDONE: [self._undone()],
+                ConditionName.PAYMENTS_GIVEN_UP: [_given_up(lost)],
+                ConditionName.PAYMENTS_UNDONE: [_undone(unsettled)],
                 **found,
             }
         )
@@ -77,7 +79,7 @@ class Symptoms:
             self._senders.open_transactions,
             conditions,
             paused=self._spending.paused(unsettled),
-            given_up=given_up(unsettled),
+            given_up=lost,
         )
 
     def _pauses(self) -> str:
@@ -86,14 +88,14 @@ class Symptoms:
         paused = self._senders.paused
         return f"paused by the operator: {', '.join(paused)}" if paused else ""
 
-    def _given_up(self) -> str:
-        count = given_up(self._open.items)
-        text = f"payments not sent any more because {FAILURES_MAX} transactions did not pay them"
-        return f"{text}: {count}" if count else ""
 
-    def _undone(self) -> str:
-        """What a reorganisation took back, until it is final again."""
-        statuses = [item.payment.status for item in self._open.items]
-        count = statuses.count(Status.SUCCEEDED)
-        text = "a reorganisation undid payments that had succeeded; they are settled again"
-        return f"{text}: {count}" if count else ""
+def _given_up(count: int) -> str:
+    text = f"payments not sent any more because {FAILURES_MAX} transactions did not pay them"
+    return f"{text}: {count}" if count else ""
+
+
+def _undone(unsettled: Collection[Accepted]) -> str:
+    """What a reorganisation took back, until it is final again."""
+    count = sum(item.payment.status is Status.SUCCEEDED for item in unsettled)
+    text = "a reorganisation undid payments that had succeeded; they are settled again"
+    return f"{text}: {count}" if count else ""
