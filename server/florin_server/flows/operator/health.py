@@ -27,15 +27,18 @@ _ORDER = list(ConditionName)
 
 
 async def of_chain(
-    app: App, rail: Rail, misdirected: Iterable[tuple[AssetAccount, str]]
+    app: App,
+    rail: Rail,
+    misdirected: Iterable[tuple[AssetAccount, str]],
+    prices: Mapping[tuple[str, str], str],
 ) -> list[Condition]:
     """The conditions of a chain that the settler and the payout worker do not know.
 
-    `misdirected` are places of merchants on any chain that nothing is paid to, with sentences.
+    `misdirected` are places of merchants on any chain that nothing is paid to, `prices` what lacks
+    a price in which currency on any chain, both with sentences.
     """
     chain_id = rail.chain_id
     state = app.chains[chain_id]
-    prices = app.prices.problems(app.clock.now_us())
     wrong: Mapping[ConditionName, Iterable[str]] = {
         ConditionName.CHAIN_UNUSABLE: await rail.problems(),
         ConditionName.NODES_DISAGREE: [rail.nodes.disagreement],

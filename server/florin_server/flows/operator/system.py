@@ -48,8 +48,9 @@ async def chains(app: App) -> list[Chain]:
     """Every enabled chain."""
     found = []
     misdirected = await own_accounts.misdirected(app.rails.values(), app.store.survey)
+    prices = app.prices.problems(app.clock.now_us())
     for chain_id, rail in app.rails.items():
-        others = await health.of_chain(app, rail, misdirected)
+        others = await health.of_chain(app, rail, misdirected, prices)
         settling = app.settlers[chain_id].health()
         payouts = app.payout_workers.get(chain_id)
         paying = payouts.health().conditions if payouts is not None else ()
