@@ -101,3 +101,24 @@ async def test_a_confirm_looks_at_no_other_payment(shop, monkeypatch):
         patched.setattr(shop.settler, "health", refuse)
         payment = await shop.accepted(buyer(6))
     assert (await shop.end(payment)).status == "succeeded"
+
+
+async def test_turns_between_blocks_look_at_no_other_payment(shop, monkeypatch):
+    """There are as many turns as payments are accepted, also while thousands are open."""
+    await shop.accepted(buyer(5))
+    await shop.turn(2)
+    looks = 0
+    health = shop.settler.health
+
+    def counted():
+        nonlocal looks
+        looks += 1
+        return health()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shop.settler, "health", counted)
+        await shop.turn(5)
+        assert looks == 0
+        await shop.lab.mine()
+        await shop.turn()
+    assert looks == 1

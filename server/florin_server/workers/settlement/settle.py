@@ -76,6 +76,8 @@ class ChainSettler:
         self._shortages: tuple[str, ...] = ()
         # what keeps the settler as a whole from its work, if anything does
         self._trouble = ConditionName.SETTLEMENT_STARTING, "starting"
+        # with what all conditions were looked at
+        self._noted: tuple[int, tuple[ConditionName, str], list[str]] = 0, self._trouble, []
 
     def wake(self) -> None:
         """Tells that a payment was accepted."""
@@ -122,9 +124,18 @@ class ChainSettler:
                 told = str(error) or type(error).__name__
                 self._trouble = ConditionName.SETTLEMENT_FAILING, told
                 _log.warning("settling on %s waits: %s", self._rail.chain_id, told)
-            # what changed is known by its time, also if nobody asks
-            self.health()
+            self._note_health()
             await self._rest()
+
+    def _note_health(self) -> None:
+        """Has what changed known by its time, to a block, also if nobody asks.
+
+        Turns are as many as payments are accepted, and each look goes through all open ones.
+        """
+        seen = self._blocks.head, self._trouble, self._senders.paused
+        if seen != self._noted:
+            self._noted = seen
+            self.health()
 
     def _leaseless(self) -> tuple[ConditionName, str]:
         keys = self._senders.leased_elsewhere
