@@ -156,7 +156,10 @@ async def test_a_chain_is_added_gets_its_contract_and_takes_money(
         assert f"X at {DEPLOYER} is no token" in listed.err
         doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
         assert doctor.status == 1
-        assert f"eip155:{chain_id} Far Away: Far Away: X at {DEPLOYER} is no token" in doctor.out
+        assert (
+            f"eip155:{chain_id}: chain_unusable: Far Away: X at {DEPLOYER} is no token"
+            in doctor.out
+        )
 
         wallet = Wallet(f"eip155:{chain_id}")
         await chain.give(wallet.address, 100_000_000)

@@ -275,6 +275,6 @@ def test_the_doctor_of_a_stopped_florin_tells_of_places_that_are_ours_now(stoppe
     done = forks("doctor", home=stopped)
     assert done.status == 1
     assert (
-        f"✗ settlement destination on eip155:424242: merchant mrch_tea wants {asset} at "
+        f"✗ eip155:424242: destination_reserved: merchant mrch_tea wants {asset} at "
         f"{place.account}, but that is the treasury of this service" in done.out
     )

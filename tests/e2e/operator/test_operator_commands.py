@@ -354,7 +354,7 @@ def test_held_payments_are_listed_and_decided(forks, stopped):
         "blocked by screening list sdn",
     ]
     problem = "payments held because their payers are blocked: 1, see `florin payments held`"
-    assert f"payments on eip155:31337: {problem}" in forks("doctor", home=stopped).out
+    assert f"eip155:31337: payments_held: {problem}" in forks("doctor", home=stopped).out
     done = forks("payments", "keep", "held_1", "--note=so", home=stopped)
     assert done.status == 1
     assert "no Florin runs" in told(done)

@@ -21,8 +21,9 @@ from florin_server.cli.payments import ledger as books
 from florin_server.cli.service import faults
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
+from florin_server.domain.conditions import ConditionName
 from florin_server.flows.accounts.own_accounts import misdirected
-from florin_server.flows.operator.health import faults as faults_of
+from florin_server.flows.operator.health import of_nodes
 from florin_server.flows.payouts.held_money import describe as held_problems
 from florin_server.flows.screening.check import lists_problem
 from florin_server.rails.connection.jsonrpc import RpcError
@@ -32,6 +33,9 @@ from florin_server.rails.types import RailUnavailable
 from florin_server.store.engine.query import StoreError
 from florin_server.store.engine.store import Store
 from florin_server.store.payouts import held_money, payouts
+
+# whose a condition is that is no chain's
+_INSTALLATION = "installation"
 
 _Finding = tuple[str, str]  # what was looked at, what is wrong with it ("" if nothing)
 
@@ -91,14 +95,14 @@ def _running(status: system_pb2.GetSystemStatusResponse) -> Iterator[_Finding]:
         yield f"{chain.chain_id} at block {chain.head}, relayer {chain.relayer}", ""
         for one in chain.conditions:
             if one.reason:
-                yield _condition(one, chain.chain_id), one.reason
+                yield _lasting(one, chain.chain_id), one.reason
         for node in chain.nodes:
             yield _node(node.name, node.head, node.latency_ms), node.problem
         if chain.chain_id.startswith("eip155:"):
             yield _gas(chain.failed_gas), ""
     for one in status.conditions:
         if one.reason:
-            yield _condition(one, "installation"), one.reason
+            yield _lasting(one, _INSTALLATION), one.reason
 
 
 async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
@@ -112,11 +116,12 @@ async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
         yield "store opens", ""
         for chain_id, problem, count in await store.read(payouts.problems()):
             if problem:
-                yield f"payouts on {chain_id}", f"{count} wait, because {problem}"
+                told = f"{count} wait, because {problem}"
+                yield _condition(ConditionName.PAYOUTS_WAITING, chain_id), told
         for chain_id, problem in held_problems(await store.read(held_money.counts())).items():
-            yield f"payments on {chain_id}", problem
+            yield _condition(ConditionName.PAYMENTS_HELD, chain_id), problem
         if problem := await store.read(lists_problem(settings, SystemClock().now_us())):
-            yield "screening", problem
+            yield _condition(ConditionName.SCREENING_LISTS_STALE, _INSTALLATION), problem
         kept = home.secrets()
         keys = Keyring(settings, kept)
         async for finding in _misdirected(settings, keys, store):
@@ -146,7 +151,7 @@ async def _misdirected(settings: Settings, keys: Keyring, store: Store) -> Async
             rails.append(connected.rail_of(chain, keys))
     try:
         for place, problem in await misdirected(rails, store.survey):
-            yield f"settlement destination on {place.chain_id}", problem
+            yield _condition(ConditionName.DESTINATION_RESERVED, place.chain_id), problem
     finally:
         for rail in rails:
             await rail.close()
@@ -172,23 +177,30 @@ async def _books(settings: Settings) -> AsyncIterator[_Finding]:
 
 async def _chain(chain: EvmChain | SolanaChain, keys: Keyring) -> AsyncIterator[_Finding]:
     """What is wrong with a chain, asked of its nodes, and with each of them."""
-    subject = f"{chain.caip2} {chain.name}"
     try:
         rail = connected.rail_of(chain, keys)
     except Refused as error:
-        yield subject, str(error)
+        yield _condition(ConditionName.CHAIN_UNUSABLE, chain.caip2), str(error)
         return
     try:
-        yield subject, "; ".join(await faults_of(rail))
+        wrong = {name: told for name, told in (await of_nodes(rail)).items() if told}
+        if not wrong:
+            yield f"{chain.caip2} {chain.name}", ""
+        for name, told in wrong.items():
+            yield _condition(name, chain.caip2), "; ".join(told)
         for node in rail.nodes.states():
             yield _node(node.name, node.head, node.latency_ms), node.problem
     finally:
         await rail.close()
 
 
-def _condition(one: condition_pb2.Condition, whose: str) -> str:
+def _condition(name: str, whose: str) -> str:
+    return f"{whose}: {name}"
+
+
+def _lasting(one: condition_pb2.Condition, whose: str) -> str:
     since = one.since.ToDatetime(UTC)
-    return f"{whose}: {one.name} since {since:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{_condition(one.name, whose)} since {since:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _node(name: str, head: int, latency_ms: float) -> str:

@@ -64,13 +64,19 @@ async def of_installation(app: App) -> list[Condition]:
     return list(app.board.look(wrong))
 
 
-async def faults(rail: Rail) -> tuple[str, ...]:
-    """What is wrong with a chain, asked of its nodes, in sentences; keys may lack coin, say."""
+async def of_nodes(rail: Rail) -> dict[ConditionName, tuple[str, ...]]:
+    """What is wrong with a chain, asked of its nodes and nobody else, in sentences."""
     found = await rail.problems()
     try:
-        return (*found, *await rail.relay.shortages())
+        short = tuple(await rail.relay.shortages())
     except RailUnavailable as error:
-        return found or (str(error),)
+        found, short = found or (str(error),), ()
+    return {ConditionName.CHAIN_UNUSABLE: tuple(found), ConditionName.RELAYER_FUNDS_LOW: short}
+
+
+async def faults(rail: Rail) -> tuple[str, ...]:
+    """The sentences of `of_nodes`, whatever their names."""
+    return tuple(told for each in (await of_nodes(rail)).values() for told in each)
 
 
 def in_order(conditions: Iterable[Condition]) -> list[Condition]:
