@@ -217,7 +217,6 @@ class PayoutWorker:
     # -- submitting
 
     async def _submit(self) -> None:
-        self._waits = False
         while self.sender.has_room and self._app.chains[self.chain_id].books_begun:
             now_us = self._app.clock.now_us()
             due = await self._app.store.read(payouts.due(self._rail.chain_id, _BATCH, now_us))
@@ -308,7 +307,6 @@ class PayoutWorker:
 
         await self.sender.send([one.id], sign, claim)
         self._app.payouts.ring(one.id)
-        self._unsure = True
 
     # -- concluding
 
