@@ -57,6 +57,45 @@ def demo(
 
 
 @app.command()
+def lab(  # noqa: PLR0917  (typer gives them by name)
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Where the notebooks are opened; copies are put there if it has none."
+            "  [default: the checkout's, else florin-notebooks]"
+        ),
+    ] = None,
+    home: HomeOption = None,
+    http_port: HttpPort = None,
+    grpc_port: GrpcPort = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port",
+            min=0,
+            max=65535,
+            help="Port of Jupyter, 0 = any.  [default: 8888 or the next]",
+        ),
+    ] = None,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Only tell where Jupyter is.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Install what is missing without asking.")
+    ] = False,
+) -> None:
+    """Open the notebooks in Jupyter, on a sandbox that runs beside them.
+
+    A Florin that runs on the state folder is used, else one is started. FLORIN_TARGET names one
+    elsewhere.
+    """
+    from florin_server.cli.service import lab as command
+
+    options = given(home=home, http_port=http_port, grpc_port=grpc_port)
+    command.run(options, folder, port, browser=not no_browser, yes=yes)
+
+
+@app.command()
 def doctor(home: HomeOption = None) -> None:
     """Check state, store, ledger, chains and tokens, and say what is wrong with each."""
     from florin_server.cli.service import doctor as command
