@@ -24,6 +24,7 @@ ALL = "\n".join(text_of(one) for one in DOCUMENTS)
 # options of other commands than florin
 OF_OTHERS = r"--no-verify|--update"
 LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
 
 
 def git(*command: str) -> list[str]:
@@ -57,6 +58,16 @@ def leaves(command: typer.core.TyperGroup, path: str) -> Iterator[tuple[str, set
 def test_no_module_is_too_long_to_read(modules):
     lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in modules}
     assert {name: lines for name, lines in lengths.items() if lines > LINES_MAX} == {}
+
+
+def test_no_function_is_too_long_to_read(modules):
+    lengths = {
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}": node.end_lineno - node.lineno + 1
+        for path in modules
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert {name: lines for name, lines in lengths.items() if lines > FUNCTION_LINES_MAX} == {}
 
 
 def test_every_module_says_what_it_is(modules):

@@ -15,7 +15,8 @@ from solders.hash import Hash
 from solders.pubkey import Pubkey
 
 from florin_server.chains.solana import spl
-from florin_server.rails.connection.jsonrpc import Call, Rpc, RpcError
+from florin_server.rails.connection.jsonrpc import Call, RpcError
+from florin_server.rails.connection.node import AnyNode, answered
 from florin_server.rails.types import RailUnavailable
 
 ACCOUNTS_MAX = 100  # that nodes tell in one call
@@ -57,22 +58,8 @@ class Blockhash:
     slot: int
 
 
-class Node:
+class Node(AnyNode):
     """One cluster's node."""
-
-    def __init__(self, rpc: Rpc) -> None:
-        self.rpc = rpc
-
-    async def ask(self, method: str, *params: Any) -> Any:
-        """The result of one call; a refusal is RailUnavailable."""
-        try:
-            return await self.rpc.call(method, *params)
-        except RpcError as refusal:
-            raise RailUnavailable(f"{method}: {refusal}") from refusal
-
-    async def batch(self, calls: Sequence[Call]) -> list[Any]:
-        """A result or an RpcError for each call."""
-        return await self.rpc.batch(calls)
 
     async def accounts(self, keys: Sequence[Pubkey]) -> list[AccountView | None]:
         """Accounts in the order asked, None where there is none; one batched read."""
@@ -175,13 +162,6 @@ def account_view(told: Any) -> AccountView:
         )
     except (ValueError, binascii.Error) as error:
         raise RailUnavailable("the node answered an account that cannot be read") from error
-
-
-def answered(answer: Any) -> Any:
-    """The result of a batched call that must not be refused."""
-    if isinstance(answer, RpcError):
-        raise RailUnavailable(f"the node refused a call: {answer}") from answer
-    return answer
 
 
 def record(answer: Any) -> Mapping[str, Any]:
