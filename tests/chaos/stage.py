@@ -293,7 +293,7 @@ async def serve(stage: Stage, kill: Kill | None, ready: Callable[[], None]) -> N
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     await open_shop(stage, service)
     steps.counting = True
-    tasks = [asyncio.create_task(ended.wait()), asyncio.create_task(service.failed())]
+    tasks = [asyncio.create_task(ended.wait()), asyncio.create_task(service.workers.failed())]
     weighing = asyncio.create_task(weigh(stage, service))
     ready()
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

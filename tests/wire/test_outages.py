@@ -171,7 +171,7 @@ async def test_the_workers_outlive_an_outage(desk, broken_disk, monkeypatch):
     for _ in range(20):
         desk.clock.advance(1)
         await asyncio.wait(ended, timeout=0.02)
-    assert not any(task.done() for task in desk.service._workers)
+    assert await desk.service.workers.problems() == {}
     monkeypatch.undo()
     async with asyncio.timeout(20):
         while not all(task.done() for task in ended):

@@ -50,7 +50,7 @@ async def _up(settings: Settings, first: First | None) -> None:
                 await first(service.home.read_demo_env())
                 console.print()
             _show(service, link)
-            await service.failed()
+            await service.workers.failed()
     finally:
         await service.stop()
 
