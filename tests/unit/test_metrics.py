@@ -31,7 +31,7 @@ def chain(*nodes: NodeState, problem: str = "") -> Chain:
         Condition(ConditionName.RELAYER_FUNDS_LOW, funds, problem, 1),
         Condition(ConditionName.NODES_DISAGREE, State.OK, "", 1),
     )
-    return Chain(BASE, 92, 4, SENDER, problem, conditions, nodes, gas)
+    return Chain(BASE, 92, 4, SENDER, problem, conditions, nodes, gas, 9, 10, 11)
 
 
 def facts(*chains: Chain, paused_at_us: int | None = None) -> Facts:
@@ -66,6 +66,9 @@ def test_every_fact_is_a_metric():
         "florin_chain_ok": 1,
         "florin_chain_head_block": 92,
         "florin_chain_open_transactions": 4,
+        "florin_chain_payments_open": 9,
+        "florin_chain_events_remembered": 10,
+        "florin_chain_settlement_turns": 11,
         "florin_chain_hour_failed_gas": 7,
         "florin_chain_hour_opened_gas": 8,
         "florin_chain_payers_paused": 1,

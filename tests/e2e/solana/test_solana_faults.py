@@ -25,7 +25,7 @@ from solders.transaction import VersionedTransaction
 from tests.support.desk import Desk, opened
 from tests.support.solana import SolanaNode, SolanaWallet, passing, wire
 from tests.support.solana_offers import PRICE, Offer, offered
-from tests.support.turns import Turns
+from tests.support.turns import one_more_turn
 from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -120,9 +120,9 @@ async def test_a_payment_is_final_at_final_depth_and_not_before(desk, node, offe
     before = await node.balance(merchant)
     await offer.confirm()
     await until(lambda: node.balance(merchant), before + PRICE)
-    turns = Turns(desk.service.app.settlers[SOLNET.chain_id])
+    settler = desk.service.app.settlers[SOLNET.chain_id]
     for _ in range(FINAL - 1):
-        await turns.one_more(passing(desk, node, slots=0))
+        await one_more_turn(settler, passing(desk, node, slots=0))
         assert (await offer.status())["status"] == "processing"
         await node.fault("slots", slots=1)
     assert await ended(desk, node, offer) == "succeeded"
@@ -132,9 +132,9 @@ async def test_a_payment_is_final_at_final_depth_and_not_before(desk, node, offe
 async def test_time_alone_ends_nothing(desk, node, offer):
     await node.fault("landing", paused=True)
     await offer.confirm()
-    turns = Turns(desk.service.app.settlers[SOLNET.chain_id])
+    settler = desk.service.app.settlers[SOLNET.chain_id]
     for _ in range(5):
-        await turns.one_more(passing(desk, node, slots=0, seconds=86_400))
+        await one_more_turn(settler, passing(desk, node, slots=0, seconds=86_400))
     assert (await offer.status())["status"] == "processing"
     await node.fault("clear")
     assert await ended(desk, node, offer) == "succeeded"

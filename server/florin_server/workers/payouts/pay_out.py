@@ -111,6 +111,7 @@ class PayoutWorker:
         self._app = app
         self._rail = rail
         self._treasury = treasury
+        self._turns = 0
         self._woken = app.chains[rail.chain_id].payout_asked
         self._blocks = PolledHead(rail.observer, rail.blocks, rail.confirmations)
         self._reorg_watch = ReorgWatch(app, rail, self._blocks, Watcher.PAYOUTS)
@@ -163,7 +164,12 @@ class PayoutWorker:
             name: why,
         }
         told = {one: [f"payouts: {text}"] for one, text in wrong.items() if text}
-        return Health(self._blocks.head, self.sender.open_transactions, self._board.look(told))
+        return Health(
+            self._blocks.head,
+            self.sender.open_transactions,
+            self._board.look(told),
+            turns=self._turns,
+        )
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -186,6 +192,7 @@ class PayoutWorker:
                 told = str(error) or type(error).__name__
                 self._trouble = ConditionName.PAYOUTS_FAILING, told
                 _log.warning("payouts on %s wait: %s", self._rail.chain_id, told)
+            self._turns += 1
             # what changed is known by its time, also if nobody asks
             self.health()
             await self._rest()
