@@ -37,7 +37,7 @@ def chain(*nodes: NodeState, problem: str = "") -> Chain:
 def facts(*chains: Chain, paused_at_us: int | None = None) -> Facts:
     executors = [Executor(SENDER, paused_at_us, 4)]
     lists = Condition(ConditionName.SCREENING_LISTS_STALE, State.CRITICAL, "too old", 1)
-    return Facts(chains, executors, 5, 6, 70, 8, [lists])
+    return Facts(chains, executors, 5, 6, 70, 8, 12, [lists])
 
 
 def told(known: Facts) -> dict[tuple[str, ...], float]:
@@ -59,6 +59,7 @@ def test_every_fact_is_a_metric():
     assert values["florin_payments_blocked",] == 6
     assert values["florin_payments_watched",] == 70
     assert values["florin_payouts_watched",] == 8
+    assert values["florin_calls_keyed",] == 12
     assert values["florin_condition", "screening_lists_stale"] == 3
     assert values["florin_chain_condition", BASE, "relayer_funds_low"] == 0
     of_chain = {key[0]: value for key, value in values.items() if key[1:] == (BASE,)}

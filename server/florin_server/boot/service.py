@@ -91,7 +91,7 @@ class Service:
             stack.push_async_callback(workers.end)
             await gateway.start(app, grpc, listener, stack, workers.problems)
             http_url = gateway.url_of(listener)
-            metrics_url = await metrics.start(app, stack)
+            metrics_url = await metrics.start(app, grpc.guards, stack)
             stack.callback(app.hub.close)
             stack.callback(app.payouts.close)
             return cls(
