@@ -55,7 +55,7 @@ async def shop():
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    shop.port = site._server.sockets[0].getsockname()[1]
+    shop.port = runner.addresses[0][1]
     yield shop
     await runner.cleanup()
 
