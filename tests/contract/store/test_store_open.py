@@ -113,7 +113,7 @@ def test_another_process_is_refused_too(tmp_path):
                 try:
                     asyncio.set_event_loop(None)
                     # a fork takes the loop along
-                    asyncio.events._set_running_loop(None)
+                    asyncio.events._set_running_loop(None)  # noqa: SLF001  (there is no other way)
                     asyncio.run(refused())
                     code = 0
                 finally:

@@ -132,7 +132,7 @@ class PayoutWorker:
             wake=self.wake,
             payer=treasury.gas_payer,
             pays_out=True,
-            again=self._again,
+            again=self.may_repeat,
             paused=f"{rail.chain_id}:{treasury.sender}" in pauses,
         )
 
@@ -170,6 +170,11 @@ class PayoutWorker:
             self._board.look(told),
             turns=self._turns,
         )
+
+    async def may_repeat(self, tx: ChainTx) -> bool:
+        """False for what must not pay again: its payout was, or will be, paid by another one."""
+        found = await self._app.store.read(payouts.some(tx.item_ids))
+        return all(one.tx_id in tx.hashes for one in found.values())
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -351,11 +356,6 @@ class PayoutWorker:
         found = await self._app.store.read(payouts.some(tx.item_ids))
         lapses = [one.lapses_at for one in found.values()]
         return await self._treasury.cannot_be_mined(tx, lapses[0] if lapses else None)
-
-    async def _again(self, tx: ChainTx) -> bool:
-        """False for what must not pay again: its payout was, or will be, paid by another one."""
-        found = await self._app.store.read(payouts.some(tx.item_ids))
-        return all(one.tx_id in tx.hashes for one in found.values())
 
     async def _finish(self, ended: Sequence[Ended]) -> None:
         """Commits what is proven."""
