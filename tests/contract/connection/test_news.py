@@ -269,9 +269,14 @@ async def test_what_cannot_be_read_announces_nothing():
     odd = '{"method": "eth_subscription", "params": {"result": 7}}'
     good = '{"method": "eth_subscription", "params": {"result": {"hash": "0xb1"}}}'
     async with serving(answering('{"id": 1, "result": "0x1"}', odd, odd, good)) as port:
-        news = Announcing()
-        async with subscribed(port, news=news):
-            await soon(news.wait())
+        marks = []
+
+        def mark(told):
+            marks.append(block_mark(told))
+            return marks[-1]
+
+        async with subscribed(port, mark=mark) as news:
+            await until(lambda: marks, [None, None, "0xb1"])
             assert news.announcements == 1
 
 
