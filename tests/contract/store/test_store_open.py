@@ -28,7 +28,7 @@ from florin_server.store.settlement import chain_txs, gas, leases, token_account
 from sqlalchemy import create_engine
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
 
-from tests.support.store_kit import created, opened
+from tests.support.store_kit import created, opened, pragma
 
 OPERATIONS = (
     collected_data,
@@ -112,7 +112,8 @@ def test_another_process_is_refused_too(tmp_path):
                 code = 1
                 try:
                     asyncio.set_event_loop(None)
-                    asyncio.events._set_running_loop(None)
+                    # a fork takes the loop along
+                    asyncio.events._set_running_loop(None)  # noqa: SLF001  (there is no other way)
                     asyncio.run(refused())
                     code = 0
                 finally:
@@ -135,8 +136,8 @@ async def test_a_new_store_is_its_owners_alone_and_loses_nothing_to_a_power_cut(
         files = list(tmp_path.iterdir())
         assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
         assert {path.name for path in files} >= {"florin.db", "florin.db-wal"}
-        assert store._connection.command("PRAGMA synchronous").fetchall() == [(2,)]
-        assert store._connection.command("PRAGMA journal_mode").fetchall() == [("wal",)]
+        assert pragma(store, "synchronous") == [(2,)]
+        assert pragma(store, "journal_mode") == [("wal",)]
 
 
 async def test_a_new_file_needs_no_migration(tmp_path, monkeypatch):

@@ -255,9 +255,7 @@ async def test_json_that_is_none_is_refused_over_grpc(desk):
         option_id=(await till.option())["id"],
         collected_data_json='{"fullName": "Marker',
     )
-    refused = await refusal(
-        desk.grpc._ask(desk.grpc._gateway.FetchAction, request, desk.grpc.wallet)
-    )
+    refused = await refusal(desk.grpc.ask(desk.grpc.gateway.FetchAction, request, desk.grpc.wallet))
     assert (refused.http, refused.code) == (400, "params_validation")
     assert "Marker" not in str(refused)
 
@@ -358,7 +356,7 @@ async def test_an_option_in_two_parts_is_fetched_as_a_whole_for_who_saw_no_part(
 
     def in_two_parts(*args: Any) -> Option:
         option = Building.offer(building, *args)
-        inline = building._inline[option.id].actions
+        inline = building.inline[option.id].actions
         return replace(option, actions=(*inline, *option.actions))
 
     monkeypatch.setattr(rail.offers, "offer", in_two_parts)

@@ -61,7 +61,7 @@ async def _up(settings: Settings, first: Work | None, beside: Work | None) -> No
 
 
 async def _lasting(service: Service, beside: Work | None) -> None:
-    work = [service.failed()]
+    work = [service.workers.failed()]
     if beside is not None:
         work.append(beside(service.home.read_demo_env()))
     tasks = [asyncio.create_task(one) for one in work]

@@ -88,7 +88,7 @@ class Node(AnyNode):
         answers = await self.batch([("getSignatureStatuses", (part, history)) for part in parts])
         found: dict[str, SignatureStatus] = {}
         for part, answer in zip(parts, answers, strict=True):
-            for signature, one in zip(part, _told(part, answer, least), strict=True):
+            for signature, one in zip(part, _statuses(part, answer, least), strict=True):
                 if one is not None:
                     found[signature] = _status(one)
         return found
@@ -102,7 +102,7 @@ class Node(AnyNode):
         answer, first = await self.batch(
             [("getSignatureStatuses", asked), ("getFirstAvailableBlock", ())]
         )
-        (one,) = _told([signature], answer, least)
+        (one,) = _statuses([signature], answer, least)
         status = None if one is None else _status(one)
         return status, None if isinstance(first, RpcError) else number(first)
 
@@ -185,7 +185,7 @@ def number(value: Any) -> int:
     return found
 
 
-def _told(signatures: Sequence[str], answer: Any, least: int) -> list[Any]:
+def _statuses(signatures: Sequence[str], answer: Any, least: int) -> list[Any]:
     """What an answer tells of each transaction; a node that is not so far knows nothing of use."""
     if slot_of(answer) < least:
         raise RailUnavailable("the node lags behind what was seen before")
