@@ -29,6 +29,10 @@ _PACKAGE = Path(florin_server.__file__).parent
 _FIRST = "00_start_here.ipynb"
 
 
+# as long as kernels may take to end
+_PATIENCE_S = 20
+
+
 class _JupyterFailed(Exception):  # noqa: N818  (an outcome, told to whoever opened the lab)
     pass
 
@@ -39,9 +43,7 @@ def run(
     """Runs until Jupyter is shut down, or Ctrl-C."""
     _install_missing(quiet=yes)
     opened = _pack(folder)
-    # Ctrl-C reaches it as well, and is meant
-    options = ["--ServerApp.answer_yes=True"]
-    options += [] if browser else ["--no-browser"]
+    options = [] if browser else ["--no-browser"]
     # a port that was asked for is that one or none
     options += [f"--port={port}", "--ServerApp.port_retries=0"] if port is not None else []
     # the only user that a container has; Jupyter listens on this machine and asks for its token
@@ -139,11 +141,22 @@ async def _jupyter(folder: Path, options: list[str], env: Mapping[str, str]) -> 
         [sys.executable, "-m", "jupyterlab", *options],
         cwd=folder,
         env={**os.environ, **env},
+        # Ctrl-C is ours: Jupyter asks whether it is meant, and hangs if it is told twice
+        start_new_session=True,
     )
     try:
         status = await asyncio.to_thread(jupyter.wait)
     finally:
         jupyter.terminate()
-        await asyncio.to_thread(jupyter.wait)
+        await asyncio.to_thread(_ended, jupyter)
     if status:
         raise _JupyterFailed(f"Jupyter ended with status {status}")
+
+
+def _ended(process: subprocess.Popen[bytes]) -> None:
+    """Returns when it has ended; after a while it is made to."""
+    try:
+        process.wait(_PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
