@@ -101,6 +101,28 @@ def gateway(  # noqa: PLR0917  (typer gives them by name)
     command.run(upstream, link, given(home=home, host=host, http_port=http_port))
 
 
+@app.command()
+def export(  # noqa: PLR0917  (typer gives them by name)
+    to: Annotated[Path, typer.Option(help="Folder; a later run adds what is new or has changed.")],
+    format_: Annotated[str, typer.Option("--format", help="csv, jsonl or parquet.")] = "csv",
+    table: Annotated[
+        list[str] | None, typer.Option(help="One table, and again for more.  [default: all]")
+    ] = None,
+    since: Annotated[
+        Path | None,
+        typer.Option(help="export.json of an export elsewhere: only what is newer than that."),
+    ] = None,
+    personal: Annotated[
+        bool, typer.Option("--personal", help="Personal data too, such as what buyers told.")
+    ] = False,
+    home: HomeOption = None,
+) -> None:
+    """Write payments, the books and all that belongs to them as tables, for analysts."""
+    from florin_server.cli.exports import export as command
+
+    command.run(given(home=home), command.Wanted(to, format_, table or (), since, personal))
+
+
 for _module in (accounts, chains, payments, screening, service_commands):
     for _name, _group in _module.GROUPS.items():
         app.add_typer(_group, name=_name)

@@ -1,0 +1,38 @@
+"""An export from the store of an installation, which may run meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from florin_server.boot.exports.assets import decimals
+from florin_server.boot.home import Home
+from florin_server.config import Settings
+from florin_server.domain.exports.error import NotExported
+from florin_server.domain.sealed import Seal
+from florin_server.flows.exports.feeds import Origin, of_store
+from florin_server.store.engine.query import StoreError
+from florin_server.store.engine.reading import Reading
+
+
+@contextmanager
+def of_home(settings: Settings) -> Iterator[Origin]:
+    """Everything that the store holds; nothing of the folder is made or changed.
+
+    Refused, or NotExported, if there is none that this Florin can read.
+    """
+    home = Home(settings.home).require()
+    if not (home.path / "secrets.json").exists():
+        raise NotExported(
+            f"there is no secrets.json in {home.path}, by which an export knows its store: "
+            "restore it from the copy that florin.db is from"
+        )
+    kept = home.secrets()
+    try:
+        store = Reading(home.database)
+    except StoreError as error:
+        raise NotExported(str(error)) from error
+    try:
+        yield of_store(store, kept.export_id, decimals(settings), Seal(kept.capture_keys))
+    finally:
+        store.close()
