@@ -115,12 +115,33 @@ def export(  # noqa: PLR0917  (typer gives them by name)
     personal: Annotated[
         bool, typer.Option("--personal", help="Personal data too, such as what buyers told.")
     ] = False,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            help="gRPC address, host:port, of a Florin that is asked with a merchant's key.  "
+            "[default: the store is read]"
+        ),
+    ] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Reach the server over TLS, as --ca does.")
+    ] = False,
+    ca: Annotated[
+        Path | None, typer.Option(help="PEM file of who vouches for it.  [default: the system's]")
+    ] = None,
     home: HomeOption = None,
 ) -> None:
-    """Write payments, the books and all that belongs to them as tables, for analysts."""
+    """Write payments, the books and all that belongs to them as tables, for analysts.
+
+    Whatever runs goes on meanwhile. With --server only what a merchant may know is written: its
+    payments and refunds.
+    """
     from florin_server.cli.exports import export as command
 
-    command.run(given(home=home), command.Wanted(to, format_, table or (), since, personal))
+    wanted = command.Wanted(to, format_, table or (), since, personal)
+    if server is None:
+        command.run(given(home=home), wanted)
+    else:
+        command.run_server(server, wanted, tls=tls, ca=ca)
 
 
 for _module in (accounts, chains, payments, screening, service_commands):

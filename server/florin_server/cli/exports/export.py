@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -34,6 +35,15 @@ class Wanted:
 def run(given: dict[str, Any], wanted: Wanted) -> None:
     """Exports from the store, and prints how many rows of each table were written."""
     _run(of_home(settings_of(given)), wanted)
+
+
+def run_server(target: str, wanted: Wanted, *, tls: bool, ca: Path | None) -> None:
+    """Exports what a server tells a merchant, whose key is in the environment."""
+    # a channel is slow to load, and the store needs none
+    from florin_server.boot.exports.server import of_server  # noqa: PLC0415
+    from florin_server.boot.servers.upstream import Link  # noqa: PLC0415
+
+    _run(of_server(target, Link(tls=tls, ca=ca), os.environ), wanted)
 
 
 def _run(opened: AbstractContextManager[Origin], wanted: Wanted) -> None:

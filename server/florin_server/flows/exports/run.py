@@ -96,7 +96,8 @@ class Run:
             if page.after is None:
                 break
             after = page.after
-            mark.prune()
+            if not feed.whole:
+                mark.prune()
             if any(part.rows >= self._part_rows for part in self._parts.values()):
                 mark.after = None if feed.whole else after
                 self._commit()
