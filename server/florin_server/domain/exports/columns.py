@@ -60,7 +60,7 @@ class Table:
 
     @property
     def personal(self) -> bool:
-        """True if all that it tells is personal."""
+        """True if it is left out of an export unless personal data is asked for."""
         return self.kept
 
     def told(self, *, personal: bool) -> tuple[Column, ...]:
@@ -81,7 +81,7 @@ class Table:
 PART = Column(
     "part",
     Kind.NUMBER,
-    "number of the file that holds the row: of rows with one key, the highest counts",
+    "number of the file that holds the row; of rows with one key, the highest counts",
 )
 
 

@@ -26,7 +26,10 @@ PAYMENTS = table(
     text("partner_id", "whose merchant it is for"),
     text("merchant_id", "who is paid"),
     flag("live", "false for test payments"),
-    text("status", "requires_action, processing, succeeded, failed, expired or cancelled"),
+    text(
+        "status",
+        "where it stands: requires_action, processing, succeeded, failed, expired or cancelled",
+    ),
     number("version", "rises by one with each event", "events"),
     text("unit", "what was asked for: iso4217/… or caip19/…"),
     money("requested", "what was asked for", "unit"),
@@ -51,7 +54,7 @@ PAYMENTS = table(
 
 EVENTS = table(
     "events",
-    "A change of a payment's state; written once and never again.",
+    "A change of a payment's state.",
     ["payment_id", "version"],
     text("payment_id", "the payment"),
     number("version", "0 for the creation, and one more for each change", "events"),
@@ -94,7 +97,7 @@ CONFIRMATIONS = table(
     time("confirmed_at", "when"),
     text("chain_id", "chain on which it is settled (CAIP-2); empty if it was refused"),
     number("from_block", "no block below holds its effect", "block height"),
-    text("state", "waiting, submitted, held or done"),
+    text("state", "where its settlement stands: waiting, submitted, held or done"),
     text("app", "wallet app, or key of a wallet, that confirmed; empty if the chain told"),
     number(
         "failures", "final transactions of ours that carried and did not pay it", "transactions"
@@ -111,7 +114,7 @@ TRANSACTIONS = table(
     text("chain_id", "chain (CAIP-2)"),
     text("sender", "address whose nonce it uses"),
     number("nonce", "its nonce", "transactions"),
-    text("state", "signed, sent, final or replaced"),
+    text("state", "where it stands: signed, sent, final or replaced"),
     time("signed_at", "when it was signed first"),
     text("tx_hash", "hash: of the one that was mined, or else of the one signed first"),
     number("variants", "how often it was signed, each time for a higher fee", "times"),
@@ -130,7 +133,10 @@ TRANSACTION_ITEMS = table(
     number("n", "place in it", "from 0"),
     text("payment_id", "payment that it settles"),
     text("payout_id", "payout that it makes"),
-    text("payer_kind", "key, code or unborn; empty where it does not count"),
+    text(
+        "payer_kind",
+        "who answers for the payment: key, code or unborn; empty where it does not count",
+    ),
     number("gas_max", "most gas that it may use there", "units of gas"),
 )
 
@@ -139,8 +145,8 @@ PAYOUTS = table(
     "Money that leaves a treasury: refunds, returns, and what merchants are owed.",
     ["payout_id"],
     text("payout_id", "id; a refund's payout has the id of the refund"),
-    text("kind", "refund, return or balance"),
-    text("status", "waiting, submitted, done or refused"),
+    text("kind", "why it leaves: refund, return or balance"),
+    text("status", "where it stands: waiting, submitted, done or refused"),
     text("merchant_id", "whose money it is"),
     text("payment_id", "payment that it belongs to, if any"),
     flag("live", "false for test money"),
@@ -162,7 +168,7 @@ REFUNDS = table(
     ["refund_id"],
     text("refund_id", "id"),
     text("payment_id", "the payment"),
-    text("status", "pending, processing, succeeded or failed"),
+    text("status", "where it stands: pending, processing, succeeded or failed"),
     text("unit", "what is paid back: caip19/…"),
     money("amount", "how much", "unit"),
     text("account", "who gets it back (CAIP-10); empty if the payment was simulated"),
@@ -174,7 +180,7 @@ REFUNDS = table(
 
 LEDGER = table(
     "ledger",
-    "A posting of the books: an amount from one account to another; written once.",
+    "A posting of the books: an amount that went from one account to another.",
     ["journal", "n"],
     text("journal", "key of the journal; see the reference of postings"),
     number("n", "place in the journal", "from 0"),
@@ -202,11 +208,11 @@ BLOCKS = table(
 
 BUYER_DATA = table(
     "buyer_data",
-    "What buyers told about themselves, as long as it is kept. Each export writes it anew.",
+    "What a buyer told about itself for a payment, as long as it is kept.",
     ["payment_id", "account", "source"],
     text("payment_id", "payment for which it was told", personal=True),
     text("account", "account that it is about (CAIP-10)", personal=True),
-    text("source", "form or inline, and who told it, as a hash; empty in old rows", personal=True),
+    text("source", "how it came (form or inline), and from whom, as a hash", personal=True),
     text("app", "wallet app, or key of a wallet, that it came through", personal=True),
     time("created_at", "when it was told"),
     time("kept_until", "when it is deleted"),
