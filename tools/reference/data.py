@@ -64,8 +64,8 @@ def data() -> str:
 def _type(kind: Kind, what: str, example: Value) -> tuple[str, ...]:
     column = Column("x", kind, "")
     cells, lines = io.BytesIO(), io.BytesIO()
-    CsvEncoder(cells, [column]).write([(example,)])
-    JsonlEncoder(lines, [column]).write([(example,)])
+    CsvEncoder(cells, [column]).write([[example]])
+    JsonlEncoder(lines, [column]).write([[example]])
     csv = cells.getvalue().decode().splitlines()[1]
     told = json.dumps(json.loads(lines.getvalue())["x"])
     return (code(kind), sentence(what), code(csv), code(told), code(schema([column]).field(0).type))

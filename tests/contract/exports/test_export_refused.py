@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import sqlite3
+import stat
 from contextlib import closing
 
 import pytest
@@ -82,6 +83,17 @@ async def test_a_folder_of_others_is_left_alone(database, tmp_path):
     (tmp_path / "home" / "letter.txt").write_text("dear")
     assert "holds other files (letter.txt)" in refused(lambda: export(database, tmp_path / "home"))
     assert [one.name for one in (tmp_path / "home").iterdir()] == ["letter.txt"]
+    letter = tmp_path / "home" / "letter.txt"
+    assert "is a file: name a folder" in refused(lambda: export(database, letter))
+
+
+async def test_an_export_is_for_its_owner_only(database, tmp_path):
+    out = tmp_path / "out"
+    export(database, out)
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in out.rglob("*")}
+    assert modes.pop(".lock") is not None
+    assert stat.S_IMODE(out.stat().st_mode) == 0o700
+    assert {mode & 0o077 for mode in modes.values()} == {0}
 
 
 async def test_one_export_at_a_time_writes_into_a_folder(database, tmp_path):

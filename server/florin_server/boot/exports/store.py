@@ -27,12 +27,12 @@ def of_home(settings: Settings) -> Iterator[Origin]:
             f"there is no secrets.json in {home.path}, by which an export knows its store: "
             "restore it from the copy that florin.db is from"
         )
-    kept = home.secrets()
     try:
         store = Reading(home.database)
     except StoreError as error:
         raise NotExported(str(error)) from error
     try:
+        kept = home.secrets()
         yield of_store(store, kept.export_id, decimals(settings), Seal(kept.capture_keys))
     finally:
         store.close()

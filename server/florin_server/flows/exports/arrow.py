@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
-from florin_server.domain.exports.columns import Column, Kind, Row
+from florin_server.domain.exports.columns import Column, Kind
 from florin_server.domain.exports.error import NotExported
+from florin_server.flows.exports.layout import Values
 
 try:
     import pyarrow as pa
@@ -45,10 +46,11 @@ class ParquetEncoder:
         self._waiting: list[Any] = []
         self._rows = 0
 
-    def write(self, rows: Sequence[Row]) -> None:
+    def write(self, columns: Sequence[Values]) -> None:
         """Writes some rows, or keeps them until there are enough for a group."""
-        self._waiting.append(batch(self._columns, self._schema, rows))
-        self._rows += len(rows)
+        made = batch(self._columns, self._schema, columns)
+        self._waiting.append(made)
+        self._rows += made.num_rows
         if self._rows >= _GROUP_ROWS:
             self._write_group()
 
@@ -76,9 +78,8 @@ def schema(columns: Sequence[Column]) -> Any:
     )
 
 
-def batch(columns: Sequence[Column], layout: Any, rows: Sequence[Row]) -> Any:
-    """Rows as a batch of Arrow."""
-    told = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
+def batch(columns: Sequence[Column], layout: Any, told: Sequence[Values]) -> Any:
+    """What some rows have in each column, as a batch of Arrow."""
     arrays = [_array(one, values) for one, values in zip(columns, told, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=layout)
 

@@ -96,7 +96,7 @@ class Folder:
         """Everything that was put, and the cursor, count from now on."""
         temporary = self.path / (MANIFEST + _TEMPORARY)
         with _new(temporary) as file:
-            file.write(orjson.dumps(self.manifest.plain(), option=orjson.OPT_INDENT_2))
+            file.write(orjson.dumps(self.manifest.plain()))
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self.path / MANIFEST)
@@ -125,7 +125,9 @@ def opened(path: Path, shape: Shape, origin: str, since: Cursor | None = None) -
 
     An empty one begins with what is new `since` another export's cursor.
     """
-    if path.is_dir() and any(path.iterdir()) and not (path / MANIFEST).exists():
+    if path.exists() and not path.is_dir():
+        raise NotExported(f"{path} is a file: name a folder")
+    if path.is_dir() and not (path / MANIFEST).exists():
         _begun(path)
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (path / _LOCK).open("a") as lock:

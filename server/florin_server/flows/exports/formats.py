@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, BinaryIO, Protocol
 
 import orjson
 
-from florin_server.domain.exports.columns import Column, Kind, Row, Value
+from florin_server.domain.exports.columns import Column, Kind
+from florin_server.flows.exports.layout import Values
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_QUOTED = ('"', ",", "\n", "\r")
+_SPECIAL = re.compile(r'[",\r\n]')
 
 
 class Format(StrEnum):
@@ -26,8 +29,8 @@ class Format(StrEnum):
 class Encoder(Protocol):
     """Writes rows of one table into one file."""
 
-    def write(self, rows: Sequence[Row]) -> None:
-        """Writes some rows."""
+    def write(self, columns: Sequence[Values]) -> None:
+        """Writes some rows, which come column by column."""
 
     def close(self) -> None:
         """Writes what is left; the file stays open."""
@@ -41,19 +44,15 @@ class CsvEncoder:
         self._cells = [_CSV[one.kind] for one in columns]
         self._file.write((",".join(one.name for one in columns) + "\n").encode())
 
-    def write(self, rows: Sequence[Row]) -> None:
+    def write(self, columns: Sequence[Values]) -> None:
         """Writes some rows."""
-        cells = self._cells
-        lines = [
-            ",".join(
-                [
-                    "" if value is None else cell(value)
-                    for cell, value in zip(cells, row, strict=True)
-                ]
-            )
-            for row in rows
+        told = [
+            ["" if value is None else cell(value) for value in values]
+            for cell, values in zip(self._cells, columns, strict=True)
         ]
-        self._file.write(("\n".join(lines) + "\n").encode() if lines else b"")
+        self._file.write(
+            "".join([",".join(row) + "\n" for row in zip(*told, strict=True)]).encode()
+        )
 
     def close(self) -> None:
         """Nothing is left."""
@@ -67,16 +66,18 @@ class JsonlEncoder:
         self._names = [one.name for one in columns]
         self._values = [_JSON.get(one.kind) for one in columns]
 
-    def write(self, rows: Sequence[Row]) -> None:
+    def write(self, columns: Sequence[Values]) -> None:
         """Writes some rows."""
-        names, values = self._names, self._values
-        for row in rows:
-            told = [
-                value if value is None or change is None else change(value)
-                for change, value in zip(values, row, strict=True)
-            ]
-            line = dict(zip(names, told, strict=True))
-            self._file.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+        told = [
+            values if of is None else [None if value is None else of(value) for value in values]
+            for of, values in zip(self._values, columns, strict=True)
+        ]
+        names = self._names
+        lines = [
+            orjson.dumps(dict(zip(names, row, strict=True)), option=orjson.OPT_APPEND_NEWLINE)
+            for row in zip(*told, strict=True)
+        ]
+        self._file.write(b"".join(lines))
 
     def close(self) -> None:
         """Nothing is left."""
@@ -94,12 +95,13 @@ def encoder(format_: Format, file: BinaryIO, columns: Sequence[Column]) -> Encod
     return ParquetEncoder(file, columns)
 
 
-def moment(at_us: Value) -> str:
+def moment(at_us: int) -> str:
     """ISO 8601 in UTC, to the microsecond."""
-    if not isinstance(at_us, int):
-        raise TypeError(f"not a time: {at_us!r}")
-    at = _EPOCH + timedelta(microseconds=at_us)
-    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond:06}Z"
+    seconds, micro = divmod(at_us, 1_000_000)
+    day, second = divmod(seconds, 86_400)
+    hour, second = divmod(second, 3_600)
+    minute, second = divmod(second, 60)
+    return f"{_day(day)}T{hour:02}:{minute:02}:{second:02}.{micro:06}Z"
 
 
 def microseconds(text: str) -> int:
@@ -107,9 +109,13 @@ def microseconds(text: str) -> int:
     return (datetime.fromisoformat(text) - _EPOCH) // timedelta(microseconds=1)
 
 
-def _cell(value: Any) -> str:
-    text = str(value)
-    if text and not any(one in text for one in _QUOTED):
+@lru_cache(maxsize=4_096)
+def _day(day: int) -> str:
+    return str(_EPOCH.date() + timedelta(days=day))
+
+
+def _cell(text: str) -> str:
+    if text and _SPECIAL.search(text) is None:
         return text
     return '"' + text.replace('"', '""') + '"'
 

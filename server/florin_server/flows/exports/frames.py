@@ -7,7 +7,9 @@ of their variables.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from florin_server.flows.exports import folder
 from florin_server.flows.exports.arrow import batch, pa, pq, schema
 from florin_server.flows.exports.feeds import Origin
 from florin_server.flows.exports.formats import Format, microseconds
-from florin_server.flows.exports.layout import Layout
+from florin_server.flows.exports.layout import Layout, Values
 
 _BATCH = 8_192
 _FLAGS = {"true": True, "false": False}
@@ -41,7 +43,7 @@ def arrow(to: Path, table: str, *, history: bool = False) -> Any:
     if found.shape.format is Format.PARQUET:
         read = [pq.read_table(part, schema=layout) for part in parts]
     else:
-        read = [_table(columns, layout, _rows(part, columns)) for part in parts]
+        read = [_table(columns, layout, _rows(part, columns), _across) for part in parts]
     whole = pa.concat_tables(read) if read else layout.empty_table()
     return whole if history or not wanted.changes else _newest(whole, wanted.key)
 
@@ -51,8 +53,8 @@ def of_origin(origin: Origin, table: str, *, personal: bool = False) -> Any:
     known = {*origin.tables, *(folder.KEPT if origin.kept else ())}
     (wanted,) = folder.named([table], known, personal=personal)
     layout = Layout(wanted, origin.decimals, personal=personal)
-    told = _told(origin, table)
-    return _table(layout.columns, schema(layout.columns), (layout.row(row, 1) for row in told))
+    rows = _told(origin, table)
+    return _table(layout.columns, schema(layout.columns), rows, partial(layout.lay_out, part=1))
 
 
 def pandas(to: Path, table: str, *, history: bool = False) -> Any:
@@ -93,15 +95,20 @@ def _told(origin: Origin, table: str) -> Iterator[Row]:
             after = page.after
 
 
-def _table(columns: tuple[Column, ...], layout: Any, rows: Iterator[Row]) -> Any:
-    batches, waiting = [], []
-    for row in rows:
-        waiting.append(row)
-        if len(waiting) == _BATCH:
-            batches.append(batch(columns, layout, waiting))
-            waiting = []
-    batches.append(batch(columns, layout, waiting))
+def _table(
+    columns: tuple[Column, ...],
+    layout: Any,
+    rows: Iterator[Row],
+    across: Callable[[list[Row]], Sequence[Values]],
+) -> Any:
+    batches = []
+    while waiting := list(islice(rows, _BATCH)):
+        batches.append(batch(columns, layout, across(waiting)))
     return pa.Table.from_batches(batches, layout)
+
+
+def _across(rows: list[Row]) -> Sequence[Values]:
+    return list(zip(*rows, strict=True))
 
 
 def _newest(whole: Any, key: tuple[str, ...]) -> Any:

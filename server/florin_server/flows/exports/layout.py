@@ -1,14 +1,15 @@
-"""Rows of sources as rows of an export: whole units are computed, and personal columns left out."""
+"""Rows of sources as columns of an export: whole units are computed, personal ones left out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from enum import Enum
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
-from florin_server.domain.exports.columns import PART, Kind, Row, Table, whole
+from florin_server.domain.exports.columns import PART, Table, whole
 
 Decimals = Callable[[str], int | None]
+Values: TypeAlias = Sequence[Any]
+"""What some rows have in one column."""
 
 
 class Layout:
@@ -19,36 +20,29 @@ class Layout:
         self.columns = table.told(personal=personal)
         self._decimals = decimals
         places = {name: at for at, name in enumerate(table.read)}
-        self._take: list[tuple[int, int]] = []
-        for column in self.columns:
-            if column.of is not None:
-                self._take.append((places[column.of[0]], places[column.of[1]]))
-            elif column is not PART:
-                self._take.append((places[column.name], -1))
-        self._flags = [places[one.name] for one in table.columns if one.kind is Kind.FLAG]
         self._width = len(places)
+        # where a column is in a row, and where its unit is if it has to be computed
+        self._take = [
+            (places[one.of[0]], places[one.of[1]]) if one.of else (places[one.name], None)
+            for one in self.columns
+            if one is not PART
+        ]
 
-    @property
-    def names(self) -> list[str]:
-        """The names of the columns."""
-        return [one.name for one in self.columns]
-
-    def row(self, told: tuple[Any, ...], part: int) -> Row:
-        """A row as it is written."""
-        if len(told) != self._width:
-            raise ValueError(f"{self.table.name} has {self._width} columns, not {len(told)}")
-        made: list[Any] = []
+    def lay_out(self, told: Sequence[tuple[Any, ...]], part: int) -> list[Values]:
+        """Some rows, column by column, with the number of their part."""
+        if any(len(row) != self._width for row in told):
+            raise ValueError(f"{self.table.name} has {self._width} columns")
+        values = list(zip(*told, strict=True)) if told else [()] * self._width
+        made: list[Values] = []
         for at, unit_at in self._take:
-            value = told[at]
-            if unit_at >= 0:
-                value = self._whole(value, told[unit_at])
-            elif isinstance(value, Enum):
-                value = value.value
-            made.append(value)
-        made.append(part)
-        return tuple(made)
+            if unit_at is None:
+                made.append(values[at])
+            else:
+                made.append(list(map(self._whole, values[at], values[unit_at])))
+        made.append([part] * len(told))
+        return made
 
-    def _whole(self, minor: Any, unit: Any) -> str | None:
+    def _whole(self, minor: int | None, unit: str | None) -> str | None:
         if minor is None or unit is None:
             return None
         decimals = self._decimals(unit)

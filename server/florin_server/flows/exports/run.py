@@ -40,7 +40,7 @@ class Part:
 
     def add(self, told: Row) -> None:
         """Adds a row."""
-        self._waiting.append(self._layout.row(told, self.number))
+        self._waiting.append(told)
         self.rows += 1
         if len(self._waiting) == _BATCH:
             self._flush()
@@ -55,7 +55,7 @@ class Part:
         self._folder.put(self.table, self.number, self.rows)
 
     def _flush(self) -> None:
-        self._encoder.write(self._waiting)
+        self._encoder.write(self._layout.lay_out(self._waiting, self.number))
         self._waiting = []
 
 

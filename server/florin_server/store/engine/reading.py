@@ -19,7 +19,7 @@ class Reading:
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
-            raise StoreError(f"there is no store at {path}")
+            raise StoreError(f"there is no store at {path}: `florin up` makes one")
         schema.require(path)
         self._connection = Connection(path, writes=False)
 

@@ -12,7 +12,8 @@ from florin_server.store.engine.query import Row, Statement, param
 
 def last_of(key: Column[str]) -> Statement:
     """The last of `limit` keys behind one, and how many there are; nobody reads the rows."""
-    keys = select(key).where(key > param("after")).order_by(key).limit(param("limit")).subquery()
+    behind = select(key).where(key > param("after"))
+    keys = behind.order_by(key).limit(param("limit")).subquery("limited")
     told: Sequence[ColumnElement[Any]] = (func.max(keys.c[0]), func.count())
     return Statement(select(*told).select_from(keys))
 
