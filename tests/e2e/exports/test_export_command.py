@@ -164,7 +164,9 @@ async def test_what_a_command_gets_wrong_is_told(command, desk, forks, tmp_path)
     wrong = await command("--to", out, "--format", "xlsx")
     assert wrong.status == 2
     assert "there is no format xlsx; there are csv, jsonl, parquet" in told(wrong)
-    assert "there is no table payment" in told(await command("--to", out, "--table", "payment"))
+    wrong = await command("--to", out, "--table", "payment")
+    assert wrong.status == 2
+    assert "there is no table payment; there are payments, events," in told(wrong)
     nowhere = await asyncio.to_thread(forks, "export", "--to", str(out), home=tmp_path / "nowhere")
     assert "there is no Florin in" in told(nowhere)
     assert not (tmp_path / "nowhere").exists()

@@ -117,7 +117,12 @@ class ServerFeed:
 
 
 @contextmanager
-def of_server(target: str, link: Link, env: Mapping[str, str]) -> Iterator[Origin]:
+def of_server(
+    target: str,
+    link: Link,
+    env: Mapping[str, str],
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[Origin]:
     """What the server at host:port tells the merchant whose key is in the environment.
 
     Refused, or NotExported, if it cannot be asked.
@@ -145,7 +150,7 @@ def of_server(target: str, link: Link, env: Mapping[str, str]) -> Iterator[Origi
                 try:
                     return stub.ListMerchantPayments(request, metadata=metadata, timeout=_TIMEOUT_S)
                 except grpc.RpcError as error:
-                    time.sleep(_wait_s(error, target))
+                    sleep(_wait_s(error, target))
             raise NotExported(f"{target} lets this key ask too seldom: try again later")
 
         feed = ServerFeed(ask)

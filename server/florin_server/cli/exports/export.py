@@ -14,6 +14,7 @@ from florin_server.boot.home import Refused
 from florin_server.cli.console import console, fail, settings_of
 from florin_server.cli.operation import misused, table
 from florin_server.domain.exports.error import NotExported
+from florin_server.domain.exports.tables import TABLES
 from florin_server.flows.exports import folder
 from florin_server.flows.exports.feeds import Origin
 from florin_server.flows.exports.formats import Format
@@ -49,6 +50,8 @@ def run_server(target: str, wanted: Wanted, *, tls: bool, ca: Path | None) -> No
 def _run(opened: AbstractContextManager[Origin], wanted: Wanted) -> None:
     if wanted.format not in set(Format):
         misused(f"there is no format {wanted.format}; there are {', '.join(Format)}")
+    if unknown := [name for name in wanted.tables if name not in TABLES]:
+        misused(f"there is no table {unknown[0]}; there are {', '.join(TABLES)}")
     try:
         with opened as origin:
             written = _written(origin, wanted)
