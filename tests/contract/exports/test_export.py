@@ -6,6 +6,7 @@ import csv
 import json
 from dataclasses import replace
 from decimal import Decimal
+from random import Random
 
 import pyarrow.parquet as pq
 import pytest
@@ -140,6 +141,49 @@ async def test_a_payment_with_an_earlier_time_may_come_late(store, shop, databas
     assert export(database, out, "jsonl")["payments"] == 1
     export(database, tmp_path / "everything", "jsonl")
     assert whole(out) == whole(tmp_path / "everything")
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_whatever_happens_in_between_the_tables_end_the_same(
+    store, shop, database, tmp_path, seed
+):
+    """Payments come and go on in any order, with times that are minutes off."""
+    chance, out = Random(seed), tmp_path / "out"
+    waiting, under_way, paid = [], [], []
+    runs = 0
+    for _ in range(60):
+        # whoever comes later may have taken its time before
+        late = replace(
+            shop, at_us=shop.at_us - chance.randrange(8 * MINUTE_US), seed=chance.random()
+        )
+        late.count = shop.count = shop.count + 1
+        step = chance.choice(["ask", "confirm", "pay", "settle", "expire", "refund", "wait", "run"])
+        if step == "ask":
+            waiting.append(await store.write(late.asked()))
+        elif step == "confirm":
+            under_way.append(await store.write(late.confirmed()))
+        elif step == "pay":
+            paid.append(await store.write(late.paid()))
+        elif step == "settle" and under_way:
+            made = under_way.pop(chance.randrange(len(under_way)))
+            await store.write(late.settle(made, 50_000_000))
+            paid.append(made)
+        elif step == "expire" and waiting:
+            one = waiting.pop(chance.randrange(len(waiting)))
+            await store.write(payments.expire([one.id], one.expires_at * 1_000_000))
+        elif step == "refund" and paid:
+            await store.write(late.refund(paid.pop(chance.randrange(len(paid))), 50_000_000))
+        elif step == "wait":
+            shop.at_us += chance.randrange(30 * MINUTE_US)
+        elif step == "run":
+            runs += 1
+            export(database, out, "jsonl")
+    export(database, out, "jsonl")
+    export(database, tmp_path / "everything", "jsonl")
+    assert runs > 2
+    assert whole(out) == whole(tmp_path / "everything")
+    for name in ("events", "ledger", "transaction_items", "blocks"):
+        assert len(lines(out, name)) == len(newest(lines(out, name), name)), name
 
 
 async def test_what_a_reorganisation_takes_back_is_written_again(store, shop, database, tmp_path):

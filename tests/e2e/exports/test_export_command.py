@@ -118,6 +118,13 @@ async def test_a_merchant_exports_its_own_payments_and_nothing_else(desk, comman
     ends = {row["payment_id"]: row["status"] for row in newest(lines(out, "payments"), "payments")}
     assert ends == {mine: "succeeded", waiting: "cancelled"}
     assert sum(row["payment_id"] == waiting for row in lines(out, "payments")) == 2
+    # the operator's own export goes on too, and knows what moved the money
+    await command("--to", everything, "--format", "jsonl")
+    rows = newest(lines(everything, "payouts"), "payouts")
+    (payout,) = [row for row in rows if row["payment_id"] == mine]
+    assert (payout["payout_id"], payout["status"]) == (asked["refundId"], "done")
+    booked = [row for row in lines(everything, "ledger") if row["tx_hash"] == payout["tx_hash"]]
+    assert {row["kind"] for row in booked} == {"refund", "gas"}
 
 
 async def test_a_server_that_cannot_be_asked_is_told(desk, command, tmp_path):
