@@ -35,6 +35,8 @@ from tests.support.store_kit import ASSET, CHAIN, COIN, LEASE, PAYER, SENDER
 
 START_US = 1_800_000_000_000_000
 MINUTE_US = 60_000_000
+# nothing of a test is made later
+LATE_US = 2 * START_US
 SHOP, TREASURY = f"{CHAIN}:0x{'dd' * 20}", f"{CHAIN}:0x{'ee' * 20}"
 FEE = 10
 ORIGIN = "0123456789abcdef"
@@ -144,10 +146,12 @@ def decimals(unit: str) -> int | None:
 
 
 @contextmanager
-def origin(path: Path, seal: Seal | None = None, id_: str = ORIGIN) -> Iterator[Origin]:
+def origin(
+    path: Path, seal: Seal | None = None, id_: str = ORIGIN, now_us: int = LATE_US
+) -> Iterator[Origin]:
     """What an export of a store reads."""
     with closing(Reading(path)) as store:
-        yield of_store(store, id_, decimals, seal or Seal())
+        yield of_store(store, id_, decimals, seal or Seal(), now_us)
 
 
 def export(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
+import pytest
 from florin_server.domain.exports.tables import TABLES
 from florin_server.domain.sealed import Seal
 from florin_server.flows.exports import folder, frames
@@ -61,6 +62,44 @@ async def test_pages_hold_nothing_of_the_store(tmp_path):
                 Run(into, origin).all()
         assert len(emptied) > 5
         assert set(emptied) == {(0, 0)}
+
+
+async def test_a_run_that_goes_on_a_day_later_finds_what_came_before_its_place(tmp_path):
+    """Keys of journals and transactions come in no order: new ones are where it has been."""
+    database, out = tmp_path / "florin.db", tmp_path / "out"
+    async with store_kit.opened("sqlite", tmp_path) as store:
+        shop = Shop(await store_kit.leased(store))
+        await store.write(exported.many(shop, 1200))
+        shape = folder.Shape(Format.JSONL, folder.named((), set(TABLES), personal=False), False)
+        left = [2]
+
+        def die():
+            left[0] -= 1
+            if left[0] < 0:
+                raise RuntimeError("killed")
+
+        with exported.origin(database, now_us=shop.at_us) as found:
+            dying = exported.replace(found, feeds=[Between(feed, die) for feed in found.feeds])
+            with (
+                pytest.raises(RuntimeError, match="killed"),
+                folder.opened(out, shape, ORIGIN) as into,
+            ):
+                Run(into, dying, part_rows=1).all()
+        assert folder.read(out).cursor.mark("ledger").after is not None
+        shop.at_us += 1440 * exported.MINUTE_US
+        await store.write(exported.many(shop, 600))
+        shop.at_us += 1440 * exported.MINUTE_US
+        for _ in range(2):
+            with (
+                exported.origin(database, now_us=shop.at_us) as found,
+                folder.opened(out, shape, ORIGIN) as into,
+            ):
+                Run(into, found).all()
+            await store.write(exported.many(shop, 1))
+        export(database, out, "jsonl")
+        export(database, tmp_path / "everything", "jsonl")
+        assert whole(out) == whole(tmp_path / "everything")
+        assert len(lines(out, "ledger")) == len(newest(lines(out, "ledger"), "ledger"))
 
 
 async def test_what_comes_while_it_is_read_is_there_once_in_the_end(tmp_path):

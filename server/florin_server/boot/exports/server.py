@@ -18,6 +18,7 @@ from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
 from florin_server.boot.servers.upstream import Link
+from florin_server.clock import SystemClock
 from florin_server.domain.exports.error import NotExported
 from florin_server.domain.exports.tables import PAYMENTS, REFUNDS
 from florin_server.flows.exports.feeds import Origin
@@ -154,7 +155,7 @@ def of_server(
             raise NotExported(f"{target} lets this key ask too seldom: try again later")
 
         feed = ServerFeed(ask)
-        yield Origin(f"merchant {merchant}", [feed], feed.decimals)
+        yield Origin(f"merchant {merchant}", [feed], feed.decimals, SystemClock().now_us())
 
 
 def _wait_s(error: Any, target: str) -> float:

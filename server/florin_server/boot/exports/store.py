@@ -7,12 +7,14 @@ from contextlib import contextmanager
 
 from florin_server.boot.exports.assets import decimals
 from florin_server.boot.home import Home
+from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.domain.exports.error import NotExported
 from florin_server.domain.sealed import Seal
 from florin_server.flows.exports.feeds import Origin, of_store
 from florin_server.store.engine.query import StoreError
 from florin_server.store.engine.reading import Reading
+from florin_server.store.operator import installation
 
 
 @contextmanager
@@ -33,6 +35,9 @@ def of_home(settings: Settings) -> Iterator[Origin]:
         raise NotExported(str(error)) from error
     try:
         kept = home.secrets()
-        yield of_store(store, kept.export_id, decimals(settings), Seal(kept.capture_keys))
+        # the clock of test data may have been moved on
+        now_us = SystemClock().now_us() + store.read(installation.clock_ahead())
+        seal = Seal(kept.capture_keys)
+        yield of_store(store, kept.export_id, decimals(settings), seal, now_us)
     finally:
         store.close()

@@ -25,13 +25,23 @@ _BLOCKS_MAX = 2_000
 
 @dataclass(slots=True)
 class Mark:
-    """How far one feed was read. `after` is set while a pass through its roots is under way."""
+    """How far one feed was read. `after` is set while a pass through its roots is under way.
+
+    A pass takes its time, and may be cut off and go on a day later. What is made meanwhile may have
+    a key that it has passed already: it is no older than the pass, which `began_us`.
+    """
 
     since_us: int = 0
     newest_us: int = 0
+    began_us: int = 0
     after: str | None = None
     seen: dict[str, tuple[int, bool, frozenset[str]]] = field(default_factory=dict)
     _pruned: int = 0
+
+    def begin(self, now_us: int) -> None:
+        """A pass begins, unless one is to go on."""
+        if self.after is None:
+            self.began_us = now_us
 
     def open_keys(self) -> list[str]:
         """Roots that may have changed, whenever they were made."""
@@ -41,7 +51,7 @@ class Mark:
         """What of a root was not written yet; notes that it is from now on."""
         self.newest_us = max(self.newest_us, root.at_us)
         known = self.seen.get(root.key)
-        stays = not root.closed or root.at_us > self.newest_us - MARGIN_US
+        stays = not root.closed or root.at_us > self._young_us
         if known is None and not stays:
             return root.rows
         digests = [_digest(name, row) for name, row in root.rows]
@@ -53,20 +63,26 @@ class Mark:
         """Forgets what cannot come again; with `rarely` only once that is worth a look at all."""
         if rarely and len(self.seen) < 2 * self._pruned + 10_000:
             return
-        young = self.newest_us - MARGIN_US
+        young = self._young_us
         self.seen = {key: one for key, one in self.seen.items() if not one[1] or one[0] > young}
         self._pruned = len(self.seen)
 
     def finish(self) -> None:
         """A pass through all roots is over."""
-        self.since_us = max(self.since_us, self.newest_us - MARGIN_US)
+        self.since_us = max(self.since_us, self._young_us)
         self.after = None
         self.prune(rarely=False)
+
+    @property
+    def _young_us(self) -> int:
+        """What was made after this is read by the next pass too."""
+        return min(self.newest_us, self.began_us) - MARGIN_US
 
     def plain(self) -> dict[str, Any]:
         """The same as JSON."""
         seen = {key: [at, closed, *sorted(had)] for key, (at, closed, had) in self.seen.items()}
-        return {"since": self.since_us, "newest": self.newest_us, "after": self.after, "seen": seen}
+        times = {"since": self.since_us, "newest": self.newest_us, "began": self.began_us}
+        return {**times, "after": self.after, "seen": seen}
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Mark:
@@ -75,7 +91,8 @@ class Mark:
             key: (int(at), bool(closed), frozenset(had))
             for key, (at, closed, *had) in plain["seen"].items()
         }
-        return cls(int(plain["since"]), int(plain["newest"]), plain["after"], seen)
+        since, newest, began = (int(plain[name]) for name in ("since", "newest", "began"))
+        return cls(since, newest, began, plain["after"], seen)
 
 
 @dataclass(slots=True)

@@ -46,7 +46,7 @@ class Feed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where an export reads. `id` tells one origin from all others.
+    """Where an export reads. `id` tells one origin from all others, `now_us` the time there.
 
     `kept` tells the rows of tables that are written anew by each export, and `decimals` those of a
     unit or an asset, None if they are not known.
@@ -55,6 +55,7 @@ class Origin:
     id: str
     feeds: Sequence[Feed]
     decimals: Callable[[str], int | None]
+    now_us: int
     kept: Callable[[], Iterator[Row]] | None = None
 
     @property
@@ -92,11 +93,15 @@ class StoreFeed:
 
 
 def of_store(
-    store: Reading, origin_id: str, decimals: Callable[[str], int | None], seal: Seal
+    store: Reading,
+    origin_id: str,
+    decimals: Callable[[str], int | None],
+    seal: Seal,
+    now_us: int,
 ) -> Origin:
     """Everything that a store holds; `seal` opens what buyers told."""
     feeds = [StoreFeed(source, store) for source in SOURCES]
-    return Origin(origin_id, feeds, decimals, lambda: _buyer_data(store, seal))
+    return Origin(origin_id, feeds, decimals, now_us, lambda: _buyer_data(store, seal))
 
 
 def _buyer_data(store: Reading, seal: Seal) -> Iterator[Row]:

@@ -85,6 +85,7 @@ class Run:
 
     def _feed(self, feed: Feed) -> None:
         mark = self._cursor.mark(feed.name)
+        mark.begin(self._origin.now_us)
         if not feed.whole:
             keys = mark.open_keys()
             for begin in range(0, len(keys), PAGE):
