@@ -401,6 +401,13 @@ async def frames(walk: Walk, block: Block) -> None:
     assert "succeeded" in out or "caip19/" in out
 
 
+@step("docs/data.md", "Data frames", 3)
+async def straight(walk: Walk, block: Block) -> None:
+    (walk.folder / "data" / "look.py").write_text(block.text)
+    told = await walk.shell.run("python data/look.py")
+    assert re.fullmatch(r"[1-9]\d* changes of payments; string", told.strip())
+
+
 @step("docs/screening.md", "Lists", 0)
 async def lists(walk: Walk, block: Block) -> None:
     (walk.folder / "sdn_advanced.xml").write_text(sdn(("ETH", LISTED), day="2026-01-14"))
