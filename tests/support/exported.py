@@ -51,6 +51,7 @@ class Shop:
     at_us: int = START_US
     step_us: int = MINUTE_US
     merchant: str = "mer_1"
+    hashes: bool = True  # False as on Solana
 
     def __post_init__(self) -> None:
         self.chance = Random(self.seed)
@@ -111,7 +112,7 @@ class Shop:
             tx.id,
             TxState.FINAL,
             11 + self.count,
-            f"0x{self.count:064x}",
+            f"0x{self.count:064x}" if self.hashes else "",
             postings.spent(f"{CHAIN}:{SENDER}", COIN, 21_000 * 10**9, 0),
         )
         yield from chain_txs.conclude([found], [ended], at + 2_000_000)

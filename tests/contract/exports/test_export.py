@@ -238,6 +238,17 @@ async def test_new_rows_may_go_elsewhere(store, shop, database, tmp_path):
     assert sum(export(database, second, "parquet").values()) == 0
 
 
+async def test_blocks_without_hashes_are_told_apart_by_their_heights(
+    store, shop, database, tmp_path
+):
+    shop.hashes = False
+    for _ in range(2):
+        await store.write(shop.paid())
+    export(database, tmp_path / "out", "jsonl")
+    blocks = newest(lines(tmp_path / "out", "blocks"), "blocks")
+    assert [(one["block_number"], one["block_hash"]) for one in blocks] == [(12, ""), (13, "")]
+
+
 async def test_some_tables_may_be_enough(store, shop, database, tmp_path):
     await store.write(exported.many(shop, 10))
     out = tmp_path / "out"

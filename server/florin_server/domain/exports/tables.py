@@ -198,12 +198,12 @@ LEDGER = table(
 BLOCKS = table(
     "blocks",
     "A block that held something of ours when it was final; nothing else is kept of blocks.",
-    ["chain_id", "block_hash"],
+    ["chain_id", "block_number", "block_hash"],
     text("chain_id", "chain (CAIP-2)"),
     number(
         "block_number", "its height; two hashes of one height tell of a reorganisation", "blocks"
     ),
-    text("block_hash", "its hash"),
+    text("block_hash", "its hash; empty on Solana, where final slots are followed"),
 )
 
 BUYER_DATA = table(

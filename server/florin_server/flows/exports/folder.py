@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
 
@@ -95,7 +95,7 @@ class Folder:
     def commit(self) -> None:
         """Everything that was put, and the cursor, count from now on."""
         temporary = self.path / (MANIFEST + _TEMPORARY)
-        with _new(temporary) as file:
+        with create(temporary) as file:
             file.write(orjson.dumps(self.manifest.plain()))
             file.flush()
             os.fsync(file.fileno())
@@ -220,13 +220,9 @@ def _ours(one: Path) -> bool:
     )
 
 
-def _new(path: Path) -> Any:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
-
-
-def create(path: Path) -> Any:
+def create(path: Path) -> BinaryIO:
     """A new file that only its owner reads, in place of what a dead run left there."""
-    return _new(path)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
 
 
 def _sync(folder: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any
 
 from florin_server.domain.exports.columns import Row
 from florin_server.domain.exports.tables import BUYER_DATA
@@ -35,7 +34,7 @@ class Part:
         self.number = folder.manifest.cursor.parts.get(self.table, 0) + 1
         self.rows = 0
         self._waiting: list[Row] = []
-        self._file: Any = create(folder.temporary(self.table, self.number))
+        self._file = create(folder.temporary(self.table, self.number))
         self._encoder = encoder(folder.manifest.shape.format, self._file, layout.columns)
 
     def add(self, told: Row) -> None:

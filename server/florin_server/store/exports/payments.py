@@ -173,5 +173,5 @@ def _with_all(rows: list[Row]) -> Op[list[Root]]:
 
 
 PAYMENTS = Source(
-    "payments", ("payments", "events", "options", "confirmations", "blocks"), pages, some, True
+    "payments", ("payments", "events", "options", "confirmations", "blocks"), pages, some
 )

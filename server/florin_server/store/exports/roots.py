@@ -43,16 +43,12 @@ Some: TypeAlias = Callable[[Collection[str]], Op[list[Root]]]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where some tables come from. `ordered` tells that keys grow with time.
-
-    Where they do not, each run looks at every key, and reads what is behind the new ones.
-    """
+    """Where some tables come from; a table may come from several."""
 
     name: str
     tables: tuple[str, ...]
     pages: Pages
     some: Some
-    ordered: bool = False
 
 
 def by_key(roots: Iterable[Root]) -> dict[str, Root]:
