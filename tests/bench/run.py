@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.bench import (
     codec,
     create,
+    export,
     fanout,
     gas,
     options,
@@ -55,6 +56,7 @@ SUBJECTS: dict[str, Subject] = {
     "pages": pages.measure,
     "gas": gas.measure,
     "options": options.measure,
+    "export": export.measure,
 }
 
 

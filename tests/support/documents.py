@@ -20,7 +20,15 @@ DOCUMENTS = (
         f"docs/{name}.md"
         for name in (
             *("payments", "payment-methods", "solana", "sandbox", "real-chains", "merchants"),
-            *("prices", "payouts", "books", "screening", "nodes-and-relayers", "buyer-data"),
+            *(
+                "prices",
+                "payouts",
+                "books",
+                "data",
+                "screening",
+                "nodes-and-relayers",
+                "buyer-data",
+            ),
             *("deployment", "grpc", "security", "threats", "architecture", "decisions", "testing"),
         )
     ),

@@ -18,6 +18,9 @@ from florin_server.store.engine import schema
 from florin_server.store.engine.query import Statement, StoreError
 from florin_server.store.engine.sqlite import Connection
 from florin_server.store.engine.store import Store, StoreLocked
+from florin_server.store.exports import ledger as ledger_rows
+from florin_server.store.exports import money_out, transactions, watched
+from florin_server.store.exports import payments as payment_rows
 from florin_server.store.ledger import ledger
 from florin_server.store.migrations import config
 from florin_server.store.operator import executors
@@ -52,9 +55,10 @@ OPERATIONS = (
     destinations,
     simulation,
 )
+EXPORTS = (ledger_rows, money_out, transactions, watched, payment_rows)
 STATEMENTS = {
-    f"{module.__name__.rpartition('.')[2]}{name}": found
-    for module in OPERATIONS
+    f"{'exports_' if module in EXPORTS else ''}{module.__name__.rpartition('.')[2]}{name}": found
+    for module in (*OPERATIONS, *EXPORTS)
     for name, found in inspect.getmembers(module)
     if isinstance(found, Statement)
 }
@@ -213,11 +217,19 @@ def test_no_operation_reads_a_whole_table(plans, name):
     sql = STATEMENTS[name].sqlite.sql
     rows = plans.command(f"EXPLAIN QUERY PLAN {sql}", [None] * sql.count("?")).fetchall()
     for *_, step in rows:
+        if step == "SCAN limited":
+            continue
         assert "json_each" in step or not step.startswith("SCAN") or "INDEX ix_" in step, step
 
 
 @pytest.mark.parametrize(
-    "name", ["payments_EXPIRE", "payments_NEXT_EXPIRY", "chain_txs_WAITING", "merchants_PAGE"]
+    "name",
+    [
+        *("payments_EXPIRE", "payments_NEXT_EXPIRY", "chain_txs_WAITING", "merchants_PAGE"),
+        *("exports_payments_AFTER", "exports_ledger_LAST", "exports_ledger_RANGE"),
+        *("exports_transactions_LAST", "exports_transactions_RANGE", "collected_data_ALL"),
+        *("exports_money_out_PAYOUTS", "exports_money_out_REFUNDS"),
+    ],
 )
 def test_what_comes_first_is_read_in_order(plans, name):
     sql = STATEMENTS[name].sqlite.sql

@@ -426,11 +426,11 @@ async def test_data_that_was_put_elsewhere_is_not_taken_for_somebody_elses(desk)
     app, till = desk.service.app, await new_till(desk)
     await hand_in(desk, await till.url())
     (kept,) = await app.store.read(collected_data.of_account(till.wallet.account.lower()))
-    assert json.loads(collected.opened(app, kept)) == DATA
-    assert collected.opened(app, replace(kept, payment_id="pay_other")) is None
-    assert collected.opened(app, replace(kept, account=Wallet().account.lower())) is None
-    assert collected.opened(app, replace(kept, source="inline:00")) is None
-    assert collected.opened(app, replace(kept, source="")) is None
+    assert json.loads(collected.opened(app.seal, kept)) == DATA
+    assert collected.opened(app.seal, replace(kept, payment_id="pay_other")) is None
+    assert collected.opened(app.seal, replace(kept, account=Wallet().account.lower())) is None
+    assert collected.opened(app.seal, replace(kept, source="inline:00")) is None
+    assert collected.opened(app.seal, replace(kept, source="")) is None
 
 
 async def test_data_is_deleted_when_its_time_is_over(desk):
