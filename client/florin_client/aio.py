@@ -8,6 +8,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import grpc
 from florin.v1.admin_pb2_grpc import AdminServiceStub
+from florin.v1.gateway_pb2 import Action, PaymentOption
 from florin.v1.gateway_pb2_grpc import GatewayServiceStub
 from florin.v1.merchant_pb2_grpc import MerchantServiceStub
 from florin.v1.payment_pb2 import GetPaymentStatusResponse
@@ -17,6 +18,7 @@ from google.protobuf.message import Message
 from florin_client.calls import admin, gateway, merchant
 from florin_client.calls.paging import Listing
 from florin_client.calls.rpc import Call
+from florin_client.calls.values import Json
 from florin_client.calls.watching import Watching
 from florin_client.methods import Method, Service
 from florin_client.setup import CHANNEL_OPTIONS, Setup, failure
@@ -163,6 +165,24 @@ class AsyncGateway(Service):
     get_payment_status = unary(gateway.get_payment_status)
     cancel_payment = unary(gateway.cancel_payment)
     watch_payment = streamed(gateway.watch_payment)
+
+    async def executable_actions(
+        self, payment_id: str, option: PaymentOption, *, collected_data: Json = None
+    ) -> list[Action]:
+        """The actions of an option as a wallet executes them: those to be fetched are fetched."""
+        found = []
+        for action in option.actions:
+            if not action.HasField("build"):
+                found.append(action)
+                continue
+            fetched = await self.fetch_action(
+                payment_id,
+                option_id=option.id,
+                data=action.build.data,
+                collected_data=collected_data,
+            )
+            found += fetched.actions
+        return found
 
     async def wait_final(
         self, payment_id: str, *, timeout: float | None = None

@@ -25,6 +25,8 @@ ALL = "\n".join(text_of(one) for one in DOCUMENTS)
 # options of other commands than florin
 OF_OTHERS = r"--no-verify|--update"
 LINES_MAX = 500
+# also what is not committed yet
+THERE = ("--cached", "--others", "--exclude-standard")
 
 
 def git(*command: str) -> list[str]:
@@ -89,13 +91,14 @@ def test_a_wheel_holds_every_file_of_its_packages(tmp_path, distribution):
     files = set()
     for package in packages:
         above = (here / package).parent.relative_to(ROOT)
-        found = {
-            str(Path(name).relative_to(above)) for name in git("ls-files", str(here / package))
-        }
+        listed = git("ls-files", *THERE, str(here / package))
+        found = {str(Path(name).relative_to(above)) for name in listed}
         assert found
         files |= found
     if distribution == "client":
-        protos = git("ls-files", *(f"protos/{one}" for one in ("florin", "gateway_options")))
+        protos = git(
+            "ls-files", *THERE, *(f"protos/{one}" for one in ("florin", "gateway_options"))
+        )
         assert protos
         files |= {name.removeprefix("protos/") for name in protos}
     assert held == files
