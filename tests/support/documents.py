@@ -19,9 +19,10 @@ DOCUMENTS = (
     *(
         f"docs/{name}.md"
         for name in (
-            *("payments", "payment-methods", "solana", "sandbox", "real-chains", "merchants"),
-            *("prices", "payouts", "books", "screening", "nodes-and-relayers", "buyer-data"),
-            *("deployment", "grpc", "security", "threats", "architecture", "decisions", "testing"),
+            *("payments", "clients", "payment-methods", "solana", "sandbox", "real-chains"),
+            *("merchants", "prices", "payouts", "books", "screening", "nodes-and-relayers"),
+            *("buyer-data", "deployment", "grpc", "security", "threats", "architecture"),
+            *("decisions", "testing"),
         )
     ),
     "SECURITY.md",
