@@ -184,6 +184,7 @@ def error_of(
     metadata = dict(trailing)
     info, issues, retry_after_s = _details(metadata.get(_DETAILS, b""))
     answered = metadata.get("request-id", request_id)
+    http_status = info.get("http_status", "")
     facts = {name: text for name, text in info.items() if name not in _OWN}
     if not info and status is grpc.StatusCode.DEADLINE_EXCEEDED:
         message = "No answer in time"
@@ -191,7 +192,7 @@ def error_of(
         message=message or status.name.replace("_", " ").capitalize(),
         code=info.get("code", ""),
         request_id=answered if isinstance(answered, str) else request_id,
-        http_status=int(info.get("http_status", "0")),
+        http_status=int(http_status) if http_status.isdecimal() else 0,
         status=status,
         details=MappingProxyType(facts),
         issues=issues,

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 # as somebody reads them who reads all: each goes on where those before it have led
 DOCUMENTS = (
     "README.md",
+    "client/README.md",
     *(
         f"docs/{name}.md"
         for name in (

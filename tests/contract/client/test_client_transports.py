@@ -19,6 +19,8 @@ from florin_client.sync import Merchant, Transport
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.rpc.server.errors import abort, status_of
 
+from tests.support.authority import Authority
+
 ORDER: Any = {"amount": ("iso4217/USD", 1250)}
 DOWN = FlorinError(Code.INTERNAL_ERROR, unavailable=True)
 SUCCEEDED = payment_pb2.PAYMENT_STATUS_SUCCEEDED
@@ -98,7 +100,9 @@ class Lab:
 
 
 @asynccontextmanager
-async def served(failing: Failing) -> AsyncIterator[str]:
+async def served(
+    failing: Failing, credentials: grpc.ServerCredentials | None = None
+) -> AsyncIterator[str]:
     server = grpc.aio.server()
 
     class Servicer(merchant_pb2_grpc.MerchantServiceServicer):
@@ -109,7 +113,12 @@ async def served(failing: Failing) -> AsyncIterator[str]:
 
     Servicer.__abstractmethods__ = frozenset()
     merchant_pb2_grpc.add_MerchantServiceServicer_to_server(Servicer(), server)
-    port = server.add_insecure_port("127.0.0.1:0")
+    place = "127.0.0.1:0"
+    port = (
+        server.add_secure_port(place, credentials)
+        if credentials
+        else server.add_insecure_port(place)
+    )
     await server.start()
     try:
         yield f"127.0.0.1:{port}"
@@ -220,3 +229,21 @@ async def test_a_list_is_read_page_by_page(lab):
     rows = await one.ask("list_merchant_payments", limit=2)
     assert [row.payment_id for row in rows] == ["a", "b", "c"]
     assert [request.cursor for request in one.server.asked] == ["", "2", "2"]
+
+
+@pytest.mark.parametrize("kind", ["sync", "aio"])
+async def test_it_speaks_tls_to_whom_its_authority_vouches_for(tmp_path, kind):
+    ours, theirs = (Authority(tmp_path, name) for name in ("ours", "theirs"))
+    certificate, key = ours.issue("127.0.0.1")
+    credentials = grpc.ssl_server_credentials([(key.read_bytes(), certificate.read_bytes())])
+    detail = merchant_pb2.PaymentDetail(payment_id="pay_1")
+    once = {"timeout_s": 10.0, "retries": Retries(patience_s=0)}
+    async with served(Failing([detail]), credentials) as target:
+        for authority in (theirs, ours):
+            setup = Setup(target, {"api-key": "k"}, False, authority.ca.read_bytes(), **once)
+            asking = Lab(Failing([]), kind, setup).ask("get_payment", "pay_1")
+            if authority is ours:
+                assert await asking == detail
+                continue
+            with pytest.raises(UnavailableError):
+                await asking

@@ -38,7 +38,7 @@ from tests.support.screening import sdn
 
 REAL_CHAIN = ("https://base.node.example/KEY", "/run/secrets/florin-keystores")
 NOTEBOOKS = [".venv/bin/pip install -e '.[notebooks]'", ".venv/bin/jupyter lab notebooks"]
-CLIENT = ["pip install 'florin-client[wallet]'"]
+CLIENT = ["pip install florin-client", "pip install 'florin-client[wallet]'"]
 SHOWN = {"text", "mermaid"}
 ELSEWHERE = "CONTRIBUTING.md"  # has a test of its own: it changes the clone
 LISTED, OTHER = "0x" + "bb" * 20, "0x" + "cc" * 20
@@ -173,7 +173,7 @@ async def notebooks(walk: Walk, block: Block) -> None:
 
 @step("docs/clients.md", "Python", 0)
 async def client(walk: Walk, block: Block) -> None:
-    assert block.lines == CLIENT
+    assert block.lines == CLIENT[1:]
     project = tomllib.loads((walk.folder / "client/pyproject.toml").read_text())["project"]
     assert project["name"] == "florin-client"
     assert "wallet" in project["optional-dependencies"]
@@ -206,6 +206,17 @@ async def client_that_is_refused(walk: Walk, block: Block) -> None:
         "payment_not_found 404",
         "params_validation [('amount.value', 'has the wrong form')]",
     ]
+
+
+@step("client/README.md", "", 0)
+async def distribution(_walk: Walk, block: Block) -> None:
+    assert block.lines == CLIENT
+
+
+@step("client/README.md", "", 1)
+async def shortest_client(walk: Walk, block: Block) -> None:
+    (asked,) = await script(walk, block)
+    assert asked.startswith("to be paid: http")
 
 
 @step("docs/clients.md", "Node", 0)
