@@ -110,7 +110,7 @@ async def test_what_comes_while_it_is_read_is_there_once_in_the_end(tmp_path):
 
         def work(raw_store=store):
             # what a service commits meanwhile
-            connection = raw_store._connection
+            connection = raw_store._connection  # noqa: SLF001  (a service's own writes)
             connection.command("BEGIN IMMEDIATE")
             for op in (exported.many(shop, 3), *[shop.settle(one, 50_000_000) for one in waiting]):
                 run(op, connection.query)
