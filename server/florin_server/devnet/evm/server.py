@@ -99,6 +99,11 @@ class EvmDevChain:
             "faucet": DEVNET.faucet,
         }
 
+    @property
+    def busy(self) -> bool:
+        """True while something is being done, or made to last."""
+        return self._worker.busy
+
     async def handle(self, payload: bytes) -> bytes:
         """Answers a JSON-RPC call or batch; empty if there is nothing to answer."""
         (answer, delay_s), head = await self._worker.run(
