@@ -184,6 +184,16 @@ async def every_outcome(walk: Walk, block: Block) -> None:
     assert "cleared" in await walk.shell.run("florin faults clear && echo cleared")
 
 
+@step("docs/sandbox.md", "Days of payments", 0)
+async def days_of_payments(walk: Walk, block: Block) -> None:
+    said = await walk.shell.run(block.text)
+    assert said.startswith("60 payments in 2 days")
+    assert "Checked: every payment ended as its buyer was told" in said
+    assert said.rstrip().endswith("the books are whole")
+    # it was made beside the sources
+    shutil.rmtree(walk.folder / "simulated")
+
+
 # settings
 
 
