@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import date
 from typing import cast
 
-from florin_server.boot import memory
 from florin_server.config import Settings
 from florin_server.simulation import check, folder
 from florin_server.simulation.knobs import Knobs
@@ -60,7 +59,6 @@ def simulate(
     not end.
     """
     home = folder.usable(settings)
-    memory.collect_rarely()
 
     async def simulated() -> Result:
         days = await folder.days_of(home, knobs.days, first)
@@ -80,7 +78,6 @@ async def _simulate(
     async with staged(settings, knobs, days.begin_us, loop) as stage:
         ground = await check.begin(stage)
         await stage.open_shops(population.merchants, name)
-        memory.keep()
         runner = Runner(stage, population, name)
         stories = await runner.run(
             lambda done, now_us: progress(Moment(done, knobs.payments, now_us))

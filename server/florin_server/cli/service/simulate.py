@@ -86,11 +86,20 @@ def _line(values: dict[str, Any]) -> None:
 
 def _shown(settings: Settings, knobs: Knobs, first: date | None) -> Result:
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
-        task = bar.add_task("Payments", total=knobs.payments)
-        result = simulate(
-            settings, knobs, lambda one: bar.update(task, completed=one.done), first=first
-        )
+    aside = Console(stderr=True)
+    # what is no terminal gets no line that is drawn again and again
+    bar = Progress(*columns, TimeRemainingColumn(), console=aside, disable=not aside.is_terminal)
+    task = bar.add_task("Payments", total=knobs.payments)
+
+    def tell(moment: Moment) -> None:
+        # a refusal comes before it
+        bar.start()
+        bar.update(task, completed=moment.done)
+
+    try:
+        result = simulate(settings, knobs, tell, first=first)
+    finally:
+        bar.stop()
     _show(result)
     return result
 
