@@ -16,10 +16,10 @@ DEV := $(VENV)/.dev
 
 setup: $(RUN)
 
-$(RUN): requirements.lock pyproject.toml
+$(RUN): requirements.lock pyproject.toml client/pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e client -e .
 	touch $@
 
 $(DEV): $(RUN) requirements-dev.lock
@@ -90,9 +90,13 @@ fmt: $(DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# the client is in the folder: `setup` installs it from there
+COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 \
+	--no-emit-package florin-client pyproject.toml --extra docs
+
 lock: $(DEV)
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml --extra docs -o requirements.lock
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml --extra docs --group dev -o requirements-dev.lock
+	$(COMPILE) -o requirements.lock
+	$(COMPILE) --group dev -o requirements-dev.lock
 
 CONTRACTS := server/florin_server/devnet/contracts
 

@@ -28,9 +28,8 @@ PRICE = "1250"  # minor units: 12.50 USD
 import asyncio
 import json
 
-from eth_account import Account
-from eth_account.messages import encode_typed_data
-from florin.v1 import gateway_pb2, merchant_pb2, payment_pb2
+from florin.v1.payment_pb2 import PaymentStatus
+from florin_client.wallet import Wallet
 from lab import start, units
 
 lab = await start()
@@ -42,11 +41,8 @@ lab = await start()
 # the link that a buyer would open.
 
 # %%
-created = await lab.merchant.CreatePayment(
-    merchant_pb2.CreatePaymentRequest(
-        amount={"unit": "iso4217/USD", "value": PRICE}, reference_id="notebook-00"
-    ),
-    metadata=lab.merchant_credentials,
+created = await lab.merchant.create_payment(
+    amount=("iso4217/USD", PRICE), reference_id="notebook-00"
 )
 created
 
@@ -61,9 +57,8 @@ seen = []
 
 
 async def follow():
-    request = payment_pb2.WatchPaymentRequest(payment_id=created.payment_id)
-    async for update in lab.merchant.WatchPayment(request, metadata=lab.merchant_credentials):
-        status = payment_pb2.PaymentStatus.Name(update.payment.status)
+    async for update in lab.merchant.watch_payment(created.payment_id):
+        status = PaymentStatus.Name(update.payment.status)
         seen.append(status.removeprefix("PAYMENT_STATUS_").lower())
         print(update.version, seen[-1])
 
@@ -76,11 +71,10 @@ following = asyncio.create_task(follow())
 # The key is made here and has never held anything; the test chain funds every account that asks.
 
 # %%
-wallet = Account.create()
-account = f"{lab.env['FLORIN_EVM_CHAIN']}:{wallet.address}"
-offered = await lab.gateway.GetPaymentOptions(
-    gateway_pb2.GetPaymentOptionsRequest(payment_id=created.payment_id, accounts=[account]),
-    metadata=lab.wallet_credentials,
+chain_id = lab.env["FLORIN_EVM_CHAIN"]
+wallet = Wallet.create(rpc_urls={chain_id: lab.env["FLORIN_EVM_RPC_URL"]})
+offered = await lab.gateway.get_payment_options(
+    created.payment_id, accounts=wallet.accounts(chain_id)
 )
 option = offered.options[0]
 display = option.amount.display
@@ -97,27 +91,15 @@ print(
 # %%
 call = option.actions[0].wallet_rpc
 signer, typed_data = json.loads(call.params_json)
-signable = encode_typed_data(full_message=json.loads(typed_data))
-signature = "0x" + bytes(wallet.sign_message(signable).signature).hex()
-call.method, signature[:20] + "…"
+(signature,) = wallet.execute(option.actions)
+call.method, json.loads(typed_data)["message"], signature[:20] + "…"
 
 # %%
 merchant_address = lab.env["FLORIN_MERCHANT_DESTINATION"].rpartition(":")[2]
-before = await lab.balance(wallet.address), await lab.balance(merchant_address)
+buyer_address = wallet.evm.address
+before = await lab.balance(buyer_address), await lab.balance(merchant_address)
 
-confirmed = await lab.gateway.ConfirmPayment(
-    gateway_pb2.ConfirmPaymentRequest(
-        payment_id=created.payment_id,
-        option_id=option.id,
-        results=[
-            gateway_pb2.ActionResult(
-                type=gateway_pb2.ACTION_RESULT_TYPE_WALLET_RPC,
-                output_json=[json.dumps(signature)],
-            )
-        ],
-    ),
-    metadata=lab.wallet_credentials,
-)
+await lab.gateway.confirm_payment(created.payment_id, option_id=option.id, outputs=[signature])
 await asyncio.wait_for(following, 30)
 
 # %% [markdown]
@@ -126,14 +108,11 @@ await asyncio.wait_for(following, 30)
 # Both balances are read from the chain, not from Florin.
 
 # %%
-after = await lab.balance(wallet.address), await lab.balance(merchant_address)
+after = await lab.balance(buyer_address), await lab.balance(merchant_address)
 for who, then, now in zip(("buyer", "merchant"), before, after, strict=True):
     print(f"{who:9}", units(then, display.decimals), "→", units(now, display.decimals))
 
-final = await lab.merchant.GetPaymentStatus(
-    payment_pb2.GetPaymentStatusRequest(payment_id=created.payment_id),
-    metadata=lab.merchant_credentials,
-)
+final = await lab.merchant.get_payment_status(created.payment_id)
 print("transaction", final.info.tx_id)
 
 # %% [markdown]

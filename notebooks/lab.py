@@ -15,35 +15,22 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import grpc
-from florin.v1 import gateway_pb2_grpc, merchant_pb2_grpc
+from florin_client import AsyncClient
+from florin_client.aio import AsyncGateway, AsyncMerchant
 
 
 @dataclass
 class Lab:
-    """A Florin and everything needed to use it. `env` holds what demo.env holds."""
+    """A Florin and everything needed to use it, as a merchant and as a wallet.
+
+    `env` holds what demo.env holds.
+    """
 
     env: dict[str, str]
-    gateway: gateway_pb2_grpc.GatewayServiceStub
-    merchant: merchant_pb2_grpc.MerchantServiceStub
+    gateway: AsyncGateway
+    merchant: AsyncMerchant
     _session: aiohttp.ClientSession
     _stack: AsyncExitStack = field(repr=False)
-
-    @property
-    def merchant_credentials(self) -> tuple[tuple[str, str], ...]:
-        """Metadata of a merchant's back end."""
-        return (
-            ("api-key", self.env["FLORIN_PARTNER_KEY"]),
-            ("merchant-id", self.env["FLORIN_MERCHANT_ID"]),
-        )
-
-    @property
-    def wallet_credentials(self) -> tuple[tuple[str, str], ...]:
-        """Metadata of a wallet."""
-        return (
-            ("app-id", self.env["FLORIN_APP_ID"]),
-            ("client-id", self.env["FLORIN_CLIENT_ID"]),
-        )
 
     async def chain(self, method: str, *params: Any) -> Any:
         """Asks the chain by JSON-RPC."""
@@ -71,15 +58,17 @@ async def start() -> Lab:
     env = dict(os.environ)
     if "FLORIN_GRPC_TARGET" not in env:
         env = await _own(stack)
-    channel = await stack.enter_async_context(grpc.aio.insecure_channel(env["FLORIN_GRPC_TARGET"]))
-    session = await stack.enter_async_context(aiohttp.ClientSession())
-    return Lab(
-        env,
-        gateway_pb2_grpc.GatewayServiceStub(channel),
-        merchant_pb2_grpc.MerchantServiceStub(channel),
-        session,
-        stack,
+    where: dict[str, Any] = {"target": env["FLORIN_GRPC_TARGET"], "plaintext": True}
+    merchant = await stack.enter_async_context(
+        AsyncClient(
+            **where, api_key=env["FLORIN_PARTNER_KEY"], merchant_id=env["FLORIN_MERCHANT_ID"]
+        )
     )
+    wallet = await stack.enter_async_context(
+        AsyncClient(**where, app_id=env["FLORIN_APP_ID"], client_id=env["FLORIN_CLIENT_ID"])
+    )
+    session = await stack.enter_async_context(aiohttp.ClientSession())
+    return Lab(env, wallet.gateway, merchant.merchant, session, stack)
 
 
 async def _own(stack: AsyncExitStack) -> dict[str, str]:

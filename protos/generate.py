@@ -1,4 +1,4 @@
-"""Generates the Python code of the protos into protos/gen, and the OpenAPI document of the API.
+"""Generates the Python code of the protos into client/gen, and the OpenAPI document of the API.
 
 --check compares instead of writing. Both are committed, so that installing Florin needs no
 compiler. The generator is pinned in the development extras: generated code asks for a runtime at
@@ -18,7 +18,8 @@ import grpc_tools
 from grpc_tools import protoc
 
 HERE = pathlib.Path(__file__).resolve().parent
-GEN = HERE / "gen"
+# the client's: the server has it from there
+GEN = HERE.parent / "client" / "gen"
 # what the document takes its examples from
 ANSWERS = HERE.parent / "tests" / "wire" / "golden"
 PACKAGES = ("florin/v1", "gateway_options/v1")

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 _PACKAGE = "florin_server"
 # what tests read beside the package
 _BESIDE = ("README.md", "CHANGELOG.md", "LICENSE", "Makefile", "docs", "gateway", "notebooks")
-_BESIDE_TOO = ("protos", "pyproject.toml", "requirements.lock", "requirements-dev.lock")
+_BESIDE_TOO = ("client", "protos", "pyproject.toml", "requirements.lock", "requirements-dev.lock")
 _DOCUMENTS = ("CONTRIBUTING.md", "SECURITY.md")
 # what only people read may be worded in any way
 _WORDS = (r"\b_log\.\w+\(", r"\braise \w+\(")

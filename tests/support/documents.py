@@ -16,12 +16,14 @@ ROOT = Path(__file__).parents[2]
 # as somebody reads them who reads all: each goes on where those before it have led
 DOCUMENTS = (
     "README.md",
+    "client/README.md",
     *(
         f"docs/{name}.md"
         for name in (
-            *("payments", "payment-methods", "solana", "sandbox", "real-chains", "merchants"),
-            *("prices", "payouts", "books", "screening", "nodes-and-relayers", "buyer-data"),
-            *("deployment", "grpc", "security", "threats", "architecture", "decisions", "testing"),
+            *("payments", "clients", "payment-methods", "solana", "sandbox", "real-chains"),
+            *("merchants", "prices", "payouts", "books", "screening", "nodes-and-relayers"),
+            *("buyer-data", "deployment", "grpc", "security", "threats", "architecture"),
+            *("decisions", "testing"),
         )
     ),
     "SECURITY.md",

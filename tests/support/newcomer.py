@@ -20,6 +20,8 @@ import pytest
 from tests.support.documents import ROOT
 
 PATIENCE_S = 120
+# what is installed as it is in the folder
+ROOTS = ("client/gen", "client", "server", "gateway")
 
 
 @dataclass
@@ -90,7 +92,7 @@ async def setting_out(tmp_path: Path) -> AsyncIterator[Walk]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("FLORIN_")}
     own = {
         "HOME": str(tmp_path / "home"),
-        "PYTHONPATH": ":".join(str(folder / one) for one in ("protos/gen", "server", "gateway")),
+        "PYTHONPATH": ":".join(str(folder / one) for one in ROOTS),
         "FLORIN_HTTP_PORT": "0",
         "FLORIN_GRPC_PORT": "0",
     }

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import aiohttp
+from florin_client.wallet.solana import SolanaKey
 from florin_server.chains.solana import spl
 from florin_server.config import EmbeddedSolana
 from florin_server.devnet.solana import SOLNET
@@ -15,7 +16,7 @@ from florin_server.flows.ledger import books
 from solders.hash import Hash
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
-from solders.message import MessageV0, to_bytes_versioned
+from solders.message import MessageV0
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
@@ -48,11 +49,7 @@ class SolanaWallet:
         return [self.execute(action) for action in option["actions"]]
 
     def sign(self, transaction: VersionedTransaction) -> str:
-        message = transaction.message
-        signatures = list(transaction.signatures)
-        place = message.account_keys.index(self.key.pubkey())
-        signatures[place] = self.key.sign_message(to_bytes_versioned(message))
-        return wire(VersionedTransaction.populate(message, signatures))
+        return SolanaKey(bytes(self.key)).signed(transaction)
 
 
 def transaction_of(action: dict[str, Any]) -> VersionedTransaction:

@@ -1,12 +1,14 @@
-"""A wallet with one key, made on the spot."""
+"""The client's wallet with one key, made on the spot, on a chain that is asked as tests do."""
 
 from __future__ import annotations
 
 import json
+import secrets
 from typing import Any
 
 from eth_account import Account
-from eth_account.messages import encode_typed_data
+from florin_client import wallet as client
+from florin_client.wallet.evm import fields_of
 
 from tests.support.chain import Chain
 
@@ -17,8 +19,11 @@ MUTE = "0x" + "de" * 20
 class Wallet:
     def __init__(self, chain: str = "eip155:31337", *, key: bytes | None = None) -> None:
         self.chain = chain
-        self._account = Account.create() if key is None else Account.from_key(key)
-        self.address = self._account.address
+        secret = key or secrets.token_bytes(32)
+        self._wallet = client.Wallet(evm_key=secret)
+        # for what no honest wallet signs
+        self._account = Account.from_key(secret)
+        self.address = self._wallet.evm.address
 
     @property
     def account(self) -> str:
@@ -26,12 +31,12 @@ class Wallet:
         return f"{self.chain}:{self.address}"
 
     def sign(self, typed_data: dict[str, Any]) -> str:
-        signable = encode_typed_data(full_message=typed_data)
-        return "0x" + bytes(self._account.sign_message(signable).signature).hex()
+        return self._wallet.evm.sign_typed_data(typed_data)
 
     def execute(self, action: dict[str, Any]) -> str:
-        """The output of one walletRpc action."""
-        return self.sign(typed_data_of(action))
+        """The output of one walletRpc action that asks for a signature."""
+        (output,) = self._wallet.execute([action])
+        return output
 
     async def delegate(self, chain: Chain, contract: str) -> None:
         """Gives the account the code of a contract (EIP-7702), and sees that it has it."""
@@ -59,26 +64,19 @@ class Wallet:
         """The hash of the transaction that an eth_sendTransaction asks for, once it is mined."""
         (call,) = params_of(action)
         assert call["from"] == self.address.lower()
-        receipt = await self.transact(
-            chain,
-            gas=int(await chain.ask("eth_estimateGas", call), 16),
-            to=bytes.fromhex(call["to"][2:]),
-            value=int(call.get("value", "0x0"), 16),
-            data=call["data"],
-        )
+        gas = int(await chain.ask("eth_estimateGas", call), 16)
+        receipt = await self.transact(chain, gas=gas, **fields_of(call))
         return str(receipt["transactionHash"])
 
     async def transact(self, chain: Chain, **fields: Any) -> dict[str, Any]:
         """The receipt of a transaction that is mined."""
-        nonce = await chain.ask("eth_getTransactionCount", self.address, "pending")
-        usual = {
-            "chainId": int(self.chain.partition(":")[2]),
-            "nonce": int(nonce, 16),
-            "maxFeePerGas": 10**11,
-            "maxPriorityFeePerGas": 10**9,
-        }
-        signed = self._account.sign_transaction(usual | fields)
-        receipt: dict[str, Any] = await chain.send(bytes(signed.raw_transaction))
+        usual = {"maxFeePerGas": 10**11, "maxPriorityFeePerGas": 10**9}
+        asking = self._wallet.evm.transact(self.chain, **(usual | fields))
+        question = next(asking)
+        while question.method != "eth_sendRawTransaction":
+            question = asking.send(await chain.ask(question.method, *question.params))
+        (raw,) = question.params
+        receipt: dict[str, Any] = await chain.send(bytes.fromhex(raw[2:]))
         assert receipt["status"] == "0x1"
         return receipt
 
@@ -97,9 +95,8 @@ class Wallet:
 
 def params_of(action: dict[str, Any]) -> list[Any]:
     """In either profile."""
-    assert action["type"] == "walletRpc"
-    params = action["data"]["params"]
-    return json.loads(params) if isinstance(params, str) else params
+    (step,) = client.steps_of([action])
+    return [*step.params]
 
 
 def typed_data_of(action: dict[str, Any]) -> dict[str, Any]:

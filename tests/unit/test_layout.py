@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
@@ -24,6 +25,8 @@ ALL = "\n".join(text_of(one) for one in DOCUMENTS)
 # options of other commands than florin
 OF_OTHERS = r"--no-verify|--update"
 LINES_MAX = 500
+# also what is not committed yet
+THERE = ("--cached", "--others", "--exclude-standard")
 
 
 def git(*command: str) -> list[str]:
@@ -41,7 +44,7 @@ def modules() -> list[Path]:
     if not (ROOT / ".git").exists():
         pytest.skip("not a checkout")
     paths = [ROOT / name for name in git("ls-files", "*.py")]
-    return [path for path in paths if path.exists() and "protos/gen" not in str(path)]
+    return [path for path in paths if path.exists() and "client/gen" not in str(path)]
 
 
 def leaves(command: typer.core.TyperGroup, path: str) -> Iterator[tuple[str, set[str]]]:
@@ -54,6 +57,11 @@ def leaves(command: typer.core.TyperGroup, path: str) -> Iterator[tuple[str, set
             yield f"{path} {name}", options
 
 
+def project(distribution: str) -> dict[str, Any]:
+    """What the pyproject.toml of a folder says."""
+    return tomllib.loads((ROOT / distribution / "pyproject.toml").read_text())
+
+
 def test_no_module_is_too_long_to_read(modules):
     lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in modules}
     assert {name: lines for name, lines in lengths.items() if lines > LINES_MAX} == {}
@@ -63,26 +71,44 @@ def test_every_module_says_what_it_is(modules):
     silent = [
         str(path.relative_to(ROOT))
         for path in modules
-        if path.is_relative_to(ROOT / "server") or path.is_relative_to(ROOT / "gateway")
+        if path.relative_to(ROOT).parts[0] in {"client", "gateway", "server"}
         if not ast.get_docstring(ast.parse(path.read_text()))
     ]
     assert silent == []
 
 
-def test_a_wheel_holds_every_file_of_its_packages(tmp_path):
-    """Templates, contracts and documents too, which no import would miss."""
+@pytest.mark.parametrize("distribution", [".", "client"])
+def test_a_wheel_holds_every_file_of_its_packages(tmp_path, distribution):
+    """Templates, contracts and documents too, which no import would miss; and nothing else."""
     if not (ROOT / ".git").exists():
         pytest.skip("not a checkout")
+    here = ROOT / distribution
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=120)
+    subprocess.run(command, cwd=here, capture_output=True, check=True, timeout=120)
     (wheel,) = tmp_path.iterdir()
-    held = set(ZipFile(wheel).namelist())
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    for package in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]:
-        above = str(Path(package).parent) + "/"
-        files = {name.removeprefix(above) for name in git("ls-files", package)}
-        assert files
-        assert files - held == set()
+    held = {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    packages = project(distribution)["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    files = set()
+    for package in packages:
+        above = (here / package).parent.relative_to(ROOT)
+        listed = git("ls-files", *THERE, str(here / package))
+        found = {str(Path(name).relative_to(above)) for name in listed}
+        assert found
+        files |= found
+    if distribution == "client":
+        protos = git(
+            "ls-files", *THERE, *(f"protos/{one}" for one in ("florin", "gateway_options"))
+        )
+        assert protos
+        files |= {name.removeprefix("protos/") for name in protos}
+    assert held == files
+
+
+def test_server_and_client_are_one_version():
+    server, client = (project(one)["project"] for one in (".", "client"))
+    assert server["version"] == client["version"]
+    assert f"florin-client[wallet]=={client['version']}" in server["dependencies"]
+    assert (ROOT / "client/LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 
 def test_the_gateway_knows_no_payments(modules):
@@ -113,6 +139,7 @@ def test_every_document_is_read():
     there = {
         *(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")),
         *(path.name for path in ROOT.glob("*.md")),
+        *(str(path.relative_to(ROOT)) for path in ROOT.glob("client/*.md")),
     }
     made = {name for name in there if name.startswith(f"{GENERATED}/")}
     assert sorted(DOCUMENTS) == sorted(there - made - {"CHANGELOG.md"})

@@ -351,7 +351,7 @@ async def test_a_key_whose_account_has_code_that_signs_pays_as_before(desk, till
     await till.wallet.delegate(desk.chain, contract.rpartition(":")[2])
     payment_id, option = await till.offer(amount)
     assert option["actions"][-1]["data"]["method"] == "eth_signTypedData_v4"
-    stranger = Wallet().execute(option["actions"][-1])
+    stranger = Wallet().sign(typed_data_of(option["actions"][-1]))
     outputs = await till.perform(option)
     refused = await till.refusal(payment_id, option, [*outputs[:-1], stranger])
     assert refused == (400, "signature_mismatch", "requires_action")

@@ -12,8 +12,7 @@ from typing import Any
 
 import aiohttp
 import uvloop
-from eth_account import Account
-from eth_account.messages import encode_typed_data
+from florin_client.wallet import Wallet, WalletError
 from rich.table import Table
 
 from florin_server.boot.home import Home
@@ -54,7 +53,7 @@ async def pay(env: dict[str, str]) -> None:
     """One payment, with the credentials of demo.env; ends the program if it fails."""
     try:
         await _pay(env)
-    except (DemoFailed, aiohttp.ClientError, TimeoutError) as error:
+    except (DemoFailed, WalletError, aiohttp.ClientError, TimeoutError) as error:
         fail(_FAILED, str(error) or type(error).__name__)
 
 
@@ -123,7 +122,8 @@ class _Chain:
 async def _pay(env: dict[str, str]) -> None:
     if not env:
         raise DemoFailed("there are no demo accounts: the state folder belongs to somebody else")
-    wallet = Account.create()
+    chain_id = env["FLORIN_EVM_CHAIN"]
+    wallet = Wallet.create(rpc_urls={chain_id: env["FLORIN_EVM_RPC_URL"]})
     console.rule("One payment, from order to settlement")
     async with (
         asyncio.timeout(_PATIENCE_S),
@@ -140,17 +140,19 @@ async def _pay(env: dict[str, str]) -> None:
             "POST", "/v1/payments", {"amount": _PRICE, "referenceId": "order-1001"}
         )
         link = f"/v1/gateway/payment/{payment['paymentId']}"
-        account = f"{env['FLORIN_EVM_CHAIN']}:{wallet.address}"
-        offered = await buyer.call("POST", f"{link}/options", {"accounts": [account]})
+        accounts = wallet.accounts(chain_id)
+        offered = await buyer.call("POST", f"{link}/options", {"accounts": accounts})
         if not offered["options"]:
             raise DemoFailed("the wallet has no option")
         option = offered["options"][0]
         receiver = env["FLORIN_MERCHANT_DESTINATION"].rpartition(":")[2]
-        holders = {"buyer": wallet.address, "merchant": receiver}
+        holders = {"buyer": wallet.evm.address, "merchant": receiver}
         before = {who: await chain.balance(address) for who, address in holders.items()}
 
         stream = asyncio.create_task(merchant.states(f"/v1/payments/{payment['paymentId']}/events"))
-        results = [{"type": "walletRpc", "data": [_execute(wallet, a)]} for a in option["actions"]]
+        console.print("[bold cyan]wallet  [/]  signs the authorization")
+        outputs = await asyncio.to_thread(wallet.execute, option["actions"])
+        results = [{"type": "walletRpc", "data": [output]} for output in outputs]
         await buyer.call("POST", f"{link}/confirm", {"optionId": option["id"], "results": results})
         await stream
         status = await merchant.call(
@@ -158,17 +160,6 @@ async def _pay(env: dict[str, str]) -> None:
         )
         after = {who: await chain.balance(address) for who, address in holders.items()}
     _report(status, option["amount"], before, after)
-
-
-def _execute(wallet: Any, action: dict[str, Any]) -> str:
-    """What a wallet does with an action: here, sign typed data."""
-    call = action["data"]
-    if call["method"] != "eth_signTypedData_v4":
-        raise DemoFailed(f"the demo wallet cannot {call['method']}")
-    _, typed_data = json.loads(call["params"])
-    signable = encode_typed_data(full_message=json.loads(typed_data))
-    console.print("[bold cyan]wallet  [/]  signs the authorization")
-    return "0x" + bytes(wallet.sign_message(signable).signature).hex()
 
 
 def _report(

@@ -1,0 +1,204 @@
+"""What a merchant's back end asks: payments, what became of them, refunds."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+from typing import Unpack
+
+from florin.v1.listing_pb2 import (
+    PAYMENT_SORT_UNSPECIFIED,
+    SORT_DIRECTION_UNSPECIFIED,
+    ListMerchantPaymentsRequest,
+    ListPaymentsRequest,
+    ListPaymentsResponse,
+    PaymentRow,
+    PaymentSort,
+    SortDirection,
+)
+from florin.v1.merchant_pb2 import (
+    CheckoutUrls,
+    CreatePaymentRequest,
+    CreatePaymentResponse,
+    PaymentDetail,
+)
+from florin.v1.payment_pb2 import (
+    CancelPaymentRequest,
+    CancelPaymentResponse,
+    GetPaymentRequest,
+    GetPaymentStatusRequest,
+    GetPaymentStatusResponse,
+    PaymentStatus,
+    WatchPaymentRequest,
+    WatchPaymentResponse,
+)
+from florin.v1.refund_pb2 import (
+    CreateRefundRequest,
+    CreateRefundResponse,
+    WatchRefundRequest,
+    WatchRefundResponse,
+)
+
+from florin_client.calls.paging import Listing
+from florin_client.calls.rpc import Call, KeyedOptions, Options, Rpc
+from florin_client.calls.values import Money, amount_of, timestamp_of
+from florin_client.calls.watching import PaymentWatch, RefundWatch
+
+
+class MerchantOptions(Options, total=False):
+    """What a call may be told; `merchant_id` stands in for the client's."""
+
+    merchant_id: str
+
+
+class KeyedMerchantOptions(KeyedOptions, total=False):
+    """The same for a call that changes something."""
+
+    merchant_id: str
+
+
+_NAME = "MerchantService"
+_CREATE = Rpc(_NAME, "CreatePayment", CreatePaymentRequest, CreatePaymentResponse)
+_GET = Rpc(_NAME, "GetPayment", GetPaymentRequest, PaymentDetail)
+_STATUS = Rpc(_NAME, "GetPaymentStatus", GetPaymentStatusRequest, GetPaymentStatusResponse)
+_WATCH = Rpc(_NAME, "WatchPayment", WatchPaymentRequest, WatchPaymentResponse)
+_CANCEL = Rpc(_NAME, "CancelPayment", CancelPaymentRequest, CancelPaymentResponse)
+_LIST = Rpc(_NAME, "ListPayments", ListPaymentsRequest, ListPaymentsResponse)
+_LIST_OWN = Rpc(_NAME, "ListMerchantPayments", ListMerchantPaymentsRequest, ListPaymentsResponse)
+_REFUND = Rpc(_NAME, "CreateRefund", CreateRefundRequest, CreateRefundResponse)
+_WATCH_REFUND = Rpc(_NAME, "WatchRefund", WatchRefundRequest, WatchRefundResponse)
+
+
+def create_payment(
+    *,
+    amount: Money,
+    reference_id: str | None = None,
+    expires_at: int | None = None,
+    checkout: CheckoutUrls | None = None,
+    **options: Unpack[KeyedMerchantOptions],
+) -> Call[CreatePaymentResponse]:
+    """Creates a payment.
+
+    `amount` is a unit and minor units, ("iso4217/USD", 1250) for 12.50 USD; `reference_id` the
+    merchant's own order reference; `expires_at` in Unix seconds, 15 minutes from now by default;
+    `checkout` where the buyer goes afterwards.
+    """
+    request = CreatePaymentRequest(
+        amount=amount_of(amount),
+        reference_id=reference_id,
+        expires_at=expires_at,
+        checkout=checkout,
+    )
+    return _CREATE(request, options)
+
+
+def get_payment(payment_id: str, **options: Unpack[MerchantOptions]) -> Call[PaymentDetail]:
+    """Tells everything about one payment of the merchant."""
+    return _GET(GetPaymentRequest(payment_id=payment_id), options)
+
+
+def get_payment_status(
+    payment_id: str, **options: Unpack[MerchantOptions]
+) -> Call[GetPaymentStatusResponse]:
+    """Tells where a payment stands; who waits for its end calls `wait_final`."""
+    return _STATUS(GetPaymentStatusRequest(payment_id=payment_id), options)
+
+
+def watch_payment(
+    payment_id: str, *, after_version: int | None = None, **options: Unpack[MerchantOptions]
+) -> PaymentWatch:
+    """Tells where a payment stands and every change of it, once each, until it is final.
+
+    A connection that is lost is made again, and the stream goes on where it was. `timeout` bounds
+    all of it; by default it has none. Only versions above `after_version` are told.
+    """
+    return PaymentWatch(_WATCH, payment_id, after_version, options)
+
+
+def cancel_payment(
+    payment_id: str, **options: Unpack[KeyedMerchantOptions]
+) -> Call[CancelPaymentResponse]:
+    """Calls a payment off; only while it requires action."""
+    return _CANCEL(CancelPaymentRequest(payment_id=payment_id), options)
+
+
+def list_payments(
+    *,
+    start: dt.datetime | None = None,
+    end: dt.datetime | None = None,
+    status: Iterable[PaymentStatus.ValueType] = (),
+    token_symbol: Iterable[str] = (),
+    network: Iterable[str] = (),
+    reference_id: str | None = None,
+    merchant_ids: Iterable[str] = (),
+    sort_by: PaymentSort.ValueType = PAYMENT_SORT_UNSPECIFIED,
+    sort_dir: SortDirection.ValueType = SORT_DIRECTION_UNSPECIFIED,
+    limit: int | None = None,
+    **options: Unpack[MerchantOptions],
+) -> Listing[ListPaymentsResponse, PaymentRow]:
+    """Lists the payments of all merchants of the partner, newest first, page by page.
+
+    Created at `start` or later and before `end`; `reference_id` is a part of the reference, three
+    characters at least; `limit` is the number of rows of a page, 50 by default and 200 at most.
+    """
+    request = ListPaymentsRequest(
+        start_ts=timestamp_of(start),
+        end_ts=timestamp_of(end),
+        status=status,
+        token_symbol=token_symbol,
+        network=network,
+        reference_id=reference_id,
+        merchant_id=merchant_ids,
+        sort_by=sort_by,
+        sort_dir=sort_dir,
+        limit=limit,
+    )
+    return Listing(_LIST, request, options, _rows, _cursor)
+
+
+def list_merchant_payments(
+    *,
+    start: dt.datetime | None = None,
+    end: dt.datetime | None = None,
+    status: Iterable[PaymentStatus.ValueType] = (),
+    token_symbol: Iterable[str] = (),
+    network: Iterable[str] = (),
+    reference_id: str | None = None,
+    sort_by: PaymentSort.ValueType = PAYMENT_SORT_UNSPECIFIED,
+    sort_dir: SortDirection.ValueType = SORT_DIRECTION_UNSPECIFIED,
+    limit: int | None = None,
+    **options: Unpack[MerchantOptions],
+) -> Listing[ListPaymentsResponse, PaymentRow]:
+    """Lists the payments of the merchant, as `list_payments` does those of all."""
+    request = ListMerchantPaymentsRequest(
+        start_ts=timestamp_of(start),
+        end_ts=timestamp_of(end),
+        status=status,
+        token_symbol=token_symbol,
+        network=network,
+        reference_id=reference_id,
+        sort_by=sort_by,
+        sort_dir=sort_dir,
+        limit=limit,
+    )
+    return Listing(_LIST_OWN, request, options, _rows, _cursor)
+
+
+def create_refund(
+    payment_id: str, **options: Unpack[KeyedMerchantOptions]
+) -> Call[CreateRefundResponse]:
+    """Asks for the whole of a succeeded payment to be paid back to the account that paid it."""
+    return _REFUND(CreateRefundRequest(payment_id=payment_id), options)
+
+
+def watch_refund(payment_id: str, **options: Unpack[MerchantOptions]) -> RefundWatch:
+    """Tells where the refund of a payment stands and every change of it, until it is final."""
+    return RefundWatch(_WATCH_REFUND, payment_id, options)
+
+
+def _rows(page: ListPaymentsResponse) -> Iterable[PaymentRow]:
+    return page.data
+
+
+def _cursor(page: ListPaymentsResponse) -> str | None:
+    return page.next_cursor if page.HasField("next_cursor") else None

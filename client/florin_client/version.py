@@ -1,0 +1,5 @@
+"""Which client this is."""
+
+from importlib.metadata import version
+
+VERSION = version("florin-client")

@@ -1,0 +1,83 @@
+"""What a wallet asks of chains, and how it is answered: by JSON-RPC, or by whoever drives it.
+
+Wallets that send transactions are generators: they yield questions and get answers, and do no I/O
+themselves, so that they run in threads, under asyncio and in tests alike.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+from florin_client.wallet.actions import WalletError
+
+T = TypeVar("T")
+_ANSWER_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A JSON-RPC call of a node of a chain (CAIP-2); its result is the answer."""
+
+    chain_id: str
+    method: str
+    params: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Nothing can be done for so long; there is no answer."""
+
+    seconds: float
+
+
+Asking: TypeAlias = Generator[Question | Pause, Any, T]
+
+
+@dataclass
+class JsonRpc:
+    """Nodes by the CAIP-2 id of their chain, asked one question after the other."""
+
+    urls: Mapping[str, str] = field(repr=False)  # they often hold a key
+
+    def run(self, asking: Asking[T]) -> T:
+        """What comes of it; WalletError if a node refuses or does not answer."""
+        answer = None
+        while True:
+            try:
+                question = asking.send(answer)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            if isinstance(question, Pause):
+                time.sleep(question.seconds)
+                answer = None
+            else:
+                answer = self._ask(question)
+
+    def _ask(self, question: Question) -> Any:
+        url = self.urls.get(question.chain_id)
+        if url is None:
+            raise WalletError(f"the wallet knows no JSON-RPC URL of {question.chain_id}")
+        what = f"{question.method} on {question.chain_id}"
+        body = {"jsonrpc": "2.0", "id": 1, "method": question.method, "params": question.params}
+        if not url.startswith(("http://", "https://")):
+            raise WalletError(f"the JSON-RPC URL of {question.chain_id} is neither http nor https")
+        request = urllib.request.Request(  # noqa: S310  (looked at above)
+            url, json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=_ANSWER_S) as answer:  # noqa: S310
+                content = json.load(answer)
+        except (OSError, ValueError) as error:
+            # an URL that holds a key must not get into a log
+            raise WalletError(f"{what}: no answer ({type(error).__name__})") from None
+        if not isinstance(content, dict) or content.get("error") is not None:
+            told = content.get("error") if isinstance(content, dict) else content
+            raise WalletError(f"{what}: {told}")
+        return content.get("result")

@@ -1,0 +1,249 @@
+"""The Python client against a server that fails on purpose: what is asked again, and how."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import pytest
+from florin.v1 import listing_pb2, merchant_pb2, merchant_pb2_grpc, payment_pb2
+from florin_client import DeadlineError, RateLimitedError, Retries, UnavailableError
+from florin_client.aio import AsyncMerchant, AsyncTransport
+from florin_client.setup import Setup
+from florin_client.sync import Merchant, Transport
+from florin_server.domain.errors import Code, FlorinError
+from florin_server.rpc.server.errors import abort, status_of
+
+from tests.support.authority import Authority
+
+ORDER: Any = {"amount": ("iso4217/USD", 1250)}
+DOWN = FlorinError(Code.INTERNAL_ERROR, unavailable=True)
+SUCCEEDED = payment_pb2.PAYMENT_STATUS_SUCCEEDED
+
+
+def state(version: int, *, final: bool = False) -> payment_pb2.WatchPaymentResponse:
+    status = SUCCEEDED if final else payment_pb2.PAYMENT_STATUS_PROCESSING
+    told = payment_pb2.GetPaymentStatusResponse(status=status, is_final=final)
+    return payment_pb2.WatchPaymentResponse(version=version, payment=told)
+
+
+@dataclass
+class Failing:
+    """A server that says what it is told to, in turn: a refusal, an answer, or the end."""
+
+    says: list[Any]
+    sent: list[dict[str, str]] = field(default_factory=list)
+    asked: list[Any] = field(default_factory=list)
+
+    async def answer(self, request: Any, context: Any) -> Any:
+        self.note(request, context)
+        return await self.say(self.says.pop(0), context)
+
+    async def stream(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        self.note(request, context)
+        while self.says:
+            said = self.says.pop(0)
+            if said is StopIteration:
+                return
+            yield await self.say(said, context)
+
+    def note(self, request: Any, context: Any) -> None:
+        self.asked.append(request)
+        self.sent.append(dict(context.invocation_metadata()))
+
+    async def say(self, said: Any, context: Any) -> Any:
+        if isinstance(said, FlorinError):
+            await abort(context, status_of(said), ())
+        if said is asyncio.Future:
+            await asyncio.Future()
+        return said
+
+
+@dataclass
+class Lab:
+    """One client of either kind; waiting costs no time and is written down."""
+
+    server: Failing
+    kind: str
+    setup: Setup
+    waited: list[float] = field(default_factory=list)
+
+    def wait(self, seconds: float) -> None:
+        self.waited.append(seconds)
+
+    async def await_(self, seconds: float) -> None:
+        self.waited.append(seconds)
+
+    async def ask(self, name: str, *args: Any, **given: Any) -> Any:
+        """What a call of the merchant's answers; all that a stream or a list tells."""
+        if self.kind == "sync":
+            return await asyncio.to_thread(self._ask, name, args, given)
+        transport = AsyncTransport(self.setup, self.await_)
+        try:
+            found = getattr(AsyncMerchant(transport), name)(*args, **given)
+            return [one async for one in found] if hasattr(found, "__aiter__") else await found
+        finally:
+            await transport.close()
+
+    def _ask(self, name: str, args: Any, given: Any) -> Any:
+        transport = Transport(self.setup, self.wait)
+        try:
+            found = getattr(Merchant(transport), name)(*args, **given)
+            return list(found) if hasattr(found, "__iter__") else found
+        finally:
+            transport.close()
+
+
+@asynccontextmanager
+async def served(
+    failing: Failing, credentials: grpc.ServerCredentials | None = None
+) -> AsyncIterator[str]:
+    server = grpc.aio.server()
+
+    class Servicer(merchant_pb2_grpc.MerchantServiceServicer):
+        def __getattribute__(self, name: str) -> Any:
+            if name in {"WatchPayment", "WatchRefund"}:
+                return failing.stream
+            return failing.answer if name[0].isupper() else super().__getattribute__(name)
+
+    Servicer.__abstractmethods__ = frozenset()
+    merchant_pb2_grpc.add_MerchantServiceServicer_to_server(Servicer(), server)
+    place = "127.0.0.1:0"
+    port = (
+        server.add_secure_port(place, credentials)
+        if credentials
+        else server.add_insecure_port(place)
+    )
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(0)
+
+
+@pytest.fixture(params=["sync", "aio"])
+async def lab(request) -> AsyncIterator[Callable[..., Lab]]:
+    failing = Failing([])
+    async with served(failing) as target:
+
+        def made(*says: Any, **more: Any) -> Lab:
+            failing.says = list(says)
+            given = {"timeout_s": 30.0, "retries": Retries(), **more}
+            return Lab(failing, request.param, Setup(target, {"api-key": "k"}, True, None, **given))
+
+        yield made
+
+
+async def test_a_create_is_asked_again_under_its_own_key(lab):
+    created = merchant_pb2.CreatePaymentResponse(payment_id="pay_1")
+    one = lab(DOWN, DOWN, created)
+    assert await one.ask("create_payment", **ORDER) == created
+    assert len(one.server.sent) == 3
+    (key,) = {sent["idempotency-key"] for sent in one.server.sent}
+    (request_id,) = {sent["request-id"] for sent in one.server.sent}
+    assert key
+    assert request_id
+    assert [sent["api-key"] for sent in one.server.sent] == ["k"] * 3
+    assert 0 < one.waited[0] <= 0.2 < sum(one.waited) <= 0.6
+    again = lab(created)
+    await again.ask("create_payment", **ORDER)
+    assert again.server.sent[-1]["idempotency-key"] != key
+
+
+async def test_the_servers_own_time_is_waited_for(lab):
+    one = lab(
+        FlorinError(Code.RATE_LIMITED, retry_after_s=7),
+        merchant_pb2.PaymentDetail(payment_id="pay_1"),
+    )
+    assert (await one.ask("get_payment", "pay_1")).payment_id == "pay_1"
+    assert one.waited == [7]
+    assert "idempotency-key" not in one.server.sent[0]
+
+
+async def test_it_is_told_when_there_is_no_time_for_that(lab):
+    one = lab(FlorinError(Code.RATE_LIMITED, retry_after_s=7))
+    with pytest.raises(RateLimitedError) as caught:
+        await one.ask("get_payment", "pay_1", timeout=5)
+    assert (caught.value.code, caught.value.retry_after_s) == ("rate_limited", 7)
+    assert one.waited == []
+
+
+async def test_a_refusal_is_told_at_once(lab):
+    one = lab(FlorinError(Code.PAYMENT_NOT_FOUND))
+    with pytest.raises(Exception, match="Payment not found") as caught:
+        await one.ask("get_payment", "pay_1")
+    assert type(caught.value).__name__ == "NotFoundError"
+    assert (len(one.server.asked), one.waited) == (1, [])
+
+
+async def test_a_server_that_stays_down_is_told_with_the_key(lab):
+    one = lab(*[DOWN] * 3, retries=Retries(patience_s=0))
+    with pytest.raises(UnavailableError) as caught:
+        await one.ask("create_payment", **ORDER)
+    assert caught.value.idempotency_key == one.server.sent[0]["idempotency-key"]
+    assert len(one.server.asked) == 1
+
+
+async def test_no_answer_ends_with_the_timeout(lab):
+    one = lab(asyncio.Future)
+    with pytest.raises(DeadlineError) as caught:
+        await one.ask("create_payment", **ORDER, timeout=0.1)
+    assert caught.value.idempotency_key
+    assert caught.value.request_id
+
+
+async def test_a_stream_goes_on_where_it_was_and_tells_each_change_once(lab):
+    one = lab(state(0), state(1), DOWN, state(1), DOWN, state(2, final=True), StopIteration)
+    told = await one.ask("watch_payment", "pay_1")
+    assert [update.version for update in told] == [0, 1, 2]
+    asked = [(r.HasField("after_version"), r.after_version) for r in one.server.asked]
+    assert asked == [(False, 0), (True, 1), (True, 1)]
+
+
+async def test_a_stream_that_ends_too_early_is_taken_up(lab):
+    one = lab(state(0), StopIteration, StopIteration, state(1, final=True), StopIteration)
+    told = await one.ask("watch_payment", "pay_1")
+    assert [update.version for update in told] == [0, 1]
+    assert Counter(one.waited) == {0.2: 2}
+
+
+async def test_the_final_status_is_waited_for(lab):
+    one = lab(state(0), DOWN, state(1, final=True), StopIteration)
+    assert (await one.ask("wait_final", "pay_1")).status == SUCCEEDED
+    with pytest.raises(DeadlineError):
+        await lab(state(0), asyncio.Future).ask("wait_final", "pay_1", timeout=0.1)
+
+
+def page(*ids: str, **more: Any) -> listing_pb2.ListPaymentsResponse:
+    rows = [listing_pb2.PaymentRow(payment_id=one) for one in ids]
+    return listing_pb2.ListPaymentsResponse(data=rows, **more)
+
+
+async def test_a_list_is_read_page_by_page(lab):
+    one = lab(page("a", "b", next_cursor="2"), DOWN, page("c"))
+    rows = await one.ask("list_merchant_payments", limit=2)
+    assert [row.payment_id for row in rows] == ["a", "b", "c"]
+    assert [request.cursor for request in one.server.asked] == ["", "2", "2"]
+
+
+@pytest.mark.parametrize("kind", ["sync", "aio"])
+async def test_it_speaks_tls_to_whom_its_authority_vouches_for(tmp_path, kind):
+    ours, theirs = (Authority(tmp_path, name) for name in ("ours", "theirs"))
+    certificate, key = ours.issue("127.0.0.1")
+    credentials = grpc.ssl_server_credentials([(key.read_bytes(), certificate.read_bytes())])
+    detail = merchant_pb2.PaymentDetail(payment_id="pay_1")
+    once = {"timeout_s": 10.0, "retries": Retries(patience_s=0)}
+    async with served(Failing([detail]), credentials) as target:
+        for authority in (theirs, ours):
+            setup = Setup(target, {"api-key": "k"}, False, authority.ca.read_bytes(), **once)
+            asking = Lab(Failing([]), kind, setup).ask("get_payment", "pay_1")
+            if authority is ours:
+                assert await asking == detail
+                continue
+            with pytest.raises(UnavailableError):
+                await asking
