@@ -15,8 +15,8 @@ from contextlib import contextmanager
 
 from florin_server.simulation.population import Order, Outage, Population
 from florin_server.simulation.stage import Stage
-from florin_server.simulation.story import Story, Teller
-from florin_server.simulation.wallet import Wallet, wallet_of
+from florin_server.simulation.story import Story, Stuck, Teller
+from florin_server.simulation.wallet import Wallet
 
 # blocks after the last event, so that the service has seen all of it from a safe depth
 _AFTER = 40
@@ -24,10 +24,6 @@ _AFTER = 40
 _STEPS_MAX = 5_000
 
 Progress = Callable[[int, int], None]
-
-
-class Stuck(Exception):  # noqa: N818  (told to whoever simulates)
-    """Payments do not end; the text names some of them."""
 
 
 class Runner:
@@ -128,14 +124,12 @@ class Runner:
         del self._telling[order.n]
 
     def _wallet(self, order: Order) -> Wallet:
-        node = self._stage.nodes[order.purse.chain]
-        return wallet_of(order.purse, f"{self._name} buyer {order.buyer}", node, self._mined)
+        name = f"{self._name} buyer {order.buyer}"
+        return Wallet(order.purse, name, self._stage.nodes, self._block)
 
-    async def _mined(self, tx_hash: str) -> None:
+    async def _block(self) -> None:
         with self.flying("evm"):
-            node = self._stage.nodes["evm"]
-            while await node.ask("eth_getTransactionReceipt", tx_hash) is None:
-                await self.next_step()
+            await self.next_step()
 
     async def _befall(self, outage: Outage) -> None:
         pace = self._stage.paces[outage.chain]

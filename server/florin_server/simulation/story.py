@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from florin_client.wallet import WalletError
+
 from florin_server.simulation.calls import Json, Refused, Rest
-from florin_server.simulation.nodes import Node, NodeRefused
+from florin_server.simulation.nodes import Node
 from florin_server.simulation.population import SECOND_US, Deed, Order
 from florin_server.simulation.stage import Stage
 from florin_server.simulation.wallet import ASSETS, Wallet
@@ -16,10 +19,16 @@ from florin_server.simulation.wallet import ASSETS, Wallet
 # when those look at a payment who come too late, before it is over, and when they pay it, after
 _LAST_S, _LATE_S = 300, 20
 # how often a merchant asks after a refund, and a buyer after its money
-_LOOK_S = 1
+# at first, and later; and how many times
+_LOOK_S, _LATER_S = 1, 60
+_SOON, _LOOKS = 120, 5_000
 # times that a wallet begins again whose signature was not taken
 _TRIES = 3
 _MADE_UP = "0x" + "11" * 32
+
+
+class Stuck(Exception):  # noqa: N818  (told to whoever simulates)
+    """Something does not end; the text says what."""
 
 
 class Times(Protocol):
@@ -141,12 +150,14 @@ class Teller:
         body, key = {"paymentId": story.payment_id}, f"{self._name}-refund-{story.order.n}"
         for _ in range(1 + story.order.twice):
             await shop.post("/v1/refunds", body, key)
+        detail: Json = {}
+
+        async def over() -> bool:
+            detail.update(await shop.get(f"/v1/payments/{story.payment_id}"))
+            return "completedAt" in detail["refund"]
+
         with self._times.flying(story.order.purse.chain):
-            while True:
-                detail = await shop.get(f"/v1/payments/{story.payment_id}")
-                if "completedAt" in detail["refund"]:
-                    break
-                await self._after(_LOOK_S)
+            await self._patiently(story, over)
         story.refund, story.refunded_us = detail["refund"]["status"], self._now_us()
 
     # ---- the buyer
@@ -157,9 +168,9 @@ class Teller:
             await self._try(story, buyer, wallet)
         except Refused as refusal:
             story.refused.append(refusal.code)
-        except NodeRefused:
+        except WalletError:
             # what was to be sent cannot be any more
-            story.refused.append("node")
+            story.refused.append("wallet")
 
     async def _try(self, story: Story, buyer: Rest, wallet: Wallet) -> None:
         order = story.order
@@ -241,11 +252,28 @@ class Teller:
         """Sends for nothing, and waits until the money is back, but for its gas."""
         before = await self._coin(wallet)
         await wallet.perform(actions)
-        story.signed_us, left = self._now_us(), await self._coin(wallet)
+        story.signed_us = self._now_us()
+
+        async def gone() -> bool:
+            return await self._coin(wallet) < before
+
         with self._times.flying("evm"):
-            while await self._coin(wallet) <= left + (before - left) // 2:
-                await self._after(_LOOK_S)
+            await self._patiently(story, gone)
+            left = await self._coin(wallet)
+
+            async def back() -> bool:
+                return await self._coin(wallet) > left + (before - left) // 2
+
+            await self._patiently(story, back)
         story.returned_us = self._now_us()
+
+    async def _patiently(self, story: Story, look: Callable[[], Awaitable[bool]]) -> None:
+        """Returns once something is so; Stuck if it does not come."""
+        for looks in range(_LOOKS):
+            if await look():
+                return
+            await self._after(_LOOK_S if looks < _SOON else _LATER_S)
+        raise Stuck(f"{story.payment_id}: what is promised does not come")
 
     async def _coin(self, wallet: Wallet) -> int:
         return int(await self._node().ask("eth_getBalance", wallet.address, "latest"), 16)

@@ -19,7 +19,7 @@ from florin_server.devnet.errors import DevChainError
 from florin_server.simulation.knobs import BadKnob, Knobs
 from florin_server.simulation.report import Report
 from florin_server.simulation.run import Moment, Result, simulate
-from florin_server.simulation.runner import Stuck
+from florin_server.simulation.story import Stuck
 from florin_server.store.engine.query import StoreError
 
 _FAILED = "Nothing is simulated"
