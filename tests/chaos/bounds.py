@@ -15,9 +15,10 @@ from florin_server.rails.evm.sending.fees import (
     payment_share,
     transaction_gas,
 )
+from florin_server.simulation.audit.facts import Facts
 from florin_server.store.settlement.chain_txs import FAILURES_MAX
 
-from tests.chaos.facts import Chain, Facts, Sent
+from tests.chaos.facts import Chain, Sent
 from tests.chaos.plan import FOES, Mood
 from tests.chaos.stage import EVM, FAILED_GAS, OPENED, OPTIONS, Stage
 from tests.chaos.story import Story
@@ -34,8 +35,6 @@ _BYTES = 3_000
 ONE_MAX = transaction_gas(payment_share(WALLET_GAS, _BYTES) + opening_share(_BYTES), 2 * _BYTES)
 # what a payment uses that moves money
 _PAID_LEAST = 60_000
-# of a token account, in lamports
-RENT = 2_000_000
 _LATE = "payment {} was paid late, or twice, by "
 _HELD = "payment {} was paid( late)? by .*, and its payer is blocked by screening list"
 _GIVEN_UP = "payment {} is not sent any more: 3 transactions did not pay it"

@@ -37,6 +37,7 @@ from florin_server.rails.evm.settings import EvmChain, EvmCoin
 from florin_server.rails.solana.sending.relay import SolanaRelay
 from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.solana.settings import SolanaChain
+from florin_server.simulation.audit.ground import ETHER, EUR, EVM, USD
 from florin_server.store.accounts import destinations, merchants
 from florin_server.store.engine.query import Op
 from solders.keypair import Keypair
@@ -52,9 +53,6 @@ from tests.support.smart import UNIVERSAL
 from tests.support.solana import ASSETS
 from tests.support.solana_lab import asset as mint
 
-EVM = f"eip155:{DEVNET.chain_id}"
-USD, EUR = f"{EVM}/erc20:{DEVNET.token.address}", f"{EVM}/erc20:{DEVNET.euro.address}"
-ETHER = f"{EVM}/slip44:60"
 # where merchants and the operator are paid
 MERCHANT, TREASURY = "0x" + "5a" * 20, Signer(b"\x7f" * 32)
 SOLANA_MERCHANT = SolanaSigner(b"\x5a" * 32).address

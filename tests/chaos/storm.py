@@ -11,9 +11,10 @@ from typing import Any
 
 import aiohttp
 from florin_server.devnet.evm import DEVNET
+from florin_server.simulation.audit.ground import ETHER, EUR, USD
 from florin_server.store.settlement.chain_txs import FAILURES_MAX
 
-from tests.chaos.audit import ETHER, EUR, USD, Audit, held
+from tests.chaos.audit import Audit, ground_of
 from tests.chaos.plan import CONFIRMATIONS, PAYS, USUAL, Gust, Mood, Order, Plan, Way
 from tests.chaos.purse import Purses
 from tests.chaos.quick import QuickClock
@@ -80,8 +81,8 @@ class Storm:
         )
         await self._in_time(self._closed(), "the transactions")
         stories = [one for told in (*bought, *probes) for one in told]
-        audit = Audit(self._stage, till)
-        await audit.judge(stories, since, before, self._clock.now_us())
+        audit = Audit(self._stage, till, stories)
+        await audit.judge(since, before, self._clock.now_us())
         audit.bad += [
             f"no reason not to be paid: {one}"
             for one in stories
@@ -122,12 +123,13 @@ class Storm:
     async def _holdings(self) -> dict[str, int]:
         """What every buyer has, and the treasury, by asset and address."""
         before, treasuries = {}, self._stage.treasuries()
+        ground = ground_of(self._stage, self._till)
         for address in (treasuries[0], *(one.address for one in self._purses.evm.values())):
             for asset in (USD, EUR, ETHER):
-                before[f"{asset} {address.lower()}"] = await held(self._till, address, asset)
+                before[f"{asset} {address.lower()}"] = await ground.held(address, asset)
         for address in (treasuries[1], *(one.address for one in self._purses.solana.values())):
-            for token, asset in enumerate(ASSETS):
-                before[f"{asset} {address}"] = await self._till.solana.balance(address, token)
+            for asset in ASSETS:
+                before[f"{asset} {address}"] = await ground.held(address, asset)
         return before
 
     async def _buy(self, order: Order) -> list[Story]:

@@ -101,7 +101,7 @@ class OnAnvil:
         relayer = Signer(service.secrets.relayer_key).address
         self._anvil.ask("anvil_setBalance", relayer, hex(RELAYER_WEI))
         # it stands where the embedded one would
-        service.evm = Embedded(_nobody, self._anvil.url, _nobody_listens)
+        service.evm = Embedded(_nobody, self._anvil.url, _nobody_listens, lambda: False)
         await ensure_demo(service)
 
     def asked(self, session: aiohttp.ClientSession, env: dict[str, str]) -> Chain:

@@ -106,6 +106,9 @@ def test_a_wheel_holds_every_file_of_its_packages(tmp_path, distribution):
         found = {str(Path(name).relative_to(above)) for name in listed}
         assert found
         files |= found
+    if distribution == ".":
+        # what `florin lab` opens
+        files |= {f"florin_server/{name}" for name in git("ls-files", *THERE, "notebooks")}
     if distribution == "client":
         protos = git(
             "ls-files", *THERE, *(f"protos/{one}" for one in ("florin", "gateway_options"))

@@ -5,6 +5,7 @@ Importing everything would cost a second before `--help` could answer.
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -93,6 +94,59 @@ def lab(  # noqa: PLR0917  (typer gives them by name)
 
     options = given(home=home, http_port=http_port, grpc_port=grpc_port)
     command.run(options, folder, port, browser=not no_browser, yes=yes)
+
+
+@app.command()
+def simulate(  # noqa: PLR0917  (typer gives them by name)
+    home: HomeOption = None,
+    seed: Annotated[
+        int | None, typer.Option(help="The same one tells the same story.  [default: 1]")
+    ] = None,
+    payments: Annotated[int | None, typer.Option(help="How many.  [default: 1000]")] = None,
+    days: Annotated[int | None, typer.Option(help="In how many days.  [default: 7]")] = None,
+    begin: Annotated[
+        datetime | None,
+        typer.Option(
+            formats=["%Y-%m-%d"],
+            help="First day (UTC), on a new state folder.  [default: so that they end now]",
+        ),
+    ] = None,
+    merchants: Annotated[int | None, typer.Option(help="Of how many.  [default: 5]")] = None,
+    abandoners: Annotated[
+        float | None, typer.Option(help="Share of buyers who leave.  [default: 0.15]")
+    ] = None,
+    reorgs: Annotated[
+        float | None,
+        typer.Option(help="Share of payments whose EVM block is replaced.  [default: 0.02]"),
+    ] = None,
+    slow_chain: Annotated[
+        str | None, typer.Option(help="A chain slower than it promises: evm or solana.")
+    ] = None,
+    outage_chain: Annotated[
+        str | None, typer.Option(help="The chain that stops, once.  [default: evm]")
+    ] = None,
+    outage_minutes: Annotated[
+        int | None, typer.Option(help="How long it stops.  [default: 0]")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Tell progress and result as lines of JSON.")
+    ] = False,
+) -> None:
+    """Let merchants and buyers use a stopped sandbox for days, in seconds."""
+    from florin_server.cli.service import simulate as command
+
+    chosen = given(
+        seed=seed,
+        payments=payments,
+        days=days,
+        merchants=merchants,
+        abandoners=abandoners,
+        reorgs=reorgs,
+        slow_chain=slow_chain,
+        outage_chain=outage_chain,
+        outage_minutes=outage_minutes,
+    )
+    command.run(given(home=home), chosen, begin=begin, as_json=as_json)
 
 
 @app.command()

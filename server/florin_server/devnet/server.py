@@ -57,6 +57,11 @@ class DevChain(ABC, Generic[E]):
         self._runner: web.AppRunner | None = None
         self._ticker: asyncio.Task[None] | None = None
 
+    @property
+    def busy(self) -> bool:
+        """True while something is being done, or made to last."""
+        return self._worker.busy
+
     async def handle(self, payload: bytes) -> bytes:
         """Answers a JSON-RPC call or batch; empty if there is nothing to answer."""
         (answer, delay_s), head = await self._worker.run(

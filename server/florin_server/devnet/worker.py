@@ -43,8 +43,14 @@ class Worker:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._lost: DevChainError | None = None
         self._closed = False
+        self._under_way = 0  # jobs whose givers were not told yet
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+
+    @property
+    def busy(self) -> bool:
+        """True while somebody waits for a job; told on the event loop."""
+        return self._under_way > 0
 
     async def run(self, work: Callable[[], T]) -> T:
         """The result of a job, once it lasts."""
@@ -53,6 +59,7 @@ class Worker:
         if self._closed:
             raise DevChainError("the chain is closed")
         future: asyncio.Future[T] = self._loop.create_future()
+        self._under_way += 1
         self._jobs.put(_Job(work, future))
         return await future
 
@@ -89,7 +96,17 @@ class Worker:
             done = [_Done(one.future, None, self._lost) for one in done]
         # a loop that is gone has nobody waiting
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(_deliver, done)
+            self._loop.call_soon_threadsafe(self._deliver, done)
+
+    def _deliver(self, done: list[_Done]) -> None:
+        self._under_way -= len(done)
+        for one in done:
+            if one.future.done():
+                continue
+            if one.error is not None:
+                one.future.set_exception(one.error)
+            else:
+                one.future.set_result(one.result)
 
 
 def _attempt(job: _Job) -> _Done:
@@ -97,13 +114,3 @@ def _attempt(job: _Job) -> _Done:
         return _Done(job.future, job.work(), None)
     except Exception as error:  # noqa: BLE001  (it is raised where the job was given)
         return _Done(job.future, None, error)
-
-
-def _deliver(done: list[_Done]) -> None:
-    for one in done:
-        if one.future.done():
-            continue
-        if one.error is not None:
-            one.future.set_exception(one.error)
-        else:
-            one.future.set_result(one.result)

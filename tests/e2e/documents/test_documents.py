@@ -35,6 +35,8 @@ from florin_server.config import Settings
 from florin_server.devnet.genesis import artifact
 from florin_server.rails.networks import chain_files
 
+from tests.e2e.documents import clients, data  # noqa: F401  (their steps)
+from tests.e2e.documents.steps import STEPS, step
 from tests.support import foreign
 from tests.support.documents import Block, blocks, put_into, taken
 from tests.support.newcomer import PATIENCE_S, Walk, setting_out, typed, until
@@ -42,8 +44,6 @@ from tests.support.screening import sdn
 from tests.support.until import until as so
 
 REAL_CHAIN = ("https://base.node.example/KEY", "/run/secrets/florin-keystores")
-EXPORTS = [".venv/bin/pip install -e '.[export]'"]
-CLIENT = ["pip install florin-client", "pip install 'florin-client[wallet]'"]
 SHOWN = {"text", "mermaid"}
 ELSEWHERE = "CONTRIBUTING.md"  # has a test of its own: it changes the clone
 LISTED, OTHER = "0x" + "bb" * 20, "0x" + "cc" * 20
@@ -65,20 +65,6 @@ pytestmark = [
         reason="the documents type both",
     ),
 ]
-
-
-Step = Callable[[Walk, Block], Awaitable[None]]
-STEPS: dict[tuple[str, str, int], Step] = {}
-
-
-def step(document: str, section: str, number: int) -> Callable[[Step], Step]:
-    """Follows a block of a section."""
-
-    def noted(follow: Step) -> Step:
-        STEPS[document, section, number] = follow
-        return follow
-
-    return noted
 
 
 @pytest.fixture
@@ -184,61 +170,6 @@ async def notebooks(walk: Walk, block: Block) -> None:
         assert {"00_start_here.ipynb", "lab.py"} <= names
 
 
-@step("docs/clients.md", "Python", 0)
-async def client(walk: Walk, block: Block) -> None:
-    assert block.lines == CLIENT[1:]
-    project = tomllib.loads((walk.folder / "client/pyproject.toml").read_text())["project"]
-    assert project["name"] == "florin-client"
-    assert "wallet" in project["optional-dependencies"]
-
-
-async def script(walk: Walk, block: Block) -> list[str]:
-    """The lines that a script prints."""
-    file = walk.folder.parent / "script.py"
-    file.write_text(block.text)
-    return (await walk.shell.run(f"python {file}")).splitlines()
-
-
-@step("docs/clients.md", "Python", 1)
-async def client_and_wallet(walk: Walk, block: Block) -> None:
-    asked, paid = await script(walk, block)
-    assert re.fullmatch(r"to be paid: http://\S+/pay_\w+", asked)
-    assert re.fullmatch(r"PAYMENT_STATUS_SUCCEEDED 0x\w{64}", paid)
-
-
-@step("docs/clients.md", "Python", 2)
-async def client_with_asyncio(walk: Walk, block: Block) -> None:
-    *told, listed = await script(walk, block)
-    assert told[-1].endswith(" PAYMENT_STATUS_SUCCEEDED")
-    assert listed == "True"
-
-
-@step("docs/clients.md", "Python", 3)
-async def client_that_is_refused(walk: Walk, block: Block) -> None:
-    assert await script(walk, block) == [
-        "payment_not_found 404",
-        "params_validation [('amount.value', 'has the wrong form')]",
-    ]
-
-
-@step("client/README.md", "", 0)
-async def distribution(_walk: Walk, block: Block) -> None:
-    assert block.lines == CLIENT
-
-
-@step("client/README.md", "", 1)
-async def shortest_client(walk: Walk, block: Block) -> None:
-    (asked,) = await script(walk, block)
-    assert asked.startswith("to be paid: http")
-
-
-@step("docs/clients.md", "Node", 0)
-async def node(walk: Walk, block: Block) -> None:
-    """Run elsewhere, by this very text."""
-    test = (walk.folder / "tests/e2e/client/test_client_node.py").read_text()
-    assert all(repr(one).replace("'", '"') in test for one in block.place[:2])
-
-
 @step("docs/sandbox.md", "", 0)
 async def every_outcome(walk: Walk, block: Block) -> None:
     told = [json.loads(line) for line in (await walk.shell.run(block.text)).splitlines() if line]
@@ -252,6 +183,16 @@ async def every_outcome(walk: Walk, block: Block) -> None:
     assert reverts["result"] is fault["result"] is True
     # what was armed is for payments that come to it; the ones below should not
     assert "cleared" in await walk.shell.run("florin faults clear && echo cleared")
+
+
+@step("docs/sandbox.md", "Days of payments", 0)
+async def days_of_payments(walk: Walk, block: Block) -> None:
+    said = await walk.shell.run(block.text)
+    assert said.startswith("60 payments in 2 days")
+    assert "Checked: every payment ended as its buyer was told" in said
+    assert said.rstrip().endswith("the books are whole")
+    # it was made beside the sources
+    shutil.rmtree(walk.folder / "simulated")
 
 
 # settings
@@ -433,48 +374,6 @@ async def the_books(walk: Walk, block: Block) -> None:
 
 
 # exports
-
-
-@step("docs/data.md", "", 0)
-async def export(walk: Walk, block: Block) -> None:
-    out = await walk.shell.run(block.text)
-    rows = [int(count) for count in re.findall(r"^(\d+) +payments$", out, re.MULTILINE)]
-    first, again, _ = rows
-    # of all that were asked for above, few can still change
-    assert first > 10 * again
-    assert "data/books/export.json" in out
-    # nobody takes them for sources
-    assert "/data/" in (walk.folder / ".gitignore").read_text().splitlines()
-
-
-@step("docs/data.md", "The folder", 0)
-@step("docs/data.md", "Data frames", 0)
-@step("docs/data.md", "As a merchant", 0)
-async def exports(walk: Walk, block: Block) -> None:
-    *_, manifest = (await walk.shell.run(block.text)).split()
-    assert json.loads((walk.folder / manifest).read_bytes())["tables"]
-
-
-@step("docs/data.md", "Formats", 0)
-async def extra(walk: Walk, block: Block) -> None:
-    assert block.lines == EXPORTS
-    project = tomllib.loads((walk.folder / "pyproject.toml").read_text())["project"]
-    assert any(one.startswith("pyarrow") for one in project["optional-dependencies"]["export"])
-
-
-@step("docs/data.md", "Data frames", 1)
-@step("docs/data.md", "Data frames", 2)
-async def frames(walk: Walk, block: Block) -> None:
-    (walk.folder / "data" / "look.py").write_text(block.text)
-    out = await walk.shell.run("python data/look.py")
-    assert "succeeded" in out or "caip19/" in out
-
-
-@step("docs/data.md", "Data frames", 3)
-async def straight(walk: Walk, block: Block) -> None:
-    (walk.folder / "data" / "look.py").write_text(block.text)
-    told = await walk.shell.run("python data/look.py")
-    assert re.fullmatch(r"[1-9]\d* changes of payments; string", told.strip())
 
 
 @step("docs/screening.md", "Lists", 0)

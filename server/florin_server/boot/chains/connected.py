@@ -140,7 +140,7 @@ async def _start_embedded(
     chain = await EvmDevChain.open(home.evm, wanted)
     stack.push_async_callback(chain.close)
     port = await chain.serve_http(HOST, listens_at)
-    return Embedded(chain.handle, f"http://{HOST}:{port}", chain.listen)
+    return Embedded(chain.handle, f"http://{HOST}:{port}", chain.listen, lambda: chain.busy)
 
 
 def embedded_chain(settings: Settings, treasury: Signer) -> EvmChain:

@@ -22,6 +22,7 @@ class Embedded:
     handle: Callable[[bytes], Awaitable[bytes]]
     rpc_url: str
     listen: Callable[[Callable[[], None]], object]  # to new heads
+    busy: Callable[[], bool]  # it does something, or makes it last
 
 
 def port_of(home: Home, name: str, what: str, wanted: int, setting: str) -> int:

@@ -55,7 +55,7 @@ async def start(
     ):
         # seldom: for the books it is money that nobody knows of
         await faucet.call("florin_faucet", {"accounts": [account.address], "rarely": True, **gift})
-    return Embedded(chain.handle, f"http://{HOST}:{port}", chain.listen)
+    return Embedded(chain.handle, f"http://{HOST}:{port}", chain.listen, lambda: chain.busy)
 
 
 def rail(settings: Settings, embedded: Embedded, keys: Keys) -> SolanaRail:

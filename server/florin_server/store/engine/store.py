@@ -59,6 +59,11 @@ class Store:
         """No other process has this store: leases of former ones may be taken over at once."""
         return True
 
+    @property
+    def busy(self) -> bool:
+        """True while something waits to be durable."""
+        return self._writer.busy
+
     async def write(self, op: Op[T]) -> T:
         """Runs an operation and returns once it is durable; if it raises, nothing of it is kept.
 

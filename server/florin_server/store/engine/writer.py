@@ -53,6 +53,11 @@ class Writer:
         self._thread = threading.Thread(target=self._commit, name="store-commit", daemon=True)
         self._thread.start()
 
+    @property
+    def busy(self) -> bool:
+        """True while an operation waits for its commit."""
+        return self._busy
+
     def submit(self, op: Op[T]) -> asyncio.Future[T]:
         """Queues an operation; the future is done once its commit is on disk."""
         if self._closed:

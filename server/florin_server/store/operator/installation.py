@@ -9,6 +9,9 @@ from florin_server.store.tables.tables import installation
 
 _GET = Statement(select(installation.c.value).where(installation.c.name == param("name")))
 _PUT = Statement(upsert(installation, "name"))
+_ALL_FOLLOWED = Statement(
+    select(installation.c.value).where(installation.c.name.like(param("prefix")))
+)
 
 # microseconds that the test clock is ahead of the machine's
 _AHEAD = "test_clock_ahead_us"
@@ -46,6 +49,12 @@ def followed(chain_id: str) -> Op[tuple[int, int] | None]:
         return None
     block, _, at = value.partition(" ")
     return int(block), int(at)
+
+
+def last_followed() -> Op[int]:
+    """When any chain was looked at last, in Unix seconds; 0 if none ever was."""
+    rows = yield _ALL_FOLLOWED(prefix=f"{_FOLLOWED}%")
+    return max((int(value.partition(" ")[2]) for (value,) in rows), default=0)
 
 
 def follow(chain_id: str, block: int, at: int) -> Op[None]:
