@@ -185,6 +185,11 @@ async def works(
         await lab.chain.close()
 
 
+def without_destination():
+    """The shop's money is kept by the treasury from now on."""
+    assert (yield from destinations.delete(SHOP.id, "crypto_1"))
+
+
 async def _start(
     folder: Path, lab: Lab, *, first: bool = False
 ) -> tuple[Store, App, Stepped, asyncio.Task[None]]:

@@ -19,7 +19,7 @@ from florin_server.store.ledger import ledger
 from florin_server.store.settlement import chain_txs
 
 from tests.support.evm_lab import PRICE, RELAYER, TOKEN, account_of, buyer, refuse, reply
-from tests.support.settler_lab import CHAIN, MERCHANT, Works, works
+from tests.support.settler_lab import CHAIN, MERCHANT, Works, without_destination, works
 from tests.support.settler_steps import DEAR, front_run, settlement_of
 
 WALLET = buyer(77)
@@ -65,6 +65,18 @@ async def test_a_payment_ends_at_final_depth_and_not_before(shop):
     assert await shop.store.read(ledger.balance(buyer_account, TOKEN)) == -PRICE
     gas = await shop.store.read(ledger.balance("expense:gas", f"{CHAIN}/slip44:60"))
     assert gas > 0
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["own", "treasury"])
+async def test_what_a_merchant_got_is_told_where_it_was_paid_directly(tmp_path, monkeypatch, own):
+    monkeypatch.setenv("FLORIN_FEE_FIXED", "7")
+    monkeypatch.setenv("FLORIN_FEE_BASIS_POINTS", "100")
+    async with works(tmp_path) as shop:
+        if not own:
+            await shop.store.write(without_destination())
+        ended = await shop.end(await shop.accepted(WALLET))
+        assert (ended.option_unit, ended.option_value) == (f"caip19/{TOKEN}", PRICE)
+        assert ended.settled_value == (PRICE - 7 - PRICE // 100 if own else None)
 
 
 async def test_payments_accepted_together_share_a_transaction(shop):

@@ -23,7 +23,7 @@ from florin_server.store.settlement import chain_txs
 
 from tests.support.evm_lab import CHAIN, FEES, PRICE, TOKEN, account_of, buyer, signed
 from tests.support.held_steps import lapse, put
-from tests.support.settler_lab import MERCHANT, SHOP, Works, works
+from tests.support.settler_lab import MERCHANT, SHOP, Works, without_destination, works
 from tests.support.stranger_steps import settled, unconfirmed
 
 WALLET = buyer(78)  # who signs in the tests of strangers
@@ -44,14 +44,8 @@ async def shop(tmp_path, monkeypatch, own):
     monkeypatch.setenv("FLORIN_FEE_BASIS_POINTS", "100")
     async with works(tmp_path) as running:
         if not own:
-            await running.store.write(_no_destination())
+            await running.store.write(without_destination())
         yield running
-
-
-def _no_destination():
-    from florin_server.store.accounts import destinations
-
-    assert (yield from destinations.delete(SHOP.id, "crypto_1"))
 
 
 async def paid(shop: Works):

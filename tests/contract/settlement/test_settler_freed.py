@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from florin_server.devnet.evm import DEVNET
+from florin_server.store.settlement import chain_txs
 
-from tests.support.evm_lab import MERCHANT, PRICE, buyer, refuse
+from tests.support.evm_lab import CHAIN, MERCHANT, PRICE, buyer, refuse
 from tests.support.settler_lab import Works, works
 
 WALLET = buyer(7)
@@ -69,3 +70,18 @@ async def test_an_item_that_failed_is_tried_again_after_a_restart_at_that_moment
     await shop.lab.send_tokens(WALLET.address, PRICE)
     shop.lab.clock.advance(10)
     assert (await shop.end(payment)).status == "succeeded"
+
+
+async def test_a_payment_of_another_transaction_is_left_where_it_is(shop):
+    await failing(shop)
+    await shop.fault(kind="answer", method="eth_sendRawTransaction", effect="drop", times=9)
+    other = await shop.accepted(buyer(8))
+    await shop.turn()
+    first, second = await shop.transactions()
+    while first.id in {one.id for one in await shop.transactions()}:
+        await shop.mine()
+    # nobody has seen it yet, and it is on its way all the same
+    (left,) = await shop.transactions()
+    assert (left.id, left.item_ids) == (second.id, (other.id,))
+    unsettled = await shop.store.read(chain_txs.unsettled(CHAIN))
+    assert {one.payment.id: one.failures for one in unsettled}[other.id] == 0

@@ -97,8 +97,6 @@ class Concluder:
             payment_id=item.payment.id,
             status=Status.SUCCEEDED,
             tx_id=event.tx_hash,
-            option_unit=f"caip19/{option.asset}",
-            option_value=option.value,
             settled_value=option.value - split.fee if split.settled else None,
             postings=postings.settled(self._rail, item.payment.merchant_id, option),
             at=Watched(event.tx_hash, event.block_number, event.block_hash),
