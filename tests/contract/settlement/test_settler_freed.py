@@ -85,3 +85,8 @@ async def test_a_payment_of_another_transaction_is_left_where_it_is(shop):
     assert (left.id, left.item_ids) == (second.id, (other.id,))
     unsettled = await shop.store.read(chain_txs.unsettled(CHAIN))
     assert {one.payment.id: one.failures for one in unsettled}[other.id] == 0
+    # nor is it sent in another one
+    shop.lab.clock.advance(60)
+    await shop.turn(2)
+    assert [one.id for one in await shop.transactions()] == [second.id]
+    assert (await shop.end(other)).status == "succeeded"
