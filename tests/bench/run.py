@@ -18,6 +18,7 @@ from tests.bench import (
     payments,
     report,
     settle,
+    simulate,
     startup,
     status,
     verify,
@@ -55,6 +56,7 @@ SUBJECTS: dict[str, Subject] = {
     "pages": pages.measure,
     "gas": gas.measure,
     "options": options.measure,
+    "simulate": simulate.measure,
 }
 
 
