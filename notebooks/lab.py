@@ -1,8 +1,14 @@
-"""What the notebooks share: a Florin to talk to, and clients for it.
+"""What the notebooks share: a Florin to talk to, wallets, days of payments, tables of data.
 
-`start()` connects to the Florin that FLORIN_GRPC_TARGET names, with the credentials of its demo.env
-in the environment; without that variable it starts one of its own in a temporary folder.
-`simulate()` is the same on a Florin that merchants and buyers have used for days.
+Walk-throughs begin with `start()`, analyses with `load()`. Both use a Florin of their own, unless
+the environment names another one:
+
+- FLORIN_TARGET, the `host:port` of its gRPC, with FLORIN_PARTNER_KEY and FLORIN_MERCHANT_ID of a
+  merchant there (a wallet's FLORIN_APP_ID and FLORIN_CLIENT_ID, and FLORIN_BASE_URL for REST, where
+  a notebook needs them); or, for analyses, its state folder, which is only read.
+- FLORIN_GRPC_TARGET, as `demo.env` has it: the sandbox that `florin lab` runs.
+
+`simulate()` is `start()` on a Florin of its own that merchants and buyers have used for days.
 """
 
 from __future__ import annotations
@@ -12,47 +18,132 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import aiohttp
-from florin_client import AsyncClient
-from florin_client.aio import AsyncGateway, AsyncMerchant
+from florin_client import AsyncClient, FlorinError
+from florin_client.aio import AsyncAdmin, AsyncGateway, AsyncMerchant
+from florin_client.wallet import Wallet
 
 # a Monday
 FIRST = "2026-06-01"
+_LIVE = "fl_live_"
+_HERE = ("127.0.0.1", "localhost", "[::1]")
+
+
+class LabError(Exception):
+    """Why a notebook cannot go on, and what to do about it, in one sentence."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer of REST."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: Any
+
+    def __str__(self) -> str:
+        return f"{self.status} {json.dumps(self.body, indent=2, ensure_ascii=False)}"
 
 
 @dataclass
 class Lab:
     """A Florin and everything needed to use it, as a merchant and as a wallet.
 
-    `env` holds what demo.env holds, `report` what `florin simulate --json` told if it was used.
+    `env` holds what demo.env holds, as far as the environment tells it, `report` what
+    `florin simulate --json` told at its end, if days were simulated.
     """
 
-    env: dict[str, str]
+    env: Mapping[str, str]
     gateway: AsyncGateway
     merchant: AsyncMerchant
+    admin: AsyncAdmin
     _session: aiohttp.ClientSession
     _stack: AsyncExitStack = field(repr=False)
-    report: dict[str, Any] = field(default_factory=dict, repr=False)
+    report: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
-    async def chain(self, method: str, *params: Any) -> Any:
-        """Asks the chain by JSON-RPC."""
+    def headers(self, who: str) -> dict[str, str]:
+        """The credentials of a `merchant`, a `wallet` or `nobody`, as REST wants them."""
+        if who == "merchant":
+            names = {"Api-Key": "FLORIN_PARTNER_KEY", "Merchant-Id": "FLORIN_MERCHANT_ID"}
+        elif who == "wallet":
+            names = {"App-Id": "FLORIN_APP_ID", "Client-Id": "FLORIN_CLIENT_ID"}
+        elif who == "nobody":
+            names = {}
+        else:
+            raise ValueError(f"who is a merchant, a wallet or nobody, not {who}")
+        return {header: self.env[name] for header, name in names.items()}
+
+    async def rest(
+        self,
+        who: str,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """One call of the REST API; answers that refuse are answers too."""
+        url = self.env["FLORIN_BASE_URL"] + path
+        sent = {**self.headers(who), **(headers or {})}
+        async with self._session.request(method, url, json=body, headers=sent) as answer:
+            text = await answer.text()
+            told = json.loads(text) if answer.content_type == "application/json" else text
+            return Answer(answer.status, dict(answer.headers), told)
+
+    async def events(self, who: str, path: str) -> AsyncIterator[tuple[str, Any]]:
+        """The events of a stream of REST, each with its name and content."""
+        name = ""
+        url = self.env["FLORIN_BASE_URL"] + path
+        async with self._session.get(url, headers=self.headers(who)) as stream:
+            async for line in stream.content:
+                kind, _, value = line.decode().rstrip().partition(": ")
+                if kind == "event":
+                    name = value
+                elif kind == "data":
+                    yield name, json.loads(value)
+
+    def wallet(self) -> Wallet:
+        """A wallet with new keys, which the sandbox funds when it asks for options."""
+        names = (("EVM_CHAIN", "EVM_RPC_URL"), ("SOLANA_CHAIN", "SOLANA_RPC_URL"))
+        urls = {
+            self.env[f"FLORIN_{chain}"]: self.env[f"FLORIN_{url}"]
+            for chain, url in names
+            if f"FLORIN_{url}" in self.env
+        }
+        return Wallet.create(rpc_urls=urls)
+
+    async def pay(self, payment_id: str, wallet: Wallet, chain: str = "", asset: str = "") -> Any:
+        """Pays with the first option of a chain (the EVM one) and asset (any); the final status."""
+        account = wallet.account(chain or self.env["FLORIN_EVM_CHAIN"])
+        offered = await self.gateway.get_payment_options(payment_id, accounts=[account])
+        options = [one for one in offered.options if asset in one.amount.unit]
+        if not options:
+            raise LabError(f"{account} has no option to pay {payment_id}")
+        actions = await self.gateway.executable_actions(payment_id, options[0])
+        # wallets wait for chains, and streams go on meanwhile
+        outputs = await asyncio.to_thread(wallet.execute, actions)
+        await self.gateway.confirm_payment(payment_id, option_id=options[0].id, outputs=outputs)
+        return await self.merchant.wait_final(payment_id, timeout=60)
+
+    async def chain(self, method: str, *params: Any, solana: bool = False) -> Any:
+        """Asks the EVM chain, or Solana, by JSON-RPC."""
         question = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
-        async with self._session.post(self.env["FLORIN_EVM_RPC_URL"], json=question) as answer:
+        url = self.env["FLORIN_SOLANA_RPC_URL" if solana else "FLORIN_EVM_RPC_URL"]
+        async with self._session.post(url, json=question) as answer:
             content = await answer.json()
         if "error" in content:
             raise RuntimeError(content["error"])
         return content["result"]
 
-    async def balance(self, address: str) -> int:
-        """Minor units of the test token that an address holds, read from the chain."""
-        token = self.env["FLORIN_EVM_ASSET"].rpartition(":")[2]
+    async def balance(self, address: str, token: str = "") -> int:
+        """Minor units of a token (the test token) that an address holds, read from the chain."""
+        token = token or self.env["FLORIN_EVM_ASSET"].rpartition(":")[2]
         data = "0x70a08231" + address[2:].lower().rjust(64, "0")
         return int(await self.chain("eth_call", {"to": token, "data": data}, "latest"), 16)
 
@@ -61,33 +152,39 @@ class Lab:
         await self._stack.aclose()
 
 
-async def start() -> Lab:
-    """A lab, connected and ready."""
-    async with AsyncExitStack() as stack:
-        env = dict(os.environ)
-        if "FLORIN_GRPC_TARGET" not in env:
-            env = await _served(_folder(stack), stack)
-        return await _connected(env, stack)
-    raise AssertionError
+async def start(*, writes: bool = True, **settings: Any) -> Lab:
+    """A lab, connected and ready; `settings` are for a Florin that it has to start.
+
+    LabError if the environment names a Florin that does not answer, or if the notebook `writes`
+    and the key is a live one.
+    """
+    stack = AsyncExitStack()
+    try:
+        return await _start(stack, settings, writes=writes)
+    except BaseException:
+        await stack.aclose()
+        raise
 
 
 async def simulate(seed: int = 7, payments: int = 500, days: int = 7, **knobs: Any) -> Lab:
     """A lab on a Florin of its own, with days of payments in it: the same for the same seed.
 
     They begin on a Monday, `begin` names another day. Further knobs are the options of
-    `florin simulate`. RuntimeError, with its sentence, for what cannot be simulated.
+    `florin simulate`. LabError, with its sentence, for what cannot be simulated.
     """
-    async with AsyncExitStack() as stack:
-        home = _folder(stack)
+    stack = AsyncExitStack()
+    try:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "home"
         chosen = {"begin": FIRST, "seed": seed, "payments": payments, "days": days, **knobs}
         report = await _simulated(home, chosen)
-        lab = await _connected(await _served(home, stack), stack)
-        lab.report = report
-        return lab
-    raise AssertionError
+        env = await _served(home, stack, {})
+        return replace(await _connected(env, env["FLORIN_GRPC_TARGET"], stack), report=report)
+    except BaseException:
+        await stack.aclose()
+        raise
 
 
-async def _simulated(home: Path, chosen: dict[str, Any]) -> dict[str, Any]:
+async def _simulated(home: Path, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Runs the command beside this process, and shows how far it is."""
     options = [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()]
     process = await asyncio.create_subprocess_exec(
@@ -95,7 +192,6 @@ async def _simulated(home: Path, chosen: dict[str, Any]) -> dict[str, Any]:
         *("simulate", "--json", "--home", str(home), *options),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        limit=2**20,
     )
     told: dict[str, Any] = {}
     show = _progress(int(chosen["payments"]))
@@ -105,7 +201,7 @@ async def _simulated(home: Path, chosen: dict[str, Any]) -> dict[str, Any]:
             show(told["done"])
     _, complaint = await process.communicate()
     if process.returncode:
-        raise RuntimeError(complaint.decode().strip().splitlines()[-1])
+        raise LabError(complaint.decode().strip().splitlines()[-1])
     return told
 
 
@@ -133,34 +229,46 @@ def _progress(total: int) -> Callable[[int], None]:
     return show
 
 
-def _folder(stack: AsyncExitStack) -> Path:
-    return Path(stack.enter_context(tempfile.TemporaryDirectory())) / "home"
+async def _start(stack: AsyncExitStack, settings: Mapping[str, Any], *, writes: bool) -> Lab:
+    env: Mapping[str, str] = os.environ
+    target = env.get("FLORIN_TARGET") or env.get("FLORIN_GRPC_TARGET", "")
+    if not target:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        env = await _served(home, stack, settings)
+        target = env["FLORIN_GRPC_TARGET"]
+    missing = [name for name in ("FLORIN_PARTNER_KEY", "FLORIN_MERCHANT_ID") if not env.get(name)]
+    if missing:
+        raise LabError(f"set {' and '.join(missing)}, the credentials of a merchant at {target}")
+    if writes and env["FLORIN_PARTNER_KEY"].startswith(_LIVE):
+        raise LabError("this notebook creates payments, and FLORIN_PARTNER_KEY is a live key")
+    return await _connected(env, target, stack)
 
 
-async def _served(home: Path, stack: AsyncExitStack) -> dict[str, str]:
+async def _connected(env: Mapping[str, str], target: str, stack: AsyncExitStack) -> Lab:
+    where: dict[str, Any] = {"target": target, "plaintext": target.startswith(_HERE)}
+    shop = {"api_key": env["FLORIN_PARTNER_KEY"], "merchant_id": env["FLORIN_MERCHANT_ID"]}
+    app = {"app_id": env.get("FLORIN_APP_ID", "-"), "client_id": env.get("FLORIN_CLIENT_ID", "-")}
+    merchant = await stack.enter_async_context(AsyncClient(**where, **shop))
+    wallet = await stack.enter_async_context(AsyncClient(**where, **app))
+    try:
+        async for _ in merchant.merchant.list_payments(limit=1):
+            break
+    except FlorinError as error:
+        raise LabError(f"{target} does not let this notebook in: {error}") from error
+    session = await stack.enter_async_context(aiohttp.ClientSession())
+    return Lab(env, wallet.gateway, merchant.merchant, merchant.admin, session, stack)
+
+
+async def _served(home: Path, stack: AsyncExitStack, settings: Mapping[str, Any]) -> dict[str, str]:
     # imported here: a notebook that talks to a Florin elsewhere needs no server
     from florin_server.boot.demo_accounts import ensure_demo
     from florin_server.boot.service import Service
     from florin_server.config import Settings
 
-    service = await Service.start(Settings(home=home, http_port=0, grpc_port=0))
+    service = await Service.start(Settings(home=home, http_port=0, grpc_port=0, **settings))
     stack.push_async_callback(service.stop)
     await ensure_demo(service)
     return service.home.read_demo_env()
-
-
-async def _connected(env: dict[str, str], stack: AsyncExitStack) -> Lab:
-    where: dict[str, Any] = {"target": env["FLORIN_GRPC_TARGET"], "plaintext": True}
-    merchant = await stack.enter_async_context(
-        AsyncClient(
-            **where, api_key=env["FLORIN_PARTNER_KEY"], merchant_id=env["FLORIN_MERCHANT_ID"]
-        )
-    )
-    wallet = await stack.enter_async_context(
-        AsyncClient(**where, app_id=env["FLORIN_APP_ID"], client_id=env["FLORIN_CLIENT_ID"])
-    )
-    session = await stack.enter_async_context(aiohttp.ClientSession())
-    return Lab(env, wallet.gateway, merchant.merchant, session, stack.pop_all())
 
 
 def units(amount_minor: int | str, decimals: int) -> Decimal:

@@ -77,10 +77,14 @@ class Transport:
                     attempts.answered()
                     if watching.take(update):
                         yield update
-                if watching.over():
+                if watching.final:
                     return
+                watching.resume()
                 delay_s = attempts.pause_s()
             except grpc.RpcError as error:
+                # what is known to the end needs no better one
+                if watching.final:
+                    return
                 delay_s = attempts.delay_s(failure(error, call))
             finally:
                 # a call that is merely dropped goes on

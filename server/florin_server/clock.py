@@ -79,6 +79,11 @@ class TestClock:
         self._order = itertools.count()
         self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
 
+    @property
+    def sleepers(self) -> int:
+        """How many wait for it to be advanced."""
+        return sum(not done.done() for _, _, done in self._sleepers)
+
     def now_us(self) -> int:
         """Microseconds since the Unix epoch."""
         return self._now_us

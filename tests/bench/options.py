@@ -21,7 +21,7 @@ from florin_server.devnet.genesis import artifact
 from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpc, LocalTransport, Transport
 from florin_server.rails.evm.paying.payable import means, sample
 from florin_server.rails.evm.reading.node import Node
-from florin_server.rails.evm.reading.reader import WAYS, Reader
+from florin_server.rails.evm.reading.reader import WAYS, Reader, ways
 from florin_server.rails.evm.reading.reads import Answer, Question, batch
 from florin_server.rails.evm.setup.discovery import asset_of
 from florin_server.rails.types import Asset
@@ -74,10 +74,9 @@ async def _size(
     node, chain = Node(rpc), settings()
     payers = [f"{CHAIN}:0x{number:040x}" for number in range(1000, 1000 + accounts)]
     prices = {token.id: 0 for token in tokens}
-    readers: dict[str, Reader] = {
-        way: Reader(node, name, way=way, multicall=multicall) for way in WAYS
-    }
-    readers[ALONE] = _OneByOne(node, name)
+    known = ways(multicall)
+    readers: dict[str, Reader] = {way: Reader(node, name, known, way=way) for way in WAYS}
+    readers[ALONE] = _OneByOne(node, name, known)
     took: dict[str, list[float]] = {way: [] for way in readers}
     asked: dict[str, tuple[int, int]] = {}
     for _ in range(ROUNDS[name]):
@@ -89,7 +88,7 @@ async def _size(
             asked[way] = rpc.calls - before[0], rpc.requests - before[1]
             if len(found) != accounts * len(tokens):
                 raise RuntimeError(f"{way}: {len(found)} balances were read")
-    chosen = Reader(node, name, multicall=multicall)
+    chosen = Reader(node, name, known)
     await chosen.probe(sample(chain, tokens))
     alone = statistics.median(took.pop(ALONE))
     figures = []

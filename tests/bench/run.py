@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.bench import (
     codec,
     create,
+    export,
     fanout,
     gas,
     options,
@@ -57,6 +58,7 @@ SUBJECTS: dict[str, Subject] = {
     "gas": gas.measure,
     "options": options.measure,
     "simulate": simulate.measure,
+    "export": export.measure,
 }
 
 

@@ -42,12 +42,12 @@ def _without_budgets() -> None:
     async def nothing(*_: Any) -> tuple[()]:
         return ()
 
-    Spending._spent = nothing
+    Spending._spent = nothing  # noqa: SLF001  (a hole is inside)
 
 
 def _without_nonces() -> None:
     """What moves the money as it was offered proves it, whenever it came and by what way."""
-    Terms.proven_by = Terms._moved_by
+    Terms.proven_by = Terms._moved_by  # noqa: SLF001  (a hole is inside)
     Terms.resembled_by = lambda *_: False
 
 
@@ -76,7 +76,7 @@ def _without_references() -> None:
     async def leave(*_: Any) -> None:
         return
 
-    DirectPayments._bind = leave
+    DirectPayments._bind = leave  # noqa: SLF001  (a hole is inside)
 
 
 def _without_forgetting() -> None:

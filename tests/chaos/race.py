@@ -50,7 +50,7 @@ def plant() -> None:
     """Breaks keys on purpose: the claim comes after the effect, in a transaction of its own."""
 
     def known(claim: idempotency.Claim) -> Op[Replay | None]:
-        rows = yield idempotency._FIND(scope_=claim.scope, key_=claim.key)
+        rows = yield idempotency._FIND(scope_=claim.scope, key_=claim.key)  # noqa: SLF001
         return Replay(rows[0][1]) if rows and rows[0][0] == claim.fingerprint else None
 
     def nothing() -> Op[None]:

@@ -291,7 +291,7 @@ async def serve(stage: Stage, kill: Kill | None, ready: Callable[[], None]) -> N
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     await open_shop(stage, service)
     steps.counting = True
-    tasks = [asyncio.create_task(ended.wait()), asyncio.create_task(service.failed())]
+    tasks = [asyncio.create_task(ended.wait()), asyncio.create_task(service.workers.failed())]
     weighing = asyncio.create_task(weigh(stage, service))
     ready()
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -320,8 +320,7 @@ async def weigh(stage: Stage, service: Service) -> None:
     """Tells how many settlement events were remembered at most, in this life or one before."""
     most = stage.told("memory") if (stage.root / "memory.json").exists() else 0
     while True:
-        kept = [one._blocks.evidence.paid for one in service.app.settlers.values()]
-        now = sum(len(events) for paid in kept for events in paid.values())
+        now = sum(one.health().remembered_events for one in service.app.settlers.values())
         if now > most:
             most = now
             stage.tell("memory", most)
@@ -352,7 +351,7 @@ async def open_shop(stage: Stage, service: Service) -> None:
 
 
 def _accounts(made: demo.DemoAccounts) -> Op[None]:
-    yield from demo._store(made)
+    yield from demo.put(made)
     yield from merchants.put_merchant(replace(made.merchant, id=KEPT_MERCHANT))
     for n, merchant_id in enumerate(CROOKS):
         yield from merchants.put_merchant(replace(made.merchant, id=merchant_id))

@@ -78,7 +78,7 @@ def forgets_keys(patch: pytest.MonkeyPatch) -> None:
 
 
 def tells_payments_that_are_over_to_poll(patch: pytest.MonkeyPatch) -> None:
-    usual = Codec._poll_ms
+    usual = Codec._poll_ms  # noqa: SLF001  (what is broken is inside)
     patch.setattr(
         Codec,
         "_poll_ms",

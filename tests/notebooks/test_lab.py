@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import os
-import sys
-from pathlib import Path
 
+import lab
 import psutil
 import pytest
 
 pytestmark = pytest.mark.long
 
-FOLDER = Path(__file__).parents[2] / "notebooks"
 
-
-@pytest.fixture
-def lab(monkeypatch):
+@pytest.fixture(autouse=True)
+def desk(monkeypatch):
+    """An analyst's environment: nothing of Florin in it."""
     for name in list(os.environ):
         if name.startswith("FLORIN_"):
             monkeypatch.delenv(name)
-    monkeypatch.syspath_prepend(str(FOLDER))
-    import lab
-
-    yield lab
-    sys.modules.pop("lab")
 
 
-async def test_a_simulated_florin_answers_with_its_payments_and_the_same_for_the_same_seed(lab):
+async def test_a_simulated_florin_answers_with_its_payments_and_the_same_for_the_same_seed():
     before = set(psutil.Process().children(recursive=True))
     first = await lab.simulate(seed=3, payments=10, days=1, slow_chain="solana")
     try:
@@ -43,8 +36,8 @@ async def test_a_simulated_florin_answers_with_its_payments_and_the_same_for_the
     assert set(psutil.Process().children(recursive=True)) == before
 
 
-async def test_what_cannot_be_simulated_is_told_in_the_command_s_sentence(lab):
-    with pytest.raises(RuntimeError) as refused:
+async def test_what_cannot_be_simulated_is_told_in_the_command_s_sentence():
+    with pytest.raises(lab.LabError) as refused:
         await lab.simulate(payments=0)
     assert str(refused.value) == (
         "Nothing is simulated: payments is 0: it must be from 1 to 100000"

@@ -17,18 +17,29 @@ pytestmark = pytest.mark.long
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-LIBRARIES = {"lab"}
+LIBRARIES = {"charts", "data", "lab"}
 TIMEOUT_S = 120
 
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory) -> Path:
+    """Where days are simulated once for all notebooks."""
+    # the first import of a machine builds a list of fonts, and says so on stderr
+    from matplotlib import font_manager
+
+    assert font_manager.fontManager
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def desk(monkeypatch, tmp_path) -> None:
+def desk(monkeypatch, tmp_path, cache) -> None:
     """An analyst's environment: nothing of Florin in it, and the kernel's files elsewhere."""
     for name in list(os.environ):
         if name.startswith("FLORIN_"):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     # not the interpreter's debugger, which greets on stderr

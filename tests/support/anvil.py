@@ -95,7 +95,7 @@ def _address(process: subprocess.Popen[bytes], said: IO[bytes]) -> str:
 
 def program() -> Path:
     """The program; what keeps it away skips the test, or fails it in CI."""
-    found = _installed()
+    found = installed()
     if isinstance(found, str):
         missing = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
         missing(f"NOT TESTED against anvil: {found}")
@@ -103,7 +103,7 @@ def program() -> Path:
 
 
 @cache
-def _installed() -> Path | str:
+def installed() -> Path | str:
     """The program, or why there is none."""
     package = npm.foundry("anvil")
     if not npm.has(_WANTED, package):

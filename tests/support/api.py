@@ -147,7 +147,7 @@ class RestApi:
 
 class GrpcApi:
     def __init__(self, channel: grpc.aio.Channel, env: dict[str, str]) -> None:
-        self._gateway = gateway_pb2_grpc.GatewayServiceStub(channel)
+        self.gateway = gateway_pb2_grpc.GatewayServiceStub(channel)
         self._merchant = merchant_pb2_grpc.MerchantServiceStub(channel)
         self._admin = admin_pb2_grpc.AdminServiceStub(channel)
         self.merchant = (
@@ -159,7 +159,7 @@ class GrpcApi:
     def _keyed(self, key: str | None) -> tuple[tuple[str, str], ...]:
         return self.merchant if key is None else (*self.merchant, ("idempotency-key", key))
 
-    async def _ask(self, call: Any, request: Any, metadata: Any) -> Json:
+    async def ask(self, call: Any, request: Any, metadata: Any) -> Json:
         try:
             return plain(await call(request, metadata=metadata, timeout=30))
         except grpc.aio.AioRpcError as error:
@@ -177,38 +177,38 @@ class GrpcApi:
             if "checkout" in body
             else None,
         )
-        return await self._ask(self._merchant.CreatePayment, request, self._keyed(key))
+        return await self.ask(self._merchant.CreatePayment, request, self._keyed(key))
 
     async def detail(self, payment_id: str) -> Json:
         request = payment_pb2.GetPaymentRequest(payment_id=payment_id)
-        return await self._ask(self._merchant.GetPayment, request, self.merchant)
+        return await self.ask(self._merchant.GetPayment, request, self.merchant)
 
     async def merchant_status(self, payment_id: str) -> Json:
         request = payment_pb2.GetPaymentStatusRequest(payment_id=payment_id)
-        return await self._ask(self._merchant.GetPaymentStatus, request, self.merchant)
+        return await self.ask(self._merchant.GetPaymentStatus, request, self.merchant)
 
     async def merchant_cancel(self, payment_id: str) -> Json:
         request = payment_pb2.CancelPaymentRequest(payment_id=payment_id)
-        return await self._ask(self._merchant.CancelPayment, request, self.merchant)
+        return await self.ask(self._merchant.CancelPayment, request, self.merchant)
 
     async def refund(self, payment_id: str, key: str | None = None) -> Json:
         request = refund_pb2.CreateRefundRequest(payment_id=payment_id)
-        return await self._ask(self._merchant.CreateRefund, request, self._keyed(key))
+        return await self.ask(self._merchant.CreateRefund, request, self._keyed(key))
 
     async def simulate(self, payment_id: str, outcome: str, key: str | None = None) -> Json:
         request = account_pb2.SimulatePaymentRequest(
             payment_id=payment_id,
             outcome=account_pb2.SimulatedOutcome.Value(f"SIMULATED_OUTCOME_{outcome.upper()}"),
         )
-        return await self._ask(self._admin.SimulatePayment, request, self._keyed(key))
+        return await self.ask(self._admin.SimulatePayment, request, self._keyed(key))
 
     async def info(self, payment_id: str) -> Json:
         request = payment_pb2.GetPaymentRequest(payment_id=payment_id)
-        return await self._ask(self._gateway.GetPayment, request, self.wallet)
+        return await self.ask(self.gateway.GetPayment, request, self.wallet)
 
     async def options(self, payment_id: str, accounts: list[str]) -> Json:
         request = gateway_pb2.GetPaymentOptionsRequest(payment_id=payment_id, accounts=accounts)
-        return await self._ask(self._gateway.GetPaymentOptions, request, self.wallet)
+        return await self.ask(self.gateway.GetPaymentOptions, request, self.wallet)
 
     async def fetch(
         self, payment_id: str, option_id: str, data: str = "", collected: Any = None
@@ -219,7 +219,7 @@ class GrpcApi:
             data=data,
             collected_data_json=None if collected is None else json.dumps(collected),
         )
-        return await self._ask(self._gateway.FetchAction, request, self.wallet)
+        return await self.ask(self.gateway.FetchAction, request, self.wallet)
 
     async def confirm(
         self, payment_id: str, option_id: str, outputs: list[Any], collected: Any = None
@@ -236,19 +236,19 @@ class GrpcApi:
             results=results,
             collected_data_json=None if collected is None else json.dumps(collected),
         )
-        return await self._ask(self._gateway.ConfirmPayment, request, self.wallet)
+        return await self.ask(self.gateway.ConfirmPayment, request, self.wallet)
 
     async def status(self, payment_id: str) -> Json:
         request = payment_pb2.GetPaymentStatusRequest(payment_id=payment_id)
-        return await self._ask(self._gateway.GetPaymentStatus, request, self.wallet)
+        return await self.ask(self.gateway.GetPaymentStatus, request, self.wallet)
 
     async def cancel(self, payment_id: str) -> Json:
         request = payment_pb2.CancelPaymentRequest(payment_id=payment_id)
-        return await self._ask(self._gateway.CancelPayment, request, self.wallet)
+        return await self.ask(self.gateway.CancelPayment, request, self.wallet)
 
     async def watch(self, payment_id: str, after: int | None = None) -> AsyncIterator[Json]:
         request = payment_pb2.WatchPaymentRequest(payment_id=payment_id, after_version=after)
-        call = self._gateway.WatchPayment(request, metadata=self.wallet)
+        call = self.gateway.WatchPayment(request, metadata=self.wallet)
         try:
             async for update in call:
                 yield plain(update)

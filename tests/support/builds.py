@@ -22,7 +22,7 @@ class Building:
 
     def __init__(self, rail: Any, patch: pytest.MonkeyPatch) -> None:
         self._offer, self._verify = rail.offers.offer, rail.verifier.verify
-        self._inline: dict[str, Option] = {}
+        self.inline: dict[str, Option] = {}
         self.rail = rail
         self.submitted = True
         self.silent = False
@@ -37,7 +37,7 @@ class Building:
 
     def offer(self, *args: Any) -> Option:
         option = self._offer(*args)
-        self._inline[option.id] = option
+        self.inline[option.id] = option
         # nobody looks for what pays it before it is confirmed
         return replace(option, actions=(Build(TOKEN),), reference=None)
 
@@ -54,7 +54,7 @@ class Building:
             payment_id=option.payment_id,
             option_id=option.id,
             n=len(issued),
-            actions=self._inline[option.id].actions,
+            actions=self.inline[option.id].actions,
             terms={"turn": len(issued)},
             head=head.number,
             issued_at_us=now_us,

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from florin.v1 import customer_pb2
-from florin_server.store.capture import collected_data
 
 from tests.support.api import Refused, RestApi
 from tests.support.desk import ORDER, PAY_URL, Answer, Desk
 from tests.support.installation import operator_of
+from tests.support.until import until
 from tests.support.wallet import Wallet
 
 ASKED = {"enabled": True, "from_amount": {"USD": 1250}, "retention_days": 30}
@@ -109,10 +108,7 @@ def stored(desk: Desk, till: Till) -> int:
 
 async def emptied(desk: Desk, till: Till) -> None:
     """Returns once a worker has deleted what was told for a payment."""
-    async with asyncio.timeout(10):
-        while stored(desk, till):
-            # the worker's write is in the queue by the time that this one is answered
-            await desk.service.app.store.write(collected_data.forget(0, 1))
+    await until(lambda: stored(desk, till), 0)
 
 
 async def export(desk: Desk, wallet: Wallet) -> customer_pb2.ExportCustomerResponse:

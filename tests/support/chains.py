@@ -85,7 +85,7 @@ class OnAnvil:
 
     def settings(self, chosen: Settings, clock: Clock | None) -> Settings:
         self._begin(clock or SystemClock(), automine=True)
-        known = connected._embedded_chain(chosen, TREASURY)
+        known = connected.embedded_chain(chosen, TREASURY)
         chain = known.model_copy(
             update={
                 "rpc_url": self._anvil.url,

@@ -147,10 +147,11 @@ class Desk:
     async def ended(self, payment_id: str) -> dict[str, Any]:
         """The last state of a payment while time goes on: workers look again every few seconds."""
         final = asyncio.create_task(self.final(payment_id))
-        async with asyncio.timeout(20):
-            while not final.done():
-                self.clock.advance(10)
-                await asyncio.wait({final}, timeout=0.05)
+
+        async def passing() -> None:
+            self.clock.advance(10)
+
+        await until(final.done, meanwhile=passing)
         return final.result()
 
     async def refunded(

@@ -14,7 +14,13 @@ from florin_server.devnet.evm import DEVNET, EvmDevChain
 from florin_server.domain.payments.payment import Action, Confirmation, Option, Payment, Status
 from florin_server.domain.settlement.chain_txs import Accepted
 from florin_server.flows.payments import funding
-from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport, Transport
+from florin_server.rails.connection.jsonrpc import (
+    ANSWER_BYTES_MAX,
+    AnswerTooLarge,
+    JsonRpc,
+    LocalTransport,
+    Transport,
+)
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.evm.settings import EvmAsset, EvmChain
@@ -42,19 +48,24 @@ class Meddler:
     """A node between the rail and the chain whose answers can be changed by method.
 
     A change gets the params and the true answer (with `result` or `error`), and returns the answer
-    to give instead. What is in `lost` never reaches the chain.
+    to give instead. What is in `lost` never reaches the chain, and no answer is longer than
+    `answer_bytes_max`.
     """
 
     inner: Transport
     changes: dict[str, Callable[[list[Any], dict[str, Any]], Any]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     lost: frozenset[str] = frozenset()
+    answer_bytes_max: int = ANSWER_BYTES_MAX
 
     async def send(self, payload: bytes) -> bytes:
         questions = json.loads(payload)
         if isinstance(questions, dict) and questions["method"] in self.lost:
             raise RailUnavailable("the question was lost")
-        answers = json.loads(await self.inner.send(payload))
+        answer = await self.inner.send(payload)
+        if len(answer) > self.answer_bytes_max:
+            raise AnswerTooLarge("the node's answer is too large")
+        answers = json.loads(answer)
         if isinstance(questions, dict):
             return json.dumps(self.changed(questions, answers)).encode()
         by_id = {one["id"]: one for one in answers}

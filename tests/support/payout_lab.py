@@ -49,6 +49,10 @@ class Stepped(PayoutWorker):
         self.turned.set()
         await self.may_turn.acquire()
 
+    async def rest(self) -> None:
+        """Rests as that of a service does."""
+        await super()._rest()
+
 
 @dataclass
 class Office:

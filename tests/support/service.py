@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -50,10 +49,16 @@ def settings(
 
 @asynccontextmanager
 async def running(
-    home: Path, *, clock: Any = None, evm: EvmChains | None = None, **more: Any
+    home: Path,
+    *,
+    clock: Any = None,
+    evm: EvmChains | None = None,
+    fault: Callable[[str], None] | None = None,
+    **more: Any,
 ) -> AsyncIterator[Service]:
     evm = evm or OwnChain()
-    service = await Service.start(evm.settings(settings(home, **more), clock), clock=clock)
+    chosen = evm.settings(settings(home, **more), clock)
+    service = await Service.start(chosen, clock=clock, fault=fault)
     try:
         await evm.join(service)
         await begun(service)
@@ -70,8 +75,8 @@ async def begun(service: Service) -> None:
     """
     app = service.app
     answering = {rail.chain_id for rail in app.rails.values() if rail.assets}
-    waits: set[str] = set()
-    for _ in range(5000):
+
+    def waits() -> set[str]:
         starting = {
             chain_id
             for workers, name in (
@@ -82,10 +87,9 @@ async def begun(service: Service) -> None:
             if worker.health().has(name)
         }
         unbegun = {chain_id for chain_id, state in app.chains.items() if not state.books_begun}
-        if not (waits := answering & (unbegun | starting)):
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError(f"no books or no worker yet of {', '.join(waits)}")
+        return answering & (unbegun | starting)
+
+    await until(waits, set())
 
 
 async def held(service: Service, count: int) -> None:

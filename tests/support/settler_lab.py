@@ -58,6 +58,10 @@ class Stepped(ChainSettler):
         self.turned.set()
         await self.may_turn.acquire()
 
+    async def rest(self) -> None:
+        """Rests as that of a service does."""
+        await super()._rest()
+
 
 @dataclass
 class Works:
@@ -89,10 +93,10 @@ class Works:
 
     async def restart(self) -> None:
         """Another process takes over; what was not written down is forgotten."""
-        await self._stop()
+        await self.stop()
         self.store, self.app, self.settler, self.task = await _start(self.folder, self.lab)
 
-    async def _stop(self) -> None:
+    async def stop(self) -> None:
         self.task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self.task
@@ -176,7 +180,7 @@ async def works(
     try:
         yield running
     finally:
-        await running._stop()
+        await running.stop()
         await lab.rail.close()
         await lab.chain.close()
 

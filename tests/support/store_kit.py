@@ -52,6 +52,12 @@ async def opened(engine: str, folder: Path, **options: Any) -> AsyncIterator[Sto
         await store.close()
 
 
+def pragma(store: Store, text: str) -> list[Any]:
+    """A setting that SQLite keeps by connection, of the one that writes; sets it with a `=`."""
+    # only the store itself is to use it
+    return store._connection.command(f"PRAGMA {text}").fetchall()  # noqa: SLF001
+
+
 def payment(**changes: Any) -> Payment:
     number = next(_numbers)
     made = Payment(

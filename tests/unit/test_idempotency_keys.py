@@ -47,14 +47,12 @@ def test_a_key_is_its_callers_for_as_long_as_it_is_stored(caller, method, scope)
 async def test_whoever_leaves_last_leaves_nothing_behind():
     guards = Guards(None)  # type: ignore[arg-type]  # turns need nothing of it
     await guards.take(KEY, None)
-    turn = guards._turns[KEY.scope, KEY.key]
     second = asyncio.create_task(guards.take(KEY, None))
     await asyncio.sleep(0)
-    assert turn.users == 2
+    assert guards.calls == 2
     # the first one ends and the second one is cancelled in the same step
-    turn.lock.release()
-    guards._leave(KEY, turn)
+    guards.leave(KEY)
     second.cancel()
     with pytest.raises(asyncio.CancelledError):
         await second
-    assert guards._turns == {}
+    assert guards.calls == 0

@@ -31,13 +31,13 @@ def chain(*nodes: NodeState, problem: str = "") -> Chain:
         Condition(ConditionName.RELAYER_FUNDS_LOW, funds, problem, 1),
         Condition(ConditionName.NODES_DISAGREE, State.OK, "", 1),
     )
-    return Chain(BASE, 92, 4, SENDER, problem, conditions, nodes, gas)
+    return Chain(BASE, 92, 4, SENDER, problem, conditions, nodes, gas, 9, 10, 11)
 
 
 def facts(*chains: Chain, paused_at_us: int | None = None) -> Facts:
     executors = [Executor(SENDER, paused_at_us, 4)]
     lists = Condition(ConditionName.SCREENING_LISTS_STALE, State.CRITICAL, "too old", 1)
-    return Facts(chains, executors, 5, 6, 70, 8, [lists])
+    return Facts(chains, executors, 5, 6, 70, 8, 12, [lists])
 
 
 def told(known: Facts) -> dict[tuple[str, ...], float]:
@@ -59,6 +59,7 @@ def test_every_fact_is_a_metric():
     assert values["florin_payments_blocked",] == 6
     assert values["florin_payments_watched",] == 70
     assert values["florin_payouts_watched",] == 8
+    assert values["florin_calls_keyed",] == 12
     assert values["florin_condition", "screening_lists_stale"] == 3
     assert values["florin_chain_condition", BASE, "relayer_funds_low"] == 0
     of_chain = {key[0]: value for key, value in values.items() if key[1:] == (BASE,)}
@@ -66,6 +67,9 @@ def test_every_fact_is_a_metric():
         "florin_chain_ok": 1,
         "florin_chain_head_block": 92,
         "florin_chain_open_transactions": 4,
+        "florin_chain_payments_open": 9,
+        "florin_chain_events_remembered": 10,
+        "florin_chain_settlement_turns": 11,
         "florin_chain_hour_failed_gas": 7,
         "florin_chain_hour_opened_gas": 8,
         "florin_chain_payers_paused": 1,

@@ -1,11 +1,9 @@
 import dataclasses
-import hashlib
-from uuid import UUID
 
 import pytest
 from eth_abi import encode
 from eth_utils import keccak
-from florin_server.chains.evm.route import Kind, Route, option_id, reference
+from florin_server.chains.evm.route import Kind, Route
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -90,29 +88,9 @@ def test_a_part_that_does_not_fit_its_type_is_refused(change):
         dataclasses.replace(ROUTE, **change).nonce()
 
 
-def test_a_reference_is_fixed_per_payment_and_option():
-    salt, other_salt = bytes(16), bytes(15) + b"\x01"
-    found = reference(salt, "option-1")
-    assert len(found) == 32
-    assert found == reference(salt, "option-1")
-    assert len({found, reference(salt, "option-2"), reference(other_salt, "option-1")}) == 3
-
-
-def test_a_reference_needs_the_whole_salt():
-    with pytest.raises(ValueError, match="16 bytes"):
-        reference(hashlib.sha256(b"").digest(), "option-1")
-
-
 @pytest.mark.parametrize("name", ["value", "fee", "valid_before", "chain_id"])
 def test_the_greatest_number_fits_and_the_next_one_does_not(name):
     assert len(dataclasses.replace(ROUTE, **{name: 2**256 - 1}).nonce()) == 32
     for beyond in (2**256, -1):
         with pytest.raises(ValueError, match=str(beyond)):
             dataclasses.replace(ROUTE, **{name: beyond}).nonce()
-
-
-def test_an_option_is_named_by_all_that_it_consists_of():
-    made = UUID(option_id(["pay_1", "payer", "1000"]))
-    digest = hashlib.sha256(b"pay_1\npayer\n1000").digest()
-    assert (made.version, made.bytes[:6], made.bytes[9:]) == (5, digest[:6], digest[9:16])
-    assert option_id(["pay_1", "payer", "1000"]) == str(made) != option_id(["pay_1", "payer"])

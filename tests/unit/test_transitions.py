@@ -47,7 +47,8 @@ def moves() -> Iterator[tuple[str, frozenset[str], str | None]]:
     for clause in {id(one): one.clause for one in statements()}.values():
         if isinstance(clause, Update) and clause.table.name in COLUMNS:
             column = COLUMNS[clause.table.name]
-            for to, value in clause._values.items():
+            # what is set, SQLAlchemy tells nobody
+            for to, value in clause._values.items():  # noqa: SLF001
                 if str(getattr(to, "name", to)) == column:
                     params = clause.compile(dialect=SQLITE).params
                     before = [one for name, one in params.items() if name.startswith(f"{column}_")]

@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from tests.support.desk import DEPLOYED, SPEC, Desk, Offer, opened
 from tests.support.golden import without_hashes
+from tests.support.until import until
 
 GOLDEN = Path(__file__).parent / "golden"
 PROFILES = {"spec": SPEC, "no header": {}, "deployed": DEPLOYED}
@@ -69,18 +70,13 @@ async def payments(desk) -> dict[str, str]:
     processing = await offer("processing")
     await desk.chain.ask("florin_fault", {"kind": "mining", "paused": True})
     assert (await desk.confirm(processing))["status"] == "processing"
-    assert await _is_sent(desk)
-    return made
 
-
-async def _is_sent(desk: Desk) -> bool:
-    """True once the transaction of the last payment is on its way."""
-    for _ in range(500):
+    async def is_sent() -> bool:
         answer = await desk.ask("GET", "/v1/payments?limit=1", desk.rest.merchant)
-        if "hash" in answer.body["data"][0]["transaction"]:
-            return True
-        await desk.chain.ask("eth_blockNumber")
-    return False
+        return "hash" in answer.body["data"][0]["transaction"]
+
+    await until(is_sent)
+    return made
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 import pytest
+import pytest_asyncio
 from florin.v1 import merchant_pb2, merchant_pb2_grpc
 from florin_server.store.engine.query import StoreUnavailable
 from google.rpc import error_details_pb2
@@ -14,7 +15,9 @@ from grpc_status import rpc_status
 
 from tests.support.api import refused
 from tests.support.calls import Call, Request, public_calls
-from tests.support.desk import DEPLOYED, ORDER, SPEC, Answer, Desk, Tenant
+from tests.support.desk import DEPLOYED, ORDER, SPEC, Answer, Desk, Tenant, opened
+from tests.support.store_kit import pragma
+from tests.support.until import until
 
 DOWN, RELAYED = (503, "internal_error"), (502, "bad_gateway")
 # lists, accounts and refunds; payments and wallets have no code of their own for it
@@ -52,18 +55,29 @@ async def create_by_grpc(desk: Desk, tenant: Tenant) -> grpc.aio.AioRpcError:
     return caught.value
 
 
-@pytest.fixture
-def broken_disk(desk, monkeypatch):
-    """No group of writes can be committed."""
+class Disk:
+    """Commits groups of writes unless it is broken."""
 
-    def fault(step: str) -> None:
-        if step == "commit":
+    broken = False
+
+    def __call__(self, step: str) -> None:
+        if self.broken and step == "commit":
             raise OSError("no such disk")
 
-    def begin() -> None:
-        monkeypatch.setattr(desk.service.app.store._writer, "_fault", fault)
 
-    return begin
+DISK = Disk()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def desk(tmp_path_factory):
+    async with opened(tmp_path_factory.mktemp("outages"), fault=DISK) as desk:
+        yield desk
+
+
+@pytest.fixture
+def broken_disk(monkeypatch):
+    """No group of writes can be committed."""
+    return lambda: monkeypatch.setattr(DISK, "broken", True)
 
 
 @pytest.fixture
@@ -107,9 +121,9 @@ async def test_what_cannot_be_committed_may_be_sent_again(desk, broken_disk, mon
 
 async def test_a_full_disk_refuses_until_there_is_room(desk):
     tenant = await desk.tenant()
-    command = desk.service.app.store._connection.command
-    ((pages,),) = command("PRAGMA page_count").fetchall()
-    command(f"PRAGMA max_page_count = {pages}")
+    store = desk.service.app.store
+    ((pages,),) = pragma(store, "page_count")
+    pragma(store, f"max_page_count = {pages}")
     made = []
     while (answer := await create(desk, tenant)).status == 201:
         made.append(answer.body["paymentId"])
@@ -118,7 +132,7 @@ async def test_a_full_disk_refuses_until_there_is_room(desk):
     # what is there is still told
     for payment_id in made:
         assert (await desk.ask("GET", f"/v1/payments/{payment_id}", tenant.headers)).status == 200
-    command("PRAGMA max_page_count = 1000000")
+    pragma(store, "max_page_count = 1000000")
     assert (await create(desk, tenant)).status == 201
 
 
@@ -171,11 +185,12 @@ async def test_the_workers_outlive_an_outage(desk, broken_disk, monkeypatch):
     for _ in range(20):
         desk.clock.advance(1)
         await asyncio.wait(ended, timeout=0.02)
-    assert not any(task.done() for task in desk.service._workers)
+    assert await desk.service.workers.problems() == {}
     monkeypatch.undo()
-    async with asyncio.timeout(20):
-        while not all(task.done() for task in ended):
-            desk.clock.advance(1)
-            await asyncio.wait(ended, timeout=0.02)
+
+    async def passing() -> None:
+        desk.clock.advance(1)
+
+    await until(lambda: all(task.done() for task in ended), meanwhile=passing)
     statuses = [task.result()["status"] for task in ended]
     assert statuses == ["expired", "succeeded"]

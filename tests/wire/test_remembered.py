@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from florin_server.domain.payments.payment import Merchant
 from florin_server.flows.accounts import keys
 from florin_server.rpc.server import auth
 from florin_server.store.accounts import keys as key_store
@@ -122,18 +123,24 @@ async def test_what_was_changed_while_it_was_looked_up_is_not_remembered(desk, t
     assert (await create(desk, tenant)).told == FORBIDDEN
 
 
-async def test_a_busy_caller_costs_no_lookup(desk, tenant, monkeypatch):
-    looked_up: list[str] = []
+@pytest.fixture
+def looked_up(desk, monkeypatch) -> list[str]:
+    """What the store was asked for callers."""
+    asked: list[str] = []
     of_callers = {"key_by_id", "partner", "merchant"}
     store = desk.service.app.store
     read: Callable[[Any], Awaitable[Any]] = store.read
 
     async def counted(op: Any) -> Any:
         # workers read too
-        looked_up.extend(of_callers & {op.gi_code.co_name})
+        asked.extend(of_callers & {op.gi_code.co_name})
         return await read(op)
 
     monkeypatch.setattr(store, "read", counted)
+    return asked
+
+
+async def test_a_busy_caller_costs_no_lookup(desk, tenant, looked_up):
     for _ in range(5):
         assert (await create(desk, tenant)).status == 201
     assert sorted(looked_up) == ["key_by_id", "merchant", "partner"]
@@ -145,11 +152,19 @@ async def test_a_busy_caller_costs_no_lookup(desk, tenant, monkeypatch):
     assert looked_up == ["merchant", "merchant"]
 
 
-async def test_what_is_remembered_is_bounded(desk, tenant, monkeypatch):
+async def test_what_is_remembered_is_bounded(desk, tenant, looked_up, monkeypatch):
     monkeypatch.setattr(auth, "_CACHE_MAX", 3)
     desk.service.app.accounts.changed()
-    cache = desk.service.grpc.gate._auth._merchants
-    for _ in range(10):
-        tenant.merchant = await desk.merchant(tenant)
-        assert (await create(desk, tenant)).status == 201
-        assert 1 <= len(cache._known) <= 3
+    merchants_ = [await desk.merchant(tenant) for _ in range(10)]
+
+    async def asked_for(*order: Merchant) -> int:
+        """How many of some merchants had to be looked up."""
+        looked_up.clear()
+        for tenant.merchant in order:
+            assert (await create(desk, tenant)).status == 201
+        return looked_up.count("merchant")
+
+    assert await asked_for(*merchants_) == 10
+    # the last one is remembered, and at most two of those before it
+    assert await asked_for(merchants_[-1]) == 0
+    assert 7 <= await asked_for(*reversed(merchants_)) < 10

@@ -39,7 +39,7 @@ async def tenants(desk) -> dict[str, Tenant]:
 def statements(monkeypatch, desk) -> list[str]:
     """What the store was asked for calls, in order; what workers ask meanwhile is left out."""
     asked: list[str] = []
-    query, survey, workers = Connection.query, Store.survey, set(desk.service._workers)
+    query, survey, workers = Connection.query, Store.survey, desk.service.workers.tasks
     surveyed_by: ContextVar[asyncio.Task[object] | None] = ContextVar("surveyed_by")
 
     async def begun(self, op):

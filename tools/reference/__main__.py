@@ -11,6 +11,7 @@ from pathlib import Path
 from tools.reference import postings
 from tools.reference.commands import commands
 from tools.reference.conditions import conditions
+from tools.reference.data import data
 from tools.reference.errors import errors
 from tools.reference.settings import settings
 from tools.reference.states import states
@@ -25,6 +26,7 @@ def documents() -> Mapping[str, str]:
     return {
         "commands.md": commands(),
         "conditions.md": conditions(image),
+        "data.md": data(),
         "errors.md": errors(image),
         "postings.md": postings.document(),
         "settings.md": settings(),

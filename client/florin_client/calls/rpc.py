@@ -63,18 +63,11 @@ class Rpc(Generic[Request, Answer]):
         return method
 
     @property
-    def _rule(self) -> access_pb2.AccessRule:
-        return self._method.GetOptions().Extensions[access_pb2.access]
-
-    @property
-    def takes_key(self) -> bool:
-        """A key means something to it."""
-        return self._rule.idempotency != access_pb2.IDEMPOTENCY_RULE_UNSPECIFIED
-
-    @property
     def changes(self) -> bool:
         """It changes something, so that an attempt may be repeated under its key only."""
-        return self.takes_key and self._rule.scope != access_pb2.KEY_SCOPE_READ
+        rule = self._method.GetOptions().Extensions[access_pb2.access]
+        keyed = rule.idempotency != access_pb2.IDEMPOTENCY_RULE_UNSPECIFIED
+        return keyed and rule.scope != access_pb2.KEY_SCOPE_READ
 
     def __call__(self, request: Request, options: Mapping[str, Any]) -> Call[Answer]:
         """The call with a request."""

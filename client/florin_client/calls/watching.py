@@ -20,7 +20,11 @@ Update = TypeVar("Update", bound=Message)
 
 
 class Watching(Protocol[Update]):
-    """A stream over all the connections that it takes."""
+    """A stream over all the connections that it takes; `final` once its last state was told."""
+
+    @property
+    def final(self) -> bool:
+        """Nothing is to come."""
 
     def call(self) -> Call[Update]:
         """Asks for what was not told yet."""
@@ -28,8 +32,8 @@ class Watching(Protocol[Update]):
     def take(self, update: Update) -> bool:
         """Notes an update; False if it was told before."""
 
-    def over(self) -> bool:
-        """Whether a connection that ended in good order was the last one."""
+    def resume(self) -> None:
+        """A connection has ended in good order, but before the final state."""
 
 
 class PaymentWatch:
@@ -69,10 +73,14 @@ class PaymentWatch:
         self._version = update.version
         return True
 
-    def over(self) -> bool:
-        """After the final state."""
-        self._from_now = not self._answered
+    @property
+    def final(self) -> bool:
+        """The final state was told, or is what the caller knew."""
         return self._final
+
+    def resume(self) -> None:
+        """Asks for the state now if nothing was heard yet."""
+        self._from_now = not self._answered
 
 
 class RefundWatch:
@@ -98,7 +106,11 @@ class RefundWatch:
         told, self._last = self._last, update
         return update != told
 
-    def over(self) -> bool:
-        """After the final state."""
+    @property
+    def final(self) -> bool:
+        """The final state was told."""
         final = (REFUND_STATUS_SUCCEEDED, REFUND_STATUS_FAILED)
         return self._last is not None and self._last.refund.status in final
+
+    def resume(self) -> None:
+        """A stream always begins with the state now."""

@@ -74,6 +74,11 @@ class Secrets:
         return _gateway_token(self.pepper)
 
     @property
+    def export_id(self) -> str:
+        """By what exports know this installation, and which says nothing about it."""
+        return _derived(self.pepper, b"florin export").hex()[:16]
+
+    @property
     def treasury_key(self) -> bytes:
         """The treasury's key on the embedded chain; operators bring their own for others."""
         return _derived(self.relayer_key, b"florin treasury")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Container, Coroutine
-from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Self
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Self
 from urllib.parse import urlsplit
 
 from florin_server.boot.app import app_of, core_of
@@ -19,21 +17,15 @@ from florin_server.boot.home import Home, Refused, Secrets
 from florin_server.boot.servers import gateway, metrics
 from florin_server.boot.servers.addresses import check_bind
 from florin_server.boot.servers.grpc_server import GrpcServers
+from florin_server.boot.workers import Staff, Workers
 from florin_server.clock import Clock, ShiftedClock, SystemClock
 from florin_server.config import Settings
 from florin_server.domain.accounts.credentials import parse_key
 from florin_server.domain.sealed import Seal
-from florin_server.flows.app import App, Core, Links
+from florin_server.flows.app import App, Links
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.store.engine.store import Store
 from florin_server.store.operator import executors, installation
-from florin_server.store.payouts import payouts
-from florin_server.workers.housekeeping.expire import expire, forget_data, forget_gas, forget_keys
-from florin_server.workers.housekeeping.keep_books import BookKeeper
-from florin_server.workers.housekeeping.prices import follow_prices
-from florin_server.workers.payouts.pay_out import PayoutWorker
-from florin_server.workers.settlement.settle import ChainSettler
-from florin_server.workers.supervise import outliving
 
 _log = logging.getLogger(__name__)
 
@@ -49,10 +41,10 @@ class Service:
     grpc: GrpcServers
     http_url: str
     metrics_url: str
+    workers: Workers
     evm: Embedded | None
     solana: Embedded | None
     _stack: AsyncExitStack
-    _workers: list[asyncio.Task[None]] = field(default_factory=list)
 
     @classmethod
     async def start(
@@ -92,13 +84,14 @@ class Service:
                 off=_off(settings, home),
                 randbytes=randbytes,
             )
-            staff = _staff(core, await store.read(executors.pauses()))
+            staff = Staff.of(core, await store.read(executors.pauses()))
             app = app_of(core, staff.settlers, staff.payouts)
             grpc = await GrpcServers.start(app, kept, stack)
-            workers = _start_workers(app, staff, stack)
-            await gateway.start(app, grpc, listener, stack, _ready(workers))
+            workers = Workers(app, staff)
+            stack.push_async_callback(workers.end)
+            await gateway.start(app, grpc, listener, stack, workers.problems)
             http_url = gateway.url_of(listener)
-            metrics_url = await metrics.start(app, stack)
+            metrics_url = await metrics.start(app, grpc.guards, stack)
             stack.callback(app.hub.close)
             stack.callback(app.payouts.close)
             return cls(
@@ -109,10 +102,10 @@ class Service:
                 grpc=grpc,
                 http_url=http_url,
                 metrics_url=metrics_url,
+                workers=workers,
                 evm=started.evm,
                 solana=started.solana,
                 _stack=stack.pop_all(),
-                _workers=workers,
             )
         raise AssertionError
 
@@ -125,12 +118,6 @@ class Service:
     def solana_rpc_url(self) -> str:
         """The embedded Solana chain's JSON-RPC address; empty if it is off."""
         return self.solana.rpc_url if self.solana else ""
-
-    async def failed(self) -> None:
-        """Returns when a worker ends, which none does by itself; raises its error."""
-        done, _ = await asyncio.wait(self._workers, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
 
     async def stop(self) -> None:
         """Ends streams, lets open calls finish, then closes everything, last started first."""
@@ -169,57 +156,3 @@ def _links(settings: Settings, http_url: str) -> Links:
     if host is None:
         raise Refused(f"pay_url is no address: {settings.pay_url}")
     return Links(base, frozenset({host}))
-
-
-@dataclass(frozen=True, slots=True)
-class _Staff:
-    """Who settles and who pays out, one for each chain."""
-
-    settlers: list[ChainSettler]
-    payouts: list[PayoutWorker]
-
-
-def _staff(core: Core, pauses: Container[str]) -> _Staff:
-    owner, rails = core.randbytes(8).hex(), core.rails.values()
-    return _Staff(
-        [ChainSettler(core, rail, owner, pauses) for rail in rails],
-        [
-            PayoutWorker(core, rail, rail.payouts, owner, pauses)
-            for rail in rails
-            if rail.payouts is not None
-        ],
-    )
-
-
-def _start_workers(app: App, staff: _Staff, stack: AsyncExitStack) -> list[asyncio.Task[None]]:
-    steady: list[Callable[[], Awaitable[None]]] = [
-        *(partial(work, app) for work in (expire, forget_keys, forget_data, forget_gas)),
-        app.hub.sweep,
-        partial(app.payouts.sweep, lambda ids: app.store.read(payouts.some(ids)), app.clock),
-    ]
-    if app.settings.prices.pairs:
-        steady.append(partial(follow_prices, app))
-    jobs: list[Coroutine[Any, Any, None]] = [
-        *(outliving(app.clock, work) for work in steady),
-        *(BookKeeper(app, rail).run() for rail in app.rails.values()),
-        *(worker.run() for worker in staff.settlers),
-        *(worker.run() for worker in staff.payouts),
-    ]
-    tasks = [asyncio.create_task(job) for job in jobs]
-    stack.push_async_callback(_end, tasks)
-    return tasks
-
-
-async def _end(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    for task in tasks:
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-def _ready(workers: list[asyncio.Task[None]]) -> Callable[[], Awaitable[dict[str, str]]]:
-    async def problems() -> dict[str, str]:
-        return {"workers": "ended"} if any(task.done() for task in workers) else {}
-
-    return problems

@@ -58,6 +58,45 @@ def demo(
 
 
 @app.command()
+def lab(  # noqa: PLR0917  (typer gives them by name)
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Where the notebooks are opened; copies are put there if it has none."
+            "  [default: the checkout's, else florin-notebooks]"
+        ),
+    ] = None,
+    home: HomeOption = None,
+    http_port: HttpPort = None,
+    grpc_port: GrpcPort = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port",
+            min=0,
+            max=65535,
+            help="Port of Jupyter, 0 = any.  [default: 8888 or the next]",
+        ),
+    ] = None,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Only tell where Jupyter is.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Install what is missing without asking.")
+    ] = False,
+) -> None:
+    """Open the notebooks in Jupyter, on a sandbox that runs beside them.
+
+    A Florin that runs on the state folder is used, else one is started. FLORIN_TARGET names one
+    elsewhere.
+    """
+    from florin_server.cli.service import lab as command
+
+    options = given(home=home, http_port=http_port, grpc_port=grpc_port)
+    command.run(options, folder, port, browser=not no_browser, yes=yes)
+
+
+@app.command()
 def simulate(  # noqa: PLR0917  (typer gives them by name)
     home: HomeOption = None,
     seed: Annotated[
@@ -153,6 +192,49 @@ def gateway(  # noqa: PLR0917  (typer gives them by name)
 
     link = Link(tls, ca, certificate, key, server_name, insecure)
     command.run(upstream, link, given(home=home, host=host, http_port=http_port))
+
+
+@app.command()
+def export(  # noqa: PLR0917  (typer gives them by name)
+    to: Annotated[Path, typer.Option(help="Folder; a later run adds what is new or has changed.")],
+    format_: Annotated[str, typer.Option("--format", help="csv, jsonl or parquet.")] = "csv",
+    table: Annotated[
+        list[str] | None, typer.Option(help="One table, and again for more.  [default: all]")
+    ] = None,
+    since: Annotated[
+        Path | None,
+        typer.Option(help="export.json of an export elsewhere: only what is newer than that."),
+    ] = None,
+    personal: Annotated[
+        bool, typer.Option("--personal", help="Personal data too, such as what buyers told.")
+    ] = False,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            help="gRPC address, host:port, of a Florin that is asked with a merchant's key.  "
+            "[default: the store is read]"
+        ),
+    ] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Reach the server over TLS, as --ca does.")
+    ] = False,
+    ca: Annotated[
+        Path | None, typer.Option(help="PEM file of who vouches for it.  [default: the system's]")
+    ] = None,
+    home: HomeOption = None,
+) -> None:
+    """Write payments, the books and all that belongs to them as tables, for analysts.
+
+    Whatever runs goes on meanwhile. With --server only what a merchant may know is written: its
+    payments and refunds.
+    """
+    from florin_server.cli.exports import export as command
+
+    wanted = command.Wanted(to, format_, table or (), since, personal)
+    if server is None:
+        command.run(given(home=home), wanted)
+    else:
+        command.run_server(server, wanted, tls=tls, ca=ca)
 
 
 for _module in (accounts, chains, payments, screening, service_commands):

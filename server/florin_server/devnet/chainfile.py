@@ -5,14 +5,18 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from florin_server.devnet.errors import DevChainError
 
+V = TypeVar("V", int, bytes)
 
-class ChainFile:
+
+class ChainFile(Generic[V]):
     """One file, or memory without a path. Nothing lasts before `commit`.
 
-    A new file gets the tables of `schema`. DevChainError if another process has it, or it is none.
+    A new file gets the tables of `schema`, of which `meta` holds values by their names.
+    DevChainError if another process has it, or it is none.
     """
 
     def __init__(self, path: Path | None, schema: str) -> None:
@@ -39,6 +43,15 @@ class ChainFile:
         except sqlite3.DatabaseError as error:
             self._db.close()
             raise DevChainError(f"{path} is not a chain: {error}") from error
+
+    def meta(self, key: str) -> V | None:
+        """A value that was set."""
+        row = self._db.execute("select value from meta where key = ?", (key,)).fetchone()
+        return None if row is None else row[0]
+
+    def set_meta(self, key: str, value: V) -> None:
+        """Sets a value."""
+        self._write("insert or replace into meta values (?, ?)", [(key, value)])
 
     def commit(self) -> None:
         """Makes everything written so far last."""

@@ -55,7 +55,7 @@ class Dispatcher:
         if isinstance(request, list):
             answer: Any = self._batch(request)
         else:
-            answer = self._one(request)
+            answer = self._answer_of(request)
         body = b"" if answer is None else orjson.dumps(answer)
         return Answer(body, self._delay_s)
 
@@ -64,10 +64,10 @@ class Dispatcher:
             return _error(None, RpcFault("empty batch", -32600))
         if len(requests) > BATCH_MAX:
             return _error(None, RpcFault("batch too large", -32600))
-        answers = [self._one(request) for request in requests]
+        answers = [self._answer_of(request) for request in requests]
         return [answer for answer in answers if answer is not None] or None
 
-    def _one(self, request: Any) -> dict[str, Any] | None:
+    def _answer_of(self, request: Any) -> dict[str, Any] | None:
         if not isinstance(request, dict) or not isinstance(request.get("method"), str):
             return _error(None, RpcFault("invalid request", -32600))
         try:

@@ -45,7 +45,9 @@ class Health:
     """How a chain looks to who settles or pays out there.
 
     `paused` counts accepted payments that wait for a budget of gas, `given_up` those that are not
-    sent any more because too many transactions did not pay them.
+    sent any more because too many transactions did not pay them. `open_payments` are all that are
+    followed to their end, `remembered_events` the settlement events kept in memory for them, and
+    `turns` those that the worker has ended since its start.
     """
 
     head: int
@@ -53,6 +55,9 @@ class Health:
     conditions: tuple[Condition, ...]
     paused: int = 0
     given_up: int = 0
+    open_payments: int = 0
+    remembered_events: int = 0
+    turns: int = 0
 
     @property
     def problem(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from florin_server.chains.evm.route import option_id
+from florin_server.domain.payments.option_names import option_id
 from florin_server.domain.payments.payment import Action, Build, Option, Payment
 from florin_server.pricing.prices import Quote
 from florin_server.rails.types import Asset, Split

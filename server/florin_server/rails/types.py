@@ -20,7 +20,7 @@ class Asset:
     symbol: str
     decimals: int
     peg: str | None
-    method: str  # "eip3009", "permit2" or "direct"
+    method: str  # "eip3009", "permit2", "direct" or "solana"
     domain_name: str  # of the EIP-712 domain that payments are signed for
     domain_version: str  # empty if it has none
     network_name: str

@@ -43,6 +43,7 @@ class Facts:
     blocked: int
     watched_payments: int
     watched_payouts: int
+    keyed_calls: int
     conditions: Sequence[Condition]  # of no chain in particular
 
 
@@ -52,11 +53,15 @@ _OF_ALL: _Table[Facts] = (
     ("payments_blocked", "Payments of blocked payers without a verdict", lambda o: o.blocked),
     ("payments_watched", "Streams and long polls about payments", lambda o: o.watched_payments),
     ("payouts_watched", "Streams about payouts", lambda o: o.watched_payouts),
+    ("calls_keyed", "Wallet calls that hold their key, or wait for it", lambda o: o.keyed_calls),
 )
 _OF_CHAINS: _Table[system.Chain] = (
     ("ok", "1 while nothing is wrong with it", lambda o: not o.problem),
     ("head_block", "The newest block seen", lambda o: o.head),
     ("open_transactions", "Neither final nor replaced", lambda o: o.open_transactions),
+    ("settlement_turns", "Turns of its settler since the start", lambda o: o.turns),
+    ("payments_open", "Accepted payments followed to their end", lambda o: o.open_payments),
+    ("events_remembered", "Settlement events kept in memory", lambda o: o.remembered_events),
     ("hour_failed_gas", "Gas of this hour that paid nothing", lambda o: o.gas.failed),
     ("hour_opened_gas", "Gas of this hour that deployed wallets", lambda o: o.gas.opened),
     ("payers_paused", "Payers without gas for this hour", lambda o: o.gas.paused_payers),
@@ -78,21 +83,21 @@ _CONDITION = "0 as it should be, 1 worth knowing, 2 should be mended, 3 has to b
 _SEVERITY = {state: float(place) for place, state in enumerate(State)}
 
 
-def routes(app: App) -> Mapping[str, PlainHandler]:
-    """The handler by its path."""
+def routes(app: App, keyed_calls: Callable[[], int]) -> Mapping[str, PlainHandler]:
+    """The handler by its path; `keyed_calls` counts those that are under a key."""
 
     async def tell(request: PlainRequest) -> PlainAnswer:
         accept = next((value for name, value in request.headers if name == b"accept"), b"")
         encode, content_type = choose_encoder(accept.decode("latin-1"))
         registry = CollectorRegistry()
         registry.register(_PROCESS)
-        registry.register(Known(await _facts(app)))
+        registry.register(Known(await _facts(app, keyed_calls())))
         return PlainAnswer(200, encode(registry), content_type)
 
     return {PATH: tell}
 
 
-async def _facts(app: App) -> Facts:
+async def _facts(app: App, keyed_calls: int) -> Facts:
     return Facts(
         chains=await system.chains(app),
         executors=await executors.listed(app),
@@ -100,6 +105,7 @@ async def _facts(app: App) -> Facts:
         blocked=await system.held_payments(app),
         watched_payments=app.hub.watchers,
         watched_payouts=app.payouts.followers,
+        keyed_calls=keyed_calls,
         conditions=await health.of_installation(app),
     )
 

@@ -205,6 +205,12 @@ async def test_a_stream_goes_on_where_it_was_and_tells_each_change_once(lab):
     assert asked == [(False, 0), (True, 1), (True, 1)]
 
 
+async def test_a_stream_that_is_lost_after_the_final_state_is_over(lab):
+    one = lab(state(0), state(1, final=True), DOWN)
+    assert len(await one.ask("watch_payment", "pay_1")) == 2
+    assert (len(one.server.asked), one.waited) == (1, [])
+
+
 async def test_a_stream_that_ends_too_early_is_taken_up(lab):
     one = lab(state(0), StopIteration, StopIteration, state(1, final=True), StopIteration)
     told = await one.ask("watch_payment", "pay_1")

@@ -20,6 +20,7 @@ from florin_server.rails.solana.family import NEW_BLOCKS as NEW_SLOTS
 from florin_server.rails.solana.family import slot_mark
 
 from tests.support.evm_lab import RELAYER, open_lab, settings
+from tests.support.until import until
 
 NEVER_S = 3600.0
 SOON_S = 10.0  # what a loaded machine may need for what takes a millisecond
@@ -35,7 +36,12 @@ class Announcing(News):
 
     def __init__(self, poll_s=NEVER_S):
         self.turned = {True: asyncio.Event(), False: asyncio.Event()}
+        self.announcements = 0
         super().__init__(poll_s)
+
+    def announce(self):
+        self.announcements += 1
+        super().announce()
 
     @property
     def announced(self):
@@ -206,14 +212,14 @@ async def serving(handler):
     await runner.cleanup()
 
 
-def answering(text, then=None):
+def answering(text, *then):
     async def handle(request):
         socket = web.WebSocketResponse()
         await socket.prepare(request)
         await socket.receive()
         await socket.send_str(text)
-        if then is not None:
-            await socket.send_str(then)
+        for one in then:
+            await socket.send_str(one)
         await socket.receive()
         return socket
 
@@ -261,12 +267,17 @@ async def test_a_silent_socket_is_left_for_a_new_one():
 
 async def test_what_cannot_be_read_announces_nothing():
     odd = '{"method": "eth_subscription", "params": {"result": 7}}'
-    async with serving(answering('{"id": 1, "result": "0x1"}', odd)) as port:
-        news = Announcing(0.001)
-        async with subscribed(port, news=news):
-            await news.until(True)
-            await news.wait()
-            assert news._by_clock
+    good = '{"method": "eth_subscription", "params": {"result": {"hash": "0xb1"}}}'
+    async with serving(answering('{"id": 1, "result": "0x1"}', odd, odd, good)) as port:
+        marks = []
+
+        def mark(told):
+            marks.append(block_mark(told))
+            return marks[-1]
+
+        async with subscribed(port, mark=mark) as news:
+            await until(lambda: marks, [None, None, "0xb1"])
+            assert news.announcements == 1
 
 
 async def test_we_are_not_sent_elsewhere(caplog):
@@ -339,9 +350,8 @@ async def test_a_rail_hears_of_new_blocks_where_its_settings_say():
         rpc_url=f"http://127.0.0.1:{port}", ws_url=f"ws://127.0.0.1:{port}", poll_ms=600_000
     )
     rail = EvmRail(chosen, RELAYER)
-    rail.nodes.news = rail.nodes._subscription._news = Announcing()
     waits = asyncio.create_task(rail.nodes.wait_for_block())
-    await rail.nodes.news.until(True)
+    await until(lambda: rail.nodes.news.announced)
     await lab.mine()
     await soon(waits)
     await rail.close()

@@ -28,7 +28,7 @@ def test_what_keeps_it_away_is_told_and_fails_in_ci(monkeypatch, tmp_path, ci, o
     monkeypatch.setenv("CI", ci)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(anvil, "BUILD", tmp_path)
-    monkeypatch.setattr(anvil, "_installed", anvil._installed.__wrapped__)
+    monkeypatch.setattr(anvil, "installed", anvil.installed.__wrapped__)
     with pytest.raises(outcome, match="NOT TESTED against anvil: there is no Node here"):
         anvil.program()
 

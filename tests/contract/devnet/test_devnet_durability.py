@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from florin_server.clock import TestClock
+from florin_server.devnet.chainfile import ChainFile
 from florin_server.devnet.evm import DEVNET, DevChainError
 from florin_server.devnet.evm.chain import Chain
 
@@ -22,6 +23,7 @@ BUYER = account(4)
 # Asks a chain to do something again and again, and tells what it was told.
 BUSY_CHILD = """
 import asyncio, json, pathlib, sys
+from florin_server.devnet.chainfile import ChainFile
 from florin_server.devnet.evm import EvmDevChain
 
 async def main():
@@ -142,24 +144,26 @@ async def test_a_file_of_something_else_is_left_alone(tmp_path):
     assert path.read_bytes().startswith(b"not a chain")
 
 
-async def test_a_chain_that_cannot_write_stops_answering(tmp_path):
+async def test_a_chain_that_cannot_write_stops_answering(tmp_path, monkeypatch):
     """Its memory is ahead of its file, so nothing that it would say is true."""
-    path = tmp_path / "evm.db"
+    path, full = tmp_path / "evm.db", False
+    commit = ChainFile.commit
+
+    def committed(file: ChainFile) -> None:
+        if full:
+            raise sqlite3.OperationalError("database or disk is full")
+        commit(file)
+
+    monkeypatch.setattr(ChainFile, "commit", committed)
     async with opened(path) as node:
         await node.fund(RELAYER.address)
         before = await everything(node)
-        engine = node.chain._engine
-        worker = node.chain._worker
-
-        def full() -> None:
-            raise sqlite3.OperationalError("database or disk is full")
-
-        worker.commit = full
+        full = True
         with pytest.raises(DevChainError, match="cannot be written"):
             await node.mine()
         with pytest.raises(DevChainError, match="cannot be written"):
             await node.number()
-        assert engine.commit is not full
+    full = False
     async with opened(path) as node:
         assert await everything(node) == before
 

@@ -158,9 +158,9 @@ def test_what_a_faucet_gives_in_a_year_of_attacks_is_a_part_of_what_there_is():
     from florin_server.devnet.solana import faucet as solana
     from florin_server.devnet.solana.genesis import FAUCET_LAMPORTS
 
-    supplies = [(evm._COIN, FAUCET_WEI), (solana.COIN, FAUCET_LAMPORTS)]
-    supplies += [(one, 2**256) for one in evm._TOKENS.values()]
-    supplies += [(one, 2**64) for one in solana._TOKENS.values()]
+    supplies = [(evm.COIN, FAUCET_WEI), (solana.COIN, FAUCET_LAMPORTS)]
+    supplies += [(one, 2**256) for one in evm.TOKENS.values()]
+    supplies += [(one, 2**64) for one in solana.TOKENS.values()]
     for kind, supply in supplies:
         assert 2 * kind.a_day * 365 < supply
         assert kind.account_max <= kind.a_call

@@ -49,8 +49,9 @@ def run(chain: Chain, rules: type[PragueComputation], code: bytes, gas: int) -> 
             made.is_error and made.error.burns_gas,
             bytes(made.output),
             made.get_gas_remaining(),
-            [made.stack_pop1_int() for _ in range(len(made._stack.values))],
-            bytes(made._memory._bytes),
+            # py-evm shows neither in another way
+            [made.stack_pop1_int() for _ in range(len(made._stack.values))],  # noqa: SLF001
+            bytes(made._memory._bytes),  # noqa: SLF001
             {cell: value for cell, value in machine.flat.cells.items() if cell[0] == PLACE},
         )
 

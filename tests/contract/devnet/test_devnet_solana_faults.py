@@ -45,7 +45,7 @@ async def test_faults_befall_the_calls_they_are_planned_for(node):
 async def test_late_answers_wait_for_the_clock(node):
     await node.fault("answer", method="getSlot", effect="delay", delayMs=3000)
     asked = asyncio.create_task(node.ask("getSlot"))
-    await until(lambda: node.clock._sleepers)
+    await until(lambda: node.clock.sleepers)
     assert await node.ask("getHealth") == "ok"
     assert not asked.done()
     node.clock.advance(3)

@@ -164,7 +164,9 @@ def test_whatever_a_token_account_may_say_is_told():
 # transactions
 
 
-async def test_a_payment_is_told_instruction_by_instruction(node):
+@pytest.fixture
+async def told_twice(node):
+    """A payment's transaction, taken apart and as it was sent."""
     steps = [
         set_compute_unit_price(1000),
         *payment(BUYER, MERCHANT, PRICE),
@@ -176,11 +178,16 @@ async def test_a_payment_is_told_instruction_by_instruction(node):
     config = {**PARSED, "maxSupportedTransactionVersion": 0}
     told = await node.ask("getTransaction", signature, config)
     raw = await node.ask("getTransaction", signature, {**config, "encoding": "json"})
+    assert told["transaction"]["signatures"] == [signature]
+    return told, raw
+
+
+async def test_a_payment_is_told_with_its_accounts(told_twice):
+    told, raw = told_twice
     message = told["transaction"]["message"]
     source, dest = str(place(BUYER.pubkey())), str(place(MERCHANT))
     kept = {key: value for key, value in raw["meta"].items() if key != "loadedAddresses"}
     assert (told["meta"], told["version"]) == (kept, 0)
-    assert told["transaction"]["signatures"] == [signature]
     assert set(message) == {
         "accountKeys",
         "recentBlockhash",
@@ -199,7 +206,12 @@ async def test_a_payment_is_told_instruction_by_instruction(node):
     writable = {one["pubkey"] for one in message["accountKeys"] if one["writable"]}
     assert writable == {PAYER, source, dest, str(MERCHANT)}
     assert [one["pubkey"] for one in message["accountKeys"] if one["signer"]] == [PAYER]
-    price, made, paid, given, noted = message["instructions"]
+
+
+async def test_a_payment_is_told_instruction_by_instruction(told_twice):
+    told, raw = told_twice
+    source, dest = str(place(BUYER.pubkey())), str(place(MERCHANT))
+    price, made, paid, given, noted = told["transaction"]["message"]["instructions"]
     # a program that nodes do not take apart
     assert price == {
         "programId": str(spl.COMPUTE_BUDGET),

@@ -160,7 +160,7 @@ async def test_a_token_that_contradicts_the_registry_is_left_out(lab, monkeypatc
     known = Network(
         "eip155:31337", DEVNET.name, False, Coin("E", "E", 60), Pace(1, 10, 1), (token,)
     )
-    monkeypatch.setitem(registry._BY_ID, known.id, known)
+    monkeypatch.setitem(registry.BY_ID, known.id, known)
     assets, (problem,) = await checked(lab, assets=(asset(), euro(symbol="tEUR", peg="USD")))
     assert [one.symbol for one in assets.values()] == ["tEUR"]
     assert problem == (

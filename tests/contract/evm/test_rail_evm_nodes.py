@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -35,9 +34,7 @@ class Nodes:
     async def later(self, seconds):
         """Time passes, and every node is looked at whose time has come."""
         self.now[0] += seconds
-        self.rail.rpc._pool.tend()
-        while tasks := list(self.rail.rpc._pool._tasks):
-            await asyncio.wait(tasks)
+        await self.rail.rpc.look()
 
     def problems(self):
         return [node.problem for node in self.rail.nodes.states()]

@@ -15,7 +15,7 @@ from florin_server.pricing.market import Kept
 from florin_server.rails.connection.jsonrpc import JsonRpc
 from florin_server.rails.evm.reading.node import Node
 from florin_server.rails.evm.reading.oracles import Feed, OraclePrices, _read
-from florin_server.rails.evm.reading.reader import Reader
+from florin_server.rails.evm.reading.reader import Reader, ways
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,7 +51,7 @@ def kept() -> Kept:
 
 async def told(lab, *feeds: str, way: str = "deployless") -> list[Kept]:
     wanted = [Feed(feed, kept()) for feed in feeds]
-    reader = Reader(Node(JsonRpc(lab.node)), "chain", way=way)
+    reader = Reader(Node(JsonRpc(lab.node)), "chain", ways(), way=way)
     await OraclePrices(reader, wanted).refresh(NOW)
     return [one.kept for one in wanted]
 
@@ -108,7 +108,7 @@ async def test_what_is_no_feed_tells_nothing(lab):
 async def test_a_chain_that_does_not_answer_leaves_the_last_price(lab):
     feed = Feed(await oracle(lab), kept())
     await write(lab, feed.address, 2500_00000000)
-    prices = OraclePrices(Reader(Node(JsonRpc(lab.node)), "chain"), [feed])
+    prices = OraclePrices(Reader(Node(JsonRpc(lab.node)), "chain", ways()), [feed])
     await prices.refresh(NOW)
     lab.node.changes["eth_call"] = refuse(-32005, "limit exceeded")
     await prices.refresh(NOW)

@@ -6,6 +6,7 @@ import pytest
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.genesis import artifact
 from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpc
+from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.reading import reads
 from florin_server.rails.evm.reading.node import Node
 from florin_server.rails.evm.reading.reads import Question, batch, deployless, multicall3
@@ -17,6 +18,7 @@ from tests.support.evm_lab import (
     ACCEPTS_ALL,
     EURO,
     PRICE,
+    RELAYER,
     TOKEN,
     account_of,
     asset,
@@ -186,17 +188,25 @@ async def test_a_thousand_questions_fit(lab, way, requests):
     assert rpc.requests == requests
 
 
-def test_no_part_is_larger_than_a_contract_may_be():
-    group = [Question(DOLLAR, balance(HOLDER), of=HOLDER)] * 60
-    plain = [Question(DOLLAR, balance(HOLDER))] * 500
-    parts = list(reads._parts([(HOLDER, group), (None, plain)] * 6))
-    assert sum(len(piece) for part in parts for _, piece in part) == 6 * 560
-    for part in parts:
-        asked = b"".join(reads._encoded(of, piece) for of, piece in part)
-        told = sum(4 + one.most for _, piece in part for one in piece) + len(part)
-        assert len(reads._creation(asked)[1][0]["data"]) // 2 < 49_152
-        assert told < 24_576
-    assert len(parts) < 8
+async def test_no_part_is_larger_than_a_contract_may_be(lab):
+    asked, told = [], []
+
+    def weighed(params, answer):
+        asked.append(len(params[0]["data"]) // 2)
+        told.append(len(answer["result"]) // 2)
+        return answer
+
+    wordy = bytes.fromhex((await lab.deploy(LONG))[2:])
+    group = [Question(DOLLAR, balance(HOLDER), of=wordy)] * 60
+    plain = [Question(wordy, balance(HOLDER))] * 500
+    lab.node.changes["eth_call"] = weighed
+    answers = await deployless(Node(JsonRpc(lab.node)), [*group, *plain] * 6)
+    assert len(answers) == 6 * 560
+    # all that each may tell
+    assert {len(answer) for _, answer in answers} == {plain[0].most}
+    assert max(asked) < 49_152
+    assert max(told) < 24_576
+    assert len(asked) < 8
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2, 40, -1])
@@ -243,7 +253,10 @@ async def test_an_account_that_does_harm_harms_itself_only(way, code):
     lab = await open_lab(reads=way, assets=(asset(), euro()))
     try:
         if way == "multicall3":
-            lab.rail.reader._ways = await ways_of(lab)
+            await lab.rail.close()
+            chain = lab.rail.chain.model_copy(update={"multicall3": await multicall_of(lab)})
+            lab.rail = EvmRail(chain, RELAYER, lab.node)
+            await lab.rail.start()
         wallet, others = buyer(1), [buyer(n) for n in range(2, 6)]
         payers = [account_of(one) for one in (wallet, *others)]
         await lab.payable(payers, {TOKEN: PRICE, EURO: PRICE})

@@ -200,8 +200,7 @@ async def test_accounts_whose_answers_are_too_long_harm_only_themselves(lab):
     for one in bombs:
         # reverts with 300 kB
         await lab.delegate(one, "62049000" + "6000fd")
-    (endpoint,) = lab.rail.rpc._pool.all
-    endpoint.rpc._answer_bytes_max = 500_000
+    lab.node.answer_bytes_max = 500_000
     done = reasons(await verified(lab, [*bombed, *given]))
     assert done == ["signature_mismatch"] * MANY + [None] * MANY
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -12,10 +13,12 @@ from florin_server.flows.ledger import books
 from florin_server.flows.ledger.books import Verdict
 from florin_server.rails.types import RailUnavailable
 from florin_server.store.ledger import ledger
+from florin_server.workers.housekeeping import keep_books
 from florin_server.workers.housekeeping.keep_books import BookKeeper
 
-from tests.support.evm_lab import CHAIN, EURO, TOKEN
+from tests.support.evm_lab import CHAIN, EURO, TOKEN, refuse, reply
 from tests.support.payout_lab import BUYER, FLOAT, SHOP, TREASURY, office
+from tests.support.until import until
 
 COIN = f"{CHAIN}/slip44:60"
 WALLET = f"{CHAIN}:{TREASURY.address}"
@@ -32,6 +35,26 @@ async def line(desk, place=PLACE) -> books.Line:
     found = await books.compare(desk.app)
     (one,) = [one for one in found.lines if one.place == place]
     return one
+
+
+@asynccontextmanager
+async def kept(desk):
+    """Somebody keeps the books meanwhile."""
+    task = asyncio.create_task(BookKeeper(desk.app, desk.lab.rail).run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+def passing(desk):
+    """Lets the time pass after which books are compared, each time that it is called."""
+
+    async def move() -> None:
+        desk.lab.clock.advance(301)
+
+    return move
 
 
 async def begin(desk) -> bool:
@@ -119,23 +142,27 @@ async def test_a_node_that_lags_tells_nothing(desk):
     with pytest.raises(RailUnavailable):
         await desk.lab.rail.observer.holdings([PLACE], 10**6)
     await desk.lab.mine()
-    await desk.worker._blocks.start()
-    desk.worker._blocks.head += 1
+    # a worker that starts sees the newest block, and is then asked by a node that has it not yet
+    await desk.restart()
+    desk.lab.node.changes["eth_blockNumber"] = reply(hex(desk.worker.head - 1))
     found = await books.compare(desk.app)
     assert list(found.unread) == [CHAIN]
     assert {one.verdict for one in found.lines} == {Verdict.NOT_READ}
 
 
-async def test_nothing_is_sent_before_the_books_begin(desk):
-    desk.app.chains[CHAIN].books_begun = False
-    keeper = BookKeeper(desk.app, desk.lab.rail)
-    await desk.fault(kind="answer", method="eth_getBalance", effect="error", times=1)
+async def test_nothing_is_sent_before_the_books_begin(desk, monkeypatch, caplog):
+    monkeypatch.setattr(keep_books, "_RETRY_S", 0.01)
+    chain = desk.app.chains[CHAIN]
+    chain.books_begun = False
+    desk.lab.node.changes["eth_getBalance"] = refuse(-32005, "too many requests")
     payout = await desk.asked(150)
-    assert not await keeper._begin()
-    await desk.turn(2)
-    assert (await desk.now(payout)).status is PayoutStatus.WAITING
-    await desk.lab.mine(desk.lab.rail.confirmations)
-    assert await keeper._begin()
+    async with kept(desk):
+        await until(lambda: f"the books of {CHAIN} wait" in caplog.text)
+        await desk.turn(2)
+        assert (await desk.now(payout)).status is PayoutStatus.WAITING
+        await desk.lab.mine(desk.lab.rail.confirmations)
+        desk.lab.node.changes.clear()
+        await until(lambda: chain.books_begun)
     await desk.done(payout)
     assert (await line(desk)).verdict is Verdict.EXACT
 
@@ -158,28 +185,16 @@ async def test_a_return_whose_money_is_here_is_sent_whatever_the_merchant_owes(d
 
 
 async def test_the_keeper_raises_the_alarm_and_takes_it_back(desk, caplog):
-    keeper = BookKeeper(desk.app, desk.lab.rail)
     await desk.lab.mine(desk.lab.rail.confirmations)
-    task = asyncio.create_task(keeper.run())
-    try:
+    later = passing(desk)
+    async with kept(desk):
         told = f"{WALLET} holds 3 minor units of {TOKEN} less than is booked"
         chain = desk.app.chains[CHAIN]
         chain.lacking = told
-        await advanced(desk, lambda: chain.lacking == "")
+        await until(lambda: chain.lacking, "", meanwhile=later)
         lost = Posting(f"wallet:{WALLET}", "external:x", TOKEN, 3)
         await desk.store.write(ledger.post("planted", "settle", None, None, (lost,), 0))
-        await advanced(desk, lambda: chain.lacking != "")
-        assert chain.lacking == told
+        await until(lambda: chain.lacking, told, meanwhile=later)
         assert told in caplog.text
         await desk.store.write(ledger.reverse("planted", 0))
-        await advanced(desk, lambda: chain.lacking == "")
-    finally:
-        task.cancel()
-
-
-async def advanced(desk, reached) -> None:
-    """Lets time pass until something is the case."""
-    async with asyncio.timeout(10):
-        while not reached():
-            desk.lab.clock.advance(301)
-            await asyncio.sleep(0.01)
+        await until(lambda: chain.lacking, "", meanwhile=later)

@@ -122,7 +122,7 @@ async def test_a_process_that_dies_before_the_broadcast_pays_once(desk):
     desk.lab.node.lost = frozenset()
     await desk.restart()
     assert (await desk.done(payout)).tx_id == signed.hash
-    assert await desk.worker._again(signed)
+    assert await desk.worker.may_repeat(signed)
     assert await desk.transfers() == [150]
 
 
@@ -193,7 +193,7 @@ async def test_a_transaction_whose_nonce_another_took_is_made_anew(desk, caplog)
     what = f"its transaction {lost.hash} was replaced by another one"
     assert (told.levelname, told.message) == ("ERROR", f"payout {payout.id}: {what}")
     # not even if a deep reorganisation freed the nonce again
-    assert not await desk.worker._again(lost)
+    assert not await desk.worker.may_repeat(lost)
     assert await desk.transfers() == [150]
 
 

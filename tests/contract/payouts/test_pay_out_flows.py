@@ -9,8 +9,12 @@ import pytest
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.payment import Destination, Merchant
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
+from florin_server.domain.settlement.chain_txs import Posting
 from florin_server.flows.payouts import payouts as flows
+from florin_server.rails.types import RailUnavailable
 from florin_server.store.accounts import destinations, merchants
+from florin_server.store.ledger import ledger
+from florin_server.store.payouts import payouts
 
 from tests.support.evm_lab import CHAIN, EURO, MERCHANT, TOKEN, account_of
 from tests.support.payout_lab import BUYER, SHOP, Office, office
@@ -121,6 +125,64 @@ async def test_why_a_payout_waits_is_logged_when_it_changes(desk, caplog):
             await desk.turn()
     assert await waits(desk, payout) == "the account that it goes to is blocked"
     assert caplog.text.count(payout.id) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (RailUnavailable("the node is away"), "the node is away"),
+        (RailUnavailable(), "RailUnavailable"),
+    ],
+)
+async def test_a_chain_that_does_not_answer_has_others_take_their_turn(
+    desk, monkeypatch, error, told
+):
+    async def away(*_: object) -> None:
+        raise error
+
+    first = await desk.asked()
+    with monkeypatch.context() as node:
+        node.setattr(desk.lab.rail.payouts, "obstacle", away)
+        await desk.turn()
+    assert await waits(desk, first) == told
+    second = await desk.asked(7)
+    await desk.turn()
+    assert (await desk.now(second)).status is PayoutStatus.SUBMITTED
+    assert await waits(desk, first) == told
+    desk.lab.clock.advance(6)
+    await desk.done(first)
+    assert sorted(await desk.transfers()) == [7, 150]
+
+
+async def test_what_is_spent_while_it_is_signed_is_not_paid_out(desk, monkeypatch):
+    await desk.owe(500)
+    balance = {"id": "pout_1", "kind": PayoutKind.BALANCE, "payment_id": None}
+    payout = await desk.asked(500, account=account_of(MERCHANT), **balance)
+    sign = desk.lab.rail.payouts.sign
+
+    async def meanwhile(*asked: object):
+        left = Posting(f"merchant:{SHOP}", f"wallet:{desk.lab.rail.treasury}", TOKEN, 3)
+        await desk.store.write(ledger.post("else", "payout", None, None, (left,), 0))
+        return await sign(*asked)
+
+    with monkeypatch.context() as others:
+        others.setattr(desk.lab.rail.payouts, "sign", meanwhile)
+        await desk.turn()
+    assert await waits(desk, payout) == str(payouts.Uncovered(3))
+    assert await desk.transactions() == []
+    assert await desk.transfers(MERCHANT) == []
+    await desk.owe(3)
+    desk.lab.clock.advance(6)
+    await desk.done(payout)
+    assert await desk.transfers(MERCHANT) == [500]
+
+
+async def test_live_payouts_wait_for_the_lists_that_are_required(tmp_path):
+    async with office(tmp_path, screening_required=True) as desk:
+        live, test = await desk.asked(live=True), await desk.asked(7)
+        await desk.turn()
+        assert await waits(desk, live) == "the screening lists are missing or too old"
+        assert (await desk.now(test)).status is PayoutStatus.SUBMITTED
 
 
 @pytest.mark.parametrize(

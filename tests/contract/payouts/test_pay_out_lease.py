@@ -118,7 +118,7 @@ async def test_it_rests_until_a_block_comes_or_it_is_woken(desk, monkeypatch):
 
     async def rest() -> None:
         async with asyncio.timeout(20):
-            await PayoutWorker._rest(desk.worker)
+            await desk.worker.rest()
 
     # there is nothing to do: others may ask for something, and tell or not
     monkeypatch.setattr(pay_out, "_IDLE_S", 3600.0)

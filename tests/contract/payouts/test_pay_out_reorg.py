@@ -152,6 +152,10 @@ async def test_a_nonce_that_others_took_meanwhile_lets_it_be_paid_anew_and_told(
     await desk.lab.send(key=TREASURY_KEY, to=MERCHANT, value=1)
     await desk.lab.mine(2)
     desk.lab.clock.advance(11)
+    await desk.turn(2)
+    # what is told stays as it was until something else has paid
+    assert (await desk.now(done)).status is PayoutStatus.SUBMITTED
+    assert (await desk.refund(done)).tx_id == done.tx_id
     again = await desk.done(done)
     assert again.tx_id != done.tx_id
     refund = await desk.refund(done)

@@ -140,3 +140,45 @@ async def test_what_is_claimed_tells_its_transaction_and_when_that_lapses(store)
     found = await store.read(payouts.get(waiting.id))
     assert (found.status, found.tx_id) == (PayoutStatus.SUBMITTED, "0x2")
     assert (found.lapses_at, found.problem) == (77, None)
+
+
+OTHER = f"{CHAIN}/erc20:0x{'cc' * 20}"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"merchant_id": "mer_2"},
+        {"asset": OTHER},
+        # what was held for a payer was never the merchant's
+        {"kind": PayoutKind.RETURN, "held_id": "held_1", "backed": True},
+        # booked already
+        {"status": PayoutStatus.DONE},
+        {"status": PayoutStatus.REFUSED},
+    ],
+    ids=["another merchant", "another asset", "held money", "done", "refused"],
+)
+async def test_a_merchant_may_have_all_that_nothing_else_of_its_own_is_asked_for(store, changes):
+    mine = {
+        "id": "pout_1",
+        "kind": PayoutKind.BALANCE,
+        "merchant_id": "mer_1",
+        "payment_id": None,
+        "live": True,
+        "chain_id": CHAIN,
+        "asset": ASSET,
+        "value": 70,
+        "account": PAYER,
+        "created_at_us": NOW_US,
+        "status": PayoutStatus.SUBMITTED,
+    }
+    came = Posting(f"wallet:{CHAIN}:treasury", "merchant:mer_1", ASSET, 100)
+    await store.write(ledger.post("came", "settle", None, None, (came,), NOW_US))
+    await store.write(payouts.add(Payout(**{**mine, **changes})))
+    assert await store.read(payouts.available("mer_1", ASSET)) == 100
+    rest = Payout(**{**mine, "id": "pout_2", "value": 101, "status": PayoutStatus.WAITING})
+    assert await store.read(payouts.uncovered(rest, None)) == 1
+    # the same of its own counts
+    await store.write(payouts.add(Payout(**{**mine, "id": "pout_3"})))
+    assert await store.read(payouts.available("mer_1", ASSET)) == 30
+    assert await store.read(payouts.uncovered(rest, None)) == 71

@@ -42,7 +42,7 @@ async def shop() -> AsyncIterator[Shop]:
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    shop.url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
+    shop.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     yield shop
     shop.closing.set()
     await runner.cleanup()

@@ -55,14 +55,16 @@ async def test_an_item_that_failed_is_tried_again_after_a_restart_at_that_moment
         asked.set()
         await asyncio.Event().wait()
 
-    # what is asked once the end is committed is never answered
-    monkeypatch.setattr(shop.settler._concluder, "_unpayable", silence)
-    heard = asyncio.create_task(asked.wait())
-    while not asked.is_set():
-        mining = asyncio.create_task(shop.mine())
-        await asyncio.wait({mining, heard}, return_when=asyncio.FIRST_COMPLETED)
-    mining.cancel()
-    assert await shop.transactions() == []
+    with monkeypatch.context() as node:
+        # what is asked once the end is committed is never answered
+        node.setattr(shop.lab.rail.observer, "unpayable_reason", silence)
+        heard = asyncio.create_task(asked.wait())
+        while not asked.is_set():
+            mining = asyncio.create_task(shop.mine())
+            await asyncio.wait({mining, heard}, return_when=asyncio.FIRST_COMPLETED)
+        mining.cancel()
+        assert await shop.transactions() == []
+        await shop.stop()
     await shop.restart()
     await shop.lab.send_tokens(WALLET.address, PRICE)
     shop.lab.clock.advance(10)

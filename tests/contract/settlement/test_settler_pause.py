@@ -208,9 +208,9 @@ async def test_a_settler_forgets_what_was_simulated(shop):
     payment = await shop.accepted(WALLET)
     await shop.turn()
     await simulate(shop, payment, Event.SIMULATE_STALL)
-    assert shop.settler._open
+    assert shop.settler.health().open_payments == 1
     await compare(shop)
-    assert not shop.settler._open
+    assert shop.settler.health().open_payments == 0
 
 
 async def test_a_simulation_in_the_middle_of_a_submission(shop, monkeypatch):

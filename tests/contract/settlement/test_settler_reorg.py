@@ -89,7 +89,7 @@ async def test_it_is_not_forgotten_when_the_process_ends_in_between(shop):
 
 async def test_a_reorganisation_while_nobody_looks(shop):
     ended = await shop.end(await shop.accepted(WALLET))
-    await shop._stop()
+    await shop.stop()
     await shop.lab.reorg(4, ended.tx_id)
     assert await shop.lab.balance(MERCHANT) == 0
     await shop.restart()

@@ -83,7 +83,7 @@ async def down(shop, option, output, blocks: int = 3) -> str:
     """Somebody settles it while nobody follows the chain."""
     shop.lab.clock.advance(11)
     await shop.mine()
-    await shop._stop()
+    await shop.stop()
     tx_hash = await settled(shop, option, output)
     await shop.lab.mine(blocks)
     return str(tx_hash)
@@ -117,7 +117,7 @@ async def test_what_was_not_final_yet_when_florin_went_down_is_found_too(shop):
     # what waits is read once more, however long it waits
     receipt = await shop.lab.control.call("eth_getTransactionReceipt", tx_hash)
     assert await read_up_to(shop) == int(receipt["blockNumber"], 16) - 1
-    await shop._stop()
+    await shop.stop()
     await shop.lab.mine(3)
     await shop.restart()
     await shop.turn(2)

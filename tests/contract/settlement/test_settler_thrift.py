@@ -10,7 +10,9 @@ from florin_server.domain.settlement.chain_txs import TxState
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.fees import FEES_S
 from florin_server.rails.evm.sending.transactions import fees_of
-from florin_server.workers.settlement.settle import ChainSettler
+from florin_server.workers.settlement.blocks import follow
+from florin_server.workers.settlement.direct_payments import DirectPayments
+from florin_server.workers.settlement.open_payments import OpenPayments
 
 from tests.support.evm_lab import RELAYER, buyer, open_lab, settings
 from tests.support.settler_lab import Works, works
@@ -95,37 +97,52 @@ async def test_what_gas_costs_is_asked_again_after_a_while(evm):
 
 
 async def test_it_rests_until_a_block_comes_or_a_payment_is_accepted(shop, monkeypatch):
-    never = asyncio.Event()
+    asked, block = asyncio.Event(), asyncio.Event()
 
     async def at_once() -> None:
         return
 
     async def not_yet() -> None:
-        await never.wait()
+        asked.set()
+        await block.wait()
 
     async def rest() -> None:
         async with asyncio.timeout(20):
-            await ChainSettler._rest(shop.settler)
+            await shop.settler.rest()
 
     monkeypatch.setattr(shop.lab.rail.nodes, "wait_for_block", at_once)
     await rest()
     monkeypatch.setattr(shop.lab.rail.nodes, "wait_for_block", not_yet)
     shop.settler.wake()
     await rest()
-    # what woke it is over
-    assert not shop.settler._woken.is_set()
+    # what woke it is over: it waits for a block now
+    asked.clear()
+    again = asyncio.create_task(rest())
+    await asked.wait()
+    for _ in range(10):
+        # whatever could let it go on does so now
+        await asyncio.sleep(0)
+    assert not again.done()
+    block.set()
+    await again
 
 
 async def test_what_was_accepted_since_the_last_comparison_is_left_to_the_blocks(shop):
     await shop.lab.pause()
     await shop.accepted(buyer(101))
     await shop.turn()
-    known = shop.settler._open
+    # what a settler knows of its payments, with blocks that only this test follows
+    blocks = follow(shop.lab.rail)
+    await blocks.start()
+    known = OpenPayments(shop.app, shop.lab.rail, blocks)
+    await known.load()
     (item,) = known.items
     at_us = item.confirmation.at_us
     assert known.unseen(at_us) == [item]
     assert known.unseen(at_us - 1) == []
-    await shop.mine()
+    await shop.lab.mine()
+    await blocks.look()
+    await DirectPayments(shop.app, shop.lab.rail, blocks).adopt(known.by_ref)
     assert known.seen(item)
     # what blocks told of is not asked for, whenever it was accepted
     assert known.unseen(at_us) == known.unseen(at_us - 1) == []

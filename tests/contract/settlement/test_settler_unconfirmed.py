@@ -28,6 +28,7 @@ from florin_server.store.ledger import ledger
 from florin_server.store.operator import installation
 from florin_server.store.payments import payments
 from florin_server.workers.settlement import direct_payments
+from florin_server.workers.settlement.blocks import follow
 
 from tests.support.evm_lab import CHAIN, PRICE, TOKEN, account_of, buyer, reply, signed
 from tests.support.settler_lab import BUYER, SHOP, Works, works
@@ -144,7 +145,7 @@ async def test_what_a_wallet_sends_without_fetch_pays(shop, way):
 @WAYS
 async def test_what_a_wallet_sends_without_fetch_while_florin_is_down_pays(shop, way):
     payment, option = await way(shop)
-    await shop._stop()
+    await shop.stop()
     tx_hash = await sent(shop, option)
     await shop.lab.mine(40)
     await shop.restart()
@@ -155,7 +156,7 @@ async def test_what_a_wallet_sends_without_fetch_while_florin_is_down_pays(shop,
 @WAYS
 async def test_what_was_paid_before_it_was_fetched_is_found_after_a_restart(shop, way):
     payment, option = await way(shop)
-    await shop._stop()
+    await shop.stop()
     tx_hash = await sent(shop, option)
     await shop.lab.mine(40)
     await shop.restart()
@@ -171,7 +172,7 @@ async def test_what_was_paid_before_it_was_fetched_is_found_after_a_restart(shop
 async def test_a_true_hash_is_looked_for_since_the_option_was_offered(shop, way):
     """The block is read, its event was missed, and the wallet fetches long after it paid."""
     payment, option = await way(shop)
-    await shop._stop()
+    await shop.stop()
     tx_hash = await sent(shop, option)
     await shop.lab.mine(40)
     shop.store = await type(shop.store).open(shop.folder / "florin.db")
@@ -188,7 +189,7 @@ async def test_what_was_signed_and_settled_by_others_before_its_confirm_is_found
     """The confirm was verified by a node that lagged: it knew of no block with the event."""
     payment, option = await dollar(shop)
     output = signed(WALLET, option)
-    await shop._stop()
+    await shop.stop()
     tx_hash = await settled(shop, option, output)
     await shop.lab.mine(40)
     shop.store = await type(shop.store).open(shop.folder / "florin.db")
@@ -207,7 +208,7 @@ async def test_what_was_signed_and_settled_by_others_before_its_confirm_is_found
 @WAYS
 async def test_what_comes_while_florin_is_down_and_its_payment_expires_goes_back(shop, way, caplog):
     payment, option = await way(shop)
-    await shop._stop()
+    await shop.stop()
     tx_hash = await sent(shop, option)
     shop.lab.clock.advance(TTL_S)
     await shop.lab.mine(5)
@@ -363,8 +364,7 @@ async def test_an_event_with_our_reference_and_anything_else_changes_nothing(sho
     with caplog.at_level(logging.WARNING):
         await shop.mine(4)
     assert await shop.status(payment) == "requires_action"
-    evidence = shop.settler._blocks.evidence
-    assert (evidence.paid, evidence.fresh) == ({}, [])
+    assert shop.settler.health().remembered_events == 0
     assert payment.id not in caplog.text
     # the buyer pays all the same
     tx_hash = await sent(shop, option)
@@ -436,14 +436,12 @@ async def test_twenty_thousand_events_of_others_are_forgotten(shop, monkeypatch)
 
     monkeypatch.setattr(rail.blocks, "block", flooded)
     monkeypatch.setattr(direct_payments.offered, "by_reference", counted)
-    evidence = shop.settler._blocks.evidence
     await shop.turn()
     looked_up.clear()
     for _ in range(BLOCKS // 50):
         await shop.lab.mine(50)
         await shop.turn()
-        kept = sum(map(len, evidence.paid.values())) + len(evidence.fresh)
-        assert kept == 0
+        assert shop.settler.health().remembered_events == 0
     assert sum(looked_up) == BLOCKS * A_BLOCK
     assert max(looked_up) <= 500
     # what is ours is seen among them, and kept until it is final
@@ -453,9 +451,11 @@ async def test_twenty_thousand_events_of_others_are_forgotten(shop, monkeypatch)
 
 
 async def test_what_is_known_of_deep_blocks_is_dropped_but_for_what_is_waited_for(shop):
-    blocks = shop.settler._blocks
+    blocks = follow(shop.lab.rail)
+    await blocks.start()
     await shop.lab.mine(70)
-    await shop.turn()
+    while await blocks.look():
+        pass
     for ref, number in (("0x0a", 1), ("0x0b", 1), ("0x0c", blocks.head)):
         known = Paid(
             ref, "0x01", number, "0x02", "0x03", "0x04", "", DEVNET.token.address, 1, 0, "0x05"

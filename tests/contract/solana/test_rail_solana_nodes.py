@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -30,9 +29,7 @@ class Nodes:
     async def later(self, seconds):
         """Time passes, and every node is looked at whose time has come."""
         self.now[0] += seconds
-        self.rail.rpc._pool.tend()
-        while tasks := list(self.rail.rpc._pool._tasks):
-            await asyncio.wait(tasks)
+        await self.rail.rpc.look()
 
     async def landed(self):
         """A payment that is final, as the first node tells it."""

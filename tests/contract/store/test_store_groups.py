@@ -13,7 +13,7 @@ from florin_server.store.engine.query import Query, StoreError
 from florin_server.store.payments import payments
 from florin_server.store.payments.reader import PaymentReader
 
-from tests.support.store_kit import ENGINES, created, opened, payment
+from tests.support.store_kit import ENGINES, created, opened, payment, pragma
 
 
 class Steps:
@@ -172,7 +172,7 @@ async def test_a_transaction_that_is_lost_is_lost_for_all_in_it(store):
 
 
 async def test_a_full_disk_is_told_and_survived(store):
-    store._connection.command("PRAGMA max_page_count=100")
+    pragma(store, "max_page_count=100")
     made = [payment(reference_id="x" * 20_000) for _ in range(40)]
     outcomes = await asyncio.gather(
         *(store.write(payments.create(one)) for one in made), return_exceptions=True
@@ -182,7 +182,7 @@ async def test_a_full_disk_is_told_and_survived(store):
     assert all(isinstance(found, StoreError) for found in outcomes if found not in made)
     stored = set(await store.read(payments.get([one.id for one in made])))
     assert stored == {one.id for one in made} - failed
-    store._connection.command("PRAGMA max_page_count=1000000")
+    pragma(store, "max_page_count=1000000")
     await store.write(payments.create(payment()))
 
 

@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import Posting
-from florin_server.store.engine.query import StoreError
+from florin_server.store.engine.query import Statement, StoreError
 from florin_server.store.ledger import ledger
 from florin_server.store.payouts import payouts
+from florin_server.store.tables.tables import ledger_transfer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import insert
 
 from tests.support.store_kit import ASSET, CHAIN, COIN, ENGINES, NOW_US, PAYER, U256_MAX, opened
 
@@ -249,6 +251,6 @@ async def test_the_table_itself_refuses_one_account_on_both_sides(store, tmp_pat
 
 
 def raw_transfer():
-    yield ledger._TRANSFER(
+    yield Statement(insert(ledger_transfer))(
         idem_key="k", n=1, debit="wallet:w", credit="wallet:w", asset=ASSET, amount=1
     )

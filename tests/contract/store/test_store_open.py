@@ -18,6 +18,9 @@ from florin_server.store.engine import schema
 from florin_server.store.engine.query import Statement, StoreError
 from florin_server.store.engine.sqlite import Connection
 from florin_server.store.engine.store import Store, StoreLocked
+from florin_server.store.exports import ledger as ledger_rows
+from florin_server.store.exports import money_out, transactions, watched
+from florin_server.store.exports import payments as payment_rows
 from florin_server.store.ledger import ledger
 from florin_server.store.migrations import config
 from florin_server.store.operator import executors
@@ -28,7 +31,7 @@ from florin_server.store.settlement import chain_txs, gas, leases, token_account
 from sqlalchemy import create_engine
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
 
-from tests.support.store_kit import created, opened
+from tests.support.store_kit import created, opened, pragma
 
 OPERATIONS = (
     collected_data,
@@ -52,9 +55,10 @@ OPERATIONS = (
     destinations,
     simulation,
 )
+EXPORTS = (ledger_rows, money_out, transactions, watched, payment_rows)
 STATEMENTS = {
-    f"{module.__name__.rpartition('.')[2]}{name}": found
-    for module in OPERATIONS
+    f"{'exports_' if module in EXPORTS else ''}{module.__name__.rpartition('.')[2]}{name}": found
+    for module in (*OPERATIONS, *EXPORTS)
     for name, found in inspect.getmembers(module)
     if isinstance(found, Statement)
 }
@@ -112,7 +116,8 @@ def test_another_process_is_refused_too(tmp_path):
                 code = 1
                 try:
                     asyncio.set_event_loop(None)
-                    asyncio.events._set_running_loop(None)
+                    # a fork takes the loop along
+                    asyncio.events._set_running_loop(None)  # noqa: SLF001  (there is no other way)
                     asyncio.run(refused())
                     code = 0
                 finally:
@@ -135,8 +140,8 @@ async def test_a_new_store_is_its_owners_alone_and_loses_nothing_to_a_power_cut(
         files = list(tmp_path.iterdir())
         assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
         assert {path.name for path in files} >= {"florin.db", "florin.db-wal"}
-        assert store._connection.command("PRAGMA synchronous").fetchall() == [(2,)]
-        assert store._connection.command("PRAGMA journal_mode").fetchall() == [("wal",)]
+        assert pragma(store, "synchronous") == [(2,)]
+        assert pragma(store, "journal_mode") == [("wal",)]
 
 
 async def test_a_new_file_needs_no_migration(tmp_path, monkeypatch):
@@ -212,11 +217,19 @@ def test_no_operation_reads_a_whole_table(plans, name):
     sql = STATEMENTS[name].sqlite.sql
     rows = plans.command(f"EXPLAIN QUERY PLAN {sql}", [None] * sql.count("?")).fetchall()
     for *_, step in rows:
+        if step == "SCAN limited":
+            continue
         assert "json_each" in step or not step.startswith("SCAN") or "INDEX ix_" in step, step
 
 
 @pytest.mark.parametrize(
-    "name", ["payments_EXPIRE", "payments_NEXT_EXPIRY", "chain_txs_WAITING", "merchants_PAGE"]
+    "name",
+    [
+        *("payments_EXPIRE", "payments_NEXT_EXPIRY", "chain_txs_WAITING", "merchants_PAGE"),
+        *("exports_payments_AFTER", "exports_ledger_LAST", "exports_ledger_RANGE"),
+        *("exports_transactions_LAST", "exports_transactions_RANGE", "collected_data_ALL"),
+        *("exports_money_out_PAYOUTS", "exports_money_out_REFUNDS"),
+    ],
 )
 def test_what_comes_first_is_read_in_order(plans, name):
     sql = STATEMENTS[name].sqlite.sql

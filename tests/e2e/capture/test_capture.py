@@ -255,9 +255,7 @@ async def test_json_that_is_none_is_refused_over_grpc(desk):
         option_id=(await till.option())["id"],
         collected_data_json='{"fullName": "Marker',
     )
-    refused = await refusal(
-        desk.grpc._ask(desk.grpc._gateway.FetchAction, request, desk.grpc.wallet)
-    )
+    refused = await refusal(desk.grpc.ask(desk.grpc.gateway.FetchAction, request, desk.grpc.wallet))
     assert (refused.http, refused.code) == (400, "params_validation")
     assert "Marker" not in str(refused)
 
@@ -358,7 +356,7 @@ async def test_an_option_in_two_parts_is_fetched_as_a_whole_for_who_saw_no_part(
 
     def in_two_parts(*args: Any) -> Option:
         option = Building.offer(building, *args)
-        inline = building._inline[option.id].actions
+        inline = building.inline[option.id].actions
         return replace(option, actions=(*inline, *option.actions))
 
     monkeypatch.setattr(rail.offers, "offer", in_two_parts)
@@ -428,11 +426,11 @@ async def test_data_that_was_put_elsewhere_is_not_taken_for_somebody_elses(desk)
     app, till = desk.service.app, await new_till(desk)
     await hand_in(desk, await till.url())
     (kept,) = await app.store.read(collected_data.of_account(till.wallet.account.lower()))
-    assert json.loads(collected.opened(app, kept)) == DATA
-    assert collected.opened(app, replace(kept, payment_id="pay_other")) is None
-    assert collected.opened(app, replace(kept, account=Wallet().account.lower())) is None
-    assert collected.opened(app, replace(kept, source="inline:00")) is None
-    assert collected.opened(app, replace(kept, source="")) is None
+    assert json.loads(collected.opened(app.seal, kept)) == DATA
+    assert collected.opened(app.seal, replace(kept, payment_id="pay_other")) is None
+    assert collected.opened(app.seal, replace(kept, account=Wallet().account.lower())) is None
+    assert collected.opened(app.seal, replace(kept, source="inline:00")) is None
+    assert collected.opened(app.seal, replace(kept, source="")) is None
 
 
 async def test_data_is_deleted_when_its_time_is_over(desk):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from florin.v1 import customer_pb2
-from florin_server.cli.accounts import customers as command_line
 from florin_server.config import LimitSettings
 from florin_server.domain.sealed import Seal
 from florin_server.store.accounts import customers
@@ -29,6 +29,7 @@ from tests.support.capture import (
     refusal,
     stored,
 )
+from tests.support.command import florin
 from tests.support.desk import Desk, opened
 from tests.support.service import NO_LIMITS
 from tests.support.wallet import MUTE, Wallet
@@ -199,7 +200,11 @@ async def test_an_export_tells_who_told_what(desk, till):
     assert await till.pay() == "succeeded"
     kept = (await export(desk, till.wallet)).collected_data
     assert [(one.source, one.app, one.proven) for one in kept] == [(wallet, mine, True)]
-    (shown,) = (command_line._data(one) for one in kept)
+    service = desk.service
+    with service.home.announced({"operator": service.grpc.operator_target}):
+        ask = partial(florin, "customers", "export", till.wallet.account, home=service.home.path)
+        printed = await asyncio.to_thread(ask)
+    (shown,) = json.loads(printed.out)["collectedData"]
     assert (shown["source"], shown["app"], shown["proven"]) == ("wallet", mine, True)
     assert shown["data"] == DATA
     # no name that a client gave itself

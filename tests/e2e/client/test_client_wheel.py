@@ -23,7 +23,6 @@ pytestmark = pytest.mark.long
 
 INSTALL_S = 300
 RUN_S = 120
-UV = Path(sys.executable).with_name("uv")
 # what a user gets with it, and nothing of the server
 ALONE = {
     *("florin-client", "googleapis-common-protos", "grpcio", "protobuf"),
@@ -109,7 +108,7 @@ def alone(tmp_path_factory) -> Path:
     with tarfile.open(sdist) as archive:
         archive.extractall(folder / "sdist", filter="data")
     built(folder / "sdist" / sdist.name.removesuffix(".tar.gz"), "wheel", folder)
-    subprocess.run([UV, "venv", "-q", "-p", sys.executable, folder / "venv"], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
     return folder / "venv" / "bin" / "python"
 
 
@@ -128,7 +127,7 @@ def built(source: Path, target: str, out: Path) -> None:
 
 def install(python: Path, *wanted: str) -> None:
     """Fetches what is wanted; without a registry the test ends here."""
-    command = [UV, "pip", "install", "-q", "-p", python, *wanted]
+    command = [sys.executable, "-m", "pip", "--python", python, "install", "-q", *wanted]
     done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, check=False)
     if done.returncode != 0:
         missing = pytest.fail if os.environ.get("CI") == "true" else pytest.skip

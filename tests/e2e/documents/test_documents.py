@@ -9,36 +9,41 @@ What differs from a newcomer's day is this, and nothing else:
 - The node of the real chain is an embedded chain that says it is Base (`REAL_CHAIN`), and the file
   with the password is where the test may write.
 - Targets of make other than `demo` are expanded (`make -n`) and not run: this test is part of one.
-- `pip install` and `jupyter lab` are looked at, not run (`NOTEBOOKS`, `CLIENT`); the client in Node
-  is run by `tests/e2e/client/test_client_node.py`, which is skipped where there is no Node.
+- Jupyter takes any port that is free, and opens nothing (JUPYTER_PORT, BROWSER).
+- `pip install` is looked at, not run (`EXPORTS`, `CLIENT`); the client in Node is run by
+  `tests/e2e/client/test_client_node.py`, which is skipped where there is no Node.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
 import shutil
 import tomllib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import aiohttp
 import pytest
 from eth_utils import keccak
 from florin_server.config import Settings
 from florin_server.devnet.genesis import artifact
 from florin_server.rails.networks import chain_files
 
+from tests.e2e.documents import clients, data  # noqa: F401  (their steps)
+from tests.e2e.documents.steps import STEPS, step
 from tests.support import foreign
 from tests.support.documents import Block, blocks, put_into, taken
 from tests.support.newcomer import PATIENCE_S, Walk, setting_out, typed, until
 from tests.support.screening import sdn
+from tests.support.until import until as so
 
 REAL_CHAIN = ("https://base.node.example/KEY", "/run/secrets/florin-keystores")
-NOTEBOOKS = [".venv/bin/pip install -e '.[notebooks]'", ".venv/bin/jupyter lab notebooks"]
-CLIENT = ["pip install florin-client", "pip install 'florin-client[wallet]'"]
 SHOWN = {"text", "mermaid"}
 ELSEWHERE = "CONTRIBUTING.md"  # has a test of its own: it changes the clone
 LISTED, OTHER = "0x" + "bb" * 20, "0x" + "cc" * 20
@@ -60,20 +65,6 @@ pytestmark = [
         reason="the documents type both",
     ),
 ]
-
-
-Step = Callable[[Walk, Block], Awaitable[None]]
-STEPS: dict[tuple[str, str, int], Step] = {}
-
-
-def step(document: str, section: str, number: int) -> Callable[[Step], Step]:
-    """Follows a block of a section."""
-
-    def noted(follow: Step) -> Step:
-        STEPS[document, section, number] = follow
-        return follow
-
-    return noted
 
 
 @pytest.fixture
@@ -163,67 +154,20 @@ async def back_to_the_shop(walk: Walk, block: Block) -> None:
 
 @step("docs/payments.md", "In a notebook", 0)
 async def notebooks(walk: Walk, block: Block) -> None:
-    assert block.lines == NOTEBOOKS
-    project = tomllib.loads((walk.folder / "pyproject.toml").read_text())["project"]
-    assert any(
-        one.startswith("jupyterlab") for one in project["optional-dependencies"]["notebooks"]
-    )
-    assert (walk.folder / "notebooks").is_dir()
+    async with typed(walk, f"export BROWSER=true JUPYTER_PORT=0\n{block.text}") as lab:
+        said = await until(lab, "/lab?token=")
+        link = urlsplit(re.findall(r"http://\S+", said)[-1])
+        url = f"http://127.0.0.1:{link.port}/api/contents?{link.query}"
 
+        async def listed() -> set[str]:
+            # it tells where it is a moment before it listens
+            with contextlib.suppress(aiohttp.ClientConnectorError):
+                async with walk.session.get(url) as answer:
+                    return {one["name"] for one in (await answer.json())["content"]}
+            return set()
 
-@step("docs/clients.md", "Python", 0)
-async def client(walk: Walk, block: Block) -> None:
-    assert block.lines == CLIENT[1:]
-    project = tomllib.loads((walk.folder / "client/pyproject.toml").read_text())["project"]
-    assert project["name"] == "florin-client"
-    assert "wallet" in project["optional-dependencies"]
-
-
-async def script(walk: Walk, block: Block) -> list[str]:
-    """The lines that a script prints."""
-    file = walk.folder.parent / "script.py"
-    file.write_text(block.text)
-    return (await walk.shell.run(f"python {file}")).splitlines()
-
-
-@step("docs/clients.md", "Python", 1)
-async def client_and_wallet(walk: Walk, block: Block) -> None:
-    asked, paid = await script(walk, block)
-    assert re.fullmatch(r"to be paid: http://\S+/pay_\w+", asked)
-    assert re.fullmatch(r"PAYMENT_STATUS_SUCCEEDED 0x\w{64}", paid)
-
-
-@step("docs/clients.md", "Python", 2)
-async def client_with_asyncio(walk: Walk, block: Block) -> None:
-    *told, listed = await script(walk, block)
-    assert told[-1].endswith(" PAYMENT_STATUS_SUCCEEDED")
-    assert listed == "True"
-
-
-@step("docs/clients.md", "Python", 3)
-async def client_that_is_refused(walk: Walk, block: Block) -> None:
-    assert await script(walk, block) == [
-        "payment_not_found 404",
-        "params_validation [('amount.value', 'has the wrong form')]",
-    ]
-
-
-@step("client/README.md", "", 0)
-async def distribution(_walk: Walk, block: Block) -> None:
-    assert block.lines == CLIENT
-
-
-@step("client/README.md", "", 1)
-async def shortest_client(walk: Walk, block: Block) -> None:
-    (asked,) = await script(walk, block)
-    assert asked.startswith("to be paid: http")
-
-
-@step("docs/clients.md", "Node", 0)
-async def node(walk: Walk, block: Block) -> None:
-    """Run elsewhere, by this very text."""
-    test = (walk.folder / "tests/e2e/client/test_client_node.py").read_text()
-    assert all(repr(one).replace("'", '"') in test for one in block.place[:2])
+        names = await so(listed)
+        assert {"00_start_here.ipynb", "lab.py"} <= names
 
 
 @step("docs/sandbox.md", "", 0)
@@ -427,6 +371,9 @@ async def the_books(walk: Walk, block: Block) -> None:
     out = await walk.shell.run(f"WALLET={wallet} COIN={coin}\n{block.text}")
     assert "✓ the books are whole" in out
     assert "unbooked" in out
+
+
+# exports
 
 
 @step("docs/screening.md", "Lists", 0)

@@ -95,6 +95,28 @@ async def paid(run, forks: Forks, home, session, name: str, wallet: Wallet | Sol
         await asyncio.to_thread(running.__exit__)
 
 
+async def gets_its_contracts(run, chain: foreign.Foreign, chain_id: int, relayer: str) -> None:
+    """Once the relayer can pay for them; each is put there once."""
+    assert "has nothing of the chain's coin" in refused(await run("deploy", "far-away", "--yes"))
+    await chain.fund(relayer, 10**14)
+    assert "and this may cost" in refused(await run("deploy", "far-away", "--yes"))
+    await chain.fund(relayer)
+    done = await run("deploy", "far-away", "--yes")
+    assert (done.status, done.out) == (0, SETTLER + "\n"), done
+    assert "at most 0." in done.err
+    count = await chain.ask("eth_getTransactionCount", relayer, "latest")
+    again = await run("deploy", f"eip155:{chain_id}", "--yes")
+    assert (again.status, again.out) == (0, SETTLER + "\n")
+    assert "has the settlement contract already" in again.err
+    assert await chain.ask("eth_getTransactionCount", relayer, "latest") == count == "0x1"
+
+    both = await run("deploy", "far-away", "--opener", "--yes")
+    assert (both.status, both.out) == (0, f"{SETTLER}\n{OPENER}\n"), both
+    assert "The opener will be at" in both.err
+    assert await chain.ask("eth_getCode", OPENER, "latest") == f"0x{OPENER_CODE.hex()}"
+    assert (await run("deploy", "far-away", "--opener", "--yes")).out == both.out
+
+
 # the whole way
 
 
@@ -118,26 +140,7 @@ async def test_a_chain_is_added_gets_its_contract_and_takes_money(
         assert PASSWORD["FLORIN_KEYSTORE_PASSWORD"] not in added.out + added.err
 
         relayer = relayer_of(added)
-        assert "has nothing of the chain's coin" in refused(
-            await run("deploy", "far-away", "--yes")
-        )
-        await chain.fund(relayer, 10**14)
-        assert "and this may cost" in refused(await run("deploy", "far-away", "--yes"))
-        await chain.fund(relayer)
-        done = await run("deploy", "far-away", "--yes")
-        assert (done.status, done.out) == (0, SETTLER + "\n"), done
-        assert "at most 0." in done.err
-        count = await chain.ask("eth_getTransactionCount", relayer, "latest")
-        again = await run("deploy", f"eip155:{chain_id}", "--yes")
-        assert (again.status, again.out) == (0, SETTLER + "\n")
-        assert "has the settlement contract already" in again.err
-        assert await chain.ask("eth_getTransactionCount", relayer, "latest") == count == "0x1"
-
-        both = await run("deploy", "far-away", "--opener", "--yes")
-        assert (both.status, both.out) == (0, f"{SETTLER}\n{OPENER}\n"), both
-        assert "The opener will be at" in both.err
-        assert await chain.ask("eth_getCode", OPENER, "latest") == f"0x{OPENER_CODE.hex()}"
-        assert (await run("deploy", "far-away", "--opener", "--yes")).out == both.out
+        await gets_its_contracts(run, chain, chain_id, relayer)
 
         # a token that is not what was written down costs nobody anything but itself
         with (home / "chains" / "far-away.toml").open("a") as file:

@@ -23,6 +23,7 @@ from tests.support.chain import Chain
 from tests.support.command import Ended, Lasting, begin, end, florin, told
 from tests.support.service import running
 from tests.support.story import ORDER, PRICE, follow
+from tests.support.until import until
 from tests.support.wallet import Wallet
 
 pytestmark = pytest.mark.long
@@ -327,12 +328,15 @@ async def test_keys_are_made_and_revoked_while_florin_runs(up, forks, session):
 
 async def refusal(call, *arguments) -> Refused:
     """What the call is refused with, as soon as it is."""
-    async with asyncio.timeout(30):
-        while True:
-            try:
-                await call(*arguments)
-            except Refused as error:
-                return error
+
+    async def refused() -> Refused | None:
+        try:
+            await call(*arguments)
+        except Refused as error:
+            return error
+        return None
+
+    return await until(refused)
 
 
 def test_keys_are_made_and_revoked_while_florin_is_stopped(stopped, forks):
@@ -399,9 +403,12 @@ async def test_the_gateway_serves_the_same_payment(gateway, session, wallet):
     assert last["status"] == "succeeded"
 
     await end_service()
-    async with asyncio.timeout(30):
-        while (answer := await get(session, f"{base}/readyz"))[0] == 200:
-            pass
+
+    async def unready() -> tuple[int, str] | None:
+        answer = await get(session, f"{base}/readyz")
+        return answer if answer[0] != 200 else None
+
+    answer = await until(unready)
     assert answer[0] == 503
     gone = {"upstream": f"{service.grpc.target} does not answer"}
     assert json.loads(answer[1]) == {"status": "unready", "checks": gone}

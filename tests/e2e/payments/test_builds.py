@@ -20,7 +20,7 @@ from florin_server.domain.payments.payment import (
     ResolvedBuild,
 )
 from florin_server.domain.settlement.chain_txs import Accepted
-from florin_server.rails.evm.sending.relay import EvmRelay
+from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.store.engine.query import Op, Statement, param
 from florin_server.store.payments import payments
@@ -195,18 +195,16 @@ async def submitted(desk: Desk, till: Till, outputs: list[str]) -> str:
     payment: Payment = found[till.payment_id]
     option = await app.store.read(payments.option(payment.id, till.option["id"]))
     content = Confirmation(payment.id, option.id, (json.dumps(outputs[0]),), b"", 0)
-    relay = EvmRelay(
-        rail._node,
-        rail.chain,
-        [signer],
-        rail.relay._runs,
-        rail.reader,
-        refusals=rail._refusals,
-        treasury=None,
-    )
-    item = Accepted(payment, option, content, 0)
-    transaction = await relay.sign(signer.address, await relay.next_nonce(signer.address), [item])
-    await relay.broadcast(transaction.raw)
+    urls = rail.chain.rpc_urls or (desk.service.evm_rpc_url,)
+    other = EvmRail(rail.chain.model_copy(update={"rpc_url": urls}), signer)
+    try:
+        await other.start()
+        item = Accepted(payment, option, content, 0)
+        nonce = await other.relay.next_nonce(signer.address)
+        transaction = await other.relay.sign(signer.address, nonce, [item])
+        await other.relay.broadcast(transaction.raw)
+    finally:
+        await other.close()
     return transaction.hash
 
 

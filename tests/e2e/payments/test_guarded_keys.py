@@ -193,9 +193,8 @@ async def payment(desk) -> str:
 
 
 async def waiting(desk: Desk, count: int) -> None:
-    """Returns once so many calls are under a key, of which nothing tells from outside."""
-    turns = desk.service.grpc.gate._guards._turns
-    await until(lambda: sum(turn.users for turn in turns.values()), count)
+    """Returns once so many calls are under a key."""
+    await until(lambda: desk.service.grpc.guards.calls, count)
 
 
 async def test_equal_requests_wait_for_each_other_and_others_lose(desk, purse, rail, payment):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 import pytest_asyncio
 from florin.v1 import payout_pb2
@@ -167,9 +165,7 @@ async def test_late_money_that_came_while_florin_was_down_is_returned_once(tmp_p
 
         await until(noted, [(1,)])
         # nobody follows the chain from now on
-        for worker in desk.service._workers:
-            worker.cancel()
-        await asyncio.wait(desk.service._workers)
+        await desk.service.workers.end()
         await wallet.perform(desk.chain, actions)
         assert await desk.chain.balance(wallet.address) == held - PRICE
     for _ in range(2):

@@ -12,6 +12,7 @@ from florin_server.devnet.solana import SOLNET
 
 from tests.support.desk import CREATE, ORDER, Desk, opened
 from tests.support.solana import AT_ONCE, SolanaNode, SolanaWallet
+from tests.support.until import until
 from tests.support.wallet import Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -60,9 +61,7 @@ class Buyer:
 
     async def sees_both(self) -> None:
         """Returns once there are options on both chains: on a busy machine even good ones lag."""
-        async with asyncio.timeout(30):
-            while await self.chains() != sorted([EVM, SOLANA]):
-                pass
+        await until(self.chains, sorted([EVM, SOLANA]))
 
 
 @pytest.mark.parametrize(("slow", "other"), [(EVM, SOLANA), (SOLANA, EVM)])

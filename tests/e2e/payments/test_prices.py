@@ -17,6 +17,7 @@ from florin_server.devnet.genesis import artifact
 
 from tests.support.desk import CREATE, ORDER, Desk, opened
 from tests.support.installation import operator_of
+from tests.support.until import until
 from tests.support.wallet import Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -55,7 +56,7 @@ async def shop():
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    shop.port = site._server.sockets[0].getsockname()[1]
+    shop.port = runner.addresses[0][1]
     yield shop
     await runner.cleanup()
 
@@ -177,14 +178,13 @@ async def test_a_price_that_jumps_is_not_offered(desk, shop):
 
 
 async def test_prices_are_asked_for_again_by_themselves(desk, shop):
+    async def passing() -> None:
+        # the worker may not have begun to wait
+        desk.clock.advance(desk.service.app.settings.prices.refresh_s)
+
     for _ in range(3):
         shop.asked.clear()
-        asked = asyncio.create_task(shop.asked.wait())
-        async with asyncio.timeout(10):
-            while not asked.done():
-                # the worker may not have begun to wait
-                desk.clock.advance(desk.service.app.settings.prices.refresh_s)
-                await asyncio.wait({asked}, timeout=0.05)
+        await until(shop.asked.is_set, meanwhile=passing)
 
 
 async def test_a_token_that_lost_its_peg_is_not_offered(desk, shop):

@@ -5,7 +5,6 @@ Whoever takes a signature to the settlement contract first, its event is what se
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +24,7 @@ from florin_server.store.payments import payments
 from tests.support.api import Refused
 from tests.support.desk import CREATE, Desk, Tenant, opened
 from tests.support.shop import shop
+from tests.support.until import until
 from tests.support.wallet import Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -169,13 +169,15 @@ def paid(token: str) -> dict[tuple[str, str], int]:
 
 async def ours(desk: Desk) -> str:
     """Our newest transaction, once it waits for a block."""
-    async with asyncio.timeout(20):
-        while True:
-            for (tx_hash,) in desk.select("SELECT hash FROM chain_tx ORDER BY nonce DESC LIMIT 1"):
-                known = await desk.chain.ask("eth_getTransactionByHash", tx_hash)
-                if known is not None and known["blockNumber"] is None:
-                    return str(tx_hash)
-            await desk.chain.ask("eth_blockNumber")
+
+    async def waiting() -> str | None:
+        for (tx_hash,) in desk.select("SELECT hash FROM chain_tx ORDER BY nonce DESC LIMIT 1"):
+            known = await desk.chain.ask("eth_getTransactionByHash", tx_hash)
+            if known is not None and known["blockNumber"] is None:
+                return str(tx_hash)
+        return None
+
+    return str(await until(waiting))
 
 
 async def mining(desk: Desk, *, paused: bool) -> None:

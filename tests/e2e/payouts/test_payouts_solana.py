@@ -86,6 +86,9 @@ async def test_a_buyer_is_whole_again(desk, node, token, own):
     assert await read(ledger.balance("expense:gas", rail.native_asset)) - gas == spent
     left = await read(ledger.balance(f"wallet:{CHAIN}:{relayer}", rail.native_asset))
     assert booked - left == spent
+    # the buyer had an account already
+    query = "SELECT asset FROM opened_account WHERE opened_by = ?"
+    assert desk.select(query, asked["refundId"]) == []
     await books(desk)
 
 
@@ -105,8 +108,8 @@ async def test_a_merchant_is_paid_what_it_is_owed(desk, node):
 
     await until(completed)
     # it had no account for the token before, and nobody opens it a second time
-    opened_by = desk.select("SELECT opened_by FROM opened_account WHERE account = ?", where.account)
-    assert opened_by == [(made.payout_id,)]
+    query = "SELECT opened_by, merchant_id FROM opened_account WHERE account = ?"
+    assert desk.select(query, where.account) == [(made.payout_id, tenant.merchant.id)]
     assert await node.balance(place, 1) == PRICE - FEE
     account = f"merchant:{tenant.merchant.id}"
     assert await desk.service.app.store.read(ledger.balance(account, ASSETS[1])) == 0

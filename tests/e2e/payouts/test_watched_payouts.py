@@ -57,9 +57,7 @@ async def paid(desk: Desk) -> str:
     offer = await desk.offer()
     await desk.confirm(offer)
     last = asyncio.create_task(desk.final(offer.payment_id))
-    while not last.done():
-        await desk.chain.mine()
-        await asyncio.wait({last}, timeout=0.05)
+    await until(last.done, meanwhile=desk.chain.mine)
     assert last.result()["status"] == "succeeded"
     return offer.payment_id
 

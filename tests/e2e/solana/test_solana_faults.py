@@ -6,6 +6,9 @@ Each ends by asking the chain: the money moved once for what succeeded, never fo
 from __future__ import annotations
 
 import asyncio
+import itertools
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -14,7 +17,8 @@ from florin_server.config import EmbeddedSolana
 from florin_server.devnet.solana import SOLNET
 from florin_server.domain.settlement.chain_txs import ChainTx
 from florin_server.flows.operator.system import chains
-from florin_server.rails.types import RailUnavailable
+from florin_server.rails.types import Head, RailUnavailable
+from florin_server.store.engine.query import StoreUnavailable
 from florin_server.store.ledger import ledger
 from florin_server.store.settlement import chain_txs
 from solders.hash import Hash
@@ -25,7 +29,7 @@ from solders.transaction import VersionedTransaction
 from tests.support.desk import Desk, opened
 from tests.support.solana import SolanaNode, SolanaWallet, passing, wire
 from tests.support.solana_offers import PRICE, Offer, offered
-from tests.support.turns import Turns
+from tests.support.turns import one_more_turn
 from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -120,9 +124,9 @@ async def test_a_payment_is_final_at_final_depth_and_not_before(desk, node, offe
     before = await node.balance(merchant)
     await offer.confirm()
     await until(lambda: node.balance(merchant), before + PRICE)
-    turns = Turns(desk.service.app.settlers[SOLNET.chain_id])
+    settler = desk.service.app.settlers[SOLNET.chain_id]
     for _ in range(FINAL - 1):
-        await turns.one_more(passing(desk, node, slots=0))
+        await one_more_turn(settler, passing(desk, node, slots=0))
         assert (await offer.status())["status"] == "processing"
         await node.fault("slots", slots=1)
     assert await ended(desk, node, offer) == "succeeded"
@@ -132,9 +136,9 @@ async def test_a_payment_is_final_at_final_depth_and_not_before(desk, node, offe
 async def test_time_alone_ends_nothing(desk, node, offer):
     await node.fault("landing", paused=True)
     await offer.confirm()
-    turns = Turns(desk.service.app.settlers[SOLNET.chain_id])
+    settler = desk.service.app.settlers[SOLNET.chain_id]
     for _ in range(5):
-        await turns.one_more(passing(desk, node, slots=0, seconds=86_400))
+        await one_more_turn(settler, passing(desk, node, slots=0, seconds=86_400))
     assert (await offer.status())["status"] == "processing"
     await node.fault("clear")
     assert await ended(desk, node, offer) == "succeeded"
@@ -268,39 +272,53 @@ async def test_a_node_that_has_forgotten_ends_nothing_and_health_tells(desk, nod
     await node.fault("slots", slots=2_000)
 
 
+async def unheard(*_) -> None:
+    raise RailUnavailable("1 endpoints answer, and 2 have to agree")
+
+
 async def test_what_a_buyer_signed_is_sent_while_too_few_nodes_agree(
     desk, node, offer, monkeypatch
 ):
     """Nothing ends then; but a blockhash lapses in a minute, whatever has to be agreed on."""
-    settler = desk.service.app.settlers[CHAIN]
+    settler, rail = desk.service.app.settlers[CHAIN], desk.service.app.rails[CHAIN]
+    head, looks = rail.observer.head, itertools.count(1)
+    ahead = 0
 
-    async def moved() -> bool:
-        return True
-
-    async def unheard(*_) -> None:
-        raise RailUnavailable("1 endpoints answer, and 2 have to agree")
+    async def moving() -> Head:
+        nonlocal ahead
+        ahead = next(looks)
+        real = await head()
+        return replace(real, number=real.number + ahead)
 
     with monkeypatch.context() as nodes:
-        nodes.setattr(settler._blocks, "look", moved)
-        nodes.setattr(settler, "_ask", unheard)
-        nodes.setattr(settler, "_reconcile", unheard)
+        # there is news with each look, and nothing can be said about what it means
+        nodes.setattr(rail.observer, "head", moving)
+        nodes.setattr(rail.observer, "mined", unheard)
+        nodes.setattr(rail.relay, "shortages", unheard)
         await offer.confirm()
         await journaled(desk, 1)
         assert (await offer.status())["status"] == "processing"
         # it is sent first, and what follows from it is looked for in the same turn
         await until(lambda: "have to agree" in settler.health().problem)
+    await node.fault("slots", slots=ahead)
     assert await ended(desk, node, offer) == "succeeded"
 
 
 async def test_a_settler_starts_while_too_few_nodes_agree(desk, node, offer, monkeypatch):
-    settler = desk.service.app.settlers[CHAIN]
+    app = desk.service.app
+    settler = app.settlers[CHAIN]
 
-    async def unheard(*_) -> None:
-        raise RailUnavailable("1 endpoints answer, and 2 have to agree")
+    async def down(op: Any) -> None:
+        op.close()
+        raise StoreUnavailable("no such disk")
 
     with monkeypatch.context() as nodes:
-        nodes.setattr(settler, "_reconcile", unheard)
-        settler._started = False
+        nodes.setattr(app.rails[CHAIN].relay, "shortages", unheard)
+        with monkeypatch.context() as disk:
+            # it starts anew after that
+            disk.setattr(app.store, "read", down)
+            disk.setattr(app.store, "write", down)
+            await until(lambda: "no such disk" in settler.health().problem)
         await offer.confirm()
         await journaled(desk, 1)
     assert await ended(desk, node, offer) == "succeeded"

@@ -28,7 +28,7 @@ from tests.support.solana import (
 )
 from tests.support.solana_durable import free, is_durable
 from tests.support.solana_offers import PRICE, offered, refusal
-from tests.support.turns import Turns
+from tests.support.turns import one_more_turn
 from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -188,9 +188,9 @@ async def test_nonces_are_made_once_whatever_happens(tmp_path):
         sent = desk.select("SELECT hash FROM chain_tx")
     async with opened(home, solana=two) as desk:
         node = SolanaNode(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
-        turns = Turns(desk.service.app.settlers[SOLNET.chain_id])
+        settler = desk.service.app.settlers[SOLNET.chain_id]
         for _ in range(3):
-            await turns.one_more(passing(desk, node))
+            await one_more_turn(settler, passing(desk, node))
         assert desk.select("SELECT address FROM nonce_account") == addresses
         assert desk.select("SELECT hash FROM chain_tx") == sent
         spent = await desk.service.app.store.read(ledger.balance(accounts.RENT, COIN))

@@ -65,7 +65,7 @@ async def start(
         if given_away:
             # the books begin with what is final
             await faucet.call("evm_mine", {"blocks": settings.embedded.confirmations - 1})
-        chain = _embedded_chain(settings, treasury)
+        chain = embedded_chain(settings, treasury)
         of_embedded = EvmRail(chain, signer, transport, treasury=treasury)
         of_embedded.nodes.announced_by(embedded.listen)
         rails.append(of_embedded)
@@ -143,7 +143,8 @@ async def _start_embedded(
     return Embedded(chain.handle, f"http://{HOST}:{port}", chain.listen, lambda: chain.busy)
 
 
-def _embedded_chain(settings: Settings, treasury: Signer) -> EvmChain:
+def embedded_chain(settings: Settings, treasury: Signer) -> EvmChain:
+    """The embedded EVM chain as an operator would write it down."""
     return EvmChain(
         chain_id=DEVNET.chain_id,
         name=DEVNET.name,

@@ -87,6 +87,7 @@ class GrpcServers:
     target: str
     operator_target: str
     gate: Gate
+    guards: Guards
     register: Register
 
     @classmethod
@@ -122,7 +123,7 @@ class GrpcServers:
         # the embedded gateway gets a gate of its own: it wraps handlers that are not the server's
         embedded = Gate(app, auth, PUBLIC, guards)
         stack.push_async_callback(embedded.drain)
-        return cls(target, operator_target, embedded, register)
+        return cls(target, operator_target, embedded, guards, register)
 
 
 async def _serve(

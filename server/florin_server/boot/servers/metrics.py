@@ -11,12 +11,13 @@ from florin_gateway.settings import ServerSettings
 
 from florin_server.boot.servers.addresses import METRICS_PORT, listen, spelled
 from florin_server.flows.app import App
+from florin_server.rpc.server.idempotency import Guards
 from florin_server.web import metrics
 
 _HOST = "127.0.0.1"
 
 
-async def start(app: App, stack: AsyncExitStack) -> str:
+async def start(app: App, guards: Guards, stack: AsyncExitStack) -> str:
     """Starts to tell metrics; returns their address, or nothing if the operator wants none."""
     port = app.settings.metrics_port
     if port is None:
@@ -25,7 +26,7 @@ async def start(app: App, stack: AsyncExitStack) -> str:
     stack.callback(listener.close)
     # no RPC is reached here
     served = Gateway(Local([]), ())
-    for path, handler in metrics.routes(app).items():
+    for path, handler in metrics.routes(app, lambda: guards.calls).items():
         for method in ("GET", "HEAD"):
             served.add_route(method, path, handler)
     server = HttpServer(served, ServerSettings(), sock=listener)

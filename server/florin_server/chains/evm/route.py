@@ -1,20 +1,16 @@
-"""Where a buyer's money goes, and the names that bind an option to it."""
+"""Where a buyer's money goes, and the hash that binds a signature to it."""
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from uuid import UUID
 
 from eth_hash.auto import keccak
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 _WORD_MAX = 2**256 - 1
 _REFERENCE_BYTES = 32
-SALT_BYTES = 16
 
 
 class Kind(IntEnum):
@@ -65,28 +61,6 @@ class Route:
             self.ref,
         )
         return bytes(keccak(b"".join(words)))
-
-
-def reference(salt: bytes, option_id: str) -> bytes:
-    """The 32 bytes that name a payment's option on chain without telling which it is.
-
-    `salt` is the payment's own 16 secret bytes: who does not know it finds no payment by its
-    reference, and no reference by its payment. ValueError if it has another length.
-    """
-    if len(salt) != SALT_BYTES:
-        raise ValueError(f"a salt has {SALT_BYTES} bytes, not {len(salt)}")
-    # the salt's length is fixed, so that no two pairs give the same bytes
-    return bytes(keccak(salt + option_id.encode()))
-
-
-def option_id(parts: Sequence[str]) -> str:
-    """UUID text that stands for the payment, the payer, the price, the route and the steps.
-
-    All of that is in it because a stored option never changes: money that would go elsewhere, or
-    an allowance that was used up meanwhile, is another option.
-    """
-    digest = hashlib.sha256("\n".join(parts).encode()).digest()
-    return str(UUID(bytes=digest[:16], version=5))
 
 
 def _uint256(number: int) -> bytes:

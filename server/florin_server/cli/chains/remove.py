@@ -40,7 +40,7 @@ async def _run(settings: Settings, name: str, *, force: bool) -> None:
         found = await store.read(in_flight(chain.caip2))
     finally:
         await store.close()
-    if (told := _told(found)) and not force:
+    if (told := _summary(found)) and not force:
         raise Refused(f"{chain.name} has {told}; --force forgets them")
     for path in paths:
         path.unlink()
@@ -51,7 +51,7 @@ async def _run(settings: Settings, name: str, *, force: bool) -> None:
         note(f"Its keys stay where they are, with what their accounts hold: {kept}")
 
 
-def _told(found: InFlight) -> str:
+def _summary(found: InFlight) -> str:
     parts = {
         "confirmed payments without an end": found.confirmed,
         "payments that a buyer may still make": found.offered,

@@ -37,7 +37,7 @@ from florin_server.store.payouts import held_money, payouts
 # whose a condition is that is no chain's
 _INSTALLATION = "installation"
 
-_Finding = tuple[str, str]  # what was looked at, what is wrong with it ("" if nothing)
+Finding = tuple[str, str]  # what was looked at, what is wrong with it ("" if nothing)
 
 
 def run(given: dict[str, Any]) -> None:
@@ -57,7 +57,7 @@ async def _run(settings: Settings) -> int:
     return 1 if bad else 0
 
 
-async def _checks(settings: Settings) -> AsyncIterator[_Finding]:
+async def _checks(settings: Settings) -> AsyncIterator[Finding]:
     yield _file(settings)
     try:
         home = Home(settings.home).require()
@@ -89,7 +89,7 @@ async def _checks(settings: Settings) -> AsyncIterator[_Finding]:
         yield f"test chain {chain}", f"armed to go wrong: {kind} {details}; see florin faults"
 
 
-def _running(status: system_pb2.GetSystemStatusResponse) -> Iterator[_Finding]:
+def _running(status: system_pb2.GetSystemStatusResponse) -> Iterator[Finding]:
     yield f"service {status.software_version} is running", ""
     for chain in status.chains:
         yield f"{chain.chain_id} at block {chain.head}, relayer {chain.relayer}", ""
@@ -105,7 +105,7 @@ def _running(status: system_pb2.GetSystemStatusResponse) -> Iterator[_Finding]:
             yield _lasting(one, _INSTALLATION), one.reason
 
 
-async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
+async def _stopped(settings: Settings, home: Home) -> AsyncIterator[Finding]:
     yield "service is not running", ""
     try:
         store = await Store.open(home.database)
@@ -134,7 +134,7 @@ async def _stopped(settings: Settings, home: Home) -> AsyncIterator[_Finding]:
     async for finding in _books(settings):
         yield finding
     for chain in _named(settings):
-        async for finding in _chain(chain, keys):
+        async for finding in of_chain(chain, keys):
             yield finding
 
 
@@ -142,7 +142,7 @@ def _named(settings: Settings) -> tuple[EvmChain | SolanaChain, ...]:
     return (*settings.chains, *settings.solana_chains)
 
 
-async def _misdirected(settings: Settings, keys: Keyring, store: Store) -> AsyncIterator[_Finding]:
+async def _misdirected(settings: Settings, keys: Keyring, store: Store) -> AsyncIterator[Finding]:
     """Places of merchants that are accounts of ours by now."""
     rails = []
     for chain in _named(settings):
@@ -157,7 +157,7 @@ async def _misdirected(settings: Settings, keys: Keyring, store: Store) -> Async
             await rail.close()
 
 
-async def _books(settings: Settings) -> AsyncIterator[_Finding]:
+async def _books(settings: Settings) -> AsyncIterator[Finding]:
     try:
         found = await books.asked(settings)
     except (OperatorError, Refused) as error:
@@ -175,7 +175,7 @@ async def _books(settings: Settings) -> AsyncIterator[_Finding]:
             yield f"{one.account} holds {more} of {one.asset} more than is booked", ""
 
 
-async def _chain(chain: EvmChain | SolanaChain, keys: Keyring) -> AsyncIterator[_Finding]:
+async def of_chain(chain: EvmChain | SolanaChain, keys: Keyring) -> AsyncIterator[Finding]:
     """What is wrong with a chain, asked of its nodes, and with each of them."""
     try:
         rail = connected.rail_of(chain, keys)
@@ -218,7 +218,7 @@ def _gas(gas: system_pb2.FailedGas) -> str:
     return told
 
 
-def _file(settings: Settings) -> _Finding:
+def _file(settings: Settings) -> Finding:
     """Which florin.toml counts, here and for the service that runs."""
     counts, *others = [str(one.resolve()) for one in settings.files()] or [""]
     told = f"settings from {counts}" if counts else "settings without a florin.toml"
@@ -231,7 +231,7 @@ def _file(settings: Settings) -> _Finding:
     return told, f"but Florin runs with {f'those of {runs_with}' if runs_with else 'none'}"
 
 
-def _private(home: Home, settings: Settings) -> _Finding:
+def _private(home: Home, settings: Settings) -> Finding:
     """Mends what others can read of the state, and tells it."""
     keystores = {
         path

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from florin_server.boot import memory
@@ -16,17 +17,21 @@ from florin_server.config import Settings
 from florin_server.devnet.errors import DevChainError
 from florin_server.store.engine.query import StoreError
 
-First = Callable[[dict[str, str]], Awaitable[None]]
+Work = Callable[[dict[str, str]], Coroutine[Any, Any, None]]
 
 
-def run(given: dict[str, Any], first: First | None = None) -> None:
-    """Runs until Ctrl-C or SIGTERM, then ends cleanly; `first` gets the demo credentials."""
+def run(given: dict[str, Any], *, first: Work | None = None, beside: Work | None = None) -> None:
+    """Runs until Ctrl-C or SIGTERM, then ends cleanly.
+
+    `first` is done before it is told that Florin is up; with `beside` it ends when that is over.
+    Both get the demo credentials.
+    """
     settings = settings_of(given)
     log_to_stderr()
-    run_until_signalled(_up(settings, first))
+    run_until_signalled(_up(settings, first, beside))
 
 
-async def _up(settings: Settings, first: First | None) -> None:
+async def _up(settings: Settings, first: Work | None, beside: Work | None) -> None:
     try:
         service = await Service.start(settings)
     except (Refused, StoreError, DevChainError, OSError) as error:
@@ -50,9 +55,24 @@ async def _up(settings: Settings, first: First | None) -> None:
                 await first(service.home.read_demo_env())
                 console.print()
             _show(service, link)
-            await service.failed()
+            await _lasting(service, beside)
     finally:
         await service.stop()
+
+
+async def _lasting(service: Service, beside: Work | None) -> None:
+    work = [service.workers.failed()]
+    if beside is not None:
+        work.append(beside(service.home.read_demo_env()))
+    tasks = [asyncio.create_task(one) for one in work]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in tasks:
+            one.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for one in done:
+        one.result()
 
 
 def _show(service: Service, link: str | None) -> None:

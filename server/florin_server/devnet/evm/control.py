@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from florin_server.devnet.arming import DELAY_MAX_MS, PLAN, TIMES_MAX, Arming, wanted
 from florin_server.devnet.dispatch import Method
 from florin_server.devnet.errors import RpcFault, bad_params
 from florin_server.devnet.evm import faucet, params
@@ -15,14 +16,12 @@ from florin_server.devnet.evm.chain import KEPT_STATES, Chain
 from florin_server.devnet.evm.mining import Mining
 from florin_server.devnet.evm.pool import Pool
 from florin_server.devnet.evm.views import hexed
-from florin_server.devnet.faults import Effect, Fault, Faults
+from florin_server.devnet.faults import Fault, Faults
 from florin_server.devnet.genesis import DEVNET
 from florin_server.devnet.gifts import Gifts
 
 BLOCKS_MAX: Final = 10_000
 ACCOUNTS_MAX: Final = 256
-TIMES_MAX: Final = 1_000_000
-DELAY_MAX_MS: Final = 600_000
 WEI_MAX: Final = 2**62
 SNAPSHOTS_MAX: Final = 1_000  # each keeps the transactions that waited
 
@@ -44,7 +43,7 @@ class ControlMethods:
         self._faults = faults
         self._snapshots: dict[int, _Snapshot] = {}
         self._ids = itertools.count(1)
-        self._kinds: Mapping[str, Callable[[Any], Any]] = {
+        kinds: Mapping[str, Callable[[Any], Any]] = {
             "answer": self._plan,
             "mining": self._pause,
             "reorg": self._reorg,
@@ -53,10 +52,9 @@ class ControlMethods:
             "revert": self._let_fail,
             "lag": self._lag,
             "list": self._list,
-            "clear": self._clear,
         }
         # each kind that lasts, and what ends it
-        self._ends: Mapping[str, Callable[[], Any]] = {
+        ends: Mapping[str, Callable[[], Any]] = {
             "answer": faults.clear,
             "mining": mining.resume,
             "revert": partial(setattr, chain, "reverting", 0),
@@ -67,7 +65,7 @@ class ControlMethods:
             "evm_snapshot": (self._snapshot, 0, 0),
             "evm_revert": (self._revert, 1, 1),
             "florin_faucet": (self._faucet, 1, 1),
-            "florin_fault": (self._fault, 1, 1),
+            "florin_fault": (Arming(kinds, ends, params.fields).arm, 1, 1),
         }
 
     # ---- blocks on demand
@@ -129,24 +127,9 @@ class ControlMethods:
 
     # ---- faults
 
-    def _fault(self, options: Any) -> Any:
-        if not isinstance(options, dict) or options.get("kind") not in self._kinds:
-            raise bad_params(f"kind is one of {', '.join(self._kinds)}")
-        rest = {name: one for name, one in options.items() if name != "kind"}
-        return self._kinds[options["kind"]](rest)
-
     def _plan(self, options: Any) -> bool:
-        allowed = ("method", "effect", "times", "message", "code", "delayMs", "result")
-        given = params.fields(options, allowed)
-        method = given.get("method")
-        if not isinstance(method, str):
-            raise bad_params("method is missing")
-        try:
-            effect = Effect(given.get("effect", ""))
-        except ValueError as error:
-            raise bad_params(f"effect is one of {', '.join(Effect)}") from error
-        if effect is Effect.DROP and method != "eth_sendRawTransaction":
-            raise bad_params("only eth_sendRawTransaction can drop something")
+        given = params.fields(options, PLAN)
+        method, effect = wanted(given, "eth_sendRawTransaction")
         fault = Fault(
             effect=effect,
             times=params.count(given.get("times", 1), TIMES_MAX),
@@ -217,16 +200,6 @@ class ControlMethods:
         if self._chain.reverting:
             found.append({"kind": "revert", "times": self._chain.reverting})
         return found
-
-    def _clear(self, options: Any) -> bool:
-        """Ends all that is armed, or one kind of it."""
-        only = params.fields(options, ("only",)).get("only")
-        if only not in (None, *self._ends):
-            raise bad_params(f"only is one of {', '.join(self._ends)}")
-        for kind, end in self._ends.items():
-            if only in (None, kind):
-                end()
-        return True
 
 
 def _addresses(value: Any) -> list[bytes]:

@@ -21,8 +21,8 @@ GIFT_WEI: Final = 10**18
 GIFT_TOKENS: Final = 10_000
 
 # what relayers and treasuries begin with, ten times over; the dearest payment, in a token
-_COIN: Final = Kind("coin", GIFT_WEI, 10**22)
-_TOKENS: Final = {
+COIN: Final = Kind("coin", GIFT_WEI, 10**22)
+TOKENS: Final = {
     token: Kind(token.symbol, GIFT_TOKENS * 10**token.decimals, DEAREST * 10**token.decimals)
     for token in DEVNET.tokens
 }
@@ -54,12 +54,12 @@ def top_up(  # noqa: PLR0917  (one of each, none alike)
         coin = missing(chain.state.get_balance(Address(account)), wei, GIFT_WEI, rarely=rarely)
         if coin:
             queue.append((account, coin, b""))
-            wanted.append(Gift(_COIN, GIFT_WEI if wei is None else wei, coin))
+            wanted.append(Gift(COIN, GIFT_WEI if wei is None else wei, coin))
         for token in tokens:
             place, gift = bytes.fromhex(token.address[2:]), GIFT_TOKENS * 10**token.decimals
             lacking = missing(_held(chain, place, account), units, gift, rarely=rarely)
             if lacking:
-                kind = _TOKENS[token]
+                kind = TOKENS[token]
                 wanted.append(Gift(kind, kind.usual if units is None else units, lacking))
                 queue.append((place, lacking, account))
     if not queue:

@@ -62,22 +62,11 @@ class Mined:
     receipt: bytes
 
 
-class History(ChainFile):
-    """The file of one chain."""
+class History(ChainFile[bytes]):
+    """The file of one chain; its `meta` are settings that must not change."""
 
     def __init__(self, path: Path | None) -> None:
         super().__init__(path, _SCHEMA)
-
-    # ---- settings that must not change
-
-    def meta(self, key: str) -> bytes | None:
-        """A value that was set once."""
-        row = self._db.execute("select value from meta where key = ?", (key,)).fetchone()
-        return None if row is None else row[0]
-
-    def set_meta(self, key: str, value: bytes) -> None:
-        """Sets a value."""
-        self._write("insert or replace into meta values (?, ?)", [(key, value)])
 
     # ---- writing
 

@@ -1,7 +1,8 @@
 """Runs the plain opcodes at several times py-evm's pace; py-evm runs all others.
 
 py-evm asks the code for one opcode after the other. The code here first executes every opcode that
-only moves numbers on the stack, in memory or within the code, and then hands out the next one.
+only moves numbers on the stack, in memory or within the code, and then hands out the next one. It
+takes code apart once, so that running it is a look at what an instruction is, and no more.
 What it does to stack, memory and gas is exactly what py-evm would have done.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from eth.exceptions import FullStack, InsufficientStack, InvalidJumpDestination, OutOfGas
 from eth.vm.code_stream import CodeStream
@@ -17,10 +18,14 @@ from eth.vm.computation import BaseComputation
 from eth.vm.forks.prague.computation import PragueComputation
 from eth.vm.forks.prague.opcodes import PRAGUE_OPCODES
 
+# kind and what it works with, units of gas, and where the next one is
+_Step: TypeAlias = tuple[int, Any, int, int]
+
 _MAX: Final = 2**256 - 1
 _STACK_MAX: Final = 1024
 
 STOP: Final = 0x00
+ADD: Final = 0x01
 ISZERO: Final = 0x15
 NOT: Final = 0x19
 CALLDATALOAD: Final = 0x35
@@ -36,6 +41,7 @@ DUP1: Final = 0x80
 DUP16: Final = 0x8F
 SWAP1: Final = 0x90
 SWAP16: Final = 0x9F
+OTHER: Final = -1  # run by py-evm
 
 # of the top of the stack and the number below it
 BINARY: Final[dict[int, Callable[[int, int], int]]] = {
@@ -53,27 +59,51 @@ BINARY: Final[dict[int, Callable[[int, int], int]]] = {
     0x1B: lambda a, b: (b << a) & _MAX if a < 256 else 0,
     0x1C: lambda a, b: b >> a if a < 256 else 0,
 }
+# those that no other works like
+_ALONE: Final = frozenset({ISZERO, NOT, CALLDATALOAD, POP, MLOAD, MSTORE, JUMP, JUMPI, JUMPDEST})
 # py-evm's own; opcodes that it wraps in functions are none of those run here
 GAS: Final[tuple[int, ...]] = tuple(
     getattr(PRAGUE_OPCODES.get(code), "gas_cost", 0) for code in range(256)
 )
 
 
+def _kind_of(opcode: int) -> tuple[int, Any]:
+    """The first opcode of those that work alike, and what tells this one from them.
+
+    That is a place in the stack, or a function; the opcode itself where py-evm runs it.
+    """
+    if PUSH0 <= opcode <= PUSH32:
+        return PUSH0, None
+    if DUP1 <= opcode <= DUP16:
+        return DUP1, DUP1 - opcode - 1
+    if SWAP1 <= opcode <= SWAP16:
+        return SWAP1, SWAP1 - opcode - 2
+    if opcode in BINARY:
+        return ADD, BINARY[opcode]
+    return (opcode, None) if opcode in _ALONE else (OTHER, opcode)
+
+
+_KINDS: Final = tuple(_kind_of(opcode) for opcode in range(256))
+
+
 @lru_cache(maxsize=128)
-def _read(code: bytes) -> tuple[dict[int, int], frozenset[int]]:
-    """The numbers that code pushes, by position, and where it may jump to."""
-    pushed, destinations = {}, set()
-    at = 0
-    while at < len(code):
+def _read(code: bytes) -> tuple[list[_Step], frozenset[int]]:
+    """The instructions of code by their positions, with a STOP at its end; where it may jump to."""
+    steps: list[_Step] = []
+    destinations = set()
+    while (at := len(steps)) < len(code):
         opcode = code[at]
-        if opcode == JUMPDEST:
+        kind, given = _KINDS[opcode]
+        after = at + 1
+        if kind == PUSH0:
+            size = opcode - PUSH0
+            after += size
+            given = int.from_bytes(code[at + 1 : after].ljust(size, b"\0"), "big")
+        elif kind == JUMPDEST:
             destinations.add(at)
-        size = opcode - PUSH0 if PUSH0 <= opcode <= PUSH32 else 0
-        if PUSH0 <= opcode <= PUSH32:
-            number = code[at + 1 : at + 1 + size].ljust(size, b"\0")
-            pushed[at] = int.from_bytes(number, "big")
-        at += 1 + size
-    return pushed, frozenset(destinations)
+        # no jump leads into a number
+        steps += [(kind, given, GAS[opcode], after)] * (after - at)
+    return [*steps, (OTHER, STOP, 0, at)], frozenset(destinations)
 
 
 class _FastCode(CodeStream):
@@ -92,87 +122,68 @@ class _FastCode(CodeStream):
 
     def _run(self) -> Iterator[int]:  # noqa: C901, PLR0912, PLR0915  (a dispatch is one piece)
         computation = self._computation
-        code = self._raw_code_bytes
-        pushed, destinations = _read(code)
-        size = len(code)
+        steps, destinations = _read(self._raw_code_bytes)
         # all numbers on the stack are ints here; py-evm's own opcodes leave bytes on top at most
         stack: list[Any] = computation._stack.values  # type: ignore[attr-defined]  # noqa: SLF001
         meter: Any = computation._gas_meter  # noqa: SLF001
         memory: Any = computation._memory  # noqa: SLF001
-        data: bytes | None = None
+        data = computation.msg.data_as_bytes
         gas = meter.gas_remaining
         at = self.program_counter
-        while at < size:
-            opcode = code[at]
-            cost = GAS[opcode]
-            if PUSH0 <= opcode <= PUSH32:
+        while True:
+            kind, given, cost, at = steps[at]
+            if kind == PUSH0:
                 if len(stack) >= _STACK_MAX:
                     raise FullStack("Stack limit reached")
-                stack.append(pushed[at])
-                at += 1 + opcode - PUSH0
-            elif DUP1 <= opcode <= DUP16:
+                stack.append(given)
+            elif kind == DUP1:
                 if len(stack) >= _STACK_MAX:
                     raise FullStack("Stack limit reached")
-                stack.append(stack[DUP1 - opcode - 1])
-                at += 1
-            elif SWAP1 <= opcode <= SWAP16:
-                other = SWAP1 - opcode - 2
-                stack[-1], stack[other] = stack[other], stack[-1]
-                at += 1
-            elif opcode in BINARY:
+                stack.append(stack[given])
+            elif kind == SWAP1:
+                stack[-1], stack[given] = stack[given], stack[-1]
+            elif kind == ADD:
                 first = stack.pop()
-                stack[-1] = BINARY[opcode](first, stack[-1])
-                at += 1
-            elif opcode == JUMPDEST:
-                at += 1
-            elif opcode == POP:
+                stack[-1] = given(first, stack[-1])
+            elif kind == POP:
                 stack.pop()
-                at += 1
-            elif opcode in (JUMP, JUMPI):
+            elif kind == JUMPDEST:
+                pass
+            elif kind in (JUMP, JUMPI):
                 target = stack.pop()
-                if opcode == JUMPI and not stack.pop():
-                    at += 1
-                elif target in destinations:
+                if kind == JUMP or stack.pop():
+                    if target not in destinations:
+                        raise InvalidJumpDestination("Invalid Jump Destination")
                     at = target
-                else:
-                    raise InvalidJumpDestination("Invalid Jump Destination")
-            elif opcode in (MSTORE, MLOAD):
+            elif kind in (MSTORE, MLOAD):
                 place = stack.pop()
                 if place + 32 > len(memory):
                     meter.gas_remaining = gas - cost
                     computation.extend_memory(place, 32)
                     gas = meter.gas_remaining + cost
-                if opcode == MSTORE:
+                if kind == MSTORE:
                     memory._bytes[place : place + 32] = stack.pop().to_bytes(32, "big")  # noqa: SLF001
                 else:
                     stack.append(int.from_bytes(memory._bytes[place : place + 32], "big"))  # noqa: SLF001
-                at += 1
-            elif opcode == ISZERO:
+            elif kind == ISZERO:
                 stack[-1] = int(stack[-1] == 0)
-                at += 1
-            elif opcode == NOT:
+            elif kind == NOT:
                 stack[-1] = _MAX - stack[-1]
-                at += 1
-            elif opcode == CALLDATALOAD:
-                data = computation.msg.data_as_bytes if data is None else data
+            elif kind == CALLDATALOAD:
                 place = stack[-1]
                 stack[-1] = int.from_bytes(data[place : place + 32].ljust(32, b"\0"), "big")
-                at += 1
-            else:
+            elif kind == OTHER:
                 meter.gas_remaining = gas
-                self.program_counter = at + 1
-                yield opcode
+                self.program_counter = at
+                yield given
                 if stack and isinstance(stack[-1], bytes):
                     stack[-1] = int.from_bytes(stack[-1], "big")
                 gas = meter.gas_remaining
-                at = self.program_counter
+                # py-evm has taken its price
                 continue
             gas -= cost
             if gas < 0:
                 raise OutOfGas(f"Out of gas: {-gas} missing")
-        meter.gas_remaining = gas
-        self.program_counter = at
-        yield STOP
 
 
 class DevComputation(PragueComputation):

@@ -67,7 +67,7 @@ class EthMethods:
         head, lag = self._chain.head, self._faults.lag
         return self._chain.block(max(0, head.number - lag)) if lag else head
 
-    def _told(self, block: Block | None) -> Block | None:
+    def _visible(self, block: Block | None) -> Block | None:
         return block if block is not None and block.number <= self._head.number else None
 
     def _find(self, tag: Any) -> Block | None:
@@ -87,7 +87,7 @@ class EthMethods:
         return self._chain.block(number) if number <= head.number else None
 
     def _by_hash(self, block_hash: Any) -> Block | None:
-        return self._told(self._chain.history.block_by_hash(params.hash32(block_hash)))
+        return self._visible(self._chain.history.block_by_hash(params.hash32(block_hash)))
 
     def _moment(self, tag: Any) -> Moment:
         """For code at the newest block it is now: an idle chain's last block may be long ago."""

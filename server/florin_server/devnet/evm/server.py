@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -12,16 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from florin_server.clock import Clock, SystemClock
-from florin_server.devnet.errors import DevChainError
 from florin_server.devnet.genesis import DEVNET
 from florin_server.devnet.gifts import Gifts
-from florin_server.devnet.heads import Heads
+from florin_server.devnet.server import DevChain, Engine, started
 from florin_server.devnet.worker import Worker
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from florin_server.devnet.evm.rpc import RpcServer
+    from florin_server.devnet.socket import Dialect
 
 _FRAMES_MAX = 10_240
 
@@ -44,31 +41,24 @@ class EvmDevSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Engine:
-    """What lives in the worker's thread."""
+class _Engine(Engine):
+    """What else lives there; `header` is a block's, the newest one's for None."""
 
-    handle: Callable[[bytes], tuple[bytes, float]]
-    header: Callable[[int | None], Mapping[str, Any]]
     head: Callable[[], bytes]
+    header: Callable[[int | None], Mapping[str, Any]]
     tick: Callable[[], None]
-    commit: Callable[[], None]
-    close: Callable[[], None]
 
 
-class EvmDevChain:
+class EvmDevChain(DevChain[_Engine]):
     """A running chain; `open` makes one.
 
-    An answer is given only after what it tells is on disk. Transactions that wait for a block are
-    kept in memory, as in any node, and lost with the process.
+    Transactions that wait for a block are kept in memory, as in any node, and lost with the
+    process.
     """
 
     def __init__(self, worker: Worker, engine: _Engine, settings: EvmDevSettings) -> None:
-        self._worker = worker
-        self._engine = engine
+        super().__init__(worker, engine, settings.clock)
         self._settings = settings
-        self._heads = Heads()
-        self._runner: web.AppRunner | None = None
-        self._ticker: asyncio.Task[None] | None = None
         if settings.block_interval_s > 0:
             self._ticker = asyncio.create_task(self._tick())
 
@@ -79,14 +69,7 @@ class EvmDevChain:
         Raises DevChainError if the file is in use, or began with other settings.
         """
         chosen = settings if settings is not None else EvmDevSettings()
-        worker = Worker("evm-devnet")
-        try:
-            engine = await worker.run(lambda: _engine(path, chosen))
-            worker.commit = engine.commit
-            await worker.run(lambda: None)
-        except BaseException:
-            await worker.close()
-            raise
+        worker, engine = await started("evm-devnet", lambda: _engine(path, chosen))
         return cls(worker, engine, chosen)
 
     def contracts(self) -> dict[str, str]:
@@ -99,45 +82,11 @@ class EvmDevChain:
             "faucet": DEVNET.faucet,
         }
 
-    @property
-    def busy(self) -> bool:
-        """True while something is being done, or made to last."""
-        return self._worker.busy
-
-    async def handle(self, payload: bytes) -> bytes:
-        """Answers a JSON-RPC call or batch; empty if there is nothing to answer."""
-        (answer, delay_s), head = await self._worker.run(
-            lambda: (self._engine.handle(payload), self._engine.head())
-        )
-        self._heads.at(head)
-        if delay_s > 0:
-            await self._settings.clock.sleep(delay_s)
-        return answer
-
-    async def serve_http(self, host: str, port: int) -> int:
-        """Answers POST requests and WebSockets too; returns the port, which port 0 leaves open."""
-        # aiohttp is slow to load, and needed only if asked for
+    def _dialect(self) -> Dialect:
+        # what sockets need is slow to load
         from florin_server.devnet.evm.newheads import EvmDialect  # noqa: PLC0415
-        from florin_server.devnet.http import listen_at, runner_of  # noqa: PLC0415
 
-        dialect = EvmDialect(self._worker.run, self._engine.header)
-        self._runner = runner_of(self.handle, self, dialect)
-        return await listen_at(self._runner, host, port)
-
-    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Calls the listener at each new head; gives back what ends that."""
-        return self._heads.listen(listener)
-
-    async def close(self) -> None:
-        """Stops; everything that was answered is on disk."""
-        if self._ticker is not None:
-            self._ticker.cancel()
-            with contextlib.suppress(asyncio.CancelledError, DevChainError):
-                await self._ticker
-        if self._runner is not None:
-            await self._runner.cleanup()
-        await self._worker.close()
-        self._engine.close()
+        return EvmDialect(self._worker.run, self._engine.header)
 
     async def _tick(self) -> None:
         while True:
@@ -185,4 +134,4 @@ def _engine(path: Path | None, settings: EvmDevSettings) -> _Engine:
     def head() -> bytes:
         return chain.head.hash
 
-    return _Engine(handle, header, head, mining.tick, history.commit, history.close)
+    return _Engine(handle, head, history.commit, history.close, header, mining.tick)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from florin_server.devnet.arming import DELAY_MAX_MS, PLAN, TIMES_MAX, Arming, wanted
 from florin_server.devnet.dispatch import Method
 from florin_server.devnet.errors import bad_params
-from florin_server.devnet.faults import Effect, Fault, Faults
+from florin_server.devnet.faults import Fault, Faults
 from florin_server.devnet.solana import faucet, params
 from florin_server.devnet.solana.genesis import SOLNET
 from florin_server.devnet.solana.history import History
@@ -17,11 +18,7 @@ from florin_server.devnet.solana.slots import WINDOW, Slots
 
 ACCOUNTS_MAX: Final = 256
 SLOTS_MAX: Final = 10_000_000
-TIMES_MAX: Final = 1_000_000
-DELAY_MAX_MS: Final = 600_000
 _U64_MAX: Final = 2**64 - 1
-
-_PLAN = ("method", "effect", "times", "message", "code", "delayMs", "result")
 
 
 class ControlMethods:
@@ -40,22 +37,21 @@ class ControlMethods:
         self._machine = machine
         self._sending = sending
         self._faults = faults
-        self._kinds: Mapping[str, Callable[[Any], Any]] = {
+        kinds: Mapping[str, Callable[[Any], Any]] = {
             "answer": self._plan,
             "slots": self._advance,
             "prune": self._prune,
             "landing": self._pause,
             "list": self._list,
-            "clear": self._clear,
         }
         # each kind that lasts, and what ends it
-        self._ends: Mapping[str, Callable[[], Any]] = {
+        ends: Mapping[str, Callable[[], Any]] = {
             "answer": faults.clear,
             "landing": sending.resume,
         }
         self.table: Mapping[str, Method] = {
             "florin_faucet": (self._faucet, 1, 1),
-            "florin_fault": (self._fault, 1, 1),
+            "florin_fault": (Arming(kinds, ends, params.fields).arm, 1, 1),
         }
 
     # ---- test money
@@ -81,23 +77,9 @@ class ControlMethods:
 
     # ---- faults
 
-    def _fault(self, options: Any) -> Any:
-        if not isinstance(options, dict) or options.get("kind") not in self._kinds:
-            raise bad_params(f"kind is one of {', '.join(self._kinds)}")
-        rest = {name: one for name, one in options.items() if name != "kind"}
-        return self._kinds[options["kind"]](rest)
-
     def _plan(self, options: Any) -> bool:
-        given = params.fields(options, _PLAN)
-        method = given.get("method")
-        if not isinstance(method, str):
-            raise bad_params("method is missing")
-        try:
-            effect = Effect(given.get("effect", ""))
-        except ValueError as error:
-            raise bad_params(f"effect is one of {', '.join(Effect)}") from error
-        if effect is Effect.DROP and method != "sendTransaction":
-            raise bad_params("only sendTransaction can drop something")
+        given = params.fields(options, PLAN)
+        method, effect = wanted(given, "sendTransaction")
         fault = Fault(
             effect=effect,
             times=params.number(given.get("times", 1), 1, TIMES_MAX),
@@ -133,16 +115,6 @@ class ControlMethods:
         params.fields(options, ())
         waits = [{"kind": "landing", "paused": True}] if self._sending.paused else []
         return [*self._faults.listed(), *waits]
-
-    def _clear(self, options: Any) -> bool:
-        """Ends all that is armed, or one kind of it."""
-        only = params.fields(options, ("only",)).get("only")
-        if only not in (None, *self._ends):
-            raise bad_params(f"only is one of {', '.join(self._ends)}")
-        for kind, end in self._ends.items():
-            if only in (None, kind):
-                end()
-        return True
 
 
 def _amount(given: Mapping[str, Any], name: str) -> int | None:

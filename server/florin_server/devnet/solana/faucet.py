@@ -16,7 +16,7 @@ from florin_server.devnet.solana.sending import COIN, Sending
 GIFT_UNITS: Final = 10_000
 
 # the dearest payment, in a token
-_TOKENS: Final = {
+TOKENS: Final = {
     token: Kind(token.symbol, GIFT_UNITS * 10**token.decimals, DEAREST * 10**token.decimals)
     for token in SOLNET.tokens
 }
@@ -49,7 +49,7 @@ def top_up(  # noqa: PLR0917  (one of each, none alike)
             gifts.append(Gift(COIN, wanted, lacking))
             of_account.append(sending.coin(account, lacking))
         for token in tokens:
-            kind, has = _TOKENS[token], _held(machine, account, token)
+            kind, has = TOKENS[token], _held(machine, account, token)
             if lacking := missing(has, units, kind.usual, rarely=rarely):
                 gifts.append(Gift(kind, kind.usual if units is None else units, lacking))
                 of_account += _minting(sending.faucet.pubkey(), account, token, lacking)

@@ -53,20 +53,11 @@ class Landed:
     meta: bytes
 
 
-class History(ChainFile):
+class History(ChainFile[int]):
     """The file of one chain."""
 
     def __init__(self, path: Path | None) -> None:
         super().__init__(path, _SCHEMA)
-
-    def meta(self, key: str) -> int | None:
-        """A number that was set."""
-        row = self._db.execute("select value from meta where key = ?", (key,)).fetchone()
-        return None if row is None else row[0]
-
-    def set_meta(self, key: str, value: int) -> None:
-        """Sets a number."""
-        self._write("insert or replace into meta values (?, ?)", [(key, value)])
 
     def put_accounts(self, accounts: Sequence[StoredAccount]) -> None:
         """Stores accounts as they are now; forgets those that do not exist any more."""

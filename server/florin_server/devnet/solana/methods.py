@@ -115,14 +115,14 @@ class SolanaMethods:
 
     def _account_info(self, address: Any, config: Any = None) -> Any:
         given, slot = self._at(config, "encoding", "dataSlice")
-        return _answer(slot, self._told(params.pubkey(address), given))
+        return _answer(slot, self._account(params.pubkey(address), given))
 
     def _accounts(self, addresses: Any, config: Any = None) -> Any:
         given, slot = self._at(config, "encoding", "dataSlice")
         asked = params.pubkeys(addresses, ACCOUNTS_MAX)
-        return _answer(slot, [self._told(one, given) for one in asked])
+        return _answer(slot, [self._account(one, given) for one in asked])
 
-    def _told(self, address: Pubkey, given: Mapping[str, Any]) -> Any:
+    def _account(self, address: Pubkey, given: Mapping[str, Any]) -> Any:
         account = self._machine.account(address)
         return None if account is None else self._view(account, given)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,13 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from florin_server.clock import Clock, SystemClock
-from florin_server.devnet.errors import DevChainError
 from florin_server.devnet.gifts import Gifts
-from florin_server.devnet.heads import Heads
+from florin_server.devnet.server import DevChain, Engine, started
 from florin_server.devnet.worker import Worker
 
 if TYPE_CHECKING:
-    from aiohttp import web
+    from florin_server.devnet.socket import Dialect
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,30 +34,22 @@ class SolanaDevSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Engine:
-    """What lives in the worker's thread."""
+class _Engine(Engine):
+    """What else lives there; `head` is the newest slot and the newest final one."""
 
-    handle: Callable[[bytes], tuple[bytes, float]]
     head: Callable[[], tuple[int, int]]
     left_s: Callable[[], float]
-    commit: Callable[[], None]
-    close: Callable[[], None]
 
 
-class SolanaDevChain:
+class SolanaDevChain(DevChain[_Engine]):
     """A running chain; `open` makes one.
 
-    An answer is given only after what it tells is on disk. Transactions that wait for the end of a
-    pause are kept in memory, and lost with the process.
+    Transactions that wait for the end of a pause are kept in memory, and lost with the process.
     """
 
     def __init__(self, worker: Worker, engine: _Engine, settings: SolanaDevSettings) -> None:
-        self._worker = worker
-        self._engine = engine
-        self._settings = settings
-        self._heads = Heads()
-        self._runner: web.AppRunner | None = None
-        self._ticker: asyncio.Task[None] | None = None
+        super().__init__(worker, engine, settings.clock)
+        self._slot_s = settings.slot_s
 
     @classmethod
     async def open(cls, path: Path | None, settings: SolanaDevSettings | None = None) -> Self:
@@ -68,63 +58,26 @@ class SolanaDevChain:
         Raises DevChainError if the file is in use or is none of this release.
         """
         chosen = settings if settings is not None else SolanaDevSettings()
-        worker = Worker("solana-devnet")
-        try:
-            engine = await worker.run(lambda: _engine(path, chosen))
-            worker.commit = engine.commit
-            await worker.run(lambda: None)
-        except BaseException:
-            await worker.close()
-            raise
+        worker, engine = await started("solana-devnet", lambda: _engine(path, chosen))
         return cls(worker, engine, chosen)
-
-    @property
-    def busy(self) -> bool:
-        """True while something is being done, or made to last."""
-        return self._worker.busy
-
-    async def handle(self, payload: bytes) -> bytes:
-        """Answers a JSON-RPC call or batch; empty if there is nothing to answer."""
-        (answer, delay_s), head = await self._worker.run(
-            lambda: (self._engine.handle(payload), self._engine.head())
-        )
-        self._heads.at(head)
-        if delay_s > 0:
-            await self._settings.clock.sleep(delay_s)
-        return answer
-
-    async def serve_http(self, host: str, port: int) -> int:
-        """Answers POST requests and WebSockets too; returns the port, which port 0 leaves open."""
-        # aiohttp is slow to load, and needed only if asked for
-        from florin_server.devnet.http import listen_at, runner_of  # noqa: PLC0415
-        from florin_server.devnet.solana.newslots import SolanaDialect  # noqa: PLC0415
-
-        async def look() -> tuple[int, int]:
-            return await self._worker.run(self._engine.head)
-
-        dialect = SolanaDialect(look)
-        self._runner = runner_of(self.handle, self, dialect)
-        return await listen_at(self._runner, host, port)
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Calls the listener at each new slot; gives back what ends that.
 
         Slots go by the clock, and nobody counts them while nobody listens.
         """
-        if self._settings.slot_s > 0 and self._ticker is None:
+        if self._slot_s > 0 and self._ticker is None:
             self._ticker = asyncio.create_task(self._tick())
-        return self._heads.listen(listener)
+        return super().listen(listener)
 
-    async def close(self) -> None:
-        """Stops; everything that was answered is on disk."""
-        if self._ticker is not None:
-            self._ticker.cancel()
-            with contextlib.suppress(asyncio.CancelledError, DevChainError):
-                await self._ticker
-        if self._runner is not None:
-            await self._runner.cleanup()
-        await self._worker.close()
-        self._engine.close()
+    def _dialect(self) -> Dialect:
+        # what sockets need is slow to load
+        from florin_server.devnet.solana.newslots import SolanaDialect  # noqa: PLC0415
+
+        async def look() -> tuple[int, int]:
+            return await self._worker.run(self._engine.head)
+
+        return SolanaDialect(look)
 
     async def _tick(self) -> None:
         while True:
@@ -135,7 +88,7 @@ class SolanaDevChain:
                 self._ticker = None
                 return
             self._heads.at(head)
-            await self._settings.clock.sleep(left_s)
+            await self._clock.sleep(left_s)
 
 
 def _engine(path: Path | None, settings: SolanaDevSettings) -> _Engine:
@@ -179,4 +132,4 @@ def _engine(path: Path | None, settings: SolanaDevSettings) -> _Engine:
     def head() -> tuple[int, int]:
         return slots.slot, slots.at(Commitment.FINALIZED)
 
-    return _Engine(handle, head, slots.left_s, history.commit, history.close)
+    return _Engine(handle, head, history.commit, history.close, slots.left_s)

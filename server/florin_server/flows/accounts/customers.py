@@ -42,7 +42,7 @@ async def export(app: App, text: str) -> Customer:
     return Customer(
         account,
         [payment.at(now_us) for payment in found],
-        [(one, opened(app, one)) for one in told],
+        [(one, opened(app.seal, one)) for one in told],
     )
 
 

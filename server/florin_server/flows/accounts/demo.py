@@ -68,7 +68,7 @@ def make(app: App, pepper: bytes, paid_to: Mapping[str, str]) -> DemoAccounts:
 
 async def store(app: App, made: DemoAccounts) -> None:
     """Stores all of them, or none."""
-    await app.store.write(_store(made))
+    await app.store.write(put(made))
 
 
 async def first_payment(app: App, made: DemoAccounts) -> Payment:
@@ -81,7 +81,8 @@ async def first_payment(app: App, made: DemoAccounts) -> Payment:
     return outcome
 
 
-def _store(made: DemoAccounts) -> Op[None]:
+def put(made: DemoAccounts) -> Op[None]:
+    """Stores all of them with what else is written."""
     yield from merchants.put_partner(made.partner)
     yield from merchants.put_merchant(made.merchant)
     for place in made.destinations:

@@ -14,7 +14,7 @@ import orjson
 from florin_server.domain.capture import buyer_data
 from florin_server.domain.errors import Code, FlorinError, Issue
 from florin_server.domain.payments.payment import Payment
-from florin_server.domain.sealed import Lost
+from florin_server.domain.sealed import Lost, Seal
 from florin_server.flows.app import App, Caller
 from florin_server.store.capture.collected_data import Collected, Way, source_of
 
@@ -80,10 +80,10 @@ def sealed(  # noqa: PLR0917  (one of each, none alike)
     )
 
 
-def opened(app: App, one: Collected) -> str | None:
+def opened(seal: Seal, one: Collected) -> str | None:
     """The JSON of what was told; None if the key to read it with is lost."""
     try:
-        return app.seal.open(one.sealed, _place(one.payment_id, one.account, one.source)).decode()
+        return seal.open(one.sealed, _place(one.payment_id, one.account, one.source)).decode()
     except Lost:
         return None
 

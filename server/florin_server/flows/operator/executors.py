@@ -33,7 +33,7 @@ async def pause(app: App, text: str) -> Executor:
     one, sender = _find(app, text)
     await app.store.write(executors.pause(one, app.clock.now_us()))
     sender.pause()
-    return await _told(app, one)
+    return await _executor(app, one)
 
 
 async def resume(app: App, text: str) -> Executor:
@@ -41,10 +41,10 @@ async def resume(app: App, text: str) -> Executor:
     one, sender = _find(app, text)
     await app.store.write(executors.resume(one))
     sender.resume()
-    return await _told(app, one)
+    return await _executor(app, one)
 
 
-async def _told(app: App, one: str) -> Executor:
+async def _executor(app: App, one: str) -> Executor:
     return next(executor for executor in await listed(app) if executor.id == one)
 
 

@@ -32,7 +32,10 @@ class GasStatus:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """How one chain is doing; `problem` tells its conditions to people, empty if all are OK."""
+    """How one chain is doing; `problem` tells its conditions to people, empty if all are OK.
+
+    `open_payments`, `remembered_events` and `turns` are its settler's.
+    """
 
     chain_id: str
     head: int
@@ -42,6 +45,9 @@ class Chain:
     conditions: Sequence[Condition]
     nodes: Sequence[NodeState]
     gas: GasStatus
+    open_payments: int
+    remembered_events: int
+    turns: int
 
 
 async def chains(app: App) -> list[Chain]:
@@ -65,6 +71,9 @@ async def chains(app: App) -> list[Chain]:
                 conditions=conditions,
                 nodes=rail.nodes.states(),
                 gas=await _gas(app, chain_id, settling),
+                open_payments=settling.open_payments,
+                remembered_events=settling.remembered_events,
+                turns=settling.turns,
             )
         )
     return found

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from florin_server.domain.errors import FlorinError, invalid
 from florin_server.domain.ids import payment_id
 from florin_server.domain.money import CURRENCIES, FiatUnit, parse_unit
+from florin_server.domain.payments.option_names import SALT_BYTES
 from florin_server.domain.payments.payment import Merchant, Payment, Status
 from florin_server.domain.payments.state import Event
 from florin_server.domain.payments.triggers import PREFIX, Trigger, trigger
@@ -91,7 +92,7 @@ def _payment(
         reference_id=wanted.reference_id,
         success_url=success_url,
         error_url=error_url,
-        salt=app.randbytes(16),
+        salt=app.randbytes(SALT_BYTES),
         created_at_us=now_us,
         updated_at_us=now_us,
         expires_at=_expiry(app, wanted, now_us // 1_000_000),

@@ -54,7 +54,7 @@ class AgreedPayouts:
     async def cannot_be_mined(self, tx: ChainTx, lapses_at: int | None) -> bool:
         """True if all of them tell that no block can hold the transaction any more."""
 
-        async def told(rpc: Rpc) -> bool | None:
+        async def answer(rpc: Rpc) -> bool | None:
             return await self._make(rpc).cannot_be_mined(tx, lapses_at) or None
 
-        return await self._witnesses.unanimous(told) is not None
+        return await self._witnesses.unanimous(answer) is not None

@@ -22,7 +22,7 @@ from florin_server.rails.evm.reading.direct_settlement import EvmDirectSettlemen
 from florin_server.rails.evm.reading.dry_run import DryRuns
 from florin_server.rails.evm.reading.node import Node
 from florin_server.rails.evm.reading.observer import EvmObserver
-from florin_server.rails.evm.reading.reader import Reader
+from florin_server.rails.evm.reading.reader import Reader, ways
 from florin_server.rails.evm.reading.refusals import Refusals
 from florin_server.rails.evm.sending.fees import RecentFees
 from florin_server.rails.evm.sending.payouts import EvmPayouts
@@ -76,7 +76,8 @@ class EvmRail(Facts):
         self.rpc = self.nodes.rpc
         self.found = discovery.Inspection({}, ())
         self._node = node = Node(self.rpc)
-        self.reader = Reader(node, chain.name, way=chain.reads, multicall=chain.multicall3)
+        known = ways(chain.multicall3)
+        self.reader = Reader(node, chain.name, known, way=chain.reads, timer=now)
         runs = DryRuns(node, chain, RecentFees(node, chain, now), self.senders, now)
         self._refusals = refusals = Refusals(node, chain, now)
         self._signatures = Signatures(node, chain, runs, self.reader, refusals)

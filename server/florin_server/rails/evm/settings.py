@@ -7,11 +7,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from florin_server.domain.caip import evm_address, parse_account
+from florin_server.domain.caip import evm_address
 from florin_server.rails.connection.settings import NodeSettings
 from florin_server.rails.networks import registry
+from florin_server.rails.networks import settings as shared
 from florin_server.rails.networks.network import Token
-from florin_server.rails.networks.registry import defaults_of, is_test_network, registered
+from florin_server.rails.networks.registry import defaults_of
 
 GWEI = 10**9
 
@@ -31,7 +32,6 @@ Address = Annotated[str, AfterValidator(_address)]
 Reads = Literal["auto", "deployless", "multicall3", "batch"]
 Trials = Literal["together", "alone"]
 MULTICALL3 = "0xca11bde05977b3631167028862be2a173976ca11"  # on every chain that has it
-_Text = Annotated[str, Field(min_length=1, max_length=100)]
 
 
 class EvmAsset(BaseModel):
@@ -40,14 +40,10 @@ class EvmAsset(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     address: Address = Field(description="its contract")
-    name: _Text = Field(description="what buyers read")
-    symbol: _Text = Field(description="what buyers read where there is little room")
+    name: shared.Name
+    symbol: shared.Symbol
     decimals: int = Field(ge=0, le=36, description="of one whole unit; compared with the contract")
-    peg: str | None = Field(
-        default=None,
-        pattern=r"^[A-Z]{3}$",
-        description="currency (ISO 4217) of which one unit is worth one; unset: it needs a rate",
-    )
+    peg: shared.Peg = None
     method: Literal["eip3009", "permit2"] = Field(
         default="eip3009",
         description="how buyers sign: by the token's own signatures, or by Permit2, which any "
@@ -57,12 +53,12 @@ class EvmAsset(BaseModel):
         default=False,
         description="with Permit2: the token changes an allowance only from, or to, zero",
     )
-    domain_name: _Text | None = Field(
+    domain_name: shared.Text | None = Field(
         default=None,
         description="name in the domain of its EIP-3009 signatures; unset: `name`",
     )
-    domain_version: _Text = Field(default="2", description="version in the same domain")
-    icon_url: str | None = Field(default=None, description="picture that wallets show")
+    domain_version: shared.Text = Field(default="2", description="version in the same domain")
+    icon_url: shared.Icon = None
 
     @property
     def signing_name(self) -> str:
@@ -70,14 +66,10 @@ class EvmAsset(BaseModel):
         return self.domain_name or self.name
 
 
-def _asset(token: Token) -> dict[str, Any]:
-    """A token of the registry as an operator would write it down."""
+def _of_token(token: Token) -> dict[str, Any]:
+    """What an operator would write down about a token of the registry."""
     said: dict[str, Any] = {
         "address": token.address,
-        "name": token.name,
-        "symbol": token.symbol,
-        "decimals": token.decimals,
-        "peg": token.peg,
         "method": token.method,
         "approve_from_zero": token.approve_from_zero,
     }
@@ -91,9 +83,9 @@ class EvmCoin(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: _Text = Field(description="what buyers read")
-    symbol: _Text = Field(description="what buyers read where there is little room")
-    icon_url: str | None = Field(default=None, description="picture that wallets show")
+    name: shared.Name
+    symbol: shared.Symbol
+    icon_url: shared.Icon = None
 
 
 class EvmChain(NodeSettings):
@@ -104,11 +96,11 @@ class EvmChain(NodeSettings):
     """
 
     chain_id: int = Field(gt=0, lt=2**53, description="compared with what the nodes say")
-    name: _Text = Field(description="what buyers and commands call it")
+    name: shared.ChainName
     genesis: Annotated[str, Field(pattern=r"^0x[0-9a-f]{64}$")] | None = Field(
         default=None, description="hash of the first block, if nodes are to be compared by it"
     )
-    live: bool = Field(default=False, description="its money is real: for live data only")
+    live: shared.Live = False
     confirmations: int = Field(
         default=1,
         ge=1,
@@ -128,20 +120,13 @@ class EvmChain(NodeSettings):
     factories: tuple[Address, ...] = Field(
         default=(), description="contracts that may create such accounts; others are never called"
     )
-    treasury: Annotated[str, AfterValidator(_account)] = Field(
-        description="account that receives fees, and for merchants without a destination; an "
-        "address or CAIP-10, never a relayer"
-    )
+    treasury: Annotated[shared.Treasury, AfterValidator(_account)]
     relayer_keystores: tuple[Path, ...] = Field(
         default=(),
         description="keys that submit and pay for gas; empty: the installation's own key does",
     )
-    treasury_keystore: Path | None = Field(
-        default=None, description="its key; without it nothing is paid out of the treasury"
-    )
-    eta_s: int = Field(
-        default=5, ge=0, description="what wallets are told that a payment takes to be final"
-    )
+    treasury_keystore: shared.TreasuryKeystore = None
+    eta_s: shared.EtaS = 5
     faucet: bool = Field(
         default=False, description="buyers are given test money; never on a live chain"
     )
@@ -155,7 +140,7 @@ class EvmChain(NodeSettings):
     )
     multicall3: Address = Field(default=MULTICALL3, description="where the Multicall3 contract is")
     coin: EvmCoin | None = Field(default=None, description="the chain's own coin, if it is taken")
-    icon_url: str | None = Field(default=None, description="picture of the network")
+    icon_url: shared.ChainIcon = None
     gas_max: int = Field(
         default=15_000_000,
         ge=1_000_000,
@@ -175,7 +160,7 @@ class EvmChain(NodeSettings):
         description="you are told of a key that cannot pay for so many more: as many as are sent "
         "together, which nodes refuse from poorer keys",
     )
-    tokens: tuple[str, ...] = Field(default=(), description="tokens of the registry, by symbol")
+    tokens: shared.RegisteredTokens = ()
     assets: tuple[EvmAsset, ...] = Field(default=(), description="tokens that it does not know")
 
     @model_validator(mode="before")
@@ -188,22 +173,19 @@ class EvmChain(NodeSettings):
         defaults = {} if known is None else defaults_of(known)
         if known is not None:
             defaults["native_slip44"] = known.coin.slip44
-        assets = [_asset(one) for one in registered(known, data.get("tokens", ()))]
-        return {**defaults, **data, "assets": [*data.get("assets", ()), *assets]}
+        return shared.with_registered(data, known, defaults, _of_token)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.live and self.faucet:
-            raise ValueError("a live chain has no faucet")
+        shared.require_consistent(
+            self.caip2,
+            live=self.live,
+            faucet=self.faucet,
+            treasury=self.treasury,
+            tokens=[asset.address for asset in self.assets],
+        )
         if self.factories and self.opener is None:
             raise ValueError("factories are called by the opener only, and none is named")
-        if self.live and is_test_network(self.caip2):
-            raise ValueError("money of a test network is worth nothing: it is not live")
-        addresses = [asset.address for asset in self.assets]
-        if len(set(addresses)) != len(addresses):
-            raise ValueError("a token is listed twice")
-        if ":" in self.treasury and str(parse_account(self.treasury).chain) != self.caip2:
-            raise ValueError("the treasury is on another chain")
         return self
 
     @property

@@ -241,7 +241,7 @@ NETWORKS: Final[tuple[Network, ...]] = (
     ),
 )
 
-_BY_ID: Final = {one.id: one for one in NETWORKS}
+BY_ID: Final = {one.id: one for one in NETWORKS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ class Claim:
 
 def network(chain_id: str) -> Network | None:
     """The network of a CAIP-2 id; None if it is not known here."""
-    return _BY_ID.get(chain_id)
+    return BY_ID.get(chain_id)
 
 
 def is_test_network(chain_id: str) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 
 from florin_server.rails.connection.family import HEAD, Foreign
 from florin_server.rails.connection.jsonrpc import Call, RpcError
-from florin_server.rails.solana.reading.node import CONFIRMED, FINALIZED, answered, number
+from florin_server.rails.connection.node import answered
+from florin_server.rails.solana.reading.node import CONFIRMED, FINALIZED, number
 from florin_server.rails.types import RailUnavailable
 
 NEW_BLOCKS: Call = ("slotSubscribe", ())

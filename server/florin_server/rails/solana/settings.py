@@ -8,10 +8,10 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from florin_server.chains.solana.spl import pubkey
-from florin_server.domain.caip import parse_account
 from florin_server.rails.connection.settings import NodeSettings
 from florin_server.rails.networks import registry
-from florin_server.rails.networks.registry import defaults_of, is_test_network, registered
+from florin_server.rails.networks import settings as shared
+from florin_server.rails.networks.registry import defaults_of
 
 
 def _address(text: str) -> str:
@@ -27,7 +27,6 @@ def _account(text: str) -> str:
 Address = Annotated[str, AfterValidator(_address)]
 _SOL_SLIP44 = 501
 DURABLE_NONCES_MAX = 100
-_Text = Annotated[str, Field(min_length=1, max_length=100)]
 
 
 class SolanaAsset(BaseModel):
@@ -36,15 +35,11 @@ class SolanaAsset(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     mint: Address = Field(description="its mint account")
-    name: _Text = Field(description="what buyers read")
-    symbol: _Text = Field(description="what buyers read where there is little room")
+    name: shared.Name
+    symbol: shared.Symbol
     decimals: int = Field(ge=0, le=18, description="of one whole unit; compared with the mint")
-    peg: str | None = Field(
-        default=None,
-        pattern=r"^[A-Z]{3}$",
-        description="currency (ISO 4217) of which one unit is worth one; unset: it needs a rate",
-    )
-    icon_url: str | None = Field(default=None, description="picture that wallets show")
+    peg: shared.Peg = None
+    icon_url: shared.Icon = None
 
 
 class SolanaCoin(BaseModel):
@@ -52,9 +47,9 @@ class SolanaCoin(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: _Text = Field(default="Solana", description="what buyers read")
-    symbol: _Text = Field(default="SOL", description="the same where there is little room")
-    icon_url: str | None = Field(default=None, description="picture that wallets show")
+    name: shared.Name = "Solana"
+    symbol: shared.Text = Field(default="SOL", description="the same where there is little room")
+    icon_url: shared.Icon = None
 
 
 class SolanaChain(NodeSettings):
@@ -68,33 +63,26 @@ class SolanaChain(NodeSettings):
         pattern=r"^[1-9A-HJ-NP-Za-km-z]{32}$",
         description="CAIP-2 reference: the first 32 characters of the genesis hash",
     )
-    name: _Text = Field(description="what buyers and commands call it")
-    live: bool = Field(default=False, description="its money is real: for live data only")
+    name: shared.ChainName
+    live: shared.Live = False
     lag_max: int = Field(
         default=50,
         ge=1,
         description="a node that is further behind the others is left out: 20 s, as nodes differ "
         "by some seconds",
     )
-    treasury: Annotated[str, AfterValidator(_account)] = Field(
-        description="account that receives fees, and for merchants without a destination; an "
-        "address or CAIP-10, never a relayer"
-    )
+    treasury: Annotated[shared.Treasury, AfterValidator(_account)]
     relayer_keystores: tuple[Path, ...] = Field(
         default=(),
         description="keys that submit and pay for it; empty: the installation's own key does",
     )
-    treasury_keystore: Path | None = Field(
-        default=None, description="its key; without it nothing is paid out of the treasury"
-    )
-    eta_s: int = Field(
-        default=15, ge=0, description="what wallets are told that a payment takes to be final"
-    )
+    treasury_keystore: shared.TreasuryKeystore = None
+    eta_s: shared.EtaS = 15
     faucet: bool = Field(
         default=False, description="buyers are given test money; never on a live cluster"
     )
     coin: SolanaCoin | None = Field(default=None, description="the cluster's coin, if it is taken")
-    icon_url: str | None = Field(default=None, description="picture of the network")
+    icon_url: shared.ChainIcon = None
     compute_units: int = Field(
         default=200_000, ge=50_000, le=1_400_000, description="bounds one payment"
     )
@@ -126,7 +114,7 @@ class SolanaChain(NodeSettings):
         description="of these for one merchant: more than it has tokens, and a fifth of all, so "
         "that no merchant takes the others' share",
     )
-    tokens: tuple[str, ...] = Field(default=(), description="tokens of the registry, by symbol")
+    tokens: shared.RegisteredTokens = ()
     assets: tuple[SolanaAsset, ...] = Field(default=(), description="tokens that it does not know")
 
     @model_validator(mode="before")
@@ -138,29 +126,17 @@ class SolanaChain(NodeSettings):
         known = registry.network(f"solana:{data.get('reference')}")
         defaults = {} if known is None else defaults_of(known)
         defaults.pop("confirmations", None)  # final is what the cluster calls final
-        assets = [
-            {
-                "mint": token.address,
-                "name": token.name,
-                "symbol": token.symbol,
-                "decimals": token.decimals,
-                "peg": token.peg,
-            }
-            for token in registered(known, data.get("tokens", ()))
-        ]
-        return {**defaults, **data, "assets": [*data.get("assets", ()), *assets]}
+        return shared.with_registered(data, known, defaults, lambda token: {"mint": token.address})
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.live and self.faucet:
-            raise ValueError("a live chain has no faucet")
-        if self.live and is_test_network(self.caip2):
-            raise ValueError("money of a test network is worth nothing: it is not live")
-        mints = [asset.mint for asset in self.assets]
-        if len(set(mints)) != len(mints):
-            raise ValueError("a token is listed twice")
-        if ":" in self.treasury and str(parse_account(self.treasury).chain) != self.caip2:
-            raise ValueError("the treasury is on another chain")
+        shared.require_consistent(
+            self.caip2,
+            live=self.live,
+            faucet=self.faucet,
+            treasury=self.treasury,
+            tokens=[asset.mint for asset in self.assets],
+        )
         return self
 
     @property

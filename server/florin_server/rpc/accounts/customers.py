@@ -33,7 +33,7 @@ class CustomerCalls:
         return customer_pb2.ExportCustomerResponse(
             account=known.account,
             payments=[_payment(payment, known.account) for payment in known.payments],
-            collected_data=[_told(one, data) for one, data in known.data],
+            collected_data=[_customer_data(one, data) for one, data in known.data],
         )
 
     async def EraseCustomer(
@@ -49,7 +49,7 @@ class CustomerCalls:
         )
 
 
-def _told(one: Collected, data: str | None) -> customer_pb2.CustomerData:
+def _customer_data(one: Collected, data: str | None) -> customer_pb2.CustomerData:
     return customer_pb2.CustomerData(
         payment_id=one.payment_id,
         collected_at=timestamp(one.created_at_us),

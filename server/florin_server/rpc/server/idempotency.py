@@ -71,8 +71,13 @@ class Guards:
         self._app = app
         self._turns: dict[tuple[str, str], _Turn] = {}
 
+    @property
+    def calls(self) -> int:
+        """How many calls have their turn under a key, or wait for it."""
+        return sum(turn.users for turn in self._turns.values())
+
     async def take(self, key: IdempotencyKey, remaining_s: float | None) -> None:
-        """Waits for the turn of a call; `run` gives it back.
+        """Waits for the turn of a call; `run` gives it back, or `leave` without any work.
 
         FlorinError(idempotency_conflict) if the calls before it take longer than it has time.
         """
@@ -83,7 +88,7 @@ class Guards:
             async with asyncio.timeout(seconds):
                 await turn.lock.acquire()
         except TimeoutError:
-            self._leave(key, turn)
+            self._left(key, turn)
             raise FlorinError(
                 Code.IDEMPOTENCY_CONFLICT,
                 "A request under this key is still running",
@@ -92,7 +97,7 @@ class Guards:
                 like=Code.VERSION_CONFLICT,
             ) from None
         except BaseException:
-            self._leave(key, turn)
+            self._left(key, turn)
             raise
 
     async def run(
@@ -103,7 +108,6 @@ class Guards:
         Work that fails leaves the key as it was. FlorinError(rate_limited) if a public App-Id has
         had too many new keys kept.
         """
-        turn = self._turns[key.scope, key.key]
         try:
             now_us = self._app.clock.now_us()
             known = await self._app.store.read(idempotency.find(key.scope, key.key, now_us))
@@ -118,10 +122,15 @@ class Guards:
                 await self._app.store.write(idempotency.guard(claim))
             return result
         finally:
-            turn.lock.release()
-            self._leave(key, turn)
+            self.leave(key)
 
-    def _leave(self, key: IdempotencyKey, turn: _Turn) -> None:
+    def leave(self, key: IdempotencyKey) -> None:
+        """Gives back a turn that was taken."""
+        turn = self._turns[key.scope, key.key]
+        turn.lock.release()
+        self._left(key, turn)
+
+    def _left(self, key: IdempotencyKey, turn: _Turn) -> None:
         turn.users -= 1
         if not turn.users:
             del self._turns[key.scope, key.key]

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, select, tuple_, update
 
 from florin_server.domain.payments.payment import Payment, Status
 from florin_server.domain.sealed import Sealed
@@ -166,6 +166,15 @@ _OF = Statement(
         collected_data.c.source,
     )
 )
+_ALL = Statement(
+    select(*_COLUMNS)
+    .where(
+        tuple_(collected_data.c.payment_id, collected_data.c.account, collected_data.c.source)
+        > tuple_(param("payment_id"), param("account_"), param("source_"))
+    )
+    .order_by(collected_data.c.payment_id, collected_data.c.account, collected_data.c.source)
+    .limit(param("limit"))
+)
 _FROM = Statement(
     select(*_COLUMNS).where(
         collected_data.c.payment_id == param("payment_id"),
@@ -296,6 +305,13 @@ def proven(
 def of_account(account: str) -> Op[list[Collected]]:
     """All that was told about an account, the newest first."""
     rows = yield _OF(account_=account)
+    return [_collected(row) for row in rows]
+
+
+def behind(last: Collected | None, limit: int) -> Op[list[Collected]]:
+    """Everything that is kept, page by page, from the one that was read last."""
+    at = ("", "", "") if last is None else (last.payment_id, last.account, last.source)
+    rows = yield _ALL(payment_id=at[0], account_=at[1], source_=at[2], limit=limit)
     return [_collected(row) for row in rows]
 
 

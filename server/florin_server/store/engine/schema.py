@@ -40,6 +40,17 @@ def prepare(path: Path) -> None:
     upgrade(path, version)
 
 
+def require(path: Path) -> None:
+    """StoreError, with what to do, for a file that would have to be made or migrated first."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as raw:
+        version = _version(raw)
+    if version != HEAD:
+        raise StoreError(
+            f"{path} has schema {version or 'none'}, and this Florin reads {HEAD}: the newer of the"
+            " two has to read it, and `florin up` brings an older store up to date"
+        )
+
+
 @cache
 def definitions() -> tuple[str, ...]:
     """The statements that make all tables and indexes."""

@@ -146,7 +146,7 @@ def _operation(operation: Operation, shared: _Shared, examples: Json) -> Json:
 
 def _refusal(among: set[Code]) -> Json:
     codes = [code for code in REGISTRY if code in among]
-    lines = [f"- `{code}`{_told(code)}" for code in codes]
+    lines = [f"- `{code}`{_profile_note(code)}" for code in codes]
     schema = {
         "allOf": [{"$ref": _ERROR_REF}, {"properties": {"code": {"enum": [str(c) for c in codes]}}}]
     }
@@ -156,7 +156,7 @@ def _refusal(among: set[Code]) -> Json:
     }
 
 
-def _told(code: Code) -> str:
+def _profile_note(code: Code) -> str:
     return " (deployed profile only)" if code in DEPLOYED_ONLY else ""
 
 

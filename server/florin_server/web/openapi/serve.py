@@ -66,13 +66,13 @@ async def _document(request: PlainRequest) -> PlainAnswer:
         check_published(version)
     except FlorinError as error:
         raise refusal(error) from error
-    told = _told()
+    told = _stored_document()
     address = {"servers": [{"url": _address(request)}]}
     return PlainAnswer.json({**told, "info": {**told["info"], "version": version}, **address})
 
 
 @functools.cache
-def _told() -> dict[str, Any]:
+def _stored_document() -> dict[str, Any]:
     document: dict[str, Any] = orjson.loads(DOCUMENT.read_bytes())
     return document
 

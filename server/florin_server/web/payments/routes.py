@@ -81,7 +81,7 @@ def _link(request: PlainRequest) -> str:
 
 def _state(app: App, answers: Codec) -> PlainHandler:
     async def tell(request: PlainRequest) -> PlainAnswer:
-        return PlainAnswer.json(_told(await _known(app, request), answers))
+        return PlainAnswer.json(_public_status(await _known(app, request), answers))
 
     return tell
 
@@ -103,7 +103,7 @@ async def _events_of(
     states: AsyncIterator[Payment], answers: Codec
 ) -> AsyncGenerator[PlainEvent, None]:
     async for payment in states:
-        told = {**_told(payment, answers), "version": payment.version}
+        told = {**_public_status(payment, answers), "version": payment.version}
         yield PlainEvent(payment.version, orjson.dumps(told))
 
 
@@ -117,7 +117,7 @@ async def _known(app: App, request: PlainRequest) -> Payment:
     return payment
 
 
-def _told(payment: Payment, answers: Codec) -> dict[str, Any]:
+def _public_status(payment: Payment, answers: Codec) -> dict[str, Any]:
     """What everybody with the link may know: no party of the payment, and nothing of any chain."""
     status = answers.status(payment)
     told = {"status": payment.status, "isFinal": status.is_final}

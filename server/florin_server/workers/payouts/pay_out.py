@@ -111,6 +111,7 @@ class PayoutWorker:
         self._app = app
         self._rail = rail
         self._treasury = treasury
+        self._turns = 0
         self._woken = app.chains[rail.chain_id].payout_asked
         self._blocks = PolledHead(rail.observer, rail.blocks, rail.confirmations)
         self._reorg_watch = ReorgWatch(app, rail, self._blocks, Watcher.PAYOUTS)
@@ -131,7 +132,7 @@ class PayoutWorker:
             wake=self.wake,
             payer=treasury.gas_payer,
             pays_out=True,
-            again=self._again,
+            again=self.may_repeat,
             paused=f"{rail.chain_id}:{treasury.sender}" in pauses,
         )
 
@@ -163,7 +164,17 @@ class PayoutWorker:
             name: why,
         }
         told = {one: [f"payouts: {text}"] for one, text in wrong.items() if text}
-        return Health(self._blocks.head, self.sender.open_transactions, self._board.look(told))
+        return Health(
+            self._blocks.head,
+            self.sender.open_transactions,
+            self._board.look(told),
+            turns=self._turns,
+        )
+
+    async def may_repeat(self, tx: ChainTx) -> bool:
+        """False for what must not pay again: its payout was, or will be, paid by another one."""
+        found = await self._app.store.read(payouts.some(tx.item_ids))
+        return all(one.tx_id in tx.hashes for one in found.values())
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -186,6 +197,7 @@ class PayoutWorker:
                 told = str(error) or type(error).__name__
                 self._trouble = ConditionName.PAYOUTS_FAILING, told
                 _log.warning("payouts on %s wait: %s", self._rail.chain_id, told)
+            self._turns += 1
             # what changed is known by its time, also if nobody asks
             self.health()
             await self._rest()
@@ -217,7 +229,6 @@ class PayoutWorker:
     # -- submitting
 
     async def _submit(self) -> None:
-        self._waits = False
         while self.sender.has_room and self._app.chains[self.chain_id].books_begun:
             now_us = self._app.clock.now_us()
             due = await self._app.store.read(payouts.due(self._rail.chain_id, _BATCH, now_us))
@@ -308,7 +319,6 @@ class PayoutWorker:
 
         await self.sender.send([one.id], sign, claim)
         self._app.payouts.ring(one.id)
-        self._unsure = True
 
     # -- concluding
 
@@ -344,11 +354,6 @@ class PayoutWorker:
         found = await self._app.store.read(payouts.some(tx.item_ids))
         lapses = [one.lapses_at for one in found.values()]
         return await self._treasury.cannot_be_mined(tx, lapses[0] if lapses else None)
-
-    async def _again(self, tx: ChainTx) -> bool:
-        """False for what must not pay again: its payout was, or will be, paid by another one."""
-        found = await self._app.store.read(payouts.some(tx.item_ids))
-        return all(one.tx_id in tx.hashes for one in found.values())
 
     async def _finish(self, ended: Sequence[Ended]) -> None:
         """Commits what is proven."""

@@ -50,6 +50,7 @@ class ChainSettler:
         self._rail = rail
         self._reconcile_at_us = 0
         self._started = False
+        self._turns = 0
         self._woken = asyncio.Event()
         self._blocks = follow(rail)
         self._open = OpenPayments(app, rail, self._blocks)
@@ -102,7 +103,7 @@ class ChainSettler:
         """How the chain looks now; every payment that is not settled is looked at."""
         name, why = self._trouble
         return self._symptoms.health(
-            {name: [why], ConditionName.RELAYER_FUNDS_LOW: self._shortages}
+            {name: [why], ConditionName.RELAYER_FUNDS_LOW: self._shortages}, self._turns
         )
 
     async def run(self) -> None:
@@ -124,6 +125,7 @@ class ChainSettler:
                 told = str(error) or type(error).__name__
                 self._trouble = ConditionName.SETTLEMENT_FAILING, told
                 _log.warning("settling on %s waits: %s", self._rail.chain_id, told)
+            self._turns += 1
             self._note_health()
             await self._rest()
 

@@ -57,8 +57,8 @@ class Symptoms:
         self._blocks = blocks
         self._board = Board(_NAMES, app.clock.now_us)
 
-    def health(self, found: Mapping[ConditionName, Iterable[str]]) -> Health:
-        """How settling looks now; `found` is what its parts do not know, in sentences."""
+    def health(self, found: Mapping[ConditionName, Iterable[str]], turns: int) -> Health:
+        """How settling looks after some turns; `found` is what its parts do not know."""
         unsettled = self._open.items
         lost = given_up(unsettled)
         conditions = self._board.look(
@@ -80,6 +80,9 @@ class Symptoms:
             conditions,
             paused=self._spending.paused(unsettled),
             given_up=lost,
+            open_payments=len(unsettled),
+            remembered_events=sum(map(len, self._blocks.evidence.paid.values())),
+            turns=turns,
         )
 
     def _pauses(self) -> str:

@@ -9,7 +9,7 @@ from functools import lru_cache
 import orjson
 
 from florin_server.chains.evm import abi
-from florin_server.chains.evm.route import Kind, Route, reference
+from florin_server.chains.evm.route import Kind, Route
 from florin_server.chains.evm.signatures import canonical, recover
 from florin_server.chains.evm.typed_data import (
     PERMIT2,
@@ -19,6 +19,7 @@ from florin_server.chains.evm.typed_data import (
     permit2_domain,
     sign_request,
 )
+from florin_server.domain.payments.option_names import reference
 from florin_server.domain.payments.payment import Action, Build, Option
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.settings import EvmChain

@@ -21,11 +21,12 @@ from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.payment import Option
 from florin_server.domain.settlement.chain_txs import PayerKind
 from florin_server.rails.connection.jsonrpc import AnswerTooLarge, Call, RpcError
+from florin_server.rails.connection.node import answered
 from florin_server.rails.evm.paying import erc6492
 from florin_server.rails.evm.paying.erc6492 import is_wrapped
 from florin_server.rails.evm.paying.terms import PERMIT2_METHOD, Proof, Terms, bare, proof
 from florin_server.rails.evm.reading.dry_run import Asked, DryRun, DryRuns
-from florin_server.rails.evm.reading.node import LATEST, Node, answered, call_to, data, uint
+from florin_server.rails.evm.reading.node import LATEST, Node, call_to, data, uint
 from florin_server.rails.evm.reading.reader import Reader
 from florin_server.rails.evm.reading.refusals import Refusals
 from florin_server.rails.evm.reading.reverts import said

@@ -6,12 +6,13 @@ A refused or misshapen answer is RailUnavailable: it tells nothing about what wa
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from florin_server.chains.evm.abi import WORD, data_of
-from florin_server.rails.connection.jsonrpc import Call, Rpc, RpcError
+from florin_server.rails.connection.jsonrpc import Call, RpcError
+from florin_server.rails.connection.node import AnyNode, answered
 from florin_server.rails.types import RailUnavailable
 
 _QUANTITY = re.compile(r"0x[0-9a-fA-F]{1,64}", re.ASCII)
@@ -34,22 +35,8 @@ class Header:
     transactions: int
 
 
-class Node:
+class Node(AnyNode):
     """One chain's node."""
-
-    def __init__(self, rpc: Rpc) -> None:
-        self.rpc = rpc
-
-    async def ask(self, method: str, *params: Any) -> Any:
-        """The result of one call; a refusal is RailUnavailable."""
-        try:
-            return await self.rpc.call(method, *params)
-        except RpcError as refusal:
-            raise RailUnavailable(f"{method}: {refusal}") from refusal
-
-    async def batch(self, calls: Sequence[Call]) -> list[Any]:
-        """A result or an RpcError for each call."""
-        return await self.rpc.batch(calls)
 
     async def head(self) -> int:
         """The number of the newest block."""
@@ -76,13 +63,6 @@ def call_to(
     if gas is not None:
         transaction["gas"] = hex(gas)
     return ("eth_call", (transaction, block))
-
-
-def answered(answer: Any) -> Any:
-    """The result of a batched call that must not be refused."""
-    if isinstance(answer, RpcError):
-        raise RailUnavailable(f"the node refused a call: {answer}") from answer
-    return answer
 
 
 def quantity(answer: Any) -> int:

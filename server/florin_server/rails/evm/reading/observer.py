@@ -84,13 +84,13 @@ class EvmObserver:
     async def cannot_be_mined(self, tx: ChainTx, issued: Sequence[ResolvedBuild]) -> bool:  # noqa: ARG002
         """True if another transaction with its nonce is final, or it is itself."""
 
-        async def told(rpc: Rpc) -> bool | None:
+        async def answer(rpc: Rpc) -> bool | None:
             if not await nonce_used(Node(rpc), self._chain, tx.sender, tx.nonce):
                 return None
             # the caller looks for it too, but one node may hide it; any variant may be mined
             return None if await self._evidence_of(rpc).mined(tx.hashes) else True
 
-        return await self._connection.witnesses.unanimous(told) is not None
+        return await self._connection.witnesses.unanimous(answer) is not None
 
     async def unpayable_reason(
         self,
@@ -99,7 +99,7 @@ class EvmObserver:
     ) -> str | None:
         """Why the item's authorization can never be used again; None while it can."""
 
-        async def told(rpc: Rpc) -> str | None:
+        async def answer(rpc: Rpc) -> str | None:
             evidence = self._evidence_of(rpc)
             found = await evidence.spent_or_lapsed(item.option)
             if found is None or self.agreement == 1:
@@ -108,7 +108,7 @@ class EvmObserver:
             events = await evidence.paid([self._terms.reference(item.option)], item.from_block)
             return None if any(self._terms.proves(item.option, one) for one in events) else found
 
-        reason = await self._connection.witnesses.unanimous(told)
+        reason = await self._connection.witnesses.unanimous(answer)
         return reason and reason + await self._refusals.at_the_end(item.option)
 
     async def replaced(self, number: int, block_hash: str) -> bool:

@@ -31,31 +31,36 @@ PROBE_PAUSE_S: Final = 30.0  # a node that fails often is not to be asked still 
 _log = logging.getLogger(__name__)
 
 
+def ways(multicall: str = MULTICALL3) -> Mapping[str, Way]:
+    """The ways to read a chain, with the address of its Multicall3."""
+    return {
+        DEPLOYLESS: reads.deployless,
+        "multicall3": reads.multicall3(multicall),
+        BATCH: reads.batch,
+    }
+
+
 class Reader:
     """Answers questions about one chain. `order` are the ways that it uses, the best first.
 
-    `way` is one of them, or `auto`: then one payload of single calls is what it begins with.
-    `timer` tells seconds.
+    `ways` are those that there are, by name. `way` is the one to use, or `auto`: then one payload
+    of single calls is what it begins with. `timer` tells seconds.
     """
 
     def __init__(
         self,
         node: Node,
         name: str,
+        ways: Mapping[str, Way],
         *,
         way: str = AUTO,
-        multicall: str = MULTICALL3,
         timer: Callable[[], float] = time.monotonic,
         pause_s: float = PROBE_PAUSE_S,
         attempt_s: float = ATTEMPT_S,
     ) -> None:
         self._node = node
         self._name = name
-        self._ways: Mapping[str, Way] = {
-            DEPLOYLESS: reads.deployless,
-            "multicall3": reads.multicall3(multicall),
-            BATCH: reads.batch,
-        }
+        self._ways = ways
         self.order: tuple[str, ...] = (BATCH,) if way == AUTO else (way,)
         self._fixed = way != AUTO
         self._timer = timer

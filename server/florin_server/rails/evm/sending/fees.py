@@ -124,11 +124,11 @@ def _more(fee: int) -> int:
 
 async def current_fees(node: Node, chain: EvmChain) -> Fees:
     """The fees to sign with now, one batched read."""
-    base_fee, tip = await _asked(node, chain)
+    base_fee, tip = await _base_fee_and_tip(node, chain)
     return fees_for(base_fee, tip, chain)
 
 
-async def _asked(node: Node, chain: EvmChain) -> tuple[int, int]:
+async def _base_fee_and_tip(node: Node, chain: EvmChain) -> tuple[int, int]:
     """The base fee of the newest block and a tip that is taken, in wei."""
     newest, suggested = await node.batch(
         [("eth_getBlockByNumber", (LATEST, False)), ("eth_maxPriorityFeePerGas", ())]
@@ -174,6 +174,6 @@ class RecentFees:
         """What was asked for at most so long ago; `old` allows for a block since then."""
         now, known = self._now(), self._known
         if known is None or now - known[0] > age_s or (self._old and not old):
-            self._known = known = now, await _asked(self._node, self._chain)
+            self._known = known = now, await _base_fee_and_tip(self._node, self._chain)
             self._old = False
         return known[1]

@@ -10,8 +10,8 @@ from solders.hash import Hash
 from solders.instruction import Instruction
 from solders.pubkey import Pubkey
 
-from florin_server.chains.evm.route import reference
 from florin_server.chains.solana import spl
+from florin_server.domain.payments.option_names import reference
 from florin_server.domain.payments.payment import Build, Option
 from florin_server.rails.offered import Offered
 from florin_server.rails.solana.settings import SolanaChain

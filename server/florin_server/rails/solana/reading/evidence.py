@@ -17,6 +17,7 @@ from solders.pubkey import Pubkey
 
 from florin_server.chains.solana import spl
 from florin_server.domain.payments.payment import Option, ResolvedBuild
+from florin_server.rails.connection.node import answered
 from florin_server.rails.connection.witness import Testimony
 from florin_server.rails.solana.paying.check import IssuedMessage, Submission, issue_of
 from florin_server.rails.solana.paying.message import lapses_at
@@ -28,7 +29,6 @@ from florin_server.rails.solana.reading.node import (
     SignatureStatus,
     account_views,
     accounts_call,
-    answered,
     number,
     record,
     slot_of,

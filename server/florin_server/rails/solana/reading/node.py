@@ -15,7 +15,8 @@ from solders.hash import Hash
 from solders.pubkey import Pubkey
 
 from florin_server.chains.solana import spl
-from florin_server.rails.connection.jsonrpc import Call, Rpc, RpcError
+from florin_server.rails.connection.jsonrpc import Call, RpcError
+from florin_server.rails.connection.node import AnyNode, answered
 from florin_server.rails.types import RailUnavailable
 
 ACCOUNTS_MAX = 100  # that nodes tell in one call
@@ -57,22 +58,8 @@ class Blockhash:
     slot: int
 
 
-class Node:
+class Node(AnyNode):
     """One cluster's node."""
-
-    def __init__(self, rpc: Rpc) -> None:
-        self.rpc = rpc
-
-    async def ask(self, method: str, *params: Any) -> Any:
-        """The result of one call; a refusal is RailUnavailable."""
-        try:
-            return await self.rpc.call(method, *params)
-        except RpcError as refusal:
-            raise RailUnavailable(f"{method}: {refusal}") from refusal
-
-    async def batch(self, calls: Sequence[Call]) -> list[Any]:
-        """A result or an RpcError for each call."""
-        return await self.rpc.batch(calls)
 
     async def accounts(self, keys: Sequence[Pubkey]) -> list[AccountView | None]:
         """Accounts in the order asked, None where there is none; one batched read."""
@@ -101,7 +88,7 @@ class Node:
         answers = await self.batch([("getSignatureStatuses", (part, history)) for part in parts])
         found: dict[str, SignatureStatus] = {}
         for part, answer in zip(parts, answers, strict=True):
-            for signature, one in zip(part, _told(part, answer, least), strict=True):
+            for signature, one in zip(part, _statuses(part, answer, least), strict=True):
                 if one is not None:
                     found[signature] = _status(one)
         return found
@@ -115,7 +102,7 @@ class Node:
         answer, first = await self.batch(
             [("getSignatureStatuses", asked), ("getFirstAvailableBlock", ())]
         )
-        (one,) = _told([signature], answer, least)
+        (one,) = _statuses([signature], answer, least)
         status = None if one is None else _status(one)
         return status, None if isinstance(first, RpcError) else number(first)
 
@@ -177,13 +164,6 @@ def account_view(told: Any) -> AccountView:
         raise RailUnavailable("the node answered an account that cannot be read") from error
 
 
-def answered(answer: Any) -> Any:
-    """The result of a batched call that must not be refused."""
-    if isinstance(answer, RpcError):
-        raise RailUnavailable(f"the node refused a call: {answer}") from answer
-    return answer
-
-
 def record(answer: Any) -> Mapping[str, Any]:
     """An object."""
     value = answered(answer)
@@ -205,7 +185,7 @@ def number(value: Any) -> int:
     return found
 
 
-def _told(signatures: Sequence[str], answer: Any, least: int) -> list[Any]:
+def _statuses(signatures: Sequence[str], answer: Any, least: int) -> list[Any]:
     """What an answer tells of each transaction; a node that is not so far knows nothing of use."""
     if slot_of(answer) < least:
         raise RailUnavailable("the node lags behind what was seen before")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from solders.pubkey import Pubkey
 
 from florin_server.chains.solana import spl
+from florin_server.rails.connection.node import answered
 from florin_server.rails.networks.registry import Claim, contradiction
 from florin_server.rails.solana.paying.terms import bare
 from florin_server.rails.solana.reading.node import (
@@ -15,7 +16,6 @@ from florin_server.rails.solana.reading.node import (
     AccountView,
     Node,
     account_views,
-    answered,
     number,
     valued,
 )

@@ -1,0 +1,211 @@
+"""One house style for every chart of the notebooks, and the statistics behind what is drawn.
+
+Colours are those of Okabe and Ito (2008), which people of every kind of colour vision tell apart;
+kinds of things are told apart by marks or labels as well. A share or a median of a sample is never
+drawn without how sure it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, PercentFormatter
+from numpy.typing import ArrayLike, NDArray
+
+# of Okabe and Ito, the dark ones first; yellow is too light for lines on white
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+QUIET = "#8C8C8C"
+_Z95 = 1.959964  # the normal distribution's quantile at 97.5 %
+
+
+def use_style() -> None:
+    """Sets the house style for all charts that follow."""
+    plt.rcParams.update(
+        {
+            "figure.figsize": (8.0, 4.2),
+            "figure.dpi": 110,
+            "figure.constrained_layout.use": True,
+            "axes.prop_cycle": plt.cycler(color=COLOURS),
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.grid": True,
+            "axes.axisbelow": True,
+            "axes.titlelocation": "left",
+            "axes.titleweight": "bold",
+            "grid.color": "#E6E6E6",
+            "font.size": 10.5,
+            "legend.frameon": False,
+            "lines.linewidth": 1.8,
+        }
+    )
+
+
+def axes(title: str, x: str, y: str, note: str = "") -> Axes:
+    """New axes. The title is a sentence that says what is seen; x and y come with their units.
+
+    `note` is set small below: where the figures come from, how many they are.
+    """
+    figure, new = plt.subplots()
+    new.set(title=title, xlabel=x, ylabel=y)
+    if note:
+        figure.supxlabel(note, x=0.99, ha="right", fontsize=8.5, color=QUIET)
+    return new
+
+
+def wilson(count: int, total: int) -> tuple[float, float]:
+    """Between which shares the true one lies at 95 %, by Wilson's score; (0, 1) of nothing.
+
+    ValueError for counts that are no part of their total.
+    """
+    if not 0 <= count <= total:
+        raise ValueError(f"{count} is no part of {total}")
+    if total == 0:
+        return 0.0, 1.0
+    share, z2 = count / total, _Z95**2
+    centre = (share + z2 / (2 * total)) / (1 + z2 / total)
+    half = _Z95 / (1 + z2 / total) * math.sqrt(share * (1 - share) / total + z2 / (4 * total**2))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def ecdf(values: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Sorted values, the share that is no larger than each, and the half width at 95 %.
+
+    The width is that of the whole band, by Dvoretzky, Kiefer and Wolfowitz, with the constant of
+    Massart (1990). ValueError for no values.
+    """
+    found = np.sort(np.asarray(values, dtype=float))
+    if not found.size:
+        raise ValueError("there is nothing to draw")
+    shares = np.arange(1, found.size + 1) / found.size
+    return found, shares, math.sqrt(math.log(2 / 0.05) / (2 * found.size))
+
+
+def quantile(values: ArrayLike, share: float) -> tuple[float, float, float]:
+    """A quantile of a sample, and between which values the true one lies at 95 %.
+
+    The bounds are values of the sample, by ranks of the binomial distribution (normal
+    approximation); they are the ends of the sample where it is too small to tell.
+    """
+    found, _, _ = ecdf(values)
+    half = _Z95 * math.sqrt(found.size * share * (1 - share))
+    low = max(0, math.floor(found.size * share - half) - 1)
+    high = min(found.size - 1, math.ceil(found.size * share + half))
+    return float(np.quantile(found, share)), float(found[low]), float(found[high])
+
+
+def draw_ecdf(on: Axes, samples: Mapping[str, ArrayLike]) -> None:
+    """The distributions of samples as steps, each in its band at 95 %."""
+    styles = ("-", "--", "-.", ":")
+    for n, (name, values) in enumerate(samples.items()):
+        at, shares, half = ecdf(values)
+        label = f"{name} (n = {at.size:,})"
+        on.step(at, shares, where="post", label=label, linestyle=styles[n % len(styles)])
+        colour = on.lines[-1].get_color()
+        low, high = np.clip(shares - half, 0, 1), np.clip(shares + half, 0, 1)
+        on.fill_between(at, low, high, step="post", alpha=0.15, color=colour, linewidth=0)
+    on.set_ylim(0, 1.01)
+    on.yaxis.set_major_formatter(PercentFormatter(1))
+    on.legend(loc="lower right")
+
+
+def draw_shares(on: Axes, counts: Mapping[str, tuple[int, int]]) -> None:
+    """A bar for each share, from (count, total), with how sure it is at 95 %, the first on top."""
+    names = list(counts)[::-1]
+    shares = [counts[one][0] / counts[one][1] if counts[one][1] else 0.0 for one in names]
+    bounds = [wilson(*counts[one]) for one in names]
+    errors = [
+        [max(0.0, share - low) for share, (low, _) in zip(shares, bounds, strict=True)],
+        [max(0.0, high - share) for share, (_, high) in zip(shares, bounds, strict=True)],
+    ]
+    on.barh(names, shares, color=COLOURS[0], xerr=errors, ecolor="#333333", capsize=3)
+    for place, one in enumerate(names):
+        count, total = counts[one]
+        on.annotate(
+            f"{count:,} of {total:,}",
+            (bounds[place][1], place),
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+        )
+    on.set_xlim(0, min(1.35, max([0.05, *(high for _, high in bounds)]) * 1.25))
+    on.xaxis.set_major_formatter(PercentFormatter(1))
+    on.grid(visible=False, axis="y")
+
+
+def draw_funnel(on: Axes, steps: Mapping[str, int]) -> None:
+    """A bar for each step, with the share of the first step and of the step before."""
+    names, counts = list(steps), list(steps.values())
+    on.barh(names[::-1], counts[::-1], color=COLOURS[0])
+    for place, count in enumerate(counts):
+        of_first = count / counts[0] if counts[0] else 0.0
+        told = f"{count:,}  ({of_first:.0%}"
+        if place:
+            before = counts[place - 1]
+            told += f"; {count / before if before else 0.0:.0%} of the step before"
+        on.annotate(
+            f"{told})",
+            (count, len(counts) - 1 - place),
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+        )
+    on.set_xlim(0, max([1, *counts]) * 1.6)
+    on.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    on.grid(visible=False, axis="y")
+
+
+def draw_grid(
+    on: Axes, values: ArrayLike, rows: Sequence[str], columns: Sequence[str], unit: str
+) -> None:
+    """A field for each row and column, dark for much, with a scale that says how much."""
+    image = on.imshow(np.asarray(values, dtype=float), cmap="cividis_r", aspect="auto")
+    on.set_yticks(range(len(rows)), rows)
+    on.set_xticks(range(len(columns)), columns)
+    on.grid(visible=False)
+    on.figure.colorbar(image, ax=on, label=unit)
+
+
+def mark(on: Axes, at: float, words: str, *, vertical: bool = True) -> None:
+    """A thin line at a value that is compared with, with its words beside it."""
+    if vertical:
+        on.axvline(at, color="#333333", linewidth=1, linestyle=(0, (4, 3)))
+        place, transform, turn = (at, 0.03), on.get_xaxis_transform(), 90
+    else:
+        on.axhline(at, color="#333333", linewidth=1, linestyle=(0, (4, 3)))
+        place, transform, turn = (0.01, at), on.get_yaxis_transform(), 0
+    on.annotate(
+        words,
+        place,
+        xycoords=transform,
+        xytext=(3, 3),
+        textcoords="offset points",
+        rotation=turn,
+        fontsize=9,
+        color="#333333",
+    )
+
+
+def stacked(on: Axes, x: Iterable[object], parts: Mapping[str, Sequence[float]]) -> None:
+    """Bars of parts on top of each other, told apart by colour, hatching and a legend."""
+    hatches = ("", "//", "..", "xx", "\\\\", "++", "oo")
+    places = [str(one) for one in x]
+    below = np.zeros(len(places))
+    for n, (name, values) in enumerate(parts.items()):
+        heights = np.asarray(values, dtype=float)
+        on.bar(
+            places,
+            heights,
+            bottom=below,
+            label=name,
+            color=COLOURS[n % len(COLOURS)],
+            hatch=hatches[n % len(hatches)],
+            edgecolor="white",
+        )
+        below += heights
+    on.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -1,0 +1,163 @@
+"""Tables of payments for the analyses: simulated days, or a Florin that the environment names.
+
+Every table and column is told by docs/reference/data.md. Amounts in minor units are exact Python
+integers, times are UTC.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from florin_client import VERSION
+from lab import LabError
+
+# the week that is simulated where nothing else is said; a fixed one, so that charts stay the same
+FIRST_DAY = date(2026, 10, 5)
+# folders of simulated days that are kept, the newest
+_KEPT = 8
+_INTEGERS = {pa.int64(): pd.Int64Dtype()}
+
+
+@dataclass(frozen=True)
+class Data:
+    """Tables by name, where they are from, in words, and the state folder if there is one."""
+
+    tables: Mapping[str, pd.DataFrame]
+    source: str
+    home: Path | None = None
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        return self.tables[name]
+
+
+def load(*names: str, seed: int = 7, payments: int = 400, days: int = 7, **knobs: Any) -> Data:
+    """The tables with these names.
+
+    Of a Florin elsewhere if FLORIN_TARGET names one: its state folder, which has every table, or
+    its gRPC address, which has the payments and refunds of a merchant. Otherwise of days that are
+    simulated, once: what is simulated is kept in the user's cache folder. `knobs` are further ones
+    of the simulation. LabError with what to do if that cannot be.
+    """
+    target = os.environ.get("FLORIN_TARGET", "")
+    if target and not Path(target).is_dir():
+        return _of_server(target, names)
+    home = Path(target) if target else simulated(seed, payments, days, **knobs)
+    source = f"state in {home}" if target else f"{payments:,} simulated payments, seed {seed}"
+    return Data(_of_home(home, names), source, home)
+
+
+def simulated(seed: int, payments: int, days: int, **knobs: Any) -> Path:
+    """The state folder after simulated days; the first time it takes a while."""
+    # imported here: tables of a Florin elsewhere need no server
+    from florin_server.config import Settings
+    from florin_server.simulation import knobs as choices
+    from florin_server.simulation.run import simulate
+
+    try:
+        chosen = choices.Knobs(seed=seed, payments=payments, days=days, **knobs)
+    except (choices.BadKnob, TypeError) as error:
+        raise LabError(f"this cannot be simulated: {error}") from error
+    told = json.dumps([VERSION, str(FIRST_DAY), asdict(chosen)], sort_keys=True)
+    folder = _cache() / hashlib.sha256(told.encode()).hexdigest()[:16]
+    with _locked(folder):
+        if not (folder / "done").exists():
+            shutil.rmtree(folder / "home", ignore_errors=True)
+            problems: list[str] = []
+
+            def work() -> None:
+                # a notebook's own loop runs in this thread already
+                settings = Settings(home=folder / "home")
+                problems.extend(simulate(settings, chosen, first=FIRST_DAY).problems)
+
+            _in_thread(work)
+            if problems:
+                raise LabError(f"what was simulated does not add up: {'; '.join(problems)}")
+            (folder / "done").touch()
+        (folder / "done").touch()
+    _forget()
+    return folder / "home"
+
+
+def _in_thread(work: Callable[[], None]) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work).result()
+
+
+def _of_home(home: Path, names: tuple[str, ...]) -> dict[str, pd.DataFrame]:
+    from florin_server.boot.exports.store import of_home
+    from florin_server.boot.home import Refused
+    from florin_server.config import Settings
+    from florin_server.domain.exports.error import NotExported
+
+    try:
+        with of_home(Settings(home=home)) as origin:
+            return {name: _frame(origin, name) for name in names}
+    except (NotExported, Refused) as error:
+        raise LabError(str(error)) from error
+
+
+def _of_server(target: str, names: tuple[str, ...]) -> Data:
+    from florin_server.boot.exports.server import of_server
+    from florin_server.boot.home import Refused
+    from florin_server.boot.servers.upstream import Link
+    from florin_server.domain.exports.error import NotExported
+
+    here = target.startswith(("127.0.0.1:", "localhost:", "[::1]:"))
+    try:
+        with of_server(target, Link(tls=not here), os.environ) as origin:
+            if missing := set(names) - {*origin.tables}:
+                raise LabError(
+                    f"a server tells a merchant no {', '.join(sorted(missing))}: this analysis "
+                    "needs the operator's state folder as FLORIN_TARGET"
+                )
+            tables = {name: _frame(origin, name) for name in names}
+    except (NotExported, Refused) as error:
+        raise LabError(str(error)) from error
+    return Data(tables, f"merchant {os.environ['FLORIN_MERCHANT_ID']} at {target}")
+
+
+def _frame(origin: Any, name: str) -> pd.DataFrame:
+    from florin_server.flows.exports import frames
+
+    frame = frames.of_origin(origin, name).to_pandas(types_mapper=_INTEGERS.get)
+    for column in frame.columns[frame.columns.str.endswith("_minor")]:
+        # 256 bits fit in no number of pandas; Python's are exact
+        exact = [None if pd.isna(text) else int(text) for text in frame[column]]
+        frame[column] = pd.Series(exact, index=frame.index, dtype=object)
+    return frame.drop(columns="part")
+
+
+def _cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(base) / "florin-lab"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Two notebooks that want the same days simulate them once."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _forget() -> None:
+    """Deletes the days that nobody asked for the longest."""
+    done = sorted(_cache().glob("*/done"), key=lambda one: one.stat().st_mtime)
+    for one in done[:-_KEPT]:
+        shutil.rmtree(one.parent, ignore_errors=True)

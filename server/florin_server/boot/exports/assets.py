@@ -1,0 +1,56 @@
+"""How many decimals assets have, as far as settings and known networks tell; no chain is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+
+from florin_server.config import Settings
+from florin_server.devnet.genesis import DEVNET
+from florin_server.devnet.solana.genesis import SOLNET
+from florin_server.domain.caip import canonical_asset, parse_asset
+from florin_server.domain.money import CURRENCIES
+from florin_server.rails.networks.registry import NETWORKS
+
+_FIAT, _ASSET = "iso4217/", "caip19/"
+# coins: 18 digits on every EVM chain, nine on Solana
+_COINS = {"eip155": 18, "solana": 9}
+
+
+def decimals(settings: Settings) -> Callable[[str], int | None]:
+    """The decimals of a unit (`iso4217/…`, `caip19/…`) or a CAIP-19 asset; None if nobody knows."""
+    known = {canonical_asset(asset, checksum=False): digits for asset, digits in _tokens(settings)}
+
+    @cache
+    def found(unit: str) -> int | None:
+        if unit.startswith(_FIAT):
+            currency = CURRENCIES.get(unit.removeprefix(_FIAT))
+            return None if currency is None else currency.decimals
+        try:
+            asset = parse_asset(unit.removeprefix(_ASSET))
+            told = known.get(canonical_asset(str(asset), checksum=False))
+        except ValueError:
+            return None
+        if told is None and asset.namespace == "slip44":
+            return _COINS.get(asset.chain.namespace)
+        return told
+
+    return found
+
+
+def _tokens(settings: Settings) -> Iterator[tuple[str, int]]:
+    """What is told last counts: the operator knows best."""
+    for network in NETWORKS:
+        for token in network.tokens:
+            if token.decimals is not None:
+                yield network.asset_id(token.address), token.decimals
+    for dev in DEVNET.tokens:
+        yield f"eip155:{DEVNET.chain_id}/erc20:{dev.address}", dev.decimals
+    for mint in SOLNET.tokens:
+        yield f"{SOLNET.chain_id}/token:{mint.address}", mint.decimals
+    for chain in settings.chains:
+        for asset in chain.assets:
+            yield f"{chain.caip2}/erc20:{asset.address}", asset.decimals
+    for cluster in settings.solana_chains:
+        for spl in cluster.assets:
+            yield f"{cluster.caip2}/token:{spl.mint}", spl.decimals

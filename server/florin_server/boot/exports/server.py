@@ -1,0 +1,199 @@
+"""An export of what a server tells a merchant: its payments and their refunds.
+
+Nothing tells which payments changed, so each run asks for all of them, and a cursor has a digest of
+each.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+from florin.v1 import listing_pb2, merchant_pb2_grpc, money_pb2, payment_pb2, refund_pb2
+from google.protobuf.message import Message
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+
+from florin_server.boot.servers.upstream import Link
+from florin_server.clock import SystemClock
+from florin_server.domain.exports.error import NotExported
+from florin_server.domain.exports.tables import PAYMENTS, REFUNDS
+from florin_server.flows.exports.feeds import Origin
+from florin_server.store.exports.roots import Page, Root
+
+KEY, MERCHANT = "FLORIN_PARTNER_KEY", "FLORIN_MERCHANT_ID"
+_LIMIT = 200
+_TIMEOUT_S = 60
+# a server that limits calls says how long to wait
+_TRIES, _WAIT_S = 10, 1.0
+_MICRO = 1_000
+
+
+class ServerFeed:
+    """The payments of one merchant, the oldest first; `ask` answers one page of the list."""
+
+    name = "server"
+    tables = (PAYMENTS.name, REFUNDS.name)
+    whole = True
+
+    def __init__(
+        self,
+        ask: Callable[[listing_pb2.ListMerchantPaymentsRequest], listing_pb2.ListPaymentsResponse],
+    ) -> None:
+        self._ask = ask
+        self._decimals: dict[str, int] = {}
+
+    def decimals(self, unit: str) -> int | None:
+        """As the amounts were shown that were told with the unit."""
+        return self._decimals.get(unit)
+
+    def pages(self, after: str, since_us: int) -> Page:  # noqa: ARG002  (it does not help)
+        """The page that a cursor of the server begins."""
+        request = listing_pb2.ListMerchantPaymentsRequest(
+            sort_by=listing_pb2.PAYMENT_SORT_DATE,
+            sort_dir=listing_pb2.SORT_DIRECTION_ASC,
+            limit=_LIMIT,
+        )
+        if after:
+            request.cursor = after
+        answer = self._ask(request)
+        more = answer.next_cursor if answer.HasField("next_cursor") else None
+        return Page([self._root(one) for one in answer.data], more)
+
+    def some(self, keys: Sequence[str]) -> list[Root]:  # noqa: ARG002  (all come again anyway)
+        """None: every run asks for all."""
+        return []
+
+    def _root(self, one: listing_pb2.PaymentRow) -> Root:
+        # a refund may be asked for at any time
+        root = Root(one.payment_id, _us(one, "created_at") or 0, closed=False)
+        root.rows.append((PAYMENTS.name, _row(PAYMENTS.read, self._payment(one))))
+        if one.HasField("refund"):
+            root.rows.append((REFUNDS.name, _row(REFUNDS.read, self._refund(one))))
+        return root
+
+    def _payment(self, one: listing_pb2.PaymentRow) -> Mapping[str, Any]:
+        asked = one.fiat_amount if one.HasField("fiat_amount") else one.token_amount
+        told = {
+            "payment_id": one.payment_id,
+            "merchant_id": one.merchant_id,
+            "live": one.live,
+            "status": _word(payment_pb2.PaymentStatus.Name(one.status), "PAYMENT_STATUS_"),
+            "unit": asked.unit,
+            "requested_minor": self._minor(asked),
+            "reference_id": one.reference_id,
+            "created_at": _us(one, "created_at"),
+            "updated_at": _us(one, "last_updated_at"),
+        }
+        if one.HasField("buyer"):
+            told["payer"] = one.buyer.account_caip10
+            told["wallet"] = one.buyer.account_provider_name
+        if one.HasField("transaction"):
+            told["paid_unit"] = one.token_amount.unit
+            told["paid_minor"] = self._minor(one.token_amount)
+            told["tx_hash"] = one.transaction.hash or None
+        if one.settlement.HasField("amount"):
+            told["settled_minor"] = self._minor(one.settlement.amount)
+        return told
+
+    def _refund(self, one: listing_pb2.PaymentRow) -> Mapping[str, Any]:
+        told = one.refund
+        return {
+            "refund_id": told.refund_id,
+            "payment_id": one.payment_id,
+            "status": _word(refund_pb2.RefundStatus.Name(told.status), "REFUND_STATUS_"),
+            "unit": told.amount.unit,
+            "amount_minor": self._minor(told.amount),
+            "tx_hash": told.tx_id or None,
+            "created_at": _us(told, "created_at"),
+            "completed_at": _us(told, "completed_at"),
+        }
+
+    def _minor(self, amount: money_pb2.Amount) -> int:
+        self._decimals[amount.unit] = amount.display.decimals
+        return int(amount.value)
+
+
+@contextmanager
+def of_server(
+    target: str,
+    link: Link,
+    env: Mapping[str, str],
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[Origin]:
+    """What the server at host:port tells the merchant whose key is in the environment.
+
+    Refused, or NotExported, if it cannot be asked.
+    """
+    key, merchant = env.get(KEY, ""), env.get(MERCHANT, "")
+    if not key or not merchant:
+        raise NotExported(
+            f"a server tells payments to a merchant: set {KEY} and {MERCHANT} in the environment"
+        )
+    link.check(target)
+    secure, options = link.credentials(), link.options()
+    channel = (
+        grpc.insecure_channel(target, options)
+        if secure is None
+        else grpc.secure_channel(target, secure, options)
+    )
+    with channel:
+        stub = merchant_pb2_grpc.MerchantServiceStub(channel)
+        metadata = (("api-key", key), ("merchant-id", merchant))
+
+        def ask(
+            request: listing_pb2.ListMerchantPaymentsRequest,
+        ) -> listing_pb2.ListPaymentsResponse:
+            for _ in range(_TRIES):
+                try:
+                    return stub.ListMerchantPayments(request, metadata=metadata, timeout=_TIMEOUT_S)
+                except grpc.RpcError as error:
+                    sleep(_wait_s(error, target))
+            raise NotExported(f"{target} lets this key ask too seldom: try again later")
+
+        feed = ServerFeed(ask)
+        yield Origin(f"merchant {merchant}", [feed], feed.decimals, SystemClock().now_us())
+
+
+def _wait_s(error: Any, target: str) -> float:
+    """How long to wait before a call is made again; NotExported if that would not help."""
+    code, details = error.code(), error.details()
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        status = rpc_status.from_call(error)
+        retry = error_details_pb2.RetryInfo()
+        for detail in status.details if status is not None else ():
+            if detail.Unpack(retry):
+                return float(retry.retry_delay.seconds) or _WAIT_S
+        return _WAIT_S
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        raise NotExported(
+            f"{target} lists no payments: it is no Florin, or one that is too old for this command;"
+            " bring it up to date, or export where its state folder is"
+        )
+    if code in {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}:
+        raise NotExported(
+            f"{target} refuses the key: {details}; {KEY} must be a key of the partner whose "
+            f"merchant {MERCHANT} names, with the scope read"
+        )
+    if code in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}:
+        raise NotExported(f"{target} does not answer by gRPC: {details}")
+    raise NotExported(f"{target} refused: {details}")
+
+
+def _row(names: Sequence[str], told: Mapping[str, Any]) -> tuple[Any, ...]:
+    """A row with the columns that a merchant is told."""
+    return tuple(told.get(name) for name in names)
+
+
+def _word(name: str, prefix: str) -> str:
+    return name.removeprefix(prefix).lower()
+
+
+def _us(message: Message, member: str) -> int | None:
+    if not message.HasField(member):
+        return None
+    at = getattr(message, member)
+    return int(at.seconds * 1_000_000 + at.nanos // _MICRO)

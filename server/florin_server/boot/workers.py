@@ -1,0 +1,81 @@
+"""What one process does in the background: it settles, pays out, keeps books and tidies up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Container, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self
+
+from florin_server.flows.app import App, Core
+from florin_server.store.payouts import payouts
+from florin_server.workers.housekeeping.expire import expire, forget_data, forget_gas, forget_keys
+from florin_server.workers.housekeeping.keep_books import BookKeeper
+from florin_server.workers.housekeeping.prices import follow_prices
+from florin_server.workers.payouts.pay_out import PayoutWorker
+from florin_server.workers.settlement.settle import ChainSettler
+from florin_server.workers.supervise import outliving
+
+
+@dataclass(frozen=True, slots=True)
+class Staff:
+    """Who settles and who pays out, one for each chain."""
+
+    settlers: list[ChainSettler]
+    payouts: list[PayoutWorker]
+
+    @classmethod
+    def of(cls, core: Core, pauses: Container[str]) -> Self:
+        """Makes them; `pauses` are the keys that send nothing new."""
+        owner, rails = core.randbytes(8).hex(), core.rails.values()
+        return cls(
+            [ChainSettler(core, rail, owner, pauses) for rail in rails],
+            [
+                PayoutWorker(core, rail, rail.payouts, owner, pauses)
+                for rail in rails
+                if rail.payouts is not None
+            ],
+        )
+
+
+class Workers:
+    """The tasks of one process, none of which ends by itself."""
+
+    def __init__(self, app: App, staff: Staff) -> None:
+        self.tasks = tuple(asyncio.create_task(job) for job in _jobs(app, staff))
+
+    async def failed(self) -> None:
+        """Returns when one ends; raises its error."""
+        done, _ = await asyncio.wait(self.tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+
+    async def problems(self) -> dict[str, str]:
+        """What keeps the process from being ready: nothing as long as all of them work."""
+        return {"workers": "ended"} if any(task.done() for task in self.tasks) else {}
+
+    async def end(self) -> None:
+        """Ends them all; calls are answered still, and wait for what nobody does."""
+        for task in self.tasks:
+            task.cancel()
+        for task in self.tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+def _jobs(app: App, staff: Staff) -> list[Coroutine[Any, Any, None]]:
+    steady: list[Callable[[], Awaitable[None]]] = [
+        *(partial(work, app) for work in (expire, forget_keys, forget_data, forget_gas)),
+        app.hub.sweep,
+        partial(app.payouts.sweep, lambda ids: app.store.read(payouts.some(ids)), app.clock),
+    ]
+    if app.settings.prices.pairs:
+        steady.append(partial(follow_prices, app))
+    return [
+        *(outliving(app.clock, work) for work in steady),
+        *(BookKeeper(app, rail).run() for rail in app.rails.values()),
+        *(worker.run() for worker in staff.settlers),
+        *(worker.run() for worker in staff.payouts),
+    ]

@@ -1,0 +1,1 @@
+"""What an export holds: tables and their columns."""

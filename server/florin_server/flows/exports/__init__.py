@@ -1,0 +1,1 @@
+"""Exports: what the store holds, as tables for analysts."""

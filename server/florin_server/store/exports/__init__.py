@@ -1,0 +1,1 @@
+"""Rows for exports, page by page."""

@@ -1,0 +1,133 @@
+"""Exports of a store: rows a second and memory, against the bare reading of the same rows."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sqlite3
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from florin_server.store.engine.store import Store
+from florin_server.store.ledger import books
+
+from tests.bench.load import child
+from tests.bench.report import Figure
+from tests.bench.size import sized
+from tests.support import exported, store_kit
+
+PAYMENTS, AT_ONCE = sized(100_000, 1_000), 200
+FORMATS = ("csv", "jsonl", "parquet")
+# a second apart: a quarter of an hour is young, as in a busy shop
+STEP_US = 1_000_000
+# what the rows of an export are made of
+TABLES = ("payment", "payment_event", "payment_option", "issued", "confirm", "chain_tx")
+TABLES = (*TABLES, "chain_tx_item", "ledger_journal", "ledger_transfer")
+
+
+@dataclass(frozen=True)
+class Taken:
+    """One export: rows, seconds, and by how many MB the process grew at its most."""
+
+    rows: int
+    seconds: float
+    grown_mb: float
+
+    @property
+    def rate(self) -> float:
+        return self.rows / self.seconds
+
+
+def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
+    with tempfile.TemporaryDirectory(prefix="florin-bench-") as name:
+        folder = Path(name)
+        store = folder / "florin.db"
+        started = time.perf_counter()
+        balances = asyncio.run(_write(store))
+        made_s = time.perf_counter() - started
+        bare = _select(store)
+        taken = {}
+        for format_ in FORMATS:
+            # memory of one must not be the other's
+            with child() as pool:
+                taken[format_] = pool.submit(_export, store, folder / format_, format_).result()
+        again = _export(store, folder / "csv", "csv")
+        if exported.sums(exported.lines(folder / "jsonl", "ledger")) != balances:
+            raise RuntimeError("what was exported is not what was booked")
+    told = f"{PAYMENTS:,} payments made in {made_s:.0f} s by the store's operations"
+    figures = [
+        Figure(
+            f"export_{format_}_rows_per_s",
+            one.rate,
+            "/s",
+            f"{told}; {one.rows:,} rows in {one.seconds:.1f} s",
+        )
+        for format_, one in taken.items()
+    ]
+    csv = taken["csv"]
+    return [
+        *figures,
+        Figure(
+            "export_vs_select",
+            csv.rate / bare,
+            "×",
+            f"CSV; SELECT * of the same tables alone reads {bare:,.0f} rows/s",
+            at_least=0.03,
+        ),
+        Figure(
+            "export_memory_mb",
+            max(taken[one].grown_mb for one in ("csv", "jsonl")),
+            "MB",
+            "by which the process grew at its most; with Parquet, Arrow's libraries included: "
+            f"{taken['parquet'].grown_mb:.0f}",
+            at_most=200,
+        ),
+        Figure(
+            "export_again_s",
+            again.seconds,
+            "s",
+            f"the next run, with nothing new: {again.rows} rows",
+        ),
+    ]
+
+
+async def _write(path: Path) -> dict[tuple[str, str], int]:
+    """Makes the store; what its books come to."""
+    store = await Store.open(path)
+    try:
+        shop = exported.Shop(await store_kit.leased(store), step_us=STEP_US)
+        for _ in range(PAYMENTS // AT_ONCE):
+            await store.write(exported.many(shop, AT_ONCE))
+        return {row[:2]: row[2] for row in await store.survey(books.balances())}
+    finally:
+        await store.close()
+
+
+def _select(path: Path) -> float:
+    """Rows a second, read and thrown away."""
+    rows = 0
+    started = time.perf_counter()
+    with closing(sqlite3.connect(path)) as raw:
+        for table in TABLES:
+            for _ in raw.execute(f"SELECT * FROM {table}"):
+                rows += 1
+    return rows / (time.perf_counter() - started)
+
+
+def _export(store: Path, to: Path, format_: str) -> Taken:
+    # the most so far begins anew
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _peak_mb()
+    started = time.perf_counter()
+    rows = sum(exported.export(store, to, format_).values())
+    return Taken(rows, time.perf_counter() - started, _peak_mb() - before)
+
+
+def _peak_mb() -> float:
+    """The most that this process had in memory; getrusage tells that of its parent too."""
+    (line,) = re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(line) / 1024

@@ -1,0 +1,67 @@
+"""How the documents of clients are followed."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+from tests.e2e.documents.steps import step
+from tests.support.documents import Block
+from tests.support.newcomer import Walk
+
+CLIENT = ["pip install florin-client", "pip install 'florin-client[wallet]'"]
+
+
+@step("docs/clients.md", "Python", 0)
+async def client(walk: Walk, block: Block) -> None:
+    assert block.lines == CLIENT[1:]
+    project = tomllib.loads((walk.folder / "client/pyproject.toml").read_text())["project"]
+    assert project["name"] == "florin-client"
+    assert "wallet" in project["optional-dependencies"]
+
+
+async def script(walk: Walk, block: Block) -> list[str]:
+    """The lines that a script prints."""
+    file = walk.folder.parent / "script.py"
+    file.write_text(block.text)
+    return (await walk.shell.run(f"python {file}")).splitlines()
+
+
+@step("docs/clients.md", "Python", 1)
+async def client_and_wallet(walk: Walk, block: Block) -> None:
+    asked, paid = await script(walk, block)
+    assert re.fullmatch(r"to be paid: http://\S+/pay_\w+", asked)
+    assert re.fullmatch(r"PAYMENT_STATUS_SUCCEEDED 0x\w{64}", paid)
+
+
+@step("docs/clients.md", "Python", 2)
+async def client_with_asyncio(walk: Walk, block: Block) -> None:
+    *told, listed = await script(walk, block)
+    assert told[-1].endswith(" PAYMENT_STATUS_SUCCEEDED")
+    assert listed == "True"
+
+
+@step("docs/clients.md", "Python", 3)
+async def client_that_is_refused(walk: Walk, block: Block) -> None:
+    assert await script(walk, block) == [
+        "payment_not_found 404",
+        "params_validation [('amount.value', 'has the wrong form')]",
+    ]
+
+
+@step("client/README.md", "", 0)
+async def distribution(_walk: Walk, block: Block) -> None:
+    assert block.lines == CLIENT
+
+
+@step("client/README.md", "", 1)
+async def shortest_client(walk: Walk, block: Block) -> None:
+    (asked,) = await script(walk, block)
+    assert asked.startswith("to be paid: http")
+
+
+@step("docs/clients.md", "Node", 0)
+async def node(walk: Walk, block: Block) -> None:
+    """Run elsewhere, by this very text."""
+    test = (walk.folder / "tests/e2e/client/test_client_node.py").read_text()
+    assert all(repr(one).replace("'", '"') in test for one in block.place[:2])

@@ -1,0 +1,137 @@
+"""`florin lab`: the notebooks in Jupyter, with a Florin beside them."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import psutil
+import pytest
+from florin_server.boot.home import Home
+from florin_server.cli.service import lab
+
+from tests.support.command import PATIENCE_S, begin, florin, told
+from tests.support.until import until
+
+pytestmark = pytest.mark.long
+
+LINK = re.compile(r"http://127\.0\.0\.1:(\d+)/lab\?(token=\w+)")
+ARGUMENTS = ("--no-browser", "--port=0")
+
+
+@contextmanager
+def opened(home: Path, *command: str, **changes: str) -> Iterator[tuple[Any, str, str]]:
+    """The process, the address of Jupyter's API and its token."""
+    process = begin("lab", *command, *ARGUMENTS, home=home, **changes)
+    try:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if found := LINK.search(line):
+                yield process, f"http://127.0.0.1:{found[1]}/api", found[2]
+                break
+        else:
+            raise AssertionError("Jupyter never told where it is")
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE_S)
+
+
+async def test_notebooks_open_on_a_sandbox_that_ends_with_them(tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "lab.py").write_text("# mine")
+    home = tmp_path / "home"
+    with opened(home, str(folder)) as (process, url, token):
+        async with aiohttp.ClientSession() as session:
+
+            async def listed() -> set[str]:
+                # it tells where it is a moment before it listens
+                with contextlib.suppress(aiohttp.ClientConnectorError):
+                    async with session.get(f"{url}/contents?{token}") as answer:
+                        return {one["name"] for one in (await answer.json())["content"]}
+                return set()
+
+            names = await until(listed)
+            async with session.get(f"{url}/contents") as answer:
+                assert answer.status == 403
+        assert {"00_start_here.ipynb", "00_start_here.py", "charts.py", "lab.py"} <= names
+        assert (folder / "lab.py").read_text() == "# mine"
+        # kernels inherit what Jupyter has
+        (jupyter,) = psutil.Process(process.pid).children()
+        demo = Home(home).read_demo_env()
+        assert demo.items() <= jupyter.environ().items()
+        async with aiohttp.ClientSession() as session:
+            headers = {"Api-Key": demo["FLORIN_PARTNER_KEY"]}
+            headers["Merchant-Id"] = demo["FLORIN_MERCHANT_ID"]
+            async with session.get(f"{demo['FLORIN_BASE_URL']}/v1/payments", headers=headers) as a:
+                assert a.status == 200
+    assert process.returncode == 0
+    assert not jupyter.is_running()
+    assert Home(home).addresses() is None
+
+
+def test_another_target_starts_no_florin_and_jupyters_end_is_told(tmp_path):
+    """Its port is taken."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = florin(
+            *("lab", str(tmp_path / "mine"), "--no-browser", f"--port={taken.getsockname()[1]}"),
+            home=tmp_path / "home",
+            FLORIN_TARGET="florin.example:443",
+        )
+    assert done.status == 1
+    assert done.out == "The notebooks talk to florin.example:443.\n"
+    assert done.err.splitlines()[-1] == "The lab does not open: Jupyter ended with status 1"
+    assert not (tmp_path / "home").exists()
+
+
+def test_there_is_no_sandbox_beside_live_chains(tmp_path):
+    done = florin("lab", str(tmp_path / "mine"), home=tmp_path / "home", FLORIN_DEMO="false")
+    assert done.status == 1
+    assert told(done).startswith("The lab does not open: embedded chains and test accounts are off")
+
+
+def test_a_folder_that_cannot_be_is_refused(tmp_path):
+    (tmp_path / "taken").write_text("")
+    done = florin("lab", str(tmp_path / "taken"), home=tmp_path / "home")
+    assert done.status == 1
+    assert told(done).startswith("The lab does not open: ")
+    assert "taken" in told(done)
+
+
+@pytest.mark.parametrize("version", [None, "0.1"])
+def test_what_is_missing_is_named_with_how_to_install_it(monkeypatch, capsys, version):
+    true = metadata.version
+
+    def found(name: str) -> str:
+        if name != "jupyterlab":
+            return true(name)
+        if version is None:
+            raise metadata.PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr(metadata, "version", found)
+    with pytest.raises(SystemExit) as ended:
+        lab.run({}, None, None, browser=False, yes=False)
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == (
+        "The lab does not open: jupyterlab is missing: pip install 'florin-pay[notebooks]', or say "
+        "--yes to have it installed\n"
+    )
+
+
+async def test_the_lab_uses_a_florin_that_runs(tmp_path, up):
+    with opened(up.home.path, str(tmp_path / "mine")) as (process, _, _):
+        (jupyter,) = psutil.Process(process.pid).children()
+        assert up.home.read_demo_env().items() <= jupyter.environ().items()
+    assert process.returncode == 0
+    # it was there before
+    assert up.home.addresses() is not None
+    assert up.process.poll() is None

@@ -1,0 +1,105 @@
+"""The statistics that the notebooks draw, against what is known of them."""
+
+from __future__ import annotations
+
+import random
+
+import charts
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def canvas(monkeypatch):
+    """Charts without a screen, closed afterwards."""
+    mpl.use("Agg")
+    charts.use_style()
+    yield
+    charts.plt.close("all")
+
+
+@pytest.mark.parametrize(
+    ("count", "total", "low", "high"),
+    [
+        # from Newcombe (1998), table I
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+    ],
+)
+def test_shares_are_as_sure_as_published(count, total, low, high):
+    assert charts.wilson(count, total) == pytest.approx((low, high), abs=5e-5)
+
+
+def test_nothing_tells_nothing_and_more_than_all_is_refused():
+    assert charts.wilson(0, 0) == (0.0, 1.0)
+    for count, total in ((3, 2), (-1, 2)):
+        with pytest.raises(ValueError, match="is no part of"):
+            charts.wilson(count, total)
+
+
+def test_a_distribution_is_sorted_and_ends_at_all():
+    at, shares, half = charts.ecdf([3, 1, 2, 2])
+    assert list(at) == [1, 2, 2, 3]
+    assert list(shares) == [0.25, 0.5, 0.75, 1.0]
+    # Massart: sqrt(ln(2 / 0.05) / (2 * 4))
+    assert half == pytest.approx(0.67905, abs=1e-5)
+    with pytest.raises(ValueError, match="nothing to draw"):
+        charts.ecdf([])
+
+
+def test_bands_and_bounds_hold_the_truth_as_often_as_they_say():
+    """Of 400 samples of a known distribution, at least nine in ten."""
+    chance, bands, bounds = random.Random(11), 0, 0
+    for _ in range(400):
+        sample = [chance.random() for _ in range(120)]
+        at, shares, half = charts.ecdf(sample)
+        bands += bool(np.all(np.abs(shares - at) <= half + 1 / at.size))
+        _, low, high = charts.quantile(sample, 0.5)
+        bounds += low <= 0.5 <= high
+    assert bands >= 360
+    assert bounds >= 360
+
+
+def test_a_quantile_of_a_small_sample_is_bounded_by_its_ends():
+    assert charts.quantile([1.0, 2.0, 9.0], 0.95) == (pytest.approx(8.3), 2.0, 9.0)
+
+
+def texts(on) -> str:
+    return " ".join(one.get_text() for one in on.texts)
+
+
+def test_charts_say_how_many_and_how_sure():
+    on = charts.axes("Half succeed", "share of payments", "", note="n = 4")
+    charts.draw_shares(on, {"all": (2, 4), "none": (0, 0)})
+    assert "2 of 4" in texts(on)
+    assert "0 of 0" in texts(on)
+    assert on.get_title(loc="left") == "Half succeed"
+    on = charts.axes("Most end soon", "s", "share")
+    charts.draw_ecdf(on, {"a": [1, 2], "b": [5]})
+    told = [one.get_text() for one in on.get_legend().get_texts()]
+    assert told == ["a (n = 2)", "b (n = 1)"]
+    assert len(on.collections) == 2
+
+
+def test_a_funnel_tells_shares_of_first_and_last_step():
+    on = charts.axes("Who leaves", "payments", "")
+    charts.draw_funnel(on, {"created": 200, "options": 100, "paid": 25})
+    told = texts(on)
+    assert "200  (100%)" in told
+    assert "25  (12%; 25% of the step before)" in told
+    charts.draw_funnel(charts.axes("Nobody", "payments", ""), {"created": 0, "paid": 0})
+
+
+def test_other_charts_have_names_for_what_they_draw():
+    on = charts.axes("When", "hour", "weekday")
+    charts.draw_grid(on, [[1, 2], [3, 4]], ["Mon", "Tue"], ["0", "1"], "payments an hour")
+    assert [one.get_text() for one in on.get_yticklabels()] == ["Mon", "Tue"]
+    on = charts.axes("Why", "day", "payments")
+    charts.stacked(on, ["d1", "d2"], {"expired": [1, 2], "failed": [3, 4]})
+    charts.mark(on, 3, "the promise", vertical=False)
+    charts.mark(on, 1, "the start")
+    assert "the promise" in texts(on)
+    assert [one.get_text() for one in on.get_legend().get_texts()] == ["expired", "failed"]

@@ -1,0 +1,34 @@
+"""`python -m tests.support.exports_killed STORE TO FORMAT N`: an export that dies at its nth step.
+
+Steps are files that it opens, renames, makes or removes. It ends by itself if there are fewer.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from tests.support import exported
+
+STEPS = {"open", "os.rename", "os.remove", "os.mkdir"}
+
+
+def main() -> None:
+    store, to, format_, at = sys.argv[1:]
+    left = int(at)
+
+    def step(name: str, args: tuple[object, ...]) -> None:
+        nonlocal left
+        if name in STEPS and str(args[0]).startswith(to):
+            left -= 1
+            if left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(step)
+    exported.export(Path(store), Path(to), format_, part_rows=40)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Tables of exports are declared so that they can be read, and formats write what they are told."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from florin_server.domain.exports.columns import PART, Column, Kind, whole
+from florin_server.domain.exports.tables import TABLES
+from florin_server.flows.exports.formats import (
+    CsvEncoder,
+    JsonlEncoder,
+    microseconds,
+    moment,
+)
+from florin_server.flows.exports.layout import Layout
+from florin_server.store.exports.sources import SOURCES
+from hypothesis import given
+from hypothesis import strategies as st
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+DAY_US = 86_400 * 1_000_000
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_has_a_key_and_all_that_is_computed(name):
+    table = TABLES[name]
+    names = [one.name for one in table.columns]
+    assert len(set(names)) == len(names)
+    assert set(table.key) <= set(table.read)
+    assert table.columns[-1] is PART
+    for one in table.columns:
+        assert one.meaning, one
+        assert one.kind is not Kind.WHOLE or set(one.of or ()) <= set(table.read)
+        # a number says what it counts
+        assert one.unit or one.kind not in {Kind.NUMBER, Kind.MINOR, Kind.WHOLE} or one is PART
+    if not table.kept:
+        # what tells rows apart is never left out
+        assert not [one for one in table.columns if one.personal and one.name in table.key]
+
+
+def test_every_table_has_a_source():
+    filled = {name for source in SOURCES for name in source.tables}
+    assert filled == {name for name, table in TABLES.items() if not table.kept}
+
+
+@given(st.integers(0, 2**256 - 1), st.integers(0, 255))
+def test_whole_units_are_exact(minor, decimals):
+    digits = whole(minor, decimals)
+    before, _, behind = digits.partition(".")
+    assert (int(before + behind), len(behind)) == (minor, decimals)
+
+
+@given(st.integers(0, 100_000 * DAY_US))
+def test_a_time_is_told_to_the_microsecond(at_us):
+    assert microseconds(moment(at_us)) == at_us
+
+
+def test_a_time_is_iso_8601():
+    assert moment(1_800_000_000_000_001) == "2027-01-15T08:00:00.000001Z"
+
+
+@given(st.lists(st.tuples(TEXTS, st.none() | TEXTS), min_size=1, max_size=5))
+def test_any_text_survives(rows):
+    columns = [Column("a", Kind.TEXT, "a"), Column("b", Kind.JSON, "b")]
+    cells, lines = io.BytesIO(), io.BytesIO()
+    for one in (CsvEncoder(cells, columns), JsonlEncoder(lines, columns)):
+        one.write(list(zip(*rows, strict=True)))
+        one.close()
+    text = io.StringIO(cells.getvalue().decode(), newline="")
+    told = [tuple(one) for one in csv.reader(text)]
+    assert told == [("a", "b"), *((a, b or "") for a, b in rows)]
+    said = [json.loads(line) for line in lines.getvalue().splitlines()]
+    assert [(one["a"], one["b"]) for one in said] == rows
+
+
+def test_nothing_and_an_empty_text_are_told_apart():
+    cells = io.BytesIO()
+    encoder = CsvEncoder(cells, [Column("a", Kind.TEXT, "a"), Column("b", Kind.TEXT, "b")])
+    encoder.write([["", None], [None, ""]])
+    assert cells.getvalue() == b'a,b\n"",\n,""\n'
+
+
+def test_a_row_of_another_shape_is_no_row():
+    layout = Layout(TABLES["blocks"], lambda _: None, personal=False)
+    assert layout.lay_out([("eip155:1", 7, "0xbb")], 3) == [("eip155:1",), (7,), ("0xbb",), [3]]
+    with pytest.raises(ValueError, match="blocks has 3 columns"):
+        layout.lay_out([("eip155:1", 7)], 3)
