@@ -7,6 +7,8 @@ the environment names another one:
   merchant there (a wallet's FLORIN_APP_ID and FLORIN_CLIENT_ID, and FLORIN_BASE_URL for REST, where
   a notebook needs them); or, for analyses, its state folder, which is only read.
 - FLORIN_GRPC_TARGET, as `demo.env` has it: the sandbox that `florin lab` runs.
+
+`simulate()` is `start()` on a Florin of its own that merchants and buyers have used for days.
 """
 
 from __future__ import annotations
@@ -14,10 +16,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,8 @@ from florin_client import AsyncClient, FlorinError
 from florin_client.aio import AsyncAdmin, AsyncGateway, AsyncMerchant
 from florin_client.wallet import Wallet
 
+# a Monday
+FIRST = "2026-06-01"
 _LIVE = "fl_live_"
 _HERE = ("127.0.0.1", "localhost", "[::1]")
 
@@ -51,7 +56,8 @@ class Answer:
 class Lab:
     """A Florin and everything needed to use it, as a merchant and as a wallet.
 
-    `env` holds what demo.env holds, as far as the environment tells it.
+    `env` holds what demo.env holds, as far as the environment tells it, `report` what
+    `florin simulate --json` told at its end, if days were simulated.
     """
 
     env: Mapping[str, str]
@@ -60,6 +66,7 @@ class Lab:
     admin: AsyncAdmin
     _session: aiohttp.ClientSession
     _stack: AsyncExitStack = field(repr=False)
+    report: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def headers(self, who: str) -> dict[str, str]:
         """The credentials of a `merchant`, a `wallet` or `nobody`, as REST wants them."""
@@ -159,17 +166,85 @@ async def start(*, writes: bool = True, **settings: Any) -> Lab:
         raise
 
 
+async def simulate(seed: int = 7, payments: int = 500, days: int = 7, **knobs: Any) -> Lab:
+    """A lab on a Florin of its own, with days of payments in it: the same for the same seed.
+
+    They begin on a Monday, `begin` names another day. Further knobs are the options of
+    `florin simulate`. LabError, with its sentence, for what cannot be simulated.
+    """
+    stack = AsyncExitStack()
+    try:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "home"
+        chosen = {"begin": FIRST, "seed": seed, "payments": payments, "days": days, **knobs}
+        report = await _simulated(home, chosen)
+        env = await _served(home, stack, {})
+        return replace(await _connected(env, env["FLORIN_GRPC_TARGET"], stack), report=report)
+    except BaseException:
+        await stack.aclose()
+        raise
+
+
+async def _simulated(home: Path, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Runs the command beside this process, and shows how far it is."""
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from florin_server.cli import main; main()"),
+        *("simulate", "--json", "--home", str(home), *options),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    told: dict[str, Any] = {}
+    show = _progress(int(chosen["payments"]))
+    async for line in process.stdout or ():
+        told = json.loads(line)
+        if "done" in told:
+            show(told["done"])
+    _, complaint = await process.communicate()
+    if process.returncode:
+        raise LabError(complaint.decode().strip().splitlines()[-1])
+    return told
+
+
+def _progress(total: int) -> Callable[[int], None]:
+    """Draws a bar where one can be drawn again and again: in a notebook, or on a terminal."""
+    if "ipykernel" in sys.modules:
+        from IPython.display import ProgressBar
+
+        bar = ProgressBar(total)
+        bar.display()
+        return lambda done: setattr(bar, "progress", done)
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    drawn = Progress(console=console, disable=not console.is_terminal)
+    task = drawn.add_task("Payments", total=total)
+
+    def show(done: int) -> None:
+        drawn.start()
+        drawn.update(task, completed=done)
+        if done == total:
+            drawn.stop()
+
+    return show
+
+
 async def _start(stack: AsyncExitStack, settings: Mapping[str, Any], *, writes: bool) -> Lab:
     env: Mapping[str, str] = os.environ
     target = env.get("FLORIN_TARGET") or env.get("FLORIN_GRPC_TARGET", "")
     if not target:
-        env = await _own(stack, settings)
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        env = await _served(home, stack, settings)
         target = env["FLORIN_GRPC_TARGET"]
     missing = [name for name in ("FLORIN_PARTNER_KEY", "FLORIN_MERCHANT_ID") if not env.get(name)]
     if missing:
         raise LabError(f"set {' and '.join(missing)}, the credentials of a merchant at {target}")
     if writes and env["FLORIN_PARTNER_KEY"].startswith(_LIVE):
         raise LabError("this notebook creates payments, and FLORIN_PARTNER_KEY is a live key")
+    return await _connected(env, target, stack)
+
+
+async def _connected(env: Mapping[str, str], target: str, stack: AsyncExitStack) -> Lab:
     where: dict[str, Any] = {"target": target, "plaintext": target.startswith(_HERE)}
     shop = {"api_key": env["FLORIN_PARTNER_KEY"], "merchant_id": env["FLORIN_MERCHANT_ID"]}
     app = {"app_id": env.get("FLORIN_APP_ID", "-"), "client_id": env.get("FLORIN_CLIENT_ID", "-")}
@@ -184,13 +259,12 @@ async def _start(stack: AsyncExitStack, settings: Mapping[str, Any], *, writes: 
     return Lab(env, wallet.gateway, merchant.merchant, merchant.admin, session, stack)
 
 
-async def _own(stack: AsyncExitStack, settings: Mapping[str, Any]) -> dict[str, str]:
+async def _served(home: Path, stack: AsyncExitStack, settings: Mapping[str, Any]) -> dict[str, str]:
     # imported here: a notebook that talks to a Florin elsewhere needs no server
     from florin_server.boot.demo_accounts import ensure_demo
     from florin_server.boot.service import Service
     from florin_server.config import Settings
 
-    home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     service = await Service.start(Settings(home=home, http_port=0, grpc_port=0, **settings))
     stack.push_async_callback(service.stop)
     await ensure_demo(service)

@@ -19,6 +19,7 @@ from tests.bench import (
     payments,
     report,
     settle,
+    simulate,
     startup,
     status,
     verify,
@@ -56,6 +57,7 @@ SUBJECTS: dict[str, Subject] = {
     "pages": pages.measure,
     "gas": gas.measure,
     "options": options.measure,
+    "simulate": simulate.measure,
     "export": export.measure,
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final
 
 CHAINS: Final = ("evm", "solana")
@@ -56,8 +56,3 @@ class Knobs:
             raise BadKnob(f"outage_chain is {self.outage_chain!r}: it must be evm or solana")
         if self.payments > self.days * A_DAY_MAX:
             raise BadKnob(f"payments is {self.payments}: there are at most {A_DAY_MAX} a day")
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """All that can be chosen."""
-        return tuple(one.name for one in fields(cls))

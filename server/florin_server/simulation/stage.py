@@ -72,7 +72,8 @@ class Stage:
 
     async def advance(self, to_us: int) -> None:
         """Moves the time on, and returns once all is done that comes of it."""
-        self._clock.advance((to_us - self.now_us) / 1_000_000)
+        # and half a microsecond, so that no fraction is lost on the way there
+        self._clock.advance((to_us - self.now_us + 0.5) / 1_000_000)
         await self.quiet()
         for pace in self.paces.values():
             if await pace.passed(self.now_us):

@@ -20,8 +20,8 @@ class Select(Protocol):
 
 
 _SELECT = """
-    SELECT p.id, p.status, p.tx_id, p.settled_value, o.payer, o.chain_id, o.asset, o.value, o.fee,
-    o.terms, o.expires_at FROM payment p
+    SELECT p.id, p.status, p.tx_id, o.payer, o.chain_id, o.asset, o.value, o.fee, o.terms
+    FROM payment p
 """
 _ROWS = f"{_SELECT} LEFT JOIN payment_option o ON o.payment_id = p.id AND o.id = p.option_id"
 _OFFERED = f"""
@@ -43,14 +43,12 @@ class Row:
     id: str
     status: str
     tx_id: str | None
-    settled_value: int | None
     payer: str
     chain_id: str
     asset: str
     value: int
     fee: int
     terms: dict[str, Any]
-    expires_at: int | None  # of its price
 
     @property
     def paid(self) -> bool:
@@ -97,19 +95,17 @@ def selecting(database: Path) -> Select:
 
 
 def _row(values: tuple[Any, ...]) -> Row:
-    payment_id, status, tx_id, settled, payer, chain_id, asset, value, fee, terms, ends = values
+    payment_id, status, tx_id, payer, chain_id, asset, value, fee, terms = values
     return Row(
         id=payment_id,
         status=status,
         tx_id=tx_id,
-        settled_value=None if settled is None else int(settled),
         payer=payer or "",
         chain_id=chain_id or "",
         asset=asset or "",
         value=int(value or 0),
         fee=int(fee or 0),
         terms=json.loads(terms or "{}"),
-        expires_at=ends,
     )
 
 

@@ -107,12 +107,16 @@ class Judge:
             return run(ledger.balance(account, asset), connection.query)
 
     def booked(self, account: str, asset: str) -> int:
-        """What was booked since the beginning, beyond what a wallet began with."""
-        began = self.ground.since.booked.get((account, asset))
-        if began is None:
-            key = journals.opening(account.removeprefix("wallet:"), asset)
-            began = sum(int(amount) for (amount,) in self.select(_OPENED_WITH, key))
-        return self.balance(account, asset) - began
+        """What was booked since the beginning."""
+        return self.balance(account, asset) - self.ground.since.booked.get((account, asset), 0)
+
+    def gained(self, wallet: str, asset: str) -> int:
+        """What the books say that a wallet (CAIP-10) has got, beyond what it began with."""
+        account = accounts.wallet(wallet)
+        if (account, asset) in self.ground.since.booked:
+            return self.booked(account, asset)
+        opened = self.select(_OPENED_WITH, journals.opening(wallet, asset))
+        return self.balance(account, asset) - sum(int(amount) for (amount,) in opened)
 
     # ---- the EVM chain
 
@@ -204,7 +208,7 @@ class Judge:
             kept = self.received(asset, treasury) - self.given_back(asset)
             if asset == ETHER:
                 kept -= chain.gas[treasury.lower()]
-            booked = self.booked(f"wallet:{EVM}:{treasury}", asset)
+            booked = self.gained(f"{EVM}:{treasury}", asset)
             self.expect(f"the treasury's {asset} in the books", booked, kept)
 
     async def _merchants(self, chain_id: str, asset: str) -> None:
@@ -212,7 +216,7 @@ class Judge:
             got = self.received(asset, address)
             found = await self.ground.held(address, asset)
             self.expect(f"{address}'s {asset}", found, got)
-            booked = self.balance(f"external:{chain_id}:{address}", asset)
+            booked = self.balance(accounts.external(f"{chain_id}:{address}"), asset)
             self.expect(f"{address}'s {asset} in the books", booked, got)
 
     def _paid_to(self, chain_id: str) -> Iterable[str]:
@@ -267,7 +271,7 @@ class Judge:
         for asset in MINTS:
             await self._merchants(SOLNET.chain_id, asset)
             kept = self.received(asset, treasury) - self.given_back(asset)
-            booked = self.booked(f"wallet:{SOLNET.chain_id}:{treasury}", asset)
+            booked = self.gained(f"{SOLNET.chain_id}:{treasury}", asset)
             self.expect(f"the treasury's {asset} in the books", booked, kept)
 
     async def _landed(self) -> tuple[set[str], int]:
