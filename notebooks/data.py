@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -76,11 +77,13 @@ def simulated(seed: int, payments: int, days: int, **knobs: Any) -> Path:
         if not (folder / "done").exists():
             shutil.rmtree(folder / "home", ignore_errors=True)
             problems: list[str] = []
+            show = _progress(chosen.payments)
 
             def work() -> None:
                 # a notebook's own loop runs in this thread already
                 settings = Settings(home=folder / "home")
-                problems.extend(simulate(settings, chosen, first=FIRST_DAY).problems)
+                told = simulate(settings, chosen, lambda now: show(now.done), first=FIRST_DAY)
+                problems.extend(told.problems)
 
             _in_thread(work)
             if problems:
@@ -89,6 +92,30 @@ def simulated(seed: int, payments: int, days: int, **knobs: Any) -> Path:
         (folder / "done").touch()
     _forget()
     return folder / "home"
+
+
+def _progress(total: int) -> Callable[[int], None]:
+    """Draws a bar where one can be drawn again and again: in a notebook, or on a terminal."""
+    if "ipykernel" in sys.modules:
+        from IPython.display import ProgressBar
+
+        bar = ProgressBar(total)
+        bar.display()
+        return lambda done: setattr(bar, "progress", done)
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    drawn = Progress(console=console, disable=not console.is_terminal)
+    task = drawn.add_task("Payments", total=total)
+
+    def show(done: int) -> None:
+        drawn.start()
+        drawn.update(task, completed=done)
+        if done == total:
+            drawn.stop()
+
+    return show
 
 
 def _in_thread(work: Callable[[], None]) -> None:

@@ -16,11 +16,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
+import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,6 @@ from florin_client import AsyncClient, FlorinError
 from florin_client.aio import AsyncAdmin, AsyncGateway, AsyncMerchant
 from florin_client.wallet import Wallet
 
-# a Monday
-FIRST = "2026-06-01"
 _LIVE = "fl_live_"
 _HERE = ("127.0.0.1", "localhost", "[::1]")
 
@@ -56,8 +54,7 @@ class Answer:
 class Lab:
     """A Florin and everything needed to use it, as a merchant and as a wallet.
 
-    `env` holds what demo.env holds, as far as the environment tells it, `report` what
-    `florin simulate --json` told at its end, if days were simulated.
+    `env` holds what demo.env holds, as far as the environment tells it.
     """
 
     env: Mapping[str, str]
@@ -166,67 +163,23 @@ async def start(*, writes: bool = True, **settings: Any) -> Lab:
         raise
 
 
-async def simulate(seed: int = 7, payments: int = 500, days: int = 7, **knobs: Any) -> Lab:
+async def simulate(seed: int = 7, payments: int = 400, days: int = 7, **knobs: Any) -> Lab:
     """A lab on a Florin of its own, with days of payments in it: the same for the same seed.
 
-    They begin on a Monday, `begin` names another day. Further knobs are the options of
-    `florin simulate`. LabError, with its sentence, for what cannot be simulated.
+    They begin on a Monday. Further knobs are the options of `florin simulate`. What was simulated
+    is kept, and this Florin works on a copy. LabError, with its sentence, for what cannot be.
     """
+    from data import simulated
+
     stack = AsyncExitStack()
     try:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "home"
-        chosen = {"begin": FIRST, "seed": seed, "payments": payments, "days": days, **knobs}
-        report = await _simulated(home, chosen)
+        shutil.copytree(await asyncio.to_thread(simulated, seed, payments, days, **knobs), home)
         env = await _served(home, stack, {})
-        return replace(await _connected(env, env["FLORIN_GRPC_TARGET"], stack), report=report)
+        return await _connected(env, env["FLORIN_GRPC_TARGET"], stack)
     except BaseException:
         await stack.aclose()
         raise
-
-
-async def _simulated(home: Path, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Runs the command beside this process, and shows how far it is."""
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()]
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from florin_server.cli import main; main()"),
-        *("simulate", "--json", "--home", str(home), *options),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    told: dict[str, Any] = {}
-    show = _progress(int(chosen["payments"]))
-    async for line in process.stdout or ():
-        told = json.loads(line)
-        if "done" in told:
-            show(told["done"])
-    _, complaint = await process.communicate()
-    if process.returncode:
-        raise LabError(complaint.decode().strip().splitlines()[-1])
-    return told
-
-
-def _progress(total: int) -> Callable[[int], None]:
-    """Draws a bar where one can be drawn again and again: in a notebook, or on a terminal."""
-    if "ipykernel" in sys.modules:
-        from IPython.display import ProgressBar
-
-        bar = ProgressBar(total)
-        bar.display()
-        return lambda done: setattr(bar, "progress", done)
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    drawn = Progress(console=console, disable=not console.is_terminal)
-    task = drawn.add_task("Payments", total=total)
-
-    def show(done: int) -> None:
-        drawn.start()
-        drawn.update(task, completed=done)
-        if done == total:
-            drawn.stop()
-
-    return show
 
 
 async def _start(stack: AsyncExitStack, settings: Mapping[str, Any], *, writes: bool) -> Lab:
