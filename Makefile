@@ -5,6 +5,7 @@
 # test: everything CI checks, with verify beside the tests · bench: figures · gen, fmt: write
 # mutate: small changes of the code, told if no test notices them (an hour or two)
 # shuffle: the whole suite 20 times, in other orders and with other seeds (hours)
+# notebooks: every notebook, run without Jupyter
 # fuzz-api: 20,000 made-up requests, each answer held against the OpenAPI document
 PYTHON ?= python3.11
 VENV := .venv
@@ -12,7 +13,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: setup demo up check test shuffle mutate verify gen bench fuzz-api fuzz-model race chaos tamper prove fmt lock contracts
+.PHONY: setup demo up check test shuffle notebooks mutate verify gen bench fuzz-api fuzz-model race chaos tamper prove fmt lock contracts
 
 setup: $(RUN)
 
@@ -47,6 +48,9 @@ test: $(DEV)
 
 shuffle: $(DEV)
 	$(BIN)/python -m tests.shuffle
+
+notebooks: $(DEV)
+	$(BIN)/python -m pytest -n 0 --durations 20 tests/notebooks
 
 mutate: $(DEV)
 	$(BIN)/python -m tests.mutation
