@@ -79,6 +79,30 @@ async def test_what_a_merchant_got_is_told_where_it_was_paid_directly(tmp_path, 
         assert ended.settled_value == (PRICE - 7 - PRICE // 100 if own else None)
 
 
+@pytest.mark.parametrize(("age_s", "wait_s"), [(2, 1), (4, 1), (8, 2), (60, 5)])
+async def test_what_would_not_settle_is_tried_again_after_a_quarter_of_its_age(shop, age_s, wait_s):
+    """Mostly an approval that is not mined yet; here the money itself comes too late."""
+    # who has nothing else under way is not asked a second time
+    first, second = [await shop.accepted(WALLET) for _ in range(2)]
+    confirmed_us = shop.lab.clock.now_us()
+    held = await shop.lab.balance(WALLET.address)
+    words = bytes.fromhex("5a" * 20).rjust(32, b"\0") + held.to_bytes(32, "big")
+    token, data = DEVNET.token.address, bytes.fromhex("a9059cbb") + words
+    await shop.lab.send(key=bytes(WALLET.key), to=token, data=data)
+    shop.lab.clock.advance(age_s - (shop.lab.clock.now_us() - confirmed_us) / 1_000_000)
+    await shop.turn()
+    tried_us = shop.lab.clock.now_us()
+    assert await shop.transactions() == []
+    for more_us, found in ((-1, set()), (0, {first.id, second.id})):
+        at_us = tried_us + wait_s * 1_000_000 + more_us
+        due = await shop.store.read(chain_txs.waiting(CHAIN, 9, at_us))
+        assert {one.payment.id for one in due} == found
+    await shop.lab.send_tokens(WALLET.address, held)
+    shop.lab.clock.advance(wait_s)
+    for payment in (first, second):
+        assert (await shop.end(payment)).status == "succeeded"
+
+
 async def test_payments_accepted_together_share_a_transaction(shop):
     wallets = [buyer(100 + n) for n in range(5)]
     accepted = [await shop.accepted(wallet) for wallet in wallets]

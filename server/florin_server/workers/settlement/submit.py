@@ -8,6 +8,7 @@ from florin_server.domain.settlement.chain_txs import Accepted, Share
 from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Signed
+from florin_server.store.engine.query import Op
 from florin_server.store.settlement import chain_txs
 from florin_server.workers.settlement import trying
 from florin_server.workers.settlement.blocked_payers import BlockedPayers
@@ -18,8 +19,9 @@ from florin_server.workers.settlement.open_payments import OpenPayments
 from florin_server.workers.settlement.senders import Senders
 from florin_server.workers.settlement.tx_sender import TxSender
 
-# a payment that would not settle now (say, the balance is gone) is tried again after this
-_RETRY_S = 5
+# a payment that would not settle now (say, the balance is gone) is tried again after a quarter of
+# its age, within these bounds
+_RETRY_MIN_US, _RETRY_MAX_US = 1_000_000, 5_000_000
 
 
 class Submitter:
@@ -103,6 +105,19 @@ class Submitter:
     async def _set_aside(self, items: Sequence[Accepted]) -> None:
         """Keeps payments that would not settle now for later; ends those that never can."""
         now_us = self._app.clock.now_us()
-        ids = [item.payment.id for item in items]
-        await self._app.store.write(chain_txs.release(ids, now_us + _RETRY_S * 1_000_000))
+        await self._app.store.write(_later(items, now_us))
         await self._concluder.bury(items)
+
+
+def _later(items: Sequence[Accepted], now_us: int) -> Op[None]:
+    """When they are due again: soon those of which a wallet sent something that is not mined yet.
+
+    That is an approval mostly. The older they are, the longer they wait.
+    """
+    due: dict[int, list[str]] = {}
+    for item in items:
+        pause_us = (now_us - item.confirmation.at_us) // 4
+        pause_us = min(max(pause_us, _RETRY_MIN_US), _RETRY_MAX_US)
+        due.setdefault(pause_us, []).append(item.payment.id)
+    for pause_us, ids in due.items():
+        yield from chain_txs.release(ids, now_us + pause_us)
