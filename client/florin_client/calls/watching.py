@@ -1,4 +1,4 @@
-"""Streams of changes that are taken up again where they broke off, each change told once."""
+"""Streams of changes that are taken up again where they broke off, no state told twice."""
 
 from __future__ import annotations
 

@@ -142,6 +142,13 @@ async def test_a_blockhash_is_good_for_150_slots(node):
     assert await node.coin(MERCHANT) == SOL // 4 + 1
 
 
+async def test_the_first_blockhash_of_a_chain_is_good():
+    async with opened() as node:
+        assert await node.ask("getSlot", {"commitment": "confirmed"}) == 0
+        blockhash = str(await node.blockhash("confirmed"))
+        assert await node.value("isBlockhashValid", blockhash, {"commitment": "processed"})
+
+
 async def test_a_blockhash_is_unknown_to_older_states(node):
     blockhash = str(await node.blockhash())
     assert not await node.value("isBlockhashValid", blockhash)

@@ -54,7 +54,7 @@ class Slots:
             # the clock was set back; the chain goes on from where it was
             self.advance(0)
         self._hashes: dict[Hash, int] = {}
-        self._hashed = 0
+        self._hashed = -1  # the newest slot of them; a young chain tells the hash of slot 0
 
     @property
     def now(self) -> int:

@@ -1,0 +1,245 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # What does a wallet sign, and what does it send?
+#
+# You will see what one wallet is asked for on an EVM chain, and what comes of it on chain:
+#
+# - for a token with signed transfers, and for one without: an approval and Permit2,
+# - for the chain's own coin,
+# - for an account with code, which may or may not be able to sign.
+
+# %% tags=["parameters"]
+PRICE = 1250  # minor units of a currency: 12.50
+COIN = 4 * 10**15  # wei: 0.004
+
+# %%
+import asyncio
+import json
+
+from florin.v1.payment_pb2 import PAYMENT_STATUS_SUCCEEDED
+from florin_client.wallet import JsonRpc, steps_of
+from lab import start, units
+
+lab = await start()
+chain_id = lab.env["FLORIN_EVM_CHAIN"]
+nodes = JsonRpc({chain_id: lab.env["FLORIN_EVM_RPC_URL"]})
+
+# %% [markdown]
+# ## The ways to pay
+#
+# | Asset | Account | Asked for | Who sends the payment, and pays for gas |
+# |-|-|-|-|
+# | token with EIP-3009 | a key | one signature | Florin |
+# | any other token | a key | an approval for Permit2 unless it is there, and a signature | Florin |
+# | coin | any | one transaction | the wallet |
+# | any token | has code that cannot sign | an approval and one transaction | the wallet |
+# | any token | has code that signs (ERC-1271) | as for a key | Florin |
+#
+# A wallet need not know any of that: it executes the actions of an option in their order.
+
+
+# %%
+async def offer(unit, value, wallet, kind="erc20"):
+    created = await lab.merchant.create_payment(amount=(unit, value), reference_id="notebook-03")
+    accounts = wallet.accounts(chain_id)
+    offered = await lab.gateway.get_payment_options(created.payment_id, accounts=accounts)
+    option = next(one for one in offered.options if kind in one.amount.unit)
+    actions = await lab.gateway.executable_actions(created.payment_id, option)
+    return created.payment_id, option, actions
+
+
+# %%
+ways = {}
+
+
+async def pay(way, wallet, payment_id, option, actions):
+    outputs = await asyncio.to_thread(wallet.execute, actions)
+    await lab.gateway.confirm_payment(payment_id, option_id=option.id, outputs=outputs)
+    final = await lab.gateway.wait_final(payment_id, timeout=60)
+    settled = await lab.chain("eth_getTransactionByHash", final.info.tx_id)
+    methods = [step.method for step in steps_of(actions)]
+    ways[way] = final, methods, outputs, settled["from"] == wallet.evm.address.lower()
+    print("sent by", "the wallet" if ways[way][-1] else "Florin", final.info.tx_id)
+
+
+# %% [markdown]
+# What an action holds, in short: the message of typed data, or where a transaction goes, with how
+# much coin, and the first bytes of its data, which name the function that it calls.
+
+
+# %%
+def show(option, actions):
+    display = option.amount.display
+    print(units(option.amount.value, display.decimals), display.asset_symbol)
+    for step in steps_of(actions):
+        print("\n" + step.method)
+        if step.method == "eth_sendTransaction":
+            (call,) = step.params
+            value = int(call.get("value", "0x0"), 16)
+            print("to", call["to"], "with", value, "wei, calls", call["data"][:10])
+        else:
+            typed_data = json.loads(step.params[1])
+            print(typed_data["primaryType"], json.dumps(typed_data["message"], indent=1))
+
+
+# %% [markdown]
+# ## A token with signed transfers
+#
+# One signature (EIP-3009). It names payer, receiver (the settlement contract), amount and deadline;
+# the nonce is a hash of the payment with its merchant and fee. The buyer needs no coin.
+
+# %%
+wallet = lab.wallet()
+dollars = await offer("iso4217/USD", PRICE, wallet)
+show(*dollars[1:])
+
+# %%
+await pay("EIP-3009", wallet, *dollars)
+
+# %% [markdown]
+# ## A token without: approve, then sign
+#
+# The first action is a transaction to the token, `approve` (`0x095ea7b3`) of exactly the price for
+# Permit2. The second is a signature for Permit2; its nonce is such a hash as well. The wallet needs
+# a little coin for the approval; the payment itself is sent by Florin.
+
+# %%
+euros = await offer("iso4217/EUR", PRICE, wallet)
+show(*euros[1:])
+
+# %%
+await pay("Permit2 with approval", wallet, *euros)
+
+# %% [markdown]
+# ## When the allowance is there already
+#
+# The approval above was used up to the unit. Here an approval for a dear payment is sent, and then
+# a cheap one is asked for: what is approved is enough, and a signature is all that is left.
+
+
+# %%
+async def mined(tx_hash):
+    while True:
+        receipt = await lab.chain("eth_getTransactionReceipt", tx_hash)
+        if receipt:
+            return receipt
+        await asyncio.sleep(0.1)
+
+
+# %%
+_, _, dear = await offer("iso4217/EUR", 10 * PRICE, wallet)
+(approved,) = await asyncio.to_thread(wallet.execute, dear[:1])
+await mined(approved)
+cheap = await offer("iso4217/EUR", PRICE, wallet)
+show(*cheap[1:])
+
+# %%
+await pay("Permit2 approved before", wallet, *cheap)
+
+# %% [markdown]
+# ## The chain's own coin
+#
+# Coin cannot be signed away: the wallet sends it to the settlement contract, which hands it on in
+# the same transaction. The amount is named in coin here. A price in a currency works alike, at a
+# rate that holds for five minutes, where the settings name one.
+
+# %%
+coin = await offer(f"caip19/{chain_id}/slip44:60", COIN, wallet, "slip44")
+show(*coin[1:])
+
+# %%
+await pay("coin", wallet, *coin)
+
+# %% [markdown]
+# ## An account with code
+#
+# A key can take the code of a contract for its own (EIP-7702). From then on tokens ask the code
+# whether a signature is good. This wallet takes an address without any code: nobody answers.
+
+
+# %%
+async def take_code(wallet, contract):
+    # who sends the transaction itself has used one nonce by then
+    count = await lab.chain("eth_getTransactionCount", wallet.evm.address, "latest")
+    word = wallet.evm.authorization(chain_id, contract, int(count, 16) + 1)
+    fields = {"gas": 200_000, "to": b"\x11" * 20, "authorizationList": [word]}
+    await mined(await asyncio.to_thread(nodes.run, wallet.evm.transact(chain_id, **fields)))
+    print("code", await lab.chain("eth_getCode", wallet.evm.address, "latest"))
+
+
+# %%
+mute = lab.wallet()
+await offer("iso4217/USD", PRICE, mute)  # whoever asks for options gets coin for gas
+await take_code(mute, "0x" + "de" * 20)
+
+# %% [markdown]
+# The same token as at the beginning, and no signature: an approval for the settlement contract, and
+# a call of it that the account makes itself. It pays for gas.
+
+# %%
+alone = await offer("iso4217/USD", PRICE, mute)
+show(*alone[1:])
+
+# %%
+await pay("code that cannot sign", mute, *alone)
+
+# %% [markdown]
+# ## Code that can sign
+#
+# This contract answers as ERC-1271 says: yes, if the account's own key signed. It does nothing
+# else. A wallet that takes it is asked for one signature again.
+
+# %%
+recover = "6004355f5260a43560f81c6020526064356040526084356060526020608060805f60015afa50"
+answer = "6080513014631626ba7e60e01b025f5260205ff3"
+runtime = bytes.fromhex(recover + answer)
+creation = b"\x61" + len(runtime).to_bytes(2, "big") + bytes.fromhex("80600a3d393df3") + runtime
+sent = await asyncio.to_thread(nodes.run, wallet.evm.transact(chain_id, data=creation))
+keeper = (await mined(sent))["contractAddress"]
+await take_code(wallet, keeper)
+
+# %%
+signing = await offer("iso4217/USD", PRICE, wallet)
+show(*signing[1:])
+
+# %%
+await pay("code that signs", wallet, *signing)
+
+# %% [markdown]
+# ## All ways side by side
+#
+# One line for each payment above: what the wallet executed, and who sent the payment.
+
+# %%
+for way, (_, methods, _, by_wallet) in ways.items():
+    print(f"{way:24}{' + '.join(methods):46}{'wallet' if by_wallet else 'Florin'}")
+
+# %% [markdown]
+# ## The totals reconcile
+
+# %%
+sign, send = "eth_signTypedData_v4", "eth_sendTransaction"
+asked = {way: (methods, by_wallet) for way, (_, methods, _, by_wallet) in ways.items()}
+assert asked["EIP-3009"] == asked["code that signs"] == ([sign], False)
+assert asked["Permit2 with approval"] == ([send, sign], False)
+assert asked["Permit2 approved before"] == ([sign], False)
+assert asked["coin"] == ([send], True)
+assert asked["code that cannot sign"] == ([send, send], True)
+for final, _, outputs, by_wallet in ways.values():
+    assert final.status == PAYMENT_STATUS_SUCCEEDED
+    assert (await mined(final.info.tx_id))["status"] == "0x1"
+    assert (outputs[-1] == final.info.tx_id) == by_wallet
+assert int(ways["coin"][0].info.option_amount.value) == COIN
+await lab.close()
