@@ -88,7 +88,7 @@ class Lab:
         async with self._session.request(method, url, json=body, headers=sent) as answer:
             text = await answer.text()
             told = json.loads(text) if answer.content_type == "application/json" else text
-            return Answer(answer.status, dict(answer.headers), told)
+            return Answer(answer.status, answer.headers, told)
 
     async def events(self, who: str, path: str) -> AsyncIterator[tuple[str, Any]]:
         """The events of a stream of REST, each with its name and content."""
