@@ -48,8 +48,8 @@ from florin.v1.refund_pb2 import RefundStatus
 from lab import start
 
 # %% [markdown]
-# The operator's calls have no REST: they are for this machine only. So this notebook always starts a
-# Florin of its own. What it logs is kept, to be shown where it matters.
+# The operator's calls are answered on its own machine only. So this notebook always starts a Florin
+# of its own. What that one logs is kept, to be shown where it matters.
 
 # %%
 logged = []
@@ -73,8 +73,8 @@ asset, chain_id = lab.env["FLORIN_EVM_ASSET"], lab.env["FLORIN_EVM_CHAIN"]
 # | `income:fee` | fees of payments, below zero |
 # | `expense:gas` | fees of our transactions |
 #
-# A balance is debits less credits, in minor units; all balances of an asset add up to zero. This
-# cell waits until nothing is under way any more, and then tells what changed since it was last asked.
+# A balance is debits less credits, in minor units; all balances of an asset add up to zero. The
+# changes of a step are told once nothing is under way any more.
 
 
 # %%
@@ -103,8 +103,8 @@ async def changes(before):
 # %% [markdown]
 # ## A payment that succeeds
 #
-# The demo merchant has a destination of its own, so that only the fee comes to the treasury. The
-# first change includes the opening of the books: what our wallets held before.
+# The demo merchant has a destination of its own, so that only the fee comes to the treasury; gas is
+# ours.
 
 # %%
 ada = lab.wallet()
@@ -119,8 +119,8 @@ table
 # %% [markdown]
 # ## It is refunded
 #
-# In full, to the account that paid, out of the treasury. The merchant owes all of it from then on; the
-# fee stays with the operator.
+# In full, to the account that paid, out of the treasury. The merchant owes all of it from then on;
+# the fee stays with the operator.
 
 # %%
 held = await lab.balance(ada.evm.address)
@@ -136,7 +136,8 @@ table
 # ## A buyer who takes too long
 #
 # Coin is sent by the wallet itself, and nobody can stop a wallet. This one asked what to send in
-# time, and sends when the payment is over.
+# time, and sends when the merchant has called the payment off. (After its price has lapsed the
+# contract takes no coin: that transaction fails, and costs gas only.)
 
 
 # %%
@@ -153,7 +154,7 @@ async def coin_of(wallet):
 bob = lab.wallet()
 late = await lab.merchant.create_payment(amount=wanted)
 actions, price = await told_to_send(late.payment_id, bob)
-await lab.admin.advance_test_clock(seconds=901)
+await lab.merchant.cancel_payment(late.payment_id)
 over = await lab.merchant.wait_final(late.payment_id, timeout=60)
 await asyncio.to_thread(bob.execute, actions)
 print(PaymentStatus.Name(over.status), "and then", price, "wei were sent")
@@ -185,8 +186,8 @@ print("logged:", *logged, sep="\n  ")
 # %% [markdown]
 # ## Two who pay one payment
 #
-# A couple at a table: both wallets were told what to send, and both send. The first pays; the second
-# gets back what it sent. What either has lost besides is gas.
+# A couple at a table: both wallets were told what to send, and both send. The first pays; the
+# second gets back what it sent. What either has lost besides is gas.
 
 # %%
 first, second = lab.wallet(), lab.wallet()
