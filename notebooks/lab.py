@@ -29,6 +29,7 @@ import aiohttp
 from florin_client import AsyncClient, FlorinError
 from florin_client.aio import AsyncAdmin, AsyncGateway, AsyncMerchant
 from florin_client.wallet import Wallet
+from google.protobuf.message import Message
 
 _LIVE = "fl_live_"
 _HERE = ("127.0.0.1", "localhost", "[::1]")
@@ -91,7 +92,7 @@ class Lab:
         async with self._session.request(method, url, json=body, headers=sent) as answer:
             text = await answer.text()
             told = json.loads(text) if answer.content_type == "application/json" else text
-            return Answer(answer.status, dict(answer.headers), told)
+            return Answer(answer.status, answer.headers, told)
 
     async def events(self, who: str, path: str) -> AsyncIterator[tuple[str, Any]]:
         """The events of a stream of REST, each with its name and content."""
@@ -144,20 +145,32 @@ class Lab:
         data = "0x70a08231" + address[2:].lower().rjust(64, "0")
         return int(await self.chain("eth_call", {"to": token, "data": data}, "latest"), 16)
 
+    async def operator(self, request: Message) -> Any:
+        """The answer to a request of the operator's, where the state folder of this Florin is."""
+        from florin_server.boot.operator.client import operator
+        from florin_server.config import Settings
+
+        if "FLORIN_HOME" not in self.env:
+            raise LabError("the operator's calls need FLORIN_HOME, the state folder of this Florin")
+        settings = Settings(home=Path(self.env["FLORIN_HOME"]))
+        async with operator(settings, running_only=True) as desk:
+            return await desk.ask(type(request).__name__.removesuffix("Request"), request)
+
     async def close(self) -> None:
         """Ends connections, and Florin if it was started here."""
         await self._stack.aclose()
 
 
-async def start(*, writes: bool = True, **settings: Any) -> Lab:
+async def start(*, writes: bool = True, own: bool = False, **settings: Any) -> Lab:
     """A lab, connected and ready; `settings` are for a Florin that it has to start.
 
+    With `own` it starts one whatever the environment says: for notebooks that need such settings.
     LabError if the environment names a Florin that does not answer, or if the notebook `writes`
     and the key is a live one.
     """
     stack = AsyncExitStack()
     try:
-        return await _start(stack, settings, writes=writes)
+        return await _start(stack, settings, writes=writes, own=own)
     except BaseException:
         await stack.aclose()
         raise
@@ -182,10 +195,12 @@ async def simulate(seed: int = 7, payments: int = 400, days: int = 7, **knobs: A
         raise
 
 
-async def _start(stack: AsyncExitStack, settings: Mapping[str, Any], *, writes: bool) -> Lab:
+async def _start(
+    stack: AsyncExitStack, settings: Mapping[str, Any], *, writes: bool, own: bool
+) -> Lab:
     env: Mapping[str, str] = os.environ
     target = env.get("FLORIN_TARGET") or env.get("FLORIN_GRPC_TARGET", "")
-    if not target:
+    if own or not target:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         env = await _served(home, stack, settings)
         target = env["FLORIN_GRPC_TARGET"]
@@ -221,7 +236,9 @@ async def _served(home: Path, stack: AsyncExitStack, settings: Mapping[str, Any]
     service = await Service.start(Settings(home=home, http_port=0, grpc_port=0, **settings))
     stack.push_async_callback(service.stop)
     await ensure_demo(service)
-    return service.home.read_demo_env()
+    listens = {"operator": service.grpc.operator_target}
+    stack.enter_context(service.home.announced(listens))
+    return {**service.home.read_demo_env(), "FLORIN_HOME": str(home)}
 
 
 def units(amount_minor: int | str, decimals: int) -> Decimal:

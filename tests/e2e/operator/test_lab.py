@@ -67,7 +67,8 @@ async def test_notebooks_open_on_a_sandbox_that_ends_with_them(tmp_path):
         # kernels inherit what Jupyter has
         (jupyter,) = psutil.Process(process.pid).children()
         demo = Home(home).read_demo_env()
-        assert demo.items() <= jupyter.environ().items()
+        expected = {**demo, "FLORIN_HOME": str(home.resolve())}
+        assert expected.items() <= jupyter.environ().items()
         async with aiohttp.ClientSession() as session:
             headers = {"Api-Key": demo["FLORIN_PARTNER_KEY"]}
             headers["Merchant-Id"] = demo["FLORIN_MERCHANT_ID"]

@@ -1,0 +1,282 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # What has a buyer to tell before paying, and who keeps it?
+#
+# You will see data about buyers asked for from an amount on, and told in two ways:
+#
+# - inline: the wallet knows its user and sends the data along,
+# - by the hosted form, which a wallet opens in a web view, and may begin with what it knows,
+# - what is kept about each of them, how, and until when.
+
+# %% tags=["parameters"]
+FROM = 100_000  # minor units: from 1,000.00 USD on buyers are asked
+KEPT_DAYS = 30  # how long what they told is kept
+
+# %%
+import asyncio
+import base64
+import json
+import re
+from pathlib import Path
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pandas as pd
+from florin.v1.customer_pb2 import CustomerDataSource, EraseCustomerRequest, ExportCustomerRequest
+from florin.v1.payment_pb2 import PAYMENT_STATUS_SUCCEEDED
+from florin_client import InvalidRequestError
+from lab import start
+
+# %% [markdown]
+# The operator's settings say who is asked; these are the ones of `[capture]` in `florin.toml`. This
+# notebook always starts a Florin of its own with them.
+
+# %%
+asked = {"enabled": True, "from_amount": {"USD": FROM}, "retention_days": KEPT_DAYS}
+lab = await start(own=True, capture=asked)
+chain_id = lab.env["FLORIN_EVM_CHAIN"]
+
+# %% [markdown]
+# ## From an amount on
+#
+# Two payments, one minor unit apart. An option that waits for data has `collect_data`, and one
+# action of type `build` in place of what is to be signed.
+
+
+# %%
+async def offer(wallet, minor=FROM):
+    made = await lab.merchant.create_payment(amount=("iso4217/USD", minor))
+    account = wallet.account(chain_id)
+    offered = await lab.gateway.get_payment_options(made.payment_id, accounts=[account])
+    return made.payment_id, offered.options[0]
+
+
+ada = lab.wallet()
+below = await offer(ada, FROM - 1)
+payment_id, option = await offer(ada)
+for name, one in (("below", below[1]), ("from there on", option)):
+    print(f"{name:14}", one.actions[0].WhichOneof("kind"), one.HasField("collect_data"))
+
+# %% [markdown]
+# ## What is asked for
+#
+# The same is told twice: as a JSON schema, and as a list of fields for wallets that draw the form
+# themselves. Places come in pairs, of birth or of residence; the schema says which.
+
+# %%
+schema = json.loads(option.collect_data.schema_json)
+rules = {name: dict(rule) for name, rule in schema["properties"].items()}
+pd.DataFrame(
+    {
+        "field": one.id,
+        "name": one.name,
+        "required": one.required,
+        "type": rules[one.id].pop("type"),
+        "rules": ", ".join(f"{name} {rule}" for name, rule in rules[one.id].items()),
+    }
+    for one in option.collect_data.fields
+)
+
+# %% [markdown]
+# ## Without it nothing is to be signed
+#
+# Whoever fetches the action all the same is refused, and told where the form is.
+
+# %%
+try:
+    await lab.gateway.executable_actions(payment_id, option)
+except InvalidRequestError as error:
+    refusal = error
+print(refusal.code, "|", refusal.message, "|", refusal.details["reason"])
+assert refusal.details["url"] == option.collect_data.url
+
+# %% [markdown]
+# ## Inline: the wallet tells it
+#
+# The data goes along with fetching the action, by the keys of the schema. Then it is a payment like
+# any other.
+
+# %%
+told = {
+    "fullName": "Ada Example",
+    "dob": "1987-06-05",
+    "pobCountry": "DE",
+    "pobAddress": "Cologne",
+    "tosConfirmed": True,
+}
+
+
+async def pay(wallet, payment_id, option, data=None):
+    actions = await lab.gateway.executable_actions(payment_id, option, collected_data=data)
+    outputs = await asyncio.to_thread(wallet.execute, actions)
+    await lab.gateway.confirm_payment(payment_id, option_id=option.id, outputs=outputs)
+    return (await lab.merchant.wait_final(payment_id, timeout=60)).status
+
+
+inline = await pay(ada, payment_id, option, told)
+print("succeeded:", inline == PAYMENT_STATUS_SUCCEEDED)
+
+# %% [markdown]
+# ## What does not fit is told by member
+#
+# Each fault names the field that it is about, so that a wallet can mark it.
+
+# %%
+bob = lab.wallet()
+form_payment, form_option = await offer(bob)
+try:
+    wrong = {**told, "dob": "5 June", "pobCountry": "Germany", "tosConfirmed": False}
+    await lab.gateway.executable_actions(form_payment, form_option, collected_data=wrong)
+except InvalidRequestError as error:
+    faults = {issue.field: issue.message for issue in error.issues}
+faults
+
+# %% [markdown]
+# ## The form, begun with what the wallet knows
+#
+# `prefill` is base64 of a JSON object by the same keys, added to the form's address. The buyer sees
+# these values and may change them; nobody confirms terms in advance.
+
+# %%
+known = {"fullName": "Bob Example", "dob": "1990-12-31", "tosConfirmed": True}
+prefill = base64.urlsafe_b64encode(json.dumps(known).encode()).decode()
+address = form_option.collect_data.url.removeprefix(lab.env["FLORIN_BASE_URL"])
+page = await lab.rest("nobody", "GET", f"{address}&{urlencode({'prefill': prefill})}")
+inputs = re.findall(r"<(?:input|select)[^>]*>", page.body)
+begun = {}
+for tag in inputs:
+    found = dict(re.findall(r'(\w+)="([^"]*)"', tag))
+    ticked = " checked" in tag if found.get("type") == "checkbox" else None
+    begun[found.get("name")] = found.get("value", "") if ticked is None else ticked
+pd.Series(begun, name="value").drop("token").to_frame()
+
+# %% [markdown]
+# ## The form is handed in
+#
+# A browser posts it; programs may do the same with JSON. The token in the address is all the
+# permission that is needed, and it is good for this payment and these accounts only.
+
+# %%
+(token,) = parse_qs(urlsplit(address).query)["t"]
+bobs = {**told, "fullName": known["fullName"], "dob": known["dob"]}
+handed_in = await lab.rest("nobody", "POST", "/collect/", {"token": token, "data": bobs})
+other = {**bobs, "fullName": "Somebody Else"}
+again = await lab.rest("nobody", "POST", "/collect/", {"token": token, "data": other})
+by_form = await pay(bob, form_payment, form_option)
+print("handed in:", handed_in.status, handed_in.body)
+print("other data with the same form:", again.status, again.body["code"])
+print("succeeded:", by_form == PAYMENT_STATUS_SUCCEEDED)
+
+# %% [markdown]
+# ## Who told it once is not asked again
+#
+# The signature of the payment has proven that the account is theirs. So the same wallet app may pay
+# with the same account without telling it again; a stranger's account is asked.
+
+# %%
+ask_again = {
+    name: (await offer(wallet))[1].HasField("collect_data")
+    for name, wallet in (("Ada", ada), ("Bob", bob), ("a stranger", lab.wallet()))
+}
+ask_again
+
+# %% [markdown]
+# ## What is kept
+#
+# | | |
+# |-|-|
+# | payments | those that the account was offered or has paid |
+# | source | `form`, or `wallet` if it was sent along |
+# | proven | who told it confirmed the payment with a signature of the account |
+# | kept until | when it was told, plus `retention_days` |
+#
+# The operator can read it out, for a buyer who asks what is known (`florin customers export`).
+
+
+# %%
+async def export(wallet):
+    return await lab.operator(ExportCustomerRequest(account=wallet.account(chain_id)))
+
+
+kept = {"Ada": await export(ada), "Bob": await export(bob)}
+rows = [(name, len(one.payments), *one.collected_data) for name, one in kept.items()]
+table = pd.DataFrame(
+    {
+        "who": name,
+        "payments": payments,
+        "source": CustomerDataSource.Name(data.source).rpartition("_")[2].lower(),
+        "told": json.loads(data.data_json)["fullName"],
+        "proven": data.proven,
+        "days": (data.kept_until.ToDatetime() - data.collected_at.ToDatetime()).days,
+    }
+    for name, payments, data in rows
+)
+table
+
+# %% [markdown]
+# ## How it is kept
+#
+# Encrypted, with a key that lies in another file than the store. So the words of buyers are in none
+# of the store's files.
+
+# %%
+words = [word.encode() for one in (told, bobs) for word in (one["fullName"], one["pobAddress"])]
+files = sorted(Path(lab.env["FLORIN_HOME"]).glob("florin.db*"))
+in_clear = {file.name: any(word in file.read_bytes() for word in words) for file in files}
+in_clear
+
+# %% [markdown]
+# ## Until when
+#
+# Bob wants it deleted now (`florin customers erase`). Ada's data goes by itself when its time is
+# over: the clock of the sandbox is moved on, and a worker deletes it.
+
+# %%
+erased = await lab.operator(EraseCustomerRequest(account=bob.account(chain_id)))
+left = {"Ada": len((await export(ada)).collected_data)}
+left["Bob"] = len((await export(bob)).collected_data)
+await lab.admin.advance_test_clock(seconds=KEPT_DAYS * 86_400 + 3600)
+later = await export(ada)
+for _ in range(600):
+    if not later.collected_data:
+        break
+    await asyncio.sleep(0.1)
+    later = await export(ada)
+print("after Bob asked:", left, "sets of data; payments kept for the books:", erased.payments_kept)
+print("after", KEPT_DAYS, "days, Ada:", len(later.collected_data))
+
+# %% [markdown]
+# ## The totals reconcile
+
+# %%
+assert not below[1].HasField("collect_data")
+assert (refusal.code, refusal.details["reason"]) == ("params_validation", "ic_required")
+assert set(faults) == {
+    "collectedData.dob",
+    "collectedData.pobCountry",
+    "collectedData.tosConfirmed",
+}
+assert (begun["fullName"], begun["dob"]) == (known["fullName"], known["dob"])
+assert begun["tosConfirmed"] is False
+assert (handed_in.status, again.status) == (200, 401)
+assert inline == by_form == PAYMENT_STATUS_SUCCEEDED
+assert ask_again == {"Ada": False, "Bob": False, "a stranger": True}
+assert table["source"].tolist() == ["wallet", "form"]
+assert table["proven"].all()
+assert set(table["days"]) == {KEPT_DAYS}
+assert not any(in_clear.values())
+assert left == {"Ada": 1, "Bob": 0}
+# what moved money stays, without a word about the person
+assert [one.payer for one in later.payments].count(True) == erased.payments_kept == 1
+await lab.close()

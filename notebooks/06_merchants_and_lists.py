@@ -1,0 +1,256 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # How does a platform run its merchants and read their payments?
+#
+# You will see a partner's back end at work:
+#
+# - a merchant made once, though the call is sent three times,
+# - where its money goes, changed while a wallet holds an older offer,
+# - how a caller names the version of the API that it was written for,
+# - lists read page by page, while new payments come in.
+
+# %% tags=["parameters"]
+ORDERS = 9  # payments that the lists are made of
+PAGE = 4  # rows of a page
+
+# %%
+import secrets
+
+import pandas as pd
+from eth_account import Account
+from florin.v1.account_pb2 import SIMULATED_OUTCOME_FAILED, SIMULATED_OUTCOME_SUCCEEDED
+from florin.v1.listing_pb2 import PAYMENT_SORT_AMOUNT, SORT_DIRECTION_ASC
+from florin.v1.payment_pb2 import PAYMENT_STATUS_SUCCEEDED
+from florin_client import ConflictError
+from lab import start, units
+
+lab = await start(embedded={"block_interval_s": 0.2})
+
+# %% [markdown]
+# ## A merchant, once
+#
+# An answer may be lost on its way, so a back end asks again under the same idempotency key. The
+# second answer is the first one, byte for byte, and says in a header that it is a repetition. Over
+# gRPC it is the same key.
+
+# %%
+key = f"merchant-{secrets.token_hex(8)}"
+shop = {"merchantName": "Tea House", "merchantEmail": "owner@tea-house.example"}
+path, headers = "/v1/merchants", {"Idempotency-Key": key}
+calls = [await lab.rest("merchant", "POST", path, shop, headers) for _ in range(2)]
+by_grpc = await lab.admin.create_merchant(
+    merchant_name=shop["merchantName"], merchant_email=shop["merchantEmail"], idempotency_key=key
+)
+for call in calls:
+    print(call.status, call.body["merchant"]["id"], call.headers.get("Idempotent-Replayed", "new"))
+print("gRPC", by_grpc.merchant.id)
+tea = by_grpc.merchant.id
+
+# %% [markdown]
+# Under the same key another request is a conflict, which is never carried out: it is a mistake of
+# the caller.
+
+# %%
+try:
+    await lab.admin.create_merchant(
+        merchant_name="Cake House", merchant_email=shop["merchantEmail"], idempotency_key=key
+    )
+except ConflictError as error:
+    conflict = error
+print(conflict.code, conflict.http_status, dict(conflict.details))
+
+# %% [markdown]
+# ## Where the money goes
+#
+# One account for each asset. Until there is one, the operator holds the merchant's money; accounts
+# of the operator's own wallets are refused.
+
+# %%
+asset, chain_id = lab.env["FLORIN_EVM_ASSET"], lab.env["FLORIN_EVM_CHAIN"]
+first, second = (Account.create().address for _ in range(2))
+made = await lab.admin.create_crypto_settlements(tea, destinations={asset: f"{chain_id}:{first}"})
+(place,) = made.settlements
+pd.Series({"id": place.id, "asset": place.asset, "destination": place.destination}).to_frame("")
+
+# %% [markdown]
+# ## It changes, and offers keep their word
+#
+# A wallet holds an option when the destination changes. What it signs names the old destination, so
+# that payment still goes there; the next one goes to the new one. Both balances are read from the
+# chain.
+
+# %%
+shown, buyer = {"merchant_id": tea}, lab.wallet()
+wanted, accounts = ("iso4217/USD", 1250), buyer.accounts(chain_id)
+
+
+async def offered(payment_id):
+    return (await lab.gateway.get_payment_options(payment_id, accounts=accounts)).options[0]
+
+
+async def pay(payment_id, option):
+    outputs = buyer.execute(option.actions)
+    await lab.gateway.confirm_payment(payment_id, option_id=option.id, outputs=outputs)
+    await lab.gateway.wait_final(payment_id, timeout=60)
+
+
+# %%
+older = await lab.merchant.create_payment(amount=wanted, **shown)
+offer = await offered(older.payment_id)
+await lab.admin.update_crypto_settlement(tea, place.id, destination=f"{chain_id}:{second}")
+await pay(older.payment_id, offer)
+newer = await lab.merchant.create_payment(amount=wanted, **shown)
+next_offer = await offered(newer.payment_id)
+await pay(newer.payment_id, next_offer)
+
+got, display = [await lab.balance(address) for address in (first, second)], offer.amount.display
+for name, held in zip(("old destination", "new destination"), got, strict=True):
+    print(f"{name:16}", units(held, display.decimals), display.asset_symbol)
+
+# %% [markdown]
+# ## Versions of the API
+#
+# A version is a date. Who sends none gets the one that its account is pinned to: the newest when
+# the account was made. So nothing changes for a back end until it asks for it.
+
+# %%
+versions = (await lab.rest("nobody", "GET", "/versions")).body
+answers = {}
+for said in ("", versions["stable"][-1], "2020-01-01", "tomorrow"):
+    headers = {"Pay-Version": said} if said else {}
+    answers[said or "(none)"] = await lab.rest("merchant", "GET", "/v1/merchants", None, headers)
+print(versions)
+pd.DataFrame(
+    {"Pay-Version": said, "status": one.status, "code": one.body.get("code", "")}
+    for said, one in answers.items()
+)
+
+# %% [markdown]
+# ## Orders to list
+#
+# | | |
+# |-|-|
+# | payments | every payment of the filter, whatever became of it |
+# | revenue | what *succeeded* payments asked for, by currency; refunds are not taken off |
+# | customers | accounts that paid or are about to; payments whose outcome was simulated have none |
+#
+# The payments get their outcomes by simulation: two of three succeed.
+
+# %%
+ids = []
+for number in range(ORDERS):
+    order = await lab.merchant.create_payment(
+        amount=("iso4217/USD", 500 + 100 * number), reference_id=f"table-{number % 3}", **shown
+    )
+    outcome = SIMULATED_OUTCOME_SUCCEEDED if number % 3 else SIMULATED_OUTCOME_FAILED
+    await lab.admin.simulate_payment(order.payment_id, outcome=outcome)
+    ids.append(order.payment_id)
+
+# %% [markdown]
+# ## Page by page, while payments come in
+#
+# The newest come first. A page's `nextCursor` says where the next one begins. Between two pages a
+# new payment is made: whoever counts pages by numbers would see a row twice here.
+
+# %%
+path, cursor, seen = f"/v1/merchants/payments?limit={PAGE}", "", []
+while cursor is not None:
+    page = await lab.rest("merchant", "GET", path + cursor, None, {"Merchant-Id": tea})
+    rows = [row["paymentId"] for row in page.body["data"]]
+    print(len(rows), "rows, in all", page.body["stats"]["totalTransactions"])
+    seen += rows
+    cursor = page.body["nextCursor"]
+    cursor = cursor and f"&cursor={cursor}"
+    late = await lab.merchant.create_payment(amount=wanted, reference_id="meanwhile", **shown)
+
+# %% [markdown]
+# A cursor is good for its own filter and order only; with others it is refused, rather than telling
+# rows that nobody asked for.
+
+# %%
+one = await lab.rest("merchant", "GET", path, None, {"Merchant-Id": tea})
+turned = f"{path}&sortDir=asc&cursor={one.body['nextCursor']}"
+misused = await lab.rest("merchant", "GET", turned, None, {"Merchant-Id": tea})
+print(misused.status, misused.body["code"], misused.body["issues"])
+
+# %% [markdown]
+# ## Filters, order and totals
+#
+# The client reads on as rows are asked for; its `pages()` have the totals. Totals are of the whole
+# filter, not of the page.
+
+# %%
+listing = lab.merchant.list_merchant_payments(
+    status=[PAYMENT_STATUS_SUCCEEDED],
+    reference_id="table-",
+    sort_by=PAYMENT_SORT_AMOUNT,
+    sort_dir=SORT_DIRECTION_ASC,
+    limit=PAGE,
+    **shown,
+)
+pages = [page async for page in listing.pages()]
+table = pd.DataFrame(
+    {
+        "reference": row.reference_id,
+        "amount": units(row.fiat_amount.value, row.fiat_amount.display.decimals),
+        "page": number,
+    }
+    for number, page in enumerate(pages, 1)
+    for row in page.data
+)
+stats = pages[0].stats
+(revenue,) = stats.total_revenue
+print(stats.total_transactions, "payments,", units(revenue.value, 2), revenue.currency)
+table
+
+# %% [markdown]
+# ## A merchant is taken off
+#
+# It is hidden and takes no new payments. What was is still in the partner's list of all payments.
+
+# %%
+await lab.admin.delete_merchant(tea)
+hidden = [one.id async for one in lab.admin.list_merchants()]
+refused = await lab.rest(
+    "merchant",
+    "POST",
+    "/v1/payments",
+    {"amount": {"unit": "iso4217/USD", "value": "1250"}},
+    {"Merchant-Id": tea},
+)
+print("listed:", tea in hidden, "| a new payment:", refused.status, refused.body["code"])
+everything = [row async for row in lab.merchant.list_payments(merchant_ids=[tea])]
+
+# %% [markdown]
+# ## The totals reconcile
+
+# %%
+assert len({call.body["merchant"]["id"] for call in calls} | {tea}) == 1
+assert [call.headers.get("Idempotent-Replayed") for call in calls] == [None, "true"]
+assert (conflict.code, conflict.details["reason"]) == ("idempotency_conflict", "different_body")
+assert got == [int(offer.amount.value), int(next_offer.amount.value)]
+codes = [one.body.get("code") for one in answers.values()]
+assert codes == [None, None, "unknown_api_version", "invalid_api_version"]
+# newest first, each once, and nothing that came while the pages were read
+assert seen == [*reversed(ids), newer.payment_id, older.payment_id]
+assert misused.body["code"] == "invalid_params"
+assert table["amount"].is_monotonic_increasing
+assert len(table) == stats.total_transactions == ORDERS - len(range(0, ORDERS, 3))
+assert table["amount"].sum() == units(revenue.value, 2)
+assert tea not in hidden
+assert refused.status == 404
+pages_read = -(-len(seen) // PAGE)
+assert len(everything) == len(seen) + pages_read
+await lab.close()
