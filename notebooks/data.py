@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import shutil
 import sys
@@ -30,6 +31,8 @@ FIRST_DAY = date(2026, 10, 5)
 # folders of simulated days that are kept, the newest
 _KEPT = 8
 _INTEGERS = {pa.int64(): pd.Int64Dtype()}
+# what a simulated service says of its buyers is no news to a notebook
+logging.getLogger("florin_server").addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.long
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-LIBRARIES = {"charts", "data", "lab"}
+LIBRARIES = {"chains", "charts", "data", "lab"}
 TIMEOUT_S = 120
 
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -1,0 +1,218 @@
+"""What the embedded chains of a state folder say by themselves: who got what, and who holds what.
+
+Chains are asked by JSON-RPC as any node is. What is asked are copies of the folder's files: nothing
+in it changes, and nothing of the books is believed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from florin_server.boot.home import Home
+from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
+from florin_server.devnet.solana import SolanaDevChain, SolanaDevSettings
+from florin_server.simulation.audit.blocks import NOBODY, gas_of, paid_in
+from florin_server.simulation.nodes import Node
+from lab import LabError
+
+_BATCH = 500
+_TRANSFER = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+
+
+@dataclass
+class Transaction:
+    """What a transaction moved, by account (CAIP-10) and asset (CAIP-19), its fee left out.
+
+    Minor units: above zero for who received. `fee` was paid by `payer`, in the chain's coin; so was
+    the `rent` that stays in accounts which the transaction opened.
+    """
+
+    hash: str
+    at: pd.Timestamp
+    payer: str
+    fee: int
+    rent: int = 0
+    moved: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+
+class Chain(ABC):
+    """One chain. `coin` is its own asset."""
+
+    def __init__(self, chain_id: str, coin: str, node: Node) -> None:
+        self.id = chain_id
+        self.coin = f"{chain_id}/{coin}"
+        self._node = node
+
+    @abstractmethod
+    async def transactions(self, wallets: Iterable[str], more: Iterable[str]) -> list[Transaction]:
+        """Those that touched one of these accounts, and `more` that are named by their hashes."""
+
+    @abstractmethod
+    async def holds(self, account: str, asset: str) -> int:
+        """Minor units of an asset that an account holds now."""
+
+    async def _all(self, method: str, calls: list[tuple[Any, ...]]) -> list[Any]:
+        found = []
+        for n in range(0, len(calls), _BATCH):
+            found += await self._node.ask_all([(method, one) for one in calls[n : n + _BATCH]])
+            # a notebook's own loop goes on meanwhile
+            await asyncio.sleep(0)
+        return found
+
+
+class EvmChain(Chain):
+    """Every transaction from the first block on; tokens by their Transfer events."""
+
+    async def transactions(self, wallets: Iterable[str], more: Iterable[str]) -> list[Transaction]:
+        """Looks at all blocks: a node keeps no list of what an account did."""
+        ours, named = set(wallets), set(more)
+        head = int(await self._node.ask("eth_blockNumber"), 16)
+        blocks = await self._all("eth_getBlockByNumber", [(hex(n), True) for n in range(head + 1)])
+        sent = [(one, block) for block in blocks for one in block["transactions"]]
+        receipts = await self._all("eth_getTransactionReceipt", [(one["hash"],) for one, _ in sent])
+        told = [
+            self._told(one, block, receipt)
+            for (one, block), receipt in zip(sent, receipts, strict=True)
+        ]
+        return [
+            one
+            for one in told
+            if one.hash in named or ours & {one.payer, *(account for account, _ in one.moved)}
+        ]
+
+    async def holds(self, account: str, asset: str) -> int:
+        """From the newest block."""
+        address = account.rpartition(":")[2]
+        if asset == self.coin:
+            return int(await self._node.ask("eth_getBalance", address, "latest"), 16)
+        call = {"to": asset.rpartition(":")[2], "data": "0x70a08231" + address[2:].rjust(64, "0")}
+        return int(await self._node.ask("eth_call", call, "latest"), 16)
+
+    def _told(self, sent: Any, block: Any, receipt: Any) -> Transaction:
+        payer = f"{self.id}:{sent['from'].lower()}"
+        at = pd.Timestamp(int(block["timestamp"], 16), unit="s", tz="UTC")
+        told = Transaction(sent["hash"], at, payer, gas_of(receipt))
+        if receipt["status"] != "0x1":
+            return told
+        coins = [event for event in paid_in(receipt) if event["token"] == NOBODY]
+        for event in coins:
+            self._give(
+                told, self.coin, event["payer"], event["dest"], event["value"] - event["fee"]
+            )
+            self._give(told, self.coin, event["payer"], event["fee_to"], event["fee"])
+        if not coins and sent["to"]:
+            self._give(told, self.coin, sent["from"], sent["to"], int(sent["value"], 16))
+        for log in receipt["logs"]:
+            if log["topics"][0] == _TRANSFER and len(log["topics"]) == 3:
+                giver, receiver = ("0x" + topic[-40:] for topic in log["topics"][1:])
+                token = f"{self.id}/erc20:{log['address'].lower()}"
+                self._give(told, token, giver, receiver, int(log["data"], 16))
+        return told
+
+    def _give(self, told: Transaction, asset: str, giver: str, receiver: str, amount: int) -> None:
+        told.moved[f"{self.id}:{giver.lower()}", asset] -= amount
+        told.moved[f"{self.id}:{receiver.lower()}", asset] += amount
+
+
+class SolanaChain(Chain):
+    """Transactions with what every account of theirs held before and after."""
+
+    async def transactions(self, wallets: Iterable[str], more: Iterable[str]) -> list[Transaction]:
+        """Those that name a wallet or its token accounts, and those with the hashes."""
+        hashes = dict.fromkeys(more)
+        for wallet in wallets:
+            owner = wallet.rpartition(":")[2]
+            for address in (owner, *[one["pubkey"] for one in await self._accounts(owner)]):
+                hashes |= dict.fromkeys(await self._signatures(address))
+        how = {"maxSupportedTransactionVersion": 0, "commitment": "finalized"}
+        landed = await self._all("getTransaction", [(one, how) for one in hashes])
+        return [self._told(one, found) for one, found in zip(hashes, landed, strict=True) if found]
+
+    async def holds(self, account: str, asset: str) -> int:
+        """From the newest slot."""
+        owner = account.rpartition(":")[2]
+        if asset == self.coin:
+            return int((await self._node.ask("getBalance", owner))["value"])
+        told = [one["account"]["data"]["parsed"]["info"] for one in await self._accounts(owner)]
+        mint = asset.rpartition(":")[2]
+        return sum(int(one["tokenAmount"]["amount"]) for one in told if one["mint"] == mint)
+
+    async def _accounts(self, owner: str) -> list[Any]:
+        programs = (
+            "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA",
+            "TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb",
+        )
+        calls = [(owner, {"programId": one}, {"encoding": "jsonParsed"}) for one in programs]
+        pages = await self._all("getTokenAccountsByOwner", calls)
+        return [one for page in pages for one in page["value"]]
+
+    async def _signatures(self, address: str) -> list[str]:
+        found: list[str] = []
+        while True:
+            before = {"before": found[-1]} if found else {}
+            page = await self._node.ask("getSignaturesForAddress", address, before)
+            if not page:
+                return found
+            found += [one["signature"] for one in page]
+
+    def _told(self, signature: str, landed: Any) -> Transaction:
+        meta, keys = landed["meta"], landed["transaction"]["message"]["accountKeys"]
+        at = pd.Timestamp(landed["blockTime"], unit="s", tz="UTC")
+        told = Transaction(signature, at, f"{self.id}:{keys[0]}", meta["fee"])
+        for key, before, after in zip(keys, meta["preBalances"], meta["postBalances"], strict=True):
+            told.moved[f"{self.id}:{key}", self.coin] += after - before
+            if not (before and after):
+                told.rent += after - before
+        told.moved[told.payer, self.coin] += told.fee
+        for sign, when in ((-1, "preTokenBalances"), (1, "postTokenBalances")):
+            for one in meta[when]:
+                place = f"{self.id}:{one['owner']}", f"{self.id}/token:{one['mint']}"
+                told.moved[place] += sign * int(one["uiTokenAmount"]["amount"])
+        return told
+
+
+def _copy(folder: Path, to: Path) -> None:
+    for name in ("evm.db*", "solana.db*"):
+        for file in folder.glob(name):
+            shutil.copy(file, to)
+
+
+@asynccontextmanager
+async def resting(folder: Path | None) -> AsyncIterator[Mapping[str, Chain]]:
+    """The embedded chains of a state folder, by CAIP-2 id, as Florin left them.
+
+    LabError if Florin runs there, or if there is no such folder.
+    """
+    if folder is None:
+        raise LabError("the chains are read from a state folder: name one as FLORIN_TARGET")
+    home = Home(folder)
+    if home.addresses() is not None:
+        raise LabError(f"Florin runs with its state in {folder}: end it, or use a copy")
+    async with AsyncExitStack() as stack:
+        copy = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        _copy(folder, copy)
+        env, found = home.read_demo_env(), {}
+        if (copy / "evm.db").exists():
+            chain_id = env["FLORIN_EVM_CHAIN"]
+            number = int(chain_id.partition(":")[2])
+            evm = await EvmDevChain.open(copy / "evm.db", EvmDevSettings(chain_id=number))
+            stack.push_async_callback(evm.close)
+            found[chain_id] = EvmChain(chain_id, "slip44:60", Node(evm.handle))
+        if (copy / "solana.db").exists():
+            chain_id = env["FLORIN_SOLANA_CHAIN"]
+            # nothing new comes, so that what is there is final
+            resting_there = SolanaDevSettings(confirmed_slots=0, finalized_slots=0)
+            solana = await SolanaDevChain.open(copy / "solana.db", resting_there)
+            stack.push_async_callback(solana.close)
+            found[chain_id] = SolanaChain(chain_id, "slip44:501", Node(solana.handle))
+        yield found
