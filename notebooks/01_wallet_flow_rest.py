@@ -83,9 +83,9 @@ print(await lab.rest("wallet", "GET", side))
 # %% [markdown]
 # ## It asks what its accounts can pay with
 #
-# The wallet names all accounts that it has, and gets an option for each asset that holds enough. (A
-# test chain funds every account that asks.) An option is a price in one asset, of one account,
-# with the actions that pay it.
+# The wallet names all accounts that it has, and gets an option for each asset of which one holds
+# enough. (A test chain funds every account that asks.) An option is a price in one asset, of one
+# account, with the actions that pay it.
 
 # %%
 wallet = lab.wallet()
@@ -157,7 +157,7 @@ waiting = asyncio.gather(
 # ## The wallet executes the actions, and confirms
 #
 # One output for each action, in their order. This answer is held until the payment is final, not
-# only until the next change: most wallets need no other poll.
+# only until the next change: a wallet that waits for it needs no other poll.
 
 # %%
 outputs = await asyncio.to_thread(wallet.execute, actions)
