@@ -28,6 +28,8 @@ from lab import LabError
 
 # the week that is simulated where nothing else is said; a fixed one, so that charts stay the same
 FIRST_DAY = date(2026, 10, 5)
+# and what most analyses ask for
+WEEK = {"seed": 7, "payments": 400, "days": 7}
 # folders of simulated days that are kept, the newest
 _KEPT = 8
 _INTEGERS = {pa.int64(): pd.Int64Dtype()}

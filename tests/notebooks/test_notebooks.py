@@ -8,6 +8,7 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
+from data import WEEK, simulated
 from jupytext import read
 from nbclient import NotebookClient
 
@@ -30,7 +31,11 @@ def cache(tmp_path_factory) -> Path:
     from matplotlib import font_manager
 
     assert font_manager.fontManager
-    return tmp_path_factory.mktemp("cache")
+    folder: Path = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as env:
+        env.setenv("XDG_CACHE_HOME", str(folder))
+        simulated(**WEEK)
+    return folder
 
 
 @pytest.fixture
