@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import nbformat
@@ -84,6 +85,13 @@ def test_there_are_notebooks():
     assert FOLDER / "00_start_here.ipynb" in NOTEBOOKS
     texts = {path.stem for path in FOLDER.glob("*.py")} - LIBRARIES
     assert texts == {path.stem for path in NOTEBOOKS}
+
+
+def test_the_pack_is_told_with_its_questions():
+    told = (FOLDER.parent / "docs" / "notebooks.md").read_text()
+    rows = re.findall(r"^\| \[(\w+)\]\(\.\./notebooks/\1\.py\) \| (.+) \|$", told, re.MULTILINE)
+    questions = [(p.stem, load(p).cells[0].source.splitlines()[0][2:]) for p in NOTEBOOKS]
+    assert rows == questions
 
 
 @each

@@ -21,7 +21,16 @@ DOCUMENTS = (
         f"docs/{name}.md"
         for name in (
             *("payments", "clients", "payment-methods", "solana", "sandbox", "real-chains"),
-            *("merchants", "prices", "payouts", "books", "data", "screening", "nodes-and-relayers"),
+            *(
+                "merchants",
+                "prices",
+                "payouts",
+                "books",
+                "data",
+                "notebooks",
+                "screening",
+                "nodes-and-relayers",
+            ),
             *("buyer-data", "deployment", "grpc", "security", "threats", "architecture"),
             *("decisions", "testing"),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -50,8 +51,14 @@ async def desk(tmp_path_factory):
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def shop(desk) -> Shop:
-    return Shop(desk, await desk.tenant())
+async def shop(desk) -> AsyncIterator[Shop]:
+    """A shop whose places are gone afterwards: what is told of all of them has an end."""
+    shop = Shop(desk, await desk.tenant())
+    yield shop
+    store, merchant = desk.service.app.store, shop.tenant.merchant.id
+    query = "SELECT id FROM settlement_dest WHERE merchant_id = ?"
+    for (place,) in desk.select(query, merchant):
+        await store.write(destinations.delete(merchant, place))
 
 
 def evm_account(desk: Desk, who: str) -> str:
