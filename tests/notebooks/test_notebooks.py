@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
 import nbformat
-import psutil
 import pytest
 from data import WEEK, simulated
 from jupytext import read
-from nbclient import NotebookClient
 
+from tests.support.notebooks import FOLDER, load, run
 from tests.support.service import running
 
 pytestmark = pytest.mark.long
 
-FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 LIBRARIES = {"chains", "charts", "data", "lab"}
-TIMEOUT_S = 120
 
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
@@ -39,40 +35,8 @@ def cache(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.fixture
-def desk(monkeypatch, tmp_path, cache) -> None:
-    """An analyst's environment: nothing of Florin in it, and the kernel's files elsewhere."""
-    for name in list(os.environ):
-        if name.startswith("FLORIN_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    # not the interpreter's debugger, which greets on stderr
-    monkeypatch.setenv("PYDEVD_DISABLE_FILE_VALIDATION", "1")
-
-
-def load(path: Path) -> nbformat.NotebookNode:
-    return nbformat.read(path, as_version=4)
-
-
 def as_text(notebook: nbformat.NotebookNode) -> list[tuple[str, str, list[str]]]:
     return [(c.cell_type, c.source, c.metadata.get("tags", [])) for c in notebook.cells]
-
-
-async def run(path: Path) -> nbformat.NotebookNode:
-    """The notebook with its outputs, run from its folder; fails with the cell that failed."""
-    notebook = load(path)
-    client = NotebookClient(
-        notebook,
-        timeout=TIMEOUT_S,
-        kernel_name="python3",
-        resources={"metadata": {"path": str(FOLDER)}},
-    )
-    before = set(psutil.Process().children(recursive=True))
-    await client.async_execute()
-    assert set(psutil.Process().children(recursive=True)) - before == set()
-    return notebook
 
 
 def printed(notebook: nbformat.NotebookNode) -> str:

@@ -11,10 +11,9 @@ import pytest
 from data import load
 from nbclient.exceptions import CellExecutionError
 
-from tests.notebooks.test_notebooks import FOLDER, desk, run
+from tests.support.notebooks import FOLDER, run
 
 pytestmark = pytest.mark.long
-__all__ = ["desk"]
 
 # one posting of a kind, the one that was booked last
 POSTING = """

@@ -1,0 +1,31 @@
+"""Notebooks, run as Jupyter runs them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import psutil
+from nbclient import NotebookClient
+
+FOLDER = Path(__file__).parents[2] / "notebooks"
+TIMEOUT_S = 120
+
+
+def load(path: Path) -> nbformat.NotebookNode:
+    return nbformat.read(path, as_version=4)
+
+
+async def run(path: Path) -> nbformat.NotebookNode:
+    """The notebook with its outputs, run from its folder; fails with the cell that failed."""
+    notebook = load(path)
+    client = NotebookClient(
+        notebook,
+        timeout=TIMEOUT_S,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(FOLDER)}},
+    )
+    before = set(psutil.Process().children(recursive=True))
+    await client.async_execute()
+    assert set(psutil.Process().children(recursive=True)) - before == set()
+    return notebook
