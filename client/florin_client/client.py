@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Self
 
 from florin_client import aio, sync
@@ -12,7 +13,7 @@ from florin_client.version import VERSION
 _RETRIES = Retries()
 
 
-class _Client:
+class _Client(ABC):
     """Calls one Florin with one set of credentials.
 
     `target` is its gRPC address, "pay.example:443". Credentials are either an `api_key` of a
@@ -54,8 +55,9 @@ class _Client:
         )
         self._open(Setup(target, credentials, plaintext, root_certificates, timeout, retries))
 
+    @abstractmethod
     def _open(self, setup: Setup) -> None:
-        raise NotImplementedError
+        """Makes the services, on a connection of their kind."""
 
 
 class Client(_Client):

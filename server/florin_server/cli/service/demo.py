@@ -18,6 +18,10 @@ from rich.table import Table
 from florin_server.boot.home import Home
 from florin_server.cli.console import console, fail, settings_of
 
+DEMO_OFF = (
+    "embedded chains and test accounts are off here, as there is a live chain or FLORIN_DEMO says "
+    "so; another home (--home) has its own"
+)
 _FAILED = "The demo failed"
 _PRICE = {"unit": "iso4217/USD", "value": "1250"}
 _BALANCE_OF = "0x70a08231"
@@ -33,11 +37,7 @@ def has_service(given: dict[str, Any]) -> bool:
     """True if a service runs on the state folder; ends the program where there is no demo."""
     settings = settings_of(given)
     if not settings.has_demo:
-        fail(
-            _FAILED,
-            "embedded chains and test accounts are off here, as there is a live chain or "
-            "FLORIN_DEMO says so; another home (--home) has its own",
-        )
+        fail(_FAILED, DEMO_OFF)
     return Home(settings.home).addresses() is not None
 
 

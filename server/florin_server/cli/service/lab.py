@@ -20,6 +20,7 @@ from florin_server.boot.home import Home
 from florin_server.cli.console import console, fail, note, settings_of
 from florin_server.cli.prompt import Prompt
 from florin_server.cli.service import up
+from florin_server.cli.service.demo import DEMO_OFF
 from florin_server.cli.service.signals import run_until_signalled
 
 _FAILED = "The lab does not open"
@@ -66,11 +67,7 @@ def _open(given: dict[str, Any], jupyter: up.Work) -> None:
         return
     settings = settings_of(given)
     if not settings.has_demo:
-        fail(
-            _FAILED,
-            "embedded chains and test accounts are off here, as there is a live chain or "
-            "FLORIN_DEMO says so; another home (--home) has its own",
-        )
+        fail(_FAILED, DEMO_OFF)
     home = Home(settings.home)
     if home.addresses() is None:
         up.run(given, beside=jupyter)
