@@ -107,11 +107,11 @@ def get_payment_status(
 def watch_payment(
     payment_id: str, *, after_version: int | None = None, **options: Unpack[MerchantOptions]
 ) -> PaymentWatch:
-    """Tells where a payment stands and each newer state, until it is final; none is told twice.
+    """Tells where a payment stands, and its newest state whenever that has changed, to the end.
 
-    A connection that is lost is made again, and the stream goes on where it was; states that passed
-    meanwhile are left out. `timeout` bounds all of it; by default it has none. Only versions above
-    `after_version` are told.
+    None is told twice; those that pass faster than they are read are left out. A connection that is
+    lost is made again, and the stream goes on where it was. `timeout` bounds all of it; by default
+    it has none. Only versions above `after_version` are told.
     """
     return PaymentWatch(_WATCH, payment_id, after_version, options)
 
@@ -193,7 +193,7 @@ def create_refund(
 
 
 def watch_refund(payment_id: str, **options: Unpack[MerchantOptions]) -> RefundWatch:
-    """Tells where the refund of a payment stands and each other state, until it is final."""
+    """Tells where the refund of a payment stands, and again when that has changed, to the end."""
     return RefundWatch(_WATCH_REFUND, payment_id, options)
 
 
