@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import inspect
 import re
+from typing import get_args
 
 import pytest
 from florin.v1 import access_pb2, account_pb2, listing_pb2
@@ -25,6 +26,7 @@ NAMED_OTHERWISE = {
     "results": "outputs",
     "collected_data_json": "collected_data",
 }
+EVERY_CALL = merchant.KeyedMerchantOptions.__optional_keys__
 # told by pages themselves, and superseded
 NOT_ASKED = {"cursor", "asset"}
 
@@ -46,7 +48,11 @@ def test_every_call_of_the_public_listener_is_there_with_every_field(service, me
     name, kind = snake(method.name), service.removesuffix("Service")
     for made in (getattr(sync, kind), getattr(aio, f"Async{kind}")):
         assert getattr(made, name).__doc__
-    parameters = set(inspect.signature(getattr(BUILDERS[service], name)).parameters)
+    build = getattr(BUILDERS[service], name)
+    (options,) = get_args(eval(build.__annotations__["options"], vars(BUILDERS[service])))
+    # what any call may be told is no field of its own
+    filters = options.__optional_keys__ - EVERY_CALL
+    parameters = {*inspect.signature(build).parameters, *filters}
     fields = {field.name for field in method.input_type.fields} - NOT_ASKED
     assert {
         field for field in fields if not {field, NAMED_OTHERWISE.get(field, field)} & parameters
