@@ -97,6 +97,20 @@ def quantile(values: ArrayLike, share: float) -> tuple[float, float, float]:
     return float(np.quantile(found, share)), float(found[low]), float(found[high])
 
 
+def band_quantile(values: ArrayLike, share: float) -> tuple[float, float, float]:
+    """A quantile of a sample, and its bounds by the band of `ecdf`, at 95 % for all shares at once.
+
+    The bounds are values of the sample, or infinite where it is too small to bound that share.
+    """
+    found, _, half = ecdf(values)
+    low, high = (math.ceil(found.size * at) - 1 for at in (share - half, share + half))
+    return (
+        float(np.quantile(found, share, method="inverted_cdf")),
+        float(found[low]) if low >= 0 else -math.inf,
+        float(found[high]) if high < found.size else math.inf,
+    )
+
+
 def draw_ecdf(on: Axes, samples: Mapping[str, ArrayLike]) -> None:
     """The distributions of samples as steps, each in its band at 95 %."""
     styles = ("-", "--", "-.", ":")

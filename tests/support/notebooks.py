@@ -16,6 +16,13 @@ def load(path: Path) -> nbformat.NotebookNode:
     return nbformat.read(path, as_version=4)
 
 
+def printed(notebook: nbformat.NotebookNode) -> str:
+    """What its cells printed; fails if anything went to stderr."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert all(output.get("name") != "stderr" for output in outputs), outputs
+    return "".join(output.get("text", "") for output in outputs)
+
+
 async def run(path: Path) -> nbformat.NotebookNode:
     """The notebook with its outputs, run from its folder; fails with the cell that failed."""
     notebook = load(path)

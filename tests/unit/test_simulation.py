@@ -47,6 +47,7 @@ KNOBS = st.builds(
         ({"abandoners": 1}, "abandoners is 1: it must be from 0.0 to 0.9"),
         ({"abandoners": float("nan")}, "abandoners is nan: it must be from 0.0 to 0.9"),
         ({"slow_chain": "eip155"}, "slow_chain is 'eip155': it must be evm, solana or empty"),
+        ({"confirmations": 31}, "confirmations is 31: it must be from 0 to 30"),
         ({"outage_chain": ""}, "outage_chain is '': it must be evm or solana"),
         (
             {"payments": 20_001, "days": 1},

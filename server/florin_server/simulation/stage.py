@@ -123,7 +123,8 @@ def settings_for(settings: Settings, knobs: Knobs) -> Settings:
     """The installation's settings, for the time of a simulation: nobody calls from outside."""
     coin = ASSETS[Purse.COIN]
     rates = {coin: _COIN} | settings.rates
-    solana = settings.embedded_solana
+    embedded, solana = settings.embedded, settings.embedded_solana
+    depth = knobs.confirmations or embedded.confirmations
     accounts = max(solana.accounts_a_day, 3 * knobs.merchants)
     return settings.model_copy(
         update={
@@ -134,6 +135,7 @@ def settings_for(settings: Settings, knobs: Knobs) -> Settings:
             "books_check_s": _BOOKS_S,
             "discovery_s": _DISCOVERY_S,
             "rates": rates,
+            "embedded": embedded.model_copy(update={"confirmations": depth}),
             "embedded_solana": solana.model_copy(update={"accounts_a_day": accounts}),
         }
     )
