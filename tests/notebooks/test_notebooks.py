@@ -10,7 +10,7 @@ import pytest
 from data import WEEK, simulated
 from jupytext import read
 
-from tests.support.notebooks import FOLDER, load, run
+from tests.support.notebooks import FOLDER, load, printed, run
 from tests.support.service import running
 
 pytestmark = pytest.mark.long
@@ -37,12 +37,6 @@ def cache(tmp_path_factory) -> Path:
 
 def as_text(notebook: nbformat.NotebookNode) -> list[tuple[str, str, list[str]]]:
     return [(c.cell_type, c.source, c.metadata.get("tags", [])) for c in notebook.cells]
-
-
-def printed(notebook: nbformat.NotebookNode) -> str:
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    assert all(output.get("name") != "stderr" for output in outputs), outputs
-    return "".join(output.get("text", "") for output in outputs)
 
 
 def test_there_are_notebooks():
