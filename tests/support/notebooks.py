@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import psutil
@@ -23,9 +24,15 @@ def printed(notebook: nbformat.NotebookNode) -> str:
     return "".join(output.get("text", "") for output in outputs)
 
 
-async def run(path: Path) -> nbformat.NotebookNode:
-    """The notebook with its outputs, run from its folder; fails with the cell that failed."""
+async def run(path: Path, **parameters: Any) -> nbformat.NotebookNode:
+    """The notebook with its outputs, run from its folder; fails with the cell that failed.
+
+    `parameters` are set after those of its own.
+    """
     notebook = load(path)
+    if parameters:
+        (cell,) = [one for one in notebook.cells if "parameters" in one.metadata.get("tags", ())]
+        cell.source += "".join(f"\n{name} = {value!r}" for name, value in parameters.items())
     client = NotebookClient(
         notebook,
         timeout=TIMEOUT_S,

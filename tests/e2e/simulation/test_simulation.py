@@ -115,7 +115,9 @@ def test_a_slow_chain_that_was_planted_is_seen_and_the_other_one_keeps_its_promi
 
 
 def test_payments_of_an_outage_wait_for_its_end(tmp_path):
-    stopped = Knobs(seed=1927, payments=40, days=1, abandoners=0.0, outage_minutes=15)
+    # a chain that stands still replaces no blocks, whatever is planted
+    planted = {"reorgs": 1.0, "outage_minutes": 15}
+    stopped = Knobs(seed=1927, payments=40, days=1, abandoners=0.0, **planted)
     result = simulate(Settings(home=tmp_path / "home"), stopped, first=FIRST)
     assert list(result.problems) == []
     (outage,) = populate(stopped, BEGIN_US).outages
