@@ -232,6 +232,7 @@ for n, (method, some) in enumerate(runs.groupby("method")):
     chart.axhline(own, color=COLOURS[n], linewidth=1, linestyle="--")
 chart.set_ylim(0, None)
 chart.legend(loc="upper right")
+chart.margins(0.05)
 
 # %%
 for method, (fixed, own) in fits.items():
