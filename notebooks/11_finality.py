@@ -91,10 +91,10 @@ print(f"{len(paid):,} payments that succeeded on {paid.chain_id.nunique()} chain
 by_chain = dict(iter(paid.groupby("chain_id")))
 chart = axes("Confirm to final", "Time to final, s", "Share of payments", data.source)
 draw_ecdf(chart, {f"{chain[:24]}": some.total for chain, some in by_chain.items()})
-for promise in sorted(paid.eta.unique()):
-    mark(chart, promise, f"promised: {promise} s")
 chart.set_xlim(0, 1.05 * max(paid.total.max(), paid.eta.max()))
 chart.legend(loc="best")
+for promise in sorted(paid.eta.unique()):
+    mark(chart, promise, f"promised: {promise} s")
 
 
 # %%

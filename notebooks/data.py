@@ -49,20 +49,28 @@ class Data:
         return self.tables[name]
 
 
-def load(*names: str, seed: int = 7, payments: int = 400, days: int = 7, **knobs: Any) -> Data:
+def load(
+    *names: str,
+    home: str = "",
+    seed: int = 7,
+    payments: int = 400,
+    days: int = 7,
+    **knobs: Any,
+) -> Data:
     """The tables with these names.
 
-    Of a Florin elsewhere if FLORIN_TARGET names one: its state folder, which has every table, or
-    its gRPC address, which has the payments and refunds of a merchant. Otherwise of days that are
-    simulated, once: what is simulated is kept in the user's cache folder. `knobs` are further ones
-    of the simulation. LabError with what to do if that cannot be.
+    Of the state folder `home` if it is given. Of a Florin elsewhere if FLORIN_TARGET names one: its
+    state folder, which has every table, or its gRPC address, which has the payments and refunds of
+    a merchant. Otherwise of days that are simulated, once: what is simulated is kept in the user's
+    cache folder. `knobs` are further ones of the simulation. LabError with what to do if that
+    cannot be.
     """
-    target = os.environ.get("FLORIN_TARGET", "")
+    target = home or os.environ.get("FLORIN_TARGET", "")
     if target and not Path(target).is_dir():
         return _of_server(target, names)
-    home = Path(target) if target else simulated(seed, payments, days, **knobs)
-    source = f"state in {home}" if target else f"{payments:,} simulated payments, seed {seed}"
-    return Data(_of_home(home, names), source, home)
+    folder = Path(target) if target else simulated(seed, payments, days, **knobs)
+    source = f"state in {folder}" if target else f"{payments:,} simulated payments, seed {seed}"
+    return Data(_of_home(folder, names), source, folder)
 
 
 def simulated(seed: int, payments: int, days: int, **knobs: Any) -> Path:

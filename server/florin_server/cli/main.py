@@ -134,6 +134,12 @@ def simulate(  # noqa: PLR0917  (typer gives them by name)
             help="Blocks that make a payment final on EVM.  [default: as in the settings]"
         ),
     ] = None,
+    volatility: Annotated[
+        float | None, typer.Option(help="Percent that a coin's price moves in a day.  [default: 0]")
+    ] = None,
+    jump: Annotated[
+        float | None, typer.Option(help="Percent that it changes at once, once.  [default: 0]")
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Tell progress and result as lines of JSON.")
     ] = False,
@@ -152,6 +158,8 @@ def simulate(  # noqa: PLR0917  (typer gives them by name)
         outage_chain=outage_chain,
         outage_minutes=outage_minutes,
         confirmations=confirmations,
+        volatility=volatility,
+        jump=jump,
     )
     command.run(given(home=home), chosen, begin=begin, as_json=as_json)
 

@@ -16,6 +16,8 @@ _BOUNDS: Final = {
     "reorgs": (0.0, 1.0),
     "outage_minutes": (0, 1_440),
     "confirmations": (0, 30),
+    "volatility": (0.0, 20.0),
+    "jump": (-15.0, 15.0),
 }
 # more in a day would need the clock to go by in steps of a block, all day
 A_DAY_MAX: Final = 20_000
@@ -32,7 +34,9 @@ class Knobs:
     Shares are of all payments: of buyers who leave before they sign, and of payments on the EVM
     chain whose block is replaced. What is planted is for those who look for it: a chain that is
     slower than it promises, and one that stops for a while, once. `confirmations` are the blocks
-    that make a payment final on the EVM chain; 0 leaves that to the settings.
+    that make a payment final on the EVM chain; 0 leaves that to the settings. `volatility`
+    is by how many percent a coin's price moves in a day, as a standard deviation, and `jump` by how
+    many it changes at once, besides; a price of the settings stands still if both are 0.
     """
 
     seed: int = 1
@@ -45,6 +49,8 @@ class Knobs:
     outage_chain: str = "evm"
     outage_minutes: int = 0
     confirmations: int = 0
+    volatility: float = 0.0
+    jump: float = 0.0
 
     def __post_init__(self) -> None:
         for name, (least, most) in _BOUNDS.items():

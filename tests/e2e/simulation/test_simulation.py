@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import sqlite3
 from collections import Counter
@@ -112,6 +113,29 @@ def test_a_slow_chain_that_was_planted_is_seen_and_the_other_one_keeps_its_promi
     evm, solana = result.report.times["evm"], result.report.times["solana"]
     assert evm.p50_s > 10 * evm.promised_s
     assert solana.p95_s <= solana.promised_s
+
+
+QUOTED = """
+    SELECT p.reference_id, o.value FROM payment_option o JOIN payment p ON p.id = o.payment_id
+    WHERE o.asset LIKE '%/slip44:60' ORDER BY p.reference_id, o.value
+"""
+
+
+def test_a_price_that_moves_does_so_by_the_seed_and_changes_no_story(tmp_path):
+    moving = dataclasses.replace(FEW, volatility=5.0, jump=-10.0)
+    quoted, stories = [], set()
+    for name, knobs in (("calm", FEW), ("one", moving), ("two", moving)):
+        result = simulate(Settings(home=tmp_path / name), knobs, first=FIRST)
+        assert list(result.problems) == []
+        stories.add(result.report.story)
+        with closing(sqlite3.connect(Home(tmp_path / name).database)) as file:
+            quoted.append(file.execute(QUOTED).fetchall())
+    calm, one, two = quoted
+    assert one == two
+    assert len(stories) == 1
+    # every price moved, and none went missing
+    assert [payment for payment, _ in one] == [payment for payment, _ in calm]
+    assert not {*one} & {*calm}
 
 
 def test_payments_of_an_outage_wait_for_its_end(tmp_path):
