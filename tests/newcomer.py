@@ -80,6 +80,7 @@ async def followed(folder: Path, *, fresh: bool) -> Steps:
             steps.done("florin lab: to Jupyter")
             assert "transaction 0x" in await jupyter.run(FIRST)
             steps.done("notebook 00")
+    steps.done("Ctrl-C, twice")
     return steps
 
 

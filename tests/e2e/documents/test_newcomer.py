@@ -25,6 +25,7 @@ async def test_a_newcomer_gets_from_a_clone_to_a_notebook(tmp_path):
         "a payment by curl",
         "florin lab: to Jupyter",
         "notebook 00",
+        "Ctrl-C, twice",
     ]
     assert all(seconds > 0 for _, seconds in steps.told)
     assert str(steps).splitlines()[-1].endswith(" s  altogether")
