@@ -93,7 +93,7 @@ for step, share in after.head(3).items():
 
 # %%
 sales = paid.groupby(["merchant_id", "period"]).size().unstack(fill_value=0)
-opened = paid.groupby("merchant_id").period.min().sort_values()
+opened = paid.sort_values("created_at").groupby("merchant_id", sort=False).period.first()
 sales = sales.loc[opened.index]
 chart = axes(f"Payments that succeeded, by {WORD}", WORD.title(), "Merchant", data.source)
 columns = [f"{period.start_time:%d %b}" for period in sales.columns]
@@ -111,9 +111,7 @@ print(f"{(opened == paid.period.min()).sum()} of all sold something in the first
 
 # %%
 orders = paid.groupby(["merchant_id", "payer"]).size()
-repeat = {
-    merchant: (int((some > 1).sum()), len(some)) for merchant, some in orders.groupby(level=0)
-}
+repeat = {one: (int((orders[one] > 1).sum()), len(orders[one])) for one in sales.index}
 everywhere = paid.groupby("payer").size()
 repeat["at any merchant"] = (int((everywhere > 1).sum()), len(everywhere))
 draw_shares(axes("Buyers who paid more than once", "Share of buyers", "", data.source), repeat)
@@ -139,7 +137,7 @@ if len(hours):
 # %%
 final = refunds[refunds.status == "succeeded"]
 back = done.assign(back=done.payment_id.isin(final.payment_id)).groupby("merchant_id").back
-refunded = {one: (int(some.sum()), len(some)) for one, some in back}
+refunded = {one: (int(back.get_group(one).sum()), back.get_group(one).size) for one in sales.index}
 refunded["all"] = (len(final), len(done))
 draw_shares(axes("Refunded payments", "Share of payments", "", data.source), refunded)
 

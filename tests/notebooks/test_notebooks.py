@@ -12,6 +12,7 @@ from jupytext import read
 
 from tests.support.notebooks import FOLDER, load, printed, run
 from tests.support.service import running
+from tools.gallery.pages import changes, shown
 
 pytestmark = pytest.mark.long
 
@@ -47,7 +48,7 @@ def test_there_are_notebooks():
 
 def test_the_pack_is_told_with_its_questions():
     told = (FOLDER.parent / "docs" / "notebooks.md").read_text()
-    rows = re.findall(r"^\| \[(\w+)\]\(\.\./notebooks/\1\.py\) \| (.+) \|$", told, re.MULTILINE)
+    rows = re.findall(r"^\| \[(\w+)\]\(\.\./notebooks/\1\.py\) \| ([^|]+) \|", told, re.MULTILINE)
     questions = [(p.stem, load(p).cells[0].source.splitlines()[0][2:]) for p in NOTEBOOKS]
     assert rows == questions
 
@@ -80,9 +81,23 @@ def test_it_begins_with_a_question_and_ends_with_its_proof(path):
     assert any(line.startswith("assert ") for line in last.source.splitlines())
 
 
+@pytest.fixture(scope="module")
+def executed() -> dict[Path, nbformat.NotebookNode]:
+    """Notebooks that were run here, with their outputs."""
+    return {}
+
+
 @each
-async def test_it_is_true_on_a_florin_of_its_own(path, desk):
-    assert printed(await run(path))
+async def test_it_is_true_on_a_florin_of_its_own(path, desk, executed):
+    executed[path] = await run(path, charts=path in shown())
+    assert printed(executed[path])
+
+
+@pytest.mark.parametrize("path", shown(), ids=lambda path: path.stem)
+async def test_it_shows_what_the_gallery_shows(path, desk, executed):
+    notebook = executed.get(path) or await run(path, charts=True)
+    changed = changes(path.stem, notebook)
+    assert not changed, changed
 
 
 async def test_it_is_true_on_a_florin_that_runs(tmp_path, desk, monkeypatch):
