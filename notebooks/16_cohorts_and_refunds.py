@@ -27,6 +27,7 @@ PERIOD = "D"  # of cohorts: D for days, W for weeks, of which there must be two
 import pandas as pd
 from charts import axes, draw_ecdf, draw_grid, draw_shares, quantile, use_style
 from data import load
+from target import LabError
 
 use_style()
 data = load("payments", "refunds")
@@ -53,6 +54,8 @@ done = payments[payments.status == "succeeded"].sort_values("created_at")
 done = done.assign(period=done.created_at.dt.tz_localize(None).dt.to_period(PERIOD))
 paid = done.dropna(subset=["payer"])
 WORD = {"D": "day", "W": "week"}[PERIOD]
+if (seen_in := paid.period.nunique()) < 2:
+    raise LabError(f"cohorts take payments that succeeded in two {WORD}s, and there are {seen_in}")
 
 
 # %%
@@ -159,7 +162,7 @@ for unit, row in volume.iterrows():
 
 # %%
 took = (final.completed_at - final.created_at).dt.total_seconds()
-chain = final.unit.str.removeprefix("caip19/").str.partition(":")[0]
+chain = final.unit.str.removeprefix("caip19/").str.split(":").str[0]
 chart = axes("Time to refund", "Time from the request, s", "Share that is done", data.source)
 if len(took):
     draw_ecdf(chart, {name: took[some.index] for name, some in final.groupby(chain)})
@@ -171,7 +174,8 @@ if len(took):
     print("median {:.1f} s (95 %: {:.1f} to {:.1f})".format(*quantile(took, 0.5)))
 asked_after = final.merge(payments, on="payment_id", suffixes=("", "_paid"))
 waited = (asked_after.created_at - asked_after.created_at_paid).dt.total_seconds() / 3600
-print(f"Merchants asked for them up to {waited.max():.1f} hours after the payment was created.")
+if len(waited):
+    print(f"Merchants asked for them up to {waited.max():.1f} hours after the payment was created.")
 
 # %% [markdown]
 # ## The totals reconcile

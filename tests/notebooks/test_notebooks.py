@@ -17,7 +17,7 @@ from tools.gallery.pages import changes, shown
 pytestmark = pytest.mark.long
 
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-LIBRARIES = {"chains", "charts", "data", "lab"}
+LIBRARIES = {"chains", "charts", "data", "lab", "target"}
 
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import tempfile
 
 import nbformat
 
@@ -17,6 +18,13 @@ def main(names: list[str]) -> None:
     for name in list(os.environ):
         if name.startswith("FLORIN_"):
             del os.environ[name]
+    with tempfile.TemporaryDirectory() as days:
+        # days that were simulated before may be of older code
+        os.environ["XDG_CACHE_HOME"] = days
+        _make(names)
+
+
+def _make(names: list[str]) -> None:
     wanted = {one.stem: one for one in shown()}
     if unknown := set(names) - set(wanted):
         sys.exit(f"no notebook of the gallery: {', '.join(sorted(unknown))}")

@@ -85,7 +85,7 @@ def _of_cell(cell: NotebookNode) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from _of_text(text)
             text = ""
             yield data["image/png"], {"chart": json.loads(without_ids(_json(data[KIND])))}
-        elif not _PROGRESS.match(data.get("text/plain", "")):
+        elif output.get("name") != "stderr" and not _PROGRESS.match(data.get("text/plain", "")):
             # streams come in pieces, cut by chance
             text += output.get("text") or data.get("text/plain", "") + "\n" * bool(data)
     yield from _of_text(text)
