@@ -62,7 +62,8 @@ if (seen_in := paid.period.nunique()) < 2:
 first = paid.groupby("payer").period.transform("min")
 since = (paid.period - first).map(lambda step: step.n)
 seen = paid.assign(first=first, since=since).groupby(["first", "since"]).payer.nunique()
-cohorts = seen.unstack(fill_value=0).astype(float)
+steps = range((paid.period.max() - paid.period.min()).n + 1)
+cohorts = seen.unstack(fill_value=0).reindex(columns=steps, fill_value=0).astype(float)
 for cohort in cohorts.index:
     # what has not come yet is not nothing
     cohorts.loc[cohort, cohorts.columns > (paid.period.max() - cohort).n] = float("nan")
