@@ -10,11 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-import matplotlib.pyplot as plt
-import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, PercentFormatter
-from numpy.typing import ArrayLike, NDArray
+from target import missing
+
+try:
+    import matplotlib.pyplot as plt
+    import numpy as np
+    from matplotlib.axes import Axes
+    from matplotlib.ticker import FuncFormatter, PercentFormatter
+    from numpy.typing import ArrayLike, NDArray
+except ModuleNotFoundError as error:
+    raise missing(error) from None
 
 # of Okabe and Ito, the dark ones first; yellow is too light for lines on white
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

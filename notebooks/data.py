@@ -21,10 +21,14 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-import pyarrow as pa
 from florin_client import VERSION
-from lab import LabError
+from target import LabError, address, is_here, missing
+
+try:
+    import pandas as pd
+    import pyarrow as pa
+except ModuleNotFoundError as error:
+    raise missing(error) from None
 
 # the week that is simulated where nothing else is said; a fixed one, so that charts stay the same
 FIRST_DAY = date(2026, 10, 5)
@@ -155,9 +159,8 @@ def _of_server(target: str, names: tuple[str, ...]) -> Data:
     from florin_server.boot.servers.upstream import Link
     from florin_server.domain.exports.error import NotExported
 
-    here = target.startswith(("127.0.0.1:", "localhost:", "[::1]:"))
     try:
-        with of_server(target, Link(tls=not here), os.environ) as origin:
+        with of_server(address(target), Link(tls=not is_here(target)), os.environ) as origin:
             if missing := set(names) - {*origin.tables}:
                 raise LabError(
                     f"a server tells a merchant no {', '.join(sorted(missing))}: this analysis "

@@ -12,11 +12,12 @@ from jupytext import read
 
 from tests.support.notebooks import FOLDER, load, printed, run
 from tests.support.service import running
+from tools.gallery.pages import changes, shown
 
 pytestmark = pytest.mark.long
 
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-LIBRARIES = {"chains", "charts", "data", "lab"}
+LIBRARIES = {"chains", "charts", "data", "lab", "target"}
 
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
@@ -47,7 +48,7 @@ def test_there_are_notebooks():
 
 def test_the_pack_is_told_with_its_questions():
     told = (FOLDER.parent / "docs" / "notebooks.md").read_text()
-    rows = re.findall(r"^\| \[(\w+)\]\(\.\./notebooks/\1\.py\) \| (.+) \|$", told, re.MULTILINE)
+    rows = re.findall(r"^\| \[(\w+)\]\(\.\./notebooks/\1\.py\) \| ([^|]+) \|", told, re.MULTILINE)
     questions = [(p.stem, load(p).cells[0].source.splitlines()[0][2:]) for p in NOTEBOOKS]
     assert rows == questions
 
@@ -103,9 +104,23 @@ def test_the_first_one_holds_for_all_that_a_stream_may_leave_out(seen, true):
         assert true
 
 
+@pytest.fixture(scope="module")
+def executed() -> dict[Path, nbformat.NotebookNode]:
+    """Notebooks that were run here, with their outputs."""
+    return {}
+
+
 @each
-async def test_it_is_true_on_a_florin_of_its_own(path, desk):
-    assert printed(await run(path))
+async def test_it_is_true_on_a_florin_of_its_own(path, desk, executed):
+    executed[path] = await run(path, charts=path in shown())
+    assert printed(executed[path])
+
+
+@pytest.mark.parametrize("path", shown(), ids=lambda path: path.stem)
+async def test_it_shows_what_the_gallery_shows(path, desk, executed):
+    notebook = executed.get(path) or await run(path, charts=True)
+    changed = changes(path.stem, notebook)
+    assert not changed, changed
 
 
 async def test_it_is_true_on_a_florin_that_runs(tmp_path, desk, monkeypatch):

@@ -7,10 +7,10 @@ from typing import Any
 
 import nbformat
 import psutil
-from nbclient import NotebookClient
+
+from tools.gallery import run as gallery
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
-TIMEOUT_S = 120
 
 
 def load(path: Path) -> nbformat.NotebookNode:
@@ -24,22 +24,16 @@ def printed(notebook: nbformat.NotebookNode) -> str:
     return "".join(output.get("text", "") for output in outputs)
 
 
-async def run(path: Path, **parameters: Any) -> nbformat.NotebookNode:
+async def run(path: Path, *, charts: bool = False, **parameters: Any) -> nbformat.NotebookNode:
     """The notebook with its outputs, run from its folder; fails with the cell that failed.
 
-    `parameters` are set after those of its own.
+    `parameters` are set after those of its own; with `charts` figures tell what is in them.
     """
     notebook = load(path)
     if parameters:
         (cell,) = [one for one in notebook.cells if "parameters" in one.metadata.get("tags", ())]
         cell.source += "".join(f"\n{name} = {value!r}" for name, value in parameters.items())
-    client = NotebookClient(
-        notebook,
-        timeout=TIMEOUT_S,
-        kernel_name="python3",
-        resources={"metadata": {"path": str(FOLDER)}},
-    )
     before = set(psutil.Process().children(recursive=True))
-    await client.async_execute()
+    await gallery.run(notebook, charts=charts)
     assert set(psutil.Process().children(recursive=True)) - before == set()
     return notebook

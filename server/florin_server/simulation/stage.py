@@ -108,6 +108,8 @@ class Stage:
                 key = f"{name}-settlements-{one.n}"
                 await partner.post(path, {"settlements": settlements}, key)
             self.shops.append(shop)
+            # accounts are opened for it by itself, and never by chance together with the next one's
+            await self.quiet()
 
     def _shop(self, merchant: Merchant, merchant_id: str, name: str) -> Shop:
         if not merchant.kind.own_wallet:

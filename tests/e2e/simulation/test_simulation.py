@@ -74,6 +74,16 @@ def test_who_pays_too_late_gets_it_back_and_who_is_refunded_too(everybody):
     assert {one.status for one in slow} == {"succeeded"}
 
 
+def test_accounts_are_opened_for_each_merchant_by_itself(everybody):
+    """So that it is not left to chance how many transactions of ours there are."""
+    result, home = everybody
+    alone = "SELECT count(*) FROM chain_tx WHERE id NOT IN (SELECT tx_id FROM chain_tx_item)"
+    with closing(sqlite3.connect(home / "florin.db")) as books:
+        (opened,) = books.execute(alone).fetchone()
+    shops = populate(EVERYBODY, result.begin_us).merchants
+    assert opened == sum(one.kind.own_wallet for one in shops)
+
+
 def test_a_report_counts_what_the_stories_tell(everybody):
     result, _ = everybody
     report, funnel = result.report, result.report.funnel
