@@ -4,8 +4,8 @@ Walk-throughs begin with `start()`, analyses with `load()`. Both use a Florin of
 the environment names another one:
 
 - FLORIN_TARGET, the `host:port` of its gRPC, with FLORIN_PARTNER_KEY and FLORIN_MERCHANT_ID of a
-  merchant there (a wallet's FLORIN_APP_ID and FLORIN_CLIENT_ID, and FLORIN_BASE_URL for REST, where
-  a notebook needs them); or, for analyses, its state folder, which is only read.
+  merchant there (and what else of demo.env a notebook asks for, FLORIN_APP_ID, FLORIN_CLIENT_ID and
+  FLORIN_BASE_URL say); or, for analyses, its state folder, which is only read.
 - FLORIN_GRPC_TARGET, as `demo.env` has it: the sandbox that `florin lab` runs.
 
 `simulate()` is `start()` on a Florin of its own that merchants and buyers have used for days.
@@ -32,9 +32,7 @@ from google.protobuf.message import Message
 from target import Env, LabError, check_merchant, is_here, named, refusal, refuse
 
 __all__ = ["Answer", "Lab", "LabError", "refuse", "simulate", "start", "units"]
-
-# whoever names a Florin that is not there is told so at once
-_ONCE = Retries(patience_s=0)
+_ONCE = Retries(patience_s=0)  # who names a Florin that is not there is told so at once
 
 
 @dataclass(frozen=True)
