@@ -147,7 +147,7 @@ print(f"Fees were kept from {(kept.fee_minor != 0).sum():,} of {len(kept):,} pay
 # %%
 NAMES = ("guard", "address", "app", "failure")
 free = {f"{name}_per_minute": 0 for name in NAMES}
-lab = await start(own=True, fee_basis_points=FEE_BASIS_POINTS, limits=free)
+lab = await start(beside=True, fee_basis_points=FEE_BASIS_POINTS, limits=free)
 chain_id = lab.env["FLORIN_EVM_CHAIN"]
 executors = (await lab.operator(ListExecutorsRequest())).executors
 senders = [one.id for one in executors if one.id.startswith(chain_id)]
@@ -211,7 +211,8 @@ runs["gas"] = [int(receipts[one]["gasUsed"], 16) for one in runs.index]
 gas_booked = batches["ledger"].query("debit == 'expense:gas'").set_index("tx_hash").amount_minor
 runs["wei"] = gas_booked.groupby(level=0).sum()
 runs["each"] = runs.gas / runs["size"]
-runs.sort_values(["method", "size"]).reset_index(drop=True)
+runs = runs.sort_values(["method", "size"])
+runs.reset_index(drop=True)
 
 # %% [markdown]
 # Look at how steep the curves are at first, and where they become flat: the dashed lines are what a
@@ -236,7 +237,7 @@ chart.margins(0.05)
 
 # %%
 for method, (fixed, own) in fits.items():
-    some = runs[runs.method == method].sort_values("size")
+    some = runs[runs.method == method]
     less = 1 - some.each.iloc[-1] / some.each.iloc[0]
     print(f"{method}: {fixed:,.0f} gas for the transaction and {own:,.0f} for each payment in it;")
     print(
@@ -255,7 +256,7 @@ quotes = quotes[quotes.unit == "iso4217/USD"]
 dollars = (quotes.requested / quotes.price).astype(float).median()
 runs["cost"] = (runs.wei / runs["size"]).astype(float) / 1e18 * dollars
 runs["break_even"] = runs.cost / (FEE_BASIS_POINTS / 10_000)
-known = runs.dropna(subset=["cost"]).sort_values(["method", "size"])
+known = runs.dropna(subset=["cost"])
 for row in known.itertuples():
     told = f"{row.cost:.4f} dollars of gas each, a fee of {FEE_BASIS_POINTS / 100:g} % covers it"
     print(f"{row.method:8} {row.size:>3} together: {told} from {row.break_even:,.2f} dollars on")

@@ -164,16 +164,21 @@ class Lab:
         await self._stack.aclose()
 
 
-async def start(*, writes: bool = True, own: bool = False, **settings: Any) -> Lab:
+async def start(
+    *, writes: bool = True, own: bool = False, beside: bool = False, **settings: Any
+) -> Lab:
     """A lab, connected and ready; `settings` are for a Florin that it has to start.
 
     With `own` it starts one beside that of `florin lab`: for notebooks that need such settings, and
-    cannot use a FLORIN_TARGET. LabError if the environment names a Florin that they cannot use, or
-    that does not answer or let anybody in, or if the notebook `writes` and the key is a live one.
+    cannot use a FLORIN_TARGET; `beside` one, for an experiment of an analysis, it starts it in any
+    case. LabError if the environment names a Florin that they cannot use, or that does not answer
+    or let anybody in, or if the notebook `writes` and the key is a live one.
     """
     stack = AsyncExitStack()
     try:
-        return await _start(stack, settings, writes=writes, own=own)
+        if own:
+            refuse()
+        return await _start(stack, settings, writes=writes, new=own or beside)
     except BaseException:
         await stack.aclose()
         raise
@@ -199,11 +204,9 @@ async def simulate(seed: int = 7, payments: int = 400, days: int = 7, **knobs: A
 
 
 async def _start(
-    stack: AsyncExitStack, settings: Mapping[str, Any], *, writes: bool, own: bool
+    stack: AsyncExitStack, settings: Mapping[str, Any], *, writes: bool, new: bool
 ) -> Lab:
-    if own:
-        refuse()
-    env = None if own else named()
+    env = None if new else named()
     if env is None:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         env = await _served(home, stack, settings)
