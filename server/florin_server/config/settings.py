@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -29,6 +30,22 @@ from florin_server.pricing.settings import AssetKey, Currency, Price, PriceSetti
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.networks import chain_files
 from florin_server.rails.solana.settings import SolanaChain
+
+Network: TypeAlias = IPv4Network | IPv6Network
+# before the IPv4 address in an IPv6 address that stands for one
+_MAPPED_BITS = 96
+
+
+def _some(network: Network) -> Network:
+    """A network as addresses are compared with it; ValueError for one that holds everybody."""
+    if network.prefixlen == 0:
+        raise ValueError("everybody would be believed: name the proxies' own networks")
+    mapped = network.network_address.ipv4_mapped if network.version == 6 else None
+    if mapped is None:
+        return network
+    if network.prefixlen <= _MAPPED_BITS:
+        raise ValueError("everybody would be believed: name the proxies' own networks")
+    return IPv4Network((mapped, network.prefixlen - _MAPPED_BITS))
 
 
 class Settings(BaseSettings):
@@ -67,10 +84,16 @@ class Settings(BaseSettings):
         default=5.0, gt=0, description="a slower head is answered 408: it holds a connection"
     )
     request_body_s: float = Field(default=5.0, gt=0, description="a slower body is answered 408")
-    trusted_proxies: tuple[IPvAnyNetwork, ...] = Field(
+    trusted_proxies: tuple[Annotated[IPvAnyNetwork, AfterValidator(_some)], ...] = Field(
         default=(),
-        description="networks of the proxies in front of REST or gRPC, whose X-Forwarded-For tells "
-        "who calls; empty: nobody is believed, and all that comes through a proxy is one address",
+        description="networks of the proxies in front of REST or gRPC, who tell who calls; empty: "
+        "nobody is believed, and all that comes through a proxy is one address",
+    )
+    proxy_header: Literal["x-forwarded-for", "forwarded", "proxy-protocol"] = Field(
+        default="x-forwarded-for",
+        description="how they tell it, and no other header counts: they have to set this one "
+        "whatever their callers sent; proxy-protocol is what balancers of connections say, to REST "
+        "only",
     )
     gateway_token: SecretStr | None = Field(
         default=None,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from types import MappingProxyType
 
 from florin_gateway.app import Gateway
 from florin_gateway.backends import Local
-from florin_gateway.forwarded import Network
+from florin_gateway.forwarded import PROXY_PROTOCOL, Proxies
 from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
 from florin_gateway.remote import Remote
 from florin_gateway.rpc import Backend
@@ -20,6 +20,7 @@ from florin_gateway.settings import GatewaySettings, GuardSettings, ServerSettin
 
 from florin_server.boot.servers.addresses import HTTP_PORT, listen, spelled
 from florin_server.boot.servers.grpc_server import PUBLIC, GrpcServers
+from florin_server.boot.servers.peers import proxies_of
 from florin_server.boot.servers.upstream import Link
 from florin_server.config import Settings
 from florin_server.flows.app import App
@@ -46,7 +47,12 @@ def url_of(listener: socket.socket) -> str:
 
 def server_settings(settings: Settings) -> ServerSettings:
     """What the operator chose for the HTTP server."""
-    guard = GuardSettings(head_s_max=settings.request_head_s, body_s_max=settings.request_body_s)
+    by_connection = settings.proxy_header == PROXY_PROTOCOL
+    guard = GuardSettings(
+        head_s_max=settings.request_head_s,
+        body_s_max=settings.request_body_s,
+        proxy_protocol=settings.trusted_proxies if by_connection else (),
+    )
     return ServerSettings(guard=guard)
 
 
@@ -61,8 +67,8 @@ async def start(
     local = Local([grpc.gate])
     grpc.register(local)
     server = server_settings(app.settings)
-    trusted = app.settings.trusted_proxies
-    await _start(local, listener, server, stack, problems, pages=web.hosted(app), trusted=trusted)
+    proxies = proxies_of(app.settings)
+    await _start(local, listener, server, stack, problems, pages=web.hosted(app), proxies=proxies)
 
 
 async def start_remote(
@@ -72,11 +78,11 @@ async def start_remote(
     server: ServerSettings | None = None,
     *,
     link: Link | None = None,
-    trusted: Sequence[Network] = (),
+    proxies: Proxies | None = None,
 ) -> str:
     """Starts the gateway over a channel; returns its address.
 
-    `trusted` are the networks of proxies in front. Refused for a link that others can listen to.
+    `proxies` are in front of it. Refused for a link that others can listen to.
     """
     link = link or Link()
     link.check(target)
@@ -91,7 +97,7 @@ async def start_remote(
         return {} if await remote.ready() else {"upstream": f"{target} does not answer"}
 
     chosen = server or ServerSettings()
-    await _start(remote, listener, chosen, stack, reachable, trusted=trusted)
+    await _start(remote, listener, chosen, stack, reachable, proxies=proxies or Proxies())
     return url_of(listener)
 
 
@@ -112,11 +118,9 @@ async def _start(
     problems: Problems,
     *,
     pages: web.Routes = MappingProxyType({}),
-    trusted: Sequence[Network] = (),
+    proxies: Proxies,
 ) -> None:
-    chosen = GatewaySettings(
-        headers=HEADERS, cors_paths=_CORS_PATHS, trusted_proxies=tuple(trusted)
-    )
+    chosen = GatewaySettings(headers=HEADERS, cors_paths=_CORS_PATHS, proxies=proxies)
     gateway = Gateway(backend, PUBLIC, chosen)
     gateway.reserve(*web.RESERVED)
 

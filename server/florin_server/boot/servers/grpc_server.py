@@ -29,7 +29,7 @@ from florin_server.boot.servers.addresses import (
     refused,
     spelled,
 )
-from florin_server.boot.servers.peers import Peers, chosen_token
+from florin_server.boot.servers.peers import Peers, chosen_token, proxies_of
 from florin_server.boot.servers.reflection import reflect
 from florin_server.flows.app import App
 from florin_server.rpc.accounts.admin import AdminServicer
@@ -111,7 +111,7 @@ class GrpcServers:
         settings = app.settings
         guards = Guards(app)
         token = chosen_token(settings) or kept.gateway_token
-        peers = Peers(token, settings.trusted_proxies)
+        peers = Peers(token, proxies_of(settings))
         public = Gate(app, auth, PUBLIC, guards, peer_of=peers)
         place = _Place("gRPC", settings.host, settings.grpc_port, GRPC_PORT)
         target = await _serve(public, register, place, settings.shutdown_s, stack)

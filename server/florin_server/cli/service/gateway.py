@@ -10,7 +10,7 @@ from typing import Any
 from florin_server.boot.home import Refused, gateway_token
 from florin_server.boot.servers import gateway
 from florin_server.boot.servers.addresses import check_bind
-from florin_server.boot.servers.peers import chosen_token
+from florin_server.boot.servers.peers import chosen_token, proxies_of
 from florin_server.boot.servers.upstream import Link
 from florin_server.cli.console import console, fail, log_to_stderr, note, settings_of
 from florin_server.cli.service.signals import run_until_signalled
@@ -36,7 +36,7 @@ async def _run(upstream: str, link: Link, settings: Settings) -> None:
                 stack,
                 gateway.server_settings(settings),
                 link=replace(link, token=token or ""),
-                trusted=settings.trusted_proxies,
+                proxies=proxies_of(settings),
             )
         except (Refused, OSError) as error:
             fail("The gateway does not start", error)
