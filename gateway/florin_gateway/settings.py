@@ -5,6 +5,7 @@ What a field is for is in its metadata, under `why`.
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass, field
 
 from florin_gateway.forwarded import Network, Proxies
@@ -138,10 +139,9 @@ class ServerSettings:
     backlog: int = field(
         default=2048, metadata={"why": "connections that wait to be accepted: callers come at once"}
     )
-    tls_certificate: str | None = field(
-        default=None, metadata={"why": "PEM file; unset: plain text, for a proxy in front"}
+    tls: ssl.SSLContext | None = field(
+        default=None, metadata={"why": "unset: plain text, for a proxy in front"}
     )
-    tls_key: str | None = field(default=None, metadata={"why": "PEM file of its key"})
     stop_s_max: int = field(default=10, metadata={"why": "what open calls get to finish"})
     guard: GuardSettings = field(
         default_factory=GuardSettings, metadata={"why": "what a connection may do"}

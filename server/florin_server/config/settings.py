@@ -58,7 +58,8 @@ class Settings(BaseSettings):
         default=Path(".florin"), description="state folder: the store, keys, chains that were added"
     )
     host: str = Field(
-        default="127.0.0.1", description="address to listen on; others need TLS in front"
+        default="127.0.0.1",
+        description="address to listen on; others need a certificate, or TLS in front",
     )
     http_port: int = Field(default=8080, ge=0, le=65535, description="REST; 0 takes any free port")
     grpc_port: int = Field(default=50051, ge=0, le=65535, description="gRPC; 0 takes any free port")
@@ -78,6 +79,19 @@ class Settings(BaseSettings):
     pay_url: str = Field(default="", description="base of payment links; empty: the REST address")
     insecure_bind: bool = Field(
         default=False, description="allow plain text on an address that others can reach"
+    )
+    tls_certificate: Path | None = Field(
+        default=None,
+        description="PEM file with the certificate of REST and gRPC and those between it and its "
+        "authority; looked at every 10 s, and a new one counts for new connections; unset: plain "
+        "text",
+    )
+    tls_key: Path | None = Field(
+        default=None, description="PEM file with its key, which not everybody may read"
+    )
+    grpc_client_ca: Path | None = Field(
+        default=None,
+        description="PEM file with who vouches for clients of gRPC, who then need certificates",
     )
 
     request_head_s: float = Field(

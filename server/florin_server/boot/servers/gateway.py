@@ -19,6 +19,7 @@ from florin_gateway.server import HttpServer
 from florin_gateway.settings import GatewaySettings, GuardSettings, ServerSettings
 
 from florin_server.boot.servers.addresses import HTTP_PORT, listen, spelled
+from florin_server.boot.servers.certificates import Certificates
 from florin_server.boot.servers.grpc_server import PUBLIC, GrpcServers
 from florin_server.boot.servers.peers import proxies_of
 from florin_server.boot.servers.upstream import Link
@@ -40,12 +41,12 @@ def bind(host: str, port: int) -> socket.socket:
     return listen("REST", host, port, HTTP_PORT)
 
 
-def url_of(listener: socket.socket) -> str:
+def url_of(listener: socket.socket, *, tls: bool = False) -> str:
     """The address of a listening socket."""
-    return "http://" + spelled(*listener.getsockname()[:2])
+    return f"{'https' if tls else 'http'}://{spelled(*listener.getsockname()[:2])}"
 
 
-def server_settings(settings: Settings) -> ServerSettings:
+def server_settings(settings: Settings, certificates: Certificates | None = None) -> ServerSettings:
     """What the operator chose for the HTTP server."""
     by_connection = settings.proxy_header == PROXY_PROTOCOL
     guard = GuardSettings(
@@ -53,7 +54,7 @@ def server_settings(settings: Settings) -> ServerSettings:
         body_s_max=settings.request_body_s,
         proxy_protocol=settings.trusted_proxies if by_connection else (),
     )
-    return ServerSettings(guard=guard)
+    return ServerSettings(guard=guard, tls=None if certificates is None else certificates.context)
 
 
 async def start(
@@ -62,11 +63,13 @@ async def start(
     listener: socket.socket,
     stack: AsyncExitStack,
     problems: Problems,
+    *,
+    certificates: Certificates | None = None,
 ) -> None:
     """Starts the gateway over the servicers of this process, through their interceptors."""
     local = Local([grpc.gate])
     grpc.register(local)
-    server = server_settings(app.settings)
+    server = server_settings(app.settings, certificates)
     proxies = proxies_of(app.settings)
     await _start(local, listener, server, stack, problems, pages=web.hosted(app), proxies=proxies)
 
@@ -98,7 +101,7 @@ async def start_remote(
 
     chosen = server or ServerSettings()
     await _start(remote, listener, chosen, stack, reachable, proxies=proxies or Proxies())
-    return url_of(listener)
+    return url_of(listener, tls=chosen.tls is not None)
 
 
 async def _follow(remote: Remote, target: str) -> None:

@@ -29,6 +29,7 @@ from florin_server.boot.servers.addresses import (
     refused,
     spelled,
 )
+from florin_server.boot.servers.certificates import Certificates
 from florin_server.boot.servers.peers import Peers, chosen_token, proxies_of
 from florin_server.boot.servers.reflection import reflect
 from florin_server.flows.app import App
@@ -91,8 +92,14 @@ class GrpcServers:
     register: Register
 
     @classmethod
-    async def start(cls, app: App, kept: Secrets, stack: AsyncExitStack) -> Self:
-        """Starts both servers."""
+    async def start(
+        cls,
+        app: App,
+        kept: Secrets,
+        stack: AsyncExitStack,
+        certificates: Certificates | None = None,
+    ) -> Self:
+        """Starts both servers; the operator's speaks plain text, to this machine only."""
         answers = Codec(app)
         auth = Authenticator(app, kept.pepper, kept.operator_token)
         gateway = GatewayServicer(app, answers)
@@ -114,7 +121,10 @@ class GrpcServers:
         peers = Peers(token, proxies_of(settings))
         public = Gate(app, auth, PUBLIC, guards, peer_of=peers)
         place = _Place("gRPC", settings.host, settings.grpc_port, GRPC_PORT)
-        target = await _serve(public, register, place, settings.shutdown_s, stack)
+        credentials = None if certificates is None else certificates.grpc()
+        target = await _serve(
+            public, register, place, settings.shutdown_s, stack, credentials=credentials
+        )
         operator = Gate(app, auth, OPERATOR, guards)
         place = _Place("The operator's gRPC", "127.0.0.1", settings.operator_port, OPERATOR_PORT)
         operator_target = await _serve(
@@ -132,6 +142,8 @@ async def _serve(
     place: _Place,
     grace_s: float,
     stack: AsyncExitStack,
+    *,
+    credentials: grpc.ServerCredentials | None = None,
 ) -> str:
     server = grpc.aio.server(interceptors=[gate], options=_OPTIONS)
     register(server)
@@ -145,7 +157,10 @@ async def _serve(
     # gRPC's own complaint comes with a line of its C core
     check_free(*place)
     try:
-        bound = server.add_insecure_port(spelled(host, port))
+        if credentials is None:
+            bound = server.add_insecure_port(spelled(host, port))
+        else:
+            bound = server.add_secure_port(spelled(host, port), credentials)
     except RuntimeError as error:
         raise refused(*place, str(error)) from error
     await server.start()

@@ -18,7 +18,8 @@ from florin_server.boot.operator.client import operator
 from florin_server.boot.operator.error import OperatorError
 from florin_server.cli.console import console, settings_of
 from florin_server.cli.payments import ledger as books
-from florin_server.cli.service import faults
+from florin_server.cli.service import faults, outside
+from florin_server.cli.service.outside import Finding
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.domain.conditions import ConditionName
@@ -36,8 +37,6 @@ from florin_server.store.payouts import held_money, payouts
 
 # whose a condition is that is no chain's
 _INSTALLATION = "installation"
-
-Finding = tuple[str, str]  # what was looked at, what is wrong with it ("" if nothing)
 
 
 def run(given: dict[str, Any]) -> None:
@@ -66,6 +65,8 @@ async def _checks(settings: Settings) -> AsyncIterator[Finding]:
         return
     yield _private(home, settings)
     yield f"embedded chains and test accounts are {'on' if settings.has_demo else 'off'}", ""
+    async for finding in outside.findings(settings, home):
+        yield finding
     if home.addresses() is None:
         async for finding in _stopped(settings, home):
             yield finding
