@@ -1,0 +1,109 @@
+"""nginx from Debian, Envoy and the schemas of Kubernetes from PyPI, unpacked below `build`.
+
+Nothing of the system is changed. Where a program cannot be had its tests are skipped, and say so;
+in CI (`CI=true`) they fail instead.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.support.npm import BUILD
+
+HERE = Path(__file__).parent
+HOME = BUILD / "deploy"
+INSTALL_S = 300
+
+
+def needed(found: Path | str) -> Path:
+    """A program that is there."""
+    if isinstance(found, str):
+        missing = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+        missing(f"NOT TESTED: {found}")
+    return found
+
+
+@cache
+def nginx() -> Path | str:
+    """The program, or why there is none."""
+    if (own := shutil.which("nginx")) is not None:
+        return Path(own)
+    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+        return "there is no nginx, and no apt-get to get it with"
+    program = HOME / "nginx" / "usr" / "sbin" / "nginx"
+    with _guarded("nginx"):
+        if program.exists():
+            return program
+        folder = HOME / "packages"
+        folder.mkdir(exist_ok=True)
+        fetch = ("apt-get", "download", "nginx")
+        fault = _run(*fetch, cwd=folder)
+        if fault is not None and os.geteuid() == 0:
+            # a new machine has no list of packages
+            _run("apt-get", "update", cwd=folder)
+            fault = _run(*fetch, cwd=folder)
+        if fault is not None:
+            return f"apt-get does not bring nginx: {fault}"
+        (package,) = folder.glob("nginx_*.deb")
+        return _run("dpkg-deb", "-x", str(package), str(HOME / "nginx"), cwd=folder) or program
+
+
+@cache
+def packages() -> Path | str:
+    """The folder with what the locked requirements name, or why there is none."""
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        return "there is no Envoy for this machine"
+    lock, folder = HERE / "requirements.lock", HOME / "python"
+    kept = folder / "requirements.lock"
+    with _guarded("python"):
+        if kept.exists() and kept.read_bytes() == lock.read_bytes():
+            return folder
+        shutil.rmtree(folder, ignore_errors=True)
+        command = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps")
+        where = ("--target", str(folder), "--require-hashes", "-r", str(lock))
+        if fault := _run(sys.executable, *command, *where, cwd=HOME):
+            return f"pip does not bring Envoy and the schemas: {fault}"
+        shutil.copy(lock, kept)
+    return folder
+
+
+@cache
+def envoy() -> Path | str:
+    """The program, or why there is none."""
+    folder = packages()
+    if isinstance(folder, str):
+        return folder
+    program = folder / "envoy" / "_bin" / "envoy"
+    program.chmod(0o755)
+    return program
+
+
+@contextmanager
+def _guarded(what: str) -> Iterator[None]:
+    """Processes that start together install it once."""
+    HOME.mkdir(parents=True, exist_ok=True)
+    with (HOME / f"{what}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _run(*command: str, cwd: Path) -> str | None:
+    """None, or why a command failed."""
+    try:
+        done = subprocess.run(
+            command, cwd=cwd, capture_output=True, text=True, timeout=INSTALL_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"{command[0]} took longer than {INSTALL_S} s"
+    return None if done.returncode == 0 else done.stderr.strip()[-500:]
