@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -24,8 +23,7 @@ EXPOSED_MAX = 1.5
 
 
 def systemd() -> str:
-    found = shutil.which("systemd-analyze")
-    return str(tools.needed(Path(found) if found else "there is no systemd-analyze"))
+    return str(tools.needed(tools.of_system("systemd-analyze")))
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:

@@ -34,6 +34,12 @@ def needed(found: Path | str) -> Path:
     return found
 
 
+def of_system(program: str) -> Path | str:
+    """A program that the machine has, or why it has none."""
+    found = shutil.which(program)
+    return f"there is no {program}" if found is None else Path(found)
+
+
 @cache
 def nginx() -> Path | str:
     """The program, or why there is none."""
