@@ -76,10 +76,8 @@ class Service:
             readers = {rail.chain_id: rail.reader for rail in rails if isinstance(rail, EvmRail)}
             market = prices.market(settings, readers)
             stack.push_async_callback(market.close)
-            secure = certificates is not None
-            links = _links(settings, gateway.url_of(listener, tls=secure))
-            if settings.has_live and (told := public_address.problem(links.base)):
-                _log.warning("%s: set FLORIN_PAY_URL", told)
+            http_url = gateway.url_of(listener, tls=certificates is not None)
+            links = _links(settings, http_url)
             core = core_of(
                 settings,
                 store,
@@ -102,7 +100,6 @@ class Service:
             )
             if certificates is not None:
                 certificates.follow(stack)
-            http_url = gateway.url_of(listener, tls=secure)
             metrics_url = await metrics.start(app, grpc.guards, stack)
             stack.callback(app.hub.close)
             stack.callback(app.payouts.close)
@@ -173,4 +170,6 @@ def _links(settings: Settings, http_url: str) -> Links:
     host = urlsplit(base).hostname
     if host is None:
         raise Refused(f"pay_url is no address: {settings.pay_url}")
+    if settings.has_live and (told := public_address.problem(base)):
+        _log.warning("%s: set FLORIN_PAY_URL", told)
     return Links(base, frozenset({host}))

@@ -7,7 +7,7 @@ import json
 import signal
 import socket
 import ssl
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,9 @@ import pytest
 from cryptography import x509
 from florin.v1 import gateway_pb2_grpc, payment_pb2
 from florin_server.boot.home import Refused
+from florin_server.boot.servers import gateway
+from florin_server.boot.servers.certificates import Certificates
+from florin_server.boot.servers.public_address import unreachable
 from florin_server.boot.service import Service
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -104,6 +107,8 @@ async def test_both_protocols_speak_tls_and_nothing_else(tmp_path):
             # its own document knows that it came over TLS
             async with session.get(f"{shop.base}/spec/2026-02-18/openapi.json") as answer:
                 assert (await answer.json())["servers"] == [{"url": shop.base}]
+        # whoever does not know the authority is not reached
+        assert "certificate" in await unreachable(shop.base)
         async with shop.channel() as channel:
             assert await healthy(channel)
         async with grpc.aio.insecure_channel(shop.env["FLORIN_GRPC_TARGET"]) as plain:
@@ -174,6 +179,29 @@ async def test_clients_of_grpc_may_have_to_show_a_certificate(tmp_path):
         connector = aiohttp.TCPConnector(ssl=shop.trust)
         async with aiohttp.ClientSession(connector=connector) as session:
             await shop.created(session)
+
+
+async def test_the_gateway_elsewhere_speaks_tls_too(tmp_path):
+    authority = Authority(tmp_path, "ours")
+    certificate, key = authority.issue(HOST)
+    async with running(tmp_path / "home") as service, AsyncExitStack() as stack:
+        target = service.grpc.target
+        own = settings(tmp_path / "other", tls_certificate=certificate, tls_key=key)
+        certificates = Certificates.of(own)
+        url = await gateway.start_remote(
+            target, gateway.bind(HOST, 0), stack, gateway.server_settings(own, certificates)
+        )
+        assert url.startswith("https://")
+        trust = ssl.create_default_context(cafile=authority.ca)
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{url}/readyz", ssl=trust) as answer,
+        ):
+            assert answer.status == 200
+        # links are looked at as buyers would
+        assert await unreachable(service.http_url) == ""
+        told = await unreachable(f"{service.http_url}/v1")
+        assert "/v1/healthz answers 404, and not as Florin does" in told
 
 
 async def test_files_that_cannot_be_used_keep_it_from_starting(tmp_path):

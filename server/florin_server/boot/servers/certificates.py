@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import grpc
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 
 from florin_server.boot.home import Refused
@@ -232,9 +233,13 @@ def _context(files: Files) -> ssl.SSLContext:
 
 def _certificate(path: Path, text: bytes) -> x509.Certificate:
     try:
-        return x509.load_pem_x509_certificates(text)[0]
-    except ValueError as error:
+        found = x509.load_pem_x509_certificates(text)[0]
+        # what a name or a key cannot be is found out only when it is asked for
+        _names(found)
+        _public(found)
+    except (ValueError, x509.DuplicateExtension, UnsupportedAlgorithm) as error:
         raise Refused(f"{path} holds no certificate in PEM: {error}") from error
+    return found
 
 
 def _key(path: Path, text: bytes) -> Any:
@@ -242,7 +247,7 @@ def _key(path: Path, text: bytes) -> Any:
         return serialization.load_pem_private_key(text, None)
     except TypeError as error:
         raise Refused(f"{path} is encrypted, and nobody is there to be asked") from error
-    except ValueError as error:
+    except (ValueError, UnsupportedAlgorithm) as error:
         raise Refused(f"{path} holds no private key in PEM") from error
 
 
