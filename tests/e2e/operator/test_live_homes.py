@@ -122,7 +122,15 @@ async def test_the_doctor_tells_where_links_of_live_payments_lead(tmp_path, fork
         pass
     doctor = forks("doctor", home=home)
     assert "installation: pay_url_local: payment links begin with http://127.0.0.1" in doctor.out
-    doctor = forks("doctor", home=home, FLORIN_PAY_URL="https://pay.example/")
+    alone = "! no trusted_proxies: whoever calls through a proxy in front counts as one address"
+    assert alone in doctor.out
+    doctor = forks(
+        "doctor",
+        home=home,
+        FLORIN_PAY_URL="https://pay.example/",
+        FLORIN_TRUSTED_PROXIES='["127.0.0.1/32"]',
+    )
+    assert alone not in doctor.out
     assert "✓ payment links begin with https://pay.example\n" in doctor.out
     async with running(home, solana=EmbeddedSolana(), pay_url="https://pay.invalid") as service:
         addresses = {"http": service.http_url, "operator": service.grpc.operator_target}

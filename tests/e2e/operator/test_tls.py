@@ -26,6 +26,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.support.authority import Authority
 from tests.support.desk import ORDER
+from tests.support.raw import read_one
 from tests.support.service import running, settings
 from tests.support.until import until
 
@@ -126,11 +127,23 @@ async def test_both_protocols_speak_tls_and_nothing_else(tmp_path):
 
 async def test_a_connection_that_does_not_shake_hands_is_ended(tmp_path):
     async with guarded(tmp_path / "home", request_head_s=0.2) as shop:
+        for target in (shop.base.removeprefix("https://"), shop.env["FLORIN_GRPC_TARGET"]):
+            host, _, port = target.rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(b"\x16\x03\x01")
+            async with asyncio.timeout(10):
+                assert await reader.read() == b""
+            writer.close()
+
+
+async def test_a_refusal_reaches_who_still_sends(tmp_path):
+    async with guarded(tmp_path / "home") as shop:
         host, _, port = shop.base.removeprefix("https://").rpartition(":")
-        reader, writer = await asyncio.open_connection(host, int(port))
-        writer.write(b"\x16\x03\x01")
+        reader, writer = await asyncio.open_connection(host, int(port), ssl=shop.trust)
+        writer.write(b"POST /v1/payments HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999\r\n\r\n")
+        writer.write(b" " * 200_000)
         async with asyncio.timeout(10):
-            assert await reader.read() == b""
+            assert (await read_one(reader, b"POST")).status == 413
         writer.close()
 
 

@@ -32,6 +32,7 @@ from florin_server.boot.servers.addresses import (
 from florin_server.boot.servers.certificates import Certificates
 from florin_server.boot.servers.peers import Peers, chosen_token, proxies_of
 from florin_server.boot.servers.reflection import reflect
+from florin_server.config import Settings
 from florin_server.flows.app import App
 from florin_server.rpc.accounts.admin import AdminServicer
 from florin_server.rpc.operator.service import OperatorServicer
@@ -122,14 +123,10 @@ class GrpcServers:
         public = Gate(app, auth, PUBLIC, guards, peer_of=peers)
         place = _Place("gRPC", settings.host, settings.grpc_port, GRPC_PORT)
         credentials = None if certificates is None else certificates.grpc()
-        target = await _serve(
-            public, register, place, settings.shutdown_s, stack, credentials=credentials
-        )
+        target = await _serve(public, register, place, settings, stack, credentials=credentials)
         operator = Gate(app, auth, OPERATOR, guards)
         place = _Place("The operator's gRPC", "127.0.0.1", settings.operator_port, OPERATOR_PORT)
-        operator_target = await _serve(
-            operator, register_operator, place, settings.shutdown_s, stack
-        )
+        operator_target = await _serve(operator, register_operator, place, settings, stack)
         # the embedded gateway gets a gate of its own: it wraps handlers that are not the server's
         embedded = Gate(app, auth, PUBLIC, guards)
         stack.push_async_callback(embedded.drain)
@@ -140,12 +137,14 @@ async def _serve(
     gate: Gate,
     register: Register,
     place: _Place,
-    grace_s: float,
+    settings: Settings,
     stack: AsyncExitStack,
     *,
     credentials: grpc.ServerCredentials | None = None,
 ) -> str:
-    server = grpc.aio.server(interceptors=[gate], options=_OPTIONS)
+    # a connection gets as long for its handshakes as for the head of a request
+    in_time = ("grpc.server_handshake_timeout_ms", int(settings.request_head_s * 1000))
+    server = grpc.aio.server(interceptors=[gate], options=(*_OPTIONS, in_time))
     register(server)
     names = [service.full_name for service in gate.services]
     healthy = health.aio.HealthServicer()
@@ -167,7 +166,7 @@ async def _serve(
 
     async def end() -> None:
         await healthy.enter_graceful_shutdown()
-        await server.stop(grace_s)
+        await server.stop(settings.shutdown_s)
         await gate.drain()
 
     stack.push_async_callback(end)

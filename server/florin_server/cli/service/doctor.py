@@ -50,6 +50,8 @@ async def _run(settings: Settings) -> int:
         bad += bool(problem)
         mark = "[red]✗[/]" if problem else "[green]✓[/]"
         console.print(mark, escape(f"{subject}: {problem}" if problem else subject))
+    for told in outside.notes(settings):
+        console.print("[yellow]![/]", escape(told))
     # no fault: whoever asks for prices in such an asset itself is paid in it
     for told in prices.unpriced_everywhere(settings):
         console.print("[yellow]![/]", escape(told))

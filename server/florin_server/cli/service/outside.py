@@ -31,6 +31,16 @@ async def findings(settings: Settings, home: Home) -> AsyncIterator[Finding]:
         yield f"payment links begin with {links}", problem
 
 
+def notes(settings: Settings) -> Iterator[str]:
+    """What is no fault, and may not be meant."""
+    alone = settings.tls_certificate is None and not settings.trusted_proxies
+    if settings.has_live and alone:
+        yield (
+            "no trusted_proxies: whoever calls through a proxy in front counts as one address "
+            "with all others"
+        )
+
+
 def _certificate(settings: Settings) -> Iterator[Finding]:
     try:
         if (files := Files.of(settings)) is None:
