@@ -178,6 +178,45 @@ async def test_a_new_certificate_is_shown_to_new_connections_and_ends_no_other(t
                 assert json.loads(told[-1][5:])["status"] == "cancelled"
 
 
+async def test_renewals_under_load_refuse_nobody(tmp_path):
+    """Also while only one of two files is written, or half of one."""
+    async with guarded(tmp_path / "home") as shop:
+        certificates = shop.service.certificates
+        paths = shop.service.settings.tls_certificate, shop.service.settings.tls_key
+        renewing, answers = True, []
+
+        async def asks() -> None:
+            """Over a new connection each time."""
+            connector = aiohttp.TCPConnector(ssl=shop.trust, force_close=True)
+            async with aiohttp.ClientSession(connector=connector) as session:
+                while renewing:
+                    async with session.get(f"{shop.base}/healthz") as answer:
+                        answers.append(answer.status)
+
+        async def calls() -> None:
+            while renewing:
+                async with shop.channel() as channel:
+                    answers.append(200 if await healthy(channel) else 503)
+
+        tasks = [asyncio.create_task(one()) for one in (asks, asks, calls)]
+        kept = [one.read_bytes() for one in paths]
+        for _ in range(10):
+            shop.authority.issue(HOST)
+            new = [one.read_bytes() for one in paths]
+            steps = ((kept[0][:100], kept[1]), (new[0], kept[1]), (new[0], new[1][:50]), new)
+            for certificate, key in steps:
+                for path, text in zip(paths, (certificate, key), strict=True):
+                    path.write_bytes(text)
+                taken, seen = certificates.look(), len(answers)
+                assert taken is ((certificate, key) == tuple(new))
+                await until(lambda: len(answers) >= seen + 3)  # noqa: B023  (it is awaited here)
+            kept = new
+        renewing = False
+        await asyncio.gather(*tasks)
+        assert set(answers) == {200}
+        assert await shop.shown(shop.base) == number(paths[0])
+
+
 async def test_clients_of_grpc_may_have_to_show_a_certificate(tmp_path):
     theirs = Authority(tmp_path, "theirs")
     async with guarded(tmp_path / "home", grpc_client_ca=theirs.ca) as shop:
