@@ -6,6 +6,8 @@
 # mutate: small changes of the code, told if no test notices them (an hour or two)
 # shuffle: the whole suite 20 times, in other orders and with other seeds (hours)
 # notebooks: every notebook, run without Jupyter
+# gallery: the analyses' charts and figures in docs/gallery, made anew where they changed
+# newcomer: from a clone to the first notebook, timed; installs everything anew
 # fuzz-api: 20,000 made-up requests, each answer held against the OpenAPI document
 PYTHON ?= python3.11
 VENV := .venv
@@ -13,7 +15,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: setup demo up check test shuffle notebooks mutate verify gen bench fuzz-api fuzz-model race chaos tamper prove fmt lock contracts
+.PHONY: setup demo up check test shuffle notebooks gallery newcomer mutate verify gen bench fuzz-api fuzz-model race chaos tamper prove fmt lock contracts
 
 setup: $(RUN)
 
@@ -51,6 +53,12 @@ shuffle: $(DEV)
 
 notebooks: $(DEV)
 	$(BIN)/python -m pytest -n 0 --durations 20 tests/notebooks
+
+gallery: $(DEV)
+	$(BIN)/python -m tools.gallery
+
+newcomer: $(DEV)
+	$(BIN)/python -m tests.newcomer
 
 mutate: $(DEV)
 	$(BIN)/python -m tests.mutation

@@ -40,7 +40,7 @@ lab = await start()
 # |-|-|-|
 # | merchant | `POST /v1/payments` | a payment's id and its link |
 # | merchant | `GET /v1/payments/{id}/status?maxPollMs=…` | where it stands, held for a change |
-# | merchant | `GET /v1/payments/{id}/events` | every change, as server-sent events |
+# | merchant | `GET /v1/payments/{id}/events` | that when it has changed, as server-sent events |
 # | merchant | `GET /v1/payments/{id}` | everything that is known of it |
 # | wallet | `GET /v1/gateway/payment/{id}` | what is to be paid, and to whom |
 # | wallet | `POST /v1/gateway/payment/{id}/options` | what its accounts can pay with |

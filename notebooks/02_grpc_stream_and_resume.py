@@ -100,7 +100,7 @@ print(version - noted, "changes since, told:", len(caught_up))
 # on in both directions, and `cut` ends what is open, without a goodbye, as a broken network does.
 
 # %%
-host, _, port = lab.env["FLORIN_GRPC_TARGET"].rpartition(":")
+host, port = lab.line()
 lines = []
 
 

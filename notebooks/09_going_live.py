@@ -49,7 +49,9 @@ from florin_server.config import Settings
 from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
 from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
 from florin_server.rails.evm.setup.deployment import DEPLOYER, DEPLOYER_CODE
-from lab import units
+from lab import refuse, units
+
+refuse()  # this one brings up everything itself
 
 # %% [markdown]
 # ## A stand-in for a real chain

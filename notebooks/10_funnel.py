@@ -112,8 +112,9 @@ def by(keys: pd.Series) -> dict[str, tuple[int, int]]:
 
 
 largest = payments.merchant_id.value_counts().index[:MERCHANTS]
-merchants = payments.merchant_id.str[-6:].where(payments.merchant_id.isin(largest), "others")
-on = axes("Who leaves, by merchant", "share of payments that left", "end of merchant id")
+ranks = {one: f"{n}. …{one[-6:]}" for n, one in enumerate(largest, 1)}
+merchants = payments.merchant_id.map(ranks).fillna("others")
+on = axes("Who leaves, by merchant", "share of payments that left", "the largest first, end of id")
 draw_shares(on, by(merchants))
 
 

@@ -17,19 +17,26 @@
 # You will see, for each currency and asset:
 #
 # - what was requested beside what was paid, and the rate that follows from it,
-# - how far rates of one pair were apart (spread), and how they moved before the confirm,
+# - how the rates of a pair moved (spread, volatility), and whether one jumped,
+# - what merchants gained or lost because a quote holds while the market moves,
 # - how old a quote was when it was confirmed, and how much of its time was left.
 
 # %% tags=["parameters"]
+# what is simulated: by how many percent coins move in a day, as a standard deviation
+VOLATILITY, PAYMENTS, DAYS = 6.0, 240, 1
+JUMP = 6  # a step is a jump if it is so many times as far as usual, or more
+ENOUGH = 20  # steps of a pair; of fewer nobody knows what is usual
 SHORT_S = 60  # a quote with less time left than this was nearly lost
 
 # %%
+import numpy as np
 import pandas as pd
 from charts import COLOURS, axes, draw_ecdf, draw_shares, mark, quantile, use_style
 from data import load
 
 use_style()
-data = load("payments", "options", "confirmations")
+simulated = {"payments": PAYMENTS, "days": DAYS, "volatility": VOLATILITY}
+data = load("payments", "options", "confirmations", **simulated)
 print(data.source)
 
 # %% [markdown]
@@ -40,13 +47,17 @@ print(data.source)
 # | Rate of a quote | what was requested | its price | assets of unknown decimals |
 # | Middle rate | median rate of a pair's quotes | | |
 # | Spread | highest rate of a pair less its lowest | its middle rate | |
+# | Step | logarithm of a rate less that of the quote before | | pairs that never moved |
+# | Volatility | usual step, by the root of its time (a minute or more) | a day | few steps |
+# | Jump | a step far beyond the usual, and a basis point or more | | pairs of few steps |
 # | Slippage | what was paid less the price, minor units | | unconfirmed payments |
-# | Move | newest rate of the pair at the confirm less the quote's | the quote's | the same |
+# | Move | rate of the next quote after the confirm less its own | its own | none in an hour |
+# | Gain | move times what was requested | | the same |
 # | Age | time from the offer to the confirm | | the same |
 # | Time left | time from the confirm to the quote's end | | and quotes without an end |
 #
 # Rates are whole units of a currency for a whole unit of an asset. Quotes of pegged tokens have no
-# end.
+# end. The usual step is the median, as that of a normal distribution: jumps do not widen it.
 # A pair is a currency and an asset. One basis point is a hundredth of a percent.
 
 # %%
@@ -80,8 +91,7 @@ chart.margins(0.05)
 
 # %% [markdown]
 # The table has the same in figures, of all quotes, whether they were confirmed or not. A spread
-# above zero is a price that moved, or a fraction of a minor unit that was rounded up. In a
-# simulation coins have fixed rates; elsewhere sources of prices tell them.
+# above zero is a price that moved, or a fraction of a minor unit that was rounded up.
 
 # %%
 rates = quotes.groupby("pair").rate
@@ -99,23 +109,101 @@ level = pairs.index[(pairs.lowest == 1) & (pairs.highest == 1)]
 print(f"One for one, without any exception: {', '.join(level) or 'no pair'}.")
 
 # %% [markdown]
-# ## Slippage, and moves while the buyer decided
+# ## How rates moved
 #
-# A quote binds Florin: slippage is to be zero whatever the market did. What moved between the quote
-# and its confirm is what the merchant gained (above zero: the asset became dearer) or lost by that.
+# Each quote is a look at the market. Look for a step that is steeper than all others, in all pairs
+# of one coin at the same time: that is news, and no rounding.
 
 # %%
-newest = quotes.sort_values("offered_at")[["pair", "offered_at", "rate"]]
-newest = newest.rename(columns={"offered_at": "confirmed_at", "rate": "rate_then"})
-bought = pd.merge_asof(bought.sort_values("confirmed_at"), newest, on="confirmed_at", by="pair")
-bought["slippage"] = bought.paid_minor - bought.price_minor
-bought["move"] = 10_000 * (bought.rate_then / bought.rate - 1).astype(float)
-moves = bought.groupby("pair").move
-print(moves.agg(["size", "min", "median", "max"]).round(6).to_string())
-moved = (bought.move.abs() >= 0.01).sum()
-print(
-    f"{moved:,} of {len(bought):,} confirmed quotes saw a move of a hundredth of a point or more."
+quotes = quotes.sort_values("offered_at").reset_index(drop=True)
+quotes["log"] = np.log(quotes.rate.astype(float))
+chart = axes("Rates as they were quoted", "Time, UTC", "Move since the first quote, %", data.source)
+drawn = quotes[quotes.pair.isin(moving)]
+for n, (pair, some) in enumerate(drawn.groupby("pair")):
+    far = 100 * np.expm1(some["log"] - some["log"].iloc[0])
+    look = {"color": COLOURS[n % 7], "linestyle": ("-", "--", ":")[n % 3]}
+    chart.plot(some.offered_at, far, marker=".", label=f"{pair} (n = {len(some)})", **look)
+if len(drawn):
+    chart.legend(loc="best")
+chart.tick_params(axis="x", rotation=30)
+
+# %%
+before = drawn.groupby("pair")[["offered_at", "log"]].shift()
+steps = drawn.assign(since=before.offered_at, step=drawn["log"] - before["log"])
+steps = steps.dropna(subset=["since"])
+seconds = (steps.offered_at - steps.since).dt.total_seconds().clip(lower=60)
+steps["scaled"] = steps.step / np.sqrt(seconds / 86_400)
+usual = steps.scaled.abs().groupby(steps.pair).median() / 0.6745
+for pair, sigma in usual.items():
+    n = (steps.pair == pair).sum()
+    if n < ENOUGH:
+        print(f"{pair}: unknown, of {n:,} steps")
+        continue
+    # of a standard deviation that is told by a median, which needs 2.7 times the sample
+    wide = 1.96 / np.sqrt(2 * n / 2.7)
+    print(f"{pair}: {100 * sigma:.1f} % a day, ± {100 * sigma * wide:.1f} at 95 % ({n:,} steps)")
+
+# %%
+enough = steps.groupby("pair").step.transform("size") >= ENOUGH
+far = steps.scaled.abs() >= JUMP * steps.pair.map(usual)
+jumps = steps[enough & far & (steps.step.abs() >= 1e-4)]
+for row in jumps.itertuples():
+    print(
+        f"{row.pair} jumped by {100 * np.expm1(row.step):+.1f} %",
+        f"between {row.since.isoformat()} and {row.offered_at.isoformat()}",
+    )
+print(f"Jumps: {len(jumps) or 'none'}.")
+
+# %% [markdown]
+# ## Slippage, and moves while the buyer decided
+#
+# A quote binds Florin: slippage is to be zero whatever the market did. Who keeps the asset has
+# gained (above zero: it became dearer) or lost what the market moved since the quote. The next
+# quote of the pair is the first that tells it. Look for points outside the dashed lines: 95 % lie
+# between them if rates have no memory.
+
+# %%
+quoted = quotes[["pair", "offered_at", "rate"]]
+newest = quoted.rename(columns={"offered_at": "next_at", "rate": "next_rate"})
+bought = pd.merge_asof(
+    bought.sort_values("confirmed_at"),
+    newest,
+    left_on="confirmed_at",
+    right_on="next_at",
+    by="pair",
+    direction="forward",
+    tolerance=pd.Timedelta("1h"),
 )
+bought["slippage"] = bought.paid_minor - bought.price_minor
+told = bought.dropna(subset=["next_rate"]).copy()
+told["move"] = (told.next_rate / told.rate - 1).astype(float)
+told["after"] = (told.next_at - told.offered_at).dt.total_seconds()
+
+# %%
+chart = axes(
+    "Moves of the market", "Quote to next quote, minutes", "Move, basis points", data.source
+)
+for n, (pair, some) in enumerate(told[told.pair.isin(moving)].groupby("pair")):
+    look = {"marker": "osD^vXP"[n % 7], "color": COLOURS[n % 7]}
+    chart.plot(some.after / 60, 10_000 * some.move, linestyle="none", label=pair, **look)
+    chart.legend(loc="best")
+minutes = np.linspace(0, max(1, told.after[told.pair.isin(moving)].max() / 60), 100)
+wide = 1.96 * usual.median() * np.sqrt(minutes / 1_440) * 10_000
+for side in (-1, 1) if len(usual) else ():
+    chart.plot(minutes, side * wide, color="#333333", linewidth=1, linestyle="--")
+
+# %%
+other = (bought.slippage != 0).sum()
+print(f"Slippage: {other:,} of {len(bought):,} paid another price than was quoted.")
+told["gain"] = told.move * told.requested.astype(float)
+for (pair, unit), some in told[told.pair.isin(moving)].groupby(["pair", "unit"]):
+    gain, half = some.gain.sum(), 1.96 * some.gain.std() * np.sqrt(len(some))
+    print(
+        f"{pair}: {len(some):,} moves, gain {gain:+,.2f} of {some.requested.sum():,.2f}",
+        f"{unit.removeprefix('iso4217/')} (95 %: {gain - half:+,.2f} to {gain + half:+,.2f})",
+    )
+moved = told.move.abs() >= 1e-6
+print(f"{moved.sum():,} of {len(told):,} confirmed quotes saw a move of a hundredth of a point.")
 
 # %% [markdown]
 # ## How old a quote is when it is confirmed
@@ -170,6 +258,9 @@ print(f"the least time that was left is {bought.left.min():.1f} s.")
 paid = data["payments"].dropna(subset=["paid_minor"])
 assert len(quotes) == pairs.quotes.sum()
 assert set(bought.payment_id) <= set(paid.payment_id)
+assert len(bought) == len(told) + bought.next_rate.isna().sum()
+assert (told.after > 0).all()
+assert (steps.offered_at >= steps.since).all()
 assert (bought.slippage == 0).all(), bought[bought.slippage != 0].payment_id
 assert (bought.age >= 0).all()
 assert (bought.left.dropna() >= 0).all()

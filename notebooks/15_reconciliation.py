@@ -98,7 +98,7 @@ print(f"assets on chains that were not read: {unread}")
 # %%
 wallets = pd.DataFrame({"booked": balances, "held": pd.Series(holdings, dtype=object)}).dropna()
 wallets["difference"] = wallets.held - wallets.booked
-wallets.rename(lambda name: f"{name[:24]}…{name[-6:]}")
+wallets.sort_values("booked").rename(lambda name: f"{name[:24]}…{name[-6:]}")
 
 # %% [markdown]
 # ## Line by line

@@ -27,6 +27,7 @@ PERIOD = "D"  # of cohorts: D for days, W for weeks, of which there must be two
 import pandas as pd
 from charts import axes, draw_ecdf, draw_grid, draw_shares, quantile, use_style
 from data import load
+from target import LabError
 
 use_style()
 data = load("payments", "refunds")
@@ -53,13 +54,16 @@ done = payments[payments.status == "succeeded"].sort_values("created_at")
 done = done.assign(period=done.created_at.dt.tz_localize(None).dt.to_period(PERIOD))
 paid = done.dropna(subset=["payer"])
 WORD = {"D": "day", "W": "week"}[PERIOD]
+if (seen_in := paid.period.nunique()) < 2:
+    raise LabError(f"cohorts take payments that succeeded in two {WORD}s, and there are {seen_in}")
 
 
 # %%
 first = paid.groupby("payer").period.transform("min")
 since = (paid.period - first).map(lambda step: step.n)
 seen = paid.assign(first=first, since=since).groupby(["first", "since"]).payer.nunique()
-cohorts = seen.unstack(fill_value=0).astype(float)
+steps = range((paid.period.max() - paid.period.min()).n + 1)
+cohorts = seen.unstack(fill_value=0).reindex(columns=steps, fill_value=0).astype(float)
 for cohort in cohorts.index:
     # what has not come yet is not nothing
     cohorts.loc[cohort, cohorts.columns > (paid.period.max() - cohort).n] = float("nan")
@@ -93,7 +97,7 @@ for step, share in after.head(3).items():
 
 # %%
 sales = paid.groupby(["merchant_id", "period"]).size().unstack(fill_value=0)
-opened = paid.groupby("merchant_id").period.min().sort_values()
+opened = paid.sort_values("created_at").groupby("merchant_id", sort=False).period.first()
 sales = sales.loc[opened.index]
 chart = axes(f"Payments that succeeded, by {WORD}", WORD.title(), "Merchant", data.source)
 columns = [f"{period.start_time:%d %b}" for period in sales.columns]
@@ -111,9 +115,7 @@ print(f"{(opened == paid.period.min()).sum()} of all sold something in the first
 
 # %%
 orders = paid.groupby(["merchant_id", "payer"]).size()
-repeat = {
-    merchant: (int((some > 1).sum()), len(some)) for merchant, some in orders.groupby(level=0)
-}
+repeat = {one: (int((orders[one] > 1).sum()), len(orders[one])) for one in sales.index}
 everywhere = paid.groupby("payer").size()
 repeat["at any merchant"] = (int((everywhere > 1).sum()), len(everywhere))
 draw_shares(axes("Buyers who paid more than once", "Share of buyers", "", data.source), repeat)
@@ -139,7 +141,7 @@ if len(hours):
 # %%
 final = refunds[refunds.status == "succeeded"]
 back = done.assign(back=done.payment_id.isin(final.payment_id)).groupby("merchant_id").back
-refunded = {one: (int(some.sum()), len(some)) for one, some in back}
+refunded = {one: (int(back.get_group(one).sum()), back.get_group(one).size) for one in sales.index}
 refunded["all"] = (len(final), len(done))
 draw_shares(axes("Refunded payments", "Share of payments", "", data.source), refunded)
 
@@ -161,7 +163,7 @@ for unit, row in volume.iterrows():
 
 # %%
 took = (final.completed_at - final.created_at).dt.total_seconds()
-chain = final.unit.str.removeprefix("caip19/").str.partition(":")[0]
+chain = final.unit.str.removeprefix("caip19/").str.split(":").str[0]
 chart = axes("Time to refund", "Time from the request, s", "Share that is done", data.source)
 if len(took):
     draw_ecdf(chart, {name: took[some.index] for name, some in final.groupby(chain)})
@@ -173,7 +175,8 @@ if len(took):
     print("median {:.1f} s (95 %: {:.1f} to {:.1f})".format(*quantile(took, 0.5)))
 asked_after = final.merge(payments, on="payment_id", suffixes=("", "_paid"))
 waited = (asked_after.created_at - asked_after.created_at_paid).dt.total_seconds() / 3600
-print(f"Merchants asked for them up to {waited.max():.1f} hours after the payment was created.")
+if len(waited):
+    print(f"Merchants asked for them up to {waited.max():.1f} hours after the payment was created.")
 
 # %% [markdown]
 # ## The totals reconcile

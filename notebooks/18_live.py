@@ -17,7 +17,7 @@
 # You will see payments as they happen, as a merchant's back office would show them:
 #
 # - whatever is created from now on is found and followed by its stream,
-# - a board that is drawn anew with every change, while a handful of buyers pay,
+# - a board that is drawn anew with every change that is told, while a handful of buyers pay,
 # - how long each payment was in each state.
 
 # %% tags=["parameters"]
@@ -43,8 +43,9 @@ lab = await start()
 # %% [markdown]
 # ## Who watches
 #
-# A list tells which payments there are, a stream every change of one of them. The stream begins
-# with the state now, so that no later change is missed, and one that was before may not be told.
+# A list tells which payments there are, a stream what becomes of one of them. The stream begins
+# with the state now and tells the newest one whenever it has changed. One that was before, or that
+# passes before it can be told, is left out.
 #
 # | Figure | What it is |
 # | - | - |
@@ -157,7 +158,8 @@ waits = [
     for (at, _, status), (until, *_) in pairwise(seen[one])
     if status == "processing"
 ]
-print(f"On the chain's final word they waited {min(waits)[0]:.1f} to {max(waits)[0]:.1f} s.")
+if waits:
+    print(f"On the chain's final word they waited {min(waits)[0]:.1f} to {max(waits)[0]:.1f} s.")
 
 # %% [markdown]
 # ## The totals reconcile

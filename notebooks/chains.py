@@ -23,7 +23,7 @@ from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.devnet.solana import SolanaDevChain, SolanaDevSettings
 from florin_server.simulation.audit.blocks import NOBODY, gas_of, paid_in
 from florin_server.simulation.nodes import Node
-from lab import LabError
+from target import LabError
 
 _BATCH = 500
 _TRANSFER = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"

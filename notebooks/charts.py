@@ -10,11 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-import matplotlib.pyplot as plt
-import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, PercentFormatter
-from numpy.typing import ArrayLike, NDArray
+from target import missing
+
+try:
+    import matplotlib.pyplot as plt
+    import numpy as np
+    from matplotlib.axes import Axes
+    from matplotlib.ticker import FuncFormatter, PercentFormatter
+    from numpy.typing import ArrayLike, NDArray
+except ModuleNotFoundError as error:
+    raise missing(error) from None
 
 # of Okabe and Ito, the dark ones first; yellow is too light for lines on white
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -95,6 +100,20 @@ def quantile(values: ArrayLike, share: float) -> tuple[float, float, float]:
     low = max(0, math.floor(found.size * share - half) - 1)
     high = min(found.size - 1, math.ceil(found.size * share + half))
     return float(np.quantile(found, share)), float(found[low]), float(found[high])
+
+
+def band_quantile(values: ArrayLike, share: float) -> tuple[float, float, float]:
+    """A quantile of a sample, and its bounds by the band of `ecdf`, at 95 % for all shares at once.
+
+    The bounds are values of the sample, or infinite where it is too small to bound that share.
+    """
+    found, _, half = ecdf(values)
+    low, high = (math.ceil(found.size * at) - 1 for at in (share - half, share + half))
+    return (
+        float(np.quantile(found, share, method="inverted_cdf")),
+        float(found[low]) if low >= 0 else -math.inf,
+        float(found[high]) if high < found.size else math.inf,
+    )
 
 
 def draw_ecdf(on: Axes, samples: Mapping[str, ArrayLike]) -> None:

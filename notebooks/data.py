@@ -21,10 +21,14 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-import pyarrow as pa
 from florin_client import VERSION
-from lab import LabError
+from target import LabError, address, is_here, missing
+
+try:
+    import pandas as pd
+    import pyarrow as pa
+except ModuleNotFoundError as error:
+    raise missing(error) from None
 
 # the week that is simulated where nothing else is said; a fixed one, so that charts stay the same
 FIRST_DAY = date(2026, 10, 5)
@@ -49,20 +53,28 @@ class Data:
         return self.tables[name]
 
 
-def load(*names: str, seed: int = 7, payments: int = 400, days: int = 7, **knobs: Any) -> Data:
+def load(
+    *names: str,
+    home: str = "",
+    seed: int = 7,
+    payments: int = 400,
+    days: int = 7,
+    **knobs: Any,
+) -> Data:
     """The tables with these names.
 
-    Of a Florin elsewhere if FLORIN_TARGET names one: its state folder, which has every table, or
-    its gRPC address, which has the payments and refunds of a merchant. Otherwise of days that are
-    simulated, once: what is simulated is kept in the user's cache folder. `knobs` are further ones
-    of the simulation. LabError with what to do if that cannot be.
+    Of the state folder `home` if it is given. Of a Florin elsewhere if FLORIN_TARGET names one: its
+    state folder, which has every table, or its gRPC address, which has the payments and refunds of
+    a merchant. Otherwise of days that are simulated, once: what is simulated is kept in the user's
+    cache folder. `knobs` are further ones of the simulation. LabError with what to do if that
+    cannot be.
     """
-    target = os.environ.get("FLORIN_TARGET", "")
+    target = home or os.environ.get("FLORIN_TARGET", "")
     if target and not Path(target).is_dir():
         return _of_server(target, names)
-    home = Path(target) if target else simulated(seed, payments, days, **knobs)
-    source = f"state in {home}" if target else f"{payments:,} simulated payments, seed {seed}"
-    return Data(_of_home(home, names), source, home)
+    folder = Path(target) if target else simulated(seed, payments, days, **knobs)
+    source = f"state in {folder}" if target else f"{payments:,} simulated payments, seed {seed}"
+    return Data(_of_home(folder, names), source, folder)
 
 
 def simulated(seed: int, payments: int, days: int, **knobs: Any) -> Path:
@@ -147,9 +159,8 @@ def _of_server(target: str, names: tuple[str, ...]) -> Data:
     from florin_server.boot.servers.upstream import Link
     from florin_server.domain.exports.error import NotExported
 
-    here = target.startswith(("127.0.0.1:", "localhost:", "[::1]:"))
     try:
-        with of_server(target, Link(tls=not here), os.environ) as origin:
+        with of_server(address(target), Link(tls=not is_here(target)), os.environ) as origin:
             if missing := set(names) - {*origin.tables}:
                 raise LabError(
                     f"a server tells a merchant no {', '.join(sorted(missing))}: this analysis "

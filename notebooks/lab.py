@@ -4,8 +4,8 @@ Walk-throughs begin with `start()`, analyses with `load()`. Both use a Florin of
 the environment names another one:
 
 - FLORIN_TARGET, the `host:port` of its gRPC, with FLORIN_PARTNER_KEY and FLORIN_MERCHANT_ID of a
-  merchant there (a wallet's FLORIN_APP_ID and FLORIN_CLIENT_ID, and FLORIN_BASE_URL for REST, where
-  a notebook needs them); or, for analyses, its state folder, which is only read.
+  merchant there (and what else of demo.env a notebook asks for, FLORIN_APP_ID, FLORIN_CLIENT_ID and
+  FLORIN_BASE_URL say); or, for analyses, its state folder, which is only read.
 - FLORIN_GRPC_TARGET, as `demo.env` has it: the sandbox that `florin lab` runs.
 
 `simulate()` is `start()` on a Florin of its own that merchants and buyers have used for days.
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Mapping
@@ -26,17 +25,14 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from florin_client import AsyncClient, FlorinError
+from florin_client import AsyncClient, FlorinError, Retries
 from florin_client.aio import AsyncAdmin, AsyncGateway, AsyncMerchant
 from florin_client.wallet import Wallet
 from google.protobuf.message import Message
+from target import Env, LabError, check_merchant, is_here, named, refusal, refuse
 
-_LIVE = "fl_live_"
-_HERE = ("127.0.0.1", "localhost", "[::1]")
-
-
-class LabError(Exception):
-    """Why a notebook cannot go on, and what to do about it, in one sentence."""
+__all__ = ["Answer", "Lab", "LabError", "refuse", "simulate", "start", "units"]
+_ONCE = Retries(patience_s=0)  # who names a Florin that is not there is told so at once
 
 
 @dataclass(frozen=True)
@@ -55,10 +51,10 @@ class Answer:
 class Lab:
     """A Florin and everything needed to use it, as a merchant and as a wallet.
 
-    `env` holds what demo.env holds, as far as the environment tells it.
+    `env` holds what demo.env holds, as far as the environment tells it, and says what is missing.
     """
 
-    env: Mapping[str, str]
+    env: Env
     gateway: AsyncGateway
     merchant: AsyncMerchant
     admin: AsyncAdmin
@@ -139,6 +135,13 @@ class Lab:
             raise RuntimeError(content["error"])
         return content["result"]
 
+    def line(self) -> tuple[str, int]:
+        """Host and port of gRPC, to put something between; LabError if that is encrypted."""
+        host, _, port = self.env["FLORIN_GRPC_TARGET"].rpartition(":")
+        if not is_here(host):
+            raise LabError(f"the line to {host} is encrypted: this needs a Florin on this machine")
+        return host.strip("[]"), int(port)
+
     async def balance(self, address: str, token: str = "") -> int:
         """Minor units of a token (the test token) that an address holds, read from the chain."""
         token = token or self.env["FLORIN_EVM_ASSET"].rpartition(":")[2]
@@ -164,9 +167,9 @@ class Lab:
 async def start(*, writes: bool = True, own: bool = False, **settings: Any) -> Lab:
     """A lab, connected and ready; `settings` are for a Florin that it has to start.
 
-    With `own` it starts one whatever the environment says: for notebooks that need such settings.
-    LabError if the environment names a Florin that does not answer, or if the notebook `writes`
-    and the key is a live one.
+    With `own` it starts one beside that of `florin lab`: for notebooks that need such settings, and
+    cannot use a FLORIN_TARGET. LabError if the environment names a Florin that they cannot use, or
+    that does not answer or let anybody in, or if the notebook `writes` and the key is a live one.
     """
     stack = AsyncExitStack()
     try:
@@ -189,7 +192,7 @@ async def simulate(seed: int = 7, payments: int = 400, days: int = 7, **knobs: A
         home = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "home"
         shutil.copytree(await asyncio.to_thread(simulated, seed, payments, days, **knobs), home)
         env = await _served(home, stack, {})
-        return await _connected(env, env["FLORIN_GRPC_TARGET"], stack)
+        return await _connected(env, stack)
     except BaseException:
         await stack.aclose()
         raise
@@ -198,36 +201,36 @@ async def simulate(seed: int = 7, payments: int = 400, days: int = 7, **knobs: A
 async def _start(
     stack: AsyncExitStack, settings: Mapping[str, Any], *, writes: bool, own: bool
 ) -> Lab:
-    env: Mapping[str, str] = os.environ
-    target = env.get("FLORIN_TARGET") or env.get("FLORIN_GRPC_TARGET", "")
-    if own or not target:
+    if own:
+        refuse()
+    env = None if own else named()
+    if env is None:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         env = await _served(home, stack, settings)
-        target = env["FLORIN_GRPC_TARGET"]
-    missing = [name for name in ("FLORIN_PARTNER_KEY", "FLORIN_MERCHANT_ID") if not env.get(name)]
-    if missing:
-        raise LabError(f"set {' and '.join(missing)}, the credentials of a merchant at {target}")
-    if writes and env["FLORIN_PARTNER_KEY"].startswith(_LIVE):
-        raise LabError("this notebook creates payments, and FLORIN_PARTNER_KEY is a live key")
-    return await _connected(env, target, stack)
+    check_merchant(env, writes=writes)
+    return await _connected(env, stack)
 
 
-async def _connected(env: Mapping[str, str], target: str, stack: AsyncExitStack) -> Lab:
-    where: dict[str, Any] = {"target": target, "plaintext": target.startswith(_HERE)}
+async def _connected(env: Env, stack: AsyncExitStack) -> Lab:
+    target = env["FLORIN_GRPC_TARGET"]
+    where: dict[str, Any] = {"target": target, "plaintext": is_here(target)}
     shop = {"api_key": env["FLORIN_PARTNER_KEY"], "merchant_id": env["FLORIN_MERCHANT_ID"]}
     app = {"app_id": env.get("FLORIN_APP_ID", "-"), "client_id": env.get("FLORIN_CLIENT_ID", "-")}
-    merchant = await stack.enter_async_context(AsyncClient(**where, **shop))
-    wallet = await stack.enter_async_context(AsyncClient(**where, **app))
     try:
-        async for _ in merchant.merchant.list_payments(limit=1):
-            break
+        async with AsyncClient(**where, **shop, retries=_ONCE) as first:
+            async for _ in first.merchant.list_merchant_payments(limit=1):
+                break
+        merchant = await stack.enter_async_context(AsyncClient(**where, **shop))
+        wallet = await stack.enter_async_context(AsyncClient(**where, **app))
+    except ValueError as error:
+        raise LabError(f"the credentials in the environment are none: {error}") from None
     except FlorinError as error:
-        raise LabError(f"{target} does not let this notebook in: {error}") from error
+        raise refusal(target, error) from None
     session = await stack.enter_async_context(aiohttp.ClientSession())
     return Lab(env, wallet.gateway, merchant.merchant, merchant.admin, session, stack)
 
 
-async def _served(home: Path, stack: AsyncExitStack, settings: Mapping[str, Any]) -> dict[str, str]:
+async def _served(home: Path, stack: AsyncExitStack, settings: Mapping[str, Any]) -> Env:
     # imported here: a notebook that talks to a Florin elsewhere needs no server
     from florin_server.boot.demo_accounts import ensure_demo
     from florin_server.boot.service import Service
@@ -238,7 +241,7 @@ async def _served(home: Path, stack: AsyncExitStack, settings: Mapping[str, Any]
     await ensure_demo(service)
     listens = {"operator": service.grpc.operator_target}
     stack.enter_context(service.home.announced(listens))
-    return {**service.home.read_demo_env(), "FLORIN_HOME": str(home)}
+    return Env({**service.home.read_demo_env(), "FLORIN_HOME": str(home)})
 
 
 def units(amount_minor: int | str, decimals: int) -> Decimal:

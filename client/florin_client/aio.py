@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack
 
 import grpc
 from florin.v1.admin_pb2_grpc import AdminServiceStub
@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 
 from florin_client.calls import admin, gateway, merchant
 from florin_client.calls.paging import Listing
-from florin_client.calls.rpc import Call
+from florin_client.calls.rpc import Call, Options
 from florin_client.calls.values import Json
 from florin_client.calls.watching import Watching
 from florin_client.methods import Method, Service
@@ -145,16 +145,18 @@ class AsyncMerchant(Service):
     watch_refund = streamed(merchant.watch_refund)
 
     async def wait_final(
-        self, payment_id: str, *, timeout: float | None = None
+        self, payment_id: str, **options: Unpack[merchant.MerchantOptions]
     ) -> GetPaymentStatusResponse:
         """The final status of a payment; DeadlineError, a TimeoutError, if it takes longer."""
-        async for update in self.watch_payment(payment_id, timeout=timeout):
+        async for update in self.watch_payment(payment_id, **options):
             last = update
         return last.payment
 
-    async def wait_refund_final(self, payment_id: str, *, timeout: float | None = None) -> Refund:
+    async def wait_refund_final(
+        self, payment_id: str, **options: Unpack[merchant.MerchantOptions]
+    ) -> Refund:
         """The refund of a payment once it is final; DeadlineError if it takes longer."""
-        async for update in self.watch_refund(payment_id, timeout=timeout):
+        async for update in self.watch_refund(payment_id, **options):
             last = update
         return last.refund
 
@@ -171,7 +173,12 @@ class AsyncGateway(Service):
     watch_payment = streamed(gateway.watch_payment)
 
     async def executable_actions(
-        self, payment_id: str, option: PaymentOption, *, collected_data: Json = None
+        self,
+        payment_id: str,
+        option: PaymentOption,
+        *,
+        collected_data: Json = None,
+        **options: Unpack[Options],
     ) -> list[Action]:
         """The actions of an option as a wallet executes them: those to be fetched are fetched."""
         found = []
@@ -184,15 +191,16 @@ class AsyncGateway(Service):
                 option_id=option.id,
                 data=action.build.data,
                 collected_data=collected_data,
+                **options,
             )
             found += fetched.actions
         return found
 
     async def wait_final(
-        self, payment_id: str, *, timeout: float | None = None
+        self, payment_id: str, **options: Unpack[Options]
     ) -> GetPaymentStatusResponse:
         """The final status of a payment; DeadlineError, a TimeoutError, if it takes longer."""
-        async for update in self.watch_payment(payment_id, timeout=timeout):
+        async for update in self.watch_payment(payment_id, **options):
             last = update
         return last.payment
 

@@ -108,7 +108,7 @@ class FlorinError(Exception):
 
     @property
     def idempotency_key(self) -> str | None:
-        """The key that the call was made with; None if it changes nothing."""
+        """The key that the call was made with; None if it needs none to be repeated."""
         return self.told.idempotency_key
 
     def __str__(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack
 
 import grpc
 from florin.v1.admin_pb2_grpc import AdminServiceStub
@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 
 from florin_client.calls import admin, gateway, merchant
 from florin_client.calls.paging import Listing
-from florin_client.calls.rpc import Call
+from florin_client.calls.rpc import Call, Options
 from florin_client.calls.values import Json
 from florin_client.calls.watching import Watching
 from florin_client.methods import Method, Service
@@ -142,15 +142,17 @@ class Merchant(Service):
     watch_refund = streamed(merchant.watch_refund)
 
     def wait_final(
-        self, payment_id: str, *, timeout: float | None = None
+        self, payment_id: str, **options: Unpack[merchant.MerchantOptions]
     ) -> GetPaymentStatusResponse:
         """The final status of a payment; DeadlineError, a TimeoutError, if it takes longer."""
-        *_, last = self.watch_payment(payment_id, timeout=timeout)
+        *_, last = self.watch_payment(payment_id, **options)
         return last.payment
 
-    def wait_refund_final(self, payment_id: str, *, timeout: float | None = None) -> Refund:
+    def wait_refund_final(
+        self, payment_id: str, **options: Unpack[merchant.MerchantOptions]
+    ) -> Refund:
         """The refund of a payment once it is final; DeadlineError if it takes longer."""
-        *_, last = self.watch_refund(payment_id, timeout=timeout)
+        *_, last = self.watch_refund(payment_id, **options)
         return last.refund
 
 
@@ -166,7 +168,12 @@ class Gateway(Service):
     watch_payment = streamed(gateway.watch_payment)
 
     def executable_actions(
-        self, payment_id: str, option: PaymentOption, *, collected_data: Json = None
+        self,
+        payment_id: str,
+        option: PaymentOption,
+        *,
+        collected_data: Json = None,
+        **options: Unpack[Options],
     ) -> list[Action]:
         """The actions of an option as a wallet executes them: those to be fetched are fetched."""
         found = []
@@ -179,15 +186,14 @@ class Gateway(Service):
                 option_id=option.id,
                 data=action.build.data,
                 collected_data=collected_data,
+                **options,
             )
             found += fetched.actions
         return found
 
-    def wait_final(
-        self, payment_id: str, *, timeout: float | None = None
-    ) -> GetPaymentStatusResponse:
+    def wait_final(self, payment_id: str, **options: Unpack[Options]) -> GetPaymentStatusResponse:
         """The final status of a payment; DeadlineError, a TimeoutError, if it takes longer."""
-        *_, last = self.watch_payment(payment_id, timeout=timeout)
+        *_, last = self.watch_payment(payment_id, **options)
         return last.payment
 
 

@@ -67,6 +67,19 @@ def test_a_quantile_of_a_small_sample_is_bounded_by_its_ends():
     assert charts.quantile([1.0, 2.0, 9.0], 0.95) == (pytest.approx(8.3), 2.0, 9.0)
 
 
+def test_bounds_by_a_band_hold_for_all_shares_at_once_and_are_infinite_where_nothing_is_known():
+    chance, held = random.Random(12), 0
+    shares = [n / 20 for n in range(1, 20)]
+    for _ in range(400):
+        sample = [chance.random() for _ in range(120)]
+        bounds = [(one, *charts.band_quantile(sample, one)[1:]) for one in shares]
+        held += all(low <= one <= high for one, low, high in bounds)
+    assert held >= 380
+    # of four, half a width of 0.68: nothing is known but that it is there
+    assert charts.band_quantile([4, 1, 3, 2], 0.5) == (2.0, -np.inf, np.inf)
+    assert charts.band_quantile(range(1, 101), 0.5) == (50.0, 37.0, 64.0)
+
+
 def texts(on) -> str:
     return " ".join(one.get_text() for one in on.texts)
 

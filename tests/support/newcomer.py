@@ -85,17 +85,21 @@ class Walk:
 
 
 @asynccontextmanager
-async def setting_out(tmp_path: Path) -> AsyncIterator[Walk]:
-    """Somebody in a fresh clone, with nothing else than what is told here."""
+async def setting_out(tmp_path: Path, *, fresh: bool = False) -> AsyncIterator[Walk]:
+    """Somebody in a fresh clone, with nothing else than what is told here.
+
+    A `fresh` one has what is committed, and nothing is installed in it.
+    """
     folder = tmp_path / "florin-pay"
-    clone(folder)
+    (cloned if fresh else clone)(folder)
     clean = {name: value for name, value in os.environ.items() if not name.startswith("FLORIN_")}
     own = {
         "HOME": str(tmp_path / "home"),
-        "PYTHONPATH": ":".join(str(folder / one) for one in ROOTS),
         "FLORIN_HTTP_PORT": "0",
         "FLORIN_GRPC_PORT": "0",
     }
+    if not fresh:
+        own["PYTHONPATH"] = ":".join(str(folder / one) for one in ROOTS)
     env = clean | own
     (tmp_path / "home").mkdir()
     errors = tmp_path / "errors"
@@ -119,6 +123,11 @@ async def setting_out(tmp_path: Path) -> AsyncIterator[Walk]:
             await bash.wait()
             for one in made.upright:
                 await ended(one)
+
+
+def cloned(folder: Path) -> None:
+    """What was committed, as git hands it out."""
+    subprocess.run(("git", "clone", "--quiet", str(ROOT), str(folder)), check=True)
 
 
 def clone(folder: Path) -> None:
@@ -160,11 +169,13 @@ async def typed(walk: Walk, script: str, *, answer: str = "") -> AsyncIterator[A
         await ended(process)
 
 
-async def until(process: asyncio.subprocess.Process, word: str) -> str:
+async def until(
+    process: asyncio.subprocess.Process, word: str, patience_s: float = PATIENCE_S
+) -> str:
     """What it says up to a word; AssertionError if it ends before."""
     said = ""
     assert process.stdout is not None
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(patience_s):
         while word not in said:
             line = await process.stdout.readline()
             assert line, f"it ended:\n{said}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import inspect
 import re
+from typing import get_args
 
 import pytest
 from florin.v1 import access_pb2, account_pb2, listing_pb2
@@ -25,6 +26,7 @@ NAMED_OTHERWISE = {
     "results": "outputs",
     "collected_data_json": "collected_data",
 }
+EVERY_CALL = merchant.KeyedMerchantOptions.__optional_keys__
 # told by pages themselves, and superseded
 NOT_ASKED = {"cursor", "asset"}
 
@@ -46,7 +48,11 @@ def test_every_call_of_the_public_listener_is_there_with_every_field(service, me
     name, kind = snake(method.name), service.removesuffix("Service")
     for made in (getattr(sync, kind), getattr(aio, f"Async{kind}")):
         assert getattr(made, name).__doc__
-    parameters = set(inspect.signature(getattr(BUILDERS[service], name)).parameters)
+    build = getattr(BUILDERS[service], name)
+    (options,) = get_args(eval(build.__annotations__["options"], vars(BUILDERS[service])))
+    # what any call may be told is no field of its own
+    filters = options.__optional_keys__ - EVERY_CALL
+    parameters = {*inspect.signature(build).parameters, *filters}
     fields = {field.name for field in method.input_type.fields} - NOT_ASKED
     assert {
         field for field in fields if not {field, NAMED_OTHERWISE.get(field, field)} & parameters
@@ -54,12 +60,12 @@ def test_every_call_of_the_public_listener_is_there_with_every_field(service, me
 
 
 def calls():
-    """Every call that changes something, and some that do not."""
+    """Every call that is repeated under a key only, and some that need none."""
     yield merchant.create_payment(amount=("iso4217/USD", 1250)), True
     yield merchant.cancel_payment("pay_1"), True
     yield merchant.create_refund("pay_1"), True
-    yield gateway.confirm_payment("pay_1", option_id="o", outputs=["0x"]), True
-    yield gateway.cancel_payment("pay_1"), True
+    yield gateway.confirm_payment("pay_1", option_id="o", outputs=["0x"]), False
+    yield gateway.cancel_payment("pay_1"), False
     yield admin.create_merchant(merchant_name="n", merchant_email="e"), True
     yield admin.update_merchant("m", merchant_name="n"), True
     yield admin.delete_merchant("m"), True
@@ -74,23 +80,27 @@ def calls():
     yield gateway.fetch_action("pay_1", option_id="o"), False
 
 
-def test_what_changes_something_has_a_key_of_its_own():
+def test_what_is_repeated_under_a_key_only_has_one_of_its_own():
     known = set()
-    for call, changes in calls():
+    for call, keyed in calls():
         sent = dict(call.metadata({"api-key": "k"}))
         assert sent["api-key"] == "k"
         assert re.fullmatch(r"[A-Za-z0-9._-]{1,64}", sent["request-id"])
-        assert ("idempotency-key" in sent) == changes
+        assert ("idempotency-key" in sent) == keyed
         known |= {sent["request-id"], sent.get("idempotency-key", "")}
+    stored = {
+        access_pb2.IDEMPOTENCY_RULE_OPTIONAL,
+        access_pb2.IDEMPOTENCY_RULE_REQUIRED,
+        access_pb2.IDEMPOTENCY_RULE_PERMANENT,
+    }
     rules = {
         method.name
         for _, method in RPCS
-        if (rule := method.GetOptions().Extensions[access_pb2.access]).idempotency
-        and rule.scope != access_pb2.KEY_SCOPE_READ
+        if method.GetOptions().Extensions[access_pb2.access].idempotency in stored
     }
-    made = {(call.rpc.service, call.rpc.name) for call, changes in calls() if changes}
+    made = {(call.rpc.service, call.rpc.name) for call, keyed in calls() if keyed}
     assert {name for _, name in made} == rules
-    assert len(known - {""}) == 2 * len(made) + 4
+    assert len(known - {""}) == 2 * len(made) + 6
 
 
 def test_a_caller_has_its_own_key_and_merchant():

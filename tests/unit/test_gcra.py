@@ -69,6 +69,44 @@ def test_who_waits_as_long_as_told_is_admitted_and_nobody_earlier(per_minute, bu
     assert bucket.take("one", now + verdict.wait_us).admitted
 
 
+@given(
+    RATES,
+    BURSTS,
+    st.lists(
+        st.tuples(st.sampled_from(["keep", "fail", "hold"]), st.integers(0, 3_000_000)), max_size=60
+    ),
+)
+def test_what_was_given_back_is_not_counted_and_what_is_kept_never_passes_the_limit(
+    per_minute, burst, calls
+):
+    bucket, now, held, kept = Bucket(per_minute, burst, 10), 0, 0, 0
+    for fate, gap in calls:
+        now += gap
+        if not bucket.take("one", now).admitted:
+            continue
+        if fate == "hold":
+            held += 1
+        elif fate == "fail":
+            bucket.give_back("one")
+        else:
+            kept += 1
+        assert kept + held <= burst + now * per_minute // MINUTE_US
+    for _ in range(held):
+        bucket.give_back("one")
+    # nobody has more than a whole budget, however much came back
+    later = sum(bucket.take("one", now).admitted for _ in range(3 * burst))
+    assert later <= burst
+    assert kept + later <= burst + now * per_minute // MINUTE_US
+
+
+def test_a_budget_that_all_share_is_not_given_back():
+    bucket = Bucket(60, 1, 1)
+    assert bucket.take("own", 0).admitted
+    assert bucket.take("shares", 0).admitted
+    bucket.give_back("shares")
+    assert not bucket.take("shares", 0).admitted
+
+
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 4_000_000)), max_size=80))
 def test_keys_have_budgets_of_their_own_and_forgetting_changes_none(calls):
     bucket, models, now = Bucket(60, 3, 4), {}, 0

@@ -55,6 +55,16 @@ def test_a_call_is_counted_by_all_its_parts_and_comes_back_with_time(call, setti
     assert [wait_s("a", "b"), wait_s("a", "b")] == [None, 10]
 
 
+def test_a_key_that_was_not_kept_is_not_counted():
+    bounded = limits(guard_per_minute=RATE, guard_burst=1)
+    bounded.guard("a")
+    bounded.unguard("a")
+    bounded.guard("a")
+    with pytest.raises(FlorinError):
+        bounded.guard("a")
+    limits(guard_per_minute=0).unguard("a")
+
+
 @pytest.mark.parametrize(("call", "setting", "_"), COUNTED)
 def test_a_rate_of_zero_is_no_limit(call, setting, _):
     given = inspect.signature(call).parameters.keys() - {"one"}

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import math
+import statistics
 import threading
 from collections import Counter
 from datetime import UTC, datetime
+from itertools import pairwise
 
 import pytest
 from florin_server.simulation.knobs import BadKnob, Knobs
@@ -18,6 +21,7 @@ from florin_server.simulation.population import (
     populate,
 )
 from florin_server.simulation.quiet import QuietLoop
+from florin_server.simulation.rates import Walk
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +51,9 @@ KNOBS = st.builds(
         ({"abandoners": 1}, "abandoners is 1: it must be from 0.0 to 0.9"),
         ({"abandoners": float("nan")}, "abandoners is nan: it must be from 0.0 to 0.9"),
         ({"slow_chain": "eip155"}, "slow_chain is 'eip155': it must be evm, solana or empty"),
+        ({"confirmations": 31}, "confirmations is 31: it must be from 0 to 30"),
+        ({"volatility": -1.0}, "volatility is -1.0: it must be from 0.0 to 20.0"),
+        ({"jump": 16.0}, "jump is 16.0: it must be from -15.0 to 15.0"),
         ({"outage_chain": ""}, "outage_chain is '': it must be evm or solana"),
         (
             {"payments": 20_001, "days": 1},
@@ -114,6 +121,32 @@ def test_shares_are_as_chosen_and_hours_as_busy_as_they_are():
     assert len(days) == 7
     assert sum(one.twice for one in orders) / len(orders) == pytest.approx(0.05, abs=0.01)
     assert len({one.buyer for one in orders}) < 0.75 * len(orders)
+
+
+def test_a_walk_is_the_same_however_often_it_is_looked_at_and_as_wide_as_chosen():
+    knobs, prices = Knobs(days=28, volatility=4.0), {"USD": "2500.00", "EUR": "2300.00"}
+    walk, other = Walk(knobs, prices), Walk(knobs, prices)
+    days = range(300)
+    later = [other.price("USD", day * DAY_US) for day in reversed(days)]
+    told = [walk.price("USD", day * DAY_US) for day in days]
+    assert told == later[::-1]
+    ends = [float(price) for price in told]
+    assert ends[0] == 2500.0
+    moves = [math.log(after / before) for before, after in pairwise(ends)]
+    assert statistics.stdev(moves) == pytest.approx(0.04, rel=0.15)
+    assert float(walk.price("EUR", DAY_US)) / 2300 != ends[1] / 2500
+    assert Walk(dataclasses.replace(knobs, seed=2), prices).price("USD", DAY_US) != told[1]
+
+
+def test_a_jump_comes_once_and_moves_nothing_else():
+    calm = Walk(Knobs(volatility=4.0), {"USD": "2500.00"})
+    planted = Walk(Knobs(volatility=4.0, jump=-10.0), {"USD": "2500.00"})
+    at_us = planted.jumps_us
+    assert calm.jumps_us is None
+    assert planted.price("USD", at_us - 1) == calm.price("USD", at_us - 1)
+    for later_us in (at_us, at_us + DAY_US):
+        fallen = float(planted.price("USD", later_us)) / float(calm.price("USD", later_us))
+        assert fallen == pytest.approx(0.9)
 
 
 def test_a_loop_is_quiet_once_threads_and_short_timers_are_done_and_long_ones_may_wait():

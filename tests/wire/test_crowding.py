@@ -137,6 +137,29 @@ async def test_an_idempotency_key_that_changes_fills_no_table(shop, tenant):
         assert await told(caller, 61) == 429
 
 
+async def test_calls_under_keys_that_are_refused_take_no_keys_from_others(shop, tenant):
+    offer = await shop.offer(tenant=tenant)
+    async with at(shop, STRANGER) as stranger:
+
+        async def fetched(number: int, option_id: str) -> Answer:
+            key = {"Idempotency-Key": f"refused {number}"}
+            return await stranger.side(offer.payment_id, "/fetch", {"optionId": option_id}, **key)
+
+        before = shop.rows()["idempotency"]
+        refused_ = [(await fetched(number, "unknown")).status for number in range(80)]
+        assert refused_ == [400] * 80
+        assert shop.rows()["idempotency"] == before
+        # what is kept is counted as before
+        told = [(await fetched(number, offer.option_id)).status for number in range(62)]
+        assert told == [200] * 60 + [429] * 2
+        assert shop.rows()["idempotency"] == before + 60
+        # refusals at once, more than the limit: none of them makes room for another key
+        told = [
+            one.status for one in await asyncio.gather(*(fetched(n, "no") for n in range(100, 180)))
+        ]
+        assert set(told) == {429}
+
+
 # options
 @pytest.fixture
 def rows_read(monkeypatch):

@@ -24,9 +24,9 @@ Each table is the one that the code goes by. Rows are events, columns are states
 state after the event; a dash is an event that is refused in that state, or cannot happen in it.
 Time that passes, an outage and a restart are no events: they change nothing."""
 _PAYMENT = """\
-`status` of a payment. Each change gets the next `version`, and is told to whoever watches the
-payment. A final status never changes: not by money that comes late, which is sent back, and not by
-a reorganisation, which takes back what was booked until the payment is settled again.
+`status` of a payment. Each change gets the next `version`; whoever watches the payment is told the
+newest one. A final status never changes: not by money that comes late, which is sent back, and not
+by a reorganisation, which takes back what was booked until the payment is settled again.
 
 A payment whose money is held stays `processing`. Of the rows below `held` only `released`,
 `returned` and `kept` apply to it, which are the operator's verdicts, and no simulation. Money that

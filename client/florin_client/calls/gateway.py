@@ -120,10 +120,10 @@ def cancel_payment(payment_id: str, **options: Unpack[KeyedOptions]) -> Call[Can
 def watch_payment(
     payment_id: str, *, after_version: int | None = None, **options: Unpack[Options]
 ) -> PaymentWatch:
-    """Tells where a payment stands and each newer state, until it is final; none is told twice.
+    """Tells where a payment stands, and its newest state whenever that has changed, to the end.
 
-    A connection that is lost is made again, and the stream goes on where it was; states that passed
-    meanwhile are left out. `timeout` bounds all of it; by default it has none. Only versions above
-    `after_version` are told.
+    None is told twice; those that pass faster than they are read are left out. A connection that is
+    lost is made again, and the stream goes on where it was. `timeout` bounds all of it; by default
+    it has none. Only versions above `after_version` are told.
     """
     return PaymentWatch(_WATCH, payment_id, after_version, options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable
-from typing import Unpack
+from typing import TypeVar, Unpack
 
 from florin.v1.listing_pb2 import (
     PAYMENT_SORT_UNSPECIFIED,
@@ -57,6 +57,26 @@ class KeyedMerchantOptions(KeyedOptions, total=False):
     merchant_id: str
 
 
+class ListOptions(MerchantOptions, total=False):
+    """Which payments a list has, and in which order.
+
+    Created at `start` or later and before `end`; `reference_id` is a part of the reference, three
+    characters at least; `limit` is the number of rows of a page, 50 by default and 200 at most.
+    """
+
+    start: dt.datetime | None
+    end: dt.datetime | None
+    status: Iterable[PaymentStatus.ValueType]
+    token_symbol: Iterable[str]
+    network: Iterable[str]
+    reference_id: str | None
+    sort_by: PaymentSort.ValueType
+    sort_dir: SortDirection.ValueType
+    limit: int | None
+
+
+_List = TypeVar("_List", ListPaymentsRequest, ListMerchantPaymentsRequest)
+
 _NAME = "MerchantService"
 _CREATE = Rpc(_NAME, "CreatePayment", CreatePaymentRequest, CreatePaymentResponse)
 _GET = Rpc(_NAME, "GetPayment", GetPaymentRequest, PaymentDetail)
@@ -107,11 +127,11 @@ def get_payment_status(
 def watch_payment(
     payment_id: str, *, after_version: int | None = None, **options: Unpack[MerchantOptions]
 ) -> PaymentWatch:
-    """Tells where a payment stands and each newer state, until it is final; none is told twice.
+    """Tells where a payment stands, and its newest state whenever that has changed, to the end.
 
-    A connection that is lost is made again, and the stream goes on where it was; states that passed
-    meanwhile are left out. `timeout` bounds all of it; by default it has none. Only versions above
-    `after_version` are told.
+    None is told twice; those that pass faster than they are read are left out. A connection that is
+    lost is made again, and the stream goes on where it was. `timeout` bounds all of it; by default
+    it has none. Only versions above `after_version` are told.
     """
     return PaymentWatch(_WATCH, payment_id, after_version, options)
 
@@ -124,65 +144,19 @@ def cancel_payment(
 
 
 def list_payments(
-    *,
-    start: dt.datetime | None = None,
-    end: dt.datetime | None = None,
-    status: Iterable[PaymentStatus.ValueType] = (),
-    token_symbol: Iterable[str] = (),
-    network: Iterable[str] = (),
-    reference_id: str | None = None,
-    merchant_ids: Iterable[str] = (),
-    sort_by: PaymentSort.ValueType = PAYMENT_SORT_UNSPECIFIED,
-    sort_dir: SortDirection.ValueType = SORT_DIRECTION_UNSPECIFIED,
-    limit: int | None = None,
-    **options: Unpack[MerchantOptions],
+    *, merchant_ids: Iterable[str] = (), **options: Unpack[ListOptions]
 ) -> Listing[ListPaymentsResponse, PaymentRow]:
-    """Lists the payments of all merchants of the partner, newest first, page by page.
-
-    Created at `start` or later and before `end`; `reference_id` is a part of the reference, three
-    characters at least; `limit` is the number of rows of a page, 50 by default and 200 at most.
-    """
-    request = ListPaymentsRequest(
-        start_ts=timestamp_of(start),
-        end_ts=timestamp_of(end),
-        status=status,
-        token_symbol=token_symbol,
-        network=network,
-        reference_id=reference_id,
-        merchant_id=merchant_ids,
-        sort_by=sort_by,
-        sort_dir=sort_dir,
-        limit=limit,
-    )
-    return Listing(_LIST, request, options, _rows, _cursor)
+    """Lists the payments of all merchants of the partner, newest first, page by page."""
+    request = ListPaymentsRequest(merchant_id=merchant_ids)
+    return Listing(_LIST, _filtered(request, options), options, _rows, _cursor)
 
 
 def list_merchant_payments(
-    *,
-    start: dt.datetime | None = None,
-    end: dt.datetime | None = None,
-    status: Iterable[PaymentStatus.ValueType] = (),
-    token_symbol: Iterable[str] = (),
-    network: Iterable[str] = (),
-    reference_id: str | None = None,
-    sort_by: PaymentSort.ValueType = PAYMENT_SORT_UNSPECIFIED,
-    sort_dir: SortDirection.ValueType = SORT_DIRECTION_UNSPECIFIED,
-    limit: int | None = None,
-    **options: Unpack[MerchantOptions],
+    **options: Unpack[ListOptions],
 ) -> Listing[ListPaymentsResponse, PaymentRow]:
     """Lists the payments of the merchant, as `list_payments` does those of all."""
-    request = ListMerchantPaymentsRequest(
-        start_ts=timestamp_of(start),
-        end_ts=timestamp_of(end),
-        status=status,
-        token_symbol=token_symbol,
-        network=network,
-        reference_id=reference_id,
-        sort_by=sort_by,
-        sort_dir=sort_dir,
-        limit=limit,
-    )
-    return Listing(_LIST_OWN, request, options, _rows, _cursor)
+    request = ListMerchantPaymentsRequest()
+    return Listing(_LIST_OWN, _filtered(request, options), options, _rows, _cursor)
 
 
 def create_refund(
@@ -193,8 +167,24 @@ def create_refund(
 
 
 def watch_refund(payment_id: str, **options: Unpack[MerchantOptions]) -> RefundWatch:
-    """Tells where the refund of a payment stands and each other state, until it is final."""
+    """Tells where the refund of a payment stands, and again when that has changed, to the end."""
     return RefundWatch(_WATCH_REFUND, payment_id, options)
+
+
+def _filtered(request: _List, given: ListOptions) -> _List:
+    filters = type(request)(
+        start_ts=timestamp_of(given.get("start")),
+        end_ts=timestamp_of(given.get("end")),
+        status=given.get("status", ()),
+        token_symbol=given.get("token_symbol", ()),
+        network=given.get("network", ()),
+        reference_id=given.get("reference_id"),
+        sort_by=given.get("sort_by", PAYMENT_SORT_UNSPECIFIED),
+        sort_dir=given.get("sort_dir", SORT_DIRECTION_UNSPECIFIED),
+        limit=given.get("limit"),
+    )
+    request.MergeFrom(filters)
+    return request
 
 
 def _rows(page: ListPaymentsResponse) -> Iterable[PaymentRow]:

@@ -19,6 +19,7 @@ _SERVICES = {
     for file in (gateway_pb2, merchant_pb2, admin_pb2)
     for service in file.DESCRIPTOR.services_by_name.values()
 }
+_KEYLESS = frozenset({access_pb2.IDEMPOTENCY_RULE_UNSPECIFIED, access_pb2.IDEMPOTENCY_RULE_GUARD})
 
 
 class Options(TypedDict, total=False):
@@ -34,7 +35,8 @@ class KeyedOptions(Options, total=False):
     """The same for a call that changes something.
 
     `idempotency_key` is the caller's own, up to 255 printable ASCII characters, kept over restarts
-    of the caller; else each call has one of its own for all its attempts.
+    of the caller; else each call has one of its own for all its attempts. A wallet's calls do the
+    same thing once without any, and have none unless it is given.
     """
 
     idempotency_key: str
@@ -63,16 +65,18 @@ class Rpc(Generic[Request, Answer]):
         return method
 
     @property
-    def changes(self) -> bool:
-        """It changes something, so that an attempt may be repeated under its key only."""
+    def keyed(self) -> bool:
+        """An attempt may be repeated under its key only.
+
+        Where a key only guards, the call itself is what is carried out once.
+        """
         rule = self._method.GetOptions().Extensions[access_pb2.access]
-        keyed = rule.idempotency != access_pb2.IDEMPOTENCY_RULE_UNSPECIFIED
-        return keyed and rule.scope != access_pb2.KEY_SCOPE_READ
+        return rule.idempotency not in _KEYLESS
 
     def __call__(self, request: Request, options: Mapping[str, Any]) -> Call[Answer]:
         """The call with a request."""
         key = options.get("idempotency_key")
-        if key is None and self.changes:
+        if key is None and self.keyed:
             key = uuid.uuid4().hex
         return Call(
             self,

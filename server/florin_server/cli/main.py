@@ -128,6 +128,18 @@ def simulate(  # noqa: PLR0917  (typer gives them by name)
     outage_minutes: Annotated[
         int | None, typer.Option(help="How long it stops.  [default: 0]")
     ] = None,
+    confirmations: Annotated[
+        int | None,
+        typer.Option(
+            help="Blocks that make a payment final on EVM.  [default: as in the settings]"
+        ),
+    ] = None,
+    volatility: Annotated[
+        float | None, typer.Option(help="Percent that a coin's price moves in a day.  [default: 0]")
+    ] = None,
+    jump: Annotated[
+        float | None, typer.Option(help="Percent that it changes at once, once.  [default: 0]")
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Tell progress and result as lines of JSON.")
     ] = False,
@@ -145,6 +157,9 @@ def simulate(  # noqa: PLR0917  (typer gives them by name)
         slow_chain=slow_chain,
         outage_chain=outage_chain,
         outage_minutes=outage_minutes,
+        confirmations=confirmations,
+        volatility=volatility,
+        jump=jump,
     )
     command.run(given(home=home), chosen, begin=begin, as_json=as_json)
 

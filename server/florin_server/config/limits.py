@@ -70,7 +70,7 @@ class LimitSettings(BaseModel):
     guard_per_minute: int = Field(
         default=60,
         ge=0,
-        description="new idempotency keys of App-Ids from one address: each is kept for days",
+        description="new idempotency keys of App-Ids from one address that are kept, each for days",
     )
     guard_burst: int = Field(default=60, ge=1, description="every step of ten payments at once")
     held_per_credential: int = Field(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from florin_server.devnet.errors import bad_params
+from florin_server.devnet.errors import RpcFault, bad_params
 from florin_server.devnet.faults import Effect
+
+_T = TypeVar("_T")
 
 TIMES_MAX: Final = 1_000_000
 DELAY_MAX_MS: Final = 600_000
@@ -62,3 +64,18 @@ def wanted(given: Mapping[str, Any], sends: str) -> tuple[str, Effect]:
     if effect is Effect.DROP and method != sends:
         raise bad_params(f"only {sends} can drop something")
     return method, effect
+
+
+def member(
+    given: Mapping[str, Any], name: str, read: Callable[[Any], _T], default: Any = None
+) -> _T:
+    """A member of what is to go wrong, as `read` takes it; RpcFault that names it."""
+    value = given.get(name, default)
+    if value is None:
+        raise bad_params(f"{name} is missing")
+    try:
+        return read(value)
+    except RpcFault as fault:
+        # nodes begin with what kind of error it is
+        why = fault.message.partition(": ")[2] or fault.message
+        raise bad_params(f"{name}: {why}") from fault

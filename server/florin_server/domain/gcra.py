@@ -67,6 +67,14 @@ class Bucket:
         wait_us = -(-(used - (self._room - (left + 1) * _MINUTE_US)) // self._per_minute)
         return Verdict(admitted, left, wait_us)
 
+    def give_back(self, key: str) -> None:
+        """Undoes one call that was let in and came to nothing.
+
+        No budget grows beyond its burst. What shared the budget of all new keys stays taken.
+        """
+        if key in self._whole:
+            self._whole[key] -= _MINUTE_US
+
     def _make_room(self, now: int) -> bool:
         """Looks at a few keys in turn and forgets the stale ones; False if there is no room."""
         for _ in range(_LOOKS):

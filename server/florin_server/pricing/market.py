@@ -94,6 +94,7 @@ class Market:
         self._ways = ways
         self._others = others
         self._unknown: frozenset[Pair] = frozenset()
+        self._asking = 0
 
     def rate(self, asset: str, currency: str, now_us: int) -> Rate | None:
         """The rate of the first source that knows one; a text is a price of the settings."""
@@ -107,9 +108,18 @@ class Market:
                 return rate
         return None
 
+    @property
+    def busy(self) -> bool:
+        """True while sources are asked."""
+        return self._asking > 0
+
     async def refresh(self, now_us: int) -> None:
         """Asks all sources at the same time."""
-        await asyncio.gather(*(teller.refresh(now_us) for teller in self._tellers))
+        self._asking += 1
+        try:
+            await asyncio.gather(*(teller.refresh(now_us) for teller in self._tellers))
+        finally:
+            self._asking -= 1
         self._tell(now_us)
 
     def problems(self, now_us: int) -> dict[Pair, str]:

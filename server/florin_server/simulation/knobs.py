@@ -15,6 +15,9 @@ _BOUNDS: Final = {
     "abandoners": (0.0, 0.9),
     "reorgs": (0.0, 1.0),
     "outage_minutes": (0, 1_440),
+    "confirmations": (0, 30),
+    "volatility": (0.0, 20.0),
+    "jump": (-15.0, 15.0),
 }
 # more in a day would need the clock to go by in steps of a block, all day
 A_DAY_MAX: Final = 20_000
@@ -30,7 +33,10 @@ class Knobs:
 
     Shares are of all payments: of buyers who leave before they sign, and of payments on the EVM
     chain whose block is replaced. What is planted is for those who look for it: a chain that is
-    slower than it promises, and one that stops for a while, once.
+    slower than it promises, and one that stops for a while, once. `confirmations` are the blocks
+    that make a payment final on the EVM chain; 0 leaves that to the settings. `volatility`
+    is by how many percent a coin's price moves in a day, as a standard deviation, and `jump` by how
+    many it changes at once, besides; a price of the settings stands still if both are 0.
     """
 
     seed: int = 1
@@ -42,6 +48,9 @@ class Knobs:
     slow_chain: str = ""
     outage_chain: str = "evm"
     outage_minutes: int = 0
+    confirmations: int = 0
+    volatility: float = 0.0
+    jump: float = 0.0
 
     def __post_init__(self) -> None:
         for name, (least, most) in _BOUNDS.items():

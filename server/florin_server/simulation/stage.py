@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from florin_server.boot.demo_accounts import ensure_demo
@@ -12,8 +12,11 @@ from florin_server.boot.service import Service
 from florin_server.clock import TestClock
 from florin_server.config import Settings
 from florin_server.devnet.solana import SOLNET
+from florin_server.pricing.market import Market
+from florin_server.pricing.settings import PriceSettings
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.solana.sending.signer import SolanaSigner
+from florin_server.simulation import rates
 from florin_server.simulation.calls import Api
 from florin_server.simulation.knobs import Knobs
 from florin_server.simulation.nodes import Node
@@ -23,7 +26,8 @@ from florin_server.simulation.quiet import QuietLoop
 from florin_server.simulation.wallet import ASSETS, EVM
 
 # what a coin costs without a source of prices
-_COIN = {"USD": "2500.00", "EUR": "2300.00", "GBP": "2000.00"}
+_COIN = ASSETS[Purse.COIN]
+_PRICES = {"USD": "2500.00", "EUR": "2300.00", "GBP": "2000.00"}
 # books are compared as often as on a quiet day, and a busy machine leaves no chain out
 _BOOKS_S, _DISCOVERY_S = 3_600.0, 60.0
 
@@ -58,8 +62,10 @@ class Stage:
             self.nodes[kind] = node = Node(chain.handle)
             self.paces[kind] = Pace(kind, node, block_s, slow=kind == knobs.slow_chain)
             loop.heed(chain.busy)
-        store = service.app.store
+        store, prices = service.app.store, service.app.prices
         loop.heed(lambda: store.busy)
+        if isinstance(prices, Market):
+            loop.heed(lambda: prices.busy)
 
     @property
     def now_us(self) -> int:
@@ -102,6 +108,8 @@ class Stage:
                 key = f"{name}-settlements-{one.n}"
                 await partner.post(path, {"settlements": settlements}, key)
             self.shops.append(shop)
+            # accounts are opened for it by itself, and never by chance together with the next one's
+            await self.quiet()
 
     def _shop(self, merchant: Merchant, merchant_id: str, name: str) -> Shop:
         if not merchant.kind.own_wallet:
@@ -119,11 +127,10 @@ class Stage:
                 yield {"asset": asset, "destination": f"{chain}:{address}"}
 
 
-def settings_for(settings: Settings, knobs: Knobs) -> Settings:
+def settings_for(settings: Settings, knobs: Knobs, prices: PriceSettings | None) -> Settings:
     """The installation's settings, for the time of a simulation: nobody calls from outside."""
-    coin = ASSETS[Purse.COIN]
-    rates = {coin: _COIN} | settings.rates
-    solana = settings.embedded_solana
+    embedded, solana = settings.embedded, settings.embedded_solana
+    depth = knobs.confirmations or embedded.confirmations
     accounts = max(solana.accounts_a_day, 3 * knobs.merchants)
     return settings.model_copy(
         update={
@@ -133,10 +140,17 @@ def settings_for(settings: Settings, knobs: Knobs) -> Settings:
             "metrics_port": None,
             "books_check_s": _BOOKS_S,
             "discovery_s": _DISCOVERY_S,
-            "rates": rates,
+            "rates": {_COIN: _prices_of(settings)} | settings.rates,
+            "prices": prices or settings.prices,
+            "embedded": embedded.model_copy(update={"confirmations": depth}),
             "embedded_solana": solana.model_copy(update={"accounts_a_day": accounts}),
         }
     )
+
+
+def _prices_of(settings: Settings) -> dict[str, str]:
+    """What a coin costs when a simulation begins, by currency."""
+    return _PRICES | settings.rates.get(_COIN, {})
 
 
 @asynccontextmanager
@@ -145,8 +159,11 @@ async def staged(
 ) -> AsyncIterator[Stage]:
     """A service on its state folder at a time; Refused, StoreError or OSError if it cannot run."""
     clock = TestClock(begin_us)
-    service = await Service.start(settings_for(settings, knobs), clock=clock)
-    try:
+    async with AsyncExitStack() as stack:
+        moving = rates.told(knobs, begin_us, clock, _COIN, _prices_of(settings))
+        chosen = settings_for(settings, knobs, await stack.enter_async_context(moving))
+        service = await Service.start(chosen, clock=clock)
+        stack.push_async_callback(service.stop)
         await ensure_demo(service)
         stage = Stage(service, clock, loop, knobs)
         await stage.quiet()
@@ -155,5 +172,3 @@ async def staged(
         yield stage
         for pace in stage.paces.values():
             await pace.end()
-    finally:
-        await service.stop()

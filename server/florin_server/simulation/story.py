@@ -289,7 +289,9 @@ class Teller:
         with self._times.flying(story.order.purse.chain):
             if story.order.reorg and story.order.purse.chain == "evm":
                 await self._times.next_step()
-                if self._stage.service.settings.embedded.confirmations > 1:
+                deep = self._stage.service.settings.embedded.confirmations > 1
+                # a chain that stands still has no other blocks either
+                if deep and not self._stage.paces["evm"].stopped:
                     await self._node().fault("reorg", depth=1, delay=1)
             await watching
 

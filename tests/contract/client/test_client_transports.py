@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 import pytest
-from florin.v1 import listing_pb2, merchant_pb2, merchant_pb2_grpc, payment_pb2
+from florin.v1 import listing_pb2, merchant_pb2, merchant_pb2_grpc, payment_pb2, refund_pb2
 from florin_client import DeadlineError, RateLimitedError, Retries, UnavailableError
 from florin_client.aio import AsyncMerchant, AsyncTransport
 from florin_client.setup import Setup
@@ -223,6 +223,17 @@ async def test_the_final_status_is_waited_for(lab):
     assert (await one.ask("wait_final", "pay_1")).status == SUCCEEDED
     with pytest.raises(DeadlineError):
         await lab(state(0), asyncio.Future).ask("wait_final", "pay_1", timeout=0.1)
+
+
+async def test_one_client_waits_for_payments_of_several_merchants(lab):
+    one = lab(state(0), DOWN, state(1, final=True), StopIteration)
+    given = {"merchant_id": "mrch_2", "timeout": 20}
+    assert (await one.ask("wait_final", "pay_1", **given)).status == SUCCEEDED
+    assert [sent["merchant-id"] for sent in one.server.sent] == ["mrch_2"] * 2
+    paid = refund_pb2.Refund(status=refund_pb2.REFUND_STATUS_SUCCEEDED)
+    one = lab(refund_pb2.WatchRefundResponse(refund=paid), StopIteration)
+    assert (await one.ask("wait_refund_final", "pay_1", **given)).status == paid.status
+    assert one.server.sent[-1]["merchant-id"] == "mrch_2"
 
 
 def page(*ids: str, **more: Any) -> listing_pb2.ListPaymentsResponse:

@@ -307,7 +307,6 @@ async def test_a_pause_holds_transactions_back_until_it_ends(node):
         {"kind": "answer", "method": "eth_chainId", "effect": "error", "times": -1},
         {"kind": "mining"},
         {"kind": "reorg", "drop": "all"},
-        {"kind": "baseFee", "wei": 3},
         {"kind": "evict"},
         {"kind": "evict", "transactions": ["0x12"]},
         {"kind": "clear", "now": True},
@@ -319,6 +318,31 @@ async def test_a_pause_holds_transactions_back_until_it_ends(node):
 async def test_a_fault_that_makes_no_sense_is_refused(node, options):
     with pytest.raises(NodeError) as refused:
         await node.ask("florin_fault", options)
+    assert refused.value.code == -32602
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"kind": "baseFee"}, "wei is missing"),
+        ({"kind": "baseFee", "wei": 3}, "wei: 3 is not a hex number"),
+        ({"kind": "baseFee", "wei": "3"}, "wei: '3' is not a hex number"),
+        ({"kind": "baseFee", "wei": hex(2**63)}, "wei: no base fee is above 0x4000000000000000"),
+        ({"kind": "lag"}, "blocks is missing"),
+        ({"kind": "lag", "blocks": True}, "blocks: True is not a whole number"),
+        ({"kind": "revert", "times": 0.5}, "times: 0.5 is not a whole number"),
+        ({"kind": "reorg", "depth": 9999}, "depth: 9999 is not between 0 and "),
+        ({"kind": "reorg", "drop": ["0x12"]}, "drop: not a hash"),
+        (
+            {"kind": "answer", "method": "eth_chainId", "effect": "error", "code": "no"},
+            "code: 'no' is not a hex number",
+        ),
+    ],
+)
+async def test_a_value_that_a_fault_cannot_have_is_told_by_its_name(node, options, sentence):
+    with pytest.raises(NodeError) as refused:
+        await node.ask("florin_fault", options)
+    assert str(refused.value).startswith(sentence)
     assert refused.value.code == -32602
 
 

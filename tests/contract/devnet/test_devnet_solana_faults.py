@@ -101,3 +101,18 @@ async def test_faults_that_cannot_be_are_refused(node, options):
     with pytest.raises(NodeError) as refused:
         await node.ask("florin_fault", options)
     assert refused.value.code == -32602
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"kind": "prune", "slots": 149}, "slots: not a number between 150 and 10000000"),
+        ({"kind": "slots", "slots": "0x10"}, "slots: not a number between 0 and 10000000"),
+        ({"kind": "landing"}, "paused is missing"),
+        ({"kind": "landing", "paused": 1}, "paused: not true or false"),
+    ],
+)
+async def test_a_value_that_a_fault_cannot_have_is_told_by_its_name(node, options, sentence):
+    with pytest.raises(NodeError) as refused:
+        await node.ask("florin_fault", options)
+    assert str(refused.value) == f"{sentence} (-32602)"

@@ -17,27 +17,11 @@ from florin_server.store.ledger import books
 from florin_server.store.payments import payments
 from florin_server.store.settlement import reorg
 
-from tests.support import exported, store_kit
-from tests.support.exported import FEE, MINUTE_US, Shop, export, lines, newest, sums, whole
+from tests.support import exported
+from tests.support.exported import FEE, MINUTE_US, export, lines, newest, sums, whole
 from tests.support.store_kit import ASSET, CHAIN, PAYER, U256_MAX
 
 FORMATS = ["csv", "jsonl", "parquet"]
-
-
-@pytest.fixture
-async def store(tmp_path):
-    async with store_kit.opened("sqlite", tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def shop(store):
-    return Shop(await store_kit.leased(store))
-
-
-@pytest.fixture
-def database(tmp_path):
-    return tmp_path / "florin.db"
 
 
 async def test_the_postings_of_an_export_are_those_of_the_ledger(store, shop, database, tmp_path):

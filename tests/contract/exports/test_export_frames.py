@@ -9,28 +9,16 @@ import polars as pl
 import pytest
 from florin_server.flows.exports import folder, frames
 
-from tests.support import exported, store_kit
-from tests.support.exported import FEE, Shop, export, sums
+from tests.support import exported
+from tests.support.exported import FEE, export, sums
 
 PAID = 50_000_000
 
 
 @pytest.fixture
-async def store(tmp_path):
-    async with store_kit.opened("sqlite", tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def shop(store):
-    shop = Shop(await store_kit.leased(store))
+async def shop(store, shop):
     await store.write(exported.many(shop, 30))
     return shop
-
-
-@pytest.fixture
-def database(tmp_path):
-    return tmp_path / "florin.db"
 
 
 async def test_every_format_is_the_same_frame(shop, database, tmp_path):

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import grpc
 import pytest
 from florin.v1 import listing_pb2, merchant_pb2_grpc, money_pb2, payment_pb2
+from florin_client import Retries
 from florin_server.boot.exports import server
 from florin_server.boot.servers.upstream import Link
 from florin_server.domain.errors import Code, FlorinError
@@ -19,6 +20,7 @@ from tests.support.exported import refused
 
 ENV = {server.KEY: "fl_test_pk_1", server.MERCHANT: "mrch_1"}
 HUGE = 2**256 - 1
+SOON = Retries(first_s=0.01)
 
 
 class Merchants(merchant_pb2_grpc.MerchantServiceServicer):
@@ -57,15 +59,15 @@ def serving(merchants):
         own.stop(None).wait()
 
 
-def told(target, waited):
-    with server.of_server(target, Link(), ENV, waited.append) as origin:
+def told(target, retries=SOON, env=ENV):
+    with server.of_server(target, Link(), env, retries) as origin:
         return frames.of_origin(origin, "payments").to_pylist()
 
 
 def test_every_page_is_asked_for_with_the_merchants_key():
     merchants = Merchants()
     with serving(merchants) as target:
-        rows = told(target, [])
+        rows = told(target)
     assert merchants.asked == [("mrch_1", ""), ("mrch_1", "1"), ("mrch_1", "2")]
     assert [row["payment_id"] for row in rows] == ["pay_0", "pay_1", "pay_2"]
     assert {int(row["requested_minor"]) for row in rows} == {HUGE}
@@ -75,14 +77,27 @@ def test_every_page_is_asked_for_with_the_merchants_key():
     assert {rows[0][name] for name in ("payer", "paid_minor", "option_id", "version")} == {None}
 
 
-def test_a_server_that_is_asked_too_often_is_waited_for():
+def test_a_server_that_is_down_for_a_moment_is_asked_again():
+    down = FlorinError(Code.INTERNAL_ERROR, unavailable=True)
+    merchants = Merchants(down, down)
+    with serving(merchants) as target:
+        assert len(told(target)) == 3
+    assert [cursor for _, cursor in merchants.asked] == ["", "", "", "1", "2"]
+
+
+def test_a_server_that_stays_down_or_lets_nobody_ask_is_told():
     limited = FlorinError(Code.RATE_LIMITED, retry_after_s=7)
-    waited = []
-    with serving(Merchants(limited, limited)) as target:
-        assert len(told(target, waited)) == 3
-    assert waited == [7.0, 7.0]
-    with serving(Merchants(*[limited] * 20)) as target:
-        assert "lets this key ask too seldom" in refused(lambda: told(target, []))
+    down = FlorinError(Code.INTERNAL_ERROR, unavailable=True)
+    at_once = Retries(patience_s=0)
+    with serving(Merchants(limited)) as target:
+        assert "lets this key ask too seldom" in refused(lambda: told(target, at_once))
+    with serving(Merchants(down)) as target:
+        assert "does not answer by gRPC: Internal error" in refused(lambda: told(target, at_once))
+
+
+def test_a_key_that_no_server_would_take_is_told_at_once():
+    env = {**ENV, server.KEY: "schl\u00fcssel"}
+    assert "not printable ASCII" in refused(lambda: told("127.0.0.1:1", env=env))
 
 
 @pytest.mark.parametrize(
@@ -91,4 +106,4 @@ def test_a_server_that_is_asked_too_often_is_waited_for():
 )
 def test_another_refusal_is_told_as_it_is(code, sentence):
     with serving(Merchants(FlorinError(code))) as target:
-        assert sentence in refused(lambda: told(target, []))
+        assert sentence in refused(lambda: told(target))

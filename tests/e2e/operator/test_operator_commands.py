@@ -124,7 +124,9 @@ def test_pins_are_listed_and_move_forward(ask, forks, home):
             assert answer == [f"{account} is pinned to {PREVIEW}."]
         done = forks("versions", "pin", STABLE, f"--{option}={account}", home=home)
         assert done.status == 1
-        assert told(done) == "Not done: Version is older than the account's pin"
+        assert told(done) == (
+            "Not done: Version is older than the account's pin (api_version_downgrade)"
+        )
     published, pins = "\n".join(ask("versions", "list")).split("\n\n")
     assert rows(published.splitlines()[1:]) == {STABLE: ["stable"], PREVIEW: ["preview"]}
     _, *pinned = [re.split(r" {2,}", line) for line in pins.splitlines()]
@@ -188,7 +190,7 @@ def test_an_executor_is_listed_paused_and_resumed(ask_up, up, forks):
 def test_an_executor_that_is_not_there_is_told(forks, up):
     for command in ("pause", "resume"):
         done = forks("executors", command, "eip155:1:0x1", home=up.home.path)
-        assert (done.status, told(done)) == (1, "Not done: Executor not found")
+        assert (done.status, told(done)) == (1, "Not done: Executor not found (executor_not_found)")
 
 
 def test_executors_need_a_florin_that_runs(forks, stopped):
@@ -241,10 +243,14 @@ def test_what_is_kept_about_a_customer_is_shown_and_erased(forks, customer):
     ]
     for command in ("export", "erase"):
         done = forks("customers", command, account, home=home)
-        assert (done.status, told(done)) == (1, "Not done: Customer not found")
+        assert (done.status, told(done)) == (
+            1,
+            "Not done: Customer not found (customer_not_found)",
+        )
         done = forks("customers", command, "nobody", home=home)
         assert done.status == 1
         assert told(done).startswith("Not done: Validation error: account: ")
+        assert told(done).endswith(" (params_validation)")
 
 
 def test_payouts_are_begun_listed_and_refused(forks, stopped):
@@ -285,7 +291,7 @@ def test_payouts_are_begun_listed_and_refused(forks, stopped):
         done = forks("payouts", "create", merchant_id, asset, f"--amount={amount}", home=stopped)
         assert done.status == 2
     done = forks("payouts", "refuse", "pout_unknown", home=stopped)
-    assert told(done) == "Not done: Payout not found"
+    assert told(done) == "Not done: Payout not found (invalid_params)"
 
 
 def test_the_books_of_a_stopped_florin_are_proven_and_its_chains_are_told_to_rest(forks, stopped):
@@ -312,7 +318,7 @@ def test_the_books_are_compared_and_listed_while_florin_runs(ask_up, forks, up):
     assert len(ask_up("ledger", "entries", "pay_unknown")) == 1
     account, asset = wallets[0][5], wallets[0][4]
     done = forks("ledger", "book", account, asset, "--note=nothing", home=up.home.path)
-    assert (done.status, told(done)) == (1, "Not done: There is no difference")
+    assert (done.status, told(done)) == (1, "Not done: There is no difference (invalid_state)")
 
 
 def test_held_payments_are_listed_and_decided(forks, stopped):
@@ -365,7 +371,7 @@ def test_held_payments_are_listed_and_decided(forks, stopped):
         done = forks("payments", "release", "held_1", "--note=no", home=stopped)
         assert (done.status, told(done)) == (
             1,
-            "Not done: The money came late: it pays for nothing",
+            "Not done: The money came late: it pays for nothing (invalid_state)",
         )
         kept = ask("payments", "keep", "held_1", "--note=the authority asks for it")
         assert kept == ["held_1 is kept."]

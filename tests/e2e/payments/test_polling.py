@@ -22,7 +22,7 @@ PAUSED = {
         (0.5, 2, 1, 500),
         (0.5, 6, 3, 1500),
         # never more seldom than documented, however slow the chain is
-        (0.5, 9, 4, 2000),
+        (0.5, 9, 5, 2000),
         (0.5, 24, 12, 2000),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import sqlite3
 from collections import Counter
@@ -73,6 +74,16 @@ def test_who_pays_too_late_gets_it_back_and_who_is_refunded_too(everybody):
     assert {one.status for one in slow} == {"succeeded"}
 
 
+def test_accounts_are_opened_for_each_merchant_by_itself(everybody):
+    """So that it is not left to chance how many transactions of ours there are."""
+    result, home = everybody
+    alone = "SELECT count(*) FROM chain_tx WHERE id NOT IN (SELECT tx_id FROM chain_tx_item)"
+    with closing(sqlite3.connect(home / "florin.db")) as books:
+        (opened,) = books.execute(alone).fetchone()
+    shops = populate(EVERYBODY, result.begin_us).merchants
+    assert opened == sum(one.kind.own_wallet for one in shops)
+
+
 def test_a_report_counts_what_the_stories_tell(everybody):
     result, _ = everybody
     report, funnel = result.report, result.report.funnel
@@ -114,8 +125,33 @@ def test_a_slow_chain_that_was_planted_is_seen_and_the_other_one_keeps_its_promi
     assert solana.p95_s <= solana.promised_s
 
 
+QUOTED = """
+    SELECT p.reference_id, o.value FROM payment_option o JOIN payment p ON p.id = o.payment_id
+    WHERE o.asset LIKE '%/slip44:60' ORDER BY p.reference_id, o.value
+"""
+
+
+def test_a_price_that_moves_does_so_by_the_seed_and_changes_no_story(tmp_path):
+    moving = dataclasses.replace(FEW, volatility=5.0, jump=-10.0)
+    quoted, stories = [], set()
+    for name, knobs in (("calm", FEW), ("one", moving), ("two", moving)):
+        result = simulate(Settings(home=tmp_path / name), knobs, first=FIRST)
+        assert list(result.problems) == []
+        stories.add(result.report.story)
+        with closing(sqlite3.connect(Home(tmp_path / name).database)) as file:
+            quoted.append(file.execute(QUOTED).fetchall())
+    calm, one, two = quoted
+    assert one == two
+    assert len(stories) == 1
+    # every price moved, and none went missing
+    assert [payment for payment, _ in one] == [payment for payment, _ in calm]
+    assert not {*one} & {*calm}
+
+
 def test_payments_of_an_outage_wait_for_its_end(tmp_path):
-    stopped = Knobs(seed=1927, payments=40, days=1, abandoners=0.0, outage_minutes=15)
+    # a chain that stands still replaces no blocks, whatever is planted
+    planted = {"reorgs": 1.0, "outage_minutes": 15}
+    stopped = Knobs(seed=1927, payments=40, days=1, abandoners=0.0, **planted)
     result = simulate(Settings(home=tmp_path / "home"), stopped, first=FIRST)
     assert list(result.problems) == []
     (outage,) = populate(stopped, BEGIN_US).outages

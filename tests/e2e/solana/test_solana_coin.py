@@ -124,6 +124,16 @@ async def test_a_buyer_who_paid_in_coin_gets_it_back(desk, node, wallet, own):
     await exact(desk, node)
 
 
+async def test_slots_that_go_by_end_what_was_fetched_but_not_the_option(desk, node, wallet):
+    offer = await offered(desk, wallet, await desk.tenant())
+    await node.fault("slots", slots=200)
+    error = await refusal(offer.confirm())
+    assert (error.http, error.code) == (409, "quote_expired")
+    await offer.fetch()
+    await offer.confirm()
+    assert (await offer.final())["status"] == "succeeded"
+
+
 async def test_a_quote_that_lapsed_is_told(desk, wallet):
     offer = await offered(desk, wallet, await desk.tenant())
     desk.clock.advance(300)

@@ -123,7 +123,8 @@ class GatewayServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchPayment(self, request, context):
-        """Tells the status and every change of it until it is final.
+        """Tells the status, and the newest one whenever that has changed, until it is final. Statuses that
+        pass faster than they are read are left out.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -53,7 +53,9 @@ class GatewayServiceStub:
     CancelPayment: _grpc.UnaryUnaryMultiCallable[_payment_pb2.CancelPaymentRequest, _payment_pb2.CancelPaymentResponse]
     """Calls the payment off; only while it requires action."""
     WatchPayment: _grpc.UnaryStreamMultiCallable[_payment_pb2.WatchPaymentRequest, _payment_pb2.WatchPaymentResponse]
-    """Tells the status and every change of it until it is final."""
+    """Tells the status, and the newest one whenever that has changed, until it is final. Statuses that
+    pass faster than they are read are left out.
+    """
 
 @_typing.type_check_only
 class GatewayServiceAsyncStub(GatewayServiceStub):
@@ -79,7 +81,9 @@ class GatewayServiceAsyncStub(GatewayServiceStub):
     CancelPayment: _aio.UnaryUnaryMultiCallable[_payment_pb2.CancelPaymentRequest, _payment_pb2.CancelPaymentResponse]  # type: ignore[assignment]
     """Calls the payment off; only while it requires action."""
     WatchPayment: _aio.UnaryStreamMultiCallable[_payment_pb2.WatchPaymentRequest, _payment_pb2.WatchPaymentResponse]  # type: ignore[assignment]
-    """Tells the status and every change of it until it is final."""
+    """Tells the status, and the newest one whenever that has changed, until it is final. Statuses that
+    pass faster than they are read are left out.
+    """
 
 class GatewayServiceServicer(metaclass=_abc_1.ABCMeta):
     """Calls that wallets make, in the order in which they make them."""
@@ -144,6 +148,8 @@ class GatewayServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _payment_pb2.WatchPaymentRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_payment_pb2.WatchPaymentResponse], _abc.AsyncIterator[_payment_pb2.WatchPaymentResponse]]:
-        """Tells the status and every change of it until it is final."""
+        """Tells the status, and the newest one whenever that has changed, until it is final. Statuses that
+        pass faster than they are read are left out.
+        """
 
 def add_GatewayServiceServicer_to_server(servicer: GatewayServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -116,7 +116,8 @@ class MerchantServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchPayment(self, request, context):
-        """Tells the status and every change of it until it is final.
+        """Tells the status, and the newest one whenever that has changed, until it is final. Statuses that
+        pass faster than they are read are left out.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -158,8 +159,9 @@ class MerchantServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchRefund(self, request, context):
-        """Tells the refund of a payment, and every change of it until it is final. A payment that nobody
-        asked to be refunded is refused.
+        """Tells the refund of a payment, and how it stands whenever that has changed, until it is final;
+        what passes faster than it is read is left out. A payment that nobody asked to be refunded is
+        refused.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

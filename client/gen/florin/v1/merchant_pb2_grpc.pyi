@@ -49,7 +49,9 @@ class MerchantServiceStub:
     GetPaymentStatus: _grpc.UnaryUnaryMultiCallable[_payment_pb2.GetPaymentStatusRequest, _payment_pb2.GetPaymentStatusResponse]
     """Tells the status."""
     WatchPayment: _grpc.UnaryStreamMultiCallable[_payment_pb2.WatchPaymentRequest, _payment_pb2.WatchPaymentResponse]
-    """Tells the status and every change of it until it is final."""
+    """Tells the status, and the newest one whenever that has changed, until it is final. Statuses that
+    pass faster than they are read are left out.
+    """
     CancelPayment: _grpc.UnaryUnaryMultiCallable[_payment_pb2.CancelPaymentRequest, _payment_pb2.CancelPaymentResponse]
     """Calls the payment off; only while it requires action. Repeating it repeats the answer."""
     ListPayments: _grpc.UnaryUnaryMultiCallable[_listing_pb2.ListPaymentsRequest, _listing_pb2.ListPaymentsResponse]
@@ -63,8 +65,9 @@ class MerchantServiceStub:
     CreateRefund: _grpc.UnaryUnaryMultiCallable[_refund_pb2.CreateRefundRequest, _refund_pb2.CreateRefundResponse]
     """Asks for the full amount of a succeeded payment to be paid back to the account that paid it."""
     WatchRefund: _grpc.UnaryStreamMultiCallable[_refund_pb2.WatchRefundRequest, _refund_pb2.WatchRefundResponse]
-    """Tells the refund of a payment, and every change of it until it is final. A payment that nobody
-    asked to be refunded is refused.
+    """Tells the refund of a payment, and how it stands whenever that has changed, until it is final;
+    what passes faster than it is read is left out. A payment that nobody asked to be refunded is
+    refused.
     """
 
 @_typing.type_check_only
@@ -79,7 +82,9 @@ class MerchantServiceAsyncStub(MerchantServiceStub):
     GetPaymentStatus: _aio.UnaryUnaryMultiCallable[_payment_pb2.GetPaymentStatusRequest, _payment_pb2.GetPaymentStatusResponse]  # type: ignore[assignment]
     """Tells the status."""
     WatchPayment: _aio.UnaryStreamMultiCallable[_payment_pb2.WatchPaymentRequest, _payment_pb2.WatchPaymentResponse]  # type: ignore[assignment]
-    """Tells the status and every change of it until it is final."""
+    """Tells the status, and the newest one whenever that has changed, until it is final. Statuses that
+    pass faster than they are read are left out.
+    """
     CancelPayment: _aio.UnaryUnaryMultiCallable[_payment_pb2.CancelPaymentRequest, _payment_pb2.CancelPaymentResponse]  # type: ignore[assignment]
     """Calls the payment off; only while it requires action. Repeating it repeats the answer."""
     ListPayments: _aio.UnaryUnaryMultiCallable[_listing_pb2.ListPaymentsRequest, _listing_pb2.ListPaymentsResponse]  # type: ignore[assignment]
@@ -93,8 +98,9 @@ class MerchantServiceAsyncStub(MerchantServiceStub):
     CreateRefund: _aio.UnaryUnaryMultiCallable[_refund_pb2.CreateRefundRequest, _refund_pb2.CreateRefundResponse]  # type: ignore[assignment]
     """Asks for the full amount of a succeeded payment to be paid back to the account that paid it."""
     WatchRefund: _aio.UnaryStreamMultiCallable[_refund_pb2.WatchRefundRequest, _refund_pb2.WatchRefundResponse]  # type: ignore[assignment]
-    """Tells the refund of a payment, and every change of it until it is final. A payment that nobody
-    asked to be refunded is refused.
+    """Tells the refund of a payment, and how it stands whenever that has changed, until it is final;
+    what passes faster than it is read is left out. A payment that nobody asked to be refunded is
+    refused.
     """
 
 class MerchantServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -130,7 +136,9 @@ class MerchantServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _payment_pb2.WatchPaymentRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_payment_pb2.WatchPaymentResponse], _abc.AsyncIterator[_payment_pb2.WatchPaymentResponse]]:
-        """Tells the status and every change of it until it is final."""
+        """Tells the status, and the newest one whenever that has changed, until it is final. Statuses that
+        pass faster than they are read are left out.
+        """
 
     @_abc_1.abstractmethod
     def CancelPayment(
@@ -179,8 +187,9 @@ class MerchantServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _refund_pb2.WatchRefundRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_refund_pb2.WatchRefundResponse], _abc.AsyncIterator[_refund_pb2.WatchRefundResponse]]:
-        """Tells the refund of a payment, and every change of it until it is final. A payment that nobody
-        asked to be refunded is refused.
+        """Tells the refund of a payment, and how it stands whenever that has changed, until it is final;
+        what passes faster than it is read is left out. A payment that nobody asked to be refunded is
+        refused.
         """
 
 def add_MerchantServiceServicer_to_server(servicer: MerchantServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

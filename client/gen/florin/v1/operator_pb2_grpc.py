@@ -368,7 +368,8 @@ class OperatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchPayout(self, request, context):
-        """Tells a payout, and every change of it until it is final.
+        """Tells a payout, and how it stands whenever that has changed, until it is final; what passes
+        faster than it is read is left out.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

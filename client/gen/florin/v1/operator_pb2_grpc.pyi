@@ -85,7 +85,9 @@ class OperatorServiceStub:
     CreatePayout: _grpc.UnaryUnaryMultiCallable[_payout_pb2.CreatePayoutRequest, _payout_pb2.Payout]
     """Pays a merchant what it is owed, to its settlement destination."""
     WatchPayout: _grpc.UnaryStreamMultiCallable[_payout_pb2.WatchPayoutRequest, _payout_pb2.WatchPayoutResponse]
-    """Tells a payout, and every change of it until it is final."""
+    """Tells a payout, and how it stands whenever that has changed, until it is final; what passes
+    faster than it is read is left out.
+    """
     RefusePayout: _grpc.UnaryUnaryMultiCallable[_payout_pb2.RefusePayoutRequest, _payout_pb2.Payout]
     """Calls a payout off that is not on its way; the refund that it pays fails."""
     ResolvePayout: _grpc.UnaryUnaryMultiCallable[_payout_pb2.ResolvePayoutRequest, _payout_pb2.Payout]
@@ -163,7 +165,9 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     CreatePayout: _aio.UnaryUnaryMultiCallable[_payout_pb2.CreatePayoutRequest, _payout_pb2.Payout]  # type: ignore[assignment]
     """Pays a merchant what it is owed, to its settlement destination."""
     WatchPayout: _aio.UnaryStreamMultiCallable[_payout_pb2.WatchPayoutRequest, _payout_pb2.WatchPayoutResponse]  # type: ignore[assignment]
-    """Tells a payout, and every change of it until it is final."""
+    """Tells a payout, and how it stands whenever that has changed, until it is final; what passes
+    faster than it is read is left out.
+    """
     RefusePayout: _aio.UnaryUnaryMultiCallable[_payout_pb2.RefusePayoutRequest, _payout_pb2.Payout]  # type: ignore[assignment]
     """Calls a payout off that is not on its way; the refund that it pays fails."""
     ResolvePayout: _aio.UnaryUnaryMultiCallable[_payout_pb2.ResolvePayoutRequest, _payout_pb2.Payout]  # type: ignore[assignment]
@@ -370,7 +374,9 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _payout_pb2.WatchPayoutRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_payout_pb2.WatchPayoutResponse], _abc.AsyncIterator[_payout_pb2.WatchPayoutResponse]]:
-        """Tells a payout, and every change of it until it is final."""
+        """Tells a payout, and how it stands whenever that has changed, until it is final; what passes
+        faster than it is read is left out.
+        """
 
     @_abc_1.abstractmethod
     def RefusePayout(

@@ -318,7 +318,7 @@ Global___GetPaymentStatusResponse: _TypeAlias = GetPaymentStatusResponse  # noqa
 
 @_typing.final
 class WatchPaymentRequest(_message.Message):
-    """Asks for the changes of one payment."""
+    """Asks to be told of changes of one payment."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -357,7 +357,7 @@ class WatchPaymentResponse(_message.Message):
     PAYMENT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     version: _builtins.int
-    """Rises by one with every change of the payment; resume with after_version."""
+    """Rises by one with every change of the payment, told or not; resume with after_version."""
     @_builtins.property
     def payment(self) -> Global___GetPaymentStatusResponse:
         """The status."""

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from math import ceil
 
 from florin_server.boot.chains import solana
 from florin_server.boot.chains.embedded import HOST, Embedded, port_of
@@ -154,7 +155,8 @@ def embedded_chain(settings: Settings, treasury: Signer) -> EvmChain:
         opener=DEVNET.opener,
         factories=(DEVNET.wallet_factory,),
         treasury=treasury.address,
-        eta_s=max(1, round(settings.embedded.block_interval_s * settings.embedded.confirmations)),
+        # rounded up: a promise is kept
+        eta_s=max(1, ceil(settings.embedded.block_interval_s * settings.embedded.confirmations)),
         faucet=True,
         # in the same process a call costs nothing but itself
         reads="batch",

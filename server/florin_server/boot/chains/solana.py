@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from math import ceil
 
 from florin_server.boot.chains.embedded import HOST, Embedded, port_of
 from florin_server.boot.home import Home
@@ -66,7 +67,7 @@ def rail(settings: Settings, embedded: Embedded, keys: Keys) -> SolanaRail:
         name=SOLNET.name,
         poll_ms=max(10, min(100, int(chosen.slot_s * 250))),
         treasury=keys.treasury.address,
-        eta_s=max(1, round(chosen.slot_s * (chosen.finalized_slots + 1))),
+        eta_s=max(1, ceil(chosen.slot_s * (chosen.finalized_slots + 1))),
         faucet=True,
         durable_nonces=chosen.durable_nonces,
         accounts_a_day=chosen.accounts_a_day,

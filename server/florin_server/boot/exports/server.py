@@ -6,16 +6,24 @@ each.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import grpc
-from florin.v1 import listing_pb2, merchant_pb2_grpc, money_pb2, payment_pb2, refund_pb2
+from florin.v1 import listing_pb2, money_pb2, payment_pb2, refund_pb2
+from florin_client import (
+    AuthenticationError,
+    Client,
+    DeadlineError,
+    FlorinError,
+    ForbiddenError,
+    RateLimitedError,
+    Retries,
+    UnavailableError,
+)
+from florin_client.sync import Merchant
 from google.protobuf.message import Message
-from google.rpc import error_details_pb2
-from grpc_status import rpc_status
 
 from florin_server.boot.servers.upstream import Link
 from florin_server.clock import SystemClock
@@ -27,23 +35,22 @@ from florin_server.store.exports.roots import Page, Root
 KEY, MERCHANT = "FLORIN_PARTNER_KEY", "FLORIN_MERCHANT_ID"
 _LIMIT = 200
 _TIMEOUT_S = 60
-# a server that limits calls says how long to wait
-_TRIES, _WAIT_S = 10, 1.0
 _MICRO = 1_000
+# somebody waits who may have named the wrong server
+_RETRIES = Retries(patience_s=5)
 
 
 class ServerFeed:
-    """The payments of one merchant, the oldest first; `ask` answers one page of the list."""
+    """The payments of one merchant, the oldest first, as it is told them at a target."""
 
     name = "server"
     tables = (PAYMENTS.name, REFUNDS.name)
     whole = True
 
-    def __init__(
-        self,
-        ask: Callable[[listing_pb2.ListMerchantPaymentsRequest], listing_pb2.ListPaymentsResponse],
-    ) -> None:
-        self._ask = ask
+    def __init__(self, merchant: Merchant, target: str) -> None:
+        self._merchant = merchant
+        self._target = target
+        self._rest: Iterator[listing_pb2.ListPaymentsResponse] = iter(())
         self._decimals: dict[str, int] = {}
 
     def decimals(self, unit: str) -> int | None:
@@ -51,15 +58,17 @@ class ServerFeed:
         return self._decimals.get(unit)
 
     def pages(self, after: str, since_us: int) -> Page:  # noqa: ARG002  (it does not help)
-        """The page that a cursor of the server begins."""
-        request = listing_pb2.ListMerchantPaymentsRequest(
-            sort_by=listing_pb2.PAYMENT_SORT_DATE,
-            sort_dir=listing_pb2.SORT_DIRECTION_ASC,
-            limit=_LIMIT,
-        )
-        if after:
-            request.cursor = after
-        answer = self._ask(request)
+        """The first page, or the one that follows the page that was told last."""
+        if not after:
+            self._rest = self._merchant.list_merchant_payments(
+                sort_by=listing_pb2.PAYMENT_SORT_DATE,
+                sort_dir=listing_pb2.SORT_DIRECTION_ASC,
+                limit=_LIMIT,
+            ).pages()
+        try:
+            answer = next(self._rest)
+        except FlorinError as error:
+            raise NotExported(_why(error, self._target)) from error
         more = answer.next_cursor if answer.HasField("next_cursor") else None
         return Page([self._root(one) for one in answer.data], more)
 
@@ -119,10 +128,7 @@ class ServerFeed:
 
 @contextmanager
 def of_server(
-    target: str,
-    link: Link,
-    env: Mapping[str, str],
-    sleep: Callable[[float], None] = time.sleep,
+    target: str, link: Link, env: Mapping[str, str], retries: Retries = _RETRIES
 ) -> Iterator[Origin]:
     """What the server at host:port tells the merchant whose key is in the environment.
 
@@ -134,53 +140,40 @@ def of_server(
             f"a server tells payments to a merchant: set {KEY} and {MERCHANT} in the environment"
         )
     link.check(target)
-    secure, options = link.credentials(), link.options()
-    channel = (
-        grpc.insecure_channel(target, options)
-        if secure is None
-        else grpc.secure_channel(target, secure, options)
-    )
-    with channel:
-        stub = merchant_pb2_grpc.MerchantServiceStub(channel)
-        metadata = (("api-key", key), ("merchant-id", merchant))
-
-        def ask(
-            request: listing_pb2.ListMerchantPaymentsRequest,
-        ) -> listing_pb2.ListPaymentsResponse:
-            for _ in range(_TRIES):
-                try:
-                    return stub.ListMerchantPayments(request, metadata=metadata, timeout=_TIMEOUT_S)
-                except grpc.RpcError as error:
-                    sleep(_wait_s(error, target))
-            raise NotExported(f"{target} lets this key ask too seldom: try again later")
-
-        feed = ServerFeed(ask)
+    try:
+        client = Client(
+            target,
+            api_key=key,
+            merchant_id=merchant,
+            plaintext=not link.encrypts,
+            root_certificates=None if link.ca is None else link.ca.read_bytes(),
+            timeout=_TIMEOUT_S,
+            retries=retries,
+        )
+    except ValueError as error:
+        raise NotExported(f"{target} cannot be asked: {error}") from error
+    with client:
+        feed = ServerFeed(client.merchant, target)
         yield Origin(f"merchant {merchant}", [feed], feed.decimals, SystemClock().now_us())
 
 
-def _wait_s(error: Any, target: str) -> float:
-    """How long to wait before a call is made again; NotExported if that would not help."""
-    code, details = error.code(), error.details()
-    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
-        status = rpc_status.from_call(error)
-        retry = error_details_pb2.RetryInfo()
-        for detail in status.details if status is not None else ():
-            if detail.Unpack(retry):
-                return float(retry.retry_delay.seconds) or _WAIT_S
-        return _WAIT_S
-    if code is grpc.StatusCode.UNIMPLEMENTED:
-        raise NotExported(
+def _why(error: FlorinError, target: str) -> str:
+    """Why a server was not asked, and what to do."""
+    if isinstance(error, RateLimitedError):
+        return f"{target} lets this key ask too seldom: try again later"
+    if error.status is grpc.StatusCode.UNIMPLEMENTED:
+        return (
             f"{target} lists no payments: it is no Florin, or one that is too old for this command;"
             " bring it up to date, or export where its state folder is"
         )
-    if code in {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}:
-        raise NotExported(
-            f"{target} refuses the key: {details}; {KEY} must be a key of the partner whose "
+    if isinstance(error, AuthenticationError | ForbiddenError):
+        return (
+            f"{target} refuses the key: {error.message}; {KEY} must be a key of the partner whose "
             f"merchant {MERCHANT} names, with the scope read"
         )
-    if code in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}:
-        raise NotExported(f"{target} does not answer by gRPC: {details}")
-    raise NotExported(f"{target} refused: {details}")
+    if isinstance(error, UnavailableError | DeadlineError):
+        return f"{target} does not answer by gRPC: {error.message}"
+    return f"{target} refused: {error.message}"
 
 
 def _row(names: Sequence[str], told: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -29,9 +29,17 @@ class Operator:
         try:
             return await self._call(method, request)
         except FlorinError as error:
-            raise OperatorError(error.message) from error
+            raise OperatorError(error.message, error.code) from error
         except grpc.aio.AioRpcError as error:
-            raise OperatorError(error.details() or error.code().name) from error
+            raise _told(error) from error
+
+
+def _told(error: grpc.aio.AioRpcError) -> OperatorError:
+    # slow to load, and a call that is answered needs none
+    from florin_client.errors import error_of  # noqa: PLC0415
+
+    found = error_of(error.code(), error.details() or "", error.trailing_metadata())
+    return OperatorError(found.message, found.code)
 
 
 @asynccontextmanager

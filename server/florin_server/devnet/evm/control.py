@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from florin_server.devnet.arming import DELAY_MAX_MS, PLAN, TIMES_MAX, Arming, wanted
+from florin_server.devnet.arming import DELAY_MAX_MS, PLAN, TIMES_MAX, Arming, member, wanted
 from florin_server.devnet.dispatch import Method
 from florin_server.devnet.errors import RpcFault, bad_params
 from florin_server.devnet.evm import faucet, params
@@ -132,10 +132,10 @@ class ControlMethods:
         method, effect = wanted(given, "eth_sendRawTransaction")
         fault = Fault(
             effect=effect,
-            times=params.count(given.get("times", 1), TIMES_MAX),
+            times=_count(given, "times", TIMES_MAX, 1),
             message=str(given.get("message", "injected fault")),
-            code=int(given.get("code", -32000)),
-            delay_s=params.count(given.get("delayMs", 1000), DELAY_MAX_MS) / 1000,
+            code=member(given, "code", params.integer, -32000),
+            delay_s=_count(given, "delayMs", DELAY_MAX_MS, 1000) / 1000,
             result=given.get("result"),
         )
         self._faults.plan(method, fault)
@@ -153,28 +153,24 @@ class ControlMethods:
 
     def _reorg(self, options: Any) -> dict[str, str]:
         given = params.fields(options, ("depth", "drop", "delay"))
-        depth = params.count(given.get("depth", 1), KEPT_STATES)
-        dropped = given.get("drop", [])
-        if not isinstance(dropped, list):
-            raise bad_params("drop is a list of transaction hashes")
-        delay = params.count(given.get("delay", 0), depth + 1)
-        head = self._chain.reorg(depth, {params.hash32(one) for one in dropped}, delay)
+        depth = _count(given, "depth", KEPT_STATES, 1)
+        dropped = member(given, "drop", _hashes, [])
+        delay = _count(given, "delay", depth + 1, 0)
+        head = self._chain.reorg(depth, set(dropped), delay)
         return {"number": hex(head.number), "hash": hexed(head.hash)}
 
     def _set_base_fee(self, options: Any) -> bool:
-        wei = params.quantity(params.fields(options, ("wei",)).get("wei"))
+        wei = member(params.fields(options, ("wei",)), "wei", params.quantity)
         if wei > WEI_MAX:
-            raise RpcFault("no block could store such a base fee")
+            raise bad_params(f"wei: no base fee is above {hex(WEI_MAX)}")
         self._chain.base_fee = wei
         return True
 
     def _evict(self, options: Any) -> int:
         """Drops waiting transactions, as a full pool does; tells how many there were."""
-        hashes = params.fields(options, ("transactions",)).get("transactions")
-        if not isinstance(hashes, list):
-            raise bad_params("transactions is a list of hashes")
+        hashes = member(params.fields(options, ("transactions",)), "transactions", _hashes)
         pool = self._chain.pool
-        waiting = [found for one in hashes if (found := pool.get(params.hash32(one))) is not None]
+        waiting = [found for one in hashes if (found := pool.get(one)) is not None]
         for one in waiting:
             pool.remove(one)
         return len(waiting)
@@ -182,13 +178,13 @@ class ControlMethods:
     def _let_fail(self, options: Any) -> bool:
         """The next transactions that are sealed fail; test money comes all the same."""
         given = params.fields(options, ("times",))
-        self._chain.reverting = params.count(given.get("times", 1), TIMES_MAX)
+        self._chain.reverting = _count(given, "times", TIMES_MAX, 1)
         return True
 
     def _lag(self, options: Any) -> bool:
         """Reads are answered as if the newest blocks did not exist; what is sent gets there."""
         given = params.fields(options, ("blocks",))
-        self._faults.lag = params.count(given.get("blocks"), KEPT_STATES - 1)
+        self._faults.lag = _count(given, "blocks", KEPT_STATES - 1)
         return True
 
     def _list(self, options: Any) -> list[dict[str, Any]]:
@@ -206,3 +202,13 @@ def _addresses(value: Any) -> list[bytes]:
     if not isinstance(value, list) or len(value) > ACCOUNTS_MAX:
         raise bad_params(f"invalid argument: not a list of at most {ACCOUNTS_MAX} addresses")
     return [params.address(one) for one in value]
+
+
+def _hashes(value: Any) -> list[bytes]:
+    if not isinstance(value, list):
+        raise bad_params("invalid argument: not a list of transaction hashes")
+    return [params.hash32(one) for one in value]
+
+
+def _count(given: Mapping[str, Any], name: str, most: int, default: int | None = None) -> int:
+    return member(given, name, lambda value: params.count(value, most), default)

@@ -43,10 +43,17 @@ def quantity(value: Any) -> int:
 
 def count(value: Any, most: int) -> int:
     """A small number, in hex or plain."""
-    number = value if isinstance(value, int) else quantity(value)
+    number = integer(value)
     if not 0 <= number <= most:
         raise bad_params(f"invalid argument: {number} is not between 0 and {most}")
     return number
+
+
+def integer(value: Any) -> int:
+    """A number, in hex or plain."""
+    if isinstance(value, bool | float):
+        raise bad_params(f"invalid argument: {value!r} is not a whole number")
+    return value if isinstance(value, int) else quantity(value)
 
 
 def data(value: Any) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from florin_server.devnet.arming import DELAY_MAX_MS, PLAN, TIMES_MAX, Arming, wanted
+from florin_server.devnet.arming import DELAY_MAX_MS, PLAN, TIMES_MAX, Arming, member, wanted
 from florin_server.devnet.dispatch import Method
 from florin_server.devnet.errors import bad_params
 from florin_server.devnet.faults import Fault, Faults
@@ -82,10 +82,10 @@ class ControlMethods:
         method, effect = wanted(given, "sendTransaction")
         fault = Fault(
             effect=effect,
-            times=params.number(given.get("times", 1), 1, TIMES_MAX),
+            times=_number(given, "times", 1, TIMES_MAX, 1),
             message=str(given.get("message", "injected fault")),
-            code=params.number(given.get("code", -32000), -(2**31), 2**31),
-            delay_s=params.number(given.get("delayMs", 1000), 0, DELAY_MAX_MS) / 1000,
+            code=_number(given, "code", -(2**31), 2**31, -32000),
+            delay_s=_number(given, "delayMs", 0, DELAY_MAX_MS, 1000) / 1000,
             result=given.get("result"),
         )
         self._faults.plan(method, fault)
@@ -93,18 +93,18 @@ class ControlMethods:
 
     def _advance(self, options: Any) -> int:
         given = params.fields(options, ("slots",))
-        self._slots.advance(params.number(given.get("slots", 1), 0, SLOTS_MAX))
+        self._slots.advance(_number(given, "slots", 0, SLOTS_MAX, 1))
         return self._slots.slot
 
     def _prune(self, options: Any) -> int:
         """Forgets all but the newest slots; what could still land a second time is kept."""
         given = params.fields(options, ("slots",))
-        kept = params.number(given.get("slots", WINDOW), WINDOW, SLOTS_MAX)
+        kept = _number(given, "slots", WINDOW, SLOTS_MAX, WINDOW)
         self._history.forget(max(0, self._slots.slot - kept))
         return self._history.first_slot()
 
     def _pause(self, options: Any) -> bool:
-        if params.flag(params.fields(options, ("paused",)).get("paused")):
+        if member(params.fields(options, ("paused",)), "paused", params.flag):
             self._sending.paused = True
         else:
             self._sending.resume()
@@ -119,3 +119,7 @@ class ControlMethods:
 
 def _amount(given: Mapping[str, Any], name: str) -> int | None:
     return params.number(given[name], 0, _U64_MAX) if name in given else None
+
+
+def _number(given: Mapping[str, Any], name: str, least: int, most: int, default: int) -> int:
+    return member(given, name, lambda value: params.number(value, least, most), default)

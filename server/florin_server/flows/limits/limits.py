@@ -43,6 +43,11 @@ class _Limit:
         """Counts a call; None where nothing is limited."""
         return None if self._bucket is None else self._bucket.take(key, self._clock.now_us())
 
+    def give_back(self, key: str) -> None:
+        """Undoes a call that was counted and let in."""
+        if self._bucket is not None:
+            self._bucket.give_back(key)
+
     def quota(self, key: str) -> Quota | None:
         """The same, as it is told."""
         verdict = self.take(key)
@@ -148,6 +153,10 @@ class Limits:
     def guard(self, network: str) -> None:
         """Counts an idempotency key of an App-Id that will be kept; FlorinError(rate_limited)."""
         self._guards.check(network)
+
+    def unguard(self, network: str) -> None:
+        """Undoes that for a key that was not kept after all."""
+        self._guards.give_back(network)
 
 
 def _of(what: str, who: str) -> str:

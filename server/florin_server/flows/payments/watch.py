@@ -13,12 +13,18 @@ from florin_server.store.payouts import refunds
 
 
 def watch(app: App, payment: Payment, after_version: int | None) -> AsyncIterator[Payment]:
-    """Yields the payment now, then each newer state; only versions above `after_version`."""
+    """Yields the payment now, then its newest state whenever there is a newer one.
+
+    Only versions above `after_version`.
+    """
     return app.hub.watch(payment.id, -1 if after_version is None else after_version)
 
 
 async def watch_refund(app: App, payment: Payment) -> AsyncIterator[Refund]:
-    """Yields the refund of a payment now, then each other state; invalid_state if there is none."""
+    """Yields the refund of a payment now, then how it stands whenever that has changed.
+
+    FlorinError(invalid_state) if there is none.
+    """
 
     async def read() -> Refund | None:
         return await app.store.read(refunds.refund(payment.id))
@@ -32,7 +38,10 @@ async def watch_refund(app: App, payment: Payment) -> AsyncIterator[Refund]:
 
 
 async def watch_payout(app: App, payout_id: str) -> AsyncIterator[Payout]:
-    """Yields a payout now, then each other state; invalid_params for an unknown one."""
+    """Yields a payout now, then how it stands whenever that has changed.
+
+    FlorinError(invalid_params) for an unknown one.
+    """
 
     async def read() -> Payout | None:
         return await payouts.seen(app, payout_id)

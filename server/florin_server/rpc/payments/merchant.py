@@ -56,7 +56,7 @@ class MerchantServicer(PaymentCalls, ListingCalls, merchant_pb2_grpc.MerchantSer
     async def WatchRefund(
         self, request: refund_pb2.WatchRefundRequest, context: Any
     ) -> AsyncIterator[refund_pb2.WatchRefundResponse]:
-        """Tells the refund of a payment and every change of it."""
+        """Tells the refund of a payment, and how it stands whenever that has changed."""
         payment = await find(self._app, caller(), request.payment_id)
         async for one in watch_refund(self._app, payment):
             yield refund_pb2.WatchRefundResponse(refund=self._codec.refund(one))

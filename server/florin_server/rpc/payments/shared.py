@@ -40,7 +40,7 @@ class PaymentCalls:
     async def WatchPayment(
         self, request: payment_pb2.WatchPaymentRequest, context: Any
     ) -> AsyncIterator[payment_pb2.WatchPaymentResponse]:
-        """Tells the status and every change of it."""
+        """Tells the status, and the newest one whenever it has changed."""
         payment = await find(self._app, caller(), request.payment_id)
         await CALL.get().take_up()
         after = request.after_version if request.HasField("after_version") else None

@@ -47,7 +47,7 @@ class PayoutCalls:
     async def WatchPayout(
         self, request: payout_pb2.WatchPayoutRequest, context: Any
     ) -> AsyncIterator[payout_pb2.WatchPayoutResponse]:
-        """Tells a payout and every change of it."""
+        """Tells a payout, and how it stands whenever that has changed."""
         async for one in watch_payout(self._app, request.payout_id):
             yield payout_pb2.WatchPayoutResponse(payout=_payout(one))
 

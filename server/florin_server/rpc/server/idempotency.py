@@ -105,17 +105,15 @@ class Guards:
     ) -> Any:
         """Does the work in the turn that was taken; FlorinError if the key means another request.
 
-        Work that fails leaves the key as it was. FlorinError(rate_limited) if a public App-Id has
-        had too many new keys kept.
+        Work that fails leaves the key as it was, and counts for nothing. FlorinError(rate_limited)
+        if a public App-Id has had too many new keys kept.
         """
         try:
             now_us = self._app.clock.now_us()
             known = await self._app.store.read(idempotency.find(key.scope, key.key, now_us))
             if known not in (None, key.fingerprint):
                 raise FlorinError(Code.IDEMPOTENCY_CONFLICT, details={"reason": "different_body"})
-            if known is None and caller.app is not None:
-                self._app.limits.guard(caller.network)
-            result = await work()
+            result = await (work() if known else self._counted(work, caller))
             if known is None:
                 ttl_us = self._app.settings.idempotency_ttl_s * 1_000_000
                 claim = Claim(key.scope, key.key, key.fingerprint, now_us, ttl_us)
@@ -123,6 +121,17 @@ class Guards:
             return result
         finally:
             self.leave(key)
+
+    async def _counted(self, work: Callable[[], Awaitable[Any]], caller: Caller) -> Any:
+        """Does the work under a new key, which is counted first: calls at once share the limit."""
+        if caller.app is None:
+            return await work()
+        self._app.limits.guard(caller.network)
+        try:
+            return await work()
+        except BaseException:
+            self._app.limits.unguard(caller.network)
+            raise
 
     def leave(self, key: IdempotencyKey) -> None:
         """Gives back a turn that was taken."""

@@ -121,7 +121,7 @@ PATHS: Json = {
     ),
     "/{paymentId}/events": _operation(
         "WatchState",
-        "Tells a buyer's page where its payment stands, and every change",
+        "Tells a buyer's page where its payment stands, and again whenever that has changed",
         {
             **{status: {**told, "headers": plain()} for status, told in _STREAMED.items()},
             **_OF_A_LINK,

@@ -1,0 +1,327 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Why do payments fail, and who can do something about it?
+#
+# You will see payments that ended without money, on a day with a planted outage:
+#
+# - what they ended for, and who could have done what,
+# - which chains, methods and wallets they are of,
+# - when a chain stood still, found in the data, and what that cost,
+# - what blocks that were replaced did to payments.
+
+# %% tags=["parameters"]
+SEED, PAYMENTS, DAYS = 7, 300, 1
+OUTAGE_CHAIN, OUTAGE_MINUTES = "evm", 60  # what is planted; no cell below looks at it
+REORGS = 0.08  # share of payments on EVM chains whose block is replaced
+STUCK_S = 45  # who waits longer for the chain after the confirm is stuck
+RUN = 2  # stuck payments in a row, on one chain, that are taken for an outage
+
+# %%
+import numpy as np
+import pandas as pd
+from charts import COLOURS, axes, draw_shares, quantile, stacked, use_style, wilson
+from data import load
+
+use_style()
+tables = "payments", "events", "options", "confirmations", "transactions", "transaction_items"
+planted = {"outage_chain": OUTAGE_CHAIN, "outage_minutes": OUTAGE_MINUTES, "reorgs": REORGS}
+data = load(*tables, seed=SEED, payments=PAYMENTS, days=DAYS, **planted)
+print(data.source)
+
+# %% [markdown]
+# ## What is counted
+#
+# | Figure | Numerator | Denominator | Left out |
+# | - | - | - | - |
+# | Lost | failed, expired or cancelled payments | payments that ended | open ones, simulated |
+# | Lost after the confirm | failed ones among those that were confirmed | confirmed | the same |
+# | Wait | time from the confirm to the end | | payments that were not confirmed |
+# | Stuck | waits longer than `STUCK_S`, or lapsed | confirmed | the same |
+# | Outage | `RUN` or more payments of one chain in a row that are stuck | | |
+# | Landed late | those more blocks after sending than the chain's median | landed payments | |
+#
+# | Cause | How it is told | Who | What to do |
+# | - | - | - | - |
+# | never opened | expired, no option was offered | merchant | remind the buyer |
+# | left at the options | expired, nothing was fetched | merchant | more assets, a clearer page |
+# | left at the signature | expired, had what is to be signed | buyer | sign sooner |
+# | cancelled | `cancelled_reason` | buyer | pay anew |
+# | something else signed | event `confirm_mismatch` | wallet | hand in what the actions ask for |
+# | declined | `failure_code`, or event `payer_declined` | buyer | another account |
+# | lapsed in an outage | event `unspendable`, chain stood still | operator | ask another node |
+# | lapsed | event `unspendable`, at any other time | operator | look at relayers' fees and funds |
+
+# %%
+payments, events, options = (data[one] for one in tables[:3])
+simulated = set(events.payment_id[events.cause.str.startswith("simulate_")])
+still_open = payments.status.isin(["requires_action", "processing"])
+left_out = set(payments.payment_id[still_open]) | simulated
+ended = payments[~payments.payment_id.isin(left_out)].set_index("payment_id")
+last = events.sort_values("version").groupby("payment_id").last().loc[ended.index]
+ended = ended.assign(ended_at=last["at"], cause=last.cause, lost=ended.status != "succeeded")
+print(f"{len(ended):,} payments ended, {ended.lost.sum():,} of them without money;")
+print(f"left out: {still_open.sum():,} open and {len(simulated):,} simulated.")
+
+# %% [markdown]
+# The chain and the method are those of the option that was chosen, or else of the one that was
+# offered first. A payment that nobody opened has neither.
+
+# %%
+first = options.sort_values(["offered_at", "option_id"]).groupby("payment_id").first()
+chosen = options[options.chosen].set_index("payment_id")
+place = chosen.combine_first(first).reindex(ended.index)
+ended["chain"] = place.chain_id.str.split(":").str[0].fillna("none offered")
+ended["chain_id"], ended["method"] = place.chain_id, place.method.fillna("none offered")
+confirmed = data["confirmations"].set_index("payment_id").confirmed_at.reindex(ended.index)
+accepted = confirmed.notna() & place.chain_id.notna() & (ended.cause != "confirm_mismatch")
+ended["wait"] = (ended.ended_at - confirmed).dt.total_seconds().where(accepted)
+ended["stuck"] = accepted & ((ended.wait > STUCK_S) | (ended.cause == "unspendable"))
+print(f"{accepted.sum():,} were confirmed; {ended.stuck.sum():,} of these were stuck.")
+
+# %% [markdown]
+# ## Did a chain stand still?
+#
+# Payments of one chain, in the order of their confirms: some that are stuck, with no other between
+# them, say that the chain took nothing. It stopped after the last proof before them, and before the
+# first of them should have been final; it went on after the last of them, and no later than the
+# next payment that succeeded.
+
+
+# %%
+def outages(of: pd.DataFrame) -> list[dict]:
+    """The outages of one chain, from its confirmed payments in their order."""
+    usual, found = pd.to_timedelta(of.wait[~of.stuck].quantile(0.95), unit="s"), []
+    proofs = of.ended_at[of.cause == "effect_final"].sort_values()
+    for _, some in of.groupby((of.stuck != of.stuck.shift()).cumsum()):
+        if some.stuck.all() and len(some) >= RUN:
+            began, ending = some.confirmed_at.iloc[0], some.confirmed_at.iloc[-1]
+            before, after = proofs[proofs <= began], proofs[proofs > began]
+            until = after.min() if len(after) else pd.NaT
+            told = {"stopped after": before.max(), "stopped by": began + usual}
+            told |= {"back after": min(ending, until) if len(after) else ending, "back by": until}
+            found.append(told | {"stuck": len(some), "failed": int(some.lost.sum())})
+    return found
+
+
+# %%
+waited = ended[accepted].assign(confirmed_at=confirmed).sort_values("confirmed_at")
+windows = [
+    {"chain_id": chain_id, **told}
+    for chain_id, of in waited.groupby("chain_id")
+    for told in outages(of)
+]
+for one in windows:
+    at = {
+        name: f"{told:%a %H:%M:%S}" for name, told in one.items() if isinstance(told, pd.Timestamp)
+    }
+    print(f"{one['chain_id']} stopped between {at.get('stopped after', 'the start')} and")
+    print(f"  {at['stopped by']}, and was back between {at['back after']} and")
+    print(f"  {at.get('back by', 'now')}: {one['stuck']} payments stuck, {one['failed']} failed.")
+print(f"{len(windows)} outages found")
+
+# %% [markdown]
+# Each mark is a payment: look for marks far above the others, in a slope. A slope that falls to the
+# right is an outage that ended for all at once; the shade is when the chain stood still for sure.
+
+# %%
+chart = axes("How long the chain took", "Confirmed, hour (UTC)", "Wait, s", data.source)
+for n, (name, of) in enumerate(waited.groupby("chain")):
+    look = {"marker": "os^D"[n % 4], "color": COLOURS[n % 7], "alpha": 0.6, "s": 22}
+    chart.scatter(of.confirmed_at, of.wait.clip(lower=0.5), label=name, **look)
+for one in windows:
+    chart.axvspan(one["stopped by"], one["back after"], color="#333333", alpha=0.12, linewidth=0)
+chart.axhline(STUCK_S, color="#333333", linewidth=1, linestyle=(0, (4, 3)))
+chart.set_yscale("log")
+chart.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+chart.tick_params(axis="x", rotation=30, labelsize=8)
+
+# %%
+for name, of in waited.groupby("chain"):
+    middle, low, high = quantile(of.wait, 0.5)
+    _, most = wilson(int(of.stuck.sum()), len(of))
+    print(f"{name}: half wait {middle:.0f} s at most (95 %: {low:.0f} to {high:.0f}), the longest")
+    print(
+        f"  {of.wait.max():,.0f} s; {of.stuck.sum():,} of {len(of):,} stuck (at most {most:.1%})."
+    )
+
+# %% [markdown]
+# ## Why they were lost
+#
+# Each lost payment has one cause, the first row of the table above that fits. Look at who could
+# have done something: only what is the operator's is for us to mend.
+
+# %%
+silent = pd.Series(False, index=ended.index)
+for one in windows:
+    until = one["back by"] if pd.notna(one["back by"]) else ended.ended_at.max()
+    silent |= (ended.chain_id == one["chain_id"]) & confirmed.between(one["stopped after"], until)
+at_once = set(options.method[options.chosen & (options.fetches == 0)])
+had = options[(options.fetches > 0) | options.method.isin(at_once)].payment_id
+fetched, offered = ended.index.isin(had), ended.index.isin(options.payment_id)
+lapsed = ended.cause == "unspendable"
+declined = (ended.cause == "payer_declined") | (ended.failure_code == "declined_user")
+
+# %%
+expired = ended.status == "expired"
+CAUSES = {
+    "never opened": ("merchant", expired & ~offered),
+    "left at the options": ("merchant", expired & offered & ~fetched),
+    "left at the signature": ("buyer", expired & fetched),
+    "cancelled": ("buyer", ended.status == "cancelled"),
+    "something else signed": ("wallet", ended.cause == "confirm_mismatch"),
+    "declined": ("buyer", declined),
+    "lapsed in an outage": ("operator", lapsed & silent),
+    "lapsed": ("operator", lapsed),
+    "other": ("operator", ended.lost),
+}
+ended["why"] = np.select([which for _, which in CAUSES.values()], list(CAUSES), "")
+ended["who"] = ended.why.map({why: who for why, (who, _) in CAUSES.items()})
+
+# %%
+lost = ended[ended.lost]
+causes = {str(k): (int(n), len(ended)) for k, n in lost.why.value_counts(sort=True).items()}
+draw_shares(axes("Why payments were lost", "Share of all that ended", "", data.source), causes)
+
+# %%
+print("; ".join(f"{who}: {n:,} of {len(lost):,}" for who, n in lost.who.value_counts().items()))
+codes = lost.groupby(["status", "cause"]).failure_detail.first().fillna("").reset_index()
+for row in codes.itertuples():
+    n = ((lost.status == row.status) & (lost.cause == row.cause)).sum()
+    print(f"{n:>4} {row.status} by {row.cause} {row.failure_detail and f'({row.failure_detail})'}")
+
+# %% [markdown]
+# ## When
+#
+# Look for hours with a colour that the others do not have: what is wrong all day is habit, what is
+# wrong for an hour is an incident.
+
+# %%
+begin = ended.created_at.min().floor("h")
+hours = ((ended.created_at - begin).dt.total_seconds() // 3600).astype(int)
+step = max(1, int(np.ceil((hours.max() + 1) / 24)))
+counts = pd.crosstab(hours // step * step, ended.why.where(ended.lost))
+counts = counts.reindex(range(0, int(hours.max()) + 1, step), fill_value=0)
+chart = axes("When lost payments were created", f"Hours since {begin:%a %H:%M} UTC", "Payments")
+stacked(chart, counts.index, {why: counts[why] for why in CAUSES if why in counts})
+chart.tick_params(axis="x", labelsize=8)
+
+# %%
+worst = counts.sum(axis=1).idxmax()
+most = counts.loc[worst].idxmax()
+print(
+    f"Most were lost from hour {worst} on: {counts.loc[worst].sum()}, {counts.loc[worst, most]} of"
+)
+print(f"them for one cause: {most}.")
+
+# %% [markdown]
+# ## Where: chain, method, wallet
+#
+# First what is lost after the confirm, where the buyer did all there was to do. Look for bars whose
+# bounds do not overlap.
+
+# %%
+sure = waited.assign(failed=waited.status == "failed")
+
+
+def by(key: str) -> dict[str, tuple[int, int]]:
+    """How many failed after the confirm, of how many, for each value of a column."""
+    return {str(k): (int(some.sum()), len(some)) for k, some in sure.groupby(key).failed}
+
+
+shares = {f"{key} {k}": told for key in ("chain", "method") for k, told in by(key).items()}
+draw_shares(axes("Lost after the confirm", "Share of the confirmed", "", data.source), shares)
+
+# %% [markdown]
+# A wallet is known from its confirm on. Kinds of payers are told by the transactions that we send:
+# a key, an account with code, or one that is not there yet; who pays by a call of its own sends.
+
+# %%
+items = data["transaction_items"].dropna(subset=["payment_id"])
+kinds = items.dropna(subset=["payer_kind"]).groupby("payment_id").payer_kind.last()
+sends = waited.method.map({"direct": "sends by itself"}).fillna("not told")
+sure["payer"] = kinds.reindex(sure.index).fillna(sends)
+for key in ("wallet", "payer"):
+    for name, (n, total) in by(key).items():
+        low, high = wilson(n, total)
+        print(f"{key:7} {name:16} {n:>3} of {total:>3} failed (95 %: {low:.1%} to {high:.1%})")
+
+# %% [markdown]
+# ## What the outage cost
+#
+# Payments whose options were of a chain, created while it stood still and at any other time. Look
+# at the distance between the two bars of one chain.
+
+# %%
+costs = {}
+for one in windows:
+    here = ended[ended.chain_id == one["chain_id"]]
+    until = one["back by"] if pd.notna(one["back by"]) else ended.ended_at.max()
+    during = here.created_at.between(one["stopped by"], until)
+    name = f"{here.chain.iloc[0]} {one['stopped by']:%d %b %H:%M}"
+    costs[f"{name}, in the outage"] = int(here.lost[during].sum()), int(during.sum())
+    costs[f"{name}, otherwise"] = int(here.lost[~during].sum()), int((~during).sum())
+if costs:
+    draw_shares(axes("Lost in an outage", "Share that is lost", "", data.source), costs)
+
+# %%
+for (name, (bad, n)), (_, (usual, of)) in zip(
+    list(costs.items())[::2], list(costs.items())[1::2], strict=True
+):
+    more = bad - n * usual / of
+    print(f"{name}: {bad} of {n} were lost; {n * usual / of:.1f} would have been at other times,")
+    print(f"so that the outage cost about {more:.0f} payments.")
+print(f"{len(windows)} outages; {lapsed.sum()} payments lapsed, {(lapsed & silent).sum()} in them.")
+
+# %% [markdown]
+# ## What replaced blocks did
+#
+# A transaction whose block is replaced lands in a later one. So does one whose fee was too low, or
+# that was sent while the chain stood still: the latter are left out. Look for a chain on which more
+# land late than on others.
+
+# %%
+sent = data["transactions"].dropna(subset=["block_number", "sent_block"]).copy()
+sent["blocks"] = (sent.block_number - sent.sent_block).astype(int)
+sent["late"] = sent.blocks > sent.groupby("chain_id").blocks.transform("median")
+landed = items.merge(sent[["tx_id", "late"]], on="tx_id").groupby("payment_id").late.max()
+calm = waited[~silent[waited.index]].join(landed, how="inner")
+late = {str(k): (int(some.sum()), len(some)) for k, some in calm.groupby("chain").late}
+draw_shares(axes("Landed late", "Share of payments that we sent", "", data.source), late)
+
+# %%
+for was_late, some in calm.groupby("late"):
+    words = "landed later" if was_late else "landed as usual"
+    failed = (some.status == "failed").sum()
+    print(f"{len(some):>4} {words}: {failed} failed, the longest waited {some.wait.max():.1f} s")
+print(
+    f"{(calm.late & ~calm.lost).sum()} of {calm.late.sum()} that landed late were paid in the end."
+)
+
+# %% [markdown]
+# ## The totals reconcile
+
+# %%
+assert len(ended) + len(left_out) == len(payments)
+assert (
+    sum(n for n, _ in causes.values()) == len(lost) == ended.lost.sum() == counts.to_numpy().sum()
+)
+assert (lost.why != "other").all(), lost[lost.why == "other"].cause.unique()
+assert (ended.why[~ended.lost] == "").all()
+for key in ("chain", "method", "wallet", "payer"):
+    assert sum(total for _, total in by(key).values()) == accepted.sum()
+assert all(one["stopped after"] <= one["back after"] for one in windows)
+assert ended.why[lapsed & ~declined].str.startswith("lapsed").all()
+assert ended.stuck.sum() >= sum(one["stuck"] for one in windows)
+assert sum(total for _, total in late.values()) == len(calm)

@@ -1,0 +1,251 @@
+"""Notebooks on a Florin of another process, and what they say of one that they cannot use."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import lab
+import pytest
+from data import load
+from florin_client import Client
+from lab import LabError
+from nbclient.exceptions import CellExecutionError
+
+from tests.support.command import Lasting, florin
+from tests.support.notebooks import FOLDER, printed, run
+
+pytestmark = pytest.mark.long
+
+WALKS = (
+    "00_start_here",
+    "01_wallet_flow_rest",
+    "02_grpc_stream_and_resume",
+    "03_approve_permit2_native_and_code",
+    "04_solana",
+    "06_merchants_and_lists",
+    "17_service_levels",
+    "18_live",
+)
+# they need settings that only the start of a Florin can name
+OWN = (
+    "05_information_capture",
+    "07_refunds_payouts_books",
+    "08_failure_gallery",
+    "09_going_live",
+)
+# what a merchant is told suffices for it
+MERCHANTS = "16_cohorts_and_refunds"
+ANALYSES = ("10_funnel", "13_failures", "14_prices")
+CREDENTIALS = ("FLORIN_PARTNER_KEY", "FLORIN_MERCHANT_ID")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory) -> Iterator[Lasting]:
+    """`florin up` in a process of its own, after two days of payments."""
+    home = tmp_path_factory.mktemp("server") / "home"
+    days = ("--seed", "7", "--payments", "80", "--days", "2", "--begin", "2026-10-05")
+    done = florin("simulate", *days, home=home)
+    assert done.status == 0, done.err
+    with Lasting("up", home=home) as up:
+        yield up
+
+
+@pytest.fixture
+def target(desk, server, monkeypatch) -> dict[str, str]:
+    """The environment of whoever has read demo.env and named the target."""
+    env = {**server.env, "FLORIN_TARGET": server.env["FLORIN_GRPC_TARGET"]}
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    return env
+
+
+async def refused(name: str) -> str:
+    """The sentence of the notebook that does not go on."""
+    with pytest.raises(CellExecutionError) as failed:
+        await run(FOLDER / f"{name}.ipynb")
+    return str(failed.value.evalue)
+
+
+def in_all() -> set[str]:
+    return {path.stem for path in FOLDER.glob("*.ipynb")}
+
+
+@pytest.mark.parametrize("name", WALKS)
+async def test_walk_throughs_are_true_on_a_florin_elsewhere(name, target):
+    # a server elsewhere limits how often one address may call
+    fewer = {"LEVELS": (1, 3), "PAYMENTS": 6} if name == "17_service_levels" else {}
+    assert printed(await run(FOLDER / f"{name}.ipynb", **fewer))
+
+
+@pytest.mark.parametrize("name", OWN)
+async def test_others_say_that_they_need_a_florin_of_their_own(name, target):
+    assert await refused(name) == (
+        "this notebook starts a Florin with settings of its own, and cannot use "
+        f"{target['FLORIN_TARGET']}: unset FLORIN_TARGET for it"
+    )
+
+
+def partner(env: dict[str, str]) -> Client:
+    where: dict[str, Any] = {"plaintext": True, "api_key": env["FLORIN_PARTNER_KEY"]}
+    return Client(env["FLORIN_TARGET"], **where, merchant_id=env["FLORIN_MERCHANT_ID"])
+
+
+async def test_a_merchants_analysis_is_of_its_payments_there(target, monkeypatch):
+    with partner(target) as client:
+        rows = Counter(row.merchant_id for row in client.merchant.list_payments())
+    # one of those that were simulated
+    del rows[target["FLORIN_MERCHANT_ID"]]
+    ((merchant, payments),) = rows.most_common(1)
+    monkeypatch.setenv("FLORIN_MERCHANT_ID", merchant)
+    text = printed(await run(FOLDER / f"{MERCHANTS}.ipynb"))
+    assert f"merchant {merchant} at {target['FLORIN_TARGET']}: {payments} payments" in text
+
+
+async def test_it_says_so_where_nobody_has_paid_yet(target, monkeypatch):
+    with partner(target) as client:
+        made = client.admin.create_merchant(
+            merchant_name="New", merchant_email="new@shop.example", idempotency_key="new"
+        )
+    monkeypatch.setenv("FLORIN_MERCHANT_ID", made.merchant.id)
+    assert await refused(MERCHANTS) == (
+        "cohorts take payments that succeeded in two days, and there are 0"
+    )
+
+
+@pytest.mark.parametrize("name", [*ANALYSES, "15_reconciliation"])
+async def test_analyses_that_merchants_cannot_do_name_what_is_missing(name, target):
+    told = await refused(name)
+    assert told.startswith("a server tells a merchant no ")
+    assert told.endswith(": this analysis needs the operator's state folder as FLORIN_TARGET")
+
+
+@pytest.mark.parametrize("name", [*ANALYSES, MERCHANTS])
+async def test_the_operators_analyses_read_the_state_folder_while_florin_runs(
+    name, desk, server, monkeypatch
+):
+    monkeypatch.setenv("FLORIN_TARGET", str(server.home.path))
+    assert f"state in {server.home.path}" in printed(await run(FOLDER / f"{name}.ipynb"))
+
+
+async def test_chains_are_read_at_rest_only(desk, server, monkeypatch):
+    monkeypatch.setenv("FLORIN_TARGET", str(server.home.path))
+    assert await refused("15_reconciliation") == (
+        f"Florin runs with its state in {server.home.path}: end it, or use a copy"
+    )
+
+
+def test_every_notebook_was_tried():
+    later = {"11_finality", "12_option_mix"}
+    assert {*WALKS, *OWN, *ANALYSES, MERCHANTS, "15_reconciliation"} == in_all() - later
+
+
+# ---- what is wrong with a target, told at once
+
+
+async def told(monkeypatch: pytest.MonkeyPatch, **env: str) -> str:
+    """What whoever starts a walk-through is told."""
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(LabError) as failed:
+        await lab.start()
+    return str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("named", "what"),
+    [("florin", "no host:port"), ("http://127.0.0.1:8420", "no host:port"), ("/", "a folder")],
+)
+async def test_a_target_that_is_no_address_is_refused(named, what, desk, monkeypatch):
+    sentence = await told(monkeypatch, FLORIN_TARGET=named)
+    assert sentence.startswith(f"FLORIN_TARGET is {named}, {what}")
+    assert sentence.endswith("name the gRPC of a Florin, as demo.env does in FLORIN_GRPC_TARGET")
+
+
+async def test_a_target_where_nobody_listens_and_the_one_of_rest_are_told(target, monkeypatch):
+    rest = target["FLORIN_BASE_URL"].removeprefix("http://")
+    for wrong in ("127.0.0.1:1", rest):
+        sentence = await told(monkeypatch, FLORIN_TARGET=wrong)
+        assert sentence.startswith(f"{wrong} does not answer by gRPC: see that Florin runs, and ")
+
+
+async def test_a_server_without_the_call_is_too_old(target, monkeypatch):
+    older = grpc.aio.server()
+    port = older.add_insecure_port("127.0.0.1:0")
+    await older.start()
+    try:
+        where = f"127.0.0.1:{port}"
+        sentence = await told(monkeypatch, FLORIN_TARGET=where)
+        with pytest.raises(LabError, match=f"^{where} lists no payments: it is no Florin, or one"):
+            await asyncio.to_thread(load, "payments")
+    finally:
+        await older.stop(None)
+    assert sentence.startswith(f"{where} is no Florin, or one that is older than this notebook: ")
+
+
+async def test_credentials_that_are_wrong_are_told(target, monkeypatch):
+    where = target["FLORIN_TARGET"]
+    for name in CREDENTIALS:
+        monkeypatch.delenv(name)
+    assert await told(monkeypatch) == (
+        f"set {' and '.join(CREDENTIALS)}, the credentials of a merchant at {where}"
+    )
+    good = {name: target[name] for name in CREDENTIALS}
+    sentence = await told(monkeypatch, **{**good, "FLORIN_PARTNER_KEY": "fl_test_none"})
+    assert sentence.startswith(f"{where} does not let this notebook in: FLORIN_PARTNER_KEY must")
+    sentence = await told(monkeypatch, **{**good, "FLORIN_MERCHANT_ID": "mrch_none"})
+    assert sentence.startswith(f"{where} has no such merchant: FLORIN_MERCHANT_ID must be one of")
+    sentence = await told(monkeypatch, **{**good, "FLORIN_PARTNER_KEY": "clé"})
+    assert sentence.startswith("the credentials in the environment are none: api-key")
+
+
+async def test_a_live_key_is_for_reading_only(target, monkeypatch):
+    assert await told(monkeypatch, FLORIN_PARTNER_KEY="fl_live_" + "1" * 43) == (
+        "this notebook creates payments, and FLORIN_PARTNER_KEY is a live key: set a test key"
+    )
+
+
+async def test_what_else_a_notebook_needs_of_a_target_is_named(target, monkeypatch):
+    """With a merchant's credentials alone a walk-through comes as far as its wallet."""
+    for name in target:
+        if name not in {*CREDENTIALS, "FLORIN_TARGET"}:
+            monkeypatch.delenv(name)
+    assert await refused("00_start_here") == (
+        f"set FLORIN_EVM_CHAIN too, which this notebook needs of the Florin at "
+        f"{target['FLORIN_TARGET']}: a sandbox tells it in demo.env"
+    )
+
+
+async def test_a_line_to_another_machine_is_not_cut(target):
+    here = await lab.start()
+    try:
+        here.env["FLORIN_GRPC_TARGET"] = "florin.example:443"
+        with pytest.raises(LabError, match=r"^the line to florin\.example is encrypted: this need"):
+            here.line()
+    finally:
+        await here.close()
+
+
+@pytest.mark.parametrize(
+    ("library", "module"), [("matplotlib", "charts"), ("pandas", "data"), ("pyarrow", "data")]
+)
+def test_what_is_not_installed_is_named_with_how_to_install_it(library, module):
+    without = f"import sys; sys.modules[{library!r}] = None; import {module}"
+    done = subprocess.run(
+        [sys.executable, "-c", without], cwd=FOLDER, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"ModuleNotFoundError: {library} is missing: pip install 'florin-pay[notebooks]'"
+    )

@@ -1,0 +1,33 @@
+"""What the comments of the protos promise, which clients in all languages read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+PROTOS = Path(__file__).parents[2] / "protos" / "florin" / "v1"
+STREAM = re.compile(r"((?: *//[^\n]*\n)+) *rpc (\w+)\(\w+\) returns \(stream ")
+STREAMS = [
+    (f"{path.stem}.{name}", comment)
+    for path in sorted(PROTOS.glob("*.proto"))
+    for comment, name in STREAM.findall(path.read_text())
+]
+
+
+def test_the_streams_are_found():
+    assert {name for name, _ in STREAMS} == {
+        "gateway.WatchPayment",
+        "merchant.WatchPayment",
+        "merchant.WatchRefund",
+        "operator.WatchPayout",
+    }
+
+
+@pytest.mark.parametrize(("name", "comment"), STREAMS)
+def test_a_stream_promises_the_newest_state_and_not_every_change(name, comment):
+    words = " ".join(comment.replace("//", "").split())
+    assert "every" not in words, name
+    assert "whenever that has changed" in words
+    assert re.search(r"faster than (they are|it is) read (are|is) left out", words)
