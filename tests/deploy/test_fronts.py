@@ -16,6 +16,7 @@ import pytest_asyncio
 from florin.v1 import gateway_pb2_grpc, payment_pb2
 from florin_server.config import LimitSettings
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from multidict import CIMultiDict
 
 from tests.deploy.front import NAME, Front, running
 from tests.support.api import refused
@@ -152,14 +153,16 @@ async def test_calls_and_streams_of_grpc_pass(desk, front):
             assert (await watch.read()).version == 1
 
 
-def forged(number: int) -> dict[str, str]:
-    """What a caller may say of its address, another one each time."""
-    return {
-        "X-Forwarded-For": f"192.0.2.{number}",
-        "Forwarded": f"for=192.0.2.{number}",
-        "X-Real-IP": f"192.0.2.{number}",
-        "X-Envoy-External-Address": f"192.0.2.{number}",
-    }
+def forged(number: int) -> list[tuple[str, str]]:
+    """What a caller may say of its address, another one each time, and more than once."""
+    return [
+        ("X-Forwarded-For", f"192.0.2.{number}"),
+        ("X-Forwarded-For", f"192.0.2.{number}, 127.0.0.1"),
+        ("Forwarded", f"for=192.0.2.{number}"),
+        ("X-Real-IP", f"192.0.2.{number}"),
+        ("X-Envoy-External-Address", f"192.0.2.{number}"),
+        ("X-Forwarded-Proto", "http"),
+    ]
 
 
 async def test_each_buyer_has_its_own_pages_and_none_by_a_lie(desk, front):
@@ -167,7 +170,7 @@ async def test_each_buyer_has_its_own_pages_and_none_by_a_lie(desk, front):
         payment_id = await created(desk, buyer)
 
         async def told(session: aiohttp.ClientSession, number: int) -> int:
-            async with session.get(f"/{payment_id}", headers=forged(number)) as page:
+            async with session.get(f"/{payment_id}", headers=CIMultiDict(forged(number))) as page:
                 return page.status
 
         assert [await told(buyer, number) for number in range(5)] == [200] * 3 + [429] * 2
@@ -176,7 +179,7 @@ async def test_each_buyer_has_its_own_pages_and_none_by_a_lie(desk, front):
 
 async def test_callers_of_grpc_are_told_apart_too(desk, front):
     async def told(port: int, number: int) -> str:
-        lie = [(name.lower(), value) for name, value in forged(number).items()]
+        lie = [(name.lower(), value) for name, value in forged(number)]
         async with channel(front, port) as direct:
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await gateway_pb2_grpc.GatewayServiceStub(direct).GetPaymentStatus(
