@@ -24,7 +24,7 @@ from florin_gateway.errors import (
     refusal_of,
 )
 from florin_gateway.exchange import ClientGoneError, Exchange, Scope, Send, path_of, peer_of
-from florin_gateway.forwarded import HEADER, client_of, is_near
+from florin_gateway.forwarded import is_near
 from florin_gateway.headers import HeaderRules, Headers, Incoming, event_id, request_id_of
 from florin_gateway.hold import End, Hold, Receive
 from florin_gateway.httprule import ROOT, PathError, Router, TemplateError, parse_template
@@ -45,7 +45,7 @@ from florin_gateway.sse import EventStream
 
 logger = logging.getLogger(__name__)
 
-FORWARDED = HEADER.encode()
+_SCHEMES = (b"http", b"https")
 
 
 class Gateway:
@@ -71,6 +71,7 @@ class Gateway:
         self._held: set[Hold] = set()
         self._stopping = False
         self._wondered = False
+        self._told_by = self.settings.proxies.header.encode()
 
     def add_route(
         self, method: str, path: str, handler: PlainHandler, *, cors: bool = False
@@ -150,10 +151,11 @@ class Gateway:
 
     def _peer(self, scope: Scope) -> str:
         peer = peer_of(scope)
-        listed = [value.decode("latin-1") for name, value in scope["headers"] if name == FORWARDED]
+        told_by = self._told_by
+        listed = [value.decode("latin-1") for name, value in scope["headers"] if name == told_by]
         if not listed:
             return peer
-        client = client_of(peer, listed, self.settings.trusted_proxies)
+        client = self.settings.proxies.client(peer, listed)
         if client == peer and not self._wondered and is_near(peer):
             self._wondered = True
             logger.warning(
@@ -162,6 +164,13 @@ class Gateway:
                 peer,
             )
         return client
+
+    def _scheme(self, scope: Scope) -> str:
+        """How the caller came: a proxy that ends TLS says so."""
+        said: bytes | None = dict(scope["headers"]).get(b"x-forwarded-proto")
+        if said in _SCHEMES and self.settings.proxies.trusts(peer_of(scope)):
+            return str(said, "ascii")
+        return str(scope["scheme"])
 
     async def _refuse(self, exchange: Exchange, refused: RefusedError) -> None:
         incoming = exchange.incoming
@@ -370,6 +379,7 @@ class Gateway:
             scope["headers"],
             body,
             exchange.peer,
+            self._scheme(scope),
         )
         answer = await route.handler(request)
         if isinstance(answer, PlainEvents):

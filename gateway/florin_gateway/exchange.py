@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from florin_gateway.errors import INVALID_PARAMS, RefusedError
+from florin_gateway.forwarded import spelled
 from florin_gateway.headers import HeaderRules, Headers, Incoming
 from florin_gateway.hold import Receive
 from florin_gateway.rpc import Metadata
@@ -104,11 +105,7 @@ def path_of(scope: Scope) -> str:
 
 def peer_of(scope: Scope) -> str:
     """The client's address as gRPC writes it."""
-    client = scope.get("client")
-    if not client:
-        return "unix:"
-    host, port = client[0], client[1]
-    return f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}"
+    return spelled(scope.get("client"))
 
 
 def _too_large(limit: int) -> RefusedError:

@@ -19,9 +19,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from florin_gateway.errors import INVALID_PARAMS, RefusedError
+from florin_gateway.forwarded import Proxies, spelled
 from florin_gateway.headers import MISSPELT, HeaderRules, Headers, request_id_of
 from florin_gateway.joinedwrites import JoinedWrites
 from florin_gateway.oldhttp import without_chunks
+from florin_gateway.proxyprotocol import read_preface
 from florin_gateway.settings import GuardSettings, HeaderSettings
 
 # the parser takes a line without a version for HTTP/0.9
@@ -59,6 +61,8 @@ class Guard(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._fault: RefusedError | None = None
         self._refusal: RefusedError | None = None
+        # what came so far of a PROXY header; None once it is read, or where there is none
+        self._preface: bytes | None = None
         self.url = b""
         self.headers = []
 
@@ -68,6 +72,9 @@ class Guard(HttpToolsProtocol):
         super().connection_made(transport)
         joined: Any = JoinedWrites(transport, self.loop, self._unread)
         self.transport = joined
+        if self.settings.proxy_protocol:
+            proxies = Proxies(self.settings.proxy_protocol)
+            self._preface = b"" if proxies.trusts(spelled(self.client)) else None
         self._arm(self.settings.head_s_max)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -79,6 +86,10 @@ class Guard(HttpToolsProtocol):
         """Parse, then see whether the message is still on its way."""
         if self._refusal is not None or self.transport.is_closing():
             return
+        if self._preface is not None:
+            data = self._after_preface(self._preface + data)
+            if not data:
+                return
         self._unset_keepalive_if_required()
         if self._stage is Stage.DONE and self.cycle.response_complete:
             self._stage = Stage.HEAD
@@ -113,6 +124,23 @@ class Guard(HttpToolsProtocol):
         elif self._timer is None:
             in_time = self.settings
             self._arm(in_time.head_s_max if self._stage is Stage.HEAD else in_time.body_s_max)
+
+    def _after_preface(self, data: bytes) -> bytes:
+        """What comes behind the PROXY header, of which the client is learnt."""
+        try:
+            preface = read_preface(data)
+        except ValueError:
+            # nobody here speaks HTTP
+            self._disarm()
+            self._preface = None
+            self.transport.close()
+            return b""
+        if preface is None:
+            self._preface = data
+            return b""
+        self._preface = None
+        self.client = preface.client or self.client
+        return data[preface.size :]
 
     # parser callbacks; an exception in one ends parsing
     def on_message_begin(self) -> None:

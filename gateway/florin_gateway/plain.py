@@ -23,6 +23,7 @@ class PlainRequest:
     headers: Sequence[tuple[bytes, bytes]]
     body: bytes
     peer: str
+    scheme: str
 
     def last_event_id(self) -> int | None:
         """What a stream's client has seen already; RefusedError if it is no number."""

@@ -11,6 +11,7 @@ import uvicorn
 
 from florin_gateway.app import Gateway
 from florin_gateway.guard import guard_class
+from florin_gateway.joinedwrites import LINGER_S
 from florin_gateway.settings import ServerSettings
 
 
@@ -45,7 +46,7 @@ class HttpServer:
         settings = self._settings
         if self._socket is None:
             self._socket = _listen(settings.host, settings.port, settings.backlog)
-        self._server = _Server(_config(self._gateway, settings))
+        self._server = _Server(_config(self._gateway, settings), settings.guard.head_s_max)
         self._serving = asyncio.create_task(self._server.serve(sockets=[self._socket]))
         ready = asyncio.create_task(self._server.ready.wait())
         await asyncio.wait({self._serving, ready}, return_when=asyncio.FIRST_COMPLETED)
@@ -65,10 +66,14 @@ class HttpServer:
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that leaves signals to its host and needs no tenth of a second to stop."""
+    """A uvicorn server that leaves signals to its host and needs no tenth of a second to stop.
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    A connection gets as long for its handshake as for a head.
+    """
+
+    def __init__(self, config: uvicorn.Config, handshake_s: float) -> None:
         super().__init__(config)
+        self._handshake_s = handshake_s
         self.ready = asyncio.Event()
         self._leaving = asyncio.Event()
 
@@ -81,7 +86,29 @@ class _Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        await self.lifespan.startup()
+        config, loop = self.config, asyncio.get_running_loop()
+        in_time = None if config.ssl is None else self._handshake_s
+
+        def connection() -> asyncio.Protocol:
+            state = self.lifespan.state
+            made: asyncio.Protocol = config.http_protocol_class(  # type: ignore[call-arg]
+                config=config, server_state=self.server_state, app_state=state
+            )
+            return made
+
+        self.servers = [
+            await loop.create_server(
+                connection,
+                sock=one,
+                ssl=config.ssl,
+                backlog=config.backlog,
+                ssl_handshake_timeout=in_time,
+                ssl_shutdown_timeout=None if in_time is None else LINGER_S,
+            )
+            for one in sockets or ()
+        ]
+        self.started = True
         # the first tick sets the Date header
         await self.on_tick(0)
         self.ready.set()
@@ -93,6 +120,7 @@ class _Server(uvicorn.Server):
 
 
 def _config(gateway: Gateway, settings: ServerSettings) -> uvicorn.Config:
+    tls = settings.tls
     return uvicorn.Config(
         gateway,
         interface="asgi3",
@@ -106,8 +134,7 @@ def _config(gateway: Gateway, settings: ServerSettings) -> uvicorn.Config:
         backlog=settings.backlog,
         timeout_keep_alive=settings.guard.idle_s_max,
         timeout_graceful_shutdown=settings.stop_s_max,
-        ssl_certfile=settings.tls_certificate,
-        ssl_keyfile=settings.tls_key,
+        ssl_context_factory=None if tls is None else lambda _config, _usual: tls,
     )
 
 

@@ -5,9 +5,10 @@ What a field is for is in its metadata, under `why`.
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass, field
 
-from florin_gateway.forwarded import Network
+from florin_gateway.forwarded import Network, Proxies
 from florin_gateway.profiles import Profile
 
 
@@ -69,9 +70,9 @@ class GatewaySettings:
     headers: HeaderSettings = field(
         default_factory=HeaderSettings, metadata={"why": "headers that the services know"}
     )
-    trusted_proxies: tuple[Network, ...] = field(
-        default=(),
-        metadata={"why": "networks of those who are believed when they say who called them"},
+    proxies: Proxies = field(
+        default_factory=Proxies,
+        metadata={"why": "who is believed when they say who called them"},
     )
     stream_event: str = field(default="status", metadata={"why": "name of an event of a stream"})
     stream_retry_ms: int = field(
@@ -123,6 +124,10 @@ class GuardSettings:
     )
     headers_max: int = field(default=64, metadata={"why": "more headers are answered 431"})
     body_bytes_max: int = field(default=1 << 20, metadata={"why": "a longer body is answered 413"})
+    proxy_protocol: tuple[Network, ...] = field(
+        default=(),
+        metadata={"why": "networks of peers whose connections begin with a PROXY header"},
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +139,9 @@ class ServerSettings:
     backlog: int = field(
         default=2048, metadata={"why": "connections that wait to be accepted: callers come at once"}
     )
-    tls_certificate: str | None = field(
-        default=None, metadata={"why": "PEM file; unset: plain text, for a proxy in front"}
+    tls: ssl.SSLContext | None = field(
+        default=None, metadata={"why": "unset: plain text, for a proxy in front"}
     )
-    tls_key: str | None = field(default=None, metadata={"why": "PEM file of its key"})
     stop_s_max: int = field(default=10, metadata={"why": "what open calls get to finish"})
     guard: GuardSettings = field(
         default_factory=GuardSettings, metadata={"why": "what a connection may do"}

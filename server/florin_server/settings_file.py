@@ -13,6 +13,7 @@ _NAME: Final = "florin.toml"
 # settings, also of chains, that name files
 _PATHS: Final = (
     *("keystore_password_file", "gateway_token_file"),
+    *("tls_certificate", "tls_key", "grpc_client_ca"),
     *("relayer_keystores", "treasury_keystore"),
 )
 

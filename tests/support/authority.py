@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 SINCE = datetime(2026, 1, 1, tzinfo=UTC)
+UNTIL = SINCE + timedelta(days=36_500)
 
 
 class Authority:
@@ -23,12 +24,14 @@ class Authority:
         self.secret = ec.generate_private_key(ec.SECP256R1())
         self.ca = self._write("ca", self._certify(self.secret, self.name, ca=True), None)[0]
 
-    def issue(self, name: str) -> tuple[Path, Path]:
-        """A certificate and its key."""
+    def issue(self, name: str, *, until: datetime = UNTIL) -> tuple[Path, Path]:
+        """A certificate and its key, in place of those of before."""
         secret = ec.generate_private_key(ec.SECP256R1())
-        return self._write(name, self._certify(secret, name, ca=False), secret)
+        return self._write(name, self._certify(secret, name, until, ca=False), secret)
 
-    def _certify(self, secret: Any, name: str, *, ca: bool) -> x509.Certificate:
+    def _certify(
+        self, secret: Any, name: str, until: datetime = UNTIL, *, ca: bool
+    ) -> x509.Certificate:
         try:
             alternative: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(name))
         except ValueError:
@@ -40,7 +43,7 @@ class Authority:
             .public_key(secret.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(SINCE)
-            .not_valid_after(SINCE + timedelta(days=36_500))
+            .not_valid_after(until)
             .add_extension(x509.BasicConstraints(ca, None), critical=True)
             .add_extension(x509.SubjectAlternativeName([alternative]), critical=False)
             .sign(self.secret, hashes.SHA256())
@@ -57,4 +60,5 @@ class Authority:
                     serialization.NoEncryption(),
                 )
             )
+            files[1].chmod(0o600)
         return files

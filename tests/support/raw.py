@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from florin_server.boot.servers import gateway
+from florin_server.boot.servers.peers import proxies_of
 from florin_server.boot.servers.upstream import Link
 from florin_server.boot.service import Service
 
@@ -102,8 +103,8 @@ async def door(service: Service, kind: str, **settings: Any) -> AsyncIterator[Do
             await gateway.start(app, service.grpc, listener, stack, _no_problems)
         else:
             target, server = service.grpc.target, gateway.server_settings(own)
-            link, trusted = Link(token=service.secrets.gateway_token), own.trusted_proxies
-            await gateway.start_remote(target, listener, stack, server, link=link, trusted=trusted)
+            link, proxies = Link(token=service.secrets.gateway_token), proxies_of(own)
+            await gateway.start_remote(target, listener, stack, server, link=link, proxies=proxies)
         yield Door(*listener.getsockname()[:2])
 
 

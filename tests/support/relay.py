@@ -14,10 +14,11 @@ class Relay:
     """Stands before a server; `port` is its own, and stays while the one behind it changes.
 
     `cut` plans one cut: what holds the bytes is not passed on, both ends are closed, and the act
-    is done in between.
+    is done in between. The server sees the connections come from `source`.
     """
 
     behind: int
+    source: str = "127.0.0.1"
     _planned: tuple[bytes, Callable[[], None]] | None = None
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -42,7 +43,9 @@ class Relay:
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            there, here = await asyncio.open_connection("127.0.0.1", self.behind)
+            there, here = await asyncio.open_connection(
+                "127.0.0.1", self.behind, local_addr=(self.source, 0)
+            )
         except OSError:
             writer.transport.abort()
             return

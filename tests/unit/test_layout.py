@@ -23,7 +23,7 @@ from tests.support.documents import DOCUMENTS, GENERATED, ROOT, prose, text_of
 
 ALL = "\n".join(text_of(one) for one in DOCUMENTS)
 # options of other commands than florin
-OF_OTHERS = r"--no-verify|--update"
+OF_OTHERS = r"--no-verify|--update|--from-file"
 LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 # also what is not committed yet

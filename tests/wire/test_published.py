@@ -87,7 +87,7 @@ async def test_the_address_is_the_one_that_was_asked(desk, address):
     url = f"{address}/spec/2026-02-18/openapi.json"
     for sent, told in (
         ({"Host": "pay.example"}, "http://pay.example"),
-        ({"Host": "pay.example:8443", "X-Forwarded-Proto": "https"}, "https://pay.example:8443"),
+        ({"Host": "pay.example:8443", "X-Forwarded-Proto": "https"}, "http://pay.example:8443"),
         ({"Host": "[::1]:80"}, "http://[::1]:80"),
     ):
         status, _, body = await asked(desk, url, **sent)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from types import MappingProxyType
 from typing import Protocol
 
 from florin_server.clock import Clock
 from florin_server.config import Settings
+from florin_server.domain.conditions import ConditionName
 from florin_server.domain.health import Board
 from florin_server.domain.screening.blocklist import Blocklist
 from florin_server.domain.sealed import Seal
@@ -57,6 +58,7 @@ def core_of(
     prices: PriceSource = _NO_PRICES,
     seal: Seal | None = None,
     off: frozenset[str] = frozenset(),
+    outside: Callable[[], Mapping[ConditionName, str]] = dict,
     randbytes: Callable[[int], bytes] = os.urandom,
 ) -> Core:
     """What flows and workers share; every rail has a state."""
@@ -74,6 +76,7 @@ def core_of(
         screening=Screening(store, clock),
         board=Board(OF_INSTALLATION, clock.now_us),
         off=off,
+        outside=outside,
         blocked=Blocklist(settings.blocked_accounts),
         seal=seal or Seal(),
         prices=prices,

@@ -14,8 +14,9 @@ from florin_server.boot.app import app_of, core_of
 from florin_server.boot.chains import connected, prices
 from florin_server.boot.chains.embedded import Embedded
 from florin_server.boot.home import Home, Refused, Secrets
-from florin_server.boot.servers import gateway, metrics
+from florin_server.boot.servers import gateway, metrics, public_address
 from florin_server.boot.servers.addresses import check_bind
+from florin_server.boot.servers.certificates import Certificates
 from florin_server.boot.servers.grpc_server import GrpcServers
 from florin_server.boot.workers import Staff, Workers
 from florin_server.clock import Clock, ShiftedClock, SystemClock
@@ -44,6 +45,7 @@ class Service:
     workers: Workers
     evm: Embedded | None
     solana: Embedded | None
+    certificates: Certificates | None
     _stack: AsyncExitStack
 
     @classmethod
@@ -57,6 +59,7 @@ class Service:
     ) -> Self:
         """Starts everything and returns when it answers; `fault` is the store's, for tests."""
         check_bind(settings)
+        certificates = Certificates.of(settings)
         home = Home(settings.home).open()
         async with AsyncExitStack() as stack:
             # taking the store's lock first keeps a second server away from all the rest
@@ -73,12 +76,15 @@ class Service:
             readers = {rail.chain_id: rail.reader for rail in rails if isinstance(rail, EvmRail)}
             market = prices.market(settings, readers)
             stack.push_async_callback(market.close)
+            http_url = gateway.url_of(listener, tls=certificates is not None)
+            links = _links(settings, http_url)
             core = core_of(
                 settings,
                 store,
                 clock,
                 rails,
-                links=_links(settings, gateway.url_of(listener)),
+                links=links,
+                outside=lambda: public_address.conditions(settings, links.base, certificates),
                 prices=market,
                 seal=Seal(kept.capture_keys),
                 off=_off(settings, home),
@@ -86,11 +92,14 @@ class Service:
             )
             staff = Staff.of(core, await store.read(executors.pauses()))
             app = app_of(core, staff.settlers, staff.payouts)
-            grpc = await GrpcServers.start(app, kept, stack)
+            grpc = await GrpcServers.start(app, kept, stack, certificates)
             workers = Workers(app, staff)
             stack.push_async_callback(workers.end)
-            await gateway.start(app, grpc, listener, stack, workers.problems)
-            http_url = gateway.url_of(listener)
+            await gateway.start(
+                app, grpc, listener, stack, workers.problems, certificates=certificates
+            )
+            if certificates is not None:
+                certificates.follow(stack)
             metrics_url = await metrics.start(app, grpc.guards, stack)
             stack.callback(app.hub.close)
             stack.callback(app.payouts.close)
@@ -105,6 +114,7 @@ class Service:
                 workers=workers,
                 evm=started.evm,
                 solana=started.solana,
+                certificates=certificates,
                 _stack=stack.pop_all(),
             )
         raise AssertionError
@@ -118,6 +128,11 @@ class Service:
     def solana_rpc_url(self) -> str:
         """The embedded Solana chain's JSON-RPC address; empty if it is off."""
         return self.solana.rpc_url if self.solana else ""
+
+    def look_again(self) -> None:
+        """Reads the certificate's files now, if there are any."""
+        if self.certificates is not None:
+            self.certificates.look()
 
     async def stop(self) -> None:
         """Ends streams, lets open calls finish, then closes everything, last started first."""
@@ -155,4 +170,6 @@ def _links(settings: Settings, http_url: str) -> Links:
     host = urlsplit(base).hostname
     if host is None:
         raise Refused(f"pay_url is no address: {settings.pay_url}")
+    if settings.has_live and (told := public_address.problem(base)):
+        _log.warning("%s: set FLORIN_PAY_URL", told)
     return Links(base, frozenset({host}))

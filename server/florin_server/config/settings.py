@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -30,6 +31,22 @@ from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.networks import chain_files
 from florin_server.rails.solana.settings import SolanaChain
 
+Network: TypeAlias = IPv4Network | IPv6Network
+# before the IPv4 address in an IPv6 address that stands for one
+_MAPPED_BITS = 96
+
+
+def _some(network: Network) -> Network:
+    """A network as addresses are compared with it; ValueError for one that holds everybody."""
+    if network.prefixlen == 0:
+        raise ValueError("everybody would be believed: name the proxies' own networks")
+    mapped = network.network_address.ipv4_mapped if network.version == 6 else None
+    if mapped is None:
+        return network
+    if network.prefixlen <= _MAPPED_BITS:
+        raise ValueError("everybody would be believed: name the proxies' own networks")
+    return IPv4Network((mapped, network.prefixlen - _MAPPED_BITS))
+
 
 class Settings(BaseSettings):
     """What an operator can choose."""
@@ -41,7 +58,8 @@ class Settings(BaseSettings):
         default=Path(".florin"), description="state folder: the store, keys, chains that were added"
     )
     host: str = Field(
-        default="127.0.0.1", description="address to listen on; others need TLS in front"
+        default="127.0.0.1",
+        description="address to listen on; others need a certificate, or TLS in front",
     )
     http_port: int = Field(default=8080, ge=0, le=65535, description="REST; 0 takes any free port")
     grpc_port: int = Field(default=50051, ge=0, le=65535, description="gRPC; 0 takes any free port")
@@ -62,15 +80,34 @@ class Settings(BaseSettings):
     insecure_bind: bool = Field(
         default=False, description="allow plain text on an address that others can reach"
     )
+    tls_certificate: Path | None = Field(
+        default=None,
+        description="PEM file with the certificate of REST and gRPC and those between it and its "
+        "authority; looked at every 10 s, and a new one counts for new connections; unset: plain "
+        "text",
+    )
+    tls_key: Path | None = Field(
+        default=None, description="PEM file with its key, which not everybody may read"
+    )
+    grpc_client_ca: Path | None = Field(
+        default=None,
+        description="PEM file with who vouches for clients of gRPC, who then need certificates",
+    )
 
     request_head_s: float = Field(
         default=5.0, gt=0, description="a slower head is answered 408: it holds a connection"
     )
     request_body_s: float = Field(default=5.0, gt=0, description="a slower body is answered 408")
-    trusted_proxies: tuple[IPvAnyNetwork, ...] = Field(
+    trusted_proxies: tuple[Annotated[IPvAnyNetwork, AfterValidator(_some)], ...] = Field(
         default=(),
-        description="networks of the proxies in front of REST or gRPC, whose X-Forwarded-For tells "
-        "who calls; empty: nobody is believed, and all that comes through a proxy is one address",
+        description="networks of the proxies in front of REST or gRPC, who tell who calls; empty: "
+        "nobody is believed, and all that comes through a proxy is one address",
+    )
+    proxy_header: Literal["x-forwarded-for", "forwarded", "proxy-protocol"] = Field(
+        default="x-forwarded-for",
+        description="how they tell it, and no other header counts: they have to set this one "
+        "whatever their callers sent; proxy-protocol is what balancers of connections say, to REST "
+        "only",
     )
     gateway_token: SecretStr | None = Field(
         default=None,

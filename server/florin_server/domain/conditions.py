@@ -49,6 +49,9 @@ class ConditionName(StrEnum):
     DESTINATION_RESERVED = "destination_reserved"
     PRICE_MISSING = "price_missing"
     SCREENING_LISTS_STALE = "screening_lists_stale"
+    CERTIFICATE_EXPIRED = "certificate_expired"
+    CERTIFICATE_EXPIRING = "certificate_expiring"
+    PAY_URL_LOCAL = "pay_url_local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +197,22 @@ MEANINGS: Final[Mapping[ConditionName, Meaning]] = {
         State.CRITICAL,
         "a screening list is missing or too old; where one is required live payments are refused",
         "`florin sanctions import` with a new list",
+    ),
+    _NAME.CERTIFICATE_EXPIRED: Meaning(
+        State.CRITICAL,
+        "the certificate of REST and gRPC is not valid now: no client connects",
+        "write a new one to the files that the settings name; it is taken within 10 s",
+    ),
+    _NAME.CERTIFICATE_EXPIRING: Meaning(
+        State.WARNING,
+        "few days are left of the certificate of REST and gRPC, or its files hold a new one that "
+        "cannot be used",
+        "find out why it was not renewed; what is wrong with the files is told",
+    ),
+    _NAME.PAY_URL_LOCAL: Meaning(
+        State.WARNING,
+        "money is real, and payment links lead to this machine only, or over plain text",
+        "set `FLORIN_PAY_URL` to the https address that buyers see, and start again",
     ),
 }
 

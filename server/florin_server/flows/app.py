@@ -10,6 +10,7 @@ from typing import Protocol
 from florin_server.clock import Clock
 from florin_server.config import Settings
 from florin_server.domain.accounts.account import WalletApp
+from florin_server.domain.conditions import ConditionName
 from florin_server.domain.health import Board, Health
 from florin_server.domain.payments.payment import Merchant, Payment
 from florin_server.domain.screening.blocklist import Blocklist
@@ -134,6 +135,8 @@ class Core:
     blocked: Blocklist = field(default_factory=Blocklist)
     seal: Seal = field(default_factory=Seal)
     prices: PriceSource = field(default_factory=lambda: FixedPrices({}))
+    # what is wrong with what others see of the installation, in sentences
+    outside: Callable[[], Mapping[ConditionName, str]] = dict
 
     def assets(self, *, live: bool) -> dict[str, tuple[Rail, Asset]]:
         """Every asset that can be paid with in one mode, by CAIP-19."""

@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 import grpc
 import pytest
+from florin_gateway.forwarded import Proxies
 from florin_server.boot.home import Refused
 from florin_server.boot.servers import gateway
 from florin_server.boot.servers.peers import Peers
@@ -236,7 +237,7 @@ PEER, NAMED = "ipv4:198.51.100.1:1", "ipv4:192.0.2.1:1"
 )
 def test_a_callers_word_about_its_address_counts_for_nothing(token, given, found):
     entries = [("client-address", NAMED), *(("gateway-token", one) for one in given)]
-    peers = Peers(token, [ipaddress.ip_network("10.0.0.0/8")])
+    peers = Peers(token, Proxies((ipaddress.ip_network("10.0.0.0/8"),)))
     assert peers(entries, PEER) == found
     assert peers([*entries, ("x-forwarded-for", "203.0.113.1")], PEER) == found
     # a trusted proxy says it of its own callers

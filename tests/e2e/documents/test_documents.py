@@ -212,6 +212,7 @@ async def days_of_payments(walk: Walk, block: Block) -> None:
 @step("docs/nodes-and-relayers.md", "Relayers", 0)
 @step("docs/buyer-data.md", "", 0)
 @step("docs/real-chains.md", "Write one by hand", 0)
+@step("docs/deployment.md", "TLS", 0)
 @step("docs/deployment.md", "TLS", 1)
 async def fragment(walk: Walk, block: Block) -> None:
     """In florin.toml, beside the one whole chain of the documents; and in a chain's own file."""

@@ -234,6 +234,7 @@ async def test_registered_tokens_are_taken_if_they_are_as_registered(run, home, 
     done = await run(*wanted(base))
     assert done.status == 0, done
     assert "The node serves Base (eip155:8453)." in done.err
+    assert "cannot reach: set FLORIN_PAY_URL to the https address that buyers will see." in done.err
     assert "EURC at 0x60a3E35Cc302bFA44Cb288Bc5a4F316Fdb1adb42: 'Test Dollar'" in done.err
     assert "signs as ('Test Dollar', '2'), not as ('USD Coin', '2')" in done.err
     assert f"WETH at {WETH} has 6 decimals, not 18" in done.err

@@ -231,11 +231,14 @@ def test_what_is_no_terminal_is_told_no_secret(tmp_path, command):
     assert str(running.home.demo_env) in told_all
 
 
-def test_a_terminal_is_told_the_test_accounts(tmp_path):
+def test_a_terminal_is_told_the_test_accounts_once(tmp_path):
     home = tmp_path / "home"
     out = on_terminal("up", home=home, until="Ctrl-C ends it.")
     for name, value in Home(home).read_demo_env().items():
         assert f"  {name}={value}\n" in out
+    again = on_terminal("up", home=home, until="Ctrl-C ends it.")
+    assert "FLORIN_" not in again
+    assert f"Test accounts are in {home / 'demo.env'}.\n" in again
 
 
 # accounts of ours

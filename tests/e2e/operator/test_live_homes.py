@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from florin_server.boot.service import Service
 from florin_server.config import EmbeddedSolana
+from florin_server.domain.conditions import ConditionName
+from florin_server.flows.operator import health
 from florin_server.rails.networks import chain_files, chain_writer
 
 from tests.support.api import Refused, RestApi
@@ -89,6 +93,52 @@ async def test_they_are_on_where_they_are_asked_for_or_nothing_is_live(
         await service.stop()
     told = forks("doctor", home=home, FLORIN_DEMO="true").out
     assert "✓ embedded chains and test accounts are on\n" in told
+
+
+@pytest.mark.parametrize(
+    ("pay_url", "told"),
+    [
+        ("", "which buyers elsewhere cannot reach"),
+        ("http://pay.example", "others on the way can change"),
+        ("https://pay.example", ""),
+    ],
+)
+async def test_links_of_live_payments_have_to_lead_somewhere(tmp_path, caplog, pay_url, told):
+    home = tmp_path / "home"
+    home.mkdir(0o700)
+    put(home, BASE)
+    async with running(home, solana=EmbeddedSolana(), pay_url=pay_url) as service:
+        conditions = {one.name: one for one in await health.of_installation(service.app)}
+    reason = conditions[ConditionName.PAY_URL_LOCAL].reason
+    assert (told in reason, bool(reason)) == (True, bool(told))
+    assert ("set FLORIN_PAY_URL" in caplog.text) is bool(told)
+
+
+async def test_the_doctor_tells_where_links_of_live_payments_lead(tmp_path, forks):
+    home = tmp_path / "home"
+    home.mkdir(0o700)
+    put(home, BASE)
+    async with running(home, solana=EmbeddedSolana()):
+        pass
+    doctor = forks("doctor", home=home)
+    assert "installation: pay_url_local: payment links begin with http://127.0.0.1" in doctor.out
+    alone = "! no trusted_proxies: whoever calls through a proxy in front counts as one address"
+    assert alone in doctor.out
+    doctor = forks(
+        "doctor",
+        home=home,
+        FLORIN_PAY_URL="https://pay.example/",
+        FLORIN_TRUSTED_PROXIES='["127.0.0.1/32"]',
+    )
+    assert alone not in doctor.out
+    assert "✓ payment links begin with https://pay.example\n" in doctor.out
+    async with running(home, solana=EmbeddedSolana(), pay_url="https://pay.invalid") as service:
+        addresses = {"http": service.http_url, "operator": service.grpc.operator_target}
+        with service.home.announced(addresses):
+            doctor = await asyncio.to_thread(
+                forks, "doctor", home=home, FLORIN_PAY_URL="https://pay.invalid"
+            )
+    assert "the name pay.invalid is not found" in doctor.out
 
 
 async def test_they_come_back_as_they_were(tried, session):

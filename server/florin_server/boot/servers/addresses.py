@@ -23,10 +23,13 @@ SOLANA_PORT = "FLORIN_EMBEDDED_SOLANA__RPC_PORT"
 
 def check_bind(settings: Settings) -> None:
     """Refuses an address that others can reach, unless the operator allowed it."""
-    if settings.host not in {"127.0.0.1", "::1", "localhost"} and not settings.insecure_bind:
+    if settings.tls_certificate is not None or settings.insecure_bind:
+        return
+    if settings.host not in {"127.0.0.1", "::1", "localhost"}:
         raise Refused(
-            f"{settings.host} can be reached by others and Florin speaks plain text there. Put a "
-            "TLS proxy in front and bind to 127.0.0.1, or set FLORIN_INSECURE_BIND=true."
+            f"{settings.host} can be reached by others and Florin speaks plain text there. Set "
+            "FLORIN_TLS_CERTIFICATE and FLORIN_TLS_KEY, or put a TLS proxy in front and bind to "
+            "127.0.0.1, or set FLORIN_INSECURE_BIND=true."
         )
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from types import MappingProxyType
 
 from florin_gateway.app import Gateway
 from florin_gateway.backends import Local
-from florin_gateway.forwarded import Network
+from florin_gateway.forwarded import PROXY_PROTOCOL, Proxies
 from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
 from florin_gateway.remote import Remote
 from florin_gateway.rpc import Backend
@@ -19,7 +19,9 @@ from florin_gateway.server import HttpServer
 from florin_gateway.settings import GatewaySettings, GuardSettings, ServerSettings
 
 from florin_server.boot.servers.addresses import HTTP_PORT, listen, spelled
+from florin_server.boot.servers.certificates import Certificates
 from florin_server.boot.servers.grpc_server import PUBLIC, GrpcServers
+from florin_server.boot.servers.peers import proxies_of
 from florin_server.boot.servers.upstream import Link
 from florin_server.config import Settings
 from florin_server.flows.app import App
@@ -39,15 +41,20 @@ def bind(host: str, port: int) -> socket.socket:
     return listen("REST", host, port, HTTP_PORT)
 
 
-def url_of(listener: socket.socket) -> str:
+def url_of(listener: socket.socket, *, tls: bool = False) -> str:
     """The address of a listening socket."""
-    return "http://" + spelled(*listener.getsockname()[:2])
+    return f"{'https' if tls else 'http'}://{spelled(*listener.getsockname()[:2])}"
 
 
-def server_settings(settings: Settings) -> ServerSettings:
+def server_settings(settings: Settings, certificates: Certificates | None = None) -> ServerSettings:
     """What the operator chose for the HTTP server."""
-    guard = GuardSettings(head_s_max=settings.request_head_s, body_s_max=settings.request_body_s)
-    return ServerSettings(guard=guard)
+    by_connection = settings.proxy_header == PROXY_PROTOCOL
+    guard = GuardSettings(
+        head_s_max=settings.request_head_s,
+        body_s_max=settings.request_body_s,
+        proxy_protocol=settings.trusted_proxies if by_connection else (),
+    )
+    return ServerSettings(guard=guard, tls=None if certificates is None else certificates.context)
 
 
 async def start(
@@ -56,13 +63,15 @@ async def start(
     listener: socket.socket,
     stack: AsyncExitStack,
     problems: Problems,
+    *,
+    certificates: Certificates | None = None,
 ) -> None:
     """Starts the gateway over the servicers of this process, through their interceptors."""
     local = Local([grpc.gate])
     grpc.register(local)
-    server = server_settings(app.settings)
-    trusted = app.settings.trusted_proxies
-    await _start(local, listener, server, stack, problems, pages=web.hosted(app), trusted=trusted)
+    server = server_settings(app.settings, certificates)
+    proxies = proxies_of(app.settings)
+    await _start(local, listener, server, stack, problems, pages=web.hosted(app), proxies=proxies)
 
 
 async def start_remote(
@@ -72,11 +81,11 @@ async def start_remote(
     server: ServerSettings | None = None,
     *,
     link: Link | None = None,
-    trusted: Sequence[Network] = (),
+    proxies: Proxies | None = None,
 ) -> str:
     """Starts the gateway over a channel; returns its address.
 
-    `trusted` are the networks of proxies in front. Refused for a link that others can listen to.
+    `proxies` are in front of it. Refused for a link that others can listen to.
     """
     link = link or Link()
     link.check(target)
@@ -91,8 +100,8 @@ async def start_remote(
         return {} if await remote.ready() else {"upstream": f"{target} does not answer"}
 
     chosen = server or ServerSettings()
-    await _start(remote, listener, chosen, stack, reachable, trusted=trusted)
-    return url_of(listener)
+    await _start(remote, listener, chosen, stack, reachable, proxies=proxies or Proxies())
+    return url_of(listener, tls=chosen.tls is not None)
 
 
 async def _follow(remote: Remote, target: str) -> None:
@@ -112,11 +121,9 @@ async def _start(
     problems: Problems,
     *,
     pages: web.Routes = MappingProxyType({}),
-    trusted: Sequence[Network] = (),
+    proxies: Proxies,
 ) -> None:
-    chosen = GatewaySettings(
-        headers=HEADERS, cors_paths=_CORS_PATHS, trusted_proxies=tuple(trusted)
-    )
+    chosen = GatewaySettings(headers=HEADERS, cors_paths=_CORS_PATHS, proxies=proxies)
     gateway = Gateway(backend, PUBLIC, chosen)
     gateway.reserve(*web.RESERVED)
 

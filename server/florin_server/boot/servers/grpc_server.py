@@ -29,8 +29,10 @@ from florin_server.boot.servers.addresses import (
     refused,
     spelled,
 )
-from florin_server.boot.servers.peers import Peers, chosen_token
+from florin_server.boot.servers.certificates import Certificates
+from florin_server.boot.servers.peers import Peers, chosen_token, proxies_of
 from florin_server.boot.servers.reflection import reflect
+from florin_server.config import Settings
 from florin_server.flows.app import App
 from florin_server.rpc.accounts.admin import AdminServicer
 from florin_server.rpc.operator.service import OperatorServicer
@@ -91,8 +93,14 @@ class GrpcServers:
     register: Register
 
     @classmethod
-    async def start(cls, app: App, kept: Secrets, stack: AsyncExitStack) -> Self:
-        """Starts both servers."""
+    async def start(
+        cls,
+        app: App,
+        kept: Secrets,
+        stack: AsyncExitStack,
+        certificates: Certificates | None = None,
+    ) -> Self:
+        """Starts both servers; the operator's speaks plain text, to this machine only."""
         answers = Codec(app)
         auth = Authenticator(app, kept.pepper, kept.operator_token)
         gateway = GatewayServicer(app, answers)
@@ -111,15 +119,14 @@ class GrpcServers:
         settings = app.settings
         guards = Guards(app)
         token = chosen_token(settings) or kept.gateway_token
-        peers = Peers(token, settings.trusted_proxies)
+        peers = Peers(token, proxies_of(settings))
         public = Gate(app, auth, PUBLIC, guards, peer_of=peers)
         place = _Place("gRPC", settings.host, settings.grpc_port, GRPC_PORT)
-        target = await _serve(public, register, place, settings.shutdown_s, stack)
+        credentials = None if certificates is None else certificates.grpc()
+        target = await _serve(public, register, place, settings, stack, credentials=credentials)
         operator = Gate(app, auth, OPERATOR, guards)
         place = _Place("The operator's gRPC", "127.0.0.1", settings.operator_port, OPERATOR_PORT)
-        operator_target = await _serve(
-            operator, register_operator, place, settings.shutdown_s, stack
-        )
+        operator_target = await _serve(operator, register_operator, place, settings, stack)
         # the embedded gateway gets a gate of its own: it wraps handlers that are not the server's
         embedded = Gate(app, auth, PUBLIC, guards)
         stack.push_async_callback(embedded.drain)
@@ -130,10 +137,14 @@ async def _serve(
     gate: Gate,
     register: Register,
     place: _Place,
-    grace_s: float,
+    settings: Settings,
     stack: AsyncExitStack,
+    *,
+    credentials: grpc.ServerCredentials | None = None,
 ) -> str:
-    server = grpc.aio.server(interceptors=[gate], options=_OPTIONS)
+    # a connection gets as long for its handshakes as for the head of a request
+    in_time = ("grpc.server_handshake_timeout_ms", int(settings.request_head_s * 1000))
+    server = grpc.aio.server(interceptors=[gate], options=(*_OPTIONS, in_time))
     register(server)
     names = [service.full_name for service in gate.services]
     healthy = health.aio.HealthServicer()
@@ -145,14 +156,17 @@ async def _serve(
     # gRPC's own complaint comes with a line of its C core
     check_free(*place)
     try:
-        bound = server.add_insecure_port(spelled(host, port))
+        if credentials is None:
+            bound = server.add_insecure_port(spelled(host, port))
+        else:
+            bound = server.add_secure_port(spelled(host, port), credentials)
     except RuntimeError as error:
         raise refused(*place, str(error)) from error
     await server.start()
 
     async def end() -> None:
         await healthy.enter_graceful_shutdown()
-        await server.stop(grace_s)
+        await server.stop(settings.shutdown_s)
         await gate.drain()
 
     stack.push_async_callback(end)

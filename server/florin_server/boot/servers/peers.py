@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from florin_gateway.forwarded import HEADER, Network, client_of
+from florin_gateway.forwarded import PROXY_PROTOCOL, Proxies
 from florin_gateway.rpc import CLIENT_ADDRESS_KEY, GATEWAY_TOKEN_KEY
 
 from florin_server.boot.home import Refused
@@ -27,9 +27,9 @@ class Peers:
     trusted network. What anybody else says about its address is ignored.
     """
 
-    def __init__(self, token: str, trusted: Sequence[Network]) -> None:
+    def __init__(self, token: str, proxies: Proxies) -> None:
         self._token = token.encode()
-        self._trusted = trusted
+        self._proxies = proxies
         self._wondered = False
 
     def __call__(self, entries: Any, peer: str) -> str:
@@ -40,13 +40,20 @@ class Peers:
         if given and not self._wondered:
             self._wondered = True
             _log.warning("%s has another gateway token: what it says of its callers is lost", peer)
-        listed = [str(value) for key, value in entries if key == HEADER]
-        return client_of(peer, listed, self._trusted) if listed else peer
+        listed = [str(value) for key, value in entries if key == self._proxies.header]
+        return self._proxies.client(peer, listed) if listed else peer
 
     def _knows(self, given: Sequence[Any]) -> bool:
         (token, *more) = given
         known = isinstance(token, str) and hmac.compare_digest(token.encode(), self._token)
         return known and not more and bool(self._token)
+
+
+def proxies_of(settings: Settings) -> Proxies:
+    """The proxies in front whose headers name their callers."""
+    if settings.proxy_header == PROXY_PROTOCOL:
+        return Proxies()
+    return Proxies(settings.trusted_proxies, settings.proxy_header)
 
 
 def chosen_token(settings: Settings) -> str | None:

@@ -19,6 +19,8 @@ from florin_server.boot.chains.setup import (
 )
 from florin_server.boot.chains.tokens import Chosen, Wish, choose
 from florin_server.boot.home import Home, Refused, Secrets, private
+from florin_server.boot.servers import public_address
+from florin_server.boot.servers.addresses import spelled
 from florin_server.cli.chains import deploy
 from florin_server.cli.chains.keystores import Key, KeyRing
 from florin_server.cli.console import console, fail, note, settings_of
@@ -126,6 +128,8 @@ class _Walk:
         console.print(str(path), markup=False)
         if isinstance(chain, EvmChain):
             await self._deploy(chain, Signer(relayers[0].secret))
+        if chain.live and (told := public_address.problem(self._links)):
+            note(f"{told}: set FLORIN_PAY_URL to the https address that buyers will see.")
         if chain.live and self._settings.demo is None and self._settings.has_demo:
             note(
                 "Its money is real: embedded chains and test accounts are off from the next start "
@@ -133,6 +137,14 @@ class _Walk:
             )
         if self._home.addresses() is not None:
             note("Florin runs: start it again to take payments there.")
+
+    @property
+    def _links(self) -> str:
+        """What payment links begin with, as far as it is known before a start."""
+        settings = self._settings
+        return (
+            settings.pay_url.rstrip("/") or f"http://{spelled(settings.host, settings.http_port)}"
+        )
 
     def _place(self, reached: Reached) -> tuple[str, Path]:
         """What the chain is called, and where it is written down."""

@@ -18,7 +18,8 @@ from florin_server.boot.operator.client import operator
 from florin_server.boot.operator.error import OperatorError
 from florin_server.cli.console import console, settings_of
 from florin_server.cli.payments import ledger as books
-from florin_server.cli.service import faults
+from florin_server.cli.service import faults, outside
+from florin_server.cli.service.outside import Finding
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.domain.conditions import ConditionName
@@ -37,8 +38,6 @@ from florin_server.store.payouts import held_money, payouts
 # whose a condition is that is no chain's
 _INSTALLATION = "installation"
 
-Finding = tuple[str, str]  # what was looked at, what is wrong with it ("" if nothing)
-
 
 def run(given: dict[str, Any]) -> None:
     """Prints one line a check; exits with 1 if any of them found a problem."""
@@ -51,6 +50,8 @@ async def _run(settings: Settings) -> int:
         bad += bool(problem)
         mark = "[red]✗[/]" if problem else "[green]✓[/]"
         console.print(mark, escape(f"{subject}: {problem}" if problem else subject))
+    for told in outside.notes(settings):
+        console.print("[yellow]![/]", escape(told))
     # no fault: whoever asks for prices in such an asset itself is paid in it
     for told in prices.unpriced_everywhere(settings):
         console.print("[yellow]![/]", escape(told))
@@ -66,6 +67,8 @@ async def _checks(settings: Settings) -> AsyncIterator[Finding]:
         return
     yield _private(home, settings)
     yield f"embedded chains and test accounts are {'on' if settings.has_demo else 'off'}", ""
+    async for finding in outside.findings(settings, home):
+        yield finding
     if home.addresses() is None:
         async for finding in _stopped(settings, home):
             yield finding

@@ -10,10 +10,11 @@ from typing import Any
 from florin_server.boot.home import Refused, gateway_token
 from florin_server.boot.servers import gateway
 from florin_server.boot.servers.addresses import check_bind
-from florin_server.boot.servers.peers import chosen_token
+from florin_server.boot.servers.certificates import Certificates
+from florin_server.boot.servers.peers import chosen_token, proxies_of
 from florin_server.boot.servers.upstream import Link
 from florin_server.cli.console import console, fail, log_to_stderr, note, settings_of
-from florin_server.cli.service.signals import run_until_signalled
+from florin_server.cli.service.signals import on_hangup, run_until_signalled
 from florin_server.config import Settings
 
 
@@ -28,18 +29,22 @@ async def _run(upstream: str, link: Link, settings: Settings) -> None:
     async with AsyncExitStack() as stack:
         try:
             check_bind(settings)
+            certificates = Certificates.of(settings)
             token = chosen_token(settings) or gateway_token(settings.home)
             listener = gateway.bind(settings.host, settings.http_port)
             url = await gateway.start_remote(
                 upstream,
                 listener,
                 stack,
-                gateway.server_settings(settings),
+                gateway.server_settings(settings, certificates),
                 link=replace(link, token=token or ""),
-                trusted=settings.trusted_proxies,
+                proxies=proxies_of(settings),
             )
         except (Refused, OSError) as error:
             fail("The gateway does not start", error)
+        if certificates is not None:
+            certificates.follow(stack)
+            on_hangup(certificates.look)
         if not token:
             note("No FLORIN_GATEWAY_TOKEN: for the service all callers here are one address.")
         console.print(f"[bold green]The gateway is up.[/]\nREST  {url}\ngRPC  {upstream}")

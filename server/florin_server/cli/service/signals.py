@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Coroutine
+import sys
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -36,6 +37,12 @@ async def _guarded(main: Coroutine[Any, Any, None]) -> None:
         loop.add_signal_handler(signum, stop)
     with suppress(asyncio.CancelledError):
         await main
+
+
+def on_hangup(look: Callable[[], object]) -> None:
+    """Has SIGHUP read files again; from a terminal that goes away it ends the program as ever."""
+    if not sys.stdin.isatty():
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, look)
 
 
 def _ignore() -> None:

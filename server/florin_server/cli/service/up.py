@@ -12,7 +12,7 @@ from florin_server.boot.demo_accounts import ensure_demo
 from florin_server.boot.home import Refused
 from florin_server.boot.service import Service
 from florin_server.cli.console import console, fail, log_to_stderr, settings_of
-from florin_server.cli.service.signals import run_until_signalled
+from florin_server.cli.service.signals import on_hangup, run_until_signalled
 from florin_server.config import Settings
 from florin_server.devnet.errors import DevChainError
 from florin_server.store.engine.query import StoreError
@@ -42,6 +42,7 @@ async def _up(settings: Settings, first: Work | None, beside: Work | None) -> No
         except Refused as error:
             fail("Florin does not start", error)
         memory.keep()
+        on_hangup(service.look_again)
         addresses = {
             "http": service.http_url,
             "grpc": service.grpc.target,
@@ -92,12 +93,13 @@ def _show(service: Service, link: str | None) -> None:
         # whole, however narrow the terminal: they are there to be copied
         console.print(f"{what:<{max(map(len, places))}}  {place}", markup=False)
     demo = service.home.read_demo_env() if service.settings.has_demo else {}
-    if demo and sys.stdout.isatty():
+    if demo and link and sys.stdout.isatty():
+        # made now, and shown this once
         console.print("\nTest accounts, also in " + str(service.home.demo_env) + ":")
         for name, value in demo.items():
             console.print(f"  {name}={value}")
     elif demo:
-        # what is not a terminal keeps what it is told: logs, files, other people's screens
+        # what is not a terminal keeps what it is told, and a screen is seen by others
         console.print(f"\nTest accounts are in {service.home.demo_env}.")
     if link:
         console.print(f"\nA first payment waits for a wallet: {link}")

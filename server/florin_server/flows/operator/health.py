@@ -22,7 +22,12 @@ OF_CHAIN = (
     ConditionName.DESTINATION_RESERVED,
     ConditionName.PRICE_MISSING,
 )
-OF_INSTALLATION = (ConditionName.SCREENING_LISTS_STALE,)
+OF_INSTALLATION = (
+    ConditionName.SCREENING_LISTS_STALE,
+    ConditionName.CERTIFICATE_EXPIRED,
+    ConditionName.CERTIFICATE_EXPIRING,
+    ConditionName.PAY_URL_LOCAL,
+)
 _ORDER = list(ConditionName)
 
 
@@ -60,7 +65,8 @@ async def of_chain(
 async def of_installation(app: App) -> list[Condition]:
     """The conditions of no chain in particular."""
     stale = await app.store.read(lists_problem(app.settings, app.clock.now_us()))
-    wrong = {ConditionName.SCREENING_LISTS_STALE: [stale]}
+    outside = {name: [told] for name, told in app.outside().items()}
+    wrong = {ConditionName.SCREENING_LISTS_STALE: [stale], **outside}
     return list(app.board.look(wrong))
 
 

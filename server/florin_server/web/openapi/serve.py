@@ -83,9 +83,7 @@ def _address(request: PlainRequest) -> str:
     host = sent.get(b"host", b"")
     if not _HOST.fullmatch(host):
         return "/"
-    # a proxy that ends TLS says so
-    scheme = "https" if sent.get(b"x-forwarded-proto") == b"https" else "http"
-    return f"{scheme}://{host.decode('ascii')}"
+    return f"{request.scheme}://{host.decode('ascii')}"
 
 
 async def _page(_request: PlainRequest) -> PlainAnswer:

@@ -1,0 +1,145 @@
+"""The units of systemd: it understands them, they keep Florin in, and what they start is there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import typer
+from florin_server.boot.home import Home
+from florin_server.cli.main import app
+from florin_server.config import Settings
+
+from tests.deploy import tools
+from tests.deploy.front import DEPLOY
+from tests.support.command import PATIENCE_S, environment
+
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+INSTALLED = "/opt/florin/.venv/bin/florin"
+# 0 keeps a service in entirely, 10 not at all
+EXPOSED_MAX = 1.5
+
+
+def systemd() -> str:
+    return str(tools.needed(tools.of_system("systemd-analyze")))
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def values(unit: Path, name: str) -> list[str]:
+    return re.findall(rf"^#?{name}=(.*)$", unit.read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_systemd_understands_it(unit, tmp_path):
+    text = unit.read_text()
+    assert INSTALLED in text
+    copy = tmp_path / unit.name
+    # commented lines are there to be used
+    copy.write_text(
+        re.sub(r"^#(\w+=)", r"\1", text, flags=re.MULTILINE).replace(
+            INSTALLED, str(Path(sys.executable).with_name("florin"))
+        )
+    )
+    done = run(systemd(), "verify", "--man=no", str(copy))
+    # it looks at all units of the machine: what is said of ours counts
+    said = [line for line in done.stderr.splitlines() if unit.name in line]
+    assert said == []
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_it_keeps_florin_in(unit):
+    done = run(systemd(), "security", "--offline=true", str(unit))
+    told = re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
+    assert told, done.stderr
+    assert float(told[1]) <= EXPOSED_MAX
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_it_starts_a_command_with_settings_that_there_are(unit):
+    (command,) = values(unit, "ExecStart")
+    program, name, *options = shlex.split(command)
+    assert program == INSTALLED
+    found = typer.main.get_command(app).commands[name]
+    known = {option for one in found.params for option in one.opts}
+    assert {one for one in options if one.startswith("--")} <= known
+    fields = {f"FLORIN_{one.upper()}" for one in Settings.model_fields}
+    for one in values(unit, "Environment"):
+        assert one.partition("=")[0] in fields
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_it_waits_until_open_calls_are_answered(unit):
+    (wait,) = values(unit, "TimeoutStopSec")
+    assert int(wait) >= 2 * Settings.model_fields["shutdown_s"].default + 10
+
+
+def calls_in(name: str) -> set[str]:
+    """The system calls in a set of systemd's, those of the sets in it included."""
+    lines = [one.strip() for one in run(systemd(), "syscall-filter", name).stdout.splitlines()[1:]]
+    found = [calls_in(one) if one.startswith("@") else {one} for one in lines if one[:1] != "#"]
+    return set().union(*found) - {""}
+
+
+def used_by_a_payment(folder: Path) -> set[str]:
+    """The system calls of a Florin that starts, takes a payment and ends."""
+    program, home = tools.needed(tools.strace()), Home(folder / "home")
+    counts = folder / "counts"
+    florin = str(Path(sys.executable).with_name("florin"))
+    more = {"LD_LIBRARY_PATH": tools.libraries(program), "FLORIN_METRICS_PORT": "0"}
+    process = subprocess.Popen(
+        [program, "-f", "-qq", "-c", "-o", counts, florin, "demo", "--up"],
+        cwd=folder,
+        env=environment(home.path, more),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    watchdog = threading.Timer(PATIENCE_S, process.kill)
+    watchdog.start()
+    try:
+        said = ""
+        assert process.stdout is not None
+        for line in process.stdout:
+            said += line
+            if "Ctrl-C ends it." in line:
+                os.kill(home.addresses()["pid"], signal.SIGTERM)
+    finally:
+        watchdog.cancel()
+        # of a tracer that was killed the traced one goes on
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+    if "ptrace" in said:
+        tools.needed(f"nothing is traced here: {said.strip()}")
+    assert "succeeded" in said, said
+    lines = [line.split() for line in counts.read_text().splitlines()]
+    return {words[-1] for words in lines if words and words[0][0].isdigit()} - {"total"}
+
+
+@pytest.mark.long
+def test_what_florin_calls_is_allowed(tmp_path):
+    """The filter of the unit, held against what a payment takes."""
+    filters = values(DEPLOY / "systemd" / "florin.service", "SystemCallFilter")
+    allowed: set[str] = set()
+    for one in filters:
+        named = set().union(*map(calls_in, one.removeprefix("~").split()))
+        allowed = allowed - named if one.startswith("~") else allowed | named
+    assert len(allowed) > 200
+    used = used_by_a_payment(tmp_path)
+    assert {"openat", "socket", "futex", "pwrite64"} <= used
+    # SQLite hands root's files to the owner of the database; the unit's user is not root
+    assert used - allowed <= ({"fchown"} if os.geteuid() == 0 else set())

@@ -1,0 +1,134 @@
+"""nginx and strace from Debian, Envoy and schemas of Kubernetes from PyPI, below `build`.
+
+Nothing of the system is changed. Where a program cannot be had its tests are skipped, and say so;
+in CI (`CI=true`) they fail instead.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.support.npm import BUILD
+
+HERE = Path(__file__).parent
+HOME = BUILD / "deploy"
+INSTALL_S = 300
+
+
+def needed(found: Path | str) -> Path:
+    """A program that is there."""
+    if isinstance(found, str):
+        missing = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+        missing(f"NOT TESTED: {found}")
+    return found
+
+
+def of_system(program: str) -> Path | str:
+    """A program that the machine has, or why it has none."""
+    found = shutil.which(program)
+    return f"there is no {program}" if found is None else Path(found)
+
+
+@cache
+def nginx() -> Path | str:
+    """The program, or why there is none."""
+    return _of_debian("nginx", "usr/sbin/nginx", ("nginx",))
+
+
+@cache
+def strace() -> Path | str:
+    """The same; its library is in `libraries(strace())`."""
+    return _of_debian("strace", "usr/bin/strace", ("strace", "libunwind8"))
+
+
+def libraries(program: Path) -> str:
+    """Where a program that was unpacked has its libraries; nothing for one of the system."""
+    found = [str(one) for one in program.parents[1].glob("lib/*-linux-gnu")]
+    return "" if program.parents[1] == Path("/usr") else ":".join(found)
+
+
+def _of_debian(name: str, path: str, wanted: Sequence[str]) -> Path | str:
+    """A program of the system, or from Debian's packages."""
+    if (own := shutil.which(name)) is not None:
+        return Path(own)
+    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+        return f"there is no {name}, and no apt-get to get it with"
+    program = HOME / name / path
+    with _guarded(name):
+        if program.exists():
+            return program
+        folder = HOME / f"{name}-packages"
+        folder.mkdir(exist_ok=True)
+        fetch = ("apt-get", "download", *wanted)
+        fault = _run(*fetch, cwd=folder)
+        if fault is not None and os.geteuid() == 0:
+            # a new machine has no list of packages
+            _run("apt-get", "update", cwd=folder)
+            fault = _run(*fetch, cwd=folder)
+        if fault is not None:
+            return f"apt-get does not bring {name}: {fault}"
+        for package in folder.glob("*.deb"):
+            if fault := _run("dpkg-deb", "-x", str(package), str(HOME / name), cwd=folder):
+                return f"{package.name} cannot be unpacked: {fault}"
+    return program
+
+
+@cache
+def packages() -> Path | str:
+    """The folder with what the locked requirements name, or why there is none."""
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        return "there is no Envoy for this machine"
+    lock, folder = HERE / "requirements.lock", HOME / "python"
+    kept = folder / "requirements.lock"
+    with _guarded("python"):
+        if kept.exists() and kept.read_bytes() == lock.read_bytes():
+            return folder
+        shutil.rmtree(folder, ignore_errors=True)
+        command = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps")
+        where = ("--target", str(folder), "--require-hashes", "-r", str(lock))
+        if fault := _run(sys.executable, *command, *where, cwd=HOME):
+            return f"pip does not bring Envoy and the schemas: {fault}"
+        shutil.copy(lock, kept)
+    return folder
+
+
+@cache
+def envoy() -> Path | str:
+    """The program, or why there is none."""
+    folder = packages()
+    if isinstance(folder, str):
+        return folder
+    program = folder / "envoy" / "_bin" / "envoy"
+    program.chmod(0o755)
+    return program
+
+
+@contextmanager
+def _guarded(what: str) -> Iterator[None]:
+    """Processes that start together install it once."""
+    HOME.mkdir(parents=True, exist_ok=True)
+    with (HOME / f"{what}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _run(*command: str, cwd: Path) -> str | None:
+    """None, or why a command failed."""
+    try:
+        done = subprocess.run(
+            command, cwd=cwd, capture_output=True, text=True, timeout=INSTALL_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"{command[0]} took longer than {INSTALL_S} s"
+    return None if done.returncode == 0 else done.stderr.strip()[-500:]

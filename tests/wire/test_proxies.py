@@ -1,0 +1,200 @@
+"""Behind a front each buyer has its own budgets, on every protocol, and no forged header has any.
+
+The front is at 127.0.0.1, which is trusted; callers at other addresses of the loopback network are
+not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from ipaddress import ip_network
+from typing import Any
+
+import aiohttp
+import grpc
+import pytest
+import pytest_asyncio
+from florin.v1 import gateway_pb2_grpc, payment_pb2
+from florin_server.config import LimitSettings
+
+from tests.support.api import refused
+from tests.support.desk import ORDER, opened
+from tests.support.raw import door, read_one
+
+TRUSTED = (ip_network("127.0.0.1/32"),)
+FRONT, STRANGER = "127.0.0.1", "127.0.0.66"
+FORGED = (
+    "x-forwarded-for",
+    "forwarded",
+    "x-real-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+    "x-client-ip",
+    "client-address",
+    "gateway-token",
+    "via",
+)
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shop(tmp_path_factory):
+    few = LimitSettings(page_burst=3, failure_burst=3)
+    home = tmp_path_factory.mktemp("fronted")
+    async with opened(home, limits=few, trusted_proxies=TRUSTED) as desk:
+        yield desk
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def payment_id(shop) -> str:
+    # what the test before used up is whole again
+    shop.clock.advance(600)
+    return str((await shop.rest.create(ORDER))["paymentId"])
+
+
+@asynccontextmanager
+async def at(address: str, base: str):
+    """Asks from an address of the loopback network."""
+    connector = aiohttp.TCPConnector(local_addr=(address, 0))
+    async with aiohttp.ClientSession(base, connector=connector) as session:
+
+        async def ask(path: str, **headers: str) -> int:
+            async with session.get(path, headers=headers) as answer:
+                return answer.status
+
+        yield ask
+
+
+async def statuses(ask: Any, path: str, calls: int, **headers: str) -> list[int]:
+    return [await ask(path, **headers) for _ in range(calls)]
+
+
+def forged(number: int) -> dict[str, str]:
+    """All that might be taken for an address, another one each time."""
+    return dict.fromkeys(FORGED, f"for=192.0.2.{number}") | {"x-forwarded-for": f"192.0.2.{number}"}
+
+
+async def test_buyers_behind_a_front_have_their_own_pages(shop, payment_id):
+    page = f"/{payment_id}"
+    async with at(FRONT, shop.rest.base) as front:
+        one, other = {"X-Forwarded-For": "203.0.113.1"}, {"X-Forwarded-For": "203.0.113.2"}
+        assert await statuses(front, page, 5, **one) == [200] * 3 + [429] * 2
+        assert await statuses(front, page, 5, **other) == [200] * 3 + [429] * 2
+        # what a buyer sent itself stands before what the front adds
+        more = {"X-Forwarded-For": "198.51.100.7, 203.0.113.1"}
+        assert await statuses(front, page, 2, **more) == [429] * 2
+
+
+async def test_a_forged_header_gives_no_pages(shop, payment_id):
+    async with at(STRANGER, shop.rest.base) as stranger:
+        told = [await stranger(f"/{payment_id}", **forged(number)) for number in range(6)]
+        assert told == [200] * 3 + [429] * 3
+    # nor does it take them from who is named
+    async with at(FRONT, shop.rest.base) as front:
+        assert await front(f"/{payment_id}", **{"X-Forwarded-For": "192.0.2.0"}) == 200
+
+
+async def test_only_the_header_that_is_configured_counts_of_a_front(shop, payment_id):
+    page = f"/{payment_id}"
+    async with at(FRONT, shop.rest.base) as front:
+        told = [await front(page, Forwarded=f"203.0.113.{n}") for n in range(4)]
+        assert told == [200] * 3 + [429]
+    async with (
+        door(shop.service, "local", proxy_header="forwarded") as rest,
+        at(FRONT, f"http://{rest.host}:{rest.port}") as front,
+    ):
+        shop.clock.advance(600)
+        told = [await front(page, Forwarded=f'for="203.0.113.{n}:80"') for n in range(5)]
+        assert told == [200] * 5
+        told = [await front(page, **{"X-Forwarded-For": f"203.0.113.{n}"}) for n in range(5)]
+        assert told == [200] * 3 + [429] * 2
+
+
+async def test_bad_keys_cost_their_own_sender(shop, payment_id):
+    path = f"/v1/gateway/payment/{payment_id}"
+    async with at(FRONT, shop.rest.base) as front:
+        one = {"App-Id": "app_guess", "Client-Id": "c", "X-Forwarded-For": "2001:db8:1::1"}
+        assert await statuses(front, path, 5, **one) == [401] * 3 + [429] * 2
+        # one network of IPv6 is one sender
+        assert await front(path, **one | {"X-Forwarded-For": "[2001:db8:1::2]:80"}) == 429
+        assert await front(path, **one | {"X-Forwarded-For": "2001:db8:2::1"}) == 401
+
+
+async def test_bad_keys_over_grpc_cost_their_own_sender(shop, payment_id):
+    stub = gateway_pb2_grpc.GatewayServiceStub(shop.channel)
+    request = payment_pb2.GetPaymentStatusRequest(payment_id=payment_id)
+
+    async def told(*entries: tuple[str, str]) -> str:
+        guess = (("app-id", "app_guess"), ("client-id", "c"))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.GetPaymentStatus(request, metadata=(*guess, *entries))
+        return refused(caught.value).code
+
+    one, other = ("x-forwarded-for", "203.0.113.1"), ("x-forwarded-for", "203.0.113.2")
+    assert [await told(one) for _ in range(5)][2:] == ["invalid_app_id", *["rate_limited"] * 2]
+    assert await told(other) == "invalid_app_id"
+    # two lists are one, in their order
+    assert await told(other, one) == "rate_limited"
+    # nothing else says who calls; what cannot be read is the front's own
+    alone = [await told(("forwarded", f"192.0.2.{n}")) for n in range(3)]
+    assert alone == ["invalid_app_id"] * 3
+    assert await told(("x-forwarded-for", "x" * 4000)) == "rate_limited"
+
+
+async def test_only_a_front_tells_that_the_caller_came_over_tls(shop):
+    async def told(address: str, said: str) -> str:
+        sent = {"Host": "pay.example", "X-Forwarded-Proto": said}
+        connector = aiohttp.TCPConnector(local_addr=(address, 0))
+        async with (
+            aiohttp.ClientSession(shop.rest.base, connector=connector) as session,
+            session.get("/spec/2026-02-18/openapi.json", headers=sent) as answer,
+        ):
+            (server,) = (await answer.json())["servers"]
+            return str(server["url"])
+
+    assert await told(FRONT, "https") == "https://pay.example"
+    assert await told(FRONT, "javascript") == "http://pay.example"
+    assert await told(STRANGER, "https") == "http://pay.example"
+
+
+async def test_a_list_that_is_too_long_is_refused_before_it_is_read(shop, payment_id):
+    async with at(FRONT, shop.rest.base) as front:
+        page = f"/{payment_id}"
+        assert await front(page, **{"X-Forwarded-For": "10.0.0.1, " * 1_000 + "203.0.113.1"}) == 200
+        assert await front(page, **{"X-Forwarded-For": "10.0.0.1, " * 2_000}) == 431
+
+
+async def test_a_balancer_of_connections_tells_who_called(shop, payment_id):
+    async with door(shop.service, "local", proxy_header="proxy-protocol") as rest:
+
+        async def told(preface: bytes, source: str = FRONT, parts: int = 1) -> int | None:
+            where = {"local_addr": (source, 0)}
+            reader, writer = await asyncio.open_connection(rest.host, rest.port, **where)
+            page = f"GET /{payment_id} HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n"
+            sent = preface + page.encode()
+            for start in range(0, len(sent), len(sent) // parts):
+                writer.write(sent[start : start + len(sent) // parts])
+                await writer.drain()
+                await asyncio.sleep(0)
+            try:
+                async with asyncio.timeout(10):
+                    return (await read_one(reader, b"GET")).status
+            except (EOFError, ConnectionError):
+                return None
+            finally:
+                writer.close()
+
+        def line(last: int) -> bytes:
+            return b"PROXY TCP4 203.0.113.%d 10.0.0.1 5123 443\r\n" % last
+
+        assert [await told(line(1), parts=n) for n in (1, 2, 7, 30)] == [200] * 3 + [429]
+        assert await told(line(2)) == 200
+        # the balancer looks whether we are there
+        assert await told(b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0") == 200
+        # who is to say it and does not, and who is not to and does, speak no HTTP
+        assert await told(b"") is None
+        assert await told(b"PROXY TCP4 nobody\r\n") is None
+        assert await told(line(3), STRANGER) == 400
+        assert await told(b"", STRANGER) == 200
