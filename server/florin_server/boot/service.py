@@ -23,6 +23,7 @@ from florin_server.config import Settings
 from florin_server.domain.accounts.credentials import parse_key
 from florin_server.domain.sealed import Seal
 from florin_server.flows.app import App, Links
+from florin_server.meters import Meters
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.store.engine.store import Store
 from florin_server.store.operator import executors, installation
@@ -60,7 +61,8 @@ class Service:
         home = Home(settings.home).open()
         async with AsyncExitStack() as stack:
             # taking the store's lock first keeps a second server away from all the rest
-            store = await Store.open(home.database, fault=fault)
+            meters = Meters()
+            store = await Store.open(home.database, fault=meters.steps(fault))
             stack.push_async_callback(store.close)
             clock = clock or await _clock(settings, store)
             kept = home.secrets()
@@ -81,6 +83,7 @@ class Service:
                 links=_links(settings, gateway.url_of(listener)),
                 prices=market,
                 seal=Seal(kept.capture_keys),
+                meters=meters,
                 off=_off(settings, home),
                 randbytes=randbytes,
             )

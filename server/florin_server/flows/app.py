@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -18,6 +18,7 @@ from florin_server.feed import Changes, Hub
 from florin_server.flows.limits.limits import Limits
 from florin_server.flows.recent import Recent
 from florin_server.flows.screening.cache import Screening
+from florin_server.meters import Meters
 from florin_server.pricing.prices import FixedPrices, PriceSource
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Asset
@@ -92,19 +93,32 @@ def _remembered_usage() -> Recent[Usage]:
     return Recent(_CHAINS_KEPT, _SPENT_US)
 
 
+@dataclass(frozen=True, slots=True)
+class Wallet:
+    """What an account (CAIP-10) of ours holds of an asset (CAIP-19), in minor units."""
+
+    account: str
+    asset: str
+    held: int
+    booked: int
+
+
 @dataclass(slots=True)
 class ChainState:
     """What flows and workers tell each other of one chain.
 
     `board` has what is found when somebody asks how the chain is doing. Nothing is sent from its
     wallets before their books have begun; `lacking` says what they hold less than is booked, in a
-    sentence. `has_new_receivers` tells that some were registered since the settler looked, and
-    `payout_asked` is set when there may be something to pay out.
+    sentence, and `wallets` what each was found to hold when they were compared last, at
+    `compared_at_us` (0 if they never were). `has_new_receivers` tells that some were registered
+    since the settler looked, and `payout_asked` is set when there may be something to pay out.
     """
 
     board: Board
     books_begun: bool = False
     lacking: str = ""
+    wallets: Sequence[Wallet] = ()
+    compared_at_us: int = 0
     has_new_receivers: bool = False
     payout_asked: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -124,6 +138,7 @@ class Core:
     limits: Limits
     screening: Screening
     board: Board  # what is found of the installation when somebody asks
+    meters: Meters = field(default_factory=Meters)
     # those who follow payouts, by id; a refund's payout has the id of the refund
     payouts: Changes = field(default_factory=Changes)
     accounts: Accounts = field(default_factory=Accounts)
@@ -158,6 +173,7 @@ class Core:
 
     async def changed(self, payment: Payment) -> Payment:
         """Tells watchers about a committed change; gives the payment back."""
+        self.meters.changed(payment.status)
         self.hub.publish(payment)
         return payment
 

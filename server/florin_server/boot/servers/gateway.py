@@ -12,12 +12,14 @@ from types import MappingProxyType
 from florin_gateway.app import Gateway
 from florin_gateway.backends import Local
 from florin_gateway.forwarded import Network
+from florin_gateway.observed import Observe
 from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
 from florin_gateway.remote import Remote
 from florin_gateway.rpc import Backend
 from florin_gateway.server import HttpServer
 from florin_gateway.settings import GatewaySettings, GuardSettings, ServerSettings
 
+from florin_server.boot.servers import observing
 from florin_server.boot.servers.addresses import HTTP_PORT, listen, spelled
 from florin_server.boot.servers.grpc_server import PUBLIC, GrpcServers
 from florin_server.boot.servers.upstream import Link
@@ -62,7 +64,11 @@ async def start(
     grpc.register(local)
     server = server_settings(app.settings)
     trusted = app.settings.trusted_proxies
-    await _start(local, listener, server, stack, problems, pages=web.hosted(app), trusted=trusted)
+    observe = observing.of_rest(app.meters) if app.settings.metrics_port is not None else None
+    pages = web.hosted(app)
+    await _start(
+        local, listener, server, stack, problems, pages=pages, trusted=trusted, observe=observe
+    )
 
 
 async def start_remote(
@@ -73,10 +79,12 @@ async def start_remote(
     *,
     link: Link | None = None,
     trusted: Sequence[Network] = (),
+    observe: Observe | None = None,
 ) -> str:
     """Starts the gateway over a channel; returns its address.
 
-    `trusted` are the networks of proxies in front. Refused for a link that others can listen to.
+    `trusted` are the networks of proxies in front, `observe` is told of every request. Refused for
+    a link that others can listen to.
     """
     link = link or Link()
     link.check(target)
@@ -91,7 +99,7 @@ async def start_remote(
         return {} if await remote.ready() else {"upstream": f"{target} does not answer"}
 
     chosen = server or ServerSettings()
-    await _start(remote, listener, chosen, stack, reachable, trusted=trusted)
+    await _start(remote, listener, chosen, stack, reachable, trusted=trusted, observe=observe)
     return url_of(listener)
 
 
@@ -113,11 +121,12 @@ async def _start(
     *,
     pages: web.Routes = MappingProxyType({}),
     trusted: Sequence[Network] = (),
+    observe: Observe | None = None,
 ) -> None:
     chosen = GatewaySettings(
         headers=HEADERS, cors_paths=_CORS_PATHS, trusted_proxies=tuple(trusted)
     )
-    gateway = Gateway(backend, PUBLIC, chosen)
+    gateway = Gateway(backend, PUBLIC, chosen, observe=observe)
     gateway.reserve(*web.RESERVED)
 
     async def healthz(_request: PlainRequest) -> PlainAnswer:

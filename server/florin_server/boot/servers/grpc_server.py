@@ -22,6 +22,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from florin_server.boot.home import Secrets
+from florin_server.boot.servers import observing
 from florin_server.boot.servers.addresses import (
     GRPC_PORT,
     OPERATOR_PORT,
@@ -112,10 +113,11 @@ class GrpcServers:
         guards = Guards(app)
         token = chosen_token(settings) or kept.gateway_token
         peers = Peers(token, settings.trusted_proxies)
-        public = Gate(app, auth, PUBLIC, guards, peer_of=peers)
+        observe = observing.of_grpc(app.meters) if settings.metrics_port is not None else None
+        public = Gate(app, auth, PUBLIC, guards, peer_of=peers, observe=observe)
         place = _Place("gRPC", settings.host, settings.grpc_port, GRPC_PORT)
         target = await _serve(public, register, place, settings.shutdown_s, stack)
-        operator = Gate(app, auth, OPERATOR, guards)
+        operator = Gate(app, auth, OPERATOR, guards, observe=observe)
         place = _Place("The operator's gRPC", "127.0.0.1", settings.operator_port, OPERATOR_PORT)
         operator_target = await _serve(
             operator, register_operator, place, settings.shutdown_s, stack

@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from florin_server.boot.home import Refused, gateway_token
-from florin_server.boot.servers import gateway
+from florin_server.boot.servers import gateway, metrics, observing
 from florin_server.boot.servers.addresses import check_bind
 from florin_server.boot.servers.peers import chosen_token
 from florin_server.boot.servers.upstream import Link
 from florin_server.cli.console import console, fail, log_to_stderr, note, settings_of
 from florin_server.cli.service.signals import run_until_signalled
 from florin_server.config import Settings
+from florin_server.meters import Meters
 
 
 def run(upstream: str, link: Link, given: dict[str, Any]) -> None:
@@ -30,6 +31,9 @@ async def _run(upstream: str, link: Link, settings: Settings) -> None:
             check_bind(settings)
             token = chosen_token(settings) or gateway_token(settings.home)
             listener = gateway.bind(settings.host, settings.http_port)
+            meters, metrics_url = Meters(), ""
+            if settings.metrics_port is not None:
+                metrics_url = await metrics.start_counted(meters, settings.metrics_port, stack)
             url = await gateway.start_remote(
                 upstream,
                 listener,
@@ -37,11 +41,14 @@ async def _run(upstream: str, link: Link, settings: Settings) -> None:
                 gateway.server_settings(settings),
                 link=replace(link, token=token or ""),
                 trusted=settings.trusted_proxies,
+                observe=observing.of_rest(meters) if metrics_url else None,
             )
         except (Refused, OSError) as error:
             fail("The gateway does not start", error)
         if not token:
             note("No FLORIN_GATEWAY_TOKEN: for the service all callers here are one address.")
         console.print(f"[bold green]The gateway is up.[/]\nREST  {url}\ngRPC  {upstream}")
+        if metrics_url:
+            console.print(f"Metrics  {metrics_url}")
         console.print("\nCtrl-C ends it.")
         await asyncio.Event().wait()

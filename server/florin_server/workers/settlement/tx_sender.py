@@ -405,8 +405,17 @@ class TxSender:
         """Forgets transactions whose end is committed."""
         for one in ended:
             self._txs.pop(one.tx.id, None)
+            self._measure(one.mined)
             for known in one.tx.hashes:
                 self._blocks.evidence.mined.pop(known, None)
+
+    def _measure(self, mined: Mined | None) -> None:
+        meters, chain_id = self._app.meters, self._rail.chain_id
+        if mined is None:
+            meters.transaction(chain_id, "replaced")
+            return
+        meters.transaction(chain_id, "succeeded" if mined.success else "reverted")
+        meters.gas(self._payer, mined.gas_cost)
 
     def _mined(self, tx: ChainTx) -> Mined | None:
         mined = self._blocks.evidence.mined
