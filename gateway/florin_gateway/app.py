@@ -161,7 +161,8 @@ class Gateway:
                 await self._refuse(exchange, internal_error(503))
             raise
         except Exception:
-            logger.exception("a request failed")
+            told = {"request_id": exchange.incoming.request_id}
+            logger.exception("a request failed", extra=told)
             await self._refuse(exchange, internal_error())
 
     def _peer(self, scope: Scope) -> str:

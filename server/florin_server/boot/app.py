@@ -24,6 +24,7 @@ from florin_server.pricing.prices import FixedPrices, PriceSource
 from florin_server.rails.protocol import Rail
 from florin_server.store.engine.store import Store
 from florin_server.store.payments import payments
+from florin_server.tracing import NO_TRACES, Traces
 
 _NO_LINKS = Links("", frozenset())
 _NO_PRICES = FixedPrices({})
@@ -59,6 +60,7 @@ def core_of(
     prices: PriceSource = _NO_PRICES,
     seal: Seal | None = None,
     meters: Meters | None = None,
+    traces: Traces = NO_TRACES,
     off: frozenset[str] = frozenset(),
     randbytes: Callable[[int], bytes] = os.urandom,
 ) -> Core:
@@ -78,6 +80,7 @@ def core_of(
         chains=MappingProxyType({chain_id: _state(clock) for chain_id in by_chain}),
         limits=Limits(settings.limits, clock, meters),
         meters=meters,
+        traces=traces,
         screening=Screening(store, clock),
         board=Board(OF_INSTALLATION, clock.now_us),
         off=off,

@@ -25,6 +25,7 @@ from florin_server.rails.types import Asset
 from florin_server.store.engine.store import Store
 from florin_server.store.payments.listing import Totals
 from florin_server.store.settlement.gas import Usage
+from florin_server.tracing import NO_TRACES, Traces
 
 # who reads a list page by page is told the totals of the first page for a minute; so many lists
 # are read at the same time, each remembered in less than a kilobyte
@@ -139,6 +140,7 @@ class Core:
     screening: Screening
     board: Board  # what is found of the installation when somebody asks
     meters: Meters = field(default_factory=Meters)
+    traces: Traces = NO_TRACES
     # those who follow payouts, by id; a refund's payout has the id of the refund
     payouts: Changes = field(default_factory=Changes)
     accounts: Accounts = field(default_factory=Accounts)
@@ -174,6 +176,9 @@ class Core:
     async def changed(self, payment: Payment) -> Payment:
         """Tells watchers about a committed change; gives the payment back."""
         self.meters.changed(payment.status)
+        if payment.status.is_final:
+            times = payment.created_at_us, payment.updated_at_us
+            self.traces.whole(payment.id, "payment", *times, status=payment.status)
         self.hub.publish(payment)
         return payment
 

@@ -22,6 +22,7 @@ from florin_gateway.settings import GatewaySettings, GuardSettings, ServerSettin
 from florin_server.boot.servers import observing
 from florin_server.boot.servers.addresses import HTTP_PORT, listen, spelled
 from florin_server.boot.servers.grpc_server import PUBLIC, GrpcServers
+from florin_server.boot.servers.observing import Seen
 from florin_server.boot.servers.upstream import Link
 from florin_server.config import Settings
 from florin_server.flows.app import App
@@ -64,7 +65,9 @@ async def start(
     grpc.register(local)
     server = server_settings(app.settings)
     trusted = app.settings.trusted_proxies
-    observe = observing.of_rest(app.meters) if app.settings.metrics_port is not None else None
+    counted = app.meters if app.settings.metrics_port is not None else None
+    seen = Seen(counted, app.traces, app.settings.tracing.trusted_callers)
+    observe = observing.of_rest(seen)
     pages = web.hosted(app)
     await _start(
         local, listener, server, stack, problems, pages=pages, trusted=trusted, observe=observe

@@ -30,6 +30,7 @@ from florin_server.boot.servers.addresses import (
     refused,
     spelled,
 )
+from florin_server.boot.servers.observing import Seen
 from florin_server.boot.servers.peers import Peers, chosen_token
 from florin_server.boot.servers.reflection import reflect
 from florin_server.flows.app import App
@@ -113,7 +114,10 @@ class GrpcServers:
         guards = Guards(app)
         token = chosen_token(settings) or kept.gateway_token
         peers = Peers(token, settings.trusted_proxies)
-        observe = observing.of_grpc(app.meters) if settings.metrics_port is not None else None
+        believed = settings.tracing.trusted_callers
+        counted = app.meters if settings.metrics_port is not None else None
+        seen = Seen(counted, app.traces, believed)
+        observe = observing.of_grpc(app, seen, peers)
         public = Gate(app, auth, PUBLIC, guards, peer_of=peers, observe=observe)
         place = _Place("gRPC", settings.host, settings.grpc_port, GRPC_PORT)
         target = await _serve(public, register, place, settings.shutdown_s, stack)
@@ -123,7 +127,8 @@ class GrpcServers:
             operator, register_operator, place, settings.shutdown_s, stack
         )
         # the embedded gateway gets a gate of its own: it wraps handlers that are not the server's
-        embedded = Gate(app, auth, PUBLIC, guards)
+        observe = observing.of_grpc(app, Seen(traces=app.traces))
+        embedded = Gate(app, auth, PUBLIC, guards, observe=observe)
         stack.push_async_callback(embedded.drain)
         return cls(target, operator_target, embedded, guards, register)
 

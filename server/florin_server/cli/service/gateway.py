@@ -7,9 +7,11 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
+from florin_server.boot import traces
 from florin_server.boot.home import Refused, gateway_token
 from florin_server.boot.servers import gateway, metrics, observing
 from florin_server.boot.servers.addresses import check_bind
+from florin_server.boot.servers.observing import Seen
 from florin_server.boot.servers.peers import chosen_token
 from florin_server.boot.servers.upstream import Link
 from florin_server.cli.console import console, fail, log_to_stderr, note, settings_of
@@ -21,7 +23,7 @@ from florin_server.meters import Meters
 def run(upstream: str, link: Link, given: dict[str, Any]) -> None:
     """Runs until Ctrl-C or SIGTERM."""
     settings = settings_of(given)
-    log_to_stderr()
+    log_to_stderr(settings)
     run_until_signalled(_run(upstream, link, settings))
 
 
@@ -34,6 +36,11 @@ async def _run(upstream: str, link: Link, settings: Settings) -> None:
             meters, metrics_url = Meters(), ""
             if settings.metrics_port is not None:
                 metrics_url = await metrics.start_counted(meters, settings.metrics_port, stack)
+            seen = Seen(
+                meters if metrics_url else None,
+                traces.start(settings, stack),
+                settings.tracing.trusted_callers,
+            )
             url = await gateway.start_remote(
                 upstream,
                 listener,
@@ -41,7 +48,7 @@ async def _run(upstream: str, link: Link, settings: Settings) -> None:
                 gateway.server_settings(settings),
                 link=replace(link, token=token or ""),
                 trusted=settings.trusted_proxies,
-                observe=observing.of_rest(meters) if metrics_url else None,
+                observe=observing.of_rest(seen, tells=True),
             )
         except (Refused, OSError) as error:
             fail("The gateway does not start", error)

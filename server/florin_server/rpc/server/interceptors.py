@@ -17,6 +17,7 @@ import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import Message
 
+from florin_server import logs
 from florin_server.domain.addresses import network_of
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.ids import short_id
@@ -202,6 +203,7 @@ class Gate(grpc.aio.ServerInterceptor):
 
     def _call(self, entries: Any) -> Call:
         request_id = metadata.request_id(entries) or short_id("req_", self._app.randbytes)
+        logs.REQUEST.set(request_id)
         return Call(_UNKNOWN, request_id)
 
     async def _admit(

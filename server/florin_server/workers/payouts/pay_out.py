@@ -379,6 +379,9 @@ class PayoutWorker:
         await self._app.store.write(payouts.conclude(outcomes, ends, now_us, commit))
         for outcome in outcomes:
             self._app.meters.payout(self.chain_id, _told(outcome))
+            if outcome.posting is not None:
+                paid = outcome.payout
+                self._app.traces.whole(paid.id, "payout", paid.created_at_us, now_us)
         self._app.payouts.ring(*ids)
         self._reorg_watch.committed(watched)
         self.sender.over(ended)

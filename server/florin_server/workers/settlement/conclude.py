@@ -96,7 +96,9 @@ class Concluder:
         item = self._open.by_id.get(payment.id)
         if item is not None and payment.status.is_final:
             seconds = (now_us - item.confirmation.at_us) / 1_000_000
-            self._app.meters.settled(self._rail.chain_id, payment.status, seconds)
+            chain_id, began_us = self._rail.chain_id, item.confirmation.at_us
+            self._app.meters.settled(chain_id, payment.status, seconds)
+            self._app.traces.step(payment.id, "settle", began_us, now_us, chain=chain_id)
 
     def _success(self, item: Accepted, event: Paid) -> Finding:
         option, split = item.option, self._rail.terms.split(item.option)
