@@ -35,6 +35,7 @@ DOCUMENTS = (
                 "buyer-data",
                 "deployment",
                 "monitoring",
+                "alarms",
                 "grpc",
                 "security",
                 "threats",

@@ -42,7 +42,7 @@ def chain(*nodes: NodeState, problem: str = "") -> Chain:
 
 def figures(*chains: Chain, paused_at_us: int | None = None) -> Figures:
     lists = Condition(ConditionName.SCREENING_LISTS_STALE, State.CRITICAL, "too old", 1)
-    open_ones = (Heap(BASE, "waiting", 3, 40_000_000), Heap(BASE, "submitted", 2, 75_000_000))
+    open_ones = (Heap(BASE, "waiting", 3, 40_000_000), Heap(BASE, "held", 2, 5_000_000))
     return Figures(
         now_us=100_000_000,
         chains=chains,

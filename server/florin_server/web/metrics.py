@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from florin_gateway.forwarded import address_of
 from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -31,10 +32,13 @@ from florin_server.rails.types import NodeState
 PATH = "/metrics"
 # memory, processor time and open files, where the system tells them
 _PROCESS = ProcessCollector(registry=None)
+_ELSEWHERE = PlainAnswer(421, b"", "text/plain")
 _T = TypeVar("_T")
 _SECOND_US = 1_000_000
 _CONDITION = "0 as it should be, 1 worth knowing, 2 should be mended, 3 has to be mended now"
 _SEVERITY = {state: float(place) for place, state in enumerate(State)}
+# what waits for the operator's verdict and for nothing else
+_HELD_BACK = "held"
 _Item = tuple[tuple[str, ...], _T]
 
 # what each label says, and what bounds it
@@ -107,8 +111,8 @@ _ALL = _Table[Figures](
         ("payments_blocked", "payments of blocked payers without a verdict", lambda o: o.blocked),
         (
             "payment_oldest_unfinished_seconds",
-            "time since the oldest payment that is not final was confirmed",
-            lambda o: _oldest(o.backlog.payments, o.now_us),
+            "time since the oldest payment was confirmed that is not final, held ones left out",
+            lambda o: _oldest((p for p in o.backlog.payments if p.state != _HELD_BACK), o.now_us),
         ),
         (
             "payout_oldest_owed_seconds",
@@ -243,6 +247,8 @@ def routes(app: App, keyed_calls: Callable[[], int]) -> Mapping[str, PlainHandle
     """The handler by its path; `keyed_calls` counts those that are under a key."""
 
     async def tell(request: PlainRequest) -> PlainAnswer:
+        if not _is_near(request):
+            return _ELSEWHERE
         known = Known(await figures.read(app, keyed_calls()))
         return _told(request, known, app.meters)
 
@@ -253,13 +259,13 @@ def counted(known: Meters) -> Mapping[str, PlainHandler]:
     """The same of a process that has meters and nothing else."""
 
     async def tell(request: PlainRequest) -> PlainAnswer:
-        return _told(request, None, known)
+        return _told(request, None, known) if _is_near(request) else _ELSEWHERE
 
     return {PATH: tell}
 
 
 def _told(request: PlainRequest, known: Known | None, counts: Meters) -> PlainAnswer:
-    accept = next((value for name, value in request.headers if name == b"accept"), b"")
+    accept = _header(request, b"accept")
     encode, content_type = choose_encoder(accept.decode("latin-1"))
     registry = CollectorRegistry()
     registry.register(_PROCESS)
@@ -267,6 +273,16 @@ def _told(request: PlainRequest, known: Known | None, counts: Meters) -> PlainAn
     if known is not None:
         registry.register(known)
     return PlainAnswer(200, encode(registry), content_type)
+
+
+def _is_near(request: PlainRequest) -> bool:
+    """False for a name that a page in a browser on this machine may have had lead here."""
+    host = _header(request, b"host").decode("latin-1").lower()
+    return host.partition(":")[0] in {"", "localhost"} or address_of(host) is not None
+
+
+def _header(request: PlainRequest, wanted: bytes) -> bytes:
+    return next((value for name, value in request.headers if name == wanted), b"")
 
 
 class Known(Collector):

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from contextlib import AsyncExitStack
 
 import pytest
 import pytest_asyncio
+from florin_server.boot.servers import gateway
 from florin_server.boot.servers.grpc_server import OPERATOR, PUBLIC
+from florin_server.boot.servers.metrics import start_counted
+from florin_server.boot.servers.observing import Seen, of_rest
 from florin_server.boot.service import Service
 from florin_server.config import LimitSettings
+from florin_server.meters import Meters
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_open
 from prometheus_client.parser import text_string_to_metric_families as read
 
@@ -152,6 +157,57 @@ async def test_the_listener_tells_metrics_and_nothing_else(desk):
     public = await desk.ask("GET", "/metrics")
     assert public.status == 404
     assert "florin_chain_ok" not in public.text
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost:9464", 200), ("127.0.0.1", 200), ("[::1]:1", 200), ("rebound.example:9464", 421)],
+)
+async def test_a_page_of_a_browser_reads_nothing_by_a_name_that_leads_here(desk, host, status):
+    async with desk.session.get(desk.service.metrics_url, headers={"Host": host}) as answer:
+        assert answer.status == status
+        assert ("florin_" in await answer.text()) is (status == 200)
+
+
+async def test_a_gateway_alone_tells_what_it_is_asked(desk):
+    meters = Meters()
+    async with AsyncExitStack() as stack:
+        url = await start_counted(meters, 0, stack)
+        gate = await gateway.start_remote(
+            desk.service.grpc.target,
+            gateway.bind("127.0.0.1", 0),
+            stack,
+            observe=of_rest(Seen(meters)),
+        )
+        async with desk.session.get(f"{gate}/v1/gateway/payment/pay_x") as answer:
+            assert answer.status == 401
+        async with desk.session.get(url) as answer:
+            found = [s for f in read(await answer.text()) for s in f.samples]
+    (count,) = [s for s in found if s.name == "florin_request_duration_seconds_count"]
+    called = {"protocol": "rest", "method": "GatewayService.GetPayment", "code": "401"}
+    assert (count.labels, count.value) == (called, 1)
+
+
+async def test_a_call_that_is_left_is_counted_as_such(desk):
+    """A stream that its client leaves ended well; one that is refused tells its status."""
+    before = await told(desk)
+    payment_id = (await desk.rest.create(ORDER))["paymentId"]
+    async for _ in desk.grpc.watch(payment_id):
+        break
+    with pytest.raises(Refused):
+        async for _ in desk.grpc.watch("pay_unknown"):
+            pass
+
+    async def streams() -> dict[str, float]:
+        name = "florin_request_duration_seconds_count"
+        found = {
+            key[1]: value - before.get(key, 0)
+            for key, value in (await told(desk)).items()
+            if key[0] == name and "Watch" in key[2] and key[3] == "grpc"
+        }
+        return {code: grown for code, grown in found.items() if grown}
+
+    await until(streams, {"OK": 1, "NOT_FOUND": 1})
 
 
 async def test_unless_it_is_asked_for_nobody_listens(tmp_path):
