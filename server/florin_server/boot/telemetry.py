@@ -8,7 +8,9 @@ settings say. Spans wait in a queue of bounded length, which drops what does not
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import re
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -44,6 +46,7 @@ from florin_server.tracing import NO_SPAN, Span, Told
 _QUEUE, _BATCH = 2048, 512
 _LIMITS = SpanLimits(max_attributes=32, max_events=8, max_links=8, max_attribute_length=128)
 _HALF = 1 << 64
+_HEADERS = re.compile(r"OTEL_EXPORTER_OTLP_(?:TRACES_)?HEADERS")
 _PROPAGATOR = TraceContextTextMapPropagator()
 _RECORDED = TraceFlags(TraceFlags.SAMPLED)
 
@@ -202,6 +205,9 @@ def start(settings: TracingSettings, stack: AsyncExitStack) -> OtelTraces:
         OTLPSpanExporter,
     )
 
+    # pairs of names and values, of which some are keys
+    given = (text for name, text in os.environ.items() if _HEADERS.fullmatch(name))
+    logs.redactor.hide(one.partition("=")[2] for text in given for one in text.split(","))
     exporter = OTLPSpanExporter(endpoint=settings.endpoint, timeout=5)
     queue = BatchSpanProcessor(
         exporter, max_queue_size=_QUEUE, max_export_batch_size=_BATCH, export_timeout_millis=5000

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from florin_server.boot.demo_accounts import ensure_demo
 from florin_server.boot.service import Service
 from florin_server.clock import TestClock
-from florin_server.config import Settings
+from florin_server.config import Settings, TracingSettings
 from florin_server.devnet.solana import SOLNET
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.rails.solana.sending.signer import SolanaSigner
@@ -131,6 +131,7 @@ def settings_for(settings: Settings, knobs: Knobs) -> Settings:
             "grpc_port": 0,
             "operator_port": 0,
             "metrics_port": None,
+            "tracing": TracingSettings(),
             "books_check_s": _BOOKS_S,
             "discovery_s": _DISCOVERY_S,
             "rates": rates,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -12,7 +13,7 @@ from pathlib import Path
 import grpc
 import pytest
 from florin.v1 import gateway_pb2_grpc, payment_pb2
-from florin_server import boot
+from florin_server import boot, logs
 from florin_server.boot import traces as tracing
 from florin_server.boot.home import Refused
 from florin_server.boot.servers import gateway, observing
@@ -149,6 +150,27 @@ async def test_a_broken_traceparent_is_no_fault_of_a_request(tmp_path_factory, p
     (one,) = kept.spans
     assert one.parent is None
     assert not one.links
+
+
+async def test_a_line_of_the_log_names_the_trace_of_its_request():
+    kept = recorder()
+
+    async def request() -> str:
+        kept.traces.request("x").end()
+        return logs.TRACE.get()
+
+    named = await asyncio.create_task(request())
+    (span,) = kept.spans
+    assert named == f"{span.context.trace_id:032x}"
+    assert logs.TRACE.get() == ""
+
+
+async def test_keys_of_the_collector_are_hidden_from_the_log(tmp_path, monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-team=florin-team,x-key=collector-s3cr3t")
+    wanted = settings(tmp_path, tracing=TracingSettings(endpoint="http://127.0.0.1:9"))
+    async with AsyncExitStack() as stack:
+        tracing.start(wanted, stack)
+    assert logs.redactor("it said collector-s3cr3t") == "it said [hidden]"
 
 
 def test_nobody_has_more_recorded_than_the_settings_say():
