@@ -22,6 +22,7 @@ from florin_server.boot.servers.upstream import Link
 from florin_server.boot.telemetry import OtelTraces
 from florin_server.config import TracingSettings
 from florin_server.tracing import NO_SPAN, NO_TRACES
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -229,6 +230,33 @@ def test_what_is_missing_is_named(tmp_path, monkeypatch):
     wanted = settings(tmp_path, tracing=TracingSettings(endpoint="http://127.0.0.1:4317"))
     with pytest.raises(Refused, match="florin-pay\\[otel\\]"):
         tracing.start(wanted, AsyncExitStack())
+
+
+async def test_a_collector_is_sent_the_spans(tmp_path):
+    got: list[trace_service_pb2.ExportTraceServiceRequest] = []
+
+    class Collector(trace_service_pb2_grpc.TraceServiceServicer):
+        async def Export(self, request, context):
+            got.append(request)
+            return trace_service_pb2.ExportTraceServiceResponse()
+
+    server = grpc.aio.server()
+    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(Collector(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        asked = TracingSettings(endpoint=f"http://127.0.0.1:{port}", ratio=1.0)
+        async with opened(tmp_path, tracing=asked) as desk:
+            payment_id = (await desk.rest.create(ORDER))["paymentId"]
+            await desk.rest.merchant_cancel(payment_id)
+        # the end of the service has handed over what waited
+        resources = [one for request in got for one in request.resource_spans]
+    finally:
+        await server.stop(0)
+    names = {a.key: a.value.string_value for one in resources for a in one.resource.attributes}
+    assert names["service.name"] == "florin"
+    spans = [s for one in resources for scope in one.scope_spans for s in scope.spans]
+    assert {"payment", "MerchantService.CreatePayment"} <= {one.name for one in spans}
 
 
 async def test_a_collector_that_is_down_holds_nothing_up(tmp_path):
