@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from typing import Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
@@ -174,17 +175,17 @@ class Meters:
 
     def steps(self, fault: Callable[[str], None] | None = None) -> Callable[[str], None]:
         """What the store calls at each of its steps, to count them; `fault` is called first."""
-        began = 0.0
+        # commits may overlap where each has a thread or a task
+        began = ContextVar("began", default=0.0)
 
         def step(name: str) -> None:
-            nonlocal began
             if fault is not None:
                 fault(name)
             if name == "op":
                 self._operations.inc()
             elif name == "commit":
-                began = time.perf_counter()
+                began.set(time.perf_counter())
             else:
-                self._commits.observe(time.perf_counter() - began)
+                self._commits.observe(time.perf_counter() - began.get())
 
         return step

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from contextvars import copy_context
 
 import pytest
 from florin_server.domain.conditions import Condition, ConditionName, State
@@ -178,6 +179,22 @@ def test_steps_of_the_store_are_counted_and_handed_on():
     assert seen == ["op", "op", "commit", "committed"]
     assert values["florin_store_operations_total",] == 2
     assert values["florin_store_commit_duration_seconds_count",] == 1
+
+
+def test_commits_that_overlap_are_timed_apart(monkeypatch):
+    now = [10.0]
+    monkeypatch.setattr("florin_server.meters.time.perf_counter", lambda: now[0])
+    meters = Meters()
+    step = meters.steps()
+    one, other = copy_context(), copy_context()
+    one.run(step, "commit")
+    now[0] = 10.5
+    other.run(step, "commit")
+    one.run(step, "committed")
+    other.run(step, "committed")
+    values = samples(meters.registry)
+    assert values["florin_store_commit_duration_seconds_sum",] == 0.5
+    assert values["florin_store_commit_duration_seconds_count",] == 2
 
 
 def test_a_step_that_fails_is_no_commit():
