@@ -70,11 +70,13 @@ verify: $(DEV)
 	$(BIN)/lint-imports
 	$(BIN)/python protos/generate.py --check
 	$(BIN)/python -m tools.reference --check
+	$(BIN)/python -m tools.dashboard --check
 	$(BIN)/python protos/lint.py
 
 gen: $(DEV)
 	$(BIN)/python protos/generate.py
 	$(BIN)/python -m tools.reference
+	$(BIN)/python -m tools.dashboard
 
 bench: $(DEV)
 	$(BIN)/python -m tests.bench

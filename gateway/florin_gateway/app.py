@@ -12,6 +12,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from google.protobuf.descriptor import ServiceDescriptor
@@ -30,6 +31,7 @@ from florin_gateway.hold import End, Hold, Receive
 from florin_gateway.httprule import ROOT, PathError, Router, TemplateError, parse_template
 from florin_gateway.jsoncodec import Codec
 from florin_gateway.longpoll import hold_answer
+from florin_gateway.observed import Observe, Observed
 from florin_gateway.parameters import parse_query
 from florin_gateway.plain import PlainEvents, PlainHandler, PlainRequest, PlainRoute
 from florin_gateway.routes import (
@@ -52,7 +54,8 @@ class Gateway:
     """REST over the RPCs of a back end.
 
     `services` are the descriptors whose google.api.http rules become routes; RouteError if one of
-    them is wrong. Further plain routes may be added before the first request.
+    them is wrong. Further plain routes may be added before the first request. `observe` is told of
+    every request.
     """
 
     def __init__(
@@ -60,8 +63,11 @@ class Gateway:
         backend: Backend,
         services: Iterable[ServiceDescriptor],
         settings: GatewaySettings | None = None,
+        *,
+        observe: Observe | None = None,
     ) -> None:
         self.settings = settings or GatewaySettings()
+        self._observe = observe
         self.rules = HeaderRules(self.settings.headers)
         self._router: Router[Binding | PlainRoute] = Router()
         codec = Codec(ignore_unknown=self.settings.ignore_unknown)
@@ -129,6 +135,16 @@ class Gateway:
         if scope["type"] != "http":
             return
         exchange = Exchange(scope, receive, send, self.rules)
+        if self._observe is None:
+            await self._serve(exchange)
+            return
+        seen = Observed(exchange, self._observe(scope["headers"], partial(self._peer, scope)))
+        try:
+            await self._serve(exchange)
+        finally:
+            seen.end()
+
+    async def _serve(self, exchange: Exchange) -> None:
         try:
             try:
                 await self._handle(exchange)
@@ -146,7 +162,8 @@ class Gateway:
                 await self._refuse(exchange, internal_error(503))
             raise
         except Exception:
-            logger.exception("a request failed")
+            told = {"request_id": exchange.incoming.request_id}
+            logger.exception("a request failed", extra=told)
             await self._refuse(exchange, internal_error())
 
     def _peer(self, scope: Scope) -> str:
@@ -196,6 +213,7 @@ class Gateway:
             await self._handle_unrouted(exchange, method)
             return
         route, texts = found
+        exchange.route = route.name
         exchange.cors = route.cors or self._lists_cors(exchange.path)
         exchange.peer = self._peer(scope)
         if isinstance(route, PlainRoute):
@@ -264,6 +282,8 @@ class Gateway:
         hold = seconds > 0 and binding.poll is not None and not self._stopping
         answer: Any = None
         metadata: Metadata = ()
+        if hold and binding.poll is not None:
+            exchange.route = binding.poll.name
         if hold and binding.reads:
             answer, metadata = await self._hold(exchange, binding, texts, None, seconds)
         if answer is None:

@@ -29,6 +29,7 @@ class Exchange:
         "path",
         "peer",
         "receive",
+        "route",
         "route_headers",
         "rules",
         "scope",
@@ -45,6 +46,8 @@ class Exchange:
         self.path = ""
         self.peer = ""
         self.cors = False
+        # the name of what answers: an RPC, a template of paths, or nothing
+        self.route = ""
         # what every answer of the route carries
         self.route_headers: Headers = []
         self.timeout_s = 0.0

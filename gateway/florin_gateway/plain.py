@@ -95,3 +95,8 @@ class PlainRoute:
     handler: PlainHandler
     cors: bool
     headers: Headers = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """What stands for all requests to it: its path, variables unresolved."""
+        return self.template.text

@@ -35,7 +35,7 @@ from florin_gateway.parameters import (
     path_parameter,
 )
 from florin_gateway.profiles import Profile
-from florin_gateway.rpc import Backend, Stream, Unary
+from florin_gateway.rpc import Backend, Stream, Unary, short_name
 
 POLL_PARAMETER = "maxPollMs"
 
@@ -73,7 +73,7 @@ class PathFields:
 class PollPlan:
     """How an answer is held until it changes: which stream tells of changes, and what in it."""
 
-    __slots__ = ("_field", "_path", "_request", "stream", "until_final")
+    __slots__ = ("_field", "_path", "_request", "name", "stream", "until_final")
 
     def __init__(
         self, method: MethodDescriptor, watch: MethodDescriptor, template: Template, stream: Stream
@@ -89,6 +89,7 @@ class PollPlan:
         self._request = GetMessageClass(watch.input_type)
         self._path = PathFields(template, watch.input_type)
         self.stream = stream
+        self.name = short_name(watch)
         self.until_final = False
 
     def request(self, texts: Iterable[str], profile: Profile) -> Message:
@@ -110,6 +111,7 @@ class Binding:
     ) -> None:
         options = method.GetOptions().Extensions[json_pb2.rest]
         self.method = method
+        self.name = short_name(method)
         self.http_method, path = _pattern(rule)
         self.template = parse_template(path)
         self.reads = self.http_method == "GET"

@@ -99,3 +99,9 @@ def full_name(method: MethodDescriptor) -> str:
     """The method as it stands in a gRPC path."""
     service: Any = method.containing_service
     return f"/{service.full_name}/{method.name}"
+
+
+def short_name(method: MethodDescriptor) -> str:
+    """The method as people say it: `Service.Method`."""
+    service: Any = method.containing_service
+    return f"{service.name}.{method.name}"

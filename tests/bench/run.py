@@ -14,6 +14,7 @@ from tests.bench import (
     export,
     fanout,
     gas,
+    observed,
     options,
     pages,
     payments,
@@ -47,6 +48,7 @@ def _with_florin(
 SUBJECTS: dict[str, Subject] = {
     "status": _with_florin(status.measure),
     "codec": _with_florin(codec.measure),
+    "observed": observed.measure,
     "create": _with_florin(create.measure),
     "payments": payments.measure,
     "verify": verify.measure,

@@ -31,7 +31,16 @@ DOCUMENTS = (
                 "screening",
                 "nodes-and-relayers",
             ),
-            *("buyer-data", "deployment", "grpc", "security", "threats", "architecture"),
+            *(
+                "buyer-data",
+                "deployment",
+                "monitoring",
+                "alarms",
+                "grpc",
+                "security",
+                "threats",
+                "architecture",
+            ),
             *("decisions", "testing"),
         )
     ),

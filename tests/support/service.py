@@ -54,11 +54,12 @@ async def running(
     clock: Any = None,
     evm: EvmChains | None = None,
     fault: Callable[[str], None] | None = None,
+    traces: Any = None,
     **more: Any,
 ) -> AsyncIterator[Service]:
     evm = evm or OwnChain()
     chosen = evm.settings(settings(home, **more), clock)
-    service = await Service.start(chosen, clock=clock, fault=fault)
+    service = await Service.start(chosen, clock=clock, fault=fault, traces=traces)
     try:
         await evm.join(service)
         await begun(service)

@@ -1,14 +1,20 @@
-"""Facts become metrics that Prometheus takes, with labels that no caller chooses."""
+"""Figures become metrics that Prometheus takes, with labels that no caller chooses."""
 
 from __future__ import annotations
 
 import re
+import sys
+from contextvars import copy_context
 
+import pytest
 from florin_server.domain.conditions import Condition, ConditionName, State
+from florin_server.flows.app import Wallet
 from florin_server.flows.operator.executors import Executor
+from florin_server.flows.operator.figures import Backlog, Books, Figures, Heap
 from florin_server.flows.operator.system import Chain, GasStatus
+from florin_server.meters import Meters
 from florin_server.rails.types import NodeState
-from florin_server.web.metrics import Facts, Known
+from florin_server.web.metrics import LABELS, Known, families
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_open
@@ -18,6 +24,7 @@ from tests.support.documents import text_of
 
 BASE = "eip155:8453"
 SENDER = f"{BASE}:0x{'ab' * 20}"
+COIN = f"{BASE}/slip44:60"
 
 
 def node(host: str, problem: str = "") -> NodeState:
@@ -34,16 +41,27 @@ def chain(*nodes: NodeState, problem: str = "") -> Chain:
     return Chain(BASE, 92, 4, SENDER, problem, conditions, nodes, gas, 9, 10, 11)
 
 
-def facts(*chains: Chain, paused_at_us: int | None = None) -> Facts:
-    executors = [Executor(SENDER, paused_at_us, 4)]
+def figures(*chains: Chain, paused_at_us: int | None = None) -> Figures:
     lists = Condition(ConditionName.SCREENING_LISTS_STALE, State.CRITICAL, "too old", 1)
-    return Facts(chains, executors, 5, 6, 70, 8, 12, [lists])
+    open_ones = (Heap(BASE, "waiting", 3, 40_000_000), Heap(BASE, "held", 2, 5_000_000))
+    return Figures(
+        now_us=100_000_000,
+        chains=chains,
+        executors=[Executor(SENDER, paused_at_us, 4)],
+        backlog=Backlog(9, open_ones, (Heap(BASE, "waiting", 1, 90_000_000),)),
+        blocked=6,
+        watched_payments=70,
+        watched_payouts=8,
+        keyed_calls=12,
+        writes_queued=13,
+        held={"merchant": 2, "page": 0},
+        conditions=[lists],
+        books=[Books(BASE, 95_000_000, [Wallet(SENDER, COIN, 5, 7)])],
+    )
 
 
-def told(known: Facts) -> dict[tuple[str, ...], float]:
+def samples(registry: CollectorRegistry) -> dict[tuple[str, ...], float]:
     """Every value by its metric and labels, in the order of their names; each is there once."""
-    registry = CollectorRegistry()
-    registry.register(Known(known))
     text = generate_latest(registry).decode()
     samples = [s for family in read(text) for s in family.samples]
     opened = openmetrics.generate_latest(registry).decode()
@@ -53,13 +71,29 @@ def told(known: Facts) -> dict[tuple[str, ...], float]:
     return found
 
 
-def test_every_fact_is_a_metric():
-    values = told(facts(chain(node("a.example")), paused_at_us=1))
-    assert values["florin_payments_processing",] == 5
-    assert values["florin_payments_blocked",] == 6
-    assert values["florin_payments_watched",] == 70
-    assert values["florin_payouts_watched",] == 8
-    assert values["florin_calls_keyed",] == 12
+def told(known: Figures) -> dict[tuple[str, ...], float]:
+    registry = CollectorRegistry()
+    registry.register(Known(known))
+    return samples(registry)
+
+
+def test_every_figure_is_a_metric():
+    values = told(figures(chain(node("a.example")), paused_at_us=1))
+    of_all = {key[0].removeprefix("florin_"): v for key, v in values.items() if len(key) == 1}
+    assert of_all == {
+        "payments_processing": 5,
+        "payments_blocked": 6,
+        "payment_oldest_unfinished_seconds": 60,
+        "payout_oldest_owed_seconds": 10,
+        "payments_watched": 70,
+        "payouts_watched": 8,
+        "calls_keyed": 12,
+        "store_queue_operations": 13,
+    }
+    assert values["florin_payments", "requires_action"] == 9
+    assert values["florin_payments", "processing"] == 5
+    assert values["florin_held_answers", "merchant"] == 2
+    assert values["florin_payouts_owed", BASE, "waiting"] == 1
     assert values["florin_condition", "screening_lists_stale"] == 3
     assert values["florin_chain_condition", BASE, "relayer_funds_low"] == 0
     of_chain = {key[0]: value for key, value in values.items() if key[1:] == (BASE,)}
@@ -75,6 +109,7 @@ def test_every_fact_is_a_metric():
         "florin_chain_payers_paused": 1,
         "florin_chain_payments_paused": 2,
         "florin_chain_payments_given_up": 3,
+        "florin_books_compared_timestamp_seconds": 95,
     }
     of_node = {key[0]: value for key, value in values.items() if "a.example" in key}
     assert of_node == {
@@ -86,24 +121,133 @@ def test_every_fact_is_a_metric():
     }
     assert values["florin_executor_open_transactions", SENDER] == 4
     assert values["florin_executor_paused", SENDER] == 1
+    assert values["florin_wallet_balance_minor_units", SENDER, COIN] == 5
+    assert values["florin_wallet_booked_minor_units", SENDER, COIN] == 7
 
 
 def test_what_is_wrong_is_zero_and_not_a_label():
-    values = told(facts(chain(node("a.example", "x" * 100), problem='no "gas"\n')))
+    values = told(figures(chain(node("a.example", "x" * 100), problem='no "gas"\n')))
     assert values["florin_chain_ok", BASE] == 0
     assert values["florin_chain_condition", BASE, "relayer_funds_low"] == 2
     assert values["florin_chain_condition", BASE, "nodes_disagree"] == 0
     assert values["florin_node_ok", BASE, "a.example", "1"] == 0
-    assert not any("gas" in part or "xxx" in part for key in values for part in key[1:])
+    assert not any('"gas"' in part or "xxx" in part for key in values for part in key[1:])
 
 
 def test_nodes_of_one_host_are_two():
-    values = told(facts(chain(node("a.example"), node("a.example", "behind"))))
+    values = told(figures(chain(node("a.example"), node("a.example", "behind"))))
     assert values["florin_node_ok", BASE, "a.example", "1"] == 1
     assert values["florin_node_ok", BASE, "a.example", "2"] == 0
 
 
-def test_the_document_tells_every_metric():
-    section = text_of("docs/deployment.md").partition("## Metrics")[2]
-    named = set(re.findall(r"`(florin_\w+)`", section))
-    assert named == {name for name, *_ in told(facts(chain(node("a.example"))))}
+def test_what_is_counted():
+    meters = Meters()
+    meters.expect(BASE, [SENDER])
+    meters.request("rest", "MerchantService.CreatePayment", "201", 0.004)
+    meters.changed("processing")
+    meters.settled(BASE, "succeeded", 12.0)
+    meters.transaction(BASE, "reverted")
+    meters.gas(SENDER, 21_000)
+    meters.payout(BASE, "done")
+    meters.refusal("key")()
+    values = samples(meters.registry)
+    called = ("201", "MerchantService.CreatePayment", "rest")
+    request = "florin_request_duration_seconds"
+    assert values[f"{request}_count", *called] == 1
+    slower = ("201", "0.0025", "MerchantService.CreatePayment", "rest")
+    assert values[f"{request}_bucket", *slower] == 0
+    faster = ("201", "0.005", "MerchantService.CreatePayment", "rest")
+    assert values[f"{request}_bucket", *faster] == 1
+    assert values["florin_payment_changes_total", "processing"] == 1
+    assert values["florin_payment_changes_total", "failed"] == 0
+    assert values["florin_settlement_duration_seconds_count", BASE, "succeeded"] == 1
+    assert values["florin_settlement_duration_seconds_count", BASE, "failed"] == 0
+    assert values["florin_transactions_total", BASE, "reverted"] == 1
+    assert values["florin_transactions_total", BASE, "succeeded"] == 0
+    assert values["florin_gas_cost_minor_units_total", SENDER] == 21_000
+    assert values["florin_payout_attempts_total", BASE, "done"] == 1
+    assert values["florin_limit_refusals_total", "key"] == 1
+    assert not any(name.endswith("_created") for name, *_ in values)
+
+
+def test_steps_of_the_store_are_counted_and_handed_on():
+    meters, seen = Meters(), []
+    step = meters.steps(seen.append)
+    for name in ("op", "op", "commit", "committed"):
+        step(name)
+    values = samples(meters.registry)
+    assert seen == ["op", "op", "commit", "committed"]
+    assert values["florin_store_operations_total",] == 2
+    assert values["florin_store_commit_duration_seconds_count",] == 1
+
+
+def test_commits_that_overlap_are_timed_apart(monkeypatch):
+    now = [10.0]
+    monkeypatch.setattr("florin_server.meters.time.perf_counter", lambda: now[0])
+    meters = Meters()
+    step = meters.steps()
+    one, other = copy_context(), copy_context()
+    one.run(step, "commit")
+    now[0] = 10.5
+    other.run(step, "commit")
+    one.run(step, "committed")
+    other.run(step, "committed")
+    values = samples(meters.registry)
+    assert values["florin_store_commit_duration_seconds_sum",] == 0.5
+    assert values["florin_store_commit_duration_seconds_count",] == 2
+
+
+def test_a_step_that_fails_is_no_commit():
+    def fault(name: str) -> None:
+        if name == "committed":
+            raise OSError("the disk is full")
+
+    meters = Meters()
+    step = meters.steps(fault)
+    step("commit")
+    with pytest.raises(OSError, match="full"):
+        step("committed")
+    assert samples(meters.registry)["florin_store_commit_duration_seconds_count",] == 0
+
+
+def test_what_counting_a_request_takes():
+    """In calls of functions, which no load of the machine changes; each is some 100 ns."""
+    meters = Meters()
+    meters.request("grpc", "GatewayService.GetPayment", "OK", 0.001)
+    calls: list[str] = []
+    sys.setprofile(lambda _frame, event, _arg: calls.append(event) if event == "call" else None)
+    try:
+        for _ in range(100):
+            meters.request("grpc", "GatewayService.GetPayment", "OK", 0.001)
+    finally:
+        sys.setprofile(None)
+    # the series is not looked for by its labels again
+    assert len(calls) <= 100 * 8
+
+
+def test_services_count_apart():
+    one, other = Meters(), Meters()
+    one.changed("expired")
+    assert samples(one.registry)["florin_payment_changes_total", "expired"] == 1
+    assert samples(other.registry)["florin_payment_changes_total", "expired"] == 0
+
+
+def test_names_are_those_that_prometheus_asks_for():
+    for one in families():
+        assert re.fullmatch(r"florin_[a-z][a-z_]*", one.name)
+        assert (one.kind == "counter") is one.name.endswith("_total"), one.name
+        assert (one.kind == "histogram") is one.name.endswith("_duration_seconds"), one.name
+        assert not re.search(r"milli|micro|_ms\b|_us\b", one.name), one.name
+        assert one.tells
+        assert not one.labels or set(one.labels) <= LABELS.keys()
+
+
+def test_the_reference_tells_every_metric_that_is_told():
+    named = set(
+        re.findall(r"^\| `(florin_\w+)`", text_of("docs/reference/metrics.md"), re.MULTILINE)
+    )
+    meters = Meters()
+    collected = [*Known(figures(chain(node("a.example")))).collect(), *meters.registry.collect()]
+    suffix = {"counter": "_total"}
+    assert named == {f"{one.name}{suffix.get(one.type, '')}" for one in collected}
+    assert named == {one.name for one in families()}

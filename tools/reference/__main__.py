@@ -13,6 +13,7 @@ from tools.reference.commands import commands
 from tools.reference.conditions import conditions
 from tools.reference.data import data
 from tools.reference.errors import errors
+from tools.reference.metrics import metrics
 from tools.reference.settings import settings
 from tools.reference.states import states
 
@@ -28,6 +29,7 @@ def documents() -> Mapping[str, str]:
         "conditions.md": conditions(image),
         "data.md": data(),
         "errors.md": errors(image),
+        "metrics.md": metrics(),
         "postings.md": postings.document(),
         "settings.md": settings(),
         "states.md": states(image),

@@ -36,6 +36,7 @@ NAMED: Mapping[str, Model] = {
     "failed_gas": config.FailedGasSettings,
     "capture": config.CaptureSettings,
     "app_links": config.AppLinkSettings,
+    "tracing": config.TracingSettings,
 }
 # tables in lists, or under names of the operator's choice
 LISTED: Mapping[str, Model] = {

@@ -42,6 +42,8 @@ _ENDINGS = (
     ("options_per_payment", "options"),
     ("headers_max", "headers"),
     ("backlog", "connections"),
+    ("ratio", "share of 1"),
+    ("spans_per_second", "spans a second"),
 )
 _BY_TABLE = {
     "FailedGasSettings": "units of gas an hour",

@@ -16,13 +16,16 @@ from florin_server.domain.screening.blocklist import Blocklist
 from florin_server.domain.sealed import Seal
 from florin_server.feed import Hub
 from florin_server.flows.app import App, ChainState, Core, Links, Sender, Settler
+from florin_server.flows.ledger.postings import wallets_of
 from florin_server.flows.limits.limits import Limits
 from florin_server.flows.operator.health import OF_CHAIN, OF_INSTALLATION
 from florin_server.flows.screening.cache import Screening
+from florin_server.meters import Meters
 from florin_server.pricing.prices import FixedPrices, PriceSource
 from florin_server.rails.protocol import Rail
 from florin_server.store.engine.store import Store
 from florin_server.store.payments import payments
+from florin_server.tracing import NO_TRACES, Traces
 
 _NO_LINKS = Links("", frozenset())
 _NO_PRICES = FixedPrices({})
@@ -57,12 +60,17 @@ def core_of(
     links: Links = _NO_LINKS,
     prices: PriceSource = _NO_PRICES,
     seal: Seal | None = None,
+    meters: Meters | None = None,
+    traces: Traces = NO_TRACES,
     off: frozenset[str] = frozenset(),
     outside: Callable[[], Mapping[ConditionName, str]] = dict,
     randbytes: Callable[[int], bytes] = os.urandom,
 ) -> Core:
     """What flows and workers share; every rail has a state."""
     by_chain = {rail.chain_id: rail for rail in rails}
+    meters = meters or Meters()
+    for rail in by_chain.values():
+        meters.expect(rail.chain_id, wallets_of(rail))
     return Core(
         settings=settings,
         clock=clock,
@@ -72,7 +80,9 @@ def core_of(
         links=links,
         rails=MappingProxyType(by_chain),
         chains=MappingProxyType({chain_id: _state(clock) for chain_id in by_chain}),
-        limits=Limits(settings.limits, clock),
+        limits=Limits(settings.limits, clock, meters),
+        meters=meters,
+        traces=traces,
         screening=Screening(store, clock),
         board=Board(OF_INSTALLATION, clock.now_us),
         off=off,

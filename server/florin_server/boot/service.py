@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Self
 from urllib.parse import urlsplit
 
+from florin_server.boot import hidden
+from florin_server.boot import traces as tracing
 from florin_server.boot.app import app_of, core_of
 from florin_server.boot.chains import connected, prices
 from florin_server.boot.chains.embedded import Embedded
@@ -24,9 +26,11 @@ from florin_server.config import Settings
 from florin_server.domain.accounts.credentials import parse_key
 from florin_server.domain.sealed import Seal
 from florin_server.flows.app import App, Links
+from florin_server.meters import Meters
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.store.engine.store import Store
 from florin_server.store.operator import executors, installation
+from florin_server.tracing import Traces
 
 _log = logging.getLogger(__name__)
 
@@ -56,17 +60,23 @@ class Service:
         clock: Clock | None = None,
         randbytes: Callable[[int], bytes] = os.urandom,
         fault: Callable[[str], None] | None = None,
+        traces: Traces | None = None,
     ) -> Self:
-        """Starts everything and returns when it answers; `fault` is the store's, for tests."""
+        """Starts everything and returns when it answers.
+
+        `fault` is the store's, for tests, and so are `traces` in place of those of the settings.
+        """
         check_bind(settings)
         certificates = Certificates.of(settings)
         home = Home(settings.home).open()
         async with AsyncExitStack() as stack:
             # taking the store's lock first keeps a second server away from all the rest
-            store = await Store.open(home.database, fault=fault)
+            meters = Meters()
+            store = await Store.open(home.database, fault=meters.steps(fault))
             stack.push_async_callback(store.close)
             clock = clock or await _clock(settings, store)
             kept = home.secrets()
+            hidden.hide(settings, *hidden.of(kept))
             listener = gateway.bind(settings.host, settings.http_port)
             stack.callback(listener.close)
             started = await connected.start(settings, home, kept, clock, stack)
@@ -87,6 +97,8 @@ class Service:
                 outside=lambda: public_address.conditions(settings, links.base, certificates),
                 prices=market,
                 seal=Seal(kept.capture_keys),
+                meters=meters,
+                traces=tracing.start(settings, stack) if traces is None else traces,
                 off=_off(settings, home),
                 randbytes=randbytes,
             )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
+from florin_server import logs
 from florin_server.flows.app import App, Core
 from florin_server.store.payouts import payouts
 from florin_server.workers.housekeeping.expire import expire, forget_data, forget_gas, forget_keys
@@ -75,7 +76,13 @@ def _jobs(app: App, staff: Staff) -> list[Coroutine[Any, Any, None]]:
         steady.append(partial(follow_prices, app))
     return [
         *(outliving(app.clock, work) for work in steady),
-        *(BookKeeper(app, rail).run() for rail in app.rails.values()),
-        *(worker.run() for worker in staff.settlers),
-        *(worker.run() for worker in staff.payouts),
+        *(_on(rail.chain_id, BookKeeper(app, rail).run()) for rail in app.rails.values()),
+        *(_on(worker.chain_id, worker.run()) for worker in staff.settlers),
+        *(_on(worker.chain_id, worker.run()) for worker in staff.payouts),
     ]
+
+
+async def _on(chain_id: str, work: Coroutine[Any, Any, None]) -> None:
+    """Works on a chain, which lines of the log are about then."""
+    logs.CHAIN.set(chain_id)
+    await work

@@ -11,6 +11,8 @@ from pydantic_settings import SettingsError
 from rich.console import Console
 from rich.markup import escape
 
+from florin_server import logs
+from florin_server.boot import hidden
 from florin_server.config import Settings
 
 # a terminal wraps by itself; in a pipe a line is a line; eip155:100:… names no emoji
@@ -53,9 +55,10 @@ def _place(path: tuple[int | str, ...]) -> str:
     return "FLORIN_" + "__".join(map(str, path)).upper()
 
 
-def log_to_stderr() -> None:
+def log_to_stderr(settings: Settings) -> None:
     """Lets Florin log from INFO on and everybody else from WARNING on."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    hidden.hide(settings)
+    logging.basicConfig(handlers=[logs.handler(settings.log_format)])
     for name in ("florin_server", "florin_gateway"):
         logging.getLogger(name).setLevel(logging.INFO)
     # a stranger's bytes that are no HTTP are no news: a line each, or a page of traceback

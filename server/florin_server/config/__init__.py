@@ -5,6 +5,7 @@ from florin_server.config.capture import CaptureSettings
 from florin_server.config.embedded import EmbeddedChain, EmbeddedSolana
 from florin_server.config.limits import FailedGasSettings, LimitSettings
 from florin_server.config.settings import Settings
+from florin_server.config.tracing import TracingSettings
 
 __all__ = [
     "AndroidApp",
@@ -15,4 +16,5 @@ __all__ = [
     "FailedGasSettings",
     "LimitSettings",
     "Settings",
+    "TracingSettings",
 ]

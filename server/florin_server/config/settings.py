@@ -25,6 +25,7 @@ from florin_server.config.app_links import AppLinkSettings
 from florin_server.config.capture import CaptureSettings
 from florin_server.config.embedded import EmbeddedChain, EmbeddedSolana
 from florin_server.config.limits import FailedGasSettings, LimitSettings
+from florin_server.config.tracing import TracingSettings
 from florin_server.domain.screening.blocklist import blocked_account
 from florin_server.pricing.settings import AssetKey, Currency, Price, PriceSettings
 from florin_server.rails.evm.settings import EvmChain
@@ -75,6 +76,9 @@ class Settings(BaseSettings):
         ge=0,
         le=65535,
         description="metrics for Prometheus, on 127.0.0.1 only; 0 takes any free port, unset: none",
+    )
+    log_format: Literal["text", "json"] = Field(
+        default="text", description="lines of the log: for people, or JSON for programs"
     )
     pay_url: str = Field(default="", description="base of payment links; empty: the REST address")
     insecure_bind: bool = Field(
@@ -203,6 +207,9 @@ class Settings(BaseSettings):
     )
     app_links: AppLinkSettings = Field(
         default=AppLinkSettings(), description="wallet apps that open payment links"
+    )
+    tracing: TracingSettings = Field(
+        default=TracingSettings(), description="traces for OpenTelemetry"
     )
     blocked_accounts: tuple[Annotated[str, AfterValidator(blocked_account)], ...] = Field(
         default=(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,12 +19,14 @@ from florin_server.feed import Changes, Hub
 from florin_server.flows.limits.limits import Limits
 from florin_server.flows.recent import Recent
 from florin_server.flows.screening.cache import Screening
+from florin_server.meters import Meters
 from florin_server.pricing.prices import FixedPrices, PriceSource
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Asset
 from florin_server.store.engine.store import Store
 from florin_server.store.payments.listing import Totals
 from florin_server.store.settlement.gas import Usage
+from florin_server.tracing import NO_TRACES, Traces
 
 # who reads a list page by page is told the totals of the first page for a minute; so many lists
 # are read at the same time, each remembered in less than a kilobyte
@@ -93,19 +95,32 @@ def _remembered_usage() -> Recent[Usage]:
     return Recent(_CHAINS_KEPT, _SPENT_US)
 
 
+@dataclass(frozen=True, slots=True)
+class Wallet:
+    """What an account (CAIP-10) of ours holds of an asset (CAIP-19), in minor units."""
+
+    account: str
+    asset: str
+    held: int
+    booked: int
+
+
 @dataclass(slots=True)
 class ChainState:
     """What flows and workers tell each other of one chain.
 
     `board` has what is found when somebody asks how the chain is doing. Nothing is sent from its
     wallets before their books have begun; `lacking` says what they hold less than is booked, in a
-    sentence. `has_new_receivers` tells that some were registered since the settler looked, and
-    `payout_asked` is set when there may be something to pay out.
+    sentence, and `wallets` what each was found to hold when they were compared last, at
+    `compared_at_us` (0 if they never were). `has_new_receivers` tells that some were registered
+    since the settler looked, and `payout_asked` is set when there may be something to pay out.
     """
 
     board: Board
     books_begun: bool = False
     lacking: str = ""
+    wallets: Sequence[Wallet] = ()
+    compared_at_us: int = 0
     has_new_receivers: bool = False
     payout_asked: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -125,6 +140,8 @@ class Core:
     limits: Limits
     screening: Screening
     board: Board  # what is found of the installation when somebody asks
+    meters: Meters = field(default_factory=Meters)
+    traces: Traces = NO_TRACES
     # those who follow payouts, by id; a refund's payout has the id of the refund
     payouts: Changes = field(default_factory=Changes)
     accounts: Accounts = field(default_factory=Accounts)
@@ -161,6 +178,10 @@ class Core:
 
     async def changed(self, payment: Payment) -> Payment:
         """Tells watchers about a committed change; gives the payment back."""
+        self.meters.changed(payment.status)
+        if payment.status.is_final:
+            times = payment.created_at_us, payment.updated_at_us
+            self.traces.whole(payment.id, "payment", *times, status=payment.status)
         self.hub.publish(payment)
         return payment
 

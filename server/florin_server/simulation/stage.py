@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from florin_server.boot.demo_accounts import ensure_demo
 from florin_server.boot.service import Service
 from florin_server.clock import TestClock
-from florin_server.config import Settings
+from florin_server.config import Settings, TracingSettings
 from florin_server.devnet.solana import SOLNET
 from florin_server.pricing.market import Market
 from florin_server.pricing.settings import PriceSettings
@@ -138,6 +138,7 @@ def settings_for(settings: Settings, knobs: Knobs, prices: PriceSettings | None)
             "grpc_port": 0,
             "operator_port": 0,
             "metrics_port": None,
+            "tracing": TracingSettings(),
             "books_check_s": _BOOKS_S,
             "discovery_s": _DISCOVERY_S,
             "rates": {_COIN: _prices_of(settings)} | settings.rates,

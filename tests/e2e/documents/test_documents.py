@@ -214,6 +214,7 @@ async def days_of_payments(walk: Walk, block: Block) -> None:
 @step("docs/real-chains.md", "Write one by hand", 0)
 @step("docs/deployment.md", "TLS", 0)
 @step("docs/deployment.md", "TLS", 1)
+@step("docs/monitoring.md", "Traces", 0)
 async def fragment(walk: Walk, block: Block) -> None:
     """In florin.toml, beside the one whole chain of the documents; and in a chain's own file."""
     (whole,) = [one.text for one in blocks() if "chain_id = 8453" in one.text]

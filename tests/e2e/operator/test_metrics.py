@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import AsyncExitStack
+
 import pytest
 import pytest_asyncio
+from florin_server.boot.servers import gateway
+from florin_server.boot.servers.grpc_server import OPERATOR, PUBLIC
+from florin_server.boot.servers.metrics import start_counted
+from florin_server.boot.servers.observing import Seen, of_rest
 from florin_server.boot.service import Service
+from florin_server.config import LimitSettings
+from florin_server.meters import Meters
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_open
 from prometheus_client.parser import text_string_to_metric_families as read
 
+from tests.support.api import Refused
 from tests.support.desk import ORDER, Desk, opened
 from tests.support.service import settings
+from tests.support.until import until
+
+GAS = "florin_gas_cost_minor_units_total"
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -30,6 +43,11 @@ async def told(desk: Desk) -> dict[tuple[str, ...], float]:
     return {(s.name, *s.labels.values()): s.value for f in families for s in f.samples}
 
 
+def gas_of(desk: Desk) -> float:
+    counted = desk.service.app.meters.registry.collect()
+    return sum(s.value for family in counted for s in family.samples if s.name == GAS)
+
+
 async def test_the_state_of_a_running_service(desk):
     values = await told(desk)
     (chain_id,) = {key[1] for key in values if key[0] == "florin_chain_ok"}
@@ -45,17 +63,78 @@ async def test_the_state_of_a_running_service(desk):
     assert values["process_resident_memory_bytes",] > 1_000_000
 
 
-async def test_callers_add_no_series(desk):
-    before = set(await told(desk))
+async def test_callers_choose_no_label(desk):
+    rpcs = {f"{service.name}.{one.name}" for service in PUBLIC for one in service.methods}
+    rpcs |= {f"{service.name}.{one.name}" for service in OPERATOR for one in service.methods}
+    before = await told(desk)
     for number in range(3):
         payment_id = (await desk.rest.create({**ORDER, "referenceId": f"r {number}"}))["paymentId"]
         await desk.ask("GET", f"/{payment_id}", {"User-Agent": f"agent-{number}"})
         await desk.ask("GET", f"/unknown-{number}/state")
+        await desk.ask("GET", f"/un/known/{number}/at/all")
         await desk.ask("POST", f"/v1/payments/{number}", {"Api-Key": f"key-{number}"})
+        await desk.ask(f"BREW{number}", f"/v1/payments/{number}")
+        with pytest.raises(Refused):
+            await desk.grpc.detail(f"pay_{number}")
     offer = await desk.offer()
     await desk.confirm(offer)
     await desk.final(offer.payment_id)
-    assert set(await told(desk)) == before
+    after = await told(desk)
+    counted = {key[1:] for key in after if key[0].startswith("florin_request_")}
+    new = {key for key in after if key not in before}
+    assert {key[0] for key in new} <= {
+        *(f"florin_request_duration_seconds_{part}" for part in ("bucket", "count", "sum"))
+    }
+    methods = {key[-2] for key in counted}
+    pages = {one for one in methods - rpcs if one}
+    assert pages <= {"/{payment_id}", "/{payment_id}/state", "/{payment_id}/events"}
+    assert {key[-1] for key in counted} == {"grpc", "rest"}
+    assert all(re.fullmatch(r"[1-5]\d\d|[A-Z_]+", key[0]) for key in counted)
+    assert not any("unknown" in part or "key-" in part for key in after for part in key)
+
+
+async def test_a_payment_is_counted_on_its_way(desk):
+    before = await told(desk)
+    offer = await desk.offer()
+    await desk.confirm(offer)
+    await desk.final(offer.payment_id)
+    after = await told(desk)
+    (chain_id,) = desk.service.app.rails
+
+    def grown(*key: str) -> float:
+        return after.get(key, 0) - before.get(key, 0)
+
+    for status in ("requires_action", "processing", "succeeded"):
+        assert grown("florin_payment_changes_total", status) == 1
+    assert grown("florin_payment_changes_total", "failed") == 0
+    assert grown("florin_settlement_duration_seconds_count", chain_id, "succeeded") == 1
+    await until(lambda: gas_of(desk) > sum(v for k, v in before.items() if k[0] == GAS))
+    assert grown("florin_store_operations_total") > 0
+    assert grown("florin_store_commit_duration_seconds_count") > 0
+    called = ("201", "MerchantService.CreatePayment", "rest")
+    assert grown("florin_request_duration_seconds_count", *called) == 1
+
+
+async def test_what_is_open_is_told_with_its_age(desk):
+    await desk.rest.create(ORDER)
+    values = await told(desk)
+    assert values["florin_payments", "requires_action"] >= 1
+    assert values["florin_payment_oldest_unfinished_seconds",] == 0
+    assert values["florin_store_queue_operations",] == 0
+    wallets = {key[1] for key in values if key[0] == "florin_wallet_balance_minor_units"}
+    (rail,) = desk.service.app.rails.values()
+    assert {f"{rail.chain_id}:{one}" for one in rail.senders} <= wallets
+
+
+async def test_a_refusal_is_counted_by_its_limit(tmp_path):
+    few = LimitSettings(key_per_minute=1, key_burst=1)
+    async with opened(tmp_path, metrics_port=0, limits=few) as desk:
+        assert (await told(desk))["florin_limit_refusals_total", "key"] == 0
+        for _ in range(3):
+            await desk.ask("GET", "/v1/payments", desk.rest.merchant)
+        values = await told(desk)
+        assert values["florin_limit_refusals_total", "key"] >= 2
+        assert values["florin_limit_refusals_total", "held_per_app"] == 0
 
 
 async def test_a_server_that_asks_for_openmetrics_gets_it(desk):
@@ -78,6 +157,57 @@ async def test_the_listener_tells_metrics_and_nothing_else(desk):
     public = await desk.ask("GET", "/metrics")
     assert public.status == 404
     assert "florin_chain_ok" not in public.text
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost:9464", 200), ("127.0.0.1", 200), ("[::1]:1", 200), ("rebound.example:9464", 421)],
+)
+async def test_a_page_of_a_browser_reads_nothing_by_a_name_that_leads_here(desk, host, status):
+    async with desk.session.get(desk.service.metrics_url, headers={"Host": host}) as answer:
+        assert answer.status == status
+        assert ("florin_" in await answer.text()) is (status == 200)
+
+
+async def test_a_gateway_alone_tells_what_it_is_asked(desk):
+    meters = Meters()
+    async with AsyncExitStack() as stack:
+        url = await start_counted(meters, 0, stack)
+        gate = await gateway.start_remote(
+            desk.service.grpc.target,
+            gateway.bind("127.0.0.1", 0),
+            stack,
+            observe=of_rest(Seen(meters)),
+        )
+        async with desk.session.get(f"{gate}/v1/gateway/payment/pay_x") as answer:
+            assert answer.status == 401
+        async with desk.session.get(url) as answer:
+            found = [s for f in read(await answer.text()) for s in f.samples]
+    (count,) = [s for s in found if s.name == "florin_request_duration_seconds_count"]
+    called = {"protocol": "rest", "method": "GatewayService.GetPayment", "code": "401"}
+    assert (count.labels, count.value) == (called, 1)
+
+
+async def test_a_call_that_is_left_is_counted_as_such(desk):
+    """A stream that its client leaves ended well; one that is refused tells its status."""
+    before = await told(desk)
+    payment_id = (await desk.rest.create(ORDER))["paymentId"]
+    async for _ in desk.grpc.watch(payment_id):
+        break
+    with pytest.raises(Refused):
+        async for _ in desk.grpc.watch("pay_unknown"):
+            pass
+
+    async def streams() -> dict[str, float]:
+        name = "florin_request_duration_seconds_count"
+        found = {
+            key[1]: value - before.get(key, 0)
+            for key, value in (await told(desk)).items()
+            if key[0] == name and "Watch" in key[2] and key[3] == "grpc"
+        }
+        return {code: grown for code, grown in found.items() if grown}
+
+    await until(streams, {"OK": 1, "NOT_FOUND": 1})
 
 
 async def test_unless_it_is_asked_for_nobody_listens(tmp_path):

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from florin_server import logs
 from florin_server.boot.home import Refused, Secrets, private
 from florin_server.config import Settings
 from florin_server.domain.caip import checksum_address
@@ -85,7 +86,9 @@ class Keyring:
             if path.exists() and path.stat().st_mode & 0o077:
                 # where clusters hand files over, none may be its owner's alone: told, not refused
                 _log.warning("others can read the keystore %s: chmod go= %s", path, path)
-            self._opened[path] = open_keystore(path, password_of(self._settings))
+            password = password_of(self._settings)
+            self._opened[path] = open_keystore(path, password)
+            logs.redactor.hide([password, self._opened[path].hex()])
         return self._opened[path]
 
 

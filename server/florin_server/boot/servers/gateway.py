@@ -12,15 +12,18 @@ from types import MappingProxyType
 from florin_gateway.app import Gateway
 from florin_gateway.backends import Local
 from florin_gateway.forwarded import PROXY_PROTOCOL, Proxies
+from florin_gateway.observed import Observe
 from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
 from florin_gateway.remote import Remote
 from florin_gateway.rpc import Backend
 from florin_gateway.server import HttpServer
 from florin_gateway.settings import GatewaySettings, GuardSettings, ServerSettings
 
+from florin_server.boot.servers import observing
 from florin_server.boot.servers.addresses import HTTP_PORT, listen, spelled
 from florin_server.boot.servers.certificates import Certificates
 from florin_server.boot.servers.grpc_server import PUBLIC, GrpcServers
+from florin_server.boot.servers.observing import Seen
 from florin_server.boot.servers.peers import proxies_of
 from florin_server.boot.servers.upstream import Link
 from florin_server.config import Settings
@@ -70,8 +73,18 @@ async def start(
     local = Local([grpc.gate])
     grpc.register(local)
     server = server_settings(app.settings, certificates)
-    proxies = proxies_of(app.settings)
-    await _start(local, listener, server, stack, problems, pages=web.hosted(app), proxies=proxies)
+    counted = app.meters if app.settings.metrics_port is not None else None
+    seen = Seen(counted, app.traces, app.settings.tracing.trusted_callers)
+    await _start(
+        local,
+        listener,
+        server,
+        stack,
+        problems,
+        pages=web.hosted(app),
+        proxies=proxies_of(app.settings),
+        observe=observing.of_rest(seen),
+    )
 
 
 async def start_remote(
@@ -82,10 +95,12 @@ async def start_remote(
     *,
     link: Link | None = None,
     proxies: Proxies | None = None,
+    observe: Observe | None = None,
 ) -> str:
     """Starts the gateway over a channel; returns its address.
 
-    `proxies` are in front of it. Refused for a link that others can listen to.
+    `proxies` are in front of it, `observe` is told of every request. Refused for a link that others
+    can listen to.
     """
     link = link or Link()
     link.check(target)
@@ -100,7 +115,9 @@ async def start_remote(
         return {} if await remote.ready() else {"upstream": f"{target} does not answer"}
 
     chosen = server or ServerSettings()
-    await _start(remote, listener, chosen, stack, reachable, proxies=proxies or Proxies())
+    await _start(
+        remote, listener, chosen, stack, reachable, proxies=proxies or Proxies(), observe=observe
+    )
     return url_of(listener, tls=chosen.tls is not None)
 
 
@@ -122,9 +139,10 @@ async def _start(
     *,
     pages: web.Routes = MappingProxyType({}),
     proxies: Proxies,
+    observe: Observe | None = None,
 ) -> None:
     chosen = GatewaySettings(headers=HEADERS, cors_paths=_CORS_PATHS, proxies=proxies)
-    gateway = Gateway(backend, PUBLIC, chosen)
+    gateway = Gateway(backend, PUBLIC, chosen, observe=observe)
     gateway.reserve(*web.RESERVED)
 
     async def healthz(_request: PlainRequest) -> PlainAnswer:

@@ -22,6 +22,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from florin_server.boot.home import Secrets
+from florin_server.boot.servers import observing
 from florin_server.boot.servers.addresses import (
     GRPC_PORT,
     OPERATOR_PORT,
@@ -30,6 +31,7 @@ from florin_server.boot.servers.addresses import (
     spelled,
 )
 from florin_server.boot.servers.certificates import Certificates
+from florin_server.boot.servers.observing import Seen
 from florin_server.boot.servers.peers import Peers, chosen_token, proxies_of
 from florin_server.boot.servers.reflection import reflect
 from florin_server.config import Settings
@@ -120,15 +122,20 @@ class GrpcServers:
         guards = Guards(app)
         token = chosen_token(settings) or kept.gateway_token
         peers = Peers(token, proxies_of(settings))
-        public = Gate(app, auth, PUBLIC, guards, peer_of=peers)
+        believed = settings.tracing.trusted_callers
+        counted = app.meters if settings.metrics_port is not None else None
+        seen = Seen(counted, app.traces, believed)
+        observe = observing.of_grpc(app, seen, peers)
+        public = Gate(app, auth, PUBLIC, guards, peer_of=peers, observe=observe)
         place = _Place("gRPC", settings.host, settings.grpc_port, GRPC_PORT)
         credentials = None if certificates is None else certificates.grpc()
         target = await _serve(public, register, place, settings, stack, credentials=credentials)
-        operator = Gate(app, auth, OPERATOR, guards)
+        operator = Gate(app, auth, OPERATOR, guards, observe=observe)
         place = _Place("The operator's gRPC", "127.0.0.1", settings.operator_port, OPERATOR_PORT)
         operator_target = await _serve(operator, register_operator, place, settings, stack)
         # the embedded gateway gets a gate of its own: it wraps handlers that are not the server's
-        embedded = Gate(app, auth, PUBLIC, guards)
+        observe = observing.of_grpc(app, Seen(traces=app.traces))
+        embedded = Gate(app, auth, PUBLIC, guards, observe=observe)
         stack.push_async_callback(embedded.drain)
         return cls(target, operator_target, embedded, guards, register)
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
 from florin_gateway.app import Gateway
 from florin_gateway.backends import Local
+from florin_gateway.plain import PlainHandler
 from florin_gateway.server import HttpServer
 from florin_gateway.settings import ServerSettings
 
 from florin_server.boot.servers.addresses import METRICS_PORT, listen, spelled
 from florin_server.flows.app import App
+from florin_server.meters import Meters
 from florin_server.rpc.server.idempotency import Guards
 from florin_server.web import metrics
 
@@ -20,13 +23,22 @@ _HOST = "127.0.0.1"
 async def start(app: App, guards: Guards, stack: AsyncExitStack) -> str:
     """Starts to tell metrics; returns their address, or nothing if the operator wants none."""
     port = app.settings.metrics_port
-    if port is None:
-        return ""
+    return (
+        "" if port is None else await _start(metrics.routes(app, lambda: guards.calls), port, stack)
+    )
+
+
+async def start_counted(known: Meters, port: int, stack: AsyncExitStack) -> str:
+    """The same of a process that has meters and nothing else."""
+    return await _start(metrics.counted(known), port, stack)
+
+
+async def _start(routes: Mapping[str, PlainHandler], port: int, stack: AsyncExitStack) -> str:
     listener = listen("Metrics", _HOST, port, METRICS_PORT)
     stack.callback(listener.close)
     # no RPC is reached here
     served = Gateway(Local([]), ())
-    for path, handler in metrics.routes(app, lambda: guards.calls).items():
+    for path, handler in routes.items():
         for method in ("GET", "HEAD"):
             served.add_route(method, path, handler)
     server = HttpServer(served, ServerSettings(), sock=listener)

@@ -11,6 +11,7 @@ from typing import Any
 from florin_gateway.forwarded import PROXY_PROTOCOL, Proxies
 from florin_gateway.rpc import CLIENT_ADDRESS_KEY, GATEWAY_TOKEN_KEY
 
+from florin_server import logs
 from florin_server.boot.home import Refused
 from florin_server.config import Settings
 
@@ -43,6 +44,11 @@ class Peers:
         listed = [str(value) for key, value in entries if key == self._proxies.header]
         return self._proxies.client(peer, listed) if listed else peer
 
+    def is_gateway(self, entries: Any) -> bool:
+        """True if the call comes from a gateway that knows the token."""
+        given = [value for key, value in entries if key == GATEWAY_TOKEN_KEY]
+        return bool(given) and self._knows(given)
+
     def _knows(self, given: Sequence[Any]) -> bool:
         (token, *more) = given
         known = isinstance(token, str) and hmac.compare_digest(token.encode(), self._token)
@@ -66,6 +72,7 @@ def chosen_token(settings: Settings) -> str | None:
         return None
     if not (token.isascii() and token.isprintable()) or len(token) < _CHARS_MIN:
         raise Refused(f"the gateway token needs {_CHARS_MIN} printable ASCII characters or more")
+    logs.redactor.hide([token])
     return token
 
 

@@ -27,7 +27,7 @@ def run(given: dict[str, Any], *, first: Work | None = None, beside: Work | None
     Both get the demo credentials.
     """
     settings = settings_of(given)
-    log_to_stderr()
+    log_to_stderr(settings)
     run_until_signalled(_up(settings, first, beside))
 
 

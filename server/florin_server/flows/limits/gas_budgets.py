@@ -142,6 +142,7 @@ def _above(by_app: Mapping[str, int], most: int) -> tuple[str, ...]:
 
 
 def _refusal(app: Core, reason: str, message: str) -> FlorinError:
+    app.meters.refusal(reason)()
     now_us = app.clock.now_us()
     wait_s = -(-(hour_of(now_us) + HOUR_US - now_us) // 1_000_000)
     return FlorinError(

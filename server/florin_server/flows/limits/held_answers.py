@@ -8,28 +8,48 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 
 from florin_server.config import LimitSettings
 from florin_server.domain.errors import Code, FlorinError
+from florin_server.meters import Meters
 
 Release = Callable[[], None]
+
+
+class Holder(StrEnum):
+    """Whose answer is held."""
+
+    MERCHANT = "merchant"
+    KEY = "key"
+    APP = "app"
+    NOBODY = "nobody"
+    PAGE = "page"
 
 
 class Held:
     """All answers that one process holds; every call returns what gives its place back.
 
-    FlorinError(rate_limited) if there is none.
+    FlorinError(rate_limited) if there is none. `open` tells how many are held, by whose they are.
     """
 
-    def __init__(self, settings: LimitSettings) -> None:
-        s = settings
-        self._credentials = _Places(s.held_per_credential)
-        self._addresses = _Places(s.held_per_address)
-        self._apps = _Places(s.held_per_app)
-        self._merchants = _Places(s.held_per_payment)
-        self._callers = _Places(s.held_per_payment_caller)
-        self._clients = _Places((s.held_per_payment_caller + 1) // 2)
-        self._wallets = _Places(s.held_per_payment_total)
+    def __init__(self, settings: LimitSettings, meters: Meters | None = None) -> None:
+        meters = meters or Meters()
+
+        def places(name: str, most: int | None = None) -> _Places:
+            """Those of a name of the settings; what they refuse is counted under that."""
+            most = getattr(settings, name) if most is None else most
+            return _Places(most, meters.refusal(name))
+
+        self._credentials = places("held_per_credential")
+        self._addresses = places("held_per_address")
+        self._apps = places("held_per_app")
+        self._merchants = places("held_per_payment")
+        self._callers = places("held_per_payment_caller")
+        half = (settings.held_per_payment_caller + 1) // 2
+        self._clients = places("held_per_payment_caller", half)
+        self._wallets = places("held_per_payment_total")
+        self.open = dict.fromkeys(Holder, 0)
 
     @property
     def counted(self) -> bool:
@@ -50,12 +70,13 @@ class Held:
         """An answer to a merchant; `payment_id` is None if the request names no payment."""
         # another merchant may ask for it too, and is told that there is no such payment
         own = [] if payment_id is None else [(self._merchants, f"{payment_id} {merchant_id}")]
-        return _all([(self._credentials, credential), *own])
+        return self._hold(Holder.MERCHANT, [(self._credentials, credential), *own])
 
     def by_key(self, credential: str, payment_id: str | None) -> Release:
         """An answer to a key on a wallet's path."""
         places = [(self._credentials, credential)]
-        return _all([*places, *self._wallet(payment_id, credential, credential)])
+        wallet = self._wallet(payment_id, credential, credential)
+        return self._hold(Holder.KEY, [*places, *wallet])
 
     def by_app(self, app_id: str, credential: str, network: str, payment_id: str | None) -> Release:
         """An answer to an App-Id; `credential` names its client too."""
@@ -63,16 +84,27 @@ class Held:
             (self._addresses, network),
             *self._wallet(payment_id, network, f"{network} {credential}"),
         ]
-        return _all([*places, (self._apps, app_id)])
+        return self._hold(Holder.APP, [*places, (self._apps, app_id)])
 
     def by_nobody(self, network: str) -> Release:
         """An answer that needs no credential."""
-        return _all([(self._addresses, network), (self._apps, "")])
+        return self._hold(Holder.NOBODY, [(self._addresses, network), (self._apps, "")])
 
     def by_page(self, network: str, payment_id: str) -> Release:
         """An answer to a buyer's page: what pages hold is not taken from wallets, nor from apps."""
         places = [(self._addresses, network), (self._apps, "/")]
-        return _all([*places, *self._wallet(f"/{payment_id}", network, network)])
+        wallet = self._wallet(f"/{payment_id}", network, network)
+        return self._hold(Holder.PAGE, [*places, *wallet])
+
+    def _hold(self, holder: Holder, places: Sequence[tuple[_Places, str]]) -> Release:
+        release = _all(places)
+        self.open[holder] += 1
+
+        def end() -> None:
+            release()
+            self.open[holder] -= 1
+
+        return end
 
     def _wallet(
         self, payment_id: str | None, origin: str, credential: str
@@ -90,10 +122,11 @@ class Held:
 class _Places:
     """How many answers are held now, by key; a limit of 0 counts nothing."""
 
-    __slots__ = ("_most", "counts")
+    __slots__ = ("_most", "counts", "refused")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, refused: Callable[[], None]) -> None:
         self._most = most
+        self.refused = refused
         self.counts: Counter[str] = Counter()
 
     def take(self, key: str) -> bool:
@@ -123,6 +156,7 @@ def _all(places: Sequence[tuple[_Places, str]]) -> Release:
     for place, key in places:
         if not place.take(key):
             release()
+            place.refused()
             # nobody knows when one ends
             raise FlorinError(Code.RATE_LIMITED, "Too many held answers", retry_after_s=1)
         taken.append((place, key))

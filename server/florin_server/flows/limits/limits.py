@@ -6,6 +6,7 @@ never stands alone: behind it count the address that it comes from, and the App-
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from florin_server.clock import Clock
@@ -14,6 +15,7 @@ from florin_server.domain.addresses import network_of
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.gcra import Bucket, Verdict
 from florin_server.flows.limits.held_answers import Held
+from florin_server.meters import Meters
 
 # of each kind; a key takes about 200 bytes
 _KEYS_MAX = 50_000
@@ -32,16 +34,24 @@ class Quota(NamedTuple):
 class _Limit:
     """One kind of limit; a rate of 0 turns it off."""
 
-    __slots__ = ("_bucket", "_clock", "per_minute")
+    __slots__ = ("_bucket", "_clock", "_refused", "per_minute")
 
-    def __init__(self, per_minute: int, burst: int, clock: Clock) -> None:
+    def __init__(
+        self, per_minute: int, burst: int, clock: Clock, refused: Callable[[], None]
+    ) -> None:
         self._clock = clock
+        self._refused = refused
         self._bucket = Bucket(per_minute, burst, _KEYS_MAX) if per_minute else None
         self.per_minute = per_minute
 
     def take(self, key: str) -> Verdict | None:
         """Counts a call; None where nothing is limited."""
-        return None if self._bucket is None else self._bucket.take(key, self._clock.now_us())
+        if self._bucket is None:
+            return None
+        verdict = self._bucket.take(key, self._clock.now_us())
+        if not verdict.admitted:
+            self._refused()
+        return verdict
 
     def give_back(self, key: str) -> None:
         """Undoes a call that was counted and let in."""
@@ -69,22 +79,31 @@ class Limits:
     An `origin` is who counts as one caller: a key, or the network that a public App-Id came from.
     """
 
-    def __init__(self, settings: LimitSettings, clock: Clock) -> None:
-        s = settings
-        self._keys = _Limit(s.key_per_minute, s.key_burst, clock)
-        self._clients = _Limit(s.app_per_minute, s.app_burst, clock)
-        self._addresses = _Limit(s.address_per_minute, s.address_burst, clock)
-        self._apps = _Limit(s.app_total_per_minute, s.app_total_burst, clock)
-        self._options = _Limit(s.options_per_minute, s.options_burst, clock)
-        self._confirms = _Limit(s.payment_per_minute, s.payment_burst, clock)
-        self._signed = _Limit(s.payment_per_minute, s.payment_burst, clock)
-        self._unknown = _Limit(s.payment_total_per_minute, s.payment_total_burst, clock)
-        self._cancels = _Limit(s.payment_per_minute, s.payment_burst, clock)
-        self._forms = _Limit(s.payment_per_minute, s.payment_burst, clock)
-        self._failures = _Limit(s.failure_per_minute, s.failure_burst, clock)
-        self._pages = _Limit(s.page_per_minute, s.page_burst, clock)
-        self._guards = _Limit(s.guard_per_minute, s.guard_burst, clock)
-        self.held = Held(s)
+    def __init__(self, settings: LimitSettings, clock: Clock, meters: Meters | None = None) -> None:
+        meters = meters or Meters()
+
+        def limit(name: str) -> _Limit:
+            """The limit of a name of the settings; what it refuses is counted under that."""
+            rate, burst = (
+                getattr(settings, f"{name}_per_minute"),
+                getattr(settings, f"{name}_burst"),
+            )
+            return _Limit(rate, burst, clock, meters.refusal(name))
+
+        self._keys = limit("key")
+        self._clients = limit("app")
+        self._addresses = limit("address")
+        self._apps = limit("app_total")
+        self._options = limit("options")
+        self._confirms = limit("payment")
+        self._signed = limit("payment")
+        self._unknown = limit("payment_total")
+        self._cancels = limit("payment")
+        self._forms = limit("payment")
+        self._failures = limit("failure")
+        self._pages = limit("page")
+        self._guards = limit("guard")
+        self.held = Held(settings, meters)
 
     def key(self, credential: str) -> Quota | None:
         """Counts a call with a key; None where those are not limited."""

@@ -61,7 +61,10 @@ async def create(
     except FlorinError as fault:
         # what was good once may be so no longer: an equal request still gets its answer
         return await once(app, caller, failing(fault), receipt)
-    return await once(app, caller, _create(app, payment), receipt)
+    outcome = await once(app, caller, _create(app, payment), receipt)
+    if not isinstance(outcome, Replay):
+        app.meters.changed(Status.REQUIRES_ACTION)
+    return outcome
 
 
 def _create(app: App, payment: Payment) -> Op[Payment]:

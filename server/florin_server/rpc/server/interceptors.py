@@ -17,6 +17,7 @@ import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import Message
 
+from florin_server import logs
 from florin_server.domain.addresses import network_of
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.ids import short_id
@@ -24,7 +25,7 @@ from florin_server.flows.app import App, Caller
 from florin_server.flows.limits.held_answers import Release
 from florin_server.flows.limits.limits import Quota
 from florin_server.flows.payments.load import payment_id_of
-from florin_server.rpc.server import metadata
+from florin_server.rpc.server import metadata, observed
 from florin_server.rpc.server.auth import Authenticator
 from florin_server.rpc.server.call import CALL, Call
 from florin_server.rpc.server.errors import GATEWAY_FAULT, GatewayFault, TooLate, abort, to_status
@@ -60,8 +61,10 @@ class Gate(grpc.aio.ServerInterceptor):
         guards: Guards,
         *,
         peer_of: PeerOf | None = None,
+        observe: observed.Observe | None = None,
     ) -> None:
         self._app = app
+        self._observe = observe
         self._peer_of = peer_of or _transport_peer
         self._open = OpenServices(app.limits, self._peer_of)
         self._auth = auth
@@ -89,14 +92,17 @@ class Gate(grpc.aio.ServerInterceptor):
         return known[1]
 
     def _guard(self, method: Method, handler: Any) -> _Handler:
+        observe = self._observe
         if handler.response_streaming:
+            stream = self._stream(method, handler.unary_stream)
             return grpc.unary_stream_rpc_method_handler(
-                self._stream(method, handler.unary_stream),
+                observed.stream(method, stream, observe) if observe else stream,
                 request_deserializer=handler.request_deserializer,
                 response_serializer=handler.response_serializer,
             )
+        unary = self._unary(method, handler.unary_unary)
         return grpc.unary_unary_rpc_method_handler(
-            self._unary(method, handler.unary_unary),
+            observed.unary(method, unary, observe) if observe else unary,
             request_deserializer=handler.request_deserializer,
             response_serializer=handler.response_serializer,
         )
@@ -197,6 +203,7 @@ class Gate(grpc.aio.ServerInterceptor):
 
     def _call(self, entries: Any) -> Call:
         request_id = metadata.request_id(entries) or short_id("req_", self._app.randbytes)
+        logs.REQUEST.set(request_id)
         return Call(_UNKNOWN, request_id)
 
     async def _admit(

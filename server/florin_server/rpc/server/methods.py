@@ -22,6 +22,7 @@ class Method:
     """
 
     name: str
+    short_name: str  # without its package
     rule: access_pb2.AccessRule
     validate: Validator
     mutates: bool
@@ -52,6 +53,7 @@ def _method(method: MethodDescriptor) -> Method:
         raise ValueError(f"{method.full_name} does not say what an outage is told as")
     return Method(
         name=method.full_name,
+        short_name=f"{method.containing_service.name}.{method.name}",
         rule=rule,
         validate=Validator.of(method),
         # the operator's calls have no scope, and most of them change something

@@ -64,6 +64,11 @@ class Store:
         """True while something waits to be durable."""
         return self._writer.busy
 
+    @property
+    def queued(self) -> int:
+        """How many operations wait to be durable."""
+        return self._writer.queued
+
     async def write(self, op: Op[T]) -> T:
         """Runs an operation and returns once it is durable; if it raises, nothing of it is kept.
 

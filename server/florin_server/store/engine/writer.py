@@ -58,6 +58,11 @@ class Writer:
         """True while an operation waits for its commit."""
         return self._busy
 
+    @property
+    def queued(self) -> int:
+        """How many operations wait for their commit."""
+        return len(self._jobs) + len(self._group)
+
     def submit(self, op: Op[T]) -> asyncio.Future[T]:
         """Queues an operation; the future is done once its commit is on disk."""
         if self._closed:

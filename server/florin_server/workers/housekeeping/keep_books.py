@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from florin_server.domain.errors import FlorinError
-from florin_server.flows.app import App
+from florin_server.flows.app import App, Wallet
 from florin_server.flows.ledger import books
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
@@ -66,6 +66,10 @@ class BookKeeper:
             return
         if self._rail.chain_id in found.unread:
             return
+        self._state.wallets = [
+            Wallet(*one.place, one.held, one.booked) for one in found.lines if one.held is not None
+        ]
+        self._state.compared_at_us = self._app.clock.now_us()
         problem = "; ".join(books.describe(one) for one in found.missing())
         if problem and problem != self._state.lacking:
             _log.error("%s", problem)

@@ -377,6 +377,11 @@ class PayoutWorker:
         watched = self._reorg_watch.new(ended_in([], ended))
         commit = self._reorg_watch.commit(watched)
         await self._app.store.write(payouts.conclude(outcomes, ends, now_us, commit))
+        for outcome in outcomes:
+            self._app.meters.payout(self.chain_id, _told(outcome))
+            if outcome.posting is not None:
+                paid = outcome.payout
+                self._app.traces.whole(paid.id, "payout", paid.created_at_us, now_us)
         self._app.payouts.ring(*ids)
         self._reorg_watch.committed(watched)
         self.sender.over(ended)
@@ -403,3 +408,10 @@ class PayoutWorker:
 
 def _transfer(one: Payout) -> Transfer:
     return Transfer(one.id, one.asset, one.account, one.value)
+
+
+def _told(outcome: Outcome) -> str:
+    """What became of a payout, as it is counted."""
+    if outcome.posting is not None:
+        return "done"
+    return "unproven" if outcome.retry_at_us is None else "again"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 
-from florin_server.domain.payments.payment import FailureCode, Status
+from florin_server.domain.payments.payment import FailureCode, Payment, Status
 from florin_server.domain.settlement.chain_txs import Accepted, Finding, Watched
 from florin_server.flows.app import Core
 from florin_server.flows.ledger import postings
@@ -84,12 +84,21 @@ class Concluder:
         await self._spending.committed(ends, retries)
         held_money.tell(findings, changed)
         for payment in changed:
+            self._measure(payment, now_us)
             await self._app.changed(payment)
         self._blocked.forget(done)
         self.unproven.forget(done)
         self._open.over(done)
         self._senders.over(ends)
         await self.bury([one.item for one in retries])
+
+    def _measure(self, payment: Payment, now_us: int) -> None:
+        item = self._open.by_id.get(payment.id)
+        if item is not None and payment.status.is_final:
+            seconds = (now_us - item.confirmation.at_us) / 1_000_000
+            chain_id, began_us = self._rail.chain_id, item.confirmation.at_us
+            self._app.meters.settled(chain_id, payment.status, seconds)
+            self._app.traces.step(payment.id, "settle", began_us, now_us, chain=chain_id)
 
     def _success(self, item: Accepted, event: Paid) -> Finding:
         option, split = item.option, self._rail.terms.split(item.option)

@@ -255,7 +255,11 @@ class TxSender:
         """Hands the newest variant to the chain, or an older one if it does not take that."""
         if self._in_time is not None and not self._in_time(tx):
             return
+        began_us = self._app.clock.now_us()
         if not self.paused and await self._hand_over(tx):
+            if tx.state is TxState.SIGNED:
+                # once: what is stuck is handed over again with every block
+                self._trace(tx, began_us)
             self._note_sent(tx)
             # a chain that seals at once already has it
             self._wake()
@@ -405,8 +409,22 @@ class TxSender:
         """Forgets transactions whose end is committed."""
         for one in ended:
             self._txs.pop(one.tx.id, None)
+            self._measure(one.mined)
             for known in one.tx.hashes:
                 self._blocks.evidence.mined.pop(known, None)
+
+    def _trace(self, tx: ChainTx, began_us: int) -> None:
+        ended_us, told = self._app.clock.now_us(), {"chain": tx.chain_id, "tx": tx.hash}
+        for one in tx.item_ids if self._app.traces.on else ():
+            self._app.traces.step(one, "broadcast", began_us, ended_us, **told)
+
+    def _measure(self, mined: Mined | None) -> None:
+        meters, chain_id = self._app.meters, self._rail.chain_id
+        if mined is None:
+            meters.transaction(chain_id, "replaced")
+            return
+        meters.transaction(chain_id, "succeeded" if mined.success else "reverted")
+        meters.gas(self._payer, mined.gas_cost)
 
     def _mined(self, tx: ChainTx) -> Mined | None:
         mined = self._blocks.evidence.mined

@@ -1,0 +1,33 @@
+"""Whether traces are recorded, and how many."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork
+
+
+class TracingSettings(BaseModel):
+    """Traces for OpenTelemetry; they need the extra `otel`.
+
+    Headers and certificates of the exporter come from the variables that OpenTelemetry names for
+    them, such as `OTEL_EXPORTER_OTLP_HEADERS`.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    endpoint: str = Field(
+        default="",
+        pattern=r"^(https?://[^/@\s]+)?$",
+        description="address of a collector that takes OTLP over gRPC, such as "
+        "http://127.0.0.1:4317; empty: nothing is recorded",
+    )
+    ratio: float = Field(
+        default=0.1, ge=0, le=1, description="share of requests, and of payments, that is recorded"
+    )
+    spans_per_second: int = Field(
+        default=500, ge=1, description="more are dropped, whatever the share and whoever asks"
+    )
+    trusted_callers: tuple[IPvAnyNetwork, ...] = Field(
+        default=(),
+        description="networks of your own services, whose traces go on here and who decide "
+        "whether they are recorded; those of others are only linked",
+    )

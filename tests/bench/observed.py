@@ -1,0 +1,98 @@
+"""What it costs a request to be counted and traced: a handler that does nothing, looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ProcessPoolExecutor
+from statistics import median
+from types import SimpleNamespace
+from typing import Any
+
+from florin.v1 import gateway_pb2, payment_pb2
+from florin_gateway.app import Gateway
+from florin_gateway.backends import Local
+from florin_gateway.plain import PlainAnswer
+from florin_gateway.servicercontext import LocalContext
+from florin_server.boot.servers.observing import Seen, of_grpc, of_rest
+from florin_server.boot.telemetry import OtelTraces
+from florin_server.clock import SystemClock
+from florin_server.config import TracingSettings
+from florin_server.flows.app import Links
+from florin_server.meters import Meters
+from florin_server.rpc.server import observed
+from florin_server.rpc.server.methods import methods_of
+from opentelemetry.sdk.trace import SpanProcessor
+
+from tests.bench.report import Figure
+from tests.bench.size import sized
+
+ROUNDS, CALLS = sized((9, 5_000), (1, 20))
+SCOPE = {"type": "http", "method": "GET", "raw_path": b"/x", "path": "/x", "query_string": b""}
+PATH = "/florin.v1.GatewayService/GetPaymentStatus"
+
+
+def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
+    rare = OtelTraces(TracingSettings(ratio=0.01), SpanProcessor())
+    seen = {
+        "counted": Seen(Meters()),
+        "counted and traced, 1 of 100": Seen(Meters(), rare),
+    }
+    figures = []
+    for protocol, handler in (("grpc", _grpc), ("rest", _rest)):
+        plain = asyncio.run(_us(handler(Seen())))
+        costs = {name: asyncio.run(_us(handler(one))) - plain for name, one in seen.items()}
+        told = "; ".join(f"{name} {cost:.1f} µs" for name, cost in costs.items())
+        note = f"beyond the same call unseen ({plain:.1f} µs): {told}"
+        figures.append(Figure(f"observed_{protocol}", costs["counted"], "µs", note, at_most=20))
+    return figures
+
+
+def _grpc(seen: Seen) -> Any:
+    method = methods_of([gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"]])[PATH]
+    request = payment_pb2.GetPaymentStatusRequest(payment_id="pay_1")
+    answered = payment_pb2.GetPaymentStatusResponse()
+    app: Any = SimpleNamespace(clock=SystemClock(), links=Links("", frozenset()))
+
+    async def handle(_request: Any, _context: Any) -> Any:
+        return answered
+
+    look = of_grpc(app, seen)
+    handler = observed.unary(method, handle, look) if look else handle
+
+    async def call() -> None:
+        await handler(request, LocalContext((), 30.0, "ipv4:192.0.2.1:1"))
+
+    return call
+
+
+def _rest(seen: Seen) -> Any:
+    gateway = Gateway(Local([]), (), observe=of_rest(seen))
+
+    async def handle(_request: Any) -> PlainAnswer:
+        return PlainAnswer()
+
+    gateway.add_route("GET", "/x", handle)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b""}
+
+    async def send(_message: Any) -> None:
+        pass
+
+    async def call() -> None:
+        await gateway({**SCOPE, "headers": [], "client": ("192.0.2.1", 1)}, receive, send)
+
+    return call
+
+
+async def _us(call: Any) -> float:
+    """Processor time of a call, the median of some rounds."""
+    spent = []
+    for _ in range(ROUNDS):
+        began = time.process_time()
+        for _ in range(CALLS):
+            # each is a task of its own, as a request is
+            await asyncio.create_task(call())
+        spent.append((time.process_time() - began) / CALLS * 1e6)
+    return median(spent)

@@ -1,0 +1,166 @@
+"""Lines of the log: what they are about, and what they never hold."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator
+
+import pytest
+from florin_server import logs
+from florin_server.boot import hidden
+from florin_server.boot.home import Secrets
+from florin_server.config import Settings
+from florin_server.domain.accounts.credentials import KeyKind, new_key
+from florin_server.domain.ids import payment_id, short_id
+from florin_server.logs import JsonLines, Lines, Redactor
+from florin_server.rails.evm.settings import EvmChain
+
+HASH = "0x" + "ab" * 32
+CHAIN = "eip155:8453"
+
+
+def randbytes(count: int) -> bytes:
+    return bytes(range(7, 7 + count))
+
+
+def line(message: str, *args: object, error: BaseException | None = None) -> logging.LogRecord:
+    trace = (type(error), error, error.__traceback__) if error else None
+    return logging.LogRecord("florin_server.x", logging.WARNING, "x.py", 1, message, args, trace)
+
+
+def said(record: logging.LogRecord, redact: Redactor | None = None) -> dict[str, str]:
+    return json.loads(JsonLines(redact or Redactor()).format(record))
+
+
+def raised(error: Exception) -> Exception:
+    with pytest.raises(type(error)) as caught:
+        raise error
+    return caught.value
+
+
+@pytest.fixture
+def context() -> Iterator[None]:
+    request, chain = logs.REQUEST.set("req_1"), logs.CHAIN.set("eip155:1")
+    yield
+    logs.REQUEST.reset(request)
+    logs.CHAIN.reset(chain)
+
+
+def test_a_line_says_what_it_is_about(context):
+    payment, payout = payment_id(1_800_000_000_000_000, randbytes), short_id("pout_", randbytes)
+    told = said(line("%s of %s is paid back by %s on %s", HASH, payment, payout, CHAIN))
+    assert told.pop("time").endswith("Z")
+    assert told == {
+        "level": "warning",
+        "logger": "florin_server.x",
+        "message": f"{HASH} of {payment} is paid back by {payout} on {CHAIN}",
+        "request_id": "req_1",
+        "payment_id": payment,
+        "payout_id": payout,
+        "tx_id": HASH,
+        "chain": CHAIN,
+    }
+
+
+def test_a_line_is_about_the_chain_in_whose_work_it_was_written(context):
+    assert said(line("a turn is over"))["chain"] == "eip155:1"
+    text = Lines(Redactor()).format(line("a turn is over"))
+    assert text.endswith("a turn is over [request_id=req_1 chain=eip155:1]")
+
+
+def test_only_a_whole_argument_is_an_id():
+    told = said(line("%s", f"a node says {HASH} of pay_123"))
+    assert told.keys() == {"time", "level", "logger", "message"}
+
+
+KEY = new_key(KeyKind.PARTNER, True, randbytes).secret
+PLANTED = {
+    "an API key": (f"caller sent {KEY}", KEY[-49:]),
+    "a node with a key in its path": ("https://rpc.example/v2/s3cr3t-k3y failed", "s3cr3t-k3y"),
+    "a node with a key in its query": ("wss://rpc.example?apikey=s3cr3t failed", "s3cr3t"),
+    "a node with a password": ("https://user:hunter22@rpc.example:8545 failed", "hunter22"),
+    "a password that holds an @": ("postgres://u:p@s3cr3t/x@db/florin", "s3cr3t"),
+    "a DSN": ("postgresql+asyncpg://florin:hunter22@db.internal/florin", "hunter22"),
+    "a DSN of words": ("host=db user=florin password=hunter22 dbname=florin", "hunter22"),
+    "a token in a link": ("https://pay.example/form?ticket=s3cr3t", "s3cr3t"),
+    "a bearer": ("Authorization: Bearer abcdefgh.ijk-lmn", "abcdefgh"),
+    "a JSON member": ('{"client_secret": "s3cr3t", "x": 1}', "s3cr3t"),
+    "a Python member": ("{'operatorToken': 's3cr3t'}", "s3cr3t"),
+    "an address of mail": ("buyer ada.l+x@example.co.uk left", "ada"),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("form", [JsonLines, Lines])
+def test_what_looks_like_a_secret_is_in_no_line(name, form):
+    text, secret = PLANTED[name]
+    made = form(Redactor())
+    assert secret in text
+    assert secret not in made.format(line(text))
+    assert secret not in made.format(line("it failed: %s", text))
+    assert secret not in made.format(line("it failed", error=raised(ValueError(text))))
+
+
+def test_what_is_no_secret_stays():
+    text = (
+        "http://127.0.0.1:8080, ws://rpc.example. https://[::1]:8545/ "
+        f"{HASH} 10.0.0.1 has another gateway token: what it says is lost; secret_name"
+    )
+    assert Redactor()(text) == text
+    key = KEY.rpartition("_")[0]
+    assert key in Redactor()(KEY)
+
+
+def test_the_secrets_of_the_settings_are_hidden_wherever_they_turn_up(tmp_path, monkeypatch):
+    redactor = Redactor()
+    monkeypatch.setattr(logs, "redactor", redactor)
+    kept = Secrets(b"pepper-of-32-bytes-............!", "operator-token", b"r" * 32, b"d" * 32, ())
+    base = EvmChain.model_construct(rpc_url=("https://rpc.example/v2/0123456789abcdef",))
+    settings = Settings(
+        home=tmp_path,
+        gateway_token="g" * 40,
+        keystore_password="correct horse battery",
+        trusted_proxies=("fd00::/8",),
+    ).model_copy(update={"chains": (base,)})
+    hidden.hide(settings, *hidden.of(kept))
+    planted = (
+        "operator-token",
+        kept.relayer_key.hex(),
+        kept.treasury_key.hex(),
+        "g" * 40,
+        "correct horse battery",
+        "0123456789abcdef",
+        kept.gateway_token,
+    )
+    for secret in planted:
+        assert secret not in said(line("<%s>", secret), redactor)["message"], secret
+    # a key looks like a hash, and is told as none
+    assert "tx_id" not in said(line("%s", "0x" + kept.relayer_key.hex()), redactor)
+
+
+def test_nobody_writes_a_line_of_the_log():
+    forged = "x\n2026-01-01 ERROR florin_server all is lost\x1b[2J\u2028\x9b"
+    text = Lines(Redactor()).format(line("refused: %s", forged))
+    assert "\n" not in text
+    assert "\x1b" not in text
+    assert "\x9b" not in text
+    record = JsonLines(Redactor()).format(line("refused: %s", forged))
+    assert "\n" not in record
+    assert json.loads(record)["message"].startswith("refused: x\n")
+
+
+def test_a_line_is_bounded_and_is_text():
+    long = line("%s", "x" * 100_000, error=raised(ValueError("y" * 100_000)))
+    assert len(JsonLines(Redactor()).format(long)) < 20_000
+    assert said(line("%s", "\ud800"))["message"] == "?"
+    assert said(line("%d of %s", "no number"))["message"] == "%d of %s"
+
+
+def test_a_long_line_is_read_at_once():
+    """Where the time grew with the square of the length, these would take minutes."""
+    began = time.perf_counter()
+    for one in ("a", "http://", "a@", "password", "a.-", "token = ", "'", "bearer ", "fl_live_pk_"):
+        Redactor()(one * (100_000 // len(one)))
+    assert time.perf_counter() - began < 20
