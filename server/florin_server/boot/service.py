@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Self
@@ -27,7 +27,9 @@ from florin_server.domain.accounts.credentials import parse_key
 from florin_server.domain.sealed import Seal
 from florin_server.flows.app import App, Links
 from florin_server.meters import Meters
+from florin_server.pricing.market import Market
 from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.protocol import Rail
 from florin_server.store.engine.store import Store
 from florin_server.store.operator import executors, installation
 from florin_server.tracing import Traces
@@ -82,20 +84,16 @@ class Service:
             started = await connected.start(settings, home, kept, clock, stack)
             # databases that were just made
             home.keep_private()
-            rails = started.rails
-            readers = {rail.chain_id: rail.reader for rail in rails if isinstance(rail, EvmRail)}
-            market = prices.market(settings, readers)
-            stack.push_async_callback(market.close)
             http_url = gateway.url_of(listener, tls=certificates is not None)
             links = _links(settings, http_url)
             core = core_of(
                 settings,
                 store,
                 clock,
-                rails,
+                started.rails,
                 links=links,
                 outside=lambda: public_address.conditions(settings, links.base, certificates),
-                prices=market,
+                prices=_market(settings, started.rails, stack),
                 seal=Seal(kept.capture_keys),
                 meters=meters,
                 traces=tracing.start(settings, stack) if traces is None else traces,
@@ -110,9 +108,6 @@ class Service:
             await gateway.start(
                 app, grpc, listener, stack, workers.problems, certificates=certificates
             )
-            if certificates is not None:
-                certificates.follow(stack)
-            metrics_url = await metrics.start(app, grpc.guards, stack)
             stack.callback(app.hub.close)
             stack.callback(app.payouts.close)
             return cls(
@@ -122,7 +117,7 @@ class Service:
                 app=app,
                 grpc=grpc,
                 http_url=http_url,
-                metrics_url=metrics_url,
+                metrics_url=await metrics.start(app, grpc.guards, stack),
                 workers=workers,
                 evm=started.evm,
                 solana=started.solana,
@@ -162,6 +157,13 @@ def _off(settings: Settings, home: Home) -> frozenset[str]:
         )
     keys = (parse_key(told.get(f"FLORIN_{kind}_KEY", "")) for kind in ("PARTNER", "WALLET"))
     return frozenset([told.get("FLORIN_APP_ID", ""), *(one.key_id for one in keys if one)])
+
+
+def _market(settings: Settings, rails: Sequence[Rail], stack: AsyncExitStack) -> Market:
+    readers = {rail.chain_id: rail.reader for rail in rails if isinstance(rail, EvmRail)}
+    market = prices.market(settings, readers)
+    stack.push_async_callback(market.close)
+    return market
 
 
 async def _clock(settings: Settings, store: Store) -> Clock:

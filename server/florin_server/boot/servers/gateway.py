@@ -69,7 +69,12 @@ async def start(
     *,
     certificates: Certificates | None = None,
 ) -> None:
-    """Starts the gateway over the servicers of this process, through their interceptors."""
+    """Starts the gateway over the servicers of this process, through their interceptors.
+
+    Renewed `certificates` are taken from now on.
+    """
+    if certificates is not None:
+        certificates.follow(stack)
     local = Local([grpc.gate])
     grpc.register(local)
     server = server_settings(app.settings, certificates)
