@@ -19,6 +19,7 @@ from florin_server.domain.settlement.chain_txs import ChainTx, Posting
 from florin_server.flows.app import App, Core
 from florin_server.rails.evm.sending.payouts import TRANSFERRED
 from florin_server.rails.evm.sending.transactions import Signer
+from florin_server.store.engine.query import operation
 from florin_server.store.engine.store import Store
 from florin_server.store.ledger import ledger
 from florin_server.store.payouts import payouts, refunds
@@ -179,6 +180,7 @@ class Office:
         await self.lab.control.call("florin_fault", what)
 
 
+@operation
 def _ask(payout: Payout):
     if payout.kind is PayoutKind.REFUND:
         unit = f"caip19/{payout.asset}"

@@ -21,6 +21,7 @@ from florin_server.flows.payments.create import NewPayment, create
 from florin_server.flows.payments.options import options
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.store.accounts import destinations, merchants
+from florin_server.store.engine.query import operation
 from florin_server.store.engine.store import Store
 from florin_server.store.ledger import ledger
 from florin_server.store.operator import executors
@@ -185,6 +186,7 @@ async def works(
         await lab.chain.close()
 
 
+@operation
 def without_destination():
     """The shop's money is kept by the treasury from now on."""
     assert (yield from destinations.delete(SHOP.id, "crypto_1"))

@@ -6,6 +6,7 @@ import pytest
 from florin_server.domain.accounts.destinations import AssetAccount, DailyCaps, Opening
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import Posting
+from florin_server.store.engine.query import operation
 from florin_server.store.engine.store import Store
 from florin_server.store.ledger import books, ledger
 from florin_server.store.payouts import payouts
@@ -54,6 +55,7 @@ async def ended(store: Store, outcome: Outcome) -> Payout:
     return found
 
 
+@operation
 def no_watch():
     yield from ()
 

@@ -24,6 +24,7 @@ from florin_server.rails.evm.paying.terms import APPROVE, Terms, bare
 from florin_server.rails.evm.sending.fees import KEY_GAS
 from florin_server.rails.evm.settings import EvmCoin
 from florin_server.rails.types import Paid
+from florin_server.store.engine.query import operation
 from florin_server.store.ledger import ledger
 from florin_server.store.operator import installation
 from florin_server.store.payments import payments
@@ -388,6 +389,7 @@ async def test_the_same_call_on_another_chain_pays_for_nothing(shop):
     assert await shop.store.read(payments.confirmation(payment.id)) is None
 
 
+@operation
 def _moved(option, there):
     from florin_server.store.engine.query import Statement, param
     from florin_server.store.tables.tables import payment_option

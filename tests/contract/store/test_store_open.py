@@ -16,8 +16,8 @@ from florin_server.store.accounts import customers, destinations, keys, merchant
 from florin_server.store.capture import collected_data
 from florin_server.store.engine import schema
 from florin_server.store.engine.query import Statement, StoreError
-from florin_server.store.engine.sqlite import Connection
-from florin_server.store.engine.store import Store, StoreLocked
+from florin_server.store.engine.sqlite import Connection, StoreLocked
+from florin_server.store.engine.store import Store
 from florin_server.store.exports import ledger as ledger_rows
 from florin_server.store.exports import money_out, transactions, watched
 from florin_server.store.exports import payments as payment_rows

@@ -12,7 +12,7 @@ from florin_server.domain.payouts.held_money import FOLLOWS, HeldMoney, HeldStat
 from florin_server.domain.payouts.payout import Payout, PayoutKind
 from florin_server.flows.app import App
 from florin_server.flows.screening.check import is_blocked
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, operation
 from florin_server.store.ledger import ledger
 from florin_server.store.payments import payments
 from florin_server.store.payouts import held_money, payouts
@@ -83,6 +83,7 @@ async def resolve(
     return done
 
 
+@operation
 def _resolve(
     app: App, held_id: str, verdict: HeldState, note: str, *, even_if_blocked: bool
 ) -> Op[tuple[HeldMoney, Payment | None]]:
@@ -113,6 +114,7 @@ def _resolve(
     return done, changed
 
 
+@operation
 def _settle(one: HeldMoney, payment: Payment, note: str, now_us: int) -> Op[None]:
     legs = postings.released(one, payment.merchant_id)
     if legs:

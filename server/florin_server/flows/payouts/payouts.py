@@ -14,7 +14,7 @@ from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.flows.accounts.own_accounts import reserved
 from florin_server.flows.app import App
 from florin_server.store.accounts import destinations, merchants
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, operation
 from florin_server.store.payouts import held_money, payouts, refunds
 
 _log = logging.getLogger(__name__)
@@ -100,6 +100,7 @@ async def resolve(app: App, payout_id: str, *, paid: bool) -> Payout:
     return resolved
 
 
+@operation
 def _create(app: App, merchant_id: str, asset: str, amount: int | None) -> Op[Payout]:
     merchant = yield from merchants.merchant(merchant_id)
     if merchant is None:
@@ -130,6 +131,7 @@ def _create(app: App, merchant_id: str, asset: str, amount: int | None) -> Op[Pa
     return new
 
 
+@operation
 def _refuse(payout_id: str, now_us: int) -> Op[Payout]:
     yield from _never_promised(payout_id)
     refused = yield from payouts.refuse(payout_id, now_us)
@@ -143,6 +145,7 @@ def _refuse(payout_id: str, now_us: int) -> Op[Payout]:
     return refused
 
 
+@operation
 def _never_promised(payout_id: str) -> Op[None]:
     """Part of an operation: invalid_state if a refund was told as final already."""
     known = yield from payouts.get(payout_id)

@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from florin_server.store.engine import schema
-from florin_server.store.engine.query import Op, StoreError, T, run
+from florin_server.store.engine.query import Operation, StoreError, T, run
 from florin_server.store.engine.sqlite import Connection, to_store_error
 
 
@@ -23,7 +23,7 @@ class Reading:
         schema.require(path)
         self._connection = Connection(path, writes=False)
 
-    def read(self, op: Op[T]) -> T:
+    def read(self, op: Operation[T]) -> T:
         """Runs an operation on what is committed."""
         try:
             self._connection.command("BEGIN")

@@ -7,6 +7,7 @@ from contextlib import closing
 from functools import cache
 from pathlib import Path
 
+from sqlalchemy import Dialect
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from florin_server.store.engine.query import SQLITE, StoreError
@@ -14,7 +15,7 @@ from florin_server.store.tables.tables import METADATA
 
 # the newest migration; written into a new file, which then needs none
 HEAD = "v0013"
-_STAMP = (
+STAMP = (
     "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
     "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
 )
@@ -45,20 +46,25 @@ def require(path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as raw:
         version = _version(raw)
     if version != HEAD:
-        raise StoreError(
-            f"{path} has schema {version or 'none'}, and this Florin reads {HEAD}: the newer of the"
-            " two has to read it, and `florin up` brings an older store up to date"
-        )
+        raise not_present(str(path), version)
+
+
+def not_present(store: str, version: str | None) -> StoreError:
+    """Why a store cannot be read as it is."""
+    return StoreError(
+        f"{store} has schema {version or 'none'}, and this Florin reads {HEAD}: the newer of the"
+        " two has to read it, and `florin up` brings an older store up to date"
+    )
 
 
 @cache
-def definitions() -> tuple[str, ...]:
+def definitions(dialect: Dialect = SQLITE) -> tuple[str, ...]:
     """The statements that make all tables and indexes."""
     made: list[str] = []
     for table in METADATA.sorted_tables:
-        made.append(str(CreateTable(table).compile(dialect=SQLITE)))
+        made.append(str(CreateTable(table).compile(dialect=dialect)))
         indexes = sorted(table.indexes, key=lambda found: str(found.name))
-        made += [str(CreateIndex(index).compile(dialect=SQLITE)) for index in indexes]
+        made += [str(CreateIndex(index).compile(dialect=dialect)) for index in indexes]
     return tuple(made)
 
 
@@ -79,6 +85,6 @@ def _create(raw: sqlite3.Connection) -> None:
     raw.execute("BEGIN IMMEDIATE")
     for statement in definitions():
         raw.execute(statement)
-    raw.execute(_STAMP)
+    raw.execute(STAMP)
     raw.execute("INSERT INTO alembic_version VALUES (?)", (HEAD,))
     raw.execute("COMMIT")

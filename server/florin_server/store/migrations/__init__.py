@@ -22,6 +22,11 @@ def config(connection: Connection) -> Config:
     return made
 
 
+def known(settings: Config) -> set[str]:
+    """The versions that there are."""
+    return {found.revision for found in ScriptDirectory.from_config(settings).walk_revisions()}
+
+
 def upgrade(path: Path, version: str) -> None:
     """Brings a file from a version to the newest one, all or nothing.
 
@@ -36,8 +41,7 @@ def upgrade(path: Path, version: str) -> None:
     event.listen(engine, "begin", _begin)
     with engine.begin() as connection:
         settings = config(connection)
-        known = {found.revision for found in ScriptDirectory.from_config(settings).walk_revisions()}
-        if version and version not in known:
+        if version and version not in known(settings):
             raise StoreError(f"the store has schema {version}, which a newer Florin made")
         command.upgrade(settings, "head")
 

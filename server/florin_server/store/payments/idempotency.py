@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sqlalchemy import delete, select, text, update
 
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.store.engine.query import Op, Statement, T, insert, param
+from florin_server.store.engine.query import Op, Operation, Statement, T, insert, operation, param
 from florin_server.store.tables.payments import LAPSES
 from florin_server.store.tables.tables import idempotency
 
@@ -54,7 +54,8 @@ _LAPSED = Statement(
 )
 
 
-def once(c: Claim | None, work: Op[T], answer: Callable[[T], bytes]) -> Op[T | Replay]:
+@operation
+def once(c: Claim | None, work: Operation[T], answer: Callable[[T], bytes]) -> Op[T | Replay]:
     """Does the work and stores its answer under the key, or tells the answer that was stored.
 
     FlorinError(idempotency_conflict) if the key was used for another request. Without a claim the
@@ -63,13 +64,13 @@ def once(c: Claim | None, work: Op[T], answer: Callable[[T], bytes]) -> Op[T | R
     if c is None:
         return (yield from work)
     if (replay := (yield from _claim(c))) is not None:
-        work.close()
         return replay
     result = yield from work
     yield _ANSWER(scope_=c.scope, key_=c.key, answer=answer(result))
     return result
 
 
+@operation
 def find(scope: str, key: str, now_us: int) -> Op[bytes | None]:
     """The fingerprint of the request that a key stands for; None if it may be used."""
     rows = yield _FIND(scope_=scope, key_=key)
@@ -79,6 +80,7 @@ def find(scope: str, key: str, now_us: int) -> Op[bytes | None]:
     return fingerprint
 
 
+@operation
 def guard(c: Claim) -> Op[None]:
     """Binds a key to a request whose answers are not stored."""
     yield from _claim(c)
@@ -106,6 +108,7 @@ def _claim(c: Claim) -> Op[Replay | None]:
     return Replay(body)
 
 
+@operation
 def forget_lapsed(now_us: int, limit: int) -> Op[int]:
     """Deletes keys whose time is over, the oldest first, and tells how many."""
     lapsed = yield _LAPSED(now_us=now_us, limit=limit)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 
 from florin_server.domain.payments.payment import Option
-from florin_server.store.engine.query import Op, Statement, any_of, insert, param
+from florin_server.store.engine.query import Op, Statement, any_of, insert, operation, param
 from florin_server.store.payments import payments
 from florin_server.store.tables.tables import option_count
 
@@ -49,6 +49,7 @@ class Room:
         return max(0, min(share - own, self.per_payment - total))
 
 
+@operation
 def add(payment_id: str, origin: str, new: Sequence[Option], room: Room) -> Op[list[Option]]:
     """Stores options as far as there is room, the first ones first.
 

@@ -18,6 +18,7 @@ from florin_server.domain.payouts.state import PAYOUT, REFUND, PayoutEvent
 from florin_server.domain.settlement.chain_txs import Posting, TxEnd
 from florin_server.store.engine.query import (
     Op,
+    Operation,
     Row,
     Statement,
     StoreError,
@@ -26,6 +27,7 @@ from florin_server.store.engine.query import (
     exact_sum,
     insert,
     one_of,
+    operation,
     param,
 )
 from florin_server.store.ledger import ledger
@@ -179,49 +181,58 @@ _DONE = Statement(
 )
 
 
+@operation
 def add(new: Payout) -> Op[None]:
     """Part of an operation: stores a payout that waits."""
     yield _ADD.of(new)
 
 
+@operation
 def get(payout_id: str) -> Op[Payout | None]:
     """One payout."""
     rows = yield _ONE(id_=payout_id)
     return Payout(*rows[0]) if rows else None
 
 
+@operation
 def some(payout_ids: Sequence[str]) -> Op[dict[str, Payout]]:
     """Payouts by id."""
     return {row[0]: Payout(*row) for row in (yield _SOME(ids=payout_ids))}
 
 
+@operation
 def due(chain_id: str, limit: int, now_us: int) -> Op[list[Payout]]:
     """Payouts of a chain that are waiting and may be tried now, the oldest first."""
     rows = yield _DUE(chain_id=chain_id, now_us=now_us, limit=limit)
     return [Payout(*row) for row in rows]
 
 
+@operation
 def submitted(chain_id: str) -> Op[list[Payout]]:
     """Payouts of a chain that are on their way, or stuck."""
     return [Payout(*row) for row in (yield _SUBMITTED(chain_id=chain_id))]
 
 
+@operation
 def problems() -> Op[list[tuple[str, str, int]]]:
     """What keeps payouts from being done: chain, problem (empty if none), how many."""
     return [(chain, problem or "", count) for chain, problem, count in (yield _PROBLEMS())]
 
 
+@operation
 def listed(limit: int, *, all_: bool) -> Op[list[Payout]]:
     """Payouts, the newest first: all of them, or those that are neither done nor refused."""
     return [Payout(*row) for row in (yield (_LISTED if all_ else _LISTED_OWED)(limit=limit))]
 
 
+@operation
 def available(merchant_id: str, asset: str) -> Op[int]:
     """What a merchant is owed in an asset and has not asked for; below zero if it owes."""
     ((asked,),) = yield _ASKED_FOR(merchant_id=merchant_id, asset=asset)
     return (yield from _owed_to(merchant_id, asset)) - (asked or 0)
 
 
+@operation
 def uncovered(one: Payout, credit: int | None) -> Op[int]:
     """How much is missing to pay a payout: 0 if the merchant's balance and credit cover it.
 
@@ -238,6 +249,7 @@ def uncovered(one: Payout, credit: int | None) -> Op[int]:
     return max(0, one.value - free)
 
 
+@operation
 def claim(one: Payout, tx_hash: str, lapses_at: int | None, credit: int | None) -> Op[None]:
     """Part of an operation: takes a payout out of the line, for a transaction.
 
@@ -250,13 +262,15 @@ def claim(one: Payout, tx_hash: str, lapses_at: int | None, credit: int | None) 
     yield from _move_refund(one, PayoutEvent.CLAIMED, tx_hash, None)
 
 
+@operation
 def set_aside(payout_id: str, problem: str, retry_at_us: int) -> Op[None]:
     """Leaves a waiting payout for later, and remembers why."""
     yield _SET_ASIDE(id_=payout_id, at_us=retry_at_us, why=problem)
 
 
+@operation
 def conclude(
-    outcomes: Sequence[Outcome], ends: Sequence[TxEnd], now_us: int, watch: Op[None]
+    outcomes: Sequence[Outcome], ends: Sequence[TxEnd], now_us: int, watch: Operation[None]
 ) -> Op[None]:
     """Ends transactions and what they were for, on proof from the chain, and books both once.
 
@@ -268,6 +282,7 @@ def conclude(
     yield from watch
 
 
+@operation
 def reopen(one: Payout, tx_hash: str, now_us: int) -> Op[None]:
     """Part of an operation: a payout is on its way again in what was final, and is not any more."""
     if one.status is PayoutStatus.DONE:
@@ -277,6 +292,7 @@ def reopen(one: Payout, tx_hash: str, now_us: int) -> Op[None]:
     yield from _move_refund(one, PayoutEvent.UNDONE, tx_hash, None)
 
 
+@operation
 def refuse(payout_id: str, now_us: int) -> Op[Payout | None]:
     """Calls a waiting payout off for good; None if it is not waiting."""
     rows = yield _REFUSE(id_=payout_id, now_us=now_us)
@@ -287,6 +303,7 @@ def refuse(payout_id: str, now_us: int) -> Op[Payout | None]:
     return refused
 
 
+@operation
 def resolve(one: Payout, posting: Posting | None, told: str, now_us: int) -> Op[Payout | None]:
     """Ends a payout by what the operator found out; None if it is not stuck.
 
@@ -306,6 +323,7 @@ def resolve(one: Payout, posting: Posting | None, told: str, now_us: int) -> Op[
     return (yield from get(one.id))
 
 
+@operation
 def check(page: int = 500) -> Op[list[str]]:
     """Tells, in sentences, which payouts are done and not in the books; nothing if all are."""
     found: list[str] = []

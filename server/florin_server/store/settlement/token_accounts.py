@@ -12,7 +12,15 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import delete, func, select
 
 from florin_server.domain.accounts.destinations import AssetAccount, DailyCaps, Opening
-from florin_server.store.engine.query import Op, Statement, StoreError, any_of, insert, param
+from florin_server.store.engine.query import (
+    Op,
+    Statement,
+    StoreError,
+    any_of,
+    insert,
+    operation,
+    param,
+)
 from florin_server.store.tables.tables import account_to_open, opened_account
 
 # more than an operator opens in a week; whoever comes later has an account opened by a payment
@@ -76,6 +84,7 @@ class _Room:
         return True
 
 
+@operation
 def want(wanted: Opening, now_us: int) -> Op[None]:
     """Queues a place, unless it was opened before, or too many wait."""
     place, merchant_id = wanted.place, wanted.merchant_id
@@ -93,6 +102,7 @@ def want(wanted: Opening, now_us: int) -> Op[None]:
         )
 
 
+@operation
 def wanted(chain_id: str, caps: DailyCaps, most: int, now_us: int) -> Op[list[Opening]]:
     """Places of a chain that wait and may be opened today, the oldest first."""
     room = yield from _room(chain_id, caps, now_us)
@@ -103,6 +113,7 @@ def wanted(chain_id: str, caps: DailyCaps, most: int, now_us: int) -> Op[list[Op
     return found
 
 
+@operation
 def openable(
     openings: Sequence[Opening], caps: DailyCaps, now_us: int
 ) -> Op[frozenset[AssetAccount]]:
@@ -118,6 +129,7 @@ def openable(
     )
 
 
+@operation
 def claim(openings: Sequence[Opening], caps: DailyCaps, opened_by: str, now_us: int) -> Op[None]:
     """Part of an operation: places, of one chain, are opened by something that is let go now.
 
@@ -146,12 +158,14 @@ def claim(openings: Sequence[Opening], caps: DailyCaps, opened_by: str, now_us: 
             raise NotOpenable(f"too many accounts were opened today: {one.place.account} waits")
 
 
+@operation
 def free(opened_by: Collection[str]) -> Op[None]:
     """Part of an operation: what was to be opened by something is not, as the chain proves."""
     if opened_by:
         yield _FREE(ids=opened_by)
 
 
+@operation
 def drop(places: Sequence[AssetAccount]) -> Op[None]:
     """Part of an operation: takes places out of the queue."""
     yield _DROP.many([{"asset_": one.asset, "account_": one.account} for one in places])

@@ -26,7 +26,7 @@ from florin_server.domain.settlement.state import TRANSACTION, TxEvent
 from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Mined, RailUnavailable, Signed
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, Operation, operation
 from florin_server.store.settlement import chain_txs, leases
 from florin_server.workers.settlement.blocks import Follower
 
@@ -208,7 +208,7 @@ class TxSender:
         self,
         item_ids: Sequence[str],
         sign: Callable[[int], Awaitable[Signed]],
-        claim: Callable[[], Op[None]],
+        claim: Callable[[], Operation[None]],
     ) -> None:
         """Signs for the next nonce, commits that together with the claim, and broadcasts.
 
@@ -222,7 +222,7 @@ class TxSender:
         nonce: int,
         item_ids: Sequence[str],
         sign: Callable[[int], Awaitable[Signed]],
-        claim: Op[None],
+        claim: Operation[None],
     ) -> None:
         signed = await sign(nonce)
         tx = ChainTx(
@@ -244,7 +244,7 @@ class TxSender:
         self._txs[tx.id] = tx
         await self._broadcast(tx)
 
-    async def _commit(self, op: Op[None]) -> None:
+    async def _commit(self, op: Operation[None]) -> None:
         try:
             await self._app.store.write(op)
         except chain_txs.LostLease:
@@ -424,11 +424,13 @@ def costs_of(mined: Mined, account: str, coin: str) -> tuple[Posting, ...]:
     return postings.spent(account, coin, mined.gas_cost, mined.rent)
 
 
+@operation
 def _sent(notes: Mapping[str, int]) -> Op[None]:
     for tx_id, head in notes.items():
         yield from chain_txs.sent(tx_id, head)
 
 
+@operation
 def _nothing() -> Op[None]:
     """Claims nothing: a transaction without items."""
     yield from ()

