@@ -87,7 +87,7 @@ async def resolve(
 def _resolve(
     app: App, held_id: str, verdict: HeldState, note: str, *, even_if_blocked: bool
 ) -> Op[tuple[HeldMoney, Payment | None]]:
-    one = yield from held_money.get(held_id)
+    one = yield from held_money.lock(held_id)
     if one is None:
         raise FlorinError(Code.INVALID_PARAMS, "Held payment not found")
     if one.state is verdict:

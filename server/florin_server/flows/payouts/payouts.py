@@ -111,6 +111,8 @@ def _create(app: App, merchant_id: str, asset: str, amount: int | None) -> Op[Pa
     chain_id, account = str(parse_asset(asset).chain), canonical_account(place.account)
     if what := reserved(app.rails.values(), account):
         raise invalid("asset", f"the merchant's settlement destination is {what}")
+    # two who ask at once must not be promised the same money
+    yield from merchants.lock(merchant_id)
     owed = yield from payouts.available(merchant_id, asset)
     value = owed if amount is None else amount
     if not 0 < value <= owed:
@@ -148,7 +150,7 @@ def _refuse(payout_id: str, now_us: int) -> Op[Payout]:
 @operation
 def _never_promised(payout_id: str) -> Op[None]:
     """Part of an operation: invalid_state if a refund was told as final already."""
-    known = yield from payouts.get(payout_id)
+    known = (yield from payouts.lock([payout_id])).get(payout_id)
     if known is None or known.payment_id is None or known.status is not PayoutStatus.WAITING:
         return
     refund = yield from refunds.refund(known.payment_id)

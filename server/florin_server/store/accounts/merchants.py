@@ -41,6 +41,9 @@ _ADD = Statement(
     .returning(merchant_table.c.id)
 )
 _MERCHANTS = Statement(select(merchant_table).where(any_of(merchant_table.c.id, "ids")))
+_LOCK = Statement(
+    select(merchant_table.c.id).where(merchant_table.c.id == param("id_")).with_for_update()
+)
 _OWN = (
     merchant_table.c.id == param("id_"),
     merchant_table.c.partner_id == param("owner"),
@@ -188,6 +191,12 @@ def merchants(ids: Collection[str]) -> Op[dict[str, Merchant]]:
 def merchant(merchant_id: str) -> Op[Merchant | None]:
     """One merchant, deleted or not."""
     return (yield from merchants((merchant_id,))).get(merchant_id)
+
+
+@operation
+def lock(merchant_id: str) -> Op[None]:
+    """Part of an operation: whoever else locks the merchant waits until it ends."""
+    yield _LOCK(id_=merchant_id)
 
 
 @operation

@@ -205,12 +205,14 @@ _LAPSED = Statement(
     .order_by(collected_data.c.kept_until_us)
     .limit(param("limit"))
 )
-_FORGET = Statement(
-    delete(collected_data).where(
-        collected_data.c.payment_id == param("payment_id"),
-        collected_data.c.account == param("account_"),
-        collected_data.c.source == param("source_"),
-    )
+_ROW = (
+    collected_data.c.payment_id == param("payment_id"),
+    collected_data.c.account == param("account_"),
+    collected_data.c.source == param("source_"),
+)
+_FORGET = Statement(delete(collected_data).where(*_ROW))
+_FORGET_LAPSED = Statement(
+    delete(collected_data).where(*_ROW, collected_data.c.kept_until_us <= param("now_us"))
 )
 
 
@@ -303,6 +305,9 @@ def proven(
     accepted, also if needed data is there no more.
     """
     asked = {"payment_id": payment_id, "account_": account}
+    # nothing is told or erased from here on
+    if not (yield _OPEN(payment_id=payment_id)):
+        return None
     if told.brought is not None:
         yield from put([told.brought])
     sources = {source for (source,) in (yield _SOURCES(**asked))}
@@ -345,10 +350,15 @@ def forget(now_us: int, limit: int) -> Op[int]:
     """Deletes data whose time is over, at most so many sets of it; tells how many."""
     lapsed = yield _LAPSED(now_us=now_us, limit=limit)
     if lapsed:
-        yield _FORGET.many(
+        yield _FORGET_LAPSED.many(
             [
-                {"payment_id": one, "account_": account, "source_": source}
-                for one, account, source in lapsed
+                {
+                    "payment_id": one,
+                    "account_": account,
+                    "source_": source,
+                    "now_us": now_us,
+                }
+                for one, account, source in sorted(lapsed)
             ]
         )
     return len(lapsed)

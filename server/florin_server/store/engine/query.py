@@ -63,15 +63,22 @@ class Operation(Generic[T_co]):
     """What is to be done, and can be begun anew: some engines have to do it more than once.
 
     So it may change nothing but rows, and iterate its arguments again. `yield from` runs it as a
-    part of another one.
+    part of another one. `snapshot` tells that its questions have to be answered from one state;
+    otherwise each sees what was committed before it.
     """
 
-    __slots__ = ("_args", "_kwargs", "steps")
+    __slots__ = ("_args", "_kwargs", "snapshot", "steps")
 
     def __init__(
-        self, steps: Callable[..., Op[T_co]], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        steps: Callable[..., Op[T_co]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        snapshot: bool = False,
     ) -> None:
         self.steps = steps
+        self.snapshot = snapshot
         self._args = args
         self._kwargs = kwargs
 
@@ -85,6 +92,16 @@ def operation(steps: Callable[P, Op[T]]) -> Callable[P, Operation[T]]:
     @wraps(steps)
     def made(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
         return Operation(steps, args, kwargs)
+
+    return made
+
+
+def on_snapshot(steps: Callable[P, Op[T]]) -> Callable[P, Operation[T]]:
+    """The same of one that writes what many rows come to, and cannot lock them all."""
+
+    @wraps(steps)
+    def made(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
+        return Operation(steps, args, kwargs, snapshot=True)
 
     return made
 

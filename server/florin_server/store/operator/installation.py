@@ -8,6 +8,9 @@ from florin_server.store.engine.query import Op, Statement, operation, param, up
 from florin_server.store.tables.tables import installation
 
 _GET = Statement(select(installation.c.value).where(installation.c.name == param("name")))
+_LOCK = Statement(
+    select(installation.c.value).where(installation.c.name == param("name")).with_for_update()
+)
 _PUT = Statement(upsert(installation, "name"))
 _ALL_FOLLOWED = Statement(
     select(installation.c.value).where(installation.c.name.like(param("prefix")))
@@ -41,7 +44,8 @@ def clock_ahead() -> Op[int]:
 @operation
 def move_clock(by_us: int) -> Op[int]:
     """Moves the test clock on; answers by how much it is ahead in all."""
-    ahead_us = (yield from clock_ahead()) + by_us
+    rows = yield _LOCK(name=_AHEAD)
+    ahead_us = (int(rows[0][0]) if rows else 0) + by_us
     yield from put(_AHEAD, str(ahead_us))
     return ahead_us
 

@@ -1,8 +1,8 @@
 """Requests that must not be done twice: the key is claimed together with the work itself.
 
 There is no state "in progress": the claim, the work and the answer are one transaction, so that of
-two equal requests one waits for the other in the writer's queue and then replays it. Work that
-fails takes its claim back with it.
+two equal requests one waits for the other, in the writer's queue or for the key's row, and then
+replays it. Work that fails takes its claim back with it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,16 @@ _ANSWER = Statement(update(idempotency).where(*_KEY).values(body=param("answer")
 _FIND = Statement(
     select(idempotency.c.fingerprint, idempotency.c.body, idempotency.c.expires_at_us).where(*_KEY)
 )
+# locked, so that of several who find a lapsed key one takes it over
+_TAKEN = Statement(
+    select(idempotency.c.fingerprint, idempotency.c.body, idempotency.c.expires_at_us)
+    .where(*_KEY)
+    .with_for_update()
+)
 _FORGET = Statement(delete(idempotency).where(*_KEY))
+_FORGET_LAPSED = Statement(
+    delete(idempotency).where(*_KEY, idempotency.c.expires_at_us <= param("now_us"))
+)
 _LAPSED = Statement(
     select(idempotency.c.scope, idempotency.c.key)
     .where(text(LAPSES), idempotency.c.expires_at_us <= param("now_us"))
@@ -96,16 +105,16 @@ def _claim(c: Claim) -> Op[Replay | None]:
         created_at_us=c.now_us,
         expires_at_us=None if c.ttl_us is None else c.now_us + c.ttl_us,
     )
-    if (yield entry):
-        return None
-    ((fingerprint, body, expires_at_us),) = yield _FIND(scope_=c.scope, key_=c.key)
-    if expires_at_us is not None and expires_at_us <= c.now_us:
-        yield _FORGET(scope_=c.scope, key_=c.key)
-        yield entry
-        return None
-    if fingerprint != c.fingerprint:
-        raise FlorinError(Code.IDEMPOTENCY_CONFLICT, details={"reason": "different_body"})
-    return Replay(body)
+    while not (yield entry):
+        for fingerprint, body, expires_at_us in (yield _TAKEN(scope_=c.scope, key_=c.key)):
+            if expires_at_us is None or expires_at_us > c.now_us:
+                if fingerprint != c.fingerprint:
+                    raise FlorinError(
+                        Code.IDEMPOTENCY_CONFLICT, details={"reason": "different_body"}
+                    )
+                return Replay(body)
+            yield _FORGET(scope_=c.scope, key_=c.key)
+    return None
 
 
 @operation
@@ -113,5 +122,7 @@ def forget_lapsed(now_us: int, limit: int) -> Op[int]:
     """Deletes keys whose time is over, the oldest first, and tells how many."""
     lapsed = yield _LAPSED(now_us=now_us, limit=limit)
     if lapsed:
-        yield _FORGET.many([{"scope_": scope, "key_": key} for scope, key in lapsed])
+        # one that was used again meanwhile is not lapsed any more
+        keys = [{"scope_": scope, "key_": key, "now_us": now_us} for scope, key in sorted(lapsed)]
+        yield _FORGET_LAPSED.many(keys)
     return len(lapsed)

@@ -103,6 +103,8 @@ _DUE = (
     .where(text(UNCONFIRMED), payment.c.expires_at <= param("now_s"))
     .order_by(payment.c.expires_at)
     .limit(param("limit"))
+    # whatever somebody else is about to end needs no second one
+    .with_for_update(skip_locked=True)
 )
 _EXPIRE = Statement(
     update(payment)

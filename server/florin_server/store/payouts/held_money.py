@@ -51,7 +51,8 @@ _EVENTS = {
 _COLUMNS = columns(held_money, HeldMoney)
 _ONE = held_money.c.id == param("id_")
 _PUT = Statement(insert(held_money))
-_GET = Statement(select(*_COLUMNS).where(_ONE).with_for_update())
+_GET = Statement(select(*_COLUMNS).where(_ONE))
+_LOCK = Statement(select(*_COLUMNS).where(_ONE).with_for_update())
 _OF_EVENT = Statement(
     select(*_COLUMNS).where(
         held_money.c.payment_id == param("payment_id"), held_money.c.event == param("event_")
@@ -65,6 +66,7 @@ _BROUGHT_BY = Statement(
         ~held_money.c.late,
     )
     .order_by(held_money.c.id)
+    .with_for_update()
 )
 _LISTED = select(*_COLUMNS).order_by(held_money.c.since_us.desc(), held_money.c.id.desc())
 _ALL = Statement(_LISTED.limit(param("limit")))
@@ -178,6 +180,13 @@ def get(held_id: str) -> Op[HeldMoney | None]:
 
 
 @operation
+def lock(held_id: str) -> Op[HeldMoney | None]:
+    """Part of an operation: the same, which nobody else changes until it ends."""
+    rows = yield _LOCK(id_=held_id)
+    return HeldMoney(*rows[0]) if rows else None
+
+
+@operation
 def of_event(payment_id: str, event: str) -> Op[HeldMoney | None]:
     """What is known of a settlement event of a payment."""
     rows = yield _OF_EVENT(payment_id=payment_id, event_=event)
@@ -186,7 +195,7 @@ def of_event(payment_id: str, event: str) -> Op[HeldMoney | None]:
 
 @operation
 def brought_by(chain_id: str, tx_hashes: Collection[str]) -> Op[list[HeldMoney]]:
-    """What transactions brought for payments that waited for it."""
+    """Part of an operation: what transactions brought for payments that waited for it, locked."""
     return [HeldMoney(*row) for row in (yield _BROUGHT_BY(chain=chain_id, hashes=tx_hashes))]
 
 

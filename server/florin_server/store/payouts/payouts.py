@@ -6,10 +6,10 @@ in no transaction, or in one that provably moved nothing, is waiting.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Select, Update, func, null, select, text, update
+from sqlalchemy import Select, Text, Update, func, null, select, text, update
 
 from florin_server.domain.ledger import accounts, journals
 from florin_server.domain.payments.payment import RefundStatus
@@ -104,6 +104,9 @@ def _of_merchant() -> Select[Row]:
 _ADD = Statement(insert(payout))
 _ONE = Statement(_payouts().where(payout.c.id == param("id_")))
 _SOME = Statement(_payouts().where(any_of(payout.c.id, "ids")))
+_LOCK = Statement(
+    _payouts().where(any_of(payout.c.id, "ids")).order_by(payout.c.id).with_for_update()
+)
 _DUE = Statement(
     _owed()
     .where(payout.c.status == PayoutStatus.WAITING, payout.c.retry_at_us <= param("now_us"))
@@ -138,9 +141,11 @@ _CLAIM = Statement(
 _SET_ASIDE = Statement(
     _move(PayoutEvent.SET_ASIDE).values(retry_at_us=param("at_us"), problem=param("why"))
 )
+# a process that lost its lease may tell of a transaction that another one has followed since
 _CONCLUDE = {
     event: Statement(
         _move(event)
+        .where(payout.c.tx_id.is_not_distinct_from(param("of_tx", Text)))
         .values(
             retry_at_us=param("at_us"),
             problem=param("why"),
@@ -198,6 +203,12 @@ def get(payout_id: str) -> Op[Payout | None]:
 def some(payout_ids: Sequence[str]) -> Op[dict[str, Payout]]:
     """Payouts by id."""
     return {row[0]: Payout(*row) for row in (yield _SOME(ids=payout_ids))}
+
+
+@operation
+def lock(payout_ids: Collection[str]) -> Op[dict[str, Payout]]:
+    """Part of an operation: the same, which nobody else changes until it ends."""
+    return {row[0]: Payout(*row) for row in (yield _LOCK(ids=payout_ids))}
 
 
 @operation
@@ -310,7 +321,7 @@ def resolve(one: Payout, posting: Posting | None, told: str, now_us: int) -> Op[
     With a `posting` it is done. Without, it waits to be sent once more: what its transaction did
     not move cannot be moved by that any more. `told` is kept with it.
     """
-    known = yield from get(one.id)
+    known = (yield from lock([one.id])).get(one.id)
     if known is None or known.status is not PayoutStatus.SUBMITTED:
         return None
     if (yield _IN_OPEN(chain=one.chain_id, id_=one.id)):
@@ -354,6 +365,7 @@ def _conclude(one: Outcome, now_us: int) -> Op[None]:
     done_us = now_us if one.posting is not None else None
     moved = yield _CONCLUDE[event](
         id_=subject.id,
+        of_tx=subject.tx_id,
         at_us=one.retry_at_us or 0,
         why=one.problem,
         tx=one.tx_id,

@@ -38,6 +38,8 @@ _ON = Statement(
 @operation
 def replace(new: ScreeningList, accounts: Collection[tuple[str, str]]) -> Op[None]:
     """Puts a list in the place of the one with its name: namespaces and addresses, none twice."""
+    # the list's own row first: of two at once the second waits for it
+    yield _PUT.of(new)
     yield _CLEAR(name_=new.name)
     yield _ADD.many(
         [
@@ -45,7 +47,6 @@ def replace(new: ScreeningList, accounts: Collection[tuple[str, str]]) -> Op[Non
             for namespace, address in sorted(accounts)
         ]
     )
-    yield _PUT.of(new)
 
 
 @operation

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from operator import attrgetter
 
-from sqlalchemy import Select, Update, func, select, text, update
+from sqlalchemy import Select, Update, exists, func, select, text, update
 
 from florin_server.domain.ledger import journals
 from florin_server.domain.payments.payment import (
@@ -82,6 +82,17 @@ class NotWaiting(LostLease):
 FAILURES_MAX = 3
 
 _NOT_HELD = confirm.c.state != ConfirmState.HELD
+# few transactions are open, however many there were
+_IN_OPEN = (
+    exists()
+    .where(
+        text(OPEN),
+        chain_tx.c.chain_id == confirm.c.chain_id,
+        chain_tx_item.c.tx_id == chain_tx.c.id,
+        chain_tx_item.c.payment_id == confirm.c.payment_id,
+    )
+    .correlate(confirm)
+)
 _OPTION_AT = len(payment.c)
 _CONFIRMATION_AT = _OPTION_AT + len(columns(payment_option, Option))
 
@@ -144,9 +155,16 @@ _LEAVE = Statement(
     .where(any_of(confirm.c.payment_id, "ids"), confirm.c.state == ConfirmState.WAITING)
     .values(state=ConfirmState.SUBMITTED)
 )
+# whoever puts them into a transaction changes them too
+_LOCK = Statement(
+    select(confirm.c.payment_id)
+    .where(any_of(confirm.c.payment_id, "ids"))
+    .order_by(confirm.c.payment_id)
+    .with_for_update()
+)
 _RELEASE = Statement(
     update(confirm)
-    .where(any_of(confirm.c.payment_id, "ids"), text(UNSETTLED), _NOT_HELD)
+    .where(any_of(confirm.c.payment_id, "ids"), text(UNSETTLED), _NOT_HELD, ~_IN_OPEN)
     .values(state=ConfirmState.WAITING, retry_at_us=param("at_us"))
 )
 _PART = Statement(
@@ -346,7 +364,11 @@ def leave(payment_ids: Collection[str]) -> Op[None]:
 
 @operation
 def release(payment_ids: Collection[str], retry_at_us: int) -> Op[None]:
-    """Puts payments that are not settled back in line, due at a time."""
+    """Puts payments that are not settled back in line, due at a time.
+
+    One that is in an open transaction stays there: another process sent it meanwhile.
+    """
+    yield _LOCK(ids=payment_ids)
     yield _RELEASE(ids=payment_ids, at_us=retry_at_us)
 
 

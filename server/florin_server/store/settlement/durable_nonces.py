@@ -104,7 +104,7 @@ def expect(chain_id: str, addresses: Sequence[str]) -> Op[None]:
                 "option_id": None,
                 "held_until_us": 0,
             }
-            for address in addresses
+            for address in sorted(addresses)
         ]
     )
 

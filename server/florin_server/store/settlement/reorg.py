@@ -209,7 +209,7 @@ def undo_paid_out(
     items: dict[str, list[str]] = {tx_id: [] for tx_id in ended[1]}
     for tx_id, payout_id in (yield _PAYOUTS(ids=list(items))):
         items[tx_id].append(payout_id)
-    found = yield from payouts.some([one for held in items.values() for one in held])
+    found = yield from payouts.lock([one for held in items.values() for one in held])
     undone = []
     for tx_id, held in items.items():
         subjects = [found[one] for one in held]

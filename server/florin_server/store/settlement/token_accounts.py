@@ -21,7 +21,7 @@ from florin_server.store.engine.query import (
     operation,
     param,
 )
-from florin_server.store.tables.tables import account_to_open, opened_account
+from florin_server.store.tables.tables import account_to_open, installation, opened_account
 
 # more than an operator opens in a week; whoever comes later has an account opened by a payment
 QUEUE_MAX = 1000
@@ -53,6 +53,11 @@ _CLAIM = Statement(
     insert(opened_account)
     .on_conflict_do_nothing(index_elements=_KEY)
     .returning(opened_account.c.asset)
+)
+_lock = insert(installation)
+# a row of the chain's own, which whoever opens accounts there changes first: caps count the others
+_LOCK = Statement(
+    _lock.on_conflict_do_update(index_elements=["name"], set_={"value": _lock.excluded.value})
 )
 _KNOWN = Statement(
     select(_OPENED.asset, _OPENED.account).where(
@@ -138,7 +143,9 @@ def claim(openings: Sequence[Opening], caps: DailyCaps, opened_by: str, now_us: 
     """
     if not openings:
         return
-    room = yield from _room(openings[0].place.chain_id, caps, now_us)
+    chain_id = openings[0].place.chain_id
+    yield _LOCK(name=f"openings:{chain_id}", value="")
+    room = yield from _room(chain_id, caps, now_us)
     yield from drop([one.place for one in openings])
     for one in openings:
         taken = yield _CLAIM(

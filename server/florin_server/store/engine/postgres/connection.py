@@ -26,8 +26,9 @@ _IDLE_S = 10
 class Connection:
     """One connection to PostgreSQL; errors are the driver's own."""
 
-    def __init__(self, raw: asyncpg.Connection[Any]) -> None:
+    def __init__(self, raw: asyncpg.Connection[Any], *, serializable: bool) -> None:
         self._raw = raw
+        self._begin_snapshot = "BEGIN" if serializable else "BEGIN ISOLATION LEVEL REPEATABLE READ"
         self._prepared: dict[Statement, PreparedStatement[Any]] = {}
         # how often something was written in it
         self.changes = 0
@@ -56,7 +57,7 @@ class Connection:
                 "jit": "off",
             },
         )
-        return cls(raw)
+        return cls(raw, serializable=database.serializable)
 
     @property
     def usable(self) -> bool:
@@ -91,9 +92,9 @@ class Connection:
             result: T = stop.value
             return result
 
-    async def begin(self) -> None:
-        """Opens a transaction of the connection's kind."""
-        await self._raw.execute("BEGIN")
+    async def begin(self, *, snapshot: bool = False) -> None:
+        """Opens a transaction; one on a `snapshot` sees one state, as those that read always do."""
+        await self._raw.execute(self._begin_snapshot if snapshot else "BEGIN")
 
     async def commit(self) -> None:
         """Ends it; what was written is on disk from now on."""

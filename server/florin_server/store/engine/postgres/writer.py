@@ -85,11 +85,17 @@ class Writer:
     def _begin(self) -> None:
         self._due = False
         while self._jobs and (free := self._size - len(self._groups)):
-            count = min(_GROUP_MAX, -(-len(self._jobs) // free))
-            group = [self._jobs.popleft() for _ in range(count)]
-            task = self._loop.create_task(self._serve(group), name="store-group")
+            task = self._loop.create_task(self._serve(self._group(free)), name="store-group")
             self._groups.add(task)
             task.add_done_callback(self._over)
+
+    def _group(self, free: int) -> list[_Job]:
+        """The next ones, so many that the others get as many; who wants a snapshot goes alone."""
+        group = [self._jobs.popleft()]
+        count = min(_GROUP_MAX, len(self._jobs) // free + 1)
+        while len(group) < count and not (group[0][0].snapshot or self._jobs[0][0].snapshot):
+            group.append(self._jobs.popleft())
+        return group
 
     def _over(self, task: asyncio.Task[None]) -> None:
         self._groups.discard(task)
@@ -147,7 +153,7 @@ class Writer:
     async def _run(self, connection: Connection, group: list[_Job]) -> list[_Outcome]:
         outcomes: list[_Outcome] = []
         try:
-            await connection.begin()
+            await connection.begin(snapshot=any(op.snapshot for op, _ in group))
             for op, _ in group:
                 outcomes.append(await _attempt(connection, op, alone=len(group) == 1))
                 self._fault("op")
