@@ -26,6 +26,7 @@ from florin_server.store.payouts import payouts, refunds
 from florin_server.store.settlement import chain_txs
 from florin_server.workers.payouts.pay_out import PayoutWorker
 
+from tests.support import postgres
 from tests.support.evm_lab import CHAIN, ETHER, TOKEN, Lab, account_of, open_lab
 
 TREASURY_KEY = b"\x74" * 32
@@ -71,7 +72,7 @@ class Office:
     task: asyncio.Task[None] = field(init=False)
 
     async def start(self) -> None:
-        self.store = await Store.open(self.folder / "florin.db")
+        self.store = await Store.open(postgres.place(self.folder))
         chosen = Settings(home=self.folder, **self.settings)
         core = core_of(chosen, self.store, self.lab.clock, [self.lab.rail])
         # there is no book keeper here

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from florin_server.store.engine.where import Database
+from pydantic import SecretStr
 
 T = TypeVar("T")
 SQLITE, POSTGRES, SERIALIZABLE = "sqlite", "postgres", "postgres-serializable"
@@ -39,6 +40,34 @@ def chosen() -> list[str]:
     if os.environ.get("CI") == "true":
         return [SQLITE, POSTGRES, SERIALIZABLE]
     return [SQLITE, POSTGRES] if is_there() else [SQLITE]
+
+
+def used() -> str:
+    """The setting of the store that services of this run have: FLORIN_TEST_STORE names it."""
+    return os.environ.get("FLORIN_TEST_STORE", SQLITE)
+
+
+def place(folder: Path) -> Path | Database:
+    """Where the store of a folder is in this run."""
+    return folder / "florin.db" if used() == SQLITE else of(folder, used())
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """The same for a process."""
+    found = place(folder)
+    if isinstance(found, Path):
+        return {}
+    isolation = "serializable" if found.serializable else "read committed"
+    return {"FLORIN_STORE": found.dsn, "FLORIN_DATABASE__ISOLATION": isolation}
+
+
+def chosen_for(folder: Path) -> dict[str, Any]:
+    """The same as settings."""
+    found = environment(folder)
+    if not found:
+        return {}
+    isolation = found["FLORIN_DATABASE__ISOLATION"]
+    return {"store": SecretStr(found["FLORIN_STORE"]), "database": {"isolation": isolation}}
 
 
 def at_once(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:

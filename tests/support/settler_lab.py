@@ -29,6 +29,7 @@ from florin_server.store.payments import payments
 from florin_server.store.settlement import chain_txs
 from florin_server.workers.settlement.settle import ChainSettler
 
+from tests.support import postgres
 from tests.support.chains import EvmChains
 from tests.support.evm_lab import (
     CHAIN,
@@ -195,7 +196,7 @@ def without_destination():
 async def _start(
     folder: Path, lab: Lab, *, first: bool = False
 ) -> tuple[Store, App, Stepped, asyncio.Task[None]]:
-    store = await Store.open(folder / "florin.db")
+    store = await Store.open(postgres.place(folder))
     if first:
         partner = Partner("prtn_shop", "Shop", "2026-02-18", "active", START_S * 1_000_000)
         await store.write(merchants.put_partner(partner))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Self
 from urllib.parse import urlsplit
 
+from florin_server.boot import stores
 from florin_server.boot.app import app_of, core_of
 from florin_server.boot.chains import connected, prices
 from florin_server.boot.chains.embedded import Embedded
@@ -59,8 +60,8 @@ class Service:
         check_bind(settings)
         home = Home(settings.home).open()
         async with AsyncExitStack() as stack:
-            # taking the store's lock first keeps a second server away from all the rest
-            store = await Store.open(home.database, fault=fault)
+            # a file's lock, taken first, keeps a second server away from all the rest
+            store = await stores.opened(settings, fault=fault)
             stack.push_async_callback(store.close)
             clock = clock or await _clock(settings, store)
             kept = home.secrets()

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from florin_server.boot.exports.assets import decimals
 from florin_server.boot.home import Home
+from florin_server.boot.stores import where
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.domain.exports.error import NotExported
 from florin_server.domain.sealed import Seal
 from florin_server.flows.exports.feeds import Origin, of_store
 from florin_server.store.engine.query import StoreError
-from florin_server.store.engine.reading import Reading
+from florin_server.store.engine.reading import Reader, Reading
+from florin_server.store.engine.where import Database
 from florin_server.store.operator import installation
 
 
@@ -27,10 +30,10 @@ def of_home(settings: Settings) -> Iterator[Origin]:
     if not (home.path / "secrets.json").exists():
         raise NotExported(
             f"there is no secrets.json in {home.path}, by which an export knows its store: "
-            "restore it from the copy that florin.db is from"
+            "restore it from the copy that the store is from"
         )
     try:
-        store = Reading(home.database)
+        store = _reading(where(settings))
     except StoreError as error:
         raise NotExported(str(error)) from error
     try:
@@ -41,3 +44,12 @@ def of_home(settings: Settings) -> Iterator[Origin]:
         yield of_store(store, kept.export_id, decimals(settings), seal, now_us)
     finally:
         store.close()
+
+
+def _reading(store: Path | Database) -> Reader:
+    if isinstance(store, Path):
+        return Reading(store)
+    # whoever has SQLite needs no driver
+    from florin_server.store.engine.postgres.reading import DatabaseReading  # noqa: PLC0415
+
+    return DatabaseReading(store)

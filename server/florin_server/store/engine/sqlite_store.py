@@ -23,7 +23,7 @@ class SqliteStore(Store):
     """A file, which this process has alone."""
 
     def __init__(self, path: Path, lock: FileLock, fault: Fault) -> None:
-        super().__init__()
+        super().__init__(f"SQLite {sqlite3.sqlite_version}")
         self._path = path
         self._lock = lock
         self._connection = Connection(path, writes=True)

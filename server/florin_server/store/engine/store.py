@@ -19,7 +19,9 @@ Fault: TypeAlias = Callable[[str], None]
 class Store(ABC):
     """Everything that is remembered. Made by `open`, once in a process."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: str) -> None:
+        # name and version
+        self.engine = engine
         self.reader = PaymentReader(self.read)
 
     @staticmethod

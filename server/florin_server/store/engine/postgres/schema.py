@@ -24,16 +24,17 @@ _FIT = "SELECT 'Z' < 'a', lower('É') = 'é', current_setting('server_encoding')
 _MAJOR_MIN = 14
 
 
-async def prepare(database: Database) -> None:
-    """Makes the tables of an empty database, or migrates them.
+async def prepare(database: Database) -> str:
+    """Makes the tables of an empty database, or migrates them; tells the server's version.
 
     StoreError for one that is not ours, was written by a newer Florin, or sorts texts in another
     order than bytes; it stays as it is.
     """
     try:
         async with connected(database) as raw:
+            server = f"PostgreSQL {raw.get_settings().server_version}"
             if await version(raw) == schema.HEAD:
-                return
+                return server
             await _check(raw)
             if not await _is_ours(raw):
                 raise StoreError(f"{database} has tables, and they are not Florin's")
@@ -51,6 +52,7 @@ async def prepare(database: Database) -> None:
                 await upgrade(database)
     except DriverError as error:
         raise to_store_error(error) from error
+    return server
 
 
 async def require(database: Database) -> None:

@@ -28,8 +28,8 @@ _NOTHING: Any = object()
 class PostgresStore(Store):
     """A database, which other processes may have open too."""
 
-    def __init__(self, database: Database, fault: Fault) -> None:
-        super().__init__()
+    def __init__(self, database: Database, engine: str, fault: Fault) -> None:
+        super().__init__(engine)
 
         def pool(kind: Any, size: int) -> Pool:
             return Pool(partial(Connection.to, database, kind), size)
@@ -45,8 +45,7 @@ class PostgresStore(Store):
     @classmethod
     async def at(cls, database: Database, fault: Fault) -> PostgresStore:
         """Opens a database, makes its tables if it has none, migrates them if they are older."""
-        await schema.prepare(database)
-        return cls(database, fault)
+        return cls(database, await schema.prepare(database), fault)
 
     @property
     def exclusive(self) -> bool:
