@@ -73,6 +73,7 @@ class Office:
 
     async def start(self) -> None:
         self.store = await Store.open(postgres.place(self.folder))
+        await postgres.let_leases_lapse(self.folder)
         chosen = Settings(home=self.folder, **self.settings)
         core = core_of(chosen, self.store, self.lab.clock, [self.lab.rail])
         # there is no book keeper here

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import tempfile
 import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from decimal import Decimal
 from functools import cache
 from hashlib import sha256
 from importlib.util import find_spec
@@ -50,6 +53,25 @@ def used() -> str:
 def place(folder: Path) -> Path | Database:
     """Where the store of a folder is in this run."""
     return folder / "florin.db" if used() == SQLITE else of(folder, used())
+
+
+def select(folder: Path, query: str, *values: Any) -> list[tuple[Any, ...]]:
+    """Rows of a folder's store, past the service that has it; amounts are digits, as on SQLite."""
+    found = place(folder)
+    if isinstance(found, Path):
+        with closing(sqlite3.connect(f"file:{found}?mode=ro", uri=True)) as database:
+            return database.execute(query, values).fetchall()
+    parts = query.split("?")
+    numbered = "".join(f"{part}${n}" for n, part in enumerate(parts[:-1], 1)) + parts[-1]
+    told = at_once(lambda: rows(found.dsn, numbered, *values))
+    return [tuple(str(int(one)) if isinstance(one, Decimal) else one for one in row) for row in told]
+
+
+async def let_leases_lapse(folder: Path) -> None:
+    """What time does after a process died that had leases; on SQLite they may be taken at once."""
+    found = place(folder)
+    if not isinstance(found, Path):
+        await commands(found.dsn, "UPDATE lease SET until_us = 0")
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -103,12 +125,12 @@ async def commands(dsn: str, *sql: str) -> None:
         await raw.close()
 
 
-async def rows(dsn: str, sql: str) -> list[tuple[Any, ...]]:
+async def rows(dsn: str, sql: str, *values: Any) -> list[tuple[Any, ...]]:
     import asyncpg
 
     raw = await asyncpg.connect(dsn)
     try:
-        return [tuple(row) for row in await raw.fetch(sql)]
+        return [tuple(row) for row in await raw.fetch(sql, *values)]
     finally:
         await raw.close()
 
@@ -130,6 +152,14 @@ def of(folder: Path, engine: str = POSTGRES, **options: Any) -> Database:
         at_once(lambda: _make(name))
         _made.add(name)
     return Database(named(server(), name), serializable=engine == SERIALIZABLE, **options)
+
+
+def empty(folder: Path, like: str = "") -> Database:
+    """A database of a folder without any table."""
+    name = f"florin_{sha256(str(folder).encode()).hexdigest()[:16]}"
+    at_once(lambda: commands(server(), _create(name, "template0", like)))
+    _made.add(name)
+    return Database(named(server(), name))
 
 
 async def forget(folder: Path) -> None:
@@ -163,6 +193,7 @@ async def _make(name: str) -> None:
     await commands(server(), _create(name, _template()))
 
 
-def _create(name: str, template: str) -> str:
-    like = "ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C.UTF-8'" if template == "template0" else ""
+def _create(name: str, template: str, like: str = "") -> str:
+    if template == "template0":
+        like = like or "ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C.UTF-8'"
     return f"CREATE DATABASE {name} TEMPLATE {template} {like}"

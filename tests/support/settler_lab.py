@@ -197,6 +197,7 @@ async def _start(
     folder: Path, lab: Lab, *, first: bool = False
 ) -> tuple[Store, App, Stepped, asyncio.Task[None]]:
     store = await Store.open(postgres.place(folder))
+    await postgres.let_leases_lapse(folder)
     if first:
         partner = Partner("prtn_shop", "Shop", "2026-02-18", "active", START_S * 1_000_000)
         await store.write(merchants.put_partner(partner))

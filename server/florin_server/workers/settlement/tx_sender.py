@@ -32,7 +32,7 @@ from florin_server.workers.settlement.blocks import Follower
 
 _log = logging.getLogger(__name__)
 
-_LEASE_S = 30
+_LEASE_S = 25
 _LEASE_RETRY_US = 1_000_000
 # blocks after which a transaction that is in none is looked for, and broadcast again or raised
 _STALE_BLOCKS = 3
@@ -173,6 +173,12 @@ class TxSender:
             self.epoch, self._may_steal = taken or 0, False
         self._lease_at_us = now_us + (ttl_us // 3 if self.epoch else _LEASE_RETRY_US)
         return self.leads
+
+    async def give_back(self) -> None:
+        """Lets another process have the lease at once; this one signs nothing any more."""
+        epoch, self.epoch = self.epoch, 0
+        if epoch:
+            await self._app.store.write(leases.release(self._lease, self._owner, epoch))
 
     async def load(self) -> None:
         """Reads again which transactions are open."""

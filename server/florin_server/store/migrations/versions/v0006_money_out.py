@@ -10,6 +10,8 @@ down_revision = "v0005"
 branch_labels = None
 depends_on = None
 
+_AMOUNT = sa.Text().with_variant(sa.Numeric(78, 0), "postgresql")
+
 
 def upgrade() -> None:
     """Adds the tables, and the columns."""
@@ -41,7 +43,7 @@ def upgrade() -> None:
         "nonce_account",
         sa.Column("chain_id", sa.Text(), nullable=False),
         sa.Column("address", sa.Text(), nullable=False),
-        sa.Column("value", sa.Text(), nullable=False),
+        sa.Column("value", _AMOUNT, nullable=False),
         sa.Column("slot", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("payment_id", sa.Text(), nullable=True),
         sa.Column("option_id", sa.Text(), nullable=True),
@@ -52,7 +54,7 @@ def upgrade() -> None:
     op.create_table(
         "installation",
         sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("value", sa.Text(), nullable=False),
+        sa.Column("value", _AMOUNT, nullable=False),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_installation")),
         sqlite_with_rowid=False,
     )
@@ -76,7 +78,7 @@ def _make_payout() -> None:
         sa.Column("live", sa.Boolean(), nullable=False),
         sa.Column("chain_id", sa.Text(), nullable=False),
         sa.Column("asset", sa.Text(), nullable=False),
-        sa.Column("value", sa.Text(), nullable=False),
+        sa.Column("value", _AMOUNT, nullable=False),
         sa.Column("account", sa.Text(), nullable=False),
         sa.Column("created_at_us", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("status", sa.Text(), nullable=False),
