@@ -43,7 +43,7 @@ def upgrade() -> None:
         "nonce_account",
         sa.Column("chain_id", sa.Text(), nullable=False),
         sa.Column("address", sa.Text(), nullable=False),
-        sa.Column("value", _AMOUNT, nullable=False),
+        sa.Column("value", sa.Text(), nullable=False),
         sa.Column("slot", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("payment_id", sa.Text(), nullable=True),
         sa.Column("option_id", sa.Text(), nullable=True),
@@ -54,7 +54,7 @@ def upgrade() -> None:
     op.create_table(
         "installation",
         sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("value", _AMOUNT, nullable=False),
+        sa.Column("value", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_installation")),
         sqlite_with_rowid=False,
     )
