@@ -64,7 +64,9 @@ def select(folder: Path, query: str, *values: Any) -> list[tuple[Any, ...]]:
     parts = query.split("?")
     numbered = "".join(f"{part}${n}" for n, part in enumerate(parts[:-1], 1)) + parts[-1]
     told = at_once(lambda: rows(found.dsn, numbered, *values))
-    return [tuple(str(int(one)) if isinstance(one, Decimal) else one for one in row) for row in told]
+    return [
+        tuple(str(int(one)) if isinstance(one, Decimal) else one for one in row) for row in told
+    ]
 
 
 async def let_leases_lapse(folder: Path) -> None:
