@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from florin_server.boot.home import Home, Refused
 from florin_server.config import Settings
+from florin_server.store.engine.reading import Reader, Reading
 from florin_server.store.engine.store import Store
 from florin_server.store.engine.where import Database
 
@@ -20,6 +21,16 @@ async def opened(settings: Settings, *, fault: Callable[[str], None] | None = No
     return await Store.open(where(settings), fault=fault)
 
 
+def reading(store: Path | Database) -> Reader:
+    """Opens a store to look at it, whoever has it; StoreError if it is none of this version's."""
+    if isinstance(store, Path):
+        return Reading(store)
+    # whoever has SQLite needs no driver
+    from florin_server.store.engine.postgres.reading import DatabaseReading  # noqa: PLC0415
+
+    return DatabaseReading(store)
+
+
 def where(settings: Settings) -> Path | Database:
     """The file in the state folder, or the database that the settings name.
 
@@ -28,6 +39,11 @@ def where(settings: Settings) -> Path | Database:
     named = _named(settings)
     if not named:
         return Home(settings.home).database
+    return database(named, settings)
+
+
+def database(named: str, settings: Settings) -> Database:
+    """The database of an address; Refused as `where`."""
     if not named.startswith(_SCHEMES):
         raise Refused("FLORIN_STORE has to begin with postgresql://, or to be empty for SQLite")
     try:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from florin_server.boot.exports.assets import decimals
 from florin_server.boot.home import Home
-from florin_server.boot.stores import where
+from florin_server.boot.stores import reading, where
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.domain.exports.error import NotExported
 from florin_server.domain.sealed import Seal
 from florin_server.flows.exports.feeds import Origin, of_store
 from florin_server.store.engine.query import StoreError
-from florin_server.store.engine.reading import Reader, Reading
-from florin_server.store.engine.where import Database
 from florin_server.store.operator import installation
 
 
@@ -33,7 +30,7 @@ def of_home(settings: Settings) -> Iterator[Origin]:
             "restore it from the copy that the store is from"
         )
     try:
-        store = _reading(where(settings))
+        store = reading(where(settings))
     except StoreError as error:
         raise NotExported(str(error)) from error
     try:
@@ -44,12 +41,3 @@ def of_home(settings: Settings) -> Iterator[Origin]:
         yield of_store(store, kept.export_id, decimals(settings), seal, now_us)
     finally:
         store.close()
-
-
-def _reading(store: Path | Database) -> Reader:
-    if isinstance(store, Path):
-        return Reading(store)
-    # whoever has SQLite needs no driver
-    from florin_server.store.engine.postgres.reading import DatabaseReading  # noqa: PLC0415
-
-    return DatabaseReading(store)

@@ -28,25 +28,25 @@ def prepare(path: Path) -> None:
     """
     path.touch(mode=0o600)
     with closing(sqlite3.connect(path, isolation_level=None)) as raw:
-        version = _version(raw)
-        if version == HEAD:
+        found = version(raw)
+        if found == HEAD:
             return
-        if version is None:
+        if found is None:
             raw.execute("PRAGMA journal_mode=WAL")
             _create(raw)
             return
     # Alembic is slow to load and almost never needed
     from florin_server.store.migrations import upgrade  # noqa: PLC0415
 
-    upgrade(path, version)
+    upgrade(path, found)
 
 
 def require(path: Path) -> None:
     """StoreError, with what to do, for a file that would have to be made or migrated first."""
     with closing(sqlite3.connect(path, isolation_level=None)) as raw:
-        version = _version(raw)
-    if version != HEAD:
-        raise not_present(str(path), version)
+        found = version(raw)
+    if found != HEAD:
+        raise not_present(str(path), found)
 
 
 def not_present(store: str, version: str | None) -> StoreError:
@@ -68,7 +68,8 @@ def definitions(dialect: Dialect = SQLITE) -> tuple[str, ...]:
     return tuple(made)
 
 
-def _version(raw: sqlite3.Connection) -> str | None:
+def version(raw: sqlite3.Connection) -> str | None:
+    """The version of a file's schema, None if it is empty; StoreError if it is not ours."""
     try:
         tables = {name for (name,) in raw.execute("SELECT name FROM sqlite_master")}
     except sqlite3.DatabaseError as error:

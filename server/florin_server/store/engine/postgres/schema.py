@@ -66,6 +66,17 @@ async def require(database: Database) -> None:
         raise schema.not_present(str(database), found)
 
 
+async def told(database: Database) -> str | None:
+    """The version of a database's schema; None if it has no tables. StoreError if not ours."""
+    try:
+        async with connected(database) as raw:
+            if not await _is_ours(raw):
+                raise StoreError(f"{database} has tables, and they are not Florin's")
+            return await version(raw)
+    except DriverError as error:
+        raise to_store_error(error) from error
+
+
 @asynccontextmanager
 async def connected(database: Database) -> AsyncIterator[Any]:
     """A connection for what is done once."""
