@@ -26,6 +26,7 @@ from florin_server.domain.payments.payment import (
     RefundStatus,
 )
 from florin_server.domain.payouts.payout import Payout, PayoutKind
+from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.query import Op, Operation, Statement, operation, param
 from florin_server.store.engine.store import Store
 from florin_server.store.ledger import ledger
@@ -224,7 +225,7 @@ def _race(database: Any, begin: int, rounds: int, who: int, barrier: Any, told: 
         HOLES[hole]()
 
     async def main() -> None:
-        store = await Store.open(database)
+        store = await open_store(database)
         with told.open("w") as file:
             for number in range(begin, begin + rounds):
                 here = Round(number)
@@ -247,7 +248,7 @@ def _race(database: Any, begin: int, rounds: int, who: int, barrier: Any, told: 
 
 
 async def _prepare(database: Any, begin: int, rounds: int) -> None:
-    store = await Store.open(database)
+    store = await open_store(database)
     for number in range(begin, begin + rounds):
         await Round(number).prepare(store)
     await store.close()
@@ -281,7 +282,7 @@ def _is_error(told: Any) -> bool:
 
 
 async def _whole(database: Any) -> list[str]:
-    store = await Store.open(database)
+    store = await open_store(database)
     try:
         wrong = await store.survey(history.check()) + await store.survey(ledger.check())
     finally:

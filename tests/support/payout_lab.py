@@ -19,6 +19,7 @@ from florin_server.domain.settlement.chain_txs import ChainTx, Posting
 from florin_server.flows.app import App, Core
 from florin_server.rails.evm.sending.payouts import TRANSFERRED
 from florin_server.rails.evm.sending.transactions import Signer
+from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.query import operation
 from florin_server.store.engine.store import Store
 from florin_server.store.ledger import ledger
@@ -72,7 +73,7 @@ class Office:
     task: asyncio.Task[None] = field(init=False)
 
     async def start(self) -> None:
-        self.store = await Store.open(postgres.place(self.folder))
+        self.store = await open_store(postgres.place(self.folder))
         await postgres.let_leases_lapse(self.folder)
         chosen = Settings(home=self.folder, **self.settings)
         core = core_of(chosen, self.store, self.lab.clock, [self.lab.rail])

@@ -21,6 +21,7 @@ from florin_server.flows.payments.create import NewPayment, create
 from florin_server.flows.payments.options import options
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.store.accounts import destinations, merchants
+from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.query import operation
 from florin_server.store.engine.store import Store
 from florin_server.store.ledger import ledger
@@ -196,7 +197,7 @@ def without_destination():
 async def _start(
     folder: Path, lab: Lab, *, first: bool = False
 ) -> tuple[Store, App, Stepped, asyncio.Task[None]]:
-    store = await Store.open(postgres.place(folder))
+    store = await open_store(postgres.place(folder))
     await postgres.let_leases_lapse(folder)
     if first:
         partner = Partner("prtn_shop", "Shop", "2026-02-18", "active", START_S * 1_000_000)

@@ -20,6 +20,7 @@ from florin_server.domain.payments.payment import (
     Status,
 )
 from florin_server.domain.settlement.chain_txs import ChainTx, Finding, Posting, TxState
+from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.store import Store
 from florin_server.store.payments import payments
 from florin_server.store.payments.idempotency import Claim, once
@@ -48,7 +49,7 @@ _numbers = itertools.count(1)
 @asynccontextmanager
 async def opened(engine: str, folder: Path, **options: Any) -> AsyncIterator[Store]:
     where = folder / "florin.db" if engine == postgres.SQLITE else postgres.of(folder, engine)
-    store = await Store.open(where, **options)
+    store = await open_store(where, **options)
     try:
         yield store
     finally:

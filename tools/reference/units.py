@@ -44,6 +44,7 @@ _ENDINGS = (
     ("backlog", "connections"),
 )
 _BY_TABLE = {
+    "DatabaseSettings": "connections",
     "FailedGasSettings": "units of gas an hour",
     "SolanaChain.lag_max": "slots",
     "NodeSettings.lag_max": "blocks",

@@ -11,6 +11,7 @@ from florin_server.boot.home import Refused
 from florin_server.boot.stores import reading
 from florin_server.store.engine import copying, schema
 from florin_server.store.engine.copying import Content
+from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.query import Row, run
 from florin_server.store.engine.reading import Reading
 from florin_server.store.engine.sqlite import Connection
@@ -58,9 +59,9 @@ async def restore(source: Path | Database, to: Path | Database) -> Copied:
     the same afterwards: then it is of no use.
     """
     _check_source(source, to)
-    origin = await Store.open(source)
+    origin = await open_store(source)
     try:
-        target = await Store.open(to)
+        target = await open_store(to)
         try:
             return await _copy(origin, target)
         finally:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from florin_server.boot.home import Home, Refused
 from florin_server.config import Settings
+from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.reading import Reader, Reading
 from florin_server.store.engine.store import Store
 from florin_server.store.engine.where import Database
@@ -17,8 +18,8 @@ _SCHEMES = ("postgresql://", "postgres://")
 
 
 async def opened(settings: Settings, *, fault: Callable[[str], None] | None = None) -> Store:
-    """Opens the store of an installation; StoreError as `Store.open`, Refused as `where`."""
-    return await Store.open(where(settings), fault=fault)
+    """Opens the store of an installation; StoreError as `open_store`, Refused as `where`."""
+    return await open_store(where(settings), fault=fault)
 
 
 def reading(store: Path | Database) -> Reader:

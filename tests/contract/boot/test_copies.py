@@ -11,13 +11,14 @@ import pytest
 from florin_server.boot import copies
 from florin_server.boot.home import Refused
 from florin_server.store.engine import migrating, schema
+from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.query import StoreError
 from florin_server.store.engine.reading import Reading
-from florin_server.store.engine.store import Store
 from florin_server.store.payments import payments
 
 from tests.support import postgres
 from tests.support.exported import Shop, many
+from tests.support.migrated import moved
 from tests.support.store_kit import ENGINES, created, leased, option, payment
 
 
@@ -36,7 +37,7 @@ async def folders(tmp_path):
 
 
 async def filled(where) -> int:
-    store = await Store.open(where)
+    store = await open_store(where)
     shop = Shop(epoch=await leased(store))
     for _ in range(30):
         await store.write(many(shop, 1))
@@ -52,7 +53,7 @@ async def filled(where) -> int:
 async def test_a_backup_is_made_while_the_store_is_used_and_restored_elsewhere(engine, folders):
     where, file = place(engine, folders["one"]), folders["one"] / "backup.db"
     await filled(where)
-    store = await Store.open(where)
+    store = await open_store(where)
     copied = await asyncio.to_thread(copies.backup, where, file)
     assert copied["payment_option"].rows > 1200
     late = await created(store)
@@ -63,7 +64,7 @@ async def test_a_backup_is_made_while_the_store_is_used_and_restored_elsewhere(e
         target = folders["other"] / other
         target.mkdir()
         assert await copies.restore(file, place(other, target)) == copied
-        again = await Store.open(place(other, target))
+        again = await open_store(place(other, target))
         assert await again.reader.payment(late.id) is None
         await created(again)
         await again.close()
@@ -98,8 +99,6 @@ async def test_a_schema_is_told_previewed_and_made(engine, folders):
 
 
 async def test_an_older_file_is_previewed_without_being_changed(tmp_path):
-    from tests.contract.store.test_store_migrations import moved
-
     path = tmp_path / "florin.db"
     path.touch(mode=0o600)
     moved(path, "v0012")

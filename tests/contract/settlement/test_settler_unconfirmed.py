@@ -24,8 +24,8 @@ from florin_server.rails.evm.paying.terms import APPROVE, Terms, bare
 from florin_server.rails.evm.sending.fees import KEY_GAS
 from florin_server.rails.evm.settings import EvmCoin
 from florin_server.rails.types import Paid
+from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.query import operation
-from florin_server.store.engine.store import Store
 from florin_server.store.ledger import ledger
 from florin_server.store.operator import installation
 from florin_server.store.payments import payments
@@ -178,7 +178,7 @@ async def test_a_true_hash_is_looked_for_since_the_option_was_offered(shop, way)
     await shop.stop()
     tx_hash = await sent(shop, option)
     await shop.lab.mine(40)
-    shop.store = await Store.open(postgres.place(shop.folder))
+    shop.store = await open_store(postgres.place(shop.folder))
     await followed_to_the_end(shop)
     await shop.store.close()
     await shop.restart()
@@ -195,7 +195,7 @@ async def test_what_was_signed_and_settled_by_others_before_its_confirm_is_found
     await shop.stop()
     tx_hash = await settled(shop, option, output)
     await shop.lab.mine(40)
-    shop.store = await Store.open(postgres.place(shop.folder))
+    shop.store = await open_store(postgres.place(shop.folder))
     await followed_to_the_end(shop)
     await shop.store.close()
     await shop.restart()

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 from florin_server.store.engine import schema
+from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.postgres import schema as tables
 from florin_server.store.engine.query import StoreError
-from florin_server.store.engine.store import Store
 from florin_server.store.engine.where import Database
 from florin_server.store.migrations.postgres import upgrade
 
@@ -63,7 +63,7 @@ async def test_an_older_database_is_migrated_by_the_first_who_comes(empty):
     await upgrade(empty, "v0012")
     with pytest.raises(StoreError, match="v0012"):
         await tables.require(empty)
-    stores = await asyncio.gather(*(Store.open(empty) for _ in range(4)))
+    stores = await asyncio.gather(*(open_store(empty) for _ in range(4)))
     for store in stores:
         await created(store)
         await store.close()
@@ -71,7 +71,7 @@ async def test_an_older_database_is_migrated_by_the_first_who_comes(empty):
 
 
 async def test_of_those_who_begin_at_once_one_makes_the_tables(empty):
-    stores = await asyncio.gather(*(Store.open(empty) for _ in range(6)))
+    stores = await asyncio.gather(*(open_store(empty) for _ in range(6)))
     of = await created(stores[0])
     for store in stores:
         assert await store.reader.payment(of.id) == of
@@ -82,7 +82,7 @@ async def test_of_those_who_begin_at_once_one_makes_the_tables(empty):
 async def test_a_database_of_somebody_else_is_left_alone(empty):
     await postgres.commands(empty.dsn, "CREATE TABLE theirs (x int)")
     with pytest.raises(StoreError, match="not Florin's"):
-        await Store.open(empty)
+        await open_store(empty)
     found = await postgres.rows(empty.dsn, "SELECT tablename FROM pg_tables ORDER BY 1")
     assert ("alembic_version",) not in found
 
@@ -90,13 +90,13 @@ async def test_a_database_of_somebody_else_is_left_alone(empty):
 async def test_a_database_of_a_newer_florin_is_left_alone(empty):
     await postgres.commands(empty.dsn, schema.STAMP, "INSERT INTO alembic_version VALUES ('v9999')")
     with pytest.raises(StoreError, match="newer Florin"):
-        await Store.open(empty)
+        await open_store(empty)
 
 
 async def test_a_database_that_knows_no_case_of_letters_is_refused(tmp_path):
     made = postgres.empty(tmp_path, "ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'")
     with pytest.raises(StoreError, match="CREATE DATABASE"):
-        await Store.open(made)
+        await open_store(made)
     await postgres.forget(tmp_path)
 
 
@@ -106,5 +106,5 @@ async def test_a_password_is_told_to_nobody(empty):
     assert "secret" not in f"{shown!r} {shown}"
     wrong = Database("postgresql://florin:secret@127.0.0.1:1/shop")
     with pytest.raises(StoreError) as caught:
-        await Store.open(wrong)
+        await open_store(wrong)
     assert "secret" not in f"{caught.value} {caught.value.__cause__}"

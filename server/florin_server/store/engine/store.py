@@ -4,42 +4,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeAlias
 
 from florin_server.store.engine.query import Operation, T
-from florin_server.store.engine.where import Database
 from florin_server.store.payments.reader import PaymentReader
 
 __all__ = ["Fault", "Store"]
 
+# called with the name of a durable step: "op" (an operation has run), "commit" (a group is about to
+# be committed), "committed" (it is on disk, its callers do not know yet)
 Fault: TypeAlias = Callable[[str], None]
 
 
 class Store(ABC):
-    """Everything that is remembered. Made by `open`, once in a process."""
+    """Everything that is remembered. Made by `open_store`, once in a process."""
 
     def __init__(self, engine: str) -> None:
         # name and version
         self.engine = engine
         self.reader = PaymentReader(self.read)
-
-    @staticmethod
-    async def open(where: Path | Database, *, fault: Fault | None = None) -> Store:
-        """Opens a store, makes its tables if it is new, migrates it if it is older.
-
-        Raises StoreLocked while another server has the file open. `fault` is called with the name
-        of a durable step: "op" (an operation has run), "commit" (a group is about to be committed),
-        "committed" (it is on disk, its callers do not know yet).
-        """
-        # one engine is used, and needs what the other does not
-        if isinstance(where, Database):
-            from florin_server.store.engine.postgres.store import PostgresStore  # noqa: PLC0415
-
-            return await PostgresStore.at(where, fault or _no_fault)
-        from florin_server.store.engine.sqlite_store import SqliteStore  # noqa: PLC0415
-
-        return await SqliteStore.at(Path(where), fault or _no_fault)
 
     @property
     @abstractmethod
@@ -73,7 +56,3 @@ class Store(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Commits what is queued and lets go of the store; once more does nothing."""
-
-
-def _no_fault(_step: str) -> None:
-    pass

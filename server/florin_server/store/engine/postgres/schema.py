@@ -14,7 +14,11 @@ from florin_server.store.engine.query import POSTGRESQL, StoreError
 from florin_server.store.engine.where import Database
 
 # made by another process in the same moment
-_THERE = (asyncpg.UniqueViolationError, asyncpg.DuplicateTableError)
+_THERE = (
+    asyncpg.UniqueViolationError,
+    asyncpg.DuplicateTableError,
+    asyncpg.DuplicateObjectError,
+)
 _TABLES = (
     "SELECT table_name FROM information_schema.tables "
     "WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'"
