@@ -31,7 +31,15 @@ DOCUMENTS = (
                 "screening",
                 "nodes-and-relayers",
             ),
-            *("buyer-data", "deployment", "grpc", "security", "threats", "architecture"),
+            *(
+                "buyer-data",
+                "deployment",
+                "postgresql",
+                "grpc",
+                "security",
+                "threats",
+                "architecture",
+            ),
             *("decisions", "testing"),
         )
     ),
