@@ -2,7 +2,7 @@
 # contracts: compile the Solidity sources (needs Node)
 # race, chaos, tamper, prove, fuzz-model: long forms of tests, a minute to most of an hour
 # check: the quick tests, while you work · verify: checks without running anything
-# test: everything CI checks, with verify beside the tests · bench: figures · gen, fmt: write
+# test: everything CI checks, with verify beside the tests; with CI=true on PostgreSQL too · bench: figures · gen, fmt: write
 # mutate: small changes of the code, told if no test notices them (an hour or two)
 # shuffle: the whole suite 20 times, in other orders and with other seeds (hours)
 # notebooks: every notebook, run without Jupyter
@@ -40,6 +40,12 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 check: $(DEV)
 	$(PYTEST) -m "not long" tests/unit tests/contract/store tests/contract/gateway
 
+# services on PostgreSQL: the store's own tests run on every engine anyway
+ON_SERIALIZABLE := tests/contract/payouts tests/contract/settlement/test_settler.py \
+	tests/e2e/payouts tests/e2e/payments/test_evm_stories.py tests/e2e/payments/test_idempotency.py
+ON_POSTGRES := $(ON_SERIALIZABLE) tests/e2e/payments tests/e2e/accounts tests/e2e/lists \
+	tests/wire/test_golden*.py tests/wire/test_tenancy.py tests/wire/test_remembered.py
+
 # what verify has to say comes last, where it is read
 test: $(DEV)
 	@mkdir -p build
@@ -47,6 +53,10 @@ test: $(DEV)
 	$(PYTEST) --durations 30; tests=$$?; \
 	wait $$verify; verified=$$?; cat build/verify.log; \
 	test $$tests -eq 0 && test $$verified -eq 0
+ifeq ($(CI),true)
+	FLORIN_TEST_STORE=postgres $(PYTEST) $(ON_POSTGRES)
+	FLORIN_TEST_STORE=postgres-serializable $(PYTEST) $(ON_SERIALIZABLE)
+endif
 
 shuffle: $(DEV)
 	$(BIN)/python -m tests.shuffle

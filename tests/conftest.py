@@ -14,7 +14,7 @@ from florin_server.boot.servers import gateway
 from florin_server.boot.service import Service
 from hypothesis import HealthCheck, settings
 
-from tests.support import chains
+from tests.support import chains, postgres
 from tests.support.api import Api, GrpcApi, RestApi
 from tests.support.chain import Chain
 from tests.support.chains import EvmChains
@@ -87,6 +87,7 @@ def evm(request) -> Iterator[EvmChains]:
 async def service(tmp_path, evm) -> AsyncIterator[Service]:
     async with running(tmp_path, evm=evm) as started:
         yield started
+    await postgres.forget(tmp_path)
 
 
 @pytest.fixture
@@ -144,8 +145,10 @@ def merchant_address(env) -> str:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk(tmp_path_factory, evm) -> AsyncIterator[Desk]:
     """One service for all tests of a module, with a clock that only they move."""
-    async with opened(tmp_path_factory.mktemp("desk"), evm=evm) as desk:
+    home = tmp_path_factory.mktemp("desk")
+    async with opened(home, evm=evm) as desk:
         yield desk
+    await postgres.forget(home)
 
 
 @pytest.fixture(scope="session")

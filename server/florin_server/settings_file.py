@@ -12,7 +12,7 @@ from pydantic_settings import SettingsError
 _NAME: Final = "florin.toml"
 # settings, also of chains, that name files
 _PATHS: Final = (
-    *("keystore_password_file", "gateway_token_file"),
+    *("keystore_password_file", "gateway_token_file", "store_file"),
     *("tls_certificate", "tls_key", "grpc_client_ca"),
     *("relayer_keystores", "treasury_keystore"),
 )

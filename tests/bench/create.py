@@ -12,7 +12,7 @@ from statistics import median
 
 from florin_server.domain.ids import payment_id
 from florin_server.domain.payments.payment import Payment, Status
-from florin_server.store.engine.store import Store
+from florin_server.store.engine.opening import open_store
 from florin_server.store.payments import payments
 from florin_server.store.payments.idempotency import Claim, once
 
@@ -70,7 +70,7 @@ def bare_store(count: int) -> Result:
 
 
 async def _create(path: Path, count: int) -> Result:
-    store = await Store.open(path)
+    store = await open_store(path)
     result = Result()
     now_us = time.time_ns() // 1000
     upcoming = iter([(a_payment(), _claim(now_us, n)) for n in range(count)])

@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from florin_server.store.engine.store import Store
+from florin_server.store.engine.opening import open_store
 from florin_server.store.ledger import books
 
 from tests.bench.load import child
@@ -97,7 +97,7 @@ def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
 
 async def _write(path: Path) -> dict[tuple[str, str], int]:
     """Makes the store; what its books come to."""
-    store = await Store.open(path)
+    store = await open_store(path)
     try:
         shop = exported.Shop(await store_kit.leased(store), step_us=STEP_US)
         for _ in range(PAYMENTS // AT_ONCE):

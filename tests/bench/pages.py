@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from florin_server.domain.payments.payment import Status
+from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.store import Store
 from florin_server.store.payments import listed, listing
 from florin_server.store.payments.listing import Filters, Order, Position
@@ -42,7 +43,7 @@ def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
 
 
 async def _measure(path: Path, made_s: float) -> list[Figure]:
-    store = await Store.open(path)
+    store = await open_store(path)
     try:
         pages = {
             (scope, order): await _pages_ms(store, SCOPES[scope], ORDERS[order])

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from florin_server.flows.accounts import own_accounts
 from florin_server.rails.evm.paying.terms import Terms
+from florin_server.store.engine.query import Op, operation
 from florin_server.store.settlement import token_accounts
 from florin_server.workers.settlement.direct_payments import DirectPayments
 from florin_server.workers.settlement.gas_spending import Spending
@@ -59,10 +60,12 @@ def _without_returns() -> None:
 def _without_claims() -> None:
     """Nobody remembers which token accounts were opened."""
 
-    def claim(*_: Any) -> Iterator[Any]:
+    @operation
+    def claim(*_: Any) -> Op[None]:
         yield from ()
 
-    def openable(openings: Any, *_: Any) -> Iterator[Any]:
+    @operation
+    def openable(openings: Any, *_: Any) -> Op[Any]:
         yield from ()
         return frozenset(one.place for one in openings)
 

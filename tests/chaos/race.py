@@ -32,7 +32,7 @@ from florin_server.boot.service import Service
 from florin_server.flows.accounts import destinations, merchants
 from florin_server.flows.payments import create, idempotent, simulate
 from florin_server.flows.payouts import refund
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, operation
 from florin_server.store.payments import idempotency
 from florin_server.store.payments.idempotency import Replay
 
@@ -49,10 +49,12 @@ CALLS_A_MARK = 10
 def plant() -> None:
     """Breaks keys on purpose: the claim comes after the effect, in a transaction of its own."""
 
+    @operation
     def known(claim: idempotency.Claim) -> Op[Replay | None]:
         rows = yield idempotency._FIND(scope_=claim.scope, key_=claim.key)  # noqa: SLF001
         return Replay(rows[0][1]) if rows and rows[0][0] == claim.fingerprint else None
 
+    @operation
     def nothing() -> Op[None]:
         yield from ()
 
@@ -62,7 +64,6 @@ def plant() -> None:
             return await app.store.write(work)
         claim = idempotency.Claim(key.scope, key.key, key.fingerprint, app.clock.now_us(), None)
         if (replay := await app.store.read(known(claim))) is not None:
-            work.close()
             return replay
         result = await app.store.write(work)
         await app.store.write(idempotency.once(claim, nothing(), lambda _: answer(result)))

@@ -39,7 +39,7 @@ from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.solana.settings import SolanaChain
 from florin_server.simulation.audit.ground import ETHER, EUR, EVM, USD
 from florin_server.store.accounts import destinations, merchants
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, operation
 from solders.keypair import Keypair
 
 from tests.chaos.holes import HOLES
@@ -350,6 +350,7 @@ async def open_shop(stage: Stage, service: Service) -> None:
     stage.tell("shop", {"url": service.http_url, "operator": service.grpc.operator_target})
 
 
+@operation
 def _accounts(made: demo.DemoAccounts) -> Op[None]:
     yield from demo.put(made)
     yield from merchants.put_merchant(replace(made.merchant, id=KEPT_MERCHANT))

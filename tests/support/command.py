@@ -18,6 +18,8 @@ from typing import Self, TextIO, TypeAlias
 
 from florin_server.boot.home import Home
 
+from tests.support import postgres
+
 ROOT = Path(__file__).parents[2]
 FLORIN = Path(sys.executable).with_name("florin")
 # only a command that hangs gets here
@@ -37,6 +39,7 @@ def environment(home: Path, changes: dict[str, str]) -> dict[str, str]:
     """This environment without its Florin, free ports, and what the test wants."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("FLORIN_")}
     ours = {"FLORIN_HOME": str(home), "FLORIN_HTTP_PORT": "0", "FLORIN_GRPC_PORT": "0"}
+    ours |= postgres.environment(home)
     return {**clean, **ours, **changes}
 
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,9 +27,11 @@ from florin_server.store.accounts import keys as key_store
 from florin_server.store.accounts import merchants
 from florin_server.store.engine.query import StoreUnavailable
 from florin_server.store.payments import history
+from florin_server.store.tables.tables import METADATA
 from multidict import CIMultiDictProxy
 from yarl import URL
 
+from tests.support import postgres
 from tests.support.api import GrpcApi, RestApi
 from tests.support.chain import Chain
 from tests.support.chains import EvmChains, OwnChain
@@ -114,17 +115,12 @@ class Desk:
 
     def rows(self) -> dict[str, int]:
         """How many rows each table has on disk, but for what workers note now and then."""
-        tables = self.select(
-            "SELECT name FROM sqlite_master WHERE type = 'table' "
-            "AND name NOT IN ('installation', 'watched_tx')"
-        )
-        return {t: self.select(f'SELECT count(*) FROM "{t}"')[0][0] for (t,) in tables}
+        tables = METADATA.tables.keys() - {"installation", "watched_tx"}
+        return {t: self.select(f'SELECT count(*) FROM "{t}"')[0][0] for t in sorted(tables)}
 
     def select(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """What is on disk."""
-        uri = f"file:{self.service.home.database}?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True)) as database:
-            return database.execute(query, values).fetchall()
+        return postgres.select(self.service.home.path, query, *values)
 
     async def offer(
         self, wallet: Wallet | None = None, *, tenant: Tenant | None = None, **order: Any

@@ -36,6 +36,7 @@ DOCUMENTS = (
                 "deployment",
                 "monitoring",
                 "alarms",
+                "postgresql",
                 "grpc",
                 "security",
                 "threats",

@@ -24,7 +24,7 @@ from florin_server.flows.exports import folder
 from florin_server.flows.exports.feeds import Origin, of_store
 from florin_server.flows.exports.formats import Format
 from florin_server.flows.exports.run import PART_ROWS, Run
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, operation
 from florin_server.store.engine.reading import Reading
 from florin_server.store.payments import payments
 from florin_server.store.payouts import payouts, refunds
@@ -57,6 +57,7 @@ class Shop:
         self.chance = Random(self.seed)
         self.count = 0
 
+    @operation
     def asked(self, value: int = 50_000_000, **changes: Any) -> Op[Payment]:
         """A payment that waits, with two ways to pay it, one of which was fetched."""
         self.at_us += self.step_us
@@ -77,6 +78,7 @@ class Shop:
         yield from payments.put_issued(store_kit.issued(made, issued_at_us=self.at_us + 2_000_000))
         return made
 
+    @operation
     def confirmed(self, value: int = 50_000_000, **changes: Any) -> Op[Payment]:
         """The same, confirmed: it waits for its transaction."""
         made = yield from self.asked(value, **changes)
@@ -87,12 +89,14 @@ class Shop:
         assert done is not None
         return done
 
+    @operation
     def paid(self, value: int = 50_000_000, **changes: Any) -> Op[Payment]:
         """The same, settled: the merchant has its share, the fee is earned, gas was paid."""
         made = yield from self.confirmed(value, **changes)
         yield from self.settle(made, value)
         return made
 
+    @operation
     def settle(self, made: Payment, value: int) -> Op[None]:
         """Sends the one transaction of a payment, and finds it final."""
         at = self.at_us + 5_000_000
@@ -117,6 +121,7 @@ class Shop:
         )
         yield from chain_txs.conclude([found], [ended], at + 2_000_000)
 
+    @operation
     def refund(self, made: Payment, value: int) -> Op[str]:
         """Asks for the refund of a payment that succeeded."""
         new = f"rfnd_{self.count:017}"
@@ -130,6 +135,7 @@ class Shop:
         return new
 
 
+@operation
 def many(shop: Shop, count: int) -> Op[None]:
     """So many payments: of ten, seven are paid, one is confirmed, two wait."""
     for number in range(count):

@@ -19,12 +19,15 @@ from florin_server.domain.settlement.chain_txs import ChainTx, Posting
 from florin_server.flows.app import App, Core
 from florin_server.rails.evm.sending.payouts import TRANSFERRED
 from florin_server.rails.evm.sending.transactions import Signer
+from florin_server.store.engine.opening import open_store
+from florin_server.store.engine.query import operation
 from florin_server.store.engine.store import Store
 from florin_server.store.ledger import ledger
 from florin_server.store.payouts import payouts, refunds
 from florin_server.store.settlement import chain_txs
 from florin_server.workers.payouts.pay_out import PayoutWorker
 
+from tests.support import postgres
 from tests.support.evm_lab import CHAIN, ETHER, TOKEN, Lab, account_of, open_lab
 
 TREASURY_KEY = b"\x74" * 32
@@ -70,7 +73,8 @@ class Office:
     task: asyncio.Task[None] = field(init=False)
 
     async def start(self) -> None:
-        self.store = await Store.open(self.folder / "florin.db")
+        self.store = await open_store(postgres.place(self.folder))
+        await postgres.let_leases_lapse(self.folder)
         chosen = Settings(home=self.folder, **self.settings)
         core = core_of(chosen, self.store, self.lab.clock, [self.lab.rail])
         # there is no book keeper here
@@ -179,6 +183,7 @@ class Office:
         await self.lab.control.call("florin_fault", what)
 
 
+@operation
 def _ask(payout: Payout):
     if payout.kind is PayoutKind.REFUND:
         unit = f"caip19/{payout.asset}"

@@ -11,6 +11,7 @@ from florin_server.boot.service import Service
 from florin_server.config import EmbeddedChain, EmbeddedSolana, LimitSettings, Settings
 from florin_server.domain.conditions import ConditionName
 
+from tests.support import postgres
 from tests.support.chains import EvmChains, OwnChain
 from tests.support.until import until
 
@@ -43,7 +44,7 @@ def settings(
         limits=limits,
         embedded=EmbeddedChain(block_interval_s=block_interval_s, confirmations=confirmations),
         embedded_solana=solana,
-        **more,
+        **{**postgres.chosen_for(home), **more},
     )
 
 

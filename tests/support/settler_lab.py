@@ -21,6 +21,8 @@ from florin_server.flows.payments.create import NewPayment, create
 from florin_server.flows.payments.options import options
 from florin_server.rails.evm.sending.transactions import Signer
 from florin_server.store.accounts import destinations, merchants
+from florin_server.store.engine.opening import open_store
+from florin_server.store.engine.query import operation
 from florin_server.store.engine.store import Store
 from florin_server.store.ledger import ledger
 from florin_server.store.operator import executors
@@ -28,6 +30,7 @@ from florin_server.store.payments import payments
 from florin_server.store.settlement import chain_txs
 from florin_server.workers.settlement.settle import ChainSettler
 
+from tests.support import postgres
 from tests.support.chains import EvmChains
 from tests.support.evm_lab import (
     CHAIN,
@@ -185,6 +188,7 @@ async def works(
         await lab.chain.close()
 
 
+@operation
 def without_destination():
     """The shop's money is kept by the treasury from now on."""
     assert (yield from destinations.delete(SHOP.id, "crypto_1"))
@@ -193,7 +197,8 @@ def without_destination():
 async def _start(
     folder: Path, lab: Lab, *, first: bool = False
 ) -> tuple[Store, App, Stepped, asyncio.Task[None]]:
-    store = await Store.open(folder / "florin.db")
+    store = await open_store(postgres.place(folder))
+    await postgres.let_leases_lapse(folder)
     if first:
         partner = Partner("prtn_shop", "Shop", "2026-02-18", "active", START_S * 1_000_000)
         await store.write(merchants.put_partner(partner))

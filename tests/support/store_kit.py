@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,16 @@ from florin_server.domain.payments.payment import (
     Status,
 )
 from florin_server.domain.settlement.chain_txs import ChainTx, Finding, Posting, TxState
+from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.store import Store
 from florin_server.store.payments import payments
 from florin_server.store.payments.idempotency import Claim, once
 from florin_server.store.settlement import chain_txs, leases
 
-# every engine passes the same suite; PostgreSQL joins here
-ENGINES = ["sqlite"]
+from tests.support import postgres
+
+# every engine passes the same suite
+ENGINES = postgres.chosen()
 
 NOW_US = 1_800_000_000_000_000
 LATER_US = NOW_US + 1_000_000
@@ -44,12 +48,20 @@ _numbers = itertools.count(1)
 
 @asynccontextmanager
 async def opened(engine: str, folder: Path, **options: Any) -> AsyncIterator[Store]:
-    assert engine == "sqlite"
-    store = await Store.open(folder / "florin.db", **options)
+    where = folder / "florin.db" if engine == postgres.SQLITE else postgres.of(folder, engine)
+    store = await open_store(where, **options)
     try:
         yield store
     finally:
         await store.close()
+
+
+async def beside(store: Store, folder: Path, sql: str) -> list[tuple[Any, ...]]:
+    """Rows of a statement, and what it changes, past the store of a folder."""
+    if store.exclusive:
+        with closing(sqlite3.connect(folder / "florin.db", isolation_level=None)) as raw:
+            return raw.execute(sql).fetchall()
+    return await postgres.rows(postgres.of(folder).dsn, sql)
 
 
 def pragma(store: Store, text: str) -> list[Any]:

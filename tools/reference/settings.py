@@ -29,6 +29,7 @@ Model = type[BaseModel]
 PREFIX = "FLORIN_"
 # tables that variables can fill too, by their place in florin.toml
 NAMED: Mapping[str, Model] = {
+    "database": config.DatabaseSettings,
     "embedded": config.EmbeddedChain,
     "embedded_solana": config.EmbeddedSolana,
     "prices": pricing.PriceSettings,

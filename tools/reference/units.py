@@ -46,6 +46,7 @@ _ENDINGS = (
     ("spans_per_second", "spans a second"),
 )
 _BY_TABLE = {
+    "DatabaseSettings": "connections",
     "FailedGasSettings": "units of gas an hour",
     "SolanaChain.lag_max": "slots",
     "NodeSettings.lag_max": "blocks",

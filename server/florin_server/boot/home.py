@@ -189,17 +189,12 @@ class Home:
             return None
 
     def secrets(self) -> Secrets:
-        """The installation's secrets, made on first use; call it with the store's lock held."""
+        """The installation's secrets, made on first use, by one process."""
         path = self.path / "secrets.json"
         if not path.exists():
-            made = {
-                "pepper": secrets.token_hex(32),
-                "operator_token": secrets.token_urlsafe(32),
-                "relayer_key": _private_key(),
-                "demo_destination_key": _private_key(),
-                "capture_keys": [_capture_key()],
-            }
-            _write(path, made)
+            with self._alone():
+                if not path.exists():
+                    _write(path, _new_secrets())
         try:
             stored = json.loads(path.read_text())
             found = Secrets(
@@ -216,6 +211,16 @@ class Home:
         # made by a Florin that did not ask for data yet
         _write(path, {**stored, "capture_keys": [_capture_key()]})
         return self.secrets()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Processes that have one folder, and its store elsewhere, wait for each other."""
+        folder = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
 
     def write_demo_env(self, values: Mapping[str, str]) -> None:
         """Writes the demo credentials in the form that shells and tools read."""
@@ -290,6 +295,16 @@ def _derived(key: bytes, purpose: bytes = b"florin solana") -> bytes:
 
 def _write(path: Path, made: Mapping[str, Any]) -> None:
     private(path, json.dumps(made, indent=1) + "\n").close()
+
+
+def _new_secrets() -> dict[str, Any]:
+    return {
+        "pepper": secrets.token_hex(32),
+        "operator_token": secrets.token_urlsafe(32),
+        "relayer_key": _private_key(),
+        "demo_destination_key": _private_key(),
+        "capture_keys": [_capture_key()],
+    }
 
 
 def _capture_key() -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Self
 from urllib.parse import urlsplit
 
-from florin_server.boot import hidden
+from florin_server.boot import hidden, stores
 from florin_server.boot import traces as tracing
 from florin_server.boot.app import app_of, core_of
 from florin_server.boot.chains import connected, prices
@@ -72,9 +72,9 @@ class Service:
         certificates = Certificates.of(settings)
         home = Home(settings.home).open()
         async with AsyncExitStack() as stack:
-            # taking the store's lock first keeps a second server away from all the rest
+            # a file's lock, taken first, keeps a second server away from all the rest
             meters = Meters()
-            store = await Store.open(home.database, fault=meters.steps(fault))
+            store = await stores.opened(settings, fault=meters.steps(fault))
             stack.push_async_callback(store.close)
             clock = clock or await _clock(settings, store)
             kept = home.secrets()

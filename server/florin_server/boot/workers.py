@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Container, Coroutine
+from collections.abc import Awaitable, Callable, Container, Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -11,12 +11,14 @@ from typing import Any, Self
 
 from florin_server import logs
 from florin_server.flows.app import App, Core
+from florin_server.store.engine.query import StoreError
 from florin_server.store.payouts import payouts
 from florin_server.workers.housekeeping.expire import expire, forget_data, forget_gas, forget_keys
 from florin_server.workers.housekeeping.keep_books import BookKeeper
 from florin_server.workers.housekeeping.prices import follow_prices
 from florin_server.workers.payouts.pay_out import PayoutWorker
 from florin_server.workers.settlement.settle import ChainSettler
+from florin_server.workers.settlement.tx_sender import TxSender
 from florin_server.workers.supervise import outliving
 
 
@@ -40,12 +42,20 @@ class Staff:
             ],
         )
 
+    def senders(self) -> Iterator[TxSender]:
+        """All that sign transactions."""
+        for settler in self.settlers:
+            yield from settler.executors
+        for worker in self.payouts:
+            yield from worker.executors
+
 
 class Workers:
     """The tasks of one process, none of which ends by itself."""
 
     def __init__(self, app: App, staff: Staff) -> None:
         self.tasks = tuple(asyncio.create_task(job) for job in _jobs(app, staff))
+        self._staff = staff
 
     async def failed(self) -> None:
         """Returns when one ends; raises its error."""
@@ -64,6 +74,10 @@ class Workers:
         for task in self.tasks:
             with suppress(asyncio.CancelledError):
                 await task
+        for sender in self._staff.senders():
+            # otherwise others wait until it lapses
+            with suppress(StoreError):
+                await sender.give_back()
 
 
 def _jobs(app: App, staff: Staff) -> list[Coroutine[Any, Any, None]]:

@@ -17,6 +17,7 @@ from florin_server.cli.options import GrpcPort, HomeOption, HttpPort, given
 from florin_server.cli.payments import commands as payments
 from florin_server.cli.screening import commands as screening
 from florin_server.cli.service import commands as service_commands
+from florin_server.cli.store import commands as store
 
 app = typer.Typer(
     name="florin",
@@ -173,6 +174,23 @@ def doctor(home: HomeOption = None) -> None:
 
 
 @app.command()
+def migrate(
+    home: HomeOption = None,
+    status: Annotated[
+        bool, typer.Option("--status", help="Only tell the schema; ends with 1 if it is another.")
+    ] = False,
+    sql: Annotated[bool, typer.Option("--sql", help="Only print the statements.")] = False,
+) -> None:
+    """Bring the store to the schema of this Florin, as each start does too.
+
+    A store that a newer Florin wrote is refused, and stays as it is.
+    """
+    from florin_server.cli.store import migrate as command
+
+    command.run(given(home=home), status=status, sql=sql)
+
+
+@app.command()
 def gateway(  # noqa: PLR0917  (typer gives them by name)
     upstream: Annotated[str, typer.Option(help="gRPC address of the service, host:port.")],
     host: Annotated[
@@ -252,6 +270,6 @@ def export(  # noqa: PLR0917  (typer gives them by name)
         command.run_server(server, wanted, tls=tls, ca=ca)
 
 
-for _module in (accounts, chains, payments, screening, service_commands):
+for _module in (accounts, chains, payments, screening, service_commands, store):
     for _name, _group in _module.GROUPS.items():
         app.add_typer(_group, name=_name)

@@ -2,6 +2,7 @@
 
 from florin_server.config.app_links import AndroidApp, AppLinkSettings
 from florin_server.config.capture import CaptureSettings
+from florin_server.config.database import DatabaseSettings
 from florin_server.config.embedded import EmbeddedChain, EmbeddedSolana
 from florin_server.config.limits import FailedGasSettings, LimitSettings
 from florin_server.config.settings import Settings
@@ -11,6 +12,7 @@ __all__ = [
     "AndroidApp",
     "AppLinkSettings",
     "CaptureSettings",
+    "DatabaseSettings",
     "EmbeddedChain",
     "EmbeddedSolana",
     "FailedGasSettings",

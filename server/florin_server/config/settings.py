@@ -23,6 +23,7 @@ from pydantic_settings import (
 from florin_server import settings_file
 from florin_server.config.app_links import AppLinkSettings
 from florin_server.config.capture import CaptureSettings
+from florin_server.config.database import DatabaseSettings
 from florin_server.config.embedded import EmbeddedChain, EmbeddedSolana
 from florin_server.config.limits import FailedGasSettings, LimitSettings
 from florin_server.config.tracing import TracingSettings
@@ -57,6 +58,15 @@ class Settings(BaseSettings):
     )
     home: Path = Field(
         default=Path(".florin"), description="state folder: the store, keys, chains that were added"
+    )
+    store: SecretStr | None = Field(
+        default=None,
+        description="`postgresql://…`, a database that may serve several processes; unset: SQLite, "
+        "in the state folder",
+    )
+    store_file: Path | None = Field(default=None, description="holds that address")
+    database: DatabaseSettings = Field(
+        default=DatabaseSettings(), description="how PostgreSQL is used"
     )
     host: str = Field(
         default="127.0.0.1",

@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime
 from florin_server.boot.home import Home, Refused
 from florin_server.config import Settings
 from florin_server.simulation.population import DAY_US, HOUR_US, SECOND_US
+from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.store import Store
 from florin_server.store.operator import installation
 
@@ -61,7 +62,7 @@ async def days_of(home: Home, days: int, first: date | None = None) -> Days:
         return Days(begin_us, 0)
     if not home.database.exists():
         return Days(_full_hour(now_us - length_us), 0)
-    store = await Store.open(home.database)
+    store = await open_store(home.database)
     try:
         ahead_us = await store.read(installation.clock_ahead())
         used_us = await store.read(installation.last_followed()) * SECOND_US

@@ -1,1 +1,1 @@
-"""What is remembered: operations on SQLite, each one transaction."""
+"""What is remembered: operations, each one transaction."""

@@ -6,6 +6,7 @@ import pytest
 from florin_server.domain.accounts.destinations import AssetAccount, DailyCaps, Opening
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import Posting
+from florin_server.store.engine.query import operation
 from florin_server.store.engine.store import Store
 from florin_server.store.ledger import books, ledger
 from florin_server.store.payouts import payouts
@@ -13,17 +14,11 @@ from florin_server.store.payouts.payouts import Outcome
 from florin_server.store.settlement import token_accounts
 from florin_server.store.settlement.chain_txs import NotWaiting
 
-from tests.support.store_kit import ASSET, CHAIN, LATER_US, NOW_US, PAYER, opened
+from tests.support.store_kit import ASSET, CHAIN, LATER_US, NOW_US, PAYER
 
 CAPS = DailyCaps(10, 10)
 PLACE = AssetAccount(ASSET, PAYER)
 POSTING = Posting("merchant:mer_1", f"wallet:{CHAIN}:treasury", ASSET, 150)
-
-
-@pytest.fixture
-async def store(tmp_path):
-    async with opened("sqlite", tmp_path) as running:
-        yield running
 
 
 async def submitted(store: Store) -> Payout:
@@ -54,6 +49,7 @@ async def ended(store: Store, outcome: Outcome) -> Payout:
     return found
 
 
+@operation
 def no_watch():
     yield from ()
 
@@ -182,3 +178,17 @@ async def test_a_merchant_may_have_all_that_nothing_else_of_its_own_is_asked_for
     await store.write(payouts.add(Payout(**{**mine, "id": "pout_3"})))
     assert await store.read(payouts.available("mer_1", ASSET)) == 30
     assert await store.read(payouts.uncovered(rest, None)) == 71
+
+
+async def test_what_a_former_owner_tells_of_an_older_transaction_sends_nothing_again(store):
+    """It saw the first transaction, lost its lease, and tells when the second is under way."""
+    first = await submitted(store)
+    replaced = Outcome(first, retry_at_us=LATER_US, problem="replaced")
+    waiting = await ended(store, replaced)
+    assert waiting.status is PayoutStatus.WAITING
+    await store.write(payouts.claim(waiting, "0x2", None, None))
+    again = await ended(store, replaced)
+    assert (again.status, again.tx_id) == (PayoutStatus.SUBMITTED, "0x2")
+    paid = await ended(store, Outcome(again, "0x2", POSTING))
+    assert paid.status is PayoutStatus.DONE
+    assert await store.read(ledger.check()) == []

@@ -11,7 +11,7 @@ from florin_server.boot.app import app_of, core_of
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.flows.app import App
-from florin_server.store.engine.store import Store
+from florin_server.store.engine.opening import open_store
 from florin_server.workers.housekeeping.keep_books import BookKeeper
 from florin_server.workers.payouts.pay_out import PayoutWorker
 from florin_server.workers.settlement.settle import ChainSettler
@@ -39,7 +39,7 @@ async def lab():
 
 @pytest.fixture
 async def store(tmp_path):
-    opened = await Store.open(tmp_path / "florin.db")
+    opened = await open_store(tmp_path / "florin.db")
     yield opened
     await opened.close()
 

@@ -18,6 +18,7 @@ from florin_server.rails.types import Paid
 from florin_server.store.ledger import ledger
 from florin_server.store.settlement import chain_txs
 
+from tests.support import postgres
 from tests.support.evm_lab import PRICE, RELAYER, TOKEN, account_of, buyer, refuse, reply
 from tests.support.settler_lab import CHAIN, MERCHANT, Works, without_destination, works
 from tests.support.settler_steps import DEAR, front_run, settlement_of
@@ -271,6 +272,7 @@ async def test_the_former_owner_of_a_lease_sends_nothing(shop):
     second = type(first)(shop.app, shop.lab.rail, "second")
     shop.app = app_of(shop.app, [second])
     await shop.turn()
+    await postgres.let_leases_lapse(shop.folder)
     task = asyncio.create_task(second.run())
     await second.turned.wait()
     payment = await shop.accepted(WALLET)

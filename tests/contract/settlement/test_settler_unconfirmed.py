@@ -24,12 +24,15 @@ from florin_server.rails.evm.paying.terms import APPROVE, Terms, bare
 from florin_server.rails.evm.sending.fees import KEY_GAS
 from florin_server.rails.evm.settings import EvmCoin
 from florin_server.rails.types import Paid
+from florin_server.store.engine.opening import open_store
+from florin_server.store.engine.query import operation
 from florin_server.store.ledger import ledger
 from florin_server.store.operator import installation
 from florin_server.store.payments import payments
 from florin_server.workers.settlement import direct_payments
 from florin_server.workers.settlement.blocks import follow
 
+from tests.support import postgres
 from tests.support.evm_lab import CHAIN, PRICE, TOKEN, account_of, buyer, reply, signed
 from tests.support.settler_lab import BUYER, SHOP, Works, works
 
@@ -175,7 +178,7 @@ async def test_a_true_hash_is_looked_for_since_the_option_was_offered(shop, way)
     await shop.stop()
     tx_hash = await sent(shop, option)
     await shop.lab.mine(40)
-    shop.store = await type(shop.store).open(shop.folder / "florin.db")
+    shop.store = await open_store(postgres.place(shop.folder))
     await followed_to_the_end(shop)
     await shop.store.close()
     await shop.restart()
@@ -192,7 +195,7 @@ async def test_what_was_signed_and_settled_by_others_before_its_confirm_is_found
     await shop.stop()
     tx_hash = await settled(shop, option, output)
     await shop.lab.mine(40)
-    shop.store = await type(shop.store).open(shop.folder / "florin.db")
+    shop.store = await open_store(postgres.place(shop.folder))
     await followed_to_the_end(shop)
     await shop.store.close()
     await shop.restart()
@@ -388,6 +391,7 @@ async def test_the_same_call_on_another_chain_pays_for_nothing(shop):
     assert await shop.store.read(payments.confirmation(payment.id)) is None
 
 
+@operation
 def _moved(option, there):
     from florin_server.store.engine.query import Statement, param
     from florin_server.store.tables.tables import payment_option

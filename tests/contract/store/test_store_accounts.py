@@ -58,7 +58,7 @@ async def test_merchants_are_stored_changed_and_found_at_once(store):
 
 
 async def test_a_status_that_does_not_exist_is_refused(store):
-    with pytest.raises(StoreError, match="CHECK"):
+    with pytest.raises(StoreError, match="(?i)check"):
         await store.write(merchants.put_merchant(replace(MERCHANT, status="rich")))
 
 
@@ -78,7 +78,7 @@ async def test_keys_are_found_listed_and_revoked_once(store):
 @pytest.mark.parametrize("change", [{"hash": b"\x09" * 32}, {"key_id": "another1"}])
 async def test_a_key_is_stored_once(store, change):
     await store.write(keys.put_key(PARTNER_KEY))
-    with pytest.raises(StoreError, match="UNIQUE"):
+    with pytest.raises(StoreError, match="(?i)unique"):
         await store.write(keys.put_key(replace(PARTNER_KEY, **change)))
 
 

@@ -1,4 +1,4 @@
-"""Writes are committed in groups, and nobody is told before they are on disk."""
+"""Writes to SQLite are committed in groups, and nobody is told before they are on disk."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import threading
 import pytest
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.store.engine import writer
-from florin_server.store.engine.query import Query, StoreError
+from florin_server.store.engine.query import Query, StoreError, operation
 from florin_server.store.payments import payments
 from florin_server.store.payments.reader import PaymentReader
 
-from tests.support.store_kit import ENGINES, created, opened, payment, pragma
+from tests.support.postgres import SQLITE
+from tests.support.store_kit import created, opened, payment, pragma
 
 
 class Steps:
@@ -34,9 +35,9 @@ def steps():
     return Steps()
 
 
-@pytest.fixture(params=ENGINES)
-async def store(request, tmp_path, steps):
-    async with opened(request.param, tmp_path, fault=steps) as store:
+@pytest.fixture
+async def store(tmp_path, steps):
+    async with opened(SQLITE, tmp_path, fault=steps) as store:
         yield store
 
 
@@ -69,10 +70,12 @@ class Words:
         return rows
 
 
+@operation
 def says(sql: str):
     yield Query(Words(sql), {})
 
 
+@operation
 def fails_after_writing(made):
     yield from payments.create(made)
     raise LookupError(made.id)
@@ -225,9 +228,10 @@ async def test_closing_commits_what_is_queued(store):
 
 
 async def test_a_read_sees_one_state_however_long_it_takes(store, monkeypatch):
-    monkeypatch.setattr("florin_server.store.engine.store._HOLD_S", -1.0)
+    monkeypatch.setattr("florin_server.store.engine.sqlite_store._HOLD_S", -1.0)
     made = payment()
 
+    @operation
     def slow():
         seen = set()
         for _ in range(50):

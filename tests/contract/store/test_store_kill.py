@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,8 @@ from florin_server.store.payments import payments
 from florin_server.store.payments.idempotency import Replay
 from florin_server.store.settlement import chain_txs
 
+from tests.support import postgres
+from tests.support.postgres import SQLITE
 from tests.support.store_kit import (
     ASSET,
     CHAIN,
@@ -27,6 +28,7 @@ from tests.support.store_kit import (
     ENGINES,
     LATER_US,
     LEASE,
+    beside,
     claim,
     confirmation,
     create_once,
@@ -106,9 +108,8 @@ async def check(engine: str, folder: Path) -> None:
         assert await store.read(ledger.balance("external:shop", ASSET)) == 3 * len(ended)
         assert await store.read(ledger.balance("expense:gas", COIN)) == (5 if ended else 0)
         assert await store.read(ledger.check()) == []
-    with sqlite3.connect(folder / "florin.db") as raw:
-        assert raw.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    raw.close()
+        if engine == SQLITE:
+            assert await beside(store, folder, "PRAGMA integrity_check") == [("ok",)]
 
 
 async def check_payment(store, of, stored, told) -> None:
@@ -128,6 +129,8 @@ async def check_payment(store, of, stored, told) -> None:
 
 
 def killed(engine: str, folder: Path, step: str, count: int) -> bool:
+    if engine != SQLITE:
+        postgres.of(folder)  # by this process: the child's would die with it
     child = os.fork()
     if child == 0:
         code = 1
@@ -154,6 +157,7 @@ def test_what_was_acknowledged_survives_a_kill_at_every(step, engine, tmp_path):
         folder.mkdir()
         was_killed = killed(engine, folder, step, count)
         asyncio.run(check(engine, folder))
+        asyncio.run(postgres.forget(folder))
         if not was_killed:
             break
     assert count > 5

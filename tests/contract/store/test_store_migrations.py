@@ -6,27 +6,17 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from alembic import command
 from florin_server.store.engine import schema
-from florin_server.store.migrations import config
 from florin_server.store.settlement import chain_txs
 from florin_server.store.tables.tables import METADATA
-from sqlalchemy import create_engine
 
+from tests.support.migrated import moved
 from tests.support.store_kit import CHAIN, SENDER, accepted, opened, submitted, tx
 
 # what a row has that nobody asks for here
 _FILLED = {"TEXT": "", "BIGINT": 0, "BLOB": b"", "BOOLEAN": False, "INTEGER": 0}
 _ITEMS = "SELECT tx_id, n, payment_id, payout_id, kind, gas FROM chain_tx_item ORDER BY tx_id, n"
 _OLD_ITEMS = "SELECT tx_id, n, payment_id, kind, gas FROM chain_tx_item ORDER BY tx_id, n"
-
-
-def moved(path, revision: str, *, down: bool = False) -> None:
-    """Brings a file to a revision."""
-    engine = create_engine(f"sqlite:///{path}")
-    with engine.begin() as connection:
-        (command.downgrade if down else command.upgrade)(config(connection), revision)
-    engine.dispose()
 
 
 def put(raw: sqlite3.Connection, table: str, **values: object) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from alembic import command
 from florin_server.domain.payments.payment import CancelledReason, Status
-from florin_server.store.engine.store import Store
+from florin_server.store.engine.opening import open_store
 from florin_server.store.migrations import config
 from florin_server.store.payments import offered, payments
 from sqlalchemy import create_engine
@@ -96,7 +96,7 @@ def older(tmp_path):
 
 
 async def test_what_an_older_florin_offered_is_found_too(older):
-    store = await Store.open(older)
+    store = await open_store(older)
     try:
         known = {one.id: one for one in await store.read(payments.options("pay_1", ["a"]))}
         told = {name: (one.reference, one.head) for name, one in known.items()}

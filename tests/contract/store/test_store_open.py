@@ -15,9 +15,9 @@ from alembic.script import ScriptDirectory
 from florin_server.store.accounts import customers, destinations, keys, merchants, pins
 from florin_server.store.capture import collected_data
 from florin_server.store.engine import schema
+from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.query import Statement, StoreError
-from florin_server.store.engine.sqlite import Connection
-from florin_server.store.engine.store import Store, StoreLocked
+from florin_server.store.engine.sqlite import Connection, StoreLocked
 from florin_server.store.exports import ledger as ledger_rows
 from florin_server.store.exports import money_out, transactions, watched
 from florin_server.store.exports import payments as payment_rows
@@ -99,7 +99,7 @@ async def test_a_store_that_is_open_is_refused_to_others(tmp_path):
     async with opened("sqlite", tmp_path) as store:
         assert store.exclusive
         with pytest.raises(StoreLocked, match="another server"):
-            await Store.open(tmp_path / "florin.db")
+            await open_store(tmp_path / "florin.db")
         of = await created(store)
     async with opened("sqlite", tmp_path) as store:
         assert await store.reader.payment(of.id) == of
@@ -108,7 +108,7 @@ async def test_a_store_that_is_open_is_refused_to_others(tmp_path):
 def test_another_process_is_refused_too(tmp_path):
     async def refused():
         with pytest.raises(StoreLocked):
-            await Store.open(tmp_path / "florin.db")
+            await open_store(tmp_path / "florin.db")
 
     async def main():
         async with opened("sqlite", tmp_path):
@@ -131,7 +131,7 @@ async def test_a_store_that_could_not_be_opened_is_not_left_locked(tmp_path):
     (tmp_path / "florin.db").write_bytes(b"not a database, however long it may be" * 100)
     for _ in range(2):
         with pytest.raises(StoreError, match="not a database"):
-            await Store.open(tmp_path / "florin.db")
+            await open_store(tmp_path / "florin.db")
 
 
 async def test_a_new_store_is_its_owners_alone_and_loses_nothing_to_a_power_cut(tmp_path):
@@ -192,7 +192,7 @@ async def test_any_path_will_do(tmp_path, folder):
 async def test_a_file_of_a_newer_florin_is_left_alone(tmp_path):
     old_file(tmp_path / "florin.db", "v9999")
     with pytest.raises(StoreError, match="newer Florin"):
-        await Store.open(tmp_path / "florin.db")
+        await open_store(tmp_path / "florin.db")
 
 
 async def test_a_database_of_somebody_else_is_left_alone(tmp_path):
@@ -200,7 +200,7 @@ async def test_a_database_of_somebody_else_is_left_alone(tmp_path):
         raw.execute("CREATE TABLE theirs (x)")
     raw.close()
     with pytest.raises(StoreError, match="not one of Florin's"):
-        await Store.open(tmp_path / "florin.db")
+        await open_store(tmp_path / "florin.db")
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import pytest
 from florin_server.domain.payments.payment import CancelledReason, FailureCode, Status
 from florin_server.domain.payments.state import Event
 from florin_server.store.accounts import customers
+from florin_server.store.engine.query import StoreError
 from florin_server.store.payments import payments
 from florin_server.store.settlement import chain_txs
 
@@ -195,6 +196,6 @@ async def test_a_sweep_finds_only_what_its_watchers_have_not_seen(store):
 
 async def test_a_payment_id_is_used_once(store):
     of = await created(store)
-    with pytest.raises(Exception, match="UNIQUE"):
+    with pytest.raises(StoreError, match="(?i)unique"):
         await store.write(payments.create(replace(of, value=1)))
     assert (await store.reader.payment(of.id)).value == of.value

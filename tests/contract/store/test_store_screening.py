@@ -9,6 +9,7 @@ from florin_server.domain.accounts.account import ApiKey
 from florin_server.domain.accounts.credentials import KeyKind
 from florin_server.domain.screening.blocklist import ScreeningList
 from florin_server.store.accounts import keys
+from florin_server.store.engine.query import operation
 from florin_server.store.screening import blocklists
 
 from tests.support.store_kit import LATER_US, NOW_US
@@ -49,6 +50,7 @@ async def test_an_address_says_which_lists_it_is_on(store):
 async def test_a_list_that_breaks_half_way_leaves_the_former_one(store):
     await put(store, FIRST, A, S)
 
+    @operation
     def broken():
         yield from blocklists.replace(replace(FIRST, count=1), [B])
         raise RuntimeError("power cut")

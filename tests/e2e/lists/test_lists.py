@@ -273,7 +273,7 @@ async def test_a_page_that_only_follows_an_index_needs_no_thread(desk, shop, mon
 
     async def counted(op: Any) -> Any:
         # a worker compares the books with the chains meanwhile
-        if op.__name__ != "standing":
+        if op.steps.__name__ != "standing":
             surveyed.append(op)
         return await survey(op)
 

@@ -13,6 +13,7 @@ from florin_server.domain.payments.payment import Payment, Status
 from florin_server.flows.app import Caller
 from florin_server.flows.payments import lists
 from florin_server.flows.payments.lists import Wanted
+from florin_server.store.engine.query import operation
 from florin_server.store.payments import payments
 from florin_server.store.payments.listing import Order, Totals
 from hypothesis import HealthCheck, given, settings
@@ -171,6 +172,7 @@ class Shop:
         return Totals(len(passing), len(payers), tuple(sorted(revenue.items())))
 
 
+@operation
 def _all_at_once(new: list[Payment]) -> Any:
     for one in new:
         yield from payments.create(one)

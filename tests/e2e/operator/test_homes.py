@@ -20,7 +20,7 @@ from florin_server.boot.home import Home
 from florin_server.domain.accounts.account import Partner
 from florin_server.domain.payments.payment import Destination, Merchant
 from florin_server.store.accounts import destinations, merchants
-from florin_server.store.engine.store import Store
+from florin_server.store.engine.opening import open_store
 
 from tests.support.command import FLORIN, Lasting, environment, told
 
@@ -268,7 +268,7 @@ def test_the_doctor_of_a_stopped_florin_tells_of_places_that_are_ours_now(stoppe
     partner = Partner("prtn_1", "Tenant", "2026-02-18", "active", 0)
 
     async def registered() -> None:
-        store = await Store.open(stopped / "florin.db")
+        store = await open_store(stopped / "florin.db")
         await store.write(merchants.put_partner(partner))
         await store.write(merchants.put_merchant(tea))
         await store.write(destinations.put_destination(place))

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from florin_server.boot import stores
 from florin_server.boot.home import Home, Refused, Secrets
 from florin_server.chains.solana.spl import pubkey
 from florin_server.config import Settings
@@ -19,7 +20,6 @@ from florin_server.rails.networks.chain_files import Chain
 from florin_server.rails.networks.network import Network
 from florin_server.rails.types import RailUnavailable
 from florin_server.store.engine.query import StoreError
-from florin_server.store.engine.store import Store
 
 _REFERENCE_MAX = 32  # what CAIP-2 takes of a Solana genesis hash
 
@@ -79,13 +79,14 @@ async def known_factories(rpc: JsonRpc, title: str, given: Iterable[str]) -> lis
     return found
 
 
-async def own_secrets(home: Home) -> Secrets:
+async def own_secrets(settings: Settings, home: Home) -> Secrets:
     """The installation's secrets, whether it runs or not."""
     if home.addresses() is not None:
         return home.open().secrets()
     try:
         # they are made on first use, by one process at a time
-        store = await Store.open(home.open().database)
+        home.open()
+        store = await stores.opened(settings)
     except StoreError as error:
         raise Refused(str(error)) from error
     try:

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 from florin_server.boot.exports.assets import decimals
 from florin_server.boot.home import Home
+from florin_server.boot.stores import reading, where
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.domain.exports.error import NotExported
 from florin_server.domain.sealed import Seal
 from florin_server.flows.exports.feeds import Origin, of_store
 from florin_server.store.engine.query import StoreError
-from florin_server.store.engine.reading import Reading
 from florin_server.store.operator import installation
 
 
@@ -27,10 +27,10 @@ def of_home(settings: Settings) -> Iterator[Origin]:
     if not (home.path / "secrets.json").exists():
         raise NotExported(
             f"there is no secrets.json in {home.path}, by which an export knows its store: "
-            "restore it from the copy that florin.db is from"
+            "restore it from the copy that the store is from"
         )
     try:
-        store = Reading(home.database)
+        store = reading(where(settings))
     except StoreError as error:
         raise NotExported(str(error)) from error
     try:

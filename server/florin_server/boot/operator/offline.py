@@ -9,6 +9,7 @@ from typing import Any
 from florin.v1 import operator_pb2
 from google.protobuf.message import Message
 
+from florin_server.boot import stores
 from florin_server.boot.app import app_of, core_of
 from florin_server.boot.home import Home, Secrets
 from florin_server.boot.operator.error import OperatorError
@@ -19,7 +20,6 @@ from florin_server.rails.protocol import Rail
 from florin_server.rpc.operator.service import OperatorServicer
 from florin_server.rpc.server.validate import Validator
 from florin_server.store.engine.query import StoreError
-from florin_server.store.engine.store import Store
 
 _SERVICE = operator_pb2.DESCRIPTOR.services_by_name["OperatorService"]
 
@@ -38,7 +38,7 @@ async def offline(
         home.require()
     home.open()
     try:
-        store = await Store.open(home.database)
+        store = await stores.opened(settings)
     except StoreError as error:
         raise OperatorError(str(error)) from error
     rails: list[Rail] = []

@@ -95,7 +95,7 @@ class _Walk:
     async def go(self) -> None:
         first, *others = self._wishes.rpc_urls or (None,)
         url = self._prompt.text("JSON-RPC address of a node", "--rpc-url", first)
-        kept = await own_secrets(self._home)
+        kept = await own_secrets(self._settings, self._home)
         async with reach(url) as reached:
             for number, other in enumerate(others, 2):
                 await _serves_the_same(other, number, reached)

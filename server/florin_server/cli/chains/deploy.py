@@ -99,7 +99,7 @@ async def _run(settings: Settings, name: str, wishes: Wishes, prompt: Prompt) ->
     chain = named(settings, name)
     if not isinstance(chain, EvmChain):
         raise Refused(f"{chain.name} needs no settlement contract")
-    keys = Keyring(settings, await own_secrets(home))
+    keys = Keyring(settings, await own_secrets(settings, home))
     signer = keys.relayers(chain)[0]
     changed = chain
     if wishes.opener:

@@ -56,7 +56,7 @@ def run(given: dict[str, Any]) -> None:
 
 
 async def _look(settings: Settings) -> list[_Seen]:
-    keys = Keyring(settings, await own_secrets(Home(settings.home).require()))
+    keys = Keyring(settings, await own_secrets(settings, Home(settings.home).require()))
     written = [chain.caip2 for chain in chain_files.read_all(settings.home).values()]
     configured: tuple[Chain, ...] = (*settings.chains, *settings.solana_chains)
     return list(

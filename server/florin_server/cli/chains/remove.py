@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from florin_server.boot import stores
 from florin_server.boot.chains.setup import named
 from florin_server.boot.home import Home, Refused
 from florin_server.cli.console import console, fail, note, settings_of
 from florin_server.config import Settings
 from florin_server.rails.networks import chain_files
 from florin_server.store.engine.query import StoreError
-from florin_server.store.engine.store import Store
 from florin_server.store.payments.in_flight import InFlight, in_flight
 
 
@@ -35,7 +35,7 @@ async def _run(settings: Settings, name: str, *, force: bool) -> None:
     home = Home(settings.home).open()
     if home.addresses() is not None:
         raise Refused("Florin runs and serves the chain: stop it first")
-    store = await Store.open(home.database)
+    store = await stores.opened(settings)
     try:
         found = await store.read(in_flight(chain.caip2))
     finally:

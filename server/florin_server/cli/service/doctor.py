@@ -11,6 +11,7 @@ from typing import Any
 from florin.v1 import condition_pb2, ledger_pb2, system_pb2
 from rich.markup import escape
 
+from florin_server.boot import stores
 from florin_server.boot.chains import connected, prices
 from florin_server.boot.chains.keys import Keyring
 from florin_server.boot.home import Home, Refused
@@ -111,12 +112,12 @@ def _running(status: system_pb2.GetSystemStatusResponse) -> Iterator[Finding]:
 async def _stopped(settings: Settings, home: Home) -> AsyncIterator[Finding]:
     yield "service is not running", ""
     try:
-        store = await Store.open(home.database)
-    except (StoreError, OSError) as error:
+        store = await stores.opened(settings)
+    except (StoreError, Refused, OSError) as error:
         yield "store", str(error)
         return
     try:
-        yield "store opens", ""
+        yield f"store opens: {store.engine}", ""
         for chain_id, problem, count in await store.read(payouts.problems()):
             if problem:
                 told = f"{count} wait, because {problem}"

@@ -16,7 +16,7 @@ from florin_server.flows.payments.create import NewPayment, create
 from florin_server.flows.payments.idempotent import unstored
 from florin_server.store.accounts import destinations, merchants
 from florin_server.store.accounts import keys as key_store
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,7 @@ async def first_payment(app: App, made: DemoAccounts) -> Payment:
     return outcome
 
 
+@operation
 def put(made: DemoAccounts) -> Op[None]:
     """Stores all of them with what else is written."""
     yield from merchants.put_partner(made.partner)

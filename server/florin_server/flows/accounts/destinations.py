@@ -23,7 +23,7 @@ from florin_server.flows.payments.idempotent import failing, once
 from florin_server.flows.payouts import opening
 from florin_server.store.accounts import destinations
 from florin_server.store.accounts.destinations import Settlements
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, operation
 from florin_server.store.payments.idempotency import Replay
 from florin_server.store.settlement import token_accounts
 
@@ -121,6 +121,7 @@ def _place(app: App, merchant_id: str, asset: str, account: AccountId) -> Destin
     return Destination(short_id("crypto_", app.randbytes), merchant_id, asset, str(account))
 
 
+@operation
 def _list(caller: Caller, merchant_id: str) -> Op[Settlements]:
     yield from require(caller, merchant_id)
     return (yield from destinations.of_merchant(merchant_id))
@@ -137,6 +138,7 @@ def _receiver(place: Destination) -> AssetAccount:
     return AssetAccount(place.asset_key, canonical_account(place.account))
 
 
+@operation
 def _expect(app: App, place: Destination) -> Op[None]:
     """Queues what has to be opened before the place can receive."""
     receiver = _receiver(place)
@@ -150,6 +152,7 @@ def _expect(app: App, place: Destination) -> Op[None]:
         yield from token_accounts.want(wanted, app.clock.now_us())
 
 
+@operation
 def _create(
     app: App, caller: Caller, merchant_id: str, places: Sequence[Destination]
 ) -> Op[list[Destination]]:
@@ -162,6 +165,7 @@ def _create(
     return list(places)
 
 
+@operation
 def _change(
     app: App, caller: Caller, merchant_id: str, settlement_id: str, account: AccountId
 ) -> Op[Destination]:
@@ -180,6 +184,7 @@ def _change(
     return moved
 
 
+@operation
 def _delete(caller: Caller, merchant_id: str, settlement_id: str) -> Op[str]:
     yield from require(caller, merchant_id)
     if not (yield from destinations.delete(merchant_id, settlement_id)):

@@ -8,7 +8,7 @@ from florin_server.domain.payments.payment import BankAccount, Merchant
 from florin_server.flows.accounts.contact import check
 from florin_server.flows.app import App
 from florin_server.store.accounts import destinations, merchants
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, operation
 
 
 async def add(
@@ -57,6 +57,7 @@ async def add_bank_account(
     return account
 
 
+@operation
 def _add(merchant: Merchant) -> Op[None]:
     if (yield from merchants.partner(merchant.partner_id)) is None:
         raise FlorinError(Code.PARTNER_NOT_FOUND)
@@ -64,6 +65,7 @@ def _add(merchant: Merchant) -> Op[None]:
         raise FlorinError(Code.MERCHANT_EXISTS)
 
 
+@operation
 def _add_bank_account(account: BankAccount) -> Op[None]:
     merchant = yield from merchants.merchant(account.merchant_id)
     if merchant is None or merchant.deleted_at_us is not None:

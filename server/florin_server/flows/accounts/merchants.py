@@ -16,7 +16,7 @@ from florin_server.flows.app import App, Caller
 from florin_server.flows.payments.idempotent import failing, once
 from florin_server.store.accounts import destinations, merchants
 from florin_server.store.accounts.destinations import Settlements
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, operation
 from florin_server.store.payments.idempotency import Replay
 
 # merchants in one answer, if the caller does not say
@@ -123,6 +123,7 @@ async def delete(
     return outcome
 
 
+@operation
 def require(caller: Caller, merchant_id: str) -> Op[Merchant]:
     """The caller's merchant; refused if it is another's, of the other mode, deleted, or nobody."""
     found = yield from merchants.owned(merchant_id, caller.partner, live=caller.live)
@@ -131,6 +132,7 @@ def require(caller: Caller, merchant_id: str) -> Op[Merchant]:
     return found
 
 
+@operation
 def _look(caller: Caller, merchant_id: str) -> Op[tuple[Merchant, Settlements]]:
     merchant = yield from require(caller, merchant_id)
     return merchant, (yield from destinations.of_merchant(merchant_id))
@@ -147,6 +149,7 @@ def _check(changes: Changes) -> None:
         raise invalid_members(found)
 
 
+@operation
 def _change(caller: Caller, merchant_id: str, changes: Changes) -> Op[Merchant]:
     changed = yield from merchants.change(
         merchant_id,
@@ -161,6 +164,7 @@ def _change(caller: Caller, merchant_id: str, changes: Changes) -> Op[Merchant]:
     return changed
 
 
+@operation
 def _delete(caller: Caller, merchant_id: str, now_us: int) -> Op[str]:
     known = yield from merchants.delete(
         merchant_id, caller.partner, live=caller.live, now_us=now_us

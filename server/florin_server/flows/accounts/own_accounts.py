@@ -16,12 +16,12 @@ from florin_server.domain.payments.payment import Destination
 from florin_server.flows.ledger.postings import wallets_of
 from florin_server.rails.protocol import Rail
 from florin_server.store.accounts import destinations
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Operation
 
 # what is told at once of places that are not paid to; a sentence with more is not read
 _TOLD_MAX = 20
 
-Read: TypeAlias = Callable[[Op[list[Destination]]], Awaitable[list[Destination]]]
+Read: TypeAlias = Callable[[Operation[list[Destination]]], Awaitable[list[Destination]]]
 
 
 def reserved(rails: Iterable[Rail], account: str) -> str | None:

@@ -11,7 +11,7 @@ from florin_server.domain.sealed import Seal
 from florin_server.flows.capture.collected import opened
 from florin_server.store.capture import collected_data
 from florin_server.store.capture.collected_data import Collected
-from florin_server.store.engine.reading import Reading
+from florin_server.store.engine.reading import Reader
 from florin_server.store.exports.roots import Page, Root, Source
 from florin_server.store.exports.sources import SOURCES
 
@@ -69,7 +69,7 @@ class StoreFeed:
 
     whole = False
 
-    def __init__(self, source: Source, store: Reading) -> None:
+    def __init__(self, source: Source, store: Reader) -> None:
         self._source = source
         self._store = store
 
@@ -93,7 +93,7 @@ class StoreFeed:
 
 
 def of_store(
-    store: Reading,
+    store: Reader,
     origin_id: str,
     decimals: Callable[[str], int | None],
     seal: Seal,
@@ -104,7 +104,7 @@ def of_store(
     return Origin(origin_id, feeds, decimals, now_us, lambda: _buyer_data(store, seal))
 
 
-def _buyer_data(store: Reading, seal: Seal) -> Iterator[Row]:
+def _buyer_data(store: Reader, seal: Seal) -> Iterator[Row]:
     last: Collected | None = None
     while found := store.read(collected_data.behind(last, PAGE)):
         for one in found:

@@ -19,7 +19,7 @@ from florin_server.flows.app import App
 from florin_server.flows.ledger import postings
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, on_snapshot
 from florin_server.store.ledger import books, ledger
 from florin_server.store.ledger.books import Chain, Entry, Standing, WalletAsset, opening_of
 from florin_server.store.payments import history
@@ -226,6 +226,7 @@ async def begin(app: App, rail: Rail) -> bool:
     return begun >= wanted
 
 
+@on_snapshot
 def _begin(
     rail: Rail,
     chains: Mapping[str, Chain],
@@ -274,6 +275,7 @@ async def book(app: App, account: str, asset: str, note: str) -> Line:
     return done
 
 
+@on_snapshot
 def _book(  # noqa: PLR0917  (one of each, none alike)
     rail: Rail,
     chains: Mapping[str, Chain],

@@ -8,7 +8,7 @@ from florin_server.clock import Movable
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.flows.app import App, Caller
 from florin_server.flows.payments.idempotent import failing, once
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, operation
 from florin_server.store.operator import installation
 from florin_server.store.payments.idempotency import Replay
 
@@ -36,6 +36,7 @@ def movable(app: App) -> Movable | None:
     return clock if app.settings.sandbox_clock and isinstance(clock, Movable) else None
 
 
+@operation
 def _move(app: App, seconds: int) -> Op[int]:
     by_us = seconds * 1_000_000
     yield from installation.move_clock(by_us)

@@ -11,7 +11,7 @@ from florin_server.domain.payments.state import Event, step
 from florin_server.flows.app import App, Caller
 from florin_server.flows.payments.idempotent import failing, once
 from florin_server.flows.payments.load import find
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, operation
 from florin_server.store.payments import payments
 from florin_server.store.payments.idempotency import Replay
 
@@ -37,6 +37,7 @@ async def cancel(
     return outcome if isinstance(outcome, Replay) else await app.changed(outcome)
 
 
+@operation
 def _cancel(payment_id: str, reason: CancelledReason, now_us: int) -> Op[Payment]:
     changed = yield from payments.cancel(payment_id, reason, now_us)
     if changed is not None:

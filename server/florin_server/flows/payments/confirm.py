@@ -32,7 +32,7 @@ from florin_server.rails.protocol import Rail, submits
 from florin_server.rails.types import RailUnavailable
 from florin_server.store.capture import collected_data
 from florin_server.store.capture.collected_data import Told
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, Operation, operation
 from florin_server.store.payments import payments
 from florin_server.store.settlement.token_accounts import NotOpenable
 
@@ -162,7 +162,7 @@ async def _accept(  # noqa: PLR0917  (one of each, none alike)
     option: Option,
     content: Confirmation,
     from_block: int,
-    claim: Op[None],
+    claim: Operation[None],
     told: Told,
 ) -> Payment:
     provider = (caller.app.name, caller.app.icon_url) if caller.app else ("unknown", None)
@@ -184,7 +184,8 @@ async def _accept(  # noqa: PLR0917  (one of each, none alike)
     return await app.changed(accepted)
 
 
-def _with(accept: Op[Payment | None], claim: Op[None]) -> Op[Payment | None]:
+@operation
+def _with(accept: Operation[Payment | None], claim: Operation[None]) -> Op[Payment | None]:
     """Accepts together with a claim, or neither."""
     accepted = yield from accept
     if accepted is not None:

@@ -16,7 +16,7 @@ from florin_server.domain.urls import is_https_url
 from florin_server.flows.app import App, Caller
 from florin_server.flows.payments.idempotent import failing, once
 from florin_server.flows.payments.simulate import requested
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, operation
 from florin_server.store.payments import payments, simulation
 from florin_server.store.payments.idempotency import Replay
 
@@ -67,6 +67,7 @@ async def create(
     return outcome
 
 
+@operation
 def _create(app: App, payment: Payment) -> Op[Payment]:
     new = yield from payments.create(payment)
     # the answer is the payment as it was made; the outcome comes right behind it

@@ -7,7 +7,7 @@ from typing import Any, NoReturn, TypeVar
 
 from florin_server.domain.errors import FlorinError
 from florin_server.flows.app import App, Caller
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, Operation, operation
 from florin_server.store.payments import idempotency
 from florin_server.store.payments.idempotency import Claim, Replay
 
@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 
 async def once(
-    app: App, caller: Caller, work: Op[_T], answer: Callable[[_T], bytes]
+    app: App, caller: Caller, work: Operation[_T], answer: Callable[[_T], bytes]
 ) -> _T | Replay:
     """Runs a store operation, or tells the answer that the caller's key stands for.
 
@@ -32,6 +32,7 @@ async def once(
     return await app.store.write(done)
 
 
+@operation
 def failing(fault: FlorinError) -> Op[NoReturn]:
     """An operation that is refused."""
     # makes it a generator: it is refused when it runs

@@ -16,7 +16,7 @@ from florin_server.domain.refusals import merchant_unknown
 from florin_server.flows.app import App, Caller
 from florin_server.store.accounts import merchants
 from florin_server.store.engine.columns import U256_MAX
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, operation
 from florin_server.store.payments.listed import Listed, listed
 from florin_server.store.payments.listing import Filters, Order, Position, Totals, page, totals
 
@@ -109,6 +109,7 @@ def _follows_an_index(filters: Filters, order: Order) -> bool:
     return not filters.looks_at_rows and not (order.by_amount and in_time)
 
 
+@operation
 def _read(
     filters: Filters, wanted: Wanted, after: Position | None, now_us: int, known: Totals | None
 ) -> Op[tuple[list[Listed], Position | None, Totals]]:

@@ -12,7 +12,7 @@ from florin_server.domain.payouts.held_money import FOLLOWS, HeldMoney, HeldStat
 from florin_server.domain.payouts.payout import Payout, PayoutKind
 from florin_server.flows.app import App
 from florin_server.flows.screening.check import is_blocked
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, operation
 from florin_server.store.ledger import ledger
 from florin_server.store.payments import payments
 from florin_server.store.payouts import held_money, payouts
@@ -83,10 +83,11 @@ async def resolve(
     return done
 
 
+@operation
 def _resolve(
     app: App, held_id: str, verdict: HeldState, note: str, *, even_if_blocked: bool
 ) -> Op[tuple[HeldMoney, Payment | None]]:
-    one = yield from held_money.get(held_id)
+    one = yield from held_money.lock(held_id)
     if one is None:
         raise FlorinError(Code.INVALID_PARAMS, "Held payment not found")
     if one.state is verdict:
@@ -113,6 +114,7 @@ def _resolve(
     return done, changed
 
 
+@operation
 def _settle(one: HeldMoney, payment: Payment, note: str, now_us: int) -> Op[None]:
     legs = postings.released(one, payment.merchant_id)
     if legs:

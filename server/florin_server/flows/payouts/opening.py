@@ -12,7 +12,7 @@ from florin_server.domain.accounts.destinations import AssetAccount, Opening
 from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Split
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, operation
 from florin_server.store.settlement import token_accounts
 
 
@@ -33,6 +33,7 @@ async def openable(
     return await app.store.read(token_accounts.openable(needed, work.caps, app.clock.now_us()))
 
 
+@operation
 def claim(
     app: Core, rail: Rail, merchant_id: str, by: str, opened: Sequence[AssetAccount]
 ) -> Op[None]:

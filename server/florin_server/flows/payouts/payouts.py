@@ -14,7 +14,7 @@ from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.flows.accounts.own_accounts import reserved
 from florin_server.flows.app import App
 from florin_server.store.accounts import destinations, merchants
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, operation
 from florin_server.store.payouts import held_money, payouts, refunds
 
 _log = logging.getLogger(__name__)
@@ -100,6 +100,7 @@ async def resolve(app: App, payout_id: str, *, paid: bool) -> Payout:
     return resolved
 
 
+@operation
 def _create(app: App, merchant_id: str, asset: str, amount: int | None) -> Op[Payout]:
     merchant = yield from merchants.merchant(merchant_id)
     if merchant is None:
@@ -110,6 +111,8 @@ def _create(app: App, merchant_id: str, asset: str, amount: int | None) -> Op[Pa
     chain_id, account = str(parse_asset(asset).chain), canonical_account(place.account)
     if what := reserved(app.rails.values(), account):
         raise invalid("asset", f"the merchant's settlement destination is {what}")
+    # two who ask at once must not be promised the same money
+    yield from merchants.lock(merchant_id)
     owed = yield from payouts.available(merchant_id, asset)
     value = owed if amount is None else amount
     if not 0 < value <= owed:
@@ -130,6 +133,7 @@ def _create(app: App, merchant_id: str, asset: str, amount: int | None) -> Op[Pa
     return new
 
 
+@operation
 def _refuse(payout_id: str, now_us: int) -> Op[Payout]:
     yield from _never_promised(payout_id)
     refused = yield from payouts.refuse(payout_id, now_us)
@@ -143,9 +147,10 @@ def _refuse(payout_id: str, now_us: int) -> Op[Payout]:
     return refused
 
 
+@operation
 def _never_promised(payout_id: str) -> Op[None]:
     """Part of an operation: invalid_state if a refund was told as final already."""
-    known = yield from payouts.get(payout_id)
+    known = (yield from payouts.lock([payout_id])).get(payout_id)
     if known is None or known.payment_id is None or known.status is not PayoutStatus.WAITING:
         return
     refund = yield from refunds.refund(known.payment_id)

@@ -13,7 +13,7 @@ from florin_server.domain.refusals import refunded_payment_unknown
 from florin_server.flows.app import App, Caller
 from florin_server.flows.payments.idempotent import once
 from florin_server.flows.payments.load import visible
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, operation
 from florin_server.store.payments import payments, simulation
 from florin_server.store.payments.idempotency import Replay
 from florin_server.store.payouts import payouts, refunds
@@ -43,6 +43,7 @@ async def refund_of(app: App, payment: Payment) -> Refund | None:
     return await app.store.read(refunds.refund(payment.id))
 
 
+@operation
 def _request(app: App, caller: Caller, payment_id: str) -> Op[Refund]:
     payment = (yield from payments.get((payment_id,))).get(payment_id)
     if payment is None or not visible(caller, payment):

@@ -6,7 +6,7 @@ import asyncio
 
 from florin_server.clock import Clock
 from florin_server.domain.screening.blocklist import Address, Blocklist, ScreeningList
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, operation
 from florin_server.store.engine.store import Store
 from florin_server.store.screening import blocklists
 
@@ -54,6 +54,7 @@ class Screening:
         self._due_us = now_us + _REFRESH_US
 
 
+@operation
 def _everything() -> Op[tuple[list[ScreeningList], Blocklist]]:
     lists = yield from blocklists.lists()
     found: list[Address] = yield from blocklists.accounts()

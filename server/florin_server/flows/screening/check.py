@@ -10,7 +10,7 @@ from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.screening.blocklist import address_of, problem_of
 from florin_server.flows.app import Core
 from florin_server.store.accounts import keys
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, operation
 from florin_server.store.screening import blocklists
 
 _log = logging.getLogger(__name__)
@@ -34,6 +34,7 @@ async def why_blocked(app: Core, account: str) -> str:
     return f"blocked by {', '.join(why) or 'a screening list'}"
 
 
+@operation
 def lists_problem(settings: Settings, now_us: int) -> Op[str]:
     """What the operator is told about the lists; empty if nothing. Keys for live data need one."""
     lists = yield from blocklists.lists()

@@ -10,7 +10,7 @@ from florin_server.domain.errors import invalid
 from florin_server.domain.screening.blocklist import Address, ScreeningList, address_of
 from florin_server.flows.app import App
 from florin_server.flows.screening.check import is_blocked
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, operation
 from florin_server.store.screening import blocklists
 
 # public lists have some hundreds; the one transaction that writes so many may hold payments up for
@@ -81,6 +81,7 @@ async def finish(app: App, under_way: Import, *, force: bool) -> Imported:
     return Imported(new, former)
 
 
+@operation
 def _replace(
     new: ScreeningList, addresses: set[Address], *, force: bool
 ) -> Op[ScreeningList | None]:

@@ -13,7 +13,7 @@ from sqlalchemy import delete, exists, or_, select, update
 
 from florin_server.domain.payments.payment import Payment, Status
 from florin_server.store.capture.collected_data import erase as erase_data
-from florin_server.store.engine.query import Op, Statement, any_of, param
+from florin_server.store.engine.query import Op, Statement, any_of, operation, param
 from florin_server.store.tables.tables import collected_data, issued, payment, payment_option
 
 # what a payment says whose wallet did not name itself
@@ -101,6 +101,7 @@ class Erased:
         )
 
 
+@operation
 def named(account: str) -> Op[set[str]]:
     """The payments that an account pays, was offered, or was asked about; looks at every row."""
     paid = yield _PAID(account_=account)
@@ -109,6 +110,7 @@ def named(account: str) -> Op[set[str]]:
     return {payment_id for (payment_id,) in (*paid, *offered, *told)}
 
 
+@operation
 def payments_of(account: str) -> Op[list[Payment]]:
     """The same payments as they stand, the newest first; looks at every row."""
     ids = yield from named(account)
@@ -116,6 +118,7 @@ def payments_of(account: str) -> Op[list[Payment]]:
     return sorted(found, key=lambda one: (one.created_at_us, one.id), reverse=True)
 
 
+@operation
 def erase(account: str, payment_ids: Collection[str]) -> Op[Erased]:
     """Deletes what some payments tell about an account; where money moves, the account stays."""
     asked = {"account_": account, "ids": payment_ids}

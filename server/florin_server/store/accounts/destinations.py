@@ -9,7 +9,16 @@ from sqlalchemy import delete as delete_from
 from sqlalchemy import func, select, update
 
 from florin_server.domain.payments.payment import BankAccount, Destination
-from florin_server.store.engine.query import Op, Statement, any_of, columns, insert, param, upsert
+from florin_server.store.engine.query import (
+    Op,
+    Statement,
+    any_of,
+    columns,
+    insert,
+    operation,
+    param,
+    upsert,
+)
 from florin_server.store.tables.tables import bank_account, settlement_dest
 
 _COLUMNS = columns(settlement_dest, Destination)
@@ -62,27 +71,32 @@ class Settlements:
     fiat: list[BankAccount]
 
 
+@operation
 def put_destination(place: Destination) -> Op[None]:
     """Stores where a merchant wants an asset to go; one that is known keeps its id."""
     yield _PUT.of(place)
 
 
+@operation
 def add(place: Destination) -> Op[bool]:
     """Stores a new place; False if the merchant has one for the asset."""
     return bool((yield _ADD.of(place)))
 
 
+@operation
 def destinations(merchant_id: str) -> Op[list[Destination]]:
     """Where a merchant wants which asset to go, by asset."""
     return [Destination(*row) for row in (yield _OF_MERCHANT(owner=merchant_id))]
 
 
+@operation
 def destination(merchant_id: str, asset_key: str) -> Op[Destination | None]:
     """Where a merchant wants one asset (in canonical form) to go."""
     rows = yield _OF_ASSET(owner=merchant_id, key=asset_key)
     return Destination(*rows[0]) if rows else None
 
 
+@operation
 def going_to(accounts: Sequence[str], limit: int) -> Op[list[Destination]]:
     """Places of all merchants at accounts (CAIP-10), whatever capitals these are written with.
 
@@ -92,6 +106,7 @@ def going_to(accounts: Sequence[str], limit: int) -> Op[list[Destination]]:
     return [Destination(*row) for row in rows]
 
 
+@operation
 def of_merchant(merchant_id: str) -> Op[Settlements]:
     """All places of a merchant."""
     crypto = yield from destinations(merchant_id)
@@ -99,23 +114,27 @@ def of_merchant(merchant_id: str) -> Op[Settlements]:
     return Settlements(crypto, [BankAccount(*row) for row in banks])
 
 
+@operation
 def one(merchant_id: str, settlement_id: str) -> Op[Destination | None]:
     """One place of a merchant by its id."""
     rows = yield _ONE(id_=settlement_id, owner=merchant_id)
     return Destination(*rows[0]) if rows else None
 
 
+@operation
 def move(merchant_id: str, settlement_id: str, account: str) -> Op[Destination | None]:
     """Lets an asset go to another account; None if the merchant has no such place."""
     rows = yield _MOVE(id_=settlement_id, owner=merchant_id, to=account)
     return Destination(*rows[0]) if rows else None
 
 
+@operation
 def delete(merchant_id: str, settlement_id: str) -> Op[bool]:
     """Forgets a place; False if the merchant has no such place."""
     return bool((yield _DELETE(id_=settlement_id, owner=merchant_id)))
 
 
+@operation
 def put_bank_account(account: BankAccount) -> Op[None]:
     """Stores a bank account, or what changed about it."""
     yield _PUT_BANK.of(account)

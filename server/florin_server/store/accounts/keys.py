@@ -6,7 +6,7 @@ from sqlalchemy import func, or_, select, true, update
 from sqlalchemy.types import Text
 
 from florin_server.domain.accounts.account import ApiKey, WalletApp
-from florin_server.store.engine.query import Op, Statement, insert, param, upsert
+from florin_server.store.engine.query import Op, Statement, insert, operation, param, upsert
 from florin_server.store.tables.tables import api_key, wallet_app
 
 _PUT_KEY = Statement(insert(api_key))
@@ -40,49 +40,58 @@ _REVOKE_APP = Statement(
 _APP = Statement(select(wallet_app).where(wallet_app.c.app_id == param("id_")))
 
 
+@operation
 def put_key(key: ApiKey) -> Op[None]:
     """Stores a new key; StoreError if its id or its hash is taken."""
     yield _PUT_KEY.of(key)
 
 
+@operation
 def key_by_id(key_id: str) -> Op[ApiKey | None]:
     """A key by the id that is part of it, revoked or not."""
     rows = yield _KEY(id_=key_id)
     return ApiKey(*rows[0]) if rows else None
 
 
+@operation
 def list_keys(partner_id: str | None) -> Op[list[ApiKey]]:
     """All keys, or one partner's, newest first."""
     return [ApiKey(*row) for row in (yield _KEYS(owner=partner_id))]
 
 
+@operation
 def any_live() -> Op[bool]:
     """True if some key for live data is valid."""
     return bool((yield _LIVE()))
 
 
+@operation
 def revoke_key(key_id: str, now_us: int) -> Op[ApiKey | None]:
     """Ends a key from now on; one that has ended stays as it is. None if there is no such key."""
     rows = yield _REVOKE(id_=key_id, now_us=now_us)
     return ApiKey(*rows[0]) if rows else None
 
 
+@operation
 def put_app(app: WalletApp) -> Op[None]:
     """Stores a wallet app, or what changed about it."""
     yield _PUT_APP.of(app)
 
 
+@operation
 def app(app_id: str) -> Op[WalletApp | None]:
     """A wallet app by its id, revoked or not."""
     rows = yield _APP(id_=app_id)
     return WalletApp(*rows[0]) if rows else None
 
 
+@operation
 def list_apps() -> Op[list[WalletApp]]:
     """All wallet apps, newest first, revoked ones too."""
     return [WalletApp(*row) for row in (yield _APPS())]
 
 
+@operation
 def revoke_app(app_id: str, now_us: int) -> Op[WalletApp | None]:
     """Ends a wallet app from now on; one that has ended stays as it is. None if there is none."""
     rows = yield _REVOKE_APP(id_=app_id, now_us=now_us)

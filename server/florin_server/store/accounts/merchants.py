@@ -9,7 +9,16 @@ from sqlalchemy import BigInteger, Text, func, or_, select, tuple_, update
 
 from florin_server.domain.accounts.account import Partner
 from florin_server.domain.payments.payment import Merchant
-from florin_server.store.engine.query import Op, Statement, any_of, holds, insert, param, upsert
+from florin_server.store.engine.query import (
+    Op,
+    Statement,
+    any_of,
+    holds,
+    insert,
+    operation,
+    param,
+    upsert,
+)
 from florin_server.store.tables.tables import merchant as merchant_table
 from florin_server.store.tables.tables import partner as partner_table
 
@@ -32,6 +41,9 @@ _ADD = Statement(
     .returning(merchant_table.c.id)
 )
 _MERCHANTS = Statement(select(merchant_table).where(any_of(merchant_table.c.id, "ids")))
+_LOCK = Statement(
+    select(merchant_table.c.id).where(merchant_table.c.id == param("id_")).with_for_update()
+)
 _OWN = (
     merchant_table.c.id == param("id_"),
     merchant_table.c.partner_id == param("owner"),
@@ -118,71 +130,90 @@ class Page:
     more: bool
 
 
+@operation
 def put_partner(partner: Partner) -> Op[None]:
     """Stores a partner, or what changed about it."""
     yield _PUT_PARTNER.of(partner)
 
 
+@operation
 def partner(partner_id: str) -> Op[Partner | None]:
     """One partner."""
     rows = yield _PARTNER(partner_id=partner_id)
     return Partner(*rows[0]) if rows else None
 
 
+@operation
 def has_partners() -> Op[bool]:
     """True if anybody was ever registered."""
     return bool((yield _ANY_PARTNER()))
 
 
+@operation
 def list_partners() -> Op[list[Partner]]:
     """All partners, newest first."""
     return [Partner(*row) for row in (yield _PARTNERS())]
 
 
+@operation
 def set_partner_status(partner_id: str, status: str) -> Op[Partner | None]:
     """Changes the status of a partner; None if there is no such partner."""
     rows = yield _PARTNER_STATUS(partner_id=partner_id, status=status)
     return Partner(*rows[0]) if rows else None
 
 
+@operation
 def put_merchant(merchant: Merchant) -> Op[None]:
     """Stores a merchant, or what changed about it."""
     yield _PUT_MERCHANT.of(merchant)
 
 
+@operation
 def add(merchant: Merchant) -> Op[bool]:
     """Stores a new merchant; False if its id is taken, by a deleted one too."""
     return bool((yield _ADD.of(merchant)))
 
 
+@operation
 def set_status(merchant_id: str, status: str) -> Op[Merchant | None]:
     """Changes the status of a merchant; None if there is none, or a deleted one."""
     rows = yield _STATUS(merchant_id=merchant_id, status=status)
     return Merchant(*rows[0]) if rows else None
 
 
+@operation
 def merchants(ids: Collection[str]) -> Op[dict[str, Merchant]]:
     """The merchants that exist, by id, deleted ones too."""
     return {row[0]: Merchant(*row) for row in (yield _MERCHANTS(ids=ids))}
 
 
+@operation
 def merchant(merchant_id: str) -> Op[Merchant | None]:
     """One merchant, deleted or not."""
     return (yield from merchants((merchant_id,))).get(merchant_id)
 
 
+@operation
+def lock(merchant_id: str) -> Op[None]:
+    """Part of an operation: whoever else locks the merchant waits until it ends."""
+    yield _LOCK(id_=merchant_id)
+
+
+@operation
 def create(merchant: Merchant) -> Op[Merchant]:
     """Stores a new merchant; StoreError if its id is taken."""
     yield _CREATE.of(merchant)
     return merchant
 
 
+@operation
 def owned(merchant_id: str, partner_id: str, *, live: bool) -> Op[Merchant | None]:
     """A merchant of a partner; None if it is another's, of the other mode, or deleted."""
     rows = yield _OWNED(id_=merchant_id, owner=partner_id, mode=live)
     return Merchant(*rows[0]) if rows else None
 
 
+@operation
 def change(
     merchant_id: str,
     partner_id: str,
@@ -207,12 +238,14 @@ def change(
     return Merchant(*rows[0]) if rows else None
 
 
+@operation
 def delete(merchant_id: str, partner_id: str, *, live: bool, now_us: int) -> Op[bool]:
     """Hides a merchant; one that is hidden stays as it is. False if there never was one."""
     rows = yield _DELETE(id_=merchant_id, owner=partner_id, mode=live, now_us=now_us)
     return bool(rows)
 
 
+@operation
 def page(wanted: Wanted, after: tuple[int, str] | None, limit: int) -> Op[Page]:
     """The merchants after a position (created_at_us, id), newest first."""
     before_us, before_id = after or _START

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Column, select, update
 
-from florin_server.store.engine.query import Op, Statement, any_of, param
+from florin_server.store.engine.query import Op, Statement, any_of, operation, param
 from florin_server.store.tables.tables import api_key, partner, wallet_app
 
 
@@ -38,6 +38,7 @@ WALLET = Pinned(_MOVE_WALLET, _WALLET)
 KEY = Pinned(_MOVE_KEY, _KEY)
 
 
+@operation
 def move_pin(kind: Pinned, id_: str, from_: Collection[str], to: str) -> Op[str | None]:
     """Moves a pin if it is one of `from_`; gives the pin as it then is, None if there is none.
 

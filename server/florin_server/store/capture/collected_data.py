@@ -14,7 +14,17 @@ from sqlalchemy import delete, select, tuple_, update
 
 from florin_server.domain.payments.payment import Payment, Status
 from florin_server.domain.sealed import Sealed
-from florin_server.store.engine.query import Op, Row, Statement, any_of, insert, param, record
+from florin_server.store.engine.query import (
+    Op,
+    Operation,
+    Row,
+    Statement,
+    any_of,
+    insert,
+    operation,
+    param,
+    record,
+)
 from florin_server.store.tables.tables import collected_data, payment, payment_option
 
 # what is kept unproven about an account for one payment from one app. The operator makes the apps,
@@ -195,20 +205,24 @@ _LAPSED = Statement(
     .order_by(collected_data.c.kept_until_us)
     .limit(param("limit"))
 )
-_FORGET = Statement(
-    delete(collected_data).where(
-        collected_data.c.payment_id == param("payment_id"),
-        collected_data.c.account == param("account_"),
-        collected_data.c.source == param("source_"),
-    )
+_ROW = (
+    collected_data.c.payment_id == param("payment_id"),
+    collected_data.c.account == param("account_"),
+    collected_data.c.source == param("source_"),
+)
+_FORGET = Statement(delete(collected_data).where(*_ROW))
+_FORGET_LAPSED = Statement(
+    delete(collected_data).where(*_ROW, collected_data.c.kept_until_us <= param("now_us"))
 )
 
 
+@operation
 def offered(payment_id: str) -> Op[set[str]]:
     """The accounts that a payment was offered to, and not erased since."""
     return {account for (account,) in (yield _OFFERED(payment_id=payment_id))}
 
 
+@operation
 def put(data: Sequence[Collected]) -> Op[None]:
     """Stores what one source tells for one payment, about accounts that the payment is offered to.
 
@@ -250,6 +264,7 @@ def put(data: Sequence[Collected]) -> Op[None]:
     )
 
 
+@operation
 def hand_in(data: Sequence[Collected]) -> Op[list[Collected]]:
     """Stores like `put`; gives what the source has told about these accounts now."""
     yield from put(data)
@@ -257,12 +272,14 @@ def hand_in(data: Sequence[Collected]) -> Op[list[Collected]]:
     return (yield from told_by(first.payment_id, [one.account for one in data], first.source))
 
 
+@operation
 def told_by(payment_id: str, accounts: Collection[str], source: str) -> Op[list[Collected]]:
     """What one source told about accounts for a payment."""
     rows = yield _FROM(payment_id=payment_id, accounts=accounts, source_=source)
     return [_collected(row) for row in rows]
 
 
+@operation
 def given(
     payment_id: str, accounts: Collection[str], sources: Collection[str], now_us: int
 ) -> Op[set[str]]:
@@ -271,14 +288,16 @@ def given(
     return {account for (account,) in rows}
 
 
+@operation
 def reusable(accounts: Collection[str], app: str, now_us: int, *, live: bool) -> Op[set[str]]:
     """Of which accounts there is data from earlier payments that counts for what an app asks."""
     rows = yield _REUSABLE(accounts=accounts, app_=app, now_us=now_us, live=live)
     return {account for (account,) in rows}
 
 
+@operation
 def proven(
-    accept: Op[Payment | None], payment_id: str, account: str, told: Told
+    accept: Operation[Payment | None], payment_id: str, account: str, told: Told
 ) -> Op[Payment | None]:
     """Accepts a confirm that the account signed: what its credential told is the buyer's own.
 
@@ -286,6 +305,9 @@ def proven(
     accepted, also if needed data is there no more.
     """
     asked = {"payment_id": payment_id, "account_": account}
+    # nothing is told or erased from here on
+    if not (yield _OPEN(payment_id=payment_id)):
+        return None
     if told.brought is not None:
         yield from put([told.brought])
     sources = {source for (source,) in (yield _SOURCES(**asked))}
@@ -302,12 +324,14 @@ def proven(
     return accepted
 
 
+@operation
 def of_account(account: str) -> Op[list[Collected]]:
     """All that was told about an account, the newest first."""
     rows = yield _OF(account_=account)
     return [_collected(row) for row in rows]
 
 
+@operation
 def behind(last: Collected | None, limit: int) -> Op[list[Collected]]:
     """Everything that is kept, page by page, from the one that was read last."""
     at = ("", "", "") if last is None else (last.payment_id, last.account, last.source)
@@ -315,19 +339,26 @@ def behind(last: Collected | None, limit: int) -> Op[list[Collected]]:
     return [_collected(row) for row in rows]
 
 
+@operation
 def erase(account: str, payment_ids: Collection[str]) -> Op[int]:
     """Part of an operation: deletes what was told for some payments, whoever told it."""
     return len((yield _ERASE(account_=account, ids=payment_ids)))
 
 
+@operation
 def forget(now_us: int, limit: int) -> Op[int]:
     """Deletes data whose time is over, at most so many sets of it; tells how many."""
     lapsed = yield _LAPSED(now_us=now_us, limit=limit)
     if lapsed:
-        yield _FORGET.many(
+        yield _FORGET_LAPSED.many(
             [
-                {"payment_id": one, "account_": account, "source_": source}
-                for one, account, source in lapsed
+                {
+                    "payment_id": one,
+                    "account_": account,
+                    "source_": source,
+                    "now_us": now_us,
+                }
+                for one, account, source in sorted(lapsed)
             ]
         )
     return len(lapsed)

@@ -1,1 +1,1 @@
-"""SQLite and what runs on it: statements, groups of writes, reads, migrations."""
+"""SQLite and PostgreSQL, and what runs on them: statements, groups of writes, reads, migrations."""

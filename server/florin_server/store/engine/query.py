@@ -1,22 +1,23 @@
 """Operations without I/O: they yield statements and are sent rows.
 
 An operation is a generator: it yields a `Query`, is sent the rows, and returns its result. So the
-same operation runs inside a group on SQLite's writer and on any other driver. Statements are
-SQLAlchemy Core, compiled once to the driver's text, and cost no SQLAlchemy from then on.
+same operation runs inside a group on SQLite's writer and on connections to PostgreSQL. It can be
+begun anew, as PostgreSQL wants of transactions that met others. Statements are SQLAlchemy Core,
+compiled once to the driver's text, and cost no SQLAlchemy from then on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from functools import cache, cached_property
+from functools import cache, cached_property, wraps
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
 
 from sqlalchemy import Column, ColumnElement, Dialect, Select, Table, or_
 from sqlalchemy import types as sqltypes
 from sqlalchemy.dialects import sqlite
-from sqlalchemy.dialects.postgresql import Insert
+from sqlalchemy.dialects.postgresql import Insert, asyncpg
 from sqlalchemy.dialects.postgresql import insert as _insert
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -29,8 +30,11 @@ Row: TypeAlias = tuple[Any, ...]
 Params: TypeAlias = Mapping[str, object]
 Clause: TypeAlias = Select[Any] | UpdateBase
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+P = ParamSpec("P")
 
 SQLITE = sqlite.dialect()
+POSTGRESQL: Dialect = asyncpg.dialect()  # type: ignore[no-untyped-call]
 
 
 class StoreError(Exception):
@@ -53,6 +57,53 @@ class Query(NamedTuple):
 
 
 Op: TypeAlias = Generator[Query, list[Row], T]
+
+
+class Operation(Generic[T_co]):
+    """What is to be done, and can be begun anew: some engines have to do it more than once.
+
+    So it may change nothing but rows, and iterate its arguments again. `yield from` runs it as a
+    part of another one. `snapshot` tells that its questions have to be answered from one state;
+    otherwise each sees what was committed before it.
+    """
+
+    __slots__ = ("_args", "_kwargs", "snapshot", "steps")
+
+    def __init__(
+        self,
+        steps: Callable[..., Op[T_co]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        snapshot: bool = False,
+    ) -> None:
+        self.steps = steps
+        self.snapshot = snapshot
+        self._args = args
+        self._kwargs = kwargs
+
+    def __iter__(self) -> Op[T_co]:
+        return self.steps(*self._args, **self._kwargs)
+
+
+def operation(steps: Callable[P, Op[T]]) -> Callable[P, Operation[T]]:
+    """Makes an operation of a generator function."""
+
+    @wraps(steps)
+    def made(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
+        return Operation(steps, args, kwargs)
+
+    return made
+
+
+def on_snapshot(steps: Callable[P, Op[T]]) -> Callable[P, Operation[T]]:
+    """The same of one that writes what many rows come to, and cannot lock them all."""
+
+    @wraps(steps)
+    def made(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
+        return Operation(steps, args, kwargs, snapshot=True)
+
+    return made
 
 
 class Compiled:
@@ -114,6 +165,11 @@ class Statement:
         """The statement as SQLite takes it."""
         return Compiled(self.clause, SQLITE)
 
+    @cached_property
+    def postgres(self) -> Compiled:
+        """The statement as asyncpg takes it."""
+        return Compiled(self.clause, POSTGRESQL)
+
     def __call__(self, **params: object) -> Query:
         """The statement with one set of values."""
         return Query(self, params)
@@ -127,12 +183,13 @@ class Statement:
         return Query(self, {}, rows)
 
 
-def run(op: Op[T], execute: Callable[[Query], list[Row]]) -> T:
+def run(op: Operation[T], execute: Callable[[Query], list[Row]]) -> T:
     """Drives an operation to its end; what `execute` raises ends it."""
+    steps = iter(op)
     try:
-        query = next(op)
+        query = next(steps)
         while True:
-            query = op.send(execute(query))
+            query = steps.send(execute(query))
     except StopIteration as stop:
         result: T = stop.value
         return result
@@ -178,7 +235,7 @@ def param(name: str, type_: type[sqltypes.TypeEngine[Any]] | None = None) -> Bin
 
 def any_of(column: ColumnElement[str], name: str) -> ColumnElement[bool]:
     """`column IN (texts)`, in words that do not depend on how many texts there are."""
-    return column.bool_op("IN")(_Texts(name))
+    return _AnyOf(column, name)
 
 
 def one_of(column: ColumnElement[Any], values: Iterable[object]) -> ColumnElement[bool]:
@@ -186,11 +243,13 @@ def one_of(column: ColumnElement[Any], values: Iterable[object]) -> ColumnElemen
     return or_(*(column == value for value in values))
 
 
-class _Texts(ColumnElement[Any]):
+class _AnyOf(ColumnElement[Any]):
     inherit_cache = False
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, column: ColumnElement[str], name: str) -> None:
+        # a Boolean would be compared with 1 on SQLite, which then uses no index
         self.type = sqltypes.NullType()
+        self.column = column
         self.values = bindparam(name, type_=TextList)
 
 
@@ -215,14 +274,16 @@ class holds(ColumnElement[bool]):  # noqa: N801  (reads as the SQL that it is)
         self.part = part
 
 
-@compiles(_Texts, "sqlite")
-def _texts_sqlite(element: _Texts, compiler: SQLCompiler, **kw: Any) -> str:
-    return f"(SELECT value FROM json_each({compiler.process(element.values, **kw)}))"  # noqa: S608
+@compiles(_AnyOf, "sqlite")
+def _any_of_sqlite(element: _AnyOf, compiler: SQLCompiler, **kw: Any) -> str:
+    column, values = (compiler.process(one, **kw) for one in (element.column, element.values))
+    return f"({column} IN (SELECT value FROM json_each({values})))"  # noqa: S608
 
 
-@compiles(_Texts, "postgresql")
-def _texts_postgresql(element: _Texts, compiler: SQLCompiler, **kw: Any) -> str:
-    return "(SELECT unnest(" + compiler.process(element.values, **kw) + "))"
+@compiles(_AnyOf, "postgresql")
+def _any_of_postgresql(element: _AnyOf, compiler: SQLCompiler, **kw: Any) -> str:
+    column, values = (compiler.process(one, **kw) for one in (element.column, element.values))
+    return f"({column} = ANY ({values}))"
 
 
 @compiles(exact_sum, "sqlite")
@@ -245,7 +306,9 @@ def _holds_sqlite(element: holds, compiler: SQLCompiler, **kw: Any) -> str:
 @compiles(holds, "postgresql")
 def _holds_postgresql(element: holds, compiler: SQLCompiler, **kw: Any) -> str:
     text, part = compiler.process(element.text, **kw), compiler.process(element.part, **kw)
-    return f"strpos(lower(normalize({text})), lower(normalize({part}))) > 0"
+    # as SQLite's function does, but for rarer letters whose case has two signs
+    whole, looked_for = (f"replace(lower(normalize({one})), 'ß', 'ss')" for one in (text, part))
+    return f"strpos({whole}, {looked_for}) > 0"
 
 
 def _picker(getter: Callable[..., Any], names: list[str]) -> Callable[[Any], Sequence[object]]:

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Protocol
 
 from florin_server.store.engine import schema
-from florin_server.store.engine.query import Op, StoreError, T, run
+from florin_server.store.engine.query import Operation, StoreError, T, run
 from florin_server.store.engine.sqlite import Connection, to_store_error
+
+
+class Reader(Protocol):
+    """What reads a store beside the service that has it."""
+
+    def read(self, op: Operation[T]) -> T:
+        """Runs an operation on what is committed."""
+
+    def close(self) -> None:
+        """Lets go of the store."""
 
 
 class Reading:
@@ -23,7 +34,7 @@ class Reading:
         schema.require(path)
         self._connection = Connection(path, writes=False)
 
-    def read(self, op: Op[T]) -> T:
+    def read(self, op: Operation[T]) -> T:
         """Runs an operation on what is committed."""
         try:
             self._connection.command("BEGIN")

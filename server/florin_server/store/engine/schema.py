@@ -7,6 +7,7 @@ from contextlib import closing
 from functools import cache
 from pathlib import Path
 
+from sqlalchemy import Dialect
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from florin_server.store.engine.query import SQLITE, StoreError
@@ -14,7 +15,7 @@ from florin_server.store.tables.tables import METADATA
 
 # the newest migration; written into a new file, which then needs none
 HEAD = "v0013"
-_STAMP = (
+STAMP = (
     "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
     "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
 )
@@ -27,42 +28,48 @@ def prepare(path: Path) -> None:
     """
     path.touch(mode=0o600)
     with closing(sqlite3.connect(path, isolation_level=None)) as raw:
-        version = _version(raw)
-        if version == HEAD:
+        found = version(raw)
+        if found == HEAD:
             return
-        if version is None:
+        if found is None:
             raw.execute("PRAGMA journal_mode=WAL")
             _create(raw)
             return
     # Alembic is slow to load and almost never needed
     from florin_server.store.migrations import upgrade  # noqa: PLC0415
 
-    upgrade(path, version)
+    upgrade(path, found)
 
 
 def require(path: Path) -> None:
     """StoreError, with what to do, for a file that would have to be made or migrated first."""
     with closing(sqlite3.connect(path, isolation_level=None)) as raw:
-        version = _version(raw)
-    if version != HEAD:
-        raise StoreError(
-            f"{path} has schema {version or 'none'}, and this Florin reads {HEAD}: the newer of the"
-            " two has to read it, and `florin up` brings an older store up to date"
-        )
+        found = version(raw)
+    if found != HEAD:
+        raise not_present(str(path), found)
+
+
+def not_present(store: str, version: str | None) -> StoreError:
+    """Why a store cannot be read as it is."""
+    return StoreError(
+        f"{store} has schema {version or 'none'}, and this Florin reads {HEAD}: the newer of the"
+        " two has to read it, and `florin up` brings an older store up to date"
+    )
 
 
 @cache
-def definitions() -> tuple[str, ...]:
+def definitions(dialect: Dialect = SQLITE) -> tuple[str, ...]:
     """The statements that make all tables and indexes."""
     made: list[str] = []
     for table in METADATA.sorted_tables:
-        made.append(str(CreateTable(table).compile(dialect=SQLITE)))
+        made.append(str(CreateTable(table).compile(dialect=dialect)))
         indexes = sorted(table.indexes, key=lambda found: str(found.name))
-        made += [str(CreateIndex(index).compile(dialect=SQLITE)) for index in indexes]
+        made += [str(CreateIndex(index).compile(dialect=dialect)) for index in indexes]
     return tuple(made)
 
 
-def _version(raw: sqlite3.Connection) -> str | None:
+def version(raw: sqlite3.Connection) -> str | None:
+    """The version of a file's schema, None if it is empty; StoreError if it is not ours."""
     try:
         tables = {name for (name,) in raw.execute("SELECT name FROM sqlite_master")}
     except sqlite3.DatabaseError as error:
@@ -79,6 +86,6 @@ def _create(raw: sqlite3.Connection) -> None:
     raw.execute("BEGIN IMMEDIATE")
     for statement in definitions():
         raw.execute(statement)
-    raw.execute(_STAMP)
+    raw.execute(STAMP)
     raw.execute("INSERT INTO alembic_version VALUES (?)", (HEAD,))
     raw.execute("COMMIT")

@@ -10,7 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from florin_server.store.engine.query import Op, Query, Row, StoreError, StoreUnavailable, run
+from florin_server.store.engine.query import (
+    Operation,
+    Query,
+    Row,
+    StoreError,
+    StoreUnavailable,
+    run,
+)
 
 Outcome = tuple[Any, Exception | None]
 
@@ -86,7 +93,7 @@ class Connection:
         found = self._raw.execute(compiled.sql, compiled.values(query.params)).fetchall()
         return compiled.rows(found)
 
-    def attempt(self, op: Op[Any]) -> Outcome:
+    def attempt(self, op: Operation[Any]) -> Outcome:
         """Runs an operation inside the open transaction; if it fails nothing of it stays.
 
         StoreUnavailable if SQLite gave up the whole transaction, e.g. because the disk is full.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Dialect, Numeric, Text, TypeDecorator
+from sqlalchemy import ColumnElement, Dialect, Integer, Numeric, Text, TypeDecorator
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeEngine
@@ -27,7 +27,7 @@ class place_of(ColumnElement[int]):  # noqa: N801  (reads as the SQL that it is)
     inherit_cache = False
 
     def __init__(self, part: ColumnElement[Any], whole: ColumnElement[Any]) -> None:
-        self.type = BigInteger()
+        self.type = Integer()
         self.part = part
         self.whole = whole
 

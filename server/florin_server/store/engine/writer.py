@@ -12,15 +12,13 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.store.engine.query import Op, StoreUnavailable, T
+from florin_server.store.engine.query import Operation, StoreUnavailable, T
 from florin_server.store.engine.sqlite import Connection, Outcome
-
-Fault = Callable[[str], None]
+from florin_server.store.engine.store import Fault
 
 # a group holds the event loop for about so long at most, whatever its operations do
 _HOLD_S = 0.005
@@ -30,7 +28,7 @@ _LEND_S, _PAUSE_S, _LEND_AGAIN_S = 0.001, 0.001, 0.0002
 _QUEUE = 20_000
 
 _UNKNOWN: Outcome = (None, None)
-_Job = tuple[Op[Any], asyncio.Future[Any]]
+_Job = tuple[Operation[Any], asyncio.Future[Any]]
 
 
 class Writer:
@@ -63,7 +61,7 @@ class Writer:
         """How many operations wait for their commit."""
         return len(self._jobs) + len(self._group)
 
-    def submit(self, op: Op[T]) -> asyncio.Future[T]:
+    def submit(self, op: Operation[T]) -> asyncio.Future[T]:
         """Queues an operation; the future is done once its commit is on disk."""
         if self._closed:
             raise StoreUnavailable("the store is closed")
@@ -99,7 +97,7 @@ class Writer:
         self._commits.put(True)
         self._lend(_LEND_S)
 
-    def _run_one(self, op: Op[Any], future: asyncio.Future[Any]) -> None:
+    def _run_one(self, op: Operation[Any], future: asyncio.Future[Any]) -> None:
         if future.cancelled():
             return
         # a member of the group even if this never returns

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from sqlalchemy import Select, select
 
-from florin_server.store.engine.query import Op, Row, Statement, any_of, param
+from florin_server.store.engine.query import Op, Row, Statement, any_of, operation, param
 from florin_server.store.exports.roots import Page, Root, Source
 from florin_server.store.exports.scan import last_of, range_of
 from florin_server.store.tables.tables import ledger_journal, ledger_transfer
@@ -45,6 +45,7 @@ _RANGE = Statement(
 _SOME = Statement(_postings().where(any_of(ledger_journal.c.idem_key, "ids")))
 
 
+@operation
 def pages(after: str, since_us: int, limit: int) -> Op[Page]:
     """Journals in the order of their keys, which tells nothing."""
     ((last, count),) = yield _LAST(after=after, limit=limit)
@@ -52,6 +53,7 @@ def pages(after: str, since_us: int, limit: int) -> Op[Page]:
     return Page(_roots(rows), last if count == limit else None)
 
 
+@operation
 def some(ids: Collection[str]) -> Op[list[Root]]:
     """Some journals."""
     return _roots((yield _SOME(ids=ids)))

@@ -8,7 +8,7 @@ from sqlalchemy import Select, select
 
 from florin_server.domain.payments.payment import RefundStatus
 from florin_server.domain.payouts.payout import PayoutStatus
-from florin_server.store.engine.query import Op, Row, Statement, any_of, param
+from florin_server.store.engine.query import Op, Row, Statement, any_of, operation, param
 from florin_server.store.exports.roots import Page, Root, Source
 from florin_server.store.exports.scan import last_of, range_of
 from florin_server.store.exports.watched import watched
@@ -65,6 +65,7 @@ _REFUNDS = Statement(
 _SOME_REFUNDS = Statement(_refunds().where(any_of(refund.c.id, "ids")))
 
 
+@operation
 def payouts(after: str, since_us: int, limit: int) -> Op[Page]:
     """Payouts in the order of their ids, which tells nothing."""
     ((last, count),) = yield _LAST_PAYOUT(after=after, limit=limit)
@@ -72,11 +73,13 @@ def payouts(after: str, since_us: int, limit: int) -> Op[Page]:
     return Page((yield from _of_payouts(rows)), last if count == limit else None)
 
 
+@operation
 def some_payouts(ids: Collection[str]) -> Op[list[Root]]:
     """Some payouts."""
     return (yield from _of_payouts((yield _SOME_PAYOUTS(ids=ids))))
 
 
+@operation
 def refunds(after: str, since_us: int, limit: int) -> Op[Page]:
     """Refunds in the order of their ids, which tells nothing."""
     ((last, count),) = yield _LAST_REFUND(after=after, limit=limit)
@@ -84,6 +87,7 @@ def refunds(after: str, since_us: int, limit: int) -> Op[Page]:
     return Page((yield from _of_refunds(rows)), last if count == limit else None)
 
 
+@operation
 def some_refunds(ids: Collection[str]) -> Op[list[Root]]:
     """Some refunds."""
     return (yield from _of_refunds((yield _SOME_REFUNDS(ids=ids))))

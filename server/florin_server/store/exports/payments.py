@@ -8,7 +8,7 @@ from sqlalchemy import Boolean, Select, Text, case, func, select, type_coerce
 
 from florin_server.domain.ids import made_from
 from florin_server.domain.payments.payment import Status
-from florin_server.store.engine.query import Op, Row, Statement, any_of, param
+from florin_server.store.engine.query import Op, Row, Statement, any_of, operation, param
 from florin_server.store.exports.roots import Page, Root, Source, by_key
 from florin_server.store.exports.watched import watched
 from florin_server.store.tables.payments import ConfirmState
@@ -131,6 +131,7 @@ _OPTIONS = Statement(
 )
 
 
+@operation
 def pages(after: str, since_us: int, limit: int) -> Op[Page]:
     """Payments in the order of their ids, which is that of the milliseconds they were made in."""
     begin = max(after, made_from(since_us // 1000))
@@ -139,6 +140,7 @@ def pages(after: str, since_us: int, limit: int) -> Op[Page]:
     return Page(roots, rows[-1][_ID] if len(rows) == limit else None)
 
 
+@operation
 def some(ids: Collection[str]) -> Op[list[Root]]:
     """Some payments."""
     return (yield from _with_all((yield _SOME(ids=ids))))

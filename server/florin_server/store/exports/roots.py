@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from florin_server.store.engine.query import Op, Row
+from florin_server.store.engine.query import Operation, Row
 
 
 @dataclass(slots=True)
@@ -34,10 +34,10 @@ class Page:
     after: str | None
 
 
-Pages: TypeAlias = Callable[[str, int, int], Op[Page]]
+Pages: TypeAlias = Callable[[str, int, int], Operation[Page]]
 """The roots behind a key that were made after a time, of at most so many keys, in their order."""
 
-Some: TypeAlias = Callable[[Collection[str]], Op[list[Root]]]
+Some: TypeAlias = Callable[[Collection[str]], Operation[list[Root]]]
 """The roots of some keys, as far as they are there."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from sqlalchemy import Select, func, select
 
 from florin_server.domain.settlement.chain_txs import TxState
-from florin_server.store.engine.query import Op, Row, Statement, any_of, param
+from florin_server.store.engine.query import Op, Row, Statement, any_of, operation, param
 from florin_server.store.exports.roots import Page, Root, Source, by_key
 from florin_server.store.exports.scan import last_of, range_of
 from florin_server.store.exports.watched import watched
@@ -61,6 +61,7 @@ _ITEMS = Statement(
 )
 
 
+@operation
 def pages(after: str, since_us: int, limit: int) -> Op[Page]:
     """Transactions in the order of their ids, which tells nothing."""
     ((last, count),) = yield _LAST(after=after, limit=limit)
@@ -68,6 +69,7 @@ def pages(after: str, since_us: int, limit: int) -> Op[Page]:
     return Page((yield from _with_all(rows)), last if count == limit else None)
 
 
+@operation
 def some(ids: Collection[str]) -> Op[list[Root]]:
     """Some transactions."""
     return (yield from _with_all((yield _SOME(ids=ids))))

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from sqlalchemy import select
 
-from florin_server.store.engine.query import Op, Row, Statement, any_of
+from florin_server.store.engine.query import Op, Row, Statement, any_of, operation
 from florin_server.store.tables.tables import watched_tx
 
 _WATCHED = Statement(
@@ -19,6 +19,7 @@ _WATCHED = Statement(
 )
 
 
+@operation
 def watched(transactions: Collection[tuple[str, str]]) -> Op[dict[str, Row]]:
     """Those of some transactions (chain and hash) that are watched: rows of `blocks`, by hash."""
     if not transactions:

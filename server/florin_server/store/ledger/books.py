@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Select, select, text
 from florin_server.domain.ledger import accounts, journals, postings
 from florin_server.domain.payments.payment import Option
 from florin_server.domain.settlement.chain_txs import Posting
-from florin_server.store.engine.query import Op, Row, Statement, exact_sum, param
+from florin_server.store.engine.query import Op, Row, Statement, exact_sum, operation, param
 from florin_server.store.ledger import ledger
 from florin_server.store.payouts import payouts
 from florin_server.store.settlement import chain_txs
@@ -104,6 +104,7 @@ def opening_of(place: WalletAsset) -> str:
     return journals.opening(*place)
 
 
+@operation
 def standing(chains: Mapping[str, Chain]) -> Op[Standing]:
     """How the books stand; looks at every transfer of a wallet."""
     held: dict[WalletAsset, int] = defaultdict(int)
@@ -129,6 +130,7 @@ def standing(chains: Mapping[str, Chain]) -> Op[Standing]:
     )
 
 
+@operation
 def balances() -> Op[list[tuple[str, str, int]]]:
     """Every account with its balance in an asset, debits less credits; looks at every transfer."""
     found: dict[tuple[str, str], int] = defaultdict(int)
@@ -138,6 +140,7 @@ def balances() -> Op[list[tuple[str, str, int]]]:
     return [(*key, total) for key, total in sorted(found.items()) if total]
 
 
+@operation
 def entries(payment_id: str) -> Op[list[Entry]]:
     """What was booked for a payment, the oldest first; looks at every journal."""
     rows = yield _ENTRIES(payment_id=payment_id)
@@ -147,6 +150,7 @@ def entries(payment_id: str) -> Op[list[Entry]]:
     ]
 
 
+@operation
 def begin(amounts: Mapping[WalletAsset, int], now_us: int) -> Op[None]:
     """Part of an operation: begins the books of wallets, with what is to be added, 0 or more."""
     for place, amount in sorted(amounts.items()):
@@ -154,6 +158,7 @@ def begin(amounts: Mapping[WalletAsset, int], now_us: int) -> Op[None]:
         yield from ledger.post(opening_of(place), journals.Kind.OPENING, None, None, legs, now_us)
 
 
+@operation
 def by_operator(key: str, place: WalletAsset, amount: int, note: str, now_us: int) -> Op[None]:
     """Part of an operation: books what the operator put in, or took out if it is below zero."""
     legs = postings.by_operator(*place, amount)

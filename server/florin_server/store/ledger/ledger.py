@@ -24,6 +24,7 @@ from florin_server.store.engine.query import (
     any_of,
     exact_sum,
     insert,
+    operation,
     param,
     record,
 )
@@ -98,6 +99,7 @@ _TRANSFERS = Statement(
 )
 
 
+@operation
 def post(  # noqa: PLR0917  (the columns of a journal)
     idem_key: str,
     kind: str,
@@ -134,6 +136,7 @@ def post(  # noqa: PLR0917  (the columns of a journal)
     return True
 
 
+@operation
 def post_again(  # noqa: PLR0917  (the columns of a journal)
     idem_key: str,
     kind: str,
@@ -156,6 +159,7 @@ def post_again(  # noqa: PLR0917  (the columns of a journal)
         n += 1
 
 
+@operation
 def repeat(idem_key: str, now_us: int) -> Op[None]:
     """Part of an operation: books a journal again that was reversed."""
     ((kind, payment_id, tx_hash),) = yield _JOURNAL(key=idem_key)
@@ -163,6 +167,7 @@ def repeat(idem_key: str, now_us: int) -> Op[None]:
     yield from post_again(idem_key, kind, payment_id, tx_hash, postings, now_us)
 
 
+@operation
 def reverse(idem_key: str, now_us: int, *, missing_ok: bool = False) -> Op[bool]:
     """Part of an operation: books the opposite of a journal.
 
@@ -184,6 +189,7 @@ def reverse(idem_key: str, now_us: int, *, missing_ok: bool = False) -> Op[bool]
     raise NotBooked(f"{idem_key} is to be reversed, and is not booked")
 
 
+@operation
 def balance(account: str, asset: str) -> Op[int]:
     """Debits less credits of an account in one asset: below zero for what is owed or earned."""
     ((debits,),) = yield _DEBITS(account=account, asset=asset)
@@ -191,11 +197,13 @@ def balance(account: str, asset: str) -> Op[int]:
     return (debits or 0) - (credits_ or 0)
 
 
+@operation
 def booked(idem_keys: Collection[str]) -> Op[set[str]]:
     """Which of the keys are booked."""
     return {key for (key,) in (yield _BOOKED(keys=idem_keys))}
 
 
+@operation
 def check() -> Op[list[str]]:
     """Proves the books and tells, in sentences, what is wrong with them; nothing if they are whole.
 

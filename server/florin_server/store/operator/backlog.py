@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import func, select, text
 
-from florin_server.store.engine.query import Op, Statement
+from florin_server.store.engine.query import Op, Statement, operation
 from florin_server.store.tables.payments import UNCONFIRMED, UNSETTLED
 from florin_server.store.tables.payouts import OWED
 from florin_server.store.tables.tables import confirm, payment, payout
@@ -43,6 +43,7 @@ class Backlog:
     payouts: tuple[Heap, ...]
 
 
+@operation
 def backlog() -> Op[Backlog]:
     """All that is open; reads as many rows of the indexes as there is."""
     ((unconfirmed,),) = yield _OFFERED()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import delete, select
 
-from florin_server.store.engine.query import Op, Statement, insert, param
+from florin_server.store.engine.query import Op, Statement, insert, operation, param
 from florin_server.store.tables.tables import executor_pause
 
 _PAUSE = Statement(insert(executor_pause).on_conflict_do_nothing())
@@ -12,16 +12,19 @@ _RESUME = Statement(delete(executor_pause).where(executor_pause.c.id == param("i
 _PAUSES = Statement(select(executor_pause))
 
 
+@operation
 def pause(executor_id: str, now_us: int) -> Op[None]:
     """Stores a pause; one that lasts already goes on since when it began."""
     yield _PAUSE(id=executor_id, paused_at_us=now_us)
 
 
+@operation
 def resume(executor_id: str) -> Op[None]:
     """Ends a pause, if there is one."""
     yield _RESUME(id_=executor_id)
 
 
+@operation
 def pauses() -> Op[dict[str, int]]:
     """Since when executors are paused, by id."""
     return dict([row[:2] for row in (yield _PAUSES())])

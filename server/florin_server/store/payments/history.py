@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Select, exists, func, select
 
 from florin_server.domain.payments.payment import Status
 from florin_server.domain.payments.state import is_step
-from florin_server.store.engine.query import Op, Statement
+from florin_server.store.engine.query import Op, Statement, operation
 from florin_server.store.tables.tables import payment, payment_event
 
 
@@ -47,6 +47,7 @@ _UNTOLD = Statement(
 )
 
 
+@operation
 def check() -> Op[list[str]]:
     """What is wrong, in sentences; looks at every payment that there is."""
     wrong = []

@@ -1,8 +1,8 @@
 """Requests that must not be done twice: the key is claimed together with the work itself.
 
 There is no state "in progress": the claim, the work and the answer are one transaction, so that of
-two equal requests one waits for the other in the writer's queue and then replays it. Work that
-fails takes its claim back with it.
+two equal requests one waits for the other, in the writer's queue or for the key's row, and then
+replays it. Work that fails takes its claim back with it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sqlalchemy import delete, select, text, update
 
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.store.engine.query import Op, Statement, T, insert, param
+from florin_server.store.engine.query import Op, Operation, Statement, T, insert, operation, param
 from florin_server.store.tables.payments import LAPSES
 from florin_server.store.tables.tables import idempotency
 
@@ -45,7 +45,16 @@ _ANSWER = Statement(update(idempotency).where(*_KEY).values(body=param("answer")
 _FIND = Statement(
     select(idempotency.c.fingerprint, idempotency.c.body, idempotency.c.expires_at_us).where(*_KEY)
 )
+# locked, so that of several who find a lapsed key one takes it over
+_TAKEN = Statement(
+    select(idempotency.c.fingerprint, idempotency.c.body, idempotency.c.expires_at_us)
+    .where(*_KEY)
+    .with_for_update()
+)
 _FORGET = Statement(delete(idempotency).where(*_KEY))
+_FORGET_LAPSED = Statement(
+    delete(idempotency).where(*_KEY, idempotency.c.expires_at_us <= param("now_us"))
+)
 _LAPSED = Statement(
     select(idempotency.c.scope, idempotency.c.key)
     .where(text(LAPSES), idempotency.c.expires_at_us <= param("now_us"))
@@ -54,7 +63,8 @@ _LAPSED = Statement(
 )
 
 
-def once(c: Claim | None, work: Op[T], answer: Callable[[T], bytes]) -> Op[T | Replay]:
+@operation
+def once(c: Claim | None, work: Operation[T], answer: Callable[[T], bytes]) -> Op[T | Replay]:
     """Does the work and stores its answer under the key, or tells the answer that was stored.
 
     FlorinError(idempotency_conflict) if the key was used for another request. Without a claim the
@@ -63,13 +73,13 @@ def once(c: Claim | None, work: Op[T], answer: Callable[[T], bytes]) -> Op[T | R
     if c is None:
         return (yield from work)
     if (replay := (yield from _claim(c))) is not None:
-        work.close()
         return replay
     result = yield from work
     yield _ANSWER(scope_=c.scope, key_=c.key, answer=answer(result))
     return result
 
 
+@operation
 def find(scope: str, key: str, now_us: int) -> Op[bytes | None]:
     """The fingerprint of the request that a key stands for; None if it may be used."""
     rows = yield _FIND(scope_=scope, key_=key)
@@ -79,6 +89,7 @@ def find(scope: str, key: str, now_us: int) -> Op[bytes | None]:
     return fingerprint
 
 
+@operation
 def guard(c: Claim) -> Op[None]:
     """Binds a key to a request whose answers are not stored."""
     yield from _claim(c)
@@ -94,21 +105,24 @@ def _claim(c: Claim) -> Op[Replay | None]:
         created_at_us=c.now_us,
         expires_at_us=None if c.ttl_us is None else c.now_us + c.ttl_us,
     )
-    if (yield entry):
-        return None
-    ((fingerprint, body, expires_at_us),) = yield _FIND(scope_=c.scope, key_=c.key)
-    if expires_at_us is not None and expires_at_us <= c.now_us:
-        yield _FORGET(scope_=c.scope, key_=c.key)
-        yield entry
-        return None
-    if fingerprint != c.fingerprint:
-        raise FlorinError(Code.IDEMPOTENCY_CONFLICT, details={"reason": "different_body"})
-    return Replay(body)
+    while not (yield entry):
+        for fingerprint, body, expires_at_us in (yield _TAKEN(scope_=c.scope, key_=c.key)):
+            if expires_at_us is None or expires_at_us > c.now_us:
+                if fingerprint != c.fingerprint:
+                    raise FlorinError(
+                        Code.IDEMPOTENCY_CONFLICT, details={"reason": "different_body"}
+                    )
+                return Replay(body)
+            yield _FORGET(scope_=c.scope, key_=c.key)
+    return None
 
 
+@operation
 def forget_lapsed(now_us: int, limit: int) -> Op[int]:
     """Deletes keys whose time is over, the oldest first, and tells how many."""
     lapsed = yield _LAPSED(now_us=now_us, limit=limit)
     if lapsed:
-        yield _FORGET.many([{"scope_": scope, "key_": key} for scope, key in lapsed])
+        # one that was used again meanwhile is not lapsed any more
+        keys = [{"scope_": scope, "key_": key, "now_us": now_us} for scope, key in sorted(lapsed)]
+        yield _FORGET_LAPSED.many(keys)
     return len(lapsed)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import distinct, func, select, text
 
-from florin_server.store.engine.query import Op, Statement, param
+from florin_server.store.engine.query import Op, Statement, operation, param
 from florin_server.store.tables.held_money import OURS_TO_ANSWER_FOR
 from florin_server.store.tables.payments import UNCONFIRMED, UNSETTLED
 from florin_server.store.tables.payouts import OWED
@@ -63,6 +63,7 @@ class InFlight:
     held: int
 
 
+@operation
 def in_flight(chain_id: str) -> Op[InFlight]:
     """Counts what is under way on a chain (CAIP-2)."""
     counts = []

@@ -10,7 +10,7 @@ from sqlalchemy import select, text
 from florin_server.domain.payments.payment import Merchant, Payment, Refund
 from florin_server.domain.settlement.chain_txs import TxState
 from florin_server.store.accounts import merchants
-from florin_server.store.engine.query import Op, Statement, any_of, columns
+from florin_server.store.engine.query import Op, Statement, any_of, columns, operation
 from florin_server.store.payments import payments
 from florin_server.store.tables.settlement import OPEN
 from florin_server.store.tables.tables import (
@@ -84,6 +84,7 @@ _ON_THEIR_WAY = Statement(
 _REFUNDS = Statement(select(*columns(refund, Refund)).where(any_of(refund.c.payment_id, "ids")))
 
 
+@operation
 def listed(ids: Sequence[str], now_us: int) -> Op[list[Listed]]:
     """The payments of a page, in the order of the ids, as they read at a time."""
     found = yield from payments.get(ids)

@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, and_, case, func, literal, or_, select, te
 from florin_server.domain.ids import made_from
 from florin_server.domain.payments.payment import Status
 from florin_server.store.engine.columns import OneOf, by_size
-from florin_server.store.engine.query import Op, Params, Statement, any_of, param
+from florin_server.store.engine.query import Op, Params, Statement, any_of, operation, param
 from florin_server.store.engine.sums import Size, place_of, plain, total_of
 from florin_server.store.tables.payments import PAYS
 from florin_server.store.tables.tables import payment
@@ -206,6 +206,7 @@ def _everything(shape: _Shape) -> list[ColumnElement[bool]]:
     return [*lanes, *_IN_TIME, *_conditions(shape)]
 
 
+@operation
 def page(
     filters: Filters, order: Order, limit: int, after: Position | None, now_us: int, *, few: bool
 ) -> Op[list[Position]]:
@@ -271,6 +272,7 @@ def _id_only(place: Position) -> str:
     return place[1]
 
 
+@operation
 def totals(filters: Filters, now_us: int) -> Op[Totals]:
     """What all payments of the list come to."""
     if filters.merchants == ():

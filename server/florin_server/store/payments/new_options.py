@@ -12,15 +12,17 @@ from dataclasses import dataclass
 from sqlalchemy import select
 
 from florin_server.domain.payments.payment import Option
-from florin_server.store.engine.query import Op, Statement, any_of, insert, param
+from florin_server.store.engine.query import Op, Statement, any_of, insert, operation, param
 from florin_server.store.payments import payments
-from florin_server.store.tables.tables import option_count
+from florin_server.store.tables.tables import option_count, payment
 
 # under this name all callers count together
 _ALL = ""
 # once half of what all may have is used, a caller gets a tenth of its share
 _SCARCE, _LESS = 2, 10
 
+# who adds to a payment does so alone: what there is room for depends on the others
+_LOCK = Statement(select(payment.c.id).where(payment.c.id == param("payment_id")).with_for_update())
 _COUNTS = Statement(
     select(option_count.c.origin, option_count.c.n).where(
         option_count.c.payment_id == param("payment_id"), any_of(option_count.c.origin, "origins")
@@ -49,11 +51,13 @@ class Room:
         return max(0, min(share - own, self.per_payment - total))
 
 
+@operation
 def add(payment_id: str, origin: str, new: Sequence[Option], room: Room) -> Op[list[Option]]:
     """Stores options as far as there is room, the first ones first.
 
     Those that are known stay as they are. Answers what is stored now for the payers of `new`.
     """
+    yield _LOCK(payment_id=payment_id)
     payers = {one.payer for one in new}
     known = {one.id for one in (yield from payments.options(payment_id, payers))}
     fresh = [one for one in new if one.id not in known]

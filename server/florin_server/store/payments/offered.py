@@ -8,7 +8,7 @@ from sqlalchemy import Select, select, text
 
 from florin_server.domain.ids import made_from
 from florin_server.domain.payments.payment import Option, Payment
-from florin_server.store.engine.query import Op, Row, Statement, any_of, columns, param
+from florin_server.store.engine.query import Op, Row, Statement, any_of, columns, operation, param
 from florin_server.store.payments.payments import option_of
 from florin_server.store.tables.payments import UNCONFIRMED
 from florin_server.store.tables.tables import payment, payment_option
@@ -47,12 +47,14 @@ _ENDED = Statement(
 )
 
 
+@operation
 def by_reference(chain_id: str, references: Collection[str]) -> Op[list[tuple[Payment, Option]]]:
     """The options of a chain whose settlement events carry one of the references."""
     rows = yield _OFFERED(chain_id=chain_id, references=references)
     return [(Payment(*row[:_OPTION_AT]), option_of(row[_OPTION_AT:])) for row in rows]
 
 
+@operation
 def payable(chain_id: str, now_s: int, most: int) -> Op[list[tuple[str, int | None]]]:
     """References, with the heads, of what can still pay a payment that nobody confirmed.
 
@@ -62,6 +64,7 @@ def payable(chain_id: str, now_s: int, most: int) -> Op[list[tuple[str, int | No
     return [(reference, head) for reference, head in rows]
 
 
+@operation
 def ended(chain_id: str, made_s: int, ended_s: int, most: int) -> Op[list[tuple[str, int | None]]]:
     """The same of payments that were made, and whose time ended, after two seconds each.
 

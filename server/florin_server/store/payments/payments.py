@@ -32,6 +32,7 @@ from florin_server.store.engine.query import (
     any_of,
     columns,
     insert,
+    operation,
     param,
     record,
 )
@@ -102,6 +103,8 @@ _DUE = (
     .where(text(UNCONFIRMED), payment.c.expires_at <= param("now_s"))
     .order_by(payment.c.expires_at)
     .limit(param("limit"))
+    # whatever somebody else is about to end needs no second one
+    .with_for_update(skip_locked=True)
 )
 _EXPIRE = Statement(
     update(payment)
@@ -153,6 +156,7 @@ _ISSUED = Statement(
 )
 
 
+@operation
 def create(new: Payment) -> Op[Payment]:
     """Stores a new payment."""
     yield _INSERT.of(new)
@@ -160,12 +164,14 @@ def create(new: Payment) -> Op[Payment]:
     return new
 
 
+@operation
 def get(ids: Collection[str]) -> Op[dict[str, Payment]]:
     """The payments that exist, by id."""
     rows = yield _GET(ids=ids)
     return {row[0]: Payment(*row) for row in rows}
 
 
+@operation
 def newer(known: Sequence[tuple[str, int]]) -> Op[list[Payment]]:
     """The payments whose version is higher than the one that is known."""
     versions = dict(known)
@@ -176,11 +182,13 @@ def newer(known: Sequence[tuple[str, int]]) -> Op[list[Payment]]:
     return [Payment(*row) for row in (yield _GET(ids=changed))]
 
 
+@operation
 def events(payment_id: str) -> Op[list[Change]]:
     """All changes, from the creation on."""
     return [Change(*row) for row in (yield _EVENTS(payment_id=payment_id))]
 
 
+@operation
 def put_options(options: Sequence[Option]) -> Op[None]:
     """Stores options; those that are known stay as they are."""
     yield _PUT_OPTION.many(
@@ -188,18 +196,21 @@ def put_options(options: Sequence[Option]) -> Op[None]:
     )
 
 
+@operation
 def option(payment_id: str, option_id: str) -> Op[Option | None]:
     """One option of a payment."""
     rows = yield _OPTION(payment_id=payment_id, option_id=option_id)
     return option_of(rows[0]) if rows else None
 
 
+@operation
 def options(payment_id: str, payers: Collection[str]) -> Op[list[Option]]:
     """All options that some accounts (canonical CAIP-10) were ever offered, in order."""
     rows = yield _OPTIONS(payment_id=payment_id, payers=payers)
     return [option_of(row) for row in rows]
 
 
+@operation
 def put_issued(new: ResolvedBuild) -> Op[list[ResolvedBuild]]:
     """Stores what a build was resolved to, and answers like `issued`.
 
@@ -209,18 +220,21 @@ def put_issued(new: ResolvedBuild) -> Op[list[ResolvedBuild]]:
     return (yield from issued(new.payment_id, new.option_id))
 
 
+@operation
 def issued(payment_id: str, option_id: str) -> Op[list[ResolvedBuild]]:
     """All that an option's build was resolved to, the newest first."""
     rows = yield _ISSUED(payment_id=payment_id, option_id=option_id)
     return [issued_of(row) for row in rows]
 
 
+@operation
 def confirmation(payment_id: str) -> Op[Confirmation | None]:
     """What a payment is bound to."""
     rows = yield _BOUND(payment_id=payment_id)
     return confirmation_of(rows[0]) if rows else None
 
 
+@operation
 def accept(
     c: Confirmation,
     option: Option,
@@ -267,6 +281,7 @@ def accept(
     return changed
 
 
+@operation
 def refuse(
     c: Confirmation, status_detail: str, failure_code: FailureCode | None, now_us: int
 ) -> Op[Payment | None]:
@@ -297,6 +312,7 @@ def refuse(
     return changed
 
 
+@operation
 def cancel(payment_id: str, reason: CancelledReason, now_us: int) -> Op[Payment | None]:
     """Calls a payment off; None like `accept`."""
     rows = yield _CANCEL(
@@ -312,12 +328,14 @@ def cancel(payment_id: str, reason: CancelledReason, now_us: int) -> Op[Payment 
     return changed
 
 
+@operation
 def expire_due(now_us: int, limit: int) -> Op[list[Payment]]:
     """Expires payments whose time is over, the longest overdue first."""
     rows = yield _EXPIRE(now_s=now_us // 1_000_000, now_us=now_us, limit=limit)
     return (yield from _expired(rows))
 
 
+@operation
 def expire(ids: Collection[str], now_us: int) -> Op[list[Payment]]:
     """Expires those of the payments whose time is over; returns those that it expired."""
     rows = yield _EXPIRE_THESE(ids=ids, now_s=now_us // 1_000_000, now_us=now_us)
@@ -331,6 +349,7 @@ def _expired(rows: Sequence[Row]) -> Op[list[Payment]]:
     return expired
 
 
+@operation
 def next_expiry() -> Op[int | None]:
     """When the next unconfirmed payment expires, or should have: seconds since the epoch."""
     rows = yield _NEXT_EXPIRY()
@@ -349,6 +368,7 @@ def event_of(changed: Payment, cause: str, detail: Mapping[str, Any] | None = No
     }
 
 
+@operation
 def put_events(rows: Sequence[Params]) -> Op[None]:
     """Part of an operation: writes event rows."""
     yield _EVENT.many(rows)

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from florin_server.domain.payments.payment import Payment
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Operation
 from florin_server.store.payments import payments
 
-_Read = Callable[[Op[dict[str, Payment]]], Awaitable[dict[str, Payment]]]
+_Read = Callable[[Operation[dict[str, Payment]]], Awaitable[dict[str, Payment]]]
 _Wanted = dict[str, list[asyncio.Future[Payment | None]]]
 
 

@@ -9,7 +9,7 @@ from florin_server.domain.money import Amount
 from florin_server.domain.payments.payment import CancelledReason, Payment, Status
 from florin_server.domain.payments.state import Event, step
 from florin_server.store.engine.columns import U256
-from florin_server.store.engine.query import Op, Statement, param
+from florin_server.store.engine.query import Op, Statement, operation, param
 from florin_server.store.payments import payments
 from florin_server.store.tables.payments import UNSETTLED, ConfirmState
 from florin_server.store.tables.tables import confirm, payment
@@ -57,6 +57,7 @@ def tx_id_of(thing_id: str) -> str:
     return f"test:{thing_id}"
 
 
+@operation
 def simulate(payment_id: str, event: Event, requested: Amount, now_us: int) -> Op[Payment]:
     """Gives a payment its outcome; whatever waited to be settled for it is left undone.
 

@@ -15,7 +15,15 @@ from florin_server.domain.payments.payment import FailureCode, Payment, Status
 from florin_server.domain.payments.state import Event, step
 from florin_server.domain.payouts.held_money import HeldMoney, HeldState
 from florin_server.domain.settlement.chain_txs import Posting
-from florin_server.store.engine.query import Op, Statement, any_of, columns, insert, param
+from florin_server.store.engine.query import (
+    Op,
+    Statement,
+    any_of,
+    columns,
+    insert,
+    operation,
+    param,
+)
 from florin_server.store.ledger import ledger
 from florin_server.store.payments.payments import event_of, put_events
 from florin_server.store.tables.held_money import OURS_TO_ANSWER_FOR
@@ -43,7 +51,8 @@ _EVENTS = {
 _COLUMNS = columns(held_money, HeldMoney)
 _ONE = held_money.c.id == param("id_")
 _PUT = Statement(insert(held_money))
-_GET = Statement(select(*_COLUMNS).where(_ONE).with_for_update())
+_GET = Statement(select(*_COLUMNS).where(_ONE))
+_LOCK = Statement(select(*_COLUMNS).where(_ONE).with_for_update())
 _OF_EVENT = Statement(
     select(*_COLUMNS).where(
         held_money.c.payment_id == param("payment_id"), held_money.c.event == param("event_")
@@ -57,6 +66,7 @@ _BROUGHT_BY = Statement(
         ~held_money.c.late,
     )
     .order_by(held_money.c.id)
+    .with_for_update()
 )
 _LISTED = select(*_COLUMNS).order_by(held_money.c.since_us.desc(), held_money.c.id.desc())
 _ALL = Statement(_LISTED.limit(param("limit")))
@@ -131,6 +141,7 @@ def key_of(one: HeldMoney) -> str:
     return journals.held(one.payment_id)
 
 
+@operation
 def hold(one: HeldMoney, postings: Sequence[Posting], now_us: int) -> Op[Payment]:
     """Part of an operation: holds what paid a payment that is processing, and books it.
 
@@ -148,44 +159,59 @@ def hold(one: HeldMoney, postings: Sequence[Posting], now_us: int) -> Op[Payment
     return stopped
 
 
+@operation
 def sent_by_us(chain_id: str, payment_id: str, tx_hash: str) -> Op[bool]:
     """True if a transaction is one of ours, signed for a payment; looks at all raised ones."""
     asked = {"chain_id": chain_id, "payment_id": payment_id, "hash_": tx_hash}
     return bool((yield _OURS(**asked)) or (yield _OURS_RAISED(**asked)))
 
 
+@operation
 def put(one: HeldMoney) -> Op[None]:
     """Part of an operation: holds money that came late; whoever calls this books it."""
     yield _PUT.of(one)
 
 
+@operation
 def get(held_id: str) -> Op[HeldMoney | None]:
     """Held money by its id."""
     rows = yield _GET(id_=held_id)
     return HeldMoney(*rows[0]) if rows else None
 
 
+@operation
+def lock(held_id: str) -> Op[HeldMoney | None]:
+    """Part of an operation: the same, which nobody else changes until it ends."""
+    rows = yield _LOCK(id_=held_id)
+    return HeldMoney(*rows[0]) if rows else None
+
+
+@operation
 def of_event(payment_id: str, event: str) -> Op[HeldMoney | None]:
     """What is known of a settlement event of a payment."""
     rows = yield _OF_EVENT(payment_id=payment_id, event_=event)
     return HeldMoney(*rows[0]) if rows else None
 
 
+@operation
 def brought_by(chain_id: str, tx_hashes: Collection[str]) -> Op[list[HeldMoney]]:
-    """What transactions brought for payments that waited for it."""
+    """Part of an operation: what transactions brought for payments that waited for it, locked."""
     return [HeldMoney(*row) for row in (yield _BROUGHT_BY(chain=chain_id, hashes=tx_hashes))]
 
 
+@operation
 def listed(limit: int, *, all_: bool) -> Op[list[HeldMoney]]:
     """Held money, the newest first: all that ever was, or what is neither released nor returned."""
     return [HeldMoney(*row) for row in (yield (_ALL if all_ else _OPEN)(limit=limit))]
 
 
+@operation
 def counts() -> Op[list[tuple[str, HeldState, int]]]:
     """How much there is that is neither released nor returned: chain, state, how many."""
     return [(chain, state, count) for chain, state, count in (yield _COUNTS())]
 
 
+@operation
 def end(one: HeldMoney, verdict: HeldState, now_us: int) -> Op[Payment]:
     """Part of an operation: ends the payment that waits for a verdict about its money."""
     event = _EVENTS[verdict]
@@ -205,6 +231,7 @@ def end(one: HeldMoney, verdict: HeldState, now_us: int) -> Op[Payment]:
     return ended
 
 
+@operation
 def decide(
     held_id: str,
     verdict: HeldState,
@@ -226,6 +253,7 @@ def decide(
     return HeldMoney(*row)
 
 
+@operation
 def payout_refused(held_id: str) -> Op[None]:
     """Part of an operation: the payout was called off that would have returned it; it is kept.
 
@@ -235,11 +263,13 @@ def payout_refused(held_id: str) -> Op[None]:
     yield _FORGET_UNDONE(id_=held_id)
 
 
+@operation
 def undone(one: HeldMoney) -> Op[None]:
     """Part of an operation: it never came, and is on its way back, or went."""
     yield _MOVE(id_=one.id, after=HeldState.UNDONE)
 
 
+@operation
 def came_again(one: HeldMoney, now_us: int) -> Op[None]:
     """Part of an operation: what was returned already has come after all; books it once."""
     if one.state is HeldState.UNDONE:
@@ -247,6 +277,7 @@ def came_again(one: HeldMoney, now_us: int) -> Op[None]:
         yield _MOVE(id_=one.id, after=HeldState.RETURNED)
 
 
+@operation
 def forget(one: HeldMoney) -> Op[None]:
     """Part of an operation: it never came, and nothing was done with it."""
     yield _FORGET(id_=one.id)

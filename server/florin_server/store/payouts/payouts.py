@@ -6,10 +6,10 @@ in no transaction, or in one that provably moved nothing, is waiting.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Select, Update, func, null, select, text, update
+from sqlalchemy import Select, Text, Update, func, null, select, text, update
 
 from florin_server.domain.ledger import accounts, journals
 from florin_server.domain.payments.payment import RefundStatus
@@ -18,6 +18,7 @@ from florin_server.domain.payouts.state import PAYOUT, REFUND, PayoutEvent
 from florin_server.domain.settlement.chain_txs import Posting, TxEnd
 from florin_server.store.engine.query import (
     Op,
+    Operation,
     Row,
     Statement,
     StoreError,
@@ -26,6 +27,7 @@ from florin_server.store.engine.query import (
     exact_sum,
     insert,
     one_of,
+    operation,
     param,
 )
 from florin_server.store.ledger import ledger
@@ -102,6 +104,9 @@ def _of_merchant() -> Select[Row]:
 _ADD = Statement(insert(payout))
 _ONE = Statement(_payouts().where(payout.c.id == param("id_")))
 _SOME = Statement(_payouts().where(any_of(payout.c.id, "ids")))
+_LOCK = Statement(
+    _payouts().where(any_of(payout.c.id, "ids")).order_by(payout.c.id).with_for_update()
+)
 _DUE = Statement(
     _owed()
     .where(payout.c.status == PayoutStatus.WAITING, payout.c.retry_at_us <= param("now_us"))
@@ -136,9 +141,11 @@ _CLAIM = Statement(
 _SET_ASIDE = Statement(
     _move(PayoutEvent.SET_ASIDE).values(retry_at_us=param("at_us"), problem=param("why"))
 )
+# a process that lost its lease may tell of a transaction that another one has followed since
 _CONCLUDE = {
     event: Statement(
         _move(event)
+        .where(payout.c.tx_id.is_not_distinct_from(param("of_tx", Text)))
         .values(
             retry_at_us=param("at_us"),
             problem=param("why"),
@@ -179,49 +186,64 @@ _DONE = Statement(
 )
 
 
+@operation
 def add(new: Payout) -> Op[None]:
     """Part of an operation: stores a payout that waits."""
     yield _ADD.of(new)
 
 
+@operation
 def get(payout_id: str) -> Op[Payout | None]:
     """One payout."""
     rows = yield _ONE(id_=payout_id)
     return Payout(*rows[0]) if rows else None
 
 
+@operation
 def some(payout_ids: Sequence[str]) -> Op[dict[str, Payout]]:
     """Payouts by id."""
     return {row[0]: Payout(*row) for row in (yield _SOME(ids=payout_ids))}
 
 
+@operation
+def lock(payout_ids: Collection[str]) -> Op[dict[str, Payout]]:
+    """Part of an operation: the same, which nobody else changes until it ends."""
+    return {row[0]: Payout(*row) for row in (yield _LOCK(ids=payout_ids))}
+
+
+@operation
 def due(chain_id: str, limit: int, now_us: int) -> Op[list[Payout]]:
     """Payouts of a chain that are waiting and may be tried now, the oldest first."""
     rows = yield _DUE(chain_id=chain_id, now_us=now_us, limit=limit)
     return [Payout(*row) for row in rows]
 
 
+@operation
 def submitted(chain_id: str) -> Op[list[Payout]]:
     """Payouts of a chain that are on their way, or stuck."""
     return [Payout(*row) for row in (yield _SUBMITTED(chain_id=chain_id))]
 
 
+@operation
 def problems() -> Op[list[tuple[str, str, int]]]:
     """What keeps payouts from being done: chain, problem (empty if none), how many."""
     return [(chain, problem or "", count) for chain, problem, count in (yield _PROBLEMS())]
 
 
+@operation
 def listed(limit: int, *, all_: bool) -> Op[list[Payout]]:
     """Payouts, the newest first: all of them, or those that are neither done nor refused."""
     return [Payout(*row) for row in (yield (_LISTED if all_ else _LISTED_OWED)(limit=limit))]
 
 
+@operation
 def available(merchant_id: str, asset: str) -> Op[int]:
     """What a merchant is owed in an asset and has not asked for; below zero if it owes."""
     ((asked,),) = yield _ASKED_FOR(merchant_id=merchant_id, asset=asset)
     return (yield from _owed_to(merchant_id, asset)) - (asked or 0)
 
 
+@operation
 def uncovered(one: Payout, credit: int | None) -> Op[int]:
     """How much is missing to pay a payout: 0 if the merchant's balance and credit cover it.
 
@@ -238,6 +260,7 @@ def uncovered(one: Payout, credit: int | None) -> Op[int]:
     return max(0, one.value - free)
 
 
+@operation
 def claim(one: Payout, tx_hash: str, lapses_at: int | None, credit: int | None) -> Op[None]:
     """Part of an operation: takes a payout out of the line, for a transaction.
 
@@ -250,13 +273,15 @@ def claim(one: Payout, tx_hash: str, lapses_at: int | None, credit: int | None) 
     yield from _move_refund(one, PayoutEvent.CLAIMED, tx_hash, None)
 
 
+@operation
 def set_aside(payout_id: str, problem: str, retry_at_us: int) -> Op[None]:
     """Leaves a waiting payout for later, and remembers why."""
     yield _SET_ASIDE(id_=payout_id, at_us=retry_at_us, why=problem)
 
 
+@operation
 def conclude(
-    outcomes: Sequence[Outcome], ends: Sequence[TxEnd], now_us: int, watch: Op[None]
+    outcomes: Sequence[Outcome], ends: Sequence[TxEnd], now_us: int, watch: Operation[None]
 ) -> Op[None]:
     """Ends transactions and what they were for, on proof from the chain, and books both once.
 
@@ -268,6 +293,7 @@ def conclude(
     yield from watch
 
 
+@operation
 def reopen(one: Payout, tx_hash: str, now_us: int) -> Op[None]:
     """Part of an operation: a payout is on its way again in what was final, and is not any more."""
     if one.status is PayoutStatus.DONE:
@@ -277,6 +303,7 @@ def reopen(one: Payout, tx_hash: str, now_us: int) -> Op[None]:
     yield from _move_refund(one, PayoutEvent.UNDONE, tx_hash, None)
 
 
+@operation
 def refuse(payout_id: str, now_us: int) -> Op[Payout | None]:
     """Calls a waiting payout off for good; None if it is not waiting."""
     rows = yield _REFUSE(id_=payout_id, now_us=now_us)
@@ -287,13 +314,14 @@ def refuse(payout_id: str, now_us: int) -> Op[Payout | None]:
     return refused
 
 
+@operation
 def resolve(one: Payout, posting: Posting | None, told: str, now_us: int) -> Op[Payout | None]:
     """Ends a payout by what the operator found out; None if it is not stuck.
 
     With a `posting` it is done. Without, it waits to be sent once more: what its transaction did
     not move cannot be moved by that any more. `told` is kept with it.
     """
-    known = yield from get(one.id)
+    known = (yield from lock([one.id])).get(one.id)
     if known is None or known.status is not PayoutStatus.SUBMITTED:
         return None
     if (yield _IN_OPEN(chain=one.chain_id, id_=one.id)):
@@ -306,6 +334,7 @@ def resolve(one: Payout, posting: Posting | None, told: str, now_us: int) -> Op[
     return (yield from get(one.id))
 
 
+@operation
 def check(page: int = 500) -> Op[list[str]]:
     """Tells, in sentences, which payouts are done and not in the books; nothing if all are."""
     found: list[str] = []
@@ -336,6 +365,7 @@ def _conclude(one: Outcome, now_us: int) -> Op[None]:
     done_us = now_us if one.posting is not None else None
     moved = yield _CONCLUDE[event](
         id_=subject.id,
+        of_tx=subject.tx_id,
         at_us=one.retry_at_us or 0,
         why=one.problem,
         tx=one.tx_id,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from sqlalchemy import delete, select
 
 from florin_server.domain.screening.blocklist import ScreeningList
-from florin_server.store.engine.query import Op, Statement, insert, param, upsert
+from florin_server.store.engine.query import Op, Statement, insert, operation, param, upsert
 from florin_server.store.tables.tables import screened_address, screening_list
 
 _PUT = Statement(upsert(screening_list, "name"))
@@ -35,8 +35,11 @@ _ON = Statement(
 )
 
 
-def replace(new: ScreeningList, accounts: Iterable[tuple[str, str]]) -> Op[None]:
+@operation
+def replace(new: ScreeningList, accounts: Collection[tuple[str, str]]) -> Op[None]:
     """Puts a list in the place of the one with its name: namespaces and addresses, none twice."""
+    # the list's own row first: of two at once the second waits for it
+    yield _PUT.of(new)
     yield _CLEAR(name_=new.name)
     yield _ADD.many(
         [
@@ -44,31 +47,35 @@ def replace(new: ScreeningList, accounts: Iterable[tuple[str, str]]) -> Op[None]
             for namespace, address in sorted(accounts)
         ]
     )
-    yield _PUT.of(new)
 
 
+@operation
 def remove(name: str) -> Op[bool]:
     """Deletes a list with its addresses; False if there is none."""
     yield _CLEAR(name_=name)
     return bool((yield _REMOVE(name_=name)))
 
 
+@operation
 def find(name: str) -> Op[ScreeningList | None]:
     """A list by its name, without its addresses."""
     rows = yield _LIST(name_=name)
     return ScreeningList(*rows[0]) if rows else None
 
 
+@operation
 def lists() -> Op[list[ScreeningList]]:
     """All lists by name, without their addresses."""
     return [ScreeningList(*row) for row in (yield _LISTS())]
 
 
+@operation
 def accounts() -> Op[list[tuple[str, str]]]:
     """The namespace and the address of everybody on any list; looks at every row."""
     return [(namespace, address) for namespace, address in (yield _ACCOUNTS())]
 
 
+@operation
 def on(namespace: str, address: str) -> Op[list[str]]:
     """The names of the lists that an address is on."""
     return [name for (name,) in (yield _ON(namespace_=namespace, address_=address))]

@@ -7,7 +7,7 @@ from collections import defaultdict
 from sqlalchemy import select
 
 from florin_server.domain.settlement.chain_txs import ChainTx, PayerKind, Share, Variant
-from florin_server.store.engine.query import Op, Params, Row, Statement, any_of
+from florin_server.store.engine.query import Op, Params, Row, Statement, any_of, operation
 from florin_server.store.tables.tables import chain_tx, chain_tx_bump, chain_tx_item
 
 _BUMPS = Statement(
@@ -49,6 +49,7 @@ def _item_of(tx: ChainTx, n: int, payment_id: str | None, payout_id: str | None)
     }
 
 
+@operation
 def whole(rows: list[Row]) -> Op[list[ChainTx]]:
     """Transactions from their rows, with items and variants."""
     if not rows:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from operator import attrgetter
 
-from sqlalchemy import Select, Update, func, select, text, update
+from sqlalchemy import Select, Update, exists, func, select, text, update
 
 from florin_server.domain.ledger import journals
 from florin_server.domain.payments.payment import (
@@ -31,6 +31,7 @@ from florin_server.domain.settlement.state import TRANSACTION, TxEvent
 from florin_server.store.engine.columns import U256
 from florin_server.store.engine.query import (
     Op,
+    Operation,
     Row,
     Statement,
     StoreError,
@@ -38,6 +39,7 @@ from florin_server.store.engine.query import (
     columns,
     insert,
     one_of,
+    operation,
     param,
     upsert,
 )
@@ -80,6 +82,17 @@ class NotWaiting(LostLease):
 FAILURES_MAX = 3
 
 _NOT_HELD = confirm.c.state != ConfirmState.HELD
+# few transactions are open, however many there were
+_IN_OPEN = (
+    exists()
+    .where(
+        text(OPEN),
+        chain_tx.c.chain_id == confirm.c.chain_id,
+        chain_tx_item.c.tx_id == chain_tx.c.id,
+        chain_tx_item.c.payment_id == confirm.c.payment_id,
+    )
+    .correlate(confirm)
+)
 _OPTION_AT = len(payment.c)
 _CONFIRMATION_AT = _OPTION_AT + len(columns(payment_option, Option))
 
@@ -142,9 +155,16 @@ _LEAVE = Statement(
     .where(any_of(confirm.c.payment_id, "ids"), confirm.c.state == ConfirmState.WAITING)
     .values(state=ConfirmState.SUBMITTED)
 )
+# whoever puts them into a transaction changes them too
+_LOCK = Statement(
+    select(confirm.c.payment_id)
+    .where(any_of(confirm.c.payment_id, "ids"))
+    .order_by(confirm.c.payment_id)
+    .with_for_update()
+)
 _RELEASE = Statement(
     update(confirm)
-    .where(any_of(confirm.c.payment_id, "ids"), text(UNSETTLED), _NOT_HELD)
+    .where(any_of(confirm.c.payment_id, "ids"), text(UNSETTLED), _NOT_HELD, ~_IN_OPEN)
     .values(state=ConfirmState.WAITING, retry_at_us=param("at_us"))
 )
 _PART = Statement(
@@ -234,6 +254,7 @@ _CONCLUDE = Statement(
 )
 
 
+@operation
 def waiting(chain_id: str, limit: int, now_us: int) -> Op[list[Accepted]]:
     """Accepted payments that are in no transaction and due, the oldest first.
 
@@ -243,28 +264,33 @@ def waiting(chain_id: str, limit: int, now_us: int) -> Op[list[Accepted]]:
     return [_accepted_of(row) for row in rows]
 
 
+@operation
 def unsettled(chain_id: str) -> Op[list[Accepted]]:
     """Every payment of a chain that waits for its end on chain, the oldest first."""
     return [_accepted_of(row) for row in (yield _UNSETTLED(chain_id=chain_id))]
 
 
+@operation
 def unsettled_ids(chain_id: str) -> Op[frozenset[str]]:
     """The same payments, by id."""
     return frozenset([payment_id for (payment_id,) in (yield _UNSETTLED_IDS(chain_id=chain_id))])
 
 
+@operation
 def issued(payment_ids: Collection[str]) -> Op[list[ResolvedBuild]]:
     """What was issued for the options that payments are bound to, the newest of each first."""
     return [issued_of(row) for row in (yield _ISSUED(ids=payment_ids))]
 
 
+@operation
 def count_unsettled() -> Op[int]:
     """How many payments are processing, on all chains."""
     ((count,),) = yield _COUNT()
     return int(count)
 
 
-def append(tx: ChainTx, epoch: int, lease: str, claim: Op[None]) -> Op[None]:
+@operation
+def append(tx: ChainTx, epoch: int, lease: str, claim: Operation[None]) -> Op[None]:
     """Writes a signed transaction down, with its items and the nonce that it uses.
 
     LostLease if the epoch is not the lease's newest. `claim` takes the items out of their line in
@@ -279,6 +305,7 @@ def append(tx: ChainTx, epoch: int, lease: str, claim: Op[None]) -> Op[None]:
     yield _USE_NONCE(chain_id=tx.chain_id, sender=tx.sender, next_nonce=tx.nonce + 1)
 
 
+@operation
 def bump(tx: ChainTx, raised: Variant, epoch: int, lease: str, now_us: int) -> Op[None]:
     """Writes down that a transaction was signed again for a higher fee; LostLease like `append`.
 
@@ -295,6 +322,7 @@ def _holding(lease: str, epoch: int) -> Op[None]:
         raise LostLease(f"lease {lease} was taken over after epoch {epoch}")
 
 
+@operation
 def claim(payment_ids: Collection[str]) -> Op[None]:
     """Part of an operation: takes payments out of the line; NotWaiting if one is not in it."""
     taken = {payment_id for (payment_id,) in (yield _SUBMIT(ids=payment_ids))}
@@ -302,46 +330,61 @@ def claim(payment_ids: Collection[str]) -> Op[None]:
         raise NotWaiting(f"not waiting to be settled: {', '.join(missing)}")
 
 
+@operation
 def next_nonce(chain_id: str, sender: str) -> Op[int | None]:
     """The nonce after the last one that was written down; None if there was none."""
     rows = yield _NONCE(chain_id=chain_id, sender=sender)
     return rows[0][0] if rows else None
 
 
+@operation
 def sent(tx_id: str, block: int) -> Op[None]:
     """A transaction was handed to the chain when `block` was the head, maybe once more."""
     yield _SENT(tx_id=tx_id, block=block)
 
 
+@operation
 def open_txs(chain_id: str, sender: str) -> Op[list[ChainTx]]:
     """A key's transactions that are neither final nor replaced, in the order of their nonces."""
     return (yield from whole((yield _OPEN_TXS(chain_id=chain_id, sender=sender))))
 
 
+@operation
 def at_nonce(chain_id: str, sender: str, nonce: int) -> Op[list[ChainTx]]:
     """What was ever signed for a nonce, the newest first."""
     rows = yield _AT_NONCE(chain_id=chain_id, sender=sender, nonce=nonce)
     return (yield from whole(rows))
 
 
+@operation
 def leave(payment_ids: Collection[str]) -> Op[None]:
     """Takes payments out of the line whose transaction is the buyer's own to send."""
     yield _LEAVE(ids=payment_ids)
 
 
+@operation
 def release(payment_ids: Collection[str], retry_at_us: int) -> Op[None]:
-    """Puts payments that are not settled back in line, due at a time."""
+    """Puts payments that are not settled back in line, due at a time.
+
+    One that is in an open transaction stays there: another process sent it meanwhile.
+    """
+    yield _LOCK(ids=payment_ids)
     yield _RELEASE(ids=payment_ids, at_us=retry_at_us)
 
 
+@operation
 def part(payment_ids: Sequence[str]) -> Op[None]:
     """Part of an operation: a transaction of these came to nothing as a whole; each goes alone."""
     if payment_ids:
         yield _PART(ids=payment_ids)
 
 
+@operation
 def conclude(
-    findings: Sequence[Finding], ends: Sequence[TxEnd], now_us: int, watch: Op[None] | None = None
+    findings: Sequence[Finding],
+    ends: Sequence[TxEnd],
+    now_us: int,
+    watch: Operation[None] | None = None,
 ) -> Op[list[Payment]]:
     """Ends payments and transactions on proof from the chain, and books both.
 
@@ -378,6 +421,7 @@ def conclude(
     return changed + stopped
 
 
+@operation
 def end_txs(ends: Sequence[TxEnd], now_us: int) -> Op[None]:
     """Part of an operation: ends transactions and books what they cost and spent, once."""
     for end in sorted(ends, key=attrgetter("tx_id")):

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from sqlalchemy import select, update
 
 from florin_server.domain.payments.payment import FreeNonce, ResolvedBuild, Status
-from florin_server.store.engine.query import Op, Statement, StoreError, any_of, insert, param
+from florin_server.store.engine.query import (
+    Op,
+    Statement,
+    StoreError,
+    any_of,
+    insert,
+    operation,
+    param,
+)
 from florin_server.store.payments.payments import put_issued
 from florin_server.store.tables.tables import nonce_account, payment
 
@@ -73,6 +81,7 @@ _SEEN = Statement(
 )
 
 
+@operation
 def every(chain_id: str) -> Op[list[TakenNonce]]:
     """Every nonce account of a chain that was written down."""
     return [
@@ -81,6 +90,7 @@ def every(chain_id: str) -> Op[list[TakenNonce]]:
     ]
 
 
+@operation
 def expect(chain_id: str, addresses: Sequence[str]) -> Op[None]:
     """Writes accounts down that are to be made; nothing happens to those that are known."""
     yield _ADD.many(
@@ -94,17 +104,19 @@ def expect(chain_id: str, addresses: Sequence[str]) -> Op[None]:
                 "option_id": None,
                 "held_until_us": 0,
             }
-            for address in addresses
+            for address in sorted(addresses)
         ]
     )
 
 
+@operation
 def free(chain_id: str, addresses: Sequence[str]) -> Op[FreeNonce | None]:
     """One of the accounts that nobody has, the one that was free for longest."""
     rows = yield _FREE(chain_id=chain_id, accounts=addresses)
     return FreeNonce(*rows[0]) if rows else None
 
 
+@operation
 def issue(
     new: ResolvedBuild, chain_id: str, spare: FreeNonce, until_us: int
 ) -> Op[list[ResolvedBuild]]:
@@ -123,6 +135,7 @@ def issue(
     return stored
 
 
+@operation
 def seen(chain_id: str, address: str, before: str, now: str, slot: int) -> Op[None]:
     """A final block has another value than before: whoever had it has it no more."""
     yield _SEEN(chain_id=chain_id, account=address, before=before, now=now, at=slot)

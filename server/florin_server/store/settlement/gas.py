@@ -13,7 +13,7 @@ from sqlalchemy import delete, func, select, update
 
 from florin_server.domain.payments.payment import Status
 from florin_server.domain.settlement.chain_txs import Spent, SpentKind
-from florin_server.store.engine.query import Op, Statement, any_of, insert, param
+from florin_server.store.engine.query import Op, Statement, any_of, insert, operation, param
 from florin_server.store.payments import simulation
 from florin_server.store.tables.tables import confirm, failed_gas, payment
 
@@ -87,6 +87,7 @@ _FORGET = Statement(
 )
 
 
+@operation
 def book(tx_id: str, chain_id: str, spent: Sequence[Spent], now_us: int) -> Op[None]:
     """Part of an operation: counts what a transaction spent, and against its payments, once."""
     failed: list[str] = []
@@ -107,6 +108,7 @@ def book(tx_id: str, chain_id: str, spent: Sequence[Spent], now_us: int) -> Op[N
         yield _FAIL(ids=failed)
 
 
+@operation
 def usage(chain_id: str, since_us: int, payer_max: int) -> Op[Usage]:
     """What a chain spent since a time; `payers` lost at least so much."""
     by_kind: dict[SpentKind, dict[str, int]] = {kind: {} for kind in SpentKind}
@@ -119,12 +121,14 @@ def usage(chain_id: str, since_us: int, payer_max: int) -> Op[Usage]:
     return Usage(since_us, failed, opened, frozenset(payer for payer, _ in above if payer))
 
 
+@operation
 def of_payers(chain_id: str, since_us: int, payers: Collection[str]) -> Op[dict[str, int]]:
     """What payers (CAIP-10) lost on a chain since a time; those who lost nothing are absent."""
     rows = yield _OF_PAYERS(chain_id=chain_id, since_us=since_us, payers=payers)
     return {payer: int(gas) for payer, gas in rows}
 
 
+@operation
 def paid_otherwise(
     payment_ids: Collection[str], hashes: Collection[str]
 ) -> Op[list[tuple[str, str, str]]]:
@@ -141,6 +145,7 @@ def paid_otherwise(
     return found
 
 
+@operation
 def forget(until_us: int, limit: int) -> Op[int]:
     """Deletes what transactions spent before a time; tells how much was deleted at least."""
     return len((yield _FORGET(until_us=until_us, limit=limit)))

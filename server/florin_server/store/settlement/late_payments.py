@@ -11,7 +11,7 @@ from florin_server.domain.payments.payment import Option, Payment, Status
 from florin_server.domain.payouts.held_money import HeldMoney
 from florin_server.domain.payouts.payout import Payout
 from florin_server.domain.settlement.chain_txs import Posting
-from florin_server.store.engine.query import Op, Statement, param
+from florin_server.store.engine.query import Op, Statement, operation, param
 from florin_server.store.ledger import ledger
 from florin_server.store.payouts import held_money, payouts
 from florin_server.store.tables.tables import payment
@@ -20,6 +20,7 @@ _LOCKED = Statement(select(*payment.c).where(payment.c.id == param("payment_id")
 _PAID = frozenset({Status.PROCESSING, Status.SUCCEEDED})
 
 
+@operation
 def record(
     option: Option,
     event: tuple[str, str],

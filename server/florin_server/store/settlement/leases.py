@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Boolean, Update, case, literal, or_, select, update
 
-from florin_server.store.engine.query import Op, Statement, insert, param
+from florin_server.store.engine.query import Op, Statement, insert, operation, param
 from florin_server.store.tables.tables import lease
 
 _offer = insert(lease)
@@ -47,6 +47,7 @@ _EPOCH = Statement(
 )
 
 
+@operation
 def acquire(name: str, owner: str, now_us: int, ttl_us: int, steal: bool) -> Op[int | None]:
     """Takes a lease that is free, lapsed or one's own; None while another's lasts.
 
@@ -59,16 +60,19 @@ def acquire(name: str, owner: str, now_us: int, ttl_us: int, steal: bool) -> Op[
     return rows[0][0] if rows else None
 
 
+@operation
 def renew(name: str, owner: str, epoch: int, now_us: int, ttl_us: int) -> Op[bool]:
     """Keeps a lease for longer; False if it belongs to somebody else now."""
     return bool((yield _RENEW(lease=name, holder=owner, held=epoch, until=now_us + ttl_us)))
 
 
+@operation
 def release(name: str, owner: str, epoch: int) -> Op[bool]:
     """Gives a lease back; False if it belongs to somebody else now."""
     return bool((yield _RELEASE(lease=name, holder=owner, held=epoch)))
 
 
+@operation
 def is_current(name: str, epoch: int) -> Op[bool]:
     """Part of an operation: True if the epoch is still the newest."""
     rows = yield _EPOCH(lease=name)

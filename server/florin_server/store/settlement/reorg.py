@@ -17,7 +17,7 @@ from florin_server.domain.payouts.held_money import HeldMoney, HeldState
 from florin_server.domain.payouts.payout import Payout, PayoutStatus
 from florin_server.domain.settlement.chain_txs import TxState, Watched, Watcher
 from florin_server.domain.settlement.state import TRANSACTION, TxEvent
-from florin_server.store.engine.query import Op, Statement, any_of, one_of, param, upsert
+from florin_server.store.engine.query import Op, Statement, any_of, one_of, operation, param, upsert
 from florin_server.store.ledger import ledger
 from florin_server.store.payouts import held_money, payouts
 from florin_server.store.tables.payments import ConfirmState
@@ -98,6 +98,7 @@ _BACK = Statement(
 )
 
 
+@operation
 def watch(chain_id: str, by: Watcher, ended: Sequence[Watched]) -> Op[None]:
     """Part of an operation: watches transactions from now on."""
     if ended:
@@ -115,16 +116,19 @@ def watch(chain_id: str, by: Watcher, ended: Sequence[Watched]) -> Op[None]:
         )
 
 
+@operation
 def watched(chain_id: str, by: Watcher = Watcher.SETTLER) -> Op[list[Watched]]:
     """The transactions that are watched."""
     return [Watched(*row) for row in (yield _WATCHED(chain=chain_id, by=by))]
 
 
+@operation
 def forget(chain_id: str, by: Watcher, below: int) -> Op[None]:
     """Watches what is in older blocks no longer."""
     yield _FORGET(chain=chain_id, by=by, number=below)
 
 
+@operation
 def ended_by(chain_id: str, hashes: Collection[str], senders: Collection[str]) -> Op[Ended]:
     """The payments that ended by transactions, and the keys' own among these; looks at all rows."""
     paid = [row[0] for row in (yield _PAID_BY(chain=chain_id, hashes=hashes))]
@@ -132,6 +136,7 @@ def ended_by(chain_id: str, hashes: Collection[str], senders: Collection[str]) -
     return paid, ours
 
 
+@operation
 def undo_settled(
     chain_id: str, hashes: Collection[str], ended: Ended, now_us: int
 ) -> Op[list[str]]:
@@ -190,6 +195,7 @@ def _undo_held(brought: Sequence[HeldMoney], now_us: int) -> Op[tuple[list[str],
     return again, over
 
 
+@operation
 def undo_paid_out(
     chain_id: str, hashes: Collection[str], ended: Ended, now_us: int
 ) -> Op[list[str]]:
@@ -203,7 +209,7 @@ def undo_paid_out(
     items: dict[str, list[str]] = {tx_id: [] for tx_id in ended[1]}
     for tx_id, payout_id in (yield _PAYOUTS(ids=list(items))):
         items[tx_id].append(payout_id)
-    found = yield from payouts.some([one for held in items.values() for one in held])
+    found = yield from payouts.lock([one for held in items.values() for one in held])
     undone = []
     for tx_id, held in items.items():
         subjects = [found[one] for one in held]

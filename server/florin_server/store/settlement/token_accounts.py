@@ -12,8 +12,16 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import delete, func, select
 
 from florin_server.domain.accounts.destinations import AssetAccount, DailyCaps, Opening
-from florin_server.store.engine.query import Op, Statement, StoreError, any_of, insert, param
-from florin_server.store.tables.tables import account_to_open, opened_account
+from florin_server.store.engine.query import (
+    Op,
+    Statement,
+    StoreError,
+    any_of,
+    insert,
+    operation,
+    param,
+)
+from florin_server.store.tables.tables import account_to_open, installation, opened_account
 
 # more than an operator opens in a week; whoever comes later has an account opened by a payment
 QUEUE_MAX = 1000
@@ -46,6 +54,11 @@ _CLAIM = Statement(
     .on_conflict_do_nothing(index_elements=_KEY)
     .returning(opened_account.c.asset)
 )
+_lock = insert(installation)
+# a row of the chain's own, which whoever opens accounts there changes first: caps count the others
+_LOCK = Statement(
+    _lock.on_conflict_do_update(index_elements=["name"], set_={"value": _lock.excluded.value})
+)
 _KNOWN = Statement(
     select(_OPENED.asset, _OPENED.account).where(
         any_of(_OPENED.asset, "assets"), any_of(_OPENED.account, "accounts")
@@ -76,6 +89,7 @@ class _Room:
         return True
 
 
+@operation
 def want(wanted: Opening, now_us: int) -> Op[None]:
     """Queues a place, unless it was opened before, or too many wait."""
     place, merchant_id = wanted.place, wanted.merchant_id
@@ -93,6 +107,7 @@ def want(wanted: Opening, now_us: int) -> Op[None]:
         )
 
 
+@operation
 def wanted(chain_id: str, caps: DailyCaps, most: int, now_us: int) -> Op[list[Opening]]:
     """Places of a chain that wait and may be opened today, the oldest first."""
     room = yield from _room(chain_id, caps, now_us)
@@ -103,6 +118,7 @@ def wanted(chain_id: str, caps: DailyCaps, most: int, now_us: int) -> Op[list[Op
     return found
 
 
+@operation
 def openable(
     openings: Sequence[Opening], caps: DailyCaps, now_us: int
 ) -> Op[frozenset[AssetAccount]]:
@@ -118,6 +134,7 @@ def openable(
     )
 
 
+@operation
 def claim(openings: Sequence[Opening], caps: DailyCaps, opened_by: str, now_us: int) -> Op[None]:
     """Part of an operation: places, of one chain, are opened by something that is let go now.
 
@@ -126,7 +143,9 @@ def claim(openings: Sequence[Opening], caps: DailyCaps, opened_by: str, now_us: 
     """
     if not openings:
         return
-    room = yield from _room(openings[0].place.chain_id, caps, now_us)
+    chain_id = openings[0].place.chain_id
+    yield _LOCK(name=f"openings:{chain_id}", value="")
+    room = yield from _room(chain_id, caps, now_us)
     yield from drop([one.place for one in openings])
     for one in openings:
         taken = yield _CLAIM(
@@ -146,12 +165,14 @@ def claim(openings: Sequence[Opening], caps: DailyCaps, opened_by: str, now_us: 
             raise NotOpenable(f"too many accounts were opened today: {one.place.account} waits")
 
 
+@operation
 def free(opened_by: Collection[str]) -> Op[None]:
     """Part of an operation: what was to be opened by something is not, as the chain proves."""
     if opened_by:
         yield _FREE(ids=opened_by)
 
 
+@operation
 def drop(places: Sequence[AssetAccount]) -> Op[None]:
     """Part of an operation: takes places out of the queue."""
     yield _DROP.many([{"asset_": one.asset, "account_": one.account} for one in places])

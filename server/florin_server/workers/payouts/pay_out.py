@@ -34,7 +34,7 @@ from florin_server.rails.types import (
     Signed,
     Transfer,
 )
-from florin_server.store.engine.query import Op, StoreError
+from florin_server.store.engine.query import Op, StoreError, operation
 from florin_server.store.payouts import held_money, payouts
 from florin_server.store.payouts.payouts import Outcome, Uncovered
 from florin_server.store.settlement.token_accounts import NotOpenable
@@ -310,6 +310,7 @@ class PayoutWorker:
             signed.append(await self._treasury.sign(nonce, transfer))
             return signed[0]
 
+        @operation
         def claim() -> Op[None]:
             # an operation runs when it is committed, and that is after the signing
             (made,) = signed

@@ -14,7 +14,7 @@ from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
 from florin_server.rails.provisioning import DurableNonces, Values
 from florin_server.rails.types import RailUnavailable, Signed
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, Operation, operation
 from florin_server.store.settlement import durable_nonces
 from florin_server.store.settlement.durable_nonces import TakenNonce
 from florin_server.workers.settlement.tx_sender import TxSender
@@ -101,7 +101,7 @@ class NonceKeeper:
         self,
         sender: TxSender,
         made: Callable[[], Awaitable[Signed]],
-        claim: Callable[[], Op[None]],
+        claim: Callable[[], Operation[None]],
     ) -> None:
         async def sign(nonce: int) -> Signed:  # noqa: ARG001
             return await made()
@@ -109,5 +109,6 @@ class NonceKeeper:
         await sender.send([], sign, claim)
 
 
+@operation
 def _nothing() -> Op[None]:
     yield from ()

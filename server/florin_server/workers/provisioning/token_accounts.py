@@ -14,7 +14,7 @@ from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
 from florin_server.rails.provisioning import TokenAccounts
 from florin_server.rails.types import RailUnavailable, Signed
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, operation
 from florin_server.store.settlement import token_accounts
 from florin_server.workers.settlement.tx_sender import TxSender
 
@@ -78,6 +78,7 @@ class TokenAccountKeeper:
             made.append(await work.sign(places))
             return made[0]
 
+        @operation
         def claim() -> Op[None]:
             # an operation runs when it is committed, and that is after the signing
             yield from token_accounts.claim(opened, work.caps, made[0].hash, now_us)

@@ -26,7 +26,7 @@ from florin_server.flows.limits import gas_budgets
 from florin_server.flows.limits.gas_budgets import Budget
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Mined
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, Operation, operation
 from florin_server.store.settlement import chain_txs, gas, token_accounts
 from florin_server.store.settlement.chain_txs import FAILURES_MAX
 from florin_server.store.settlement.gas import Usage
@@ -292,12 +292,13 @@ def came_to_nothing(one: Ended) -> bool:
     return one.mined is not None and not one.mined.success and len(one.tx.item_ids) > 1
 
 
+@operation
 def conclude(
     findings: Sequence[Finding],
     ends: Sequence[Ended],
     retries: Sequence[Retry],
     now_us: int,
-    watch: Op[None] | None,
+    watch: Operation[None] | None,
 ) -> Op[list[Payment]]:
     """Ends payments and transactions; what ended without its payment is in line again with that.
 

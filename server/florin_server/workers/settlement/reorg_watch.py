@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from florin_server.domain.settlement.chain_txs import Finding, Watched, Watcher
 from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Operation
 from florin_server.store.settlement import reorg
 from florin_server.workers.settlement.blocks import Follower
 from florin_server.workers.settlement.tx_sender import Ended
@@ -49,7 +49,7 @@ class ReorgWatch:
             return []  # final is final there
         return list({one.tx_hash: one for one in events}.values())
 
-    def commit(self, watched: Sequence[Watched]) -> Op[None]:
+    def commit(self, watched: Sequence[Watched]) -> Operation[None]:
         """Part of an operation: writes down what is watched."""
         return reorg.watch(self._rail.chain_id, self._watcher, watched)
 

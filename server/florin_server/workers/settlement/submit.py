@@ -8,7 +8,7 @@ from florin_server.domain.settlement.chain_txs import Accepted, Share
 from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Signed
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, operation
 from florin_server.store.settlement import chain_txs
 from florin_server.workers.settlement import trying
 from florin_server.workers.settlement.blocked_payers import BlockedPayers
@@ -109,6 +109,7 @@ class Submitter:
         await self._concluder.bury(items)
 
 
+@operation
 def _later(items: Sequence[Accepted], now_us: int) -> Op[None]:
     """When they are due again: soon those of which a wallet sent something that is not mined yet.
 

@@ -26,13 +26,13 @@ from florin_server.domain.settlement.state import TRANSACTION, TxEvent
 from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Mined, RailUnavailable, Signed
-from florin_server.store.engine.query import Op
+from florin_server.store.engine.query import Op, Operation, operation
 from florin_server.store.settlement import chain_txs, leases
 from florin_server.workers.settlement.blocks import Follower
 
 _log = logging.getLogger(__name__)
 
-_LEASE_S = 30
+_LEASE_S = 25
 _LEASE_RETRY_US = 1_000_000
 # blocks after which a transaction that is in none is looked for, and broadcast again or raised
 _STALE_BLOCKS = 3
@@ -174,6 +174,12 @@ class TxSender:
         self._lease_at_us = now_us + (ttl_us // 3 if self.epoch else _LEASE_RETRY_US)
         return self.leads
 
+    async def give_back(self) -> None:
+        """Lets another process have the lease at once; this one signs nothing any more."""
+        epoch, self.epoch = self.epoch, 0
+        if epoch:
+            await self._app.store.write(leases.release(self._lease, self._owner, epoch))
+
     async def load(self) -> None:
         """Reads again which transactions are open."""
         found = await self._app.store.read(chain_txs.open_txs(self._rail.chain_id, self.address))
@@ -208,7 +214,7 @@ class TxSender:
         self,
         item_ids: Sequence[str],
         sign: Callable[[int], Awaitable[Signed]],
-        claim: Callable[[], Op[None]],
+        claim: Callable[[], Operation[None]],
     ) -> None:
         """Signs for the next nonce, commits that together with the claim, and broadcasts.
 
@@ -222,7 +228,7 @@ class TxSender:
         nonce: int,
         item_ids: Sequence[str],
         sign: Callable[[int], Awaitable[Signed]],
-        claim: Op[None],
+        claim: Operation[None],
     ) -> None:
         signed = await sign(nonce)
         tx = ChainTx(
@@ -244,7 +250,7 @@ class TxSender:
         self._txs[tx.id] = tx
         await self._broadcast(tx)
 
-    async def _commit(self, op: Op[None]) -> None:
+    async def _commit(self, op: Operation[None]) -> None:
         try:
             await self._app.store.write(op)
         except chain_txs.LostLease:
@@ -442,11 +448,13 @@ def costs_of(mined: Mined, account: str, coin: str) -> tuple[Posting, ...]:
     return postings.spent(account, coin, mined.gas_cost, mined.rent)
 
 
+@operation
 def _sent(notes: Mapping[str, int]) -> Op[None]:
     for tx_id, head in notes.items():
         yield from chain_txs.sent(tx_id, head)
 
 
+@operation
 def _nothing() -> Op[None]:
     """Claims nothing: a transaction without items."""
     yield from ()

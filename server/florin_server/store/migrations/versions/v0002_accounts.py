@@ -107,7 +107,8 @@ def _make_indexes() -> None:
 
 def _settlements_by_key() -> None:
     op.drop_index("uq_settlement_dest_merchant_id_asset", "settlement_dest")
-    op.rename_table("settlement_dest", "settlement_dest_v0001")
+    op.execute("CREATE TABLE settlement_dest_v0001 AS SELECT * FROM settlement_dest")
+    op.drop_table("settlement_dest")
     op.create_table(
         "settlement_dest",
         _text("id"),
@@ -140,7 +141,8 @@ def _settlements_by_key() -> None:
 
 
 def _fees_of_options() -> None:
-    op.rename_table("payment_option", "payment_option_v0001")
+    op.execute("CREATE TABLE payment_option_v0001 AS SELECT * FROM payment_option")
+    op.drop_table("payment_option")
     op.create_table(
         "payment_option",
         _text("payment_id"),

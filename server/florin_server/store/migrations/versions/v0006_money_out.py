@@ -10,6 +10,8 @@ down_revision = "v0005"
 branch_labels = None
 depends_on = None
 
+_AMOUNT = sa.Text().with_variant(sa.Numeric(78, 0), "postgresql")
+
 
 def upgrade() -> None:
     """Adds the tables, and the columns."""
@@ -76,7 +78,7 @@ def _make_payout() -> None:
         sa.Column("live", sa.Boolean(), nullable=False),
         sa.Column("chain_id", sa.Text(), nullable=False),
         sa.Column("asset", sa.Text(), nullable=False),
-        sa.Column("value", sa.Text(), nullable=False),
+        sa.Column("value", _AMOUNT, nullable=False),
         sa.Column("account", sa.Text(), nullable=False),
         sa.Column("created_at_us", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("status", sa.Text(), nullable=False),

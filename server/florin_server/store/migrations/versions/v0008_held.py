@@ -96,7 +96,8 @@ def _states_of_confirm(states: str) -> None:
         op.create_check_constraint(op.f("ck_confirm_state"), "confirm", allowed)
         return
     op.drop_index("ix_confirm_unsettled", "confirm")
-    op.rename_table("confirm", "confirm_before")
+    op.execute("CREATE TABLE confirm_before AS SELECT * FROM confirm")
+    op.drop_table("confirm")
     op.create_table(
         "confirm",
         _text("payment_id"),

@@ -1,0 +1,74 @@
+"""Which store the settings name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from florin_server.boot.home import Home, Refused
+from florin_server.config import Settings
+from florin_server.store.engine.opening import open_store
+from florin_server.store.engine.reading import Reader, Reading
+from florin_server.store.engine.store import Store
+from florin_server.store.engine.where import Database
+
+_SCHEMES = ("postgresql://", "postgres://")
+
+
+async def opened(settings: Settings, *, fault: Callable[[str], None] | None = None) -> Store:
+    """Opens the store of an installation; StoreError as `open_store`, Refused as `where`."""
+    return await open_store(where(settings), fault=fault)
+
+
+def reading(store: Path | Database) -> Reader:
+    """Opens a store to look at it, whoever has it; StoreError if it is none of this version's."""
+    if isinstance(store, Path):
+        return Reading(store)
+    # whoever has SQLite needs no driver
+    from florin_server.store.engine.postgres.reading import DatabaseReading  # noqa: PLC0415
+
+    return DatabaseReading(store)
+
+
+def where(settings: Settings) -> Path | Database:
+    """The file in the state folder, or the database that the settings name.
+
+    Refused for what is neither, and if the driver is not installed.
+    """
+    named = _named(settings)
+    if not named:
+        return Home(settings.home).database
+    return database(named, settings)
+
+
+def database(named: str, settings: Settings) -> Database:
+    """The database of an address; Refused as `where`."""
+    if not named.startswith(_SCHEMES):
+        raise Refused("FLORIN_STORE has to begin with postgresql://, or to be empty for SQLite")
+    try:
+        urlsplit(named).port  # noqa: B018  (it is parsed when it is asked for)
+    except ValueError:
+        # its words would repeat the password
+        raise Refused("FLORIN_STORE is no address: write special signs as %XX") from None
+    if find_spec("asyncpg") is None:
+        raise Refused("FLORIN_STORE names PostgreSQL: pip install 'florin-pay[postgres]'")
+    return Database(
+        dsn=named,
+        readers=settings.database.readers,
+        writers=settings.database.writers,
+        serializable=settings.database.isolation == "serializable",
+    )
+
+
+def _named(settings: Settings) -> str:
+    if settings.store is not None:
+        return settings.store.get_secret_value()
+    path = settings.store_file
+    if path is None:
+        return ""
+    try:
+        return path.read_text().strip()
+    except OSError as error:
+        raise Refused(f"the store's address cannot be read: {error}") from error

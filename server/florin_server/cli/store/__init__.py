@@ -1,0 +1,1 @@
+"""Commands about the store as a whole: its schema, copies of it."""

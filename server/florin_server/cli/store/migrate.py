@@ -1,0 +1,34 @@
+"""florin migrate: the store's schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from florin_server.boot import stores
+from florin_server.boot.home import Home, Refused
+from florin_server.cli.console import console, fail, settings_of
+from florin_server.store.engine import migrating
+from florin_server.store.engine.query import StoreError
+
+
+def run(given: dict[str, Any], *, status: bool, sql: bool) -> None:
+    """Brings the store to the present schema, or tells what that would be."""
+    settings = settings_of(given)
+    try:
+        store = stores.where(settings)
+        if sql:
+            for statement in migrating.preview(store):
+                console.print(f"{statement.strip()};", markup=False)
+            return
+        if not status:
+            Home(settings.home).open()
+            migrating.upgrade(store)
+        found = migrating.standing(store)
+    except (Refused, StoreError, OSError) as error:
+        fail("Not migrated", error)
+    if found.version == found.wanted:
+        console.print(f"The store has schema {found.version}, the present one.", markup=False)
+    else:
+        has = f"schema {found.version}" if found.version else "no schema yet"
+        console.print(f"The store has {has}; this Florin wants {found.wanted}.", markup=False)
+        raise SystemExit(1)

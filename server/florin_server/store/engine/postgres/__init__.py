@@ -1,0 +1,1 @@
+"""PostgreSQL through asyncpg: connections, groups of writes, snapshots, the schema."""

@@ -1,0 +1,127 @@
+"""The store on PostgreSQL: any number of processes, durable groups of writes, reads of snapshots.
+
+Other processes write too, so an operation that decides on rows locks them, or lets its statement
+decide; see CONTRIBUTING.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from types import CodeType
+from typing import Any
+
+from florin_server.store.engine.postgres import schema
+from florin_server.store.engine.postgres.connection import Connection
+from florin_server.store.engine.postgres.errors import DriverError, is_lost, to_store_error
+from florin_server.store.engine.postgres.pool import Pool
+from florin_server.store.engine.postgres.writer import Writer
+from florin_server.store.engine.query import Operation, StoreUnavailable, T
+from florin_server.store.engine.store import Fault, Store
+from florin_server.store.engine.where import Database
+
+# each takes a connection as long as it runs
+_SURVEYS = 2
+_NOTHING: Any = object()
+
+
+class PostgresStore(Store):
+    """A database, which other processes may have open too."""
+
+    def __init__(self, database: Database, engine: str, fault: Fault) -> None:
+        super().__init__(engine)
+
+        def pool(kind: Any, size: int) -> Pool:
+            return Pool(partial(Connection.to, database, kind), size)
+
+        self._readers = pool("read", database.readers)
+        self._surveys = pool("survey", _SURVEYS)
+        self._writers = pool("write", database.writers)
+        self._writer = Writer(self._writers, database.writers, fault)
+        # operations that asked more than one question
+        self._long: set[CodeType] = set()
+        self._closed = False
+
+    @classmethod
+    async def at(cls, database: Database, fault: Fault) -> PostgresStore:
+        """Opens a database, makes its tables if it has none, migrates them if they are older."""
+        return cls(database, await schema.prepare(database), fault)
+
+    @property
+    def exclusive(self) -> bool:
+        """False: only leases tell who does what."""
+        return False
+
+    @property
+    def busy(self) -> bool:
+        """True while something waits to be durable."""
+        return self._writer.busy
+
+    @property
+    def queued(self) -> int:
+        """How many operations wait to be durable."""
+        return self._writer.queued
+
+    async def write(self, op: Operation[T]) -> T:
+        """Runs an operation as soon as a connection is free."""
+        return await self._writer.submit(op)
+
+    async def read(self, op: Operation[T]) -> T:
+        """Runs an operation that only reads."""
+        return await self._read(self._readers, op)
+
+    async def survey(self, op: Operation[T]) -> T:
+        """Runs an operation that looks at many rows, on connections of its own."""
+        return await self._read(self._surveys, op)
+
+    async def close(self) -> None:
+        """Commits what is queued and takes leave of the server."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._writer.close()
+        await asyncio.gather(
+            *(one.close() for one in (self._writers, self._readers, self._surveys))
+        )
+
+    async def _read(self, pool: Pool, op: Operation[T]) -> T:
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        try:
+            return await self._ask(pool, op)
+        except DriverError as error:
+            if not is_lost(error):
+                raise to_store_error(error) from error
+        # a connection that was kept may have broken since; whoever reads may ask twice
+        try:
+            return await self._ask(pool, op)
+        except DriverError as error:
+            raise to_store_error(error) from error
+
+    async def _ask(self, pool: Pool, op: Operation[T]) -> T:
+        connection = await pool.take()
+        try:
+            code = op.steps.__code__
+            if code not in self._long:
+                if (found := await _one_question(connection, op)) is not _NOTHING:
+                    result: T = found
+                    return result
+                self._long.add(code)
+            await connection.begin()
+            try:
+                return await connection.run(op)
+            finally:
+                await connection.give_up()
+        finally:
+            pool.give_back(connection)
+
+
+async def _one_question(connection: Connection, op: Operation[Any]) -> Any:
+    """What an operation comes to that asks once, which needs no transaction; else _NOTHING."""
+    steps = iter(op)
+    try:
+        query = next(steps)
+        steps.send(await connection.query(query))
+    except StopIteration as stop:
+        return stop.value
+    return _NOTHING

@@ -1,0 +1,136 @@
+"""The store on SQLite: one file, one process, durable groups of writes, reads of one snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from pathlib import Path
+
+from florin_server.store.engine import schema
+from florin_server.store.engine.query import Operation, StoreUnavailable, T, run
+from florin_server.store.engine.sqlite import Connection, FileLock, to_store_error
+from florin_server.store.engine.store import Fault, Store
+from florin_server.store.engine.writer import Writer
+
+# a long read lets others have the event loop after so long
+_HOLD_S = 0.005
+# each takes a core as long as it runs
+_SURVEYS = 2
+
+
+class SqliteStore(Store):
+    """A file, which this process has alone."""
+
+    def __init__(self, path: Path, lock: FileLock, fault: Fault) -> None:
+        super().__init__(f"SQLite {sqlite3.sqlite_version}")
+        self._path = path
+        self._lock = lock
+        self._connection = Connection(path, writes=True)
+        self._writer = Writer(self._connection, fault)
+        self._readers: list[Connection] = []
+        self._closed = False
+        self._surveys = asyncio.Semaphore(_SURVEYS)
+
+    @classmethod
+    async def at(cls, path: Path, fault: Fault) -> SqliteStore:
+        """Opens a file, makes it if it is new, migrates it if it is older.
+
+        Raises StoreLocked while another server has it open.
+        """
+        lock = FileLock(path.with_name(path.name + ".lock"))
+        try:
+            await asyncio.to_thread(schema.prepare, path)
+            return cls(path, lock, fault)
+        except BaseException:
+            lock.release()
+            raise
+
+    @property
+    def exclusive(self) -> bool:
+        """True: the file is locked."""
+        return True
+
+    @property
+    def busy(self) -> bool:
+        """True while something waits to be durable."""
+        return self._writer.busy
+
+    @property
+    def queued(self) -> int:
+        """How many operations wait to be durable."""
+        return self._writer.queued
+
+    async def write(self, op: Operation[T]) -> T:
+        """Runs an operation in the next group."""
+        return await self._writer.submit(op)
+
+    async def read(self, op: Operation[T]) -> T:
+        """Runs an operation that only reads.
+
+        Rows come from memory as a rule, so reads are done at once; one with many queries makes
+        room for others between them.
+        """
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        connection = self._readers.pop() if self._readers else Connection(self._path, writes=False)
+        try:
+            connection.command("BEGIN")
+            return await _unhurried(op, connection)
+        except sqlite3.Error as error:
+            raise to_store_error(error) from error
+        finally:
+            connection.give_up()
+            self._release(connection)
+
+    async def survey(self, op: Operation[T]) -> T:
+        """Runs an operation that looks at many rows, in a thread."""
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        async with self._surveys:
+            return await asyncio.to_thread(_survey, self._path, op)
+
+    def _release(self, connection: Connection) -> None:
+        if self._closed:
+            connection.close()
+        else:
+            self._readers.append(connection)
+
+    async def close(self) -> None:
+        """Commits what is queued and lets another server in; once more does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._writer.close()
+        while self._readers:
+            self._readers.pop().close()
+        self._connection.close()
+        self._lock.release()
+
+
+def _survey(path: Path, op: Operation[T]) -> T:
+    connection = Connection(path, writes=False)
+    try:
+        connection.command("BEGIN")
+        return run(op, connection.query)
+    except sqlite3.Error as error:
+        raise to_store_error(error) from error
+    finally:
+        connection.give_up()
+        connection.close()
+
+
+async def _unhurried(op: Operation[T], connection: Connection) -> T:
+    until = time.monotonic() + _HOLD_S
+    steps = iter(op)
+    try:
+        query = next(steps)
+        while True:
+            rows = connection.query(query)
+            if time.monotonic() > until:
+                await asyncio.sleep(0)
+                until = time.monotonic() + _HOLD_S
+            query = steps.send(rows)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result

@@ -1,0 +1,114 @@
+"""A database that restarts, and ends connections, while payments are made.
+
+Nothing that was acknowledged is lost, nothing is done twice, and callers are told nothing but that
+the store does not work at the moment. `python -m tests.chaos.database_restarts 100 500`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sys
+import time
+
+from florin_server.store.engine.opening import open_store
+from florin_server.store.engine.query import StoreUnavailable
+from florin_server.store.engine.store import Store
+from florin_server.store.payments import history, payments
+
+from tests.support import postgres, store_kit
+
+CLIENTS = 8
+READY_S = 5.0
+_ENDED = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'florin-%'"
+)
+
+
+class Load:
+    """Clients that make payments, each again under its key until it is told what became of it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._numbers = itertools.count()
+        self.acknowledged: dict[str, str] = {}
+        self.refused = 0
+        self.ready = asyncio.Event()
+
+    async def client(self) -> None:
+        while True:
+            key = f"key-{next(self._numbers)}"
+            while key not in self.acknowledged:
+                await self._try(key)
+            self.ready.set()
+
+    async def _try(self, key: str) -> None:
+        made = store_kit.payment()
+        op = store_kit.create_once(made, store_kit.claim(key), made.id.encode())
+        try:
+            found = await self._store.write(op)
+            await self._store.reader.payment(made.id)
+        except StoreUnavailable:
+            self.refused += 1
+            # others have their turn
+            await asyncio.sleep(0.01)
+        else:
+            body = getattr(found, "body", None)
+            self.acknowledged[key] = body.decode() if body is not None else made.id
+
+
+async def campaign(server: postgres.OwnServer, restarts: int, ends: int) -> tuple[Load, float]:
+    """The load, and the longest time after an outage until a payment was made."""
+    store = await open_store(server.database)
+    load, longest = Load(store), 0.0
+    clients = [asyncio.create_task(load.client()) for _ in range(CLIENTS)]
+    outages = [False] * ends + [True] * restarts
+    try:
+        for number, whole in enumerate(outages):
+            # all kinds of moments
+            await asyncio.sleep(0.003 * (number % 17))
+            if whole:
+                await asyncio.to_thread(server.restart)
+            else:
+                await postgres.rows(server.database.dsn, _ENDED)
+            began = time.monotonic()
+            load.ready.clear()
+            ready = asyncio.create_task(load.ready.wait())
+            await asyncio.wait([ready, *clients], timeout=60, return_when=asyncio.FIRST_COMPLETED)
+            for client in clients:
+                if client.done():
+                    client.result()
+            assert ready.done(), "no payment could be made for a minute"
+            longest = max(longest, time.monotonic() - began)
+    finally:
+        for client in clients:
+            client.cancel()
+        await asyncio.gather(*clients, return_exceptions=True)
+    wrong = await store.survey(history.check())
+    ids = list(load.acknowledged.values())
+    found = await store.survey(payments.get(ids))
+    stored = await postgres.rows(server.database.dsn, "SELECT count(*) FROM payment")
+    await store.close()
+    assert wrong == []
+    assert set(found) == set(ids)
+    assert len(set(ids)) == len(ids)
+    # what was under way at the end may be there too
+    assert len(ids) <= stored[0][0] <= len(ids) + CLIENTS
+    for client in clients:
+        assert client.cancelled()
+    return load, longest
+
+
+def main() -> None:
+    restarts, ends = map(int, sys.argv[1:] or ("100", "500"))
+    server = postgres.OwnServer()
+    try:
+        load, longest = asyncio.run(campaign(server, restarts, ends))
+    finally:
+        server.end()
+    print(f"{len(load.acknowledged)} payments, {load.refused} refusals, ready in {longest:.1f} s")
+    sys.exit(longest > READY_S)
+
+
+if __name__ == "__main__":
+    main()

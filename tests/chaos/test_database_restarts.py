@@ -1,0 +1,28 @@
+"""A database that restarts costs nothing but the time that it takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chaos.database_restarts import READY_S, campaign
+from tests.support import postgres
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        postgres.POSTGRES not in postgres.chosen(), reason="PostgreSQL was not asked for"
+    ),
+]
+
+
+@pytest.fixture
+def server():
+    made = postgres.OwnServer()
+    yield made
+    made.end()
+
+
+async def test_restarts_and_ended_connections_lose_nothing_and_do_nothing_twice(server):
+    load, longest = await campaign(server, 2, 10)
+    assert load.refused
+    assert longest < READY_S

