@@ -21,7 +21,7 @@ from tests.support import postgres, store_kit
 CLIENTS = 8
 READY_S = 5.0
 _ENDED = (
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'florin-%'"  # noqa: E501
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'florin-%'"
 )
 
 
