@@ -86,7 +86,7 @@ def closed(desk, monkeypatch):
     read = desk.service.app.store.read
 
     async def down(op: Any) -> Any:
-        if op.gi_code.co_name in {"key_by_id", "app"}:
+        if op.steps.__name__ in {"key_by_id", "app"}:
             op.close()
             raise StoreUnavailable("the store is closed")
         return await read(op)

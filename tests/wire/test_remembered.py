@@ -111,7 +111,7 @@ async def test_what_was_changed_while_it_was_looked_up_is_not_remembered(desk, t
 
     async def overtaken(op: Any) -> Any:
         found = await read(op)
-        if op.gi_code.co_name == "merchant":
+        if op.steps.__name__ == "merchant":
             monkeypatch.undo()
             await tenant.change_merchant(status="inactive")
             # by now the change is known of
@@ -133,7 +133,7 @@ def looked_up(desk, monkeypatch) -> list[str]:
 
     async def counted(op: Any) -> Any:
         # workers read too
-        asked.extend(of_callers & {op.gi_code.co_name})
+        asked.extend(of_callers & {op.steps.__name__})
         return await read(op)
 
     monkeypatch.setattr(store, "read", counted)

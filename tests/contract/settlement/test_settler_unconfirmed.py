@@ -115,6 +115,7 @@ async def returns(shop: Works, payment) -> list[int]:
     return [value for payment_id, value in found if payment_id == payment.id]
 
 
+@operation
 def _payouts():
     from florin_server.store.engine.query import Statement
     from florin_server.store.tables.tables import payout

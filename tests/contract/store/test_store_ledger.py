@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import Posting
-from florin_server.store.engine.query import Statement, StoreError
+from florin_server.store.engine.query import Statement, StoreError, operation
 from florin_server.store.ledger import ledger
 from florin_server.store.payouts import payouts
 from florin_server.store.tables.tables import ledger_transfer
@@ -248,6 +248,7 @@ async def test_the_table_itself_refuses_one_account_on_both_sides(store, tmp_pat
         await store.write(raw_transfer())
 
 
+@operation
 def raw_transfer():
     yield Statement(insert(ledger_transfer))(
         idem_key="k", n=1, debit="wallet:w", credit="wallet:w", asset=ASSET, amount=1

@@ -16,6 +16,7 @@ from florin_server.domain.sealed import Seal
 from florin_server.flows.capture import collected
 from florin_server.store.capture import collected_data
 
+from tests.support import postgres
 from tests.support.builds import TOKEN, Building
 from tests.support.capture import (
     ASKED,
@@ -474,7 +475,8 @@ async def test_nothing_of_it_is_anywhere_in_clear(tmp_path, caplog, monkeypatch)
             assert not [mark for mark in marks for one in seen if mark in one.text]
             assert await till.pay() == "succeeded"
             files = [one for one in desk.service.home.path.rglob("*") if one.is_file()]
-            assert {one.name for one in files} >= {"florin.db", "florin.db-wal"}
+            if postgres.used() == postgres.SQLITE:
+                assert {one.name for one in files} >= {"florin.db", "florin.db-wal"}
             for file in files:
                 content = file.read_bytes()
                 assert not [mark for mark in marks if mark.encode() in content], file

@@ -22,7 +22,7 @@ from florin_server.domain.payments.payment import (
 from florin_server.domain.settlement.chain_txs import Accepted
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.transactions import Signer
-from florin_server.store.engine.query import Op, Statement, param
+from florin_server.store.engine.query import Op, Statement, operation, param
 from florin_server.store.payments import payments
 from florin_server.store.tables.tables import payment_option
 from sqlalchemy import update
@@ -96,6 +96,7 @@ FORGET_HEAD = Statement(
 )
 
 
+@operation
 def forget_head(payment_id: str) -> Op[None]:
     yield FORGET_HEAD(of=payment_id)
 

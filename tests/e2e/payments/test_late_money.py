@@ -7,6 +7,7 @@ import pytest_asyncio
 from florin.v1 import payout_pb2
 from florin_server.flows.ledger import books
 from florin_server.flows.ledger.books import Verdict
+from florin_server.store.engine.query import operation
 
 from tests.support.books import SETTINGS, balance, booked, exact, treasury_of
 from tests.support.desk import opened
@@ -137,6 +138,7 @@ async def test_money_for_nothing_that_is_known_is_unbooked(desk, shop, caplog):
     await booked(desk)
 
 
+@operation
 def _forget(payment_id: str):
     from florin_server.store.engine.query import Statement, param
     from florin_server.store.tables.tables import payment_option
