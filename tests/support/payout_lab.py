@@ -70,21 +70,28 @@ class Office:
     task: asyncio.Task[None] = field(init=False)
 
     async def start(self) -> None:
-        self.store = await Store.open(self.folder / "florin.db")
-        chosen = Settings(home=self.folder, **self.settings)
-        core = core_of(chosen, self.store, self.lab.clock, [self.lab.rail])
-        # there is no book keeper here
-        core.chains[CHAIN].books_begun = True
-        self.worker = Stepped(core, self.lab.rail, os.urandom(4).hex())
-        self.app = app_of(core, payouts=[self.worker])
-        self.task = asyncio.create_task(self.worker.run())
-        await self._turned()
+        async with contextlib.AsyncExitStack() as stack:
+            self.store = await Store.open(self.folder / "florin.db")
+            stack.push_async_callback(self.store.close)
+            chosen = Settings(home=self.folder, **self.settings)
+            core = core_of(chosen, self.store, self.lab.clock, [self.lab.rail])
+            # there is no book keeper here
+            core.chains[CHAIN].books_begun = True
+            self.worker = Stepped(core, self.lab.rail, os.urandom(4).hex())
+            self.app = app_of(core, payouts=[self.worker])
+            self.task = asyncio.create_task(self.worker.run())
+            await self._turned()
+            # who stops the office closes it
+            stack.pop_all()
 
     async def stop(self) -> None:
+        """Closes the store also if the worker died, which it then tells of."""
         self.task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self.task
-        await self.store.close()
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.task
+        finally:
+            await self.store.close()
 
     async def restart(self) -> None:
         """Another process takes over; what was not written down is forgotten."""
@@ -198,17 +205,16 @@ def _ask(payout: Payout):
 
 @contextlib.asynccontextmanager
 async def office(folder: Path, **settings: Any) -> AsyncIterator[Office]:
-    lab = await open_lab(treasury=TREASURY)
-    await lab.send(to=TREASURY.address, value=ETHER)
-    await lab.send_tokens(TREASURY.address, FLOAT)
-    running = Office(folder, lab, settings)
-    await running.start()
-    try:
+    async with contextlib.AsyncExitStack() as stack:
+        lab = await open_lab(treasury=TREASURY)
+        stack.push_async_callback(lab.chain.close)
+        stack.push_async_callback(lab.rail.close)
+        await lab.send(to=TREASURY.address, value=ETHER)
+        await lab.send_tokens(TREASURY.address, FLOAT)
+        running = Office(folder, lab, settings)
+        await running.start()
+        stack.push_async_callback(running.stop)
         yield running
-    finally:
-        await running.stop()
-        await lab.rail.close()
-        await lab.chain.close()
 
 
 __all__ = ["BUYER", "FLOAT", "SHOP", "TREASURY", "TREASURY_KEY", "Office", "office"]

@@ -79,11 +79,7 @@ class Works:
         for _ in range(times):
             self.settler.turned.clear()
             self.settler.may_turn.release()
-            waits = asyncio.create_task(self.settler.turned.wait())
-            await asyncio.wait({waits, self.task}, return_when=asyncio.FIRST_COMPLETED)
-            if not waits.done():
-                waits.cancel()
-                await self.task
+            await _turned(self.settler, self.task)
 
     async def mine(self, blocks: int = 1) -> None:
         """Seals blocks, each seen by the settler."""
@@ -97,10 +93,13 @@ class Works:
         self.store, self.app, self.settler, self.task = await _start(self.folder, self.lab)
 
     async def stop(self) -> None:
+        """Closes the store also if the settler died, which it then tells of."""
         self.task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self.task
-        await self.store.close()
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.task
+        finally:
+            await self.store.close()
 
     # payments
 
@@ -175,14 +174,13 @@ async def works(
     evm: EvmChains | None = None,
     **changes: Any,
 ) -> AsyncIterator[Works]:
-    lab = await open_lab(more=more, evm=evm, **changes)
-    running = Works(folder, lab, *await _start(folder, lab, first=True))
-    try:
+    async with contextlib.AsyncExitStack() as stack:
+        lab = await open_lab(more=more, evm=evm, **changes)
+        stack.push_async_callback(lab.chain.close)
+        stack.push_async_callback(lab.rail.close)
+        running = Works(folder, lab, *await _start(folder, lab, first=True))
+        stack.push_async_callback(running.stop)
         yield running
-    finally:
-        await running.stop()
-        await lab.rail.close()
-        await lab.chain.close()
 
 
 def without_destination():
@@ -193,24 +191,37 @@ def without_destination():
 async def _start(
     folder: Path, lab: Lab, *, first: bool = False
 ) -> tuple[Store, App, Stepped, asyncio.Task[None]]:
-    store = await Store.open(folder / "florin.db")
-    if first:
-        partner = Partner("prtn_shop", "Shop", "2026-02-18", "active", START_S * 1_000_000)
-        await store.write(merchants.put_partner(partner))
-        await store.write(merchants.put_merchant(SHOP))
-        destination = Destination("crypto_1", SHOP.id, TOKEN, account_of(MERCHANT))
-        await store.write(destinations.put_destination(destination))
-    links = Links("https://pay.example", frozenset({"pay.example"}))
-    chosen = Settings(home=folder, discovery_s=30)
-    core = core_of(chosen, store, lab.clock, [lab.rail], links=links)
-    # there is no book keeper here
-    core.chains[CHAIN].books_begun = True
-    pauses = await store.read(executors.pauses())
-    settler = Stepped(core, lab.rail, os.urandom(4).hex(), pauses)
-    app = app_of(core, [settler])
-    task = asyncio.create_task(settler.run())
-    await settler.turned.wait()
+    async with contextlib.AsyncExitStack() as stack:
+        store = await Store.open(folder / "florin.db")
+        stack.push_async_callback(store.close)
+        if first:
+            partner = Partner("prtn_shop", "Shop", "2026-02-18", "active", START_S * 1_000_000)
+            await store.write(merchants.put_partner(partner))
+            await store.write(merchants.put_merchant(SHOP))
+            destination = Destination("crypto_1", SHOP.id, TOKEN, account_of(MERCHANT))
+            await store.write(destinations.put_destination(destination))
+        links = Links("https://pay.example", frozenset({"pay.example"}))
+        chosen = Settings(home=folder, discovery_s=30)
+        core = core_of(chosen, store, lab.clock, [lab.rail], links=links)
+        # there is no book keeper here
+        core.chains[CHAIN].books_begun = True
+        pauses = await store.read(executors.pauses())
+        settler = Stepped(core, lab.rail, os.urandom(4).hex(), pauses)
+        app = app_of(core, [settler])
+        task = asyncio.create_task(settler.run())
+        await _turned(settler, task)
+        # who stops the works closes it
+        stack.pop_all()
     return store, app, settler, task
+
+
+async def _turned(settler: Stepped, task: asyncio.Task[None]) -> None:
+    """Waits for the end of a turn; whatever ends the settler's task is raised."""
+    waits = asyncio.create_task(settler.turned.wait())
+    await asyncio.wait({waits, task}, return_when=asyncio.FIRST_COMPLETED)
+    if not waits.done():
+        waits.cancel()
+        await task
 
 
 __all__ = ["CHAIN", "MERCHANT", "RELAYER", "TOKEN", "Works", "works"]
