@@ -26,6 +26,7 @@ from florin_server.store.settlement import chain_txs
 from florin_server.workers.payouts.pay_out import PayoutWorker
 
 from tests.support.evm_lab import CHAIN, ETHER, TOKEN, Lab, account_of, open_lab
+from tests.support.turns import turned
 
 TREASURY_KEY = b"\x74" * 32
 TREASURY = Signer(TREASURY_KEY)
@@ -80,7 +81,7 @@ class Office:
             self.worker = Stepped(core, self.lab.rail, os.urandom(4).hex())
             self.app = app_of(core, payouts=[self.worker])
             self.task = asyncio.create_task(self.worker.run())
-            await self._turned()
+            await turned(self.worker.turned, self.task)
             # who stops the office closes it
             stack.pop_all()
 
@@ -103,14 +104,7 @@ class Office:
         for _ in range(times):
             self.worker.turned.clear()
             self.worker.may_turn.release()
-            await self._turned()
-
-    async def _turned(self) -> None:
-        waits = asyncio.create_task(self.worker.turned.wait())
-        await asyncio.wait({waits, self.task}, return_when=asyncio.FIRST_COMPLETED)
-        if not waits.done():
-            waits.cancel()
-            await self.task
+            await turned(self.worker.turned, self.task)
 
     async def mine(self, blocks: int = 1) -> None:
         """Seals blocks, each seen by the worker."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Container, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ from tests.support.evm_lab import (
     open_lab,
     signed,
 )
+from tests.support.turns import turned
 
 SHOP = Merchant("mrch_shop", "prtn_shop", "Shop", "s@shop.example", None, "active", False, 0)
 BUYER = Caller(live=False)
@@ -79,13 +80,21 @@ class Works:
         for _ in range(times):
             self.settler.turned.clear()
             self.settler.may_turn.release()
-            await _turned(self.settler, self.task)
+            await turned(self.settler.turned, self.task)
 
     async def mine(self, blocks: int = 1) -> None:
         """Seals blocks, each seen by the settler."""
         for _ in range(blocks):
             await self.lab.mine()
             await self.turn()
+
+    async def mine_until(self, look: Callable[[], Awaitable[bool]]) -> None:
+        """Seals blocks until something is so."""
+        for _ in range(TURNS_MAX):
+            if await look():
+                return
+            await self.mine()
+        raise AssertionError(f"not so after {TURNS_MAX} blocks: {self.settler.health()}")
 
     async def restart(self) -> None:
         """Another process takes over; what was not written down is forgotten."""
@@ -140,13 +149,14 @@ class Works:
 
     async def end(self, payment: Payment) -> Payment:
         """Seals blocks until the payment is final; checks that it was booked as it ended."""
-        for _ in range(TURNS_MAX):
-            found = await self.now(payment)
-            if found.status.is_final:
-                await self.check(found)
-                return found
-            await self.mine()
-        raise AssertionError(f"{payment.id} does not end: {self.settler.health()}")
+
+        async def ended() -> bool:
+            return (await self.now(payment)).status.is_final
+
+        await self.mine_until(ended)
+        found = await self.now(payment)
+        await self.check(found)
+        return found
 
     async def check(self, *ended: Payment) -> None:
         """The money moved exactly once for what succeeded and never for the rest."""
@@ -209,19 +219,10 @@ async def _start(
         settler = Stepped(core, lab.rail, os.urandom(4).hex(), pauses)
         app = app_of(core, [settler])
         task = asyncio.create_task(settler.run())
-        await _turned(settler, task)
+        await turned(settler.turned, task)
         # who stops the works closes it
         stack.pop_all()
     return store, app, settler, task
-
-
-async def _turned(settler: Stepped, task: asyncio.Task[None]) -> None:
-    """Waits for the end of a turn; whatever ends the settler's task is raised."""
-    waits = asyncio.create_task(settler.turned.wait())
-    await asyncio.wait({waits, task}, return_when=asyncio.FIRST_COMPLETED)
-    if not waits.done():
-        waits.cancel()
-        await task
 
 
 __all__ = ["CHAIN", "MERCHANT", "RELAYER", "TOKEN", "Works", "works"]

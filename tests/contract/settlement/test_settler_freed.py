@@ -10,7 +10,7 @@ from florin_server.devnet.evm import DEVNET
 from florin_server.store.settlement import chain_txs
 
 from tests.support.evm_lab import CHAIN, MERCHANT, PRICE, buyer, refuse
-from tests.support.settler_lab import Works, works
+from tests.support.settler_lab import TURNS_MAX, Works, works
 
 WALLET = buyer(7)
 SAFE = bytes.fromhex("5a" * 20)
@@ -38,8 +38,11 @@ async def failing(shop: Works) -> Any:
 async def test_an_item_that_failed_is_tried_again_though_the_node_told_nothing_then(shop):
     payment = await failing(shop)
     shop.lab.node.changes["eth_call"] = refuse(-32005, "too many requests")
-    while await shop.transactions():
-        await shop.mine()
+
+    async def over() -> bool:
+        return not await shop.transactions()
+
+    await shop.mine_until(over)
     assert await shop.status(payment) == "processing"
     shop.lab.node.changes.clear()
     await shop.lab.send_tokens(WALLET.address, PRICE)
@@ -60,9 +63,12 @@ async def test_an_item_that_failed_is_tried_again_after_a_restart_at_that_moment
         # what is asked once the end is committed is never answered
         node.setattr(shop.lab.rail.observer, "unpayable_reason", silence)
         heard = asyncio.create_task(asked.wait())
-        while not asked.is_set():
+        for _ in range(TURNS_MAX):
             mining = asyncio.create_task(shop.mine())
             await asyncio.wait({mining, heard}, return_when=asyncio.FIRST_COMPLETED)
+            if asked.is_set():
+                break
+        assert asked.is_set()
         mining.cancel()
         assert await shop.transactions() == []
         await shop.stop()
@@ -78,8 +84,11 @@ async def test_a_payment_of_another_transaction_is_left_where_it_is(shop):
     other = await shop.accepted(buyer(8))
     await shop.turn()
     first, second = await shop.transactions()
-    while first.id in {one.id for one in await shop.transactions()}:
-        await shop.mine()
+
+    async def over() -> bool:
+        return first.id not in {one.id for one in await shop.transactions()}
+
+    await shop.mine_until(over)
     # nobody has seen it yet, and it is on its way all the same
     (left,) = await shop.transactions()
     assert (left.id, left.item_ids) == (second.id, (other.id,))
