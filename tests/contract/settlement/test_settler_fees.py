@@ -269,6 +269,21 @@ async def test_a_pool_that_lost_an_earlier_transaction_gets_it_again(shop):
         assert (await shop.end(payment)).tx_id == tx.hash
 
 
+async def test_what_lapsed_is_sent_again_since_others_wait_behind_it(shop):
+    await shop.lab.pause()
+    short = await shop.accepted(buyer(100), ttl_s=60)
+    await shop.turn()
+    (first,) = await shop.transactions()
+    long = await shop.accepted(buyer(101))
+    await shop.turn()
+    await shop.fault(kind="evict", transactions=[first.hash])
+    shop.lab.clock.advance(60 + 300)
+    await shop.mine(3)
+    assert await shop.lab.rail.relay.knows(first.hash)
+    assert (await shop.end(long)).status == "succeeded"
+    assert (await shop.end(short)).status == "failed"
+
+
 async def test_a_raised_transaction_that_was_lost_is_sent_again_as_it_was_raised(shop):
     payment, first = await stuck(shop)
     await shop.mine(3)
