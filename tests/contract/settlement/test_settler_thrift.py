@@ -146,6 +146,9 @@ async def test_what_was_accepted_since_the_last_comparison_is_left_to_the_blocks
     assert known.seen(item)
     # what blocks told of is not asked for, whenever it was accepted
     assert known.unseen(at_us) == known.unseen(at_us - 1) == []
+    # what has ended a payment is let go of together with it
+    known.over({item.payment.id})
+    assert (len(known), known.seen(item)) == (0, False)
 
 
 async def test_payments_are_looked_for_together(shop):
