@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from eth_account.signers.local import LocalAccount
 from florin_server.devnet.evm import DEVNET
 from florin_server.store.settlement import chain_txs
 
@@ -28,11 +29,16 @@ async def failing(shop: Works) -> Any:
     payment = await shop.accepted(WALLET)
     await shop.turn()
     assert len(await shop.transactions()) == 1
-    held = await shop.lab.balance(WALLET.address)
+    await spend(shop, WALLET)
+    return payment
+
+
+async def spend(shop: Works, wallet: LocalAccount) -> None:
+    """A buyer sends all that it has elsewhere."""
+    held = await shop.lab.balance(wallet.address)
     data = bytes.fromhex("a9059cbb") + SAFE.rjust(32, b"\0") + held.to_bytes(32, "big")
     token = DEVNET.token.address
-    await shop.lab.send(key=bytes(WALLET.key), to=token, data=data)
-    return payment
+    await shop.lab.send(key=bytes(wallet.key), to=token, data=data)
 
 
 async def test_an_item_that_failed_is_tried_again_though_the_node_told_nothing_then(shop):
@@ -99,3 +105,21 @@ async def test_a_payment_of_another_transaction_is_left_where_it_is(shop):
     await shop.turn(2)
     assert [one.id for one in await shop.transactions()] == [second.id]
     assert (await shop.end(other)).status == "succeeded"
+
+
+async def test_a_payment_that_waits_for_its_time_is_due_when_it_was(shop):
+    """Whatever becomes of the transactions of others."""
+    await failing(shop)
+    poor = buyer(9)
+    # who has nothing else under way is not asked a second time
+    others = {(await shop.accepted(poor)).id for _ in range(2)}
+    await spend(shop, poor)
+    await shop.turn()
+    due_us = shop.lab.clock.now_us() + 1_000_000
+
+    async def over() -> bool:
+        return not await shop.transactions()
+
+    await shop.mine_until(over)
+    due = await shop.store.read(chain_txs.waiting(CHAIN, 9, due_us))
+    assert {one.payment.id for one in due} == others
