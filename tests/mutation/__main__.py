@@ -35,6 +35,13 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=Path("build/mutation"))
     parser.add_argument("--anew", action="store_true", help="forget what earlier runs found")
     parser.add_argument("--again", action="store_true", help="run once more what has no reason")
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=1,
+        metavar="N",
+        help="multiply the times after which a mutant counts as killed, for a busy machine",
+    )
     wanted = parser.parse_args()
     if unknown := set(wanted.groups) - GROUPS.keys():
         parser.error(f"there is no group {', '.join(sorted(unknown))}")
@@ -44,7 +51,14 @@ def main() -> int:
         folder = wanted.folder / name
         known = found_in(folder) if wanted.again and folder.exists() else {}
         again = unexplained(known, reasons)
-        found |= mutated(GROUPS[name], folder, wanted.jobs, anew=wanted.anew, again=again)
+        found |= mutated(
+            GROUPS[name],
+            folder,
+            wanted.jobs,
+            anew=wanted.anew,
+            again=again,
+            patience=wanted.patience,
+        )
         print(f"{name}: done", flush=True)
     return verdict(found, reasons)
 

@@ -68,12 +68,18 @@ class Found:
 
 
 def mutated(
-    group: Group, folder: Path, jobs: int, *, anew: bool, again: Collection[str] = ()
+    group: Group,
+    folder: Path,
+    jobs: int,
+    *,
+    anew: bool,
+    again: Collection[str] = (),
+    patience: float = 1,
 ) -> dict[str, Found]:
     """What was found, by module; goes on where an earlier run of the same folder was stopped.
 
     With `anew` nothing of that is used; mutants in `again` are run once more, since tests were
-    written for them.
+    written for them. `patience` multiplies both numbers of which the time for a mutant is made.
 
     RuntimeError with what mutmut said if it did not come to an end, e.g. since a test fails
     without any mutant.
@@ -81,7 +87,7 @@ def mutated(
     if anew:
         shutil.rmtree(folder, ignore_errors=True)
     _forget(folder, again)
-    _lay_out(group, folder)
+    _lay_out(group, folder, patience)
     command = [_mutmut(), "run", "--max-children", str(jobs)]
     log = folder / "mutmut.log"
     with log.open("w") as said:
@@ -109,7 +115,7 @@ def _notes(folder: Path) -> Iterator[Path]:
     yield from (folder / "mutants" / "src").rglob("*.meta")
 
 
-def _lay_out(group: Group, folder: Path) -> None:
+def _lay_out(group: Group, folder: Path, patience: float) -> None:
     ignored = shutil.ignore_patterns("__pycache__")
     (folder / "src").mkdir(parents=True, exist_ok=True)
     for source, target in (
@@ -122,7 +128,8 @@ def _lay_out(group: Group, folder: Path) -> None:
         else:
             shutil.copy2(source, target)
     # lists and texts are written alike in JSON and TOML
-    settings = [f"{name} = {json.dumps(value)}" for name, value in _settings(group).items()]
+    chosen = _settings(group, patience)
+    settings = [f"{name} = {json.dumps(value)}" for name, value in chosen.items()]
     text = (ROOT / "pyproject.toml").read_text()
     (folder / "pyproject.toml").write_text("\n".join([text, "[tool.mutmut]", *settings, ""]))
 
@@ -172,7 +179,7 @@ def _note(note: Path, ends: Mapping[str, int | None]) -> None:
     note.write_text(json.dumps(known))
 
 
-def _settings(group: Group) -> Mapping[str, Any]:
+def _settings(group: Group, patience: float) -> Mapping[str, Any]:
     return {
         "source_paths": ["src"],
         "only_mutate": [f"src/{_PACKAGE}/{one}" for one in group.modules],
@@ -185,8 +192,8 @@ def _settings(group: Group) -> Mapping[str, Any]:
         "use_git_change_detection": False,
         # a mutant that waits for what never comes is not waited for; what mutmut expects of a run
         # does not know of fixtures
-        "timeout_multiplier": 3.0,
-        "timeout_constant": 15.0,
+        "timeout_multiplier": 3.0 * patience,
+        "timeout_constant": 15.0 * patience,
     }
 
 

@@ -51,6 +51,7 @@ GROUPS = {
             "contract/settlement/test_settler*.py",
             # the chain whose blocks are not read
             "e2e/solana/test_solana_nonces.py",
+            "e2e/solana/test_solana_quotes.py",
             "e2e/solana/test_solana_stories.py",
         ),
     ),

@@ -26,8 +26,11 @@ def test_mutants_of_a_module_are_killed_by_its_tests(tmp_path):
     assert len(found.survivors) == found.all - found.killed
     assert all(found.survivors.values())
     # tests may have been written for them since
-    again = mutated(group, tmp_path, 1, anew=False, again=found.survivors)
+    again = mutated(group, tmp_path, 1, anew=False, again=found.survivors, patience=2)
     assert again == {"domain.versions": found}
+    # that the machine was busy then changes nothing but what it was given
+    told = tomllib.loads((tmp_path / "pyproject.toml").read_text())["tool"]["mutmut"]
+    assert (told["timeout_multiplier"], told["timeout_constant"]) == (6.0, 30.0)
 
 
 def test_every_group_has_its_modules_and_tests():

@@ -29,6 +29,7 @@ from florin_server.workers.payouts.pay_out import PayoutWorker
 
 from tests.support import postgres
 from tests.support.evm_lab import CHAIN, ETHER, TOKEN, Lab, account_of, open_lab
+from tests.support.turns import turned
 
 TREASURY_KEY = b"\x74" * 32
 TREASURY = Signer(TREASURY_KEY)
@@ -73,22 +74,29 @@ class Office:
     task: asyncio.Task[None] = field(init=False)
 
     async def start(self) -> None:
-        self.store = await open_store(postgres.place(self.folder))
-        await postgres.let_leases_lapse(self.folder)
-        chosen = Settings(home=self.folder, **self.settings)
-        core = core_of(chosen, self.store, self.lab.clock, [self.lab.rail])
-        # there is no book keeper here
-        core.chains[CHAIN].books_begun = True
-        self.worker = Stepped(core, self.lab.rail, os.urandom(4).hex())
-        self.app = app_of(core, payouts=[self.worker])
-        self.task = asyncio.create_task(self.worker.run())
-        await self._turned()
+        async with contextlib.AsyncExitStack() as stack:
+            self.store = await open_store(postgres.place(self.folder))
+            stack.push_async_callback(self.store.close)
+            await postgres.let_leases_lapse(self.folder)
+            chosen = Settings(home=self.folder, **self.settings)
+            core = core_of(chosen, self.store, self.lab.clock, [self.lab.rail])
+            # there is no book keeper here
+            core.chains[CHAIN].books_begun = True
+            self.worker = Stepped(core, self.lab.rail, os.urandom(4).hex())
+            self.app = app_of(core, payouts=[self.worker])
+            self.task = asyncio.create_task(self.worker.run())
+            await turned(self.worker.turned, self.task)
+            # who stops the office closes it
+            stack.pop_all()
 
     async def stop(self) -> None:
+        """Closes the store also if the worker died, which it then tells of."""
         self.task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self.task
-        await self.store.close()
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.task
+        finally:
+            await self.store.close()
 
     async def restart(self) -> None:
         """Another process takes over; what was not written down is forgotten."""
@@ -100,14 +108,7 @@ class Office:
         for _ in range(times):
             self.worker.turned.clear()
             self.worker.may_turn.release()
-            await self._turned()
-
-    async def _turned(self) -> None:
-        waits = asyncio.create_task(self.worker.turned.wait())
-        await asyncio.wait({waits, self.task}, return_when=asyncio.FIRST_COMPLETED)
-        if not waits.done():
-            waits.cancel()
-            await self.task
+            await turned(self.worker.turned, self.task)
 
     async def mine(self, blocks: int = 1) -> None:
         """Seals blocks, each seen by the worker."""
@@ -203,17 +204,16 @@ def _ask(payout: Payout):
 
 @contextlib.asynccontextmanager
 async def office(folder: Path, **settings: Any) -> AsyncIterator[Office]:
-    lab = await open_lab(treasury=TREASURY)
-    await lab.send(to=TREASURY.address, value=ETHER)
-    await lab.send_tokens(TREASURY.address, FLOAT)
-    running = Office(folder, lab, settings)
-    await running.start()
-    try:
+    async with contextlib.AsyncExitStack() as stack:
+        lab = await open_lab(treasury=TREASURY)
+        stack.push_async_callback(lab.chain.close)
+        stack.push_async_callback(lab.rail.close)
+        await lab.send(to=TREASURY.address, value=ETHER)
+        await lab.send_tokens(TREASURY.address, FLOAT)
+        running = Office(folder, lab, settings)
+        await running.start()
+        stack.push_async_callback(running.stop)
         yield running
-    finally:
-        await running.stop()
-        await lab.rail.close()
-        await lab.chain.close()
 
 
 __all__ = ["BUYER", "FLOAT", "SHOP", "TREASURY", "TREASURY_KEY", "Office", "office"]

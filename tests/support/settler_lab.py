@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Container, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ from tests.support.evm_lab import (
     open_lab,
     signed,
 )
+from tests.support.turns import turned
 
 SHOP = Merchant("mrch_shop", "prtn_shop", "Shop", "s@shop.example", None, "active", False, 0)
 BUYER = Caller(live=False)
@@ -82,11 +83,7 @@ class Works:
         for _ in range(times):
             self.settler.turned.clear()
             self.settler.may_turn.release()
-            waits = asyncio.create_task(self.settler.turned.wait())
-            await asyncio.wait({waits, self.task}, return_when=asyncio.FIRST_COMPLETED)
-            if not waits.done():
-                waits.cancel()
-                await self.task
+            await turned(self.settler.turned, self.task)
 
     async def mine(self, blocks: int = 1) -> None:
         """Seals blocks, each seen by the settler."""
@@ -94,16 +91,27 @@ class Works:
             await self.lab.mine()
             await self.turn()
 
+    async def mine_until(self, look: Callable[[], Awaitable[bool]]) -> None:
+        """Seals blocks until something is so."""
+        for _ in range(TURNS_MAX):
+            if await look():
+                return
+            await self.mine()
+        raise AssertionError(f"not so after {TURNS_MAX} blocks: {self.settler.health()}")
+
     async def restart(self) -> None:
         """Another process takes over; what was not written down is forgotten."""
         await self.stop()
         self.store, self.app, self.settler, self.task = await _start(self.folder, self.lab)
 
     async def stop(self) -> None:
+        """Closes the store also if the settler died, which it then tells of."""
         self.task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self.task
-        await self.store.close()
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.task
+        finally:
+            await self.store.close()
 
     # payments
 
@@ -144,13 +152,14 @@ class Works:
 
     async def end(self, payment: Payment) -> Payment:
         """Seals blocks until the payment is final; checks that it was booked as it ended."""
-        for _ in range(TURNS_MAX):
-            found = await self.now(payment)
-            if found.status.is_final:
-                await self.check(found)
-                return found
-            await self.mine()
-        raise AssertionError(f"{payment.id} does not end: {self.settler.health()}")
+
+        async def ended() -> bool:
+            return (await self.now(payment)).status.is_final
+
+        await self.mine_until(ended)
+        found = await self.now(payment)
+        await self.check(found)
+        return found
 
     async def check(self, *ended: Payment) -> None:
         """The money moved exactly once for what succeeded and never for the rest."""
@@ -178,14 +187,13 @@ async def works(
     evm: EvmChains | None = None,
     **changes: Any,
 ) -> AsyncIterator[Works]:
-    lab = await open_lab(more=more, evm=evm, **changes)
-    running = Works(folder, lab, *await _start(folder, lab, first=True))
-    try:
+    async with contextlib.AsyncExitStack() as stack:
+        lab = await open_lab(more=more, evm=evm, **changes)
+        stack.push_async_callback(lab.chain.close)
+        stack.push_async_callback(lab.rail.close)
+        running = Works(folder, lab, *await _start(folder, lab, first=True))
+        stack.push_async_callback(running.stop)
         yield running
-    finally:
-        await running.stop()
-        await lab.rail.close()
-        await lab.chain.close()
 
 
 @operation
@@ -197,24 +205,28 @@ def without_destination():
 async def _start(
     folder: Path, lab: Lab, *, first: bool = False
 ) -> tuple[Store, App, Stepped, asyncio.Task[None]]:
-    store = await open_store(postgres.place(folder))
-    await postgres.let_leases_lapse(folder)
-    if first:
-        partner = Partner("prtn_shop", "Shop", "2026-02-18", "active", START_S * 1_000_000)
-        await store.write(merchants.put_partner(partner))
-        await store.write(merchants.put_merchant(SHOP))
-        destination = Destination("crypto_1", SHOP.id, TOKEN, account_of(MERCHANT))
-        await store.write(destinations.put_destination(destination))
-    links = Links("https://pay.example", frozenset({"pay.example"}))
-    chosen = Settings(home=folder, discovery_s=30)
-    core = core_of(chosen, store, lab.clock, [lab.rail], links=links)
-    # there is no book keeper here
-    core.chains[CHAIN].books_begun = True
-    pauses = await store.read(executors.pauses())
-    settler = Stepped(core, lab.rail, os.urandom(4).hex(), pauses)
-    app = app_of(core, [settler])
-    task = asyncio.create_task(settler.run())
-    await settler.turned.wait()
+    async with contextlib.AsyncExitStack() as stack:
+        store = await open_store(postgres.place(folder))
+        stack.push_async_callback(store.close)
+        await postgres.let_leases_lapse(folder)
+        if first:
+            partner = Partner("prtn_shop", "Shop", "2026-02-18", "active", START_S * 1_000_000)
+            await store.write(merchants.put_partner(partner))
+            await store.write(merchants.put_merchant(SHOP))
+            destination = Destination("crypto_1", SHOP.id, TOKEN, account_of(MERCHANT))
+            await store.write(destinations.put_destination(destination))
+        links = Links("https://pay.example", frozenset({"pay.example"}))
+        chosen = Settings(home=folder, discovery_s=30)
+        core = core_of(chosen, store, lab.clock, [lab.rail], links=links)
+        # there is no book keeper here
+        core.chains[CHAIN].books_begun = True
+        pauses = await store.read(executors.pauses())
+        settler = Stepped(core, lab.rail, os.urandom(4).hex(), pauses)
+        app = app_of(core, [settler])
+        task = asyncio.create_task(settler.run())
+        await turned(settler.turned, task)
+        # who stops the works closes it
+        stack.pop_all()
     return store, app, settler, task
 
 

@@ -1,4 +1,4 @@
-"""A fee that hurts, and somebody who settles before us."""
+"""A fee that hurts, somebody who settles before us, and a chain that is read to its end."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from florin_server.devnet.evm import DEVNET
 from florin_server.rails.evm import settler as contract
 from florin_server.rails.evm.paying.terms import Terms, bare
 from florin_server.rails.evm.sending.fees import KEY_GAS
+from florin_server.workers.settlement.blocks import Follower
 
 from tests.support.settler_lab import Works
 
@@ -16,6 +17,16 @@ DEAR = {
     "maxPriorityFeePerGas": 10**11,
     "value": 0,
 }
+_LOOKS_MAX = 20
+
+
+async def looks(blocks: Follower) -> list[int]:
+    """Looks at the chain until there is nothing new; the head after each look."""
+    heads: list[int] = []
+    while await blocks.look():
+        heads.append(blocks.head)
+        assert len(heads) <= _LOOKS_MAX, "it never comes to the head"
+    return heads
 
 
 async def settlement_of(shop: Works, payment) -> bytes:

@@ -80,7 +80,7 @@ async def test_what_a_merchant_got_is_told_where_it_was_paid_directly(tmp_path, 
         assert ended.settled_value == (PRICE - 7 - PRICE // 100 if own else None)
 
 
-@pytest.mark.parametrize(("age_s", "wait_s"), [(2, 1), (4, 1), (8, 2), (60, 5)])
+@pytest.mark.parametrize(("age_s", "wait_s"), [(2, 1), (4, 1), (8.000003, 2), (60, 5)])
 async def test_what_would_not_settle_is_tried_again_after_a_quarter_of_its_age(shop, age_s, wait_s):
     """Mostly an approval that is not mined yet; here the money itself comes too late."""
     # who has nothing else under way is not asked a second time

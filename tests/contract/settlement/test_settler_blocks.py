@@ -18,6 +18,8 @@ from florin_server.workers.settlement.blocks import (
     follow,
 )
 
+from tests.support.settler_steps import looks
+
 _hashes = itertools.count(1)
 
 
@@ -353,10 +355,7 @@ async def test_a_node_that_lags_behind_is_waited_for(chain):
 async def test_many_blocks_are_read_in_several_looks(chain, count, heads):
     blocks = await follower(chain)
     chain.grow(count)
-    found = []
-    while await blocks.look():
-        found.append(blocks.head)
-    assert found == heads
+    assert await looks(blocks) == heads
 
 
 async def test_what_was_replaced_below_all_that_is_known_is_read_from_there(chain):
@@ -372,8 +371,7 @@ async def test_what_lies_deep_is_let_go(chain):
     blocks = await follower(chain)
     for _ in range(4):
         chain.grow(30)
-        while await blocks.look():
-            pass
+        await looks(blocks)
     oldest = blocks.head - 4 * 16
     assert await remembered(chain, blocks) == set(range(oldest, blocks.head + 1))
     for number in (oldest - 1, oldest):
@@ -389,8 +387,7 @@ async def test_a_chain_that_needs_more_confirmations_is_remembered_for_longer(ch
     blocks = await follower(chain)
     for _ in range(4):
         chain.grow(30)
-        while await blocks.look():
-            pass
+        await looks(blocks)
     known = range(blocks.head - 4 * 20, blocks.head + 1)
     assert await remembered(chain, blocks) == set(known)
 

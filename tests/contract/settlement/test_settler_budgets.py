@@ -149,6 +149,21 @@ async def test_no_more_is_on_its_way_than_a_budget_covers(shop):
     assert (await shop.end(honest)).status == "succeeded"
 
 
+async def test_what_is_on_its_way_takes_its_share_of_a_budget(shop):
+    """As if it failed: nobody knows yet."""
+    await evil(shop, EVIL, OTHER)
+    budget(shop, chain=ONE)
+    sent = []
+    for wallet in (EVIL, OTHER):
+        sent.append(await accepted(shop, wallet))
+        await shop.turn()
+    (tx,) = await shop.transactions()
+    assert tx.item_ids == (sent[0].id,)
+    for payment in sent:
+        assert (await shop.end(payment)).status == "succeeded"
+        await wait(shop, 5)
+
+
 # accounts that are created
 
 

@@ -269,6 +269,21 @@ async def test_a_pool_that_lost_an_earlier_transaction_gets_it_again(shop):
         assert (await shop.end(payment)).tx_id == tx.hash
 
 
+async def test_what_lapsed_is_sent_again_since_others_wait_behind_it(shop):
+    await shop.lab.pause()
+    short = await shop.accepted(buyer(100), ttl_s=60)
+    await shop.turn()
+    (first,) = await shop.transactions()
+    long = await shop.accepted(buyer(101))
+    await shop.turn()
+    await shop.fault(kind="evict", transactions=[first.hash])
+    shop.lab.clock.advance(60 + 300)
+    await shop.mine(3)
+    assert await shop.lab.rail.relay.knows(first.hash)
+    assert (await shop.end(long)).status == "succeeded"
+    assert (await shop.end(short)).status == "failed"
+
+
 async def test_a_raised_transaction_that_was_lost_is_sent_again_as_it_was_raised(shop):
     payment, first = await stuck(shop)
     await shop.mine(3)
@@ -441,18 +456,21 @@ async def test_a_key_that_runs_out_of_coin_is_told(tmp_path):
         assert shop.settler.health().problem == ""
 
 
-@pytest.mark.parametrize(("left_s", "sent"), [(23, False), (24, True)])
-async def test_nothing_is_sent_that_cannot_be_mined_in_time(shop, left_s, sent):
+@pytest.mark.parametrize(
+    ("left_s", "quiet_s", "sent"), [(23, 0, False), (23.5, 0, True), (23, 12, False)]
+)
+async def test_nothing_is_sent_that_cannot_be_mined_in_time(shop, left_s, quiet_s, sent):
+    """The newest block may be some seconds old."""
     await pause(shop.app, f"{CHAIN}:{RELAYER.address}")
     payment = await shop.accepted(WALLET)
     valid_until = payment.expires_at + 300 - 1
     # a block every 12 seconds, until the end is near
     now_s = shop.lab.clock.now_us() // 1_000_000
-    shop.lab.clock.advance(valid_until - left_s - now_s - 8 * 12)
+    shop.lab.clock.advance(valid_until - left_s - quiet_s - now_s - 8 * 12)
     for _ in range(9):
         await shop.mine()
         shop.lab.clock.advance(12)
-    shop.lab.clock.advance(-12)
+    shop.lab.clock.advance(quiet_s - 12)
     await resume(shop.app, f"{CHAIN}:{RELAYER.address}")
     await shop.turn(2)
     assert (shop.lab.node.asked.count("eth_sendRawTransaction") == 1) is sent

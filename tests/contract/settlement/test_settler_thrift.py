@@ -146,3 +146,23 @@ async def test_what_was_accepted_since_the_last_comparison_is_left_to_the_blocks
     assert known.seen(item)
     # what blocks told of is not asked for, whenever it was accepted
     assert known.unseen(at_us) == known.unseen(at_us - 1) == []
+    # what has ended a payment is let go of together with it
+    known.over({item.payment.id})
+    assert (len(known), known.seen(item)) == (0, False)
+
+
+async def test_payments_are_looked_for_together(shop):
+    await shop.lab.pause()
+    for number in (101, 102, 103):
+        await shop.accepted(buyer(number))
+    await shop.turn()
+    known = OpenPayments(shop.app, shop.lab.rail, follow(shop.lab.rail))
+    await known.load()
+    items = list(known.items)
+    assert len(items) == 3
+    asked = []
+    for some in (items[:1], items):
+        shop.lab.node.asked.clear()
+        await known.find_events(some)
+        asked.append(shop.lab.node.asked.count("eth_getLogs"))
+    assert asked == [1, 1]

@@ -35,6 +35,7 @@ from florin_server.workers.settlement.blocks import follow
 from tests.support import postgres
 from tests.support.evm_lab import CHAIN, PRICE, TOKEN, account_of, buyer, reply, signed
 from tests.support.settler_lab import BUYER, SHOP, Works, works
+from tests.support.settler_steps import looks
 
 WALLET = buyer(78)
 ETHER = f"{CHAIN}/slip44:60"
@@ -459,8 +460,7 @@ async def test_what_is_known_of_deep_blocks_is_dropped_but_for_what_is_waited_fo
     blocks = follow(shop.lab.rail)
     await blocks.start()
     await shop.lab.mine(70)
-    while await blocks.look():
-        pass
+    await looks(blocks)
     for ref, number in (("0x0a", 1), ("0x0b", 1), ("0x0c", blocks.head)):
         known = Paid(
             ref, "0x01", number, "0x02", "0x03", "0x04", "", DEVNET.token.address, 1, 0, "0x05"

@@ -33,6 +33,7 @@ from tests.support.solana import (
     AT_ONCE,
     SolanaNode,
     SolanaWallet,
+    passing,
     rebuilt,
     steps,
     transaction_of,
@@ -378,6 +379,25 @@ async def test_a_broadcast_that_was_dropped_is_repeated(desk, node, wallet):
     watching = asyncio.create_task(offer.final())
     await until(watching.done, meanwhile=lambda: node.fault("slots", slots=2))
     assert (await watching)["status"] == "succeeded"
+
+
+async def test_what_lapses_before_it_lands_fails_its_payment_and_is_followed_no_more(
+    desk, node, wallet
+):
+    offer = await offered(desk.rest, wallet)
+    await node.fault("answer", method="sendTransaction", effect="drop", times=1000)
+    await offer.confirm()
+    watching = asyncio.create_task(offer.final())
+    # the blockhash that the buyer signed is good for 150 blocks
+    move = passing(desk, node, slots=40)
+    await until(watching.done, meanwhile=move)
+    assert (await watching)["status"] == "failed"
+    (found,) = desk.select("SELECT failure_detail FROM payment WHERE id = ?", offer.payment_id)
+    assert found == ("The transaction lapsed before it landed",)
+    await until(lambda: not desk.select("SELECT 1 FROM chain_tx WHERE state = 'sent'"))
+    await node.fault("clear")
+    assert await node.balance(wallet.address) == 10_000 * 10**6
+    await books(desk)
 
 
 async def test_a_service_that_restarts_in_the_middle_settles_once(tmp_path, wallet):
