@@ -70,6 +70,13 @@ def select(folder: Path, query: str, *values: Any) -> list[tuple[Any, ...]]:
     ]
 
 
+def renew(folder: Path) -> None:
+    """Empties the store of a folder that is there no more."""
+    if used() != SQLITE:
+        at_once(lambda: forget(folder))
+        of(folder)
+
+
 async def let_leases_lapse(folder: Path) -> None:
     """What time does after a process died that had leases; on SQLite they may be taken at once."""
     found = place(folder)
