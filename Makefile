@@ -44,7 +44,7 @@ check: $(DEV)
 ON_SERIALIZABLE := tests/contract/payouts tests/contract/settlement/test_settler.py \
 	tests/e2e/payouts tests/e2e/payments/test_evm_stories.py tests/e2e/payments/test_idempotency.py
 ON_POSTGRES := $(ON_SERIALIZABLE) tests/e2e/payments tests/e2e/accounts tests/e2e/lists \
-	tests/wire/test_golden*.py tests/wire/test_tenancy.py tests/wire/test_remembered.py
+	tests/chaos/test_kill.py tests/wire/test_golden*.py tests/wire/test_tenancy.py tests/wire/test_remembered.py
 
 # what verify has to say comes last, where it is read
 test: $(DEV)

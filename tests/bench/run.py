@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.bench import (
     codec,
     create,
+    database,
     export,
     fanout,
     gas,
@@ -29,6 +30,7 @@ from tests.bench import (
 from tests.bench.florin import Florin, florin
 from tests.bench.load import child
 from tests.bench.report import Figure
+from tests.support.postgres import is_there
 
 RESULT = Path("build/bench.json")
 
@@ -62,6 +64,8 @@ SUBJECTS: dict[str, Subject] = {
     "simulate": simulate.measure,
     "export": export.measure,
 }
+if is_there():
+    SUBJECTS["database"] = database.measure
 
 
 def main(wanted: Sequence[str], *, kept: bool = True) -> int:

@@ -31,6 +31,7 @@ from florin_server.store.settlement import chain_txs
 from florin_server.workers.settlement.conclude import Concluder
 from florin_server.workers.settlement.settle import ChainSettler
 
+from tests.support import postgres
 from tests.support.api import RestApi
 from tests.support.chain import Chain
 from tests.support.loaded import load
@@ -105,6 +106,7 @@ def plant(bug: str) -> None:
 
 async def drive(folder: Path, steps: Steps) -> None:
     """Runs the service until the one payment is final."""
+    await postgres.let_leases_lapse(folder / "home")
     service = await Service.start(settings(folder / "home"), fault=steps)
     await ensure_demo(service)
     env = service.home.read_demo_env()
@@ -204,6 +206,7 @@ def fresh(root: Path) -> Path:
     folder = root / "run"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
+    postgres.renew(folder / "home")
     return folder
 
 

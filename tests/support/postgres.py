@@ -15,6 +15,7 @@ from functools import cache
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -69,6 +70,13 @@ def select(folder: Path, query: str, *values: Any) -> list[tuple[Any, ...]]:
     ]
 
 
+def renew(folder: Path) -> None:
+    """Empties the store of a folder that is there no more."""
+    if used() != SQLITE:
+        at_once(lambda: forget(folder))
+        of(folder)
+
+
 async def let_leases_lapse(folder: Path) -> None:
     """What time does after a process died that had leases; on SQLite they may be taken at once."""
     found = place(folder)
@@ -113,6 +121,8 @@ def server() -> str:
     dsn = str(begun.get_uri())
     at_once(lambda: commands(dsn, *(f"ALTER SYSTEM SET {one}" for one in _FAST)))
     at_once(lambda: commands(dsn, "SELECT pg_reload_conf()"))
+    # processes that tests begin use the same one
+    os.environ["FLORIN_TEST_DSN"] = dsn
     return dsn
 
 
@@ -174,7 +184,7 @@ def name_of(dsn: str) -> str:
 
 def of(folder: Path, engine: str = POSTGRES, **options: Any) -> Database:
     """The database of a folder, made when it is first asked for."""
-    name = f"florin_{sha256(str(folder).encode()).hexdigest()[:16]}"
+    name = _name(folder)
     if name not in _made:
         at_once(lambda: _make(name))
         _made.add(name)
@@ -183,7 +193,7 @@ def of(folder: Path, engine: str = POSTGRES, **options: Any) -> Database:
 
 def empty(folder: Path, like: str = "") -> Database:
     """A database of a folder without any table."""
-    name = f"florin_{sha256(str(folder).encode()).hexdigest()[:16]}"
+    name = _name(folder)
     at_once(lambda: commands(server(), _create(name, "template0", like)))
     _made.add(name)
     return Database(named(server(), name))
@@ -191,13 +201,19 @@ def empty(folder: Path, like: str = "") -> Database:
 
 async def forget(folder: Path) -> None:
     """Drops the database of a folder, if it has one."""
-    name = f"florin_{sha256(str(folder).encode()).hexdigest()[:16]}"
+    name = _name(folder)
     if name in _made:
         _made.discard(name)
         await commands(server(), f"DROP DATABASE {name} WITH (FORCE)")
 
 
 _made: set[str] = set()
+
+
+def _name(folder: Path) -> str:
+    # folders have the same names in another run
+    run = os.environ.setdefault("FLORIN_TEST_RUN", token_hex(8))
+    return f"florin_{sha256(f'{run} {folder}'.encode()).hexdigest()[:16]}"
 
 
 @cache
@@ -216,8 +232,10 @@ def _template() -> str:
 
 
 async def _make(name: str) -> None:
-    await commands(server(), f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
-    await commands(server(), _create(name, _template()))
+    there = f"SELECT 1 FROM pg_database WHERE datname = '{name}'"
+    # another process of the run may have made it
+    if not await rows(server(), there):
+        await commands(server(), _create(name, _template()))
 
 
 def _create(name: str, template: str, like: str = "") -> str:

@@ -87,7 +87,6 @@ def closed(desk, monkeypatch):
 
     async def down(op: Any) -> Any:
         if op.steps.__name__ in {"key_by_id", "app"}:
-            op.close()
             raise StoreUnavailable("the store is closed")
         return await read(op)
 

@@ -408,7 +408,7 @@ async def backup(walk: Walk, block: Block) -> None:
     """The lists of the step before are as old as they say, which the doctor minds."""
     _, out, err = await walk.shell.told(block.text)
     assert err == ""
-    assert "✓ store opens\n" in out
+    assert "✓ store opens: SQLite " in out
     assert "✓ ledger balances\n" in out
     assert re.findall("^✗ ([a-z_: ]+): ", out, re.MULTILINE) == [
         "installation: screening_lists_stale"

@@ -8,6 +8,7 @@ import os
 import re
 import resource
 import signal
+import sqlite3
 import subprocess
 import threading
 import time
@@ -18,6 +19,7 @@ import aiohttp
 import grpc
 import pytest
 
+from tests.support import postgres
 from tests.support.api import GrpcApi, Refused, RestApi
 from tests.support.chain import Chain
 from tests.support.command import Ended, Lasting, begin, end, florin, told
@@ -280,7 +282,11 @@ def test_the_doctor_is_content_with_one_that_is_stopped(stopped, forks):
     done = forks("doctor", home=stopped)
     assert (done.status, done.err) == (0, "")
     assert {line[:2] for line in done.out.splitlines()} == {"✓ "}
-    assert "✓ service is not running\n✓ store opens\n✓ ledger balances\n" in done.out
+    engine = f"SQLite {sqlite3.sqlite_version}"
+    if postgres.used() != postgres.SQLITE:
+        engine = "PostgreSQL "
+    assert f"✓ service is not running\n✓ store opens: {engine}" in done.out
+    assert "✓ ledger balances\n" in done.out
     assert "✓ eip155:31337 was not compared with the books\n" in done.out
 
 
