@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from florin_server.boot.home import Home, Refused
+from florin_server.boot.stores import where
 from florin_server.config import Settings
 from florin_server.simulation.population import DAY_US, HOUR_US, SECOND_US
 from florin_server.store.engine.opening import open_store
@@ -40,6 +41,8 @@ def usable(settings: Settings) -> Home:
         )
     if not (settings.has_embedded and settings.has_embedded_solana):
         raise Refused("a simulation needs both embedded chains, and the settings leave one out")
+    if where(settings) != home.database:
+        raise Refused("days are simulated on SQLite, in a folder of their own: unset FLORIN_STORE")
     if home.addresses() is not None:
         raise Refused(f"Florin runs with its state in {home.path}: end it, or use another home")
     return home

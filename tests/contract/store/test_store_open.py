@@ -225,7 +225,7 @@ def test_no_operation_reads_a_whole_table(plans, name):
 @pytest.mark.parametrize(
     "name",
     [
-        *("payments_EXPIRE", "payments_NEXT_EXPIRY", "chain_txs_WAITING", "merchants_PAGE"),
+        *("payments_DUE", "payments_NEXT_EXPIRY", "chain_txs_WAITING", "merchants_PAGE"),
         *("exports_payments_AFTER", "exports_ledger_LAST", "exports_ledger_RANGE"),
         *("exports_transactions_LAST", "exports_transactions_RANGE", "collected_data_ALL"),
         *("exports_money_out_PAYOUTS", "exports_money_out_REFUNDS"),

@@ -98,7 +98,7 @@ _REFUSE = Statement(
 _CANCEL = Statement(
     _unconfirmed().values(status=Status.CANCELLED, cancelled_reason=param("cancelled_reason"))
 )
-_DUE = (
+_DUE = Statement(
     select(payment.c.id)
     .where(text(UNCONFIRMED), payment.c.expires_at <= param("now_s"))
     .order_by(payment.c.expires_at)
@@ -107,12 +107,6 @@ _DUE = (
     .with_for_update(skip_locked=True)
 )
 _EXPIRE = Statement(
-    update(payment)
-    .where(payment.c.id.in_(_DUE), payment.c.status == Status.REQUIRES_ACTION)
-    .values(status=Status.EXPIRED, version=payment.c.version + 1, updated_at_us=param("now_us"))
-    .returning(*payment.c)
-)
-_EXPIRE_THESE = Statement(
     update(payment)
     .where(
         any_of(payment.c.id, "ids"),
@@ -331,18 +325,14 @@ def cancel(payment_id: str, reason: CancelledReason, now_us: int) -> Op[Payment 
 @operation
 def expire_due(now_us: int, limit: int) -> Op[list[Payment]]:
     """Expires payments whose time is over, the longest overdue first."""
-    rows = yield _EXPIRE(now_s=now_us // 1_000_000, now_us=now_us, limit=limit)
-    return (yield from _expired(rows))
+    due = yield _DUE(now_s=now_us // 1_000_000, limit=limit)
+    return (yield from expire([payment_id for (payment_id,) in due], now_us)) if due else []
 
 
 @operation
 def expire(ids: Collection[str], now_us: int) -> Op[list[Payment]]:
     """Expires those of the payments whose time is over; returns those that it expired."""
-    rows = yield _EXPIRE_THESE(ids=ids, now_s=now_us // 1_000_000, now_us=now_us)
-    return (yield from _expired(rows))
-
-
-def _expired(rows: Sequence[Row]) -> Op[list[Payment]]:
+    rows = yield _EXPIRE(ids=ids, now_s=now_us // 1_000_000, now_us=now_us)
     expired = [Payment(*row) for row in rows]
     if expired:
         yield _EVENT.many([event_of(one, Event.CLOCK) for one in expired])
