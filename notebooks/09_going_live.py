@@ -82,16 +82,18 @@ async def holds(address):
 #
 # Real money gets a state folder that was never used for tests, and keys that a password opens. What
 # a command says to people goes to stderr, what a script wants of it to stdout; here both are shown.
+# `FLORIN_PAY_URL` is where buyers reach the pages: the doctor finds it a fault if nobody else can.
 
 # %%
 folder = tempfile.TemporaryDirectory()
 home = Path(folder.name) / "florin"
 clean = {key: value for key, value in os.environ.items() if not key.startswith("FLORIN_")}
 ports = {"FLORIN_HTTP_PORT": "0", "FLORIN_GRPC_PORT": "0"}
+public = {"FLORIN_PAY_URL": "https://pay.example"}
 secret = {"FLORIN_KEYSTORE_PASSWORD": "correct horse battery staple"}
 # kernels ask programs for colours
 plain = {"NO_COLOR": "1", "FORCE_COLOR": "", "CLICOLOR_FORCE": ""}
-environment = {**clean, **ports, **secret, **plain, "FLORIN_HOME": str(home)}
+environment = {**clean, **ports, **public, **secret, **plain, "FLORIN_HOME": str(home)}
 program = str(Path(sys.executable).with_name("florin"))
 pipes = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
 
