@@ -52,10 +52,15 @@ def _made(number: int, kind: str, **changes: Any) -> Any:
 
 
 class Round:
-    """What one round is about, the same in every process."""
+    """What one round is about, the same in every process.
 
-    def __init__(self, number: int) -> None:
+    `signing` is released by who signs; in every other round who takes over waits for it, so that
+    both are at it however busy the machine is.
+    """
+
+    def __init__(self, number: int, signing: Any = None) -> None:
         self.number = number
+        self.signing = signing
         self.key = store_kit.claim(f"key-{number}")
         self.ends = _made(number, "e", reference_id="")
         self.lapses = _made(number, "l", expires_at=NOW_US // 1_000_000 + 1)
@@ -90,8 +95,11 @@ class Round:
             "refund": self._won(store, _refund(self.paid, who)),
             "options": self._options(store, who),
             "nonce": self._nonce(store, who),
-            "fence": self._append(store) if who.startswith("0") else self._take_over(store),
         }
+
+    def fence(self, store: Store, who: int) -> Any:
+        """A lease is lost once in a round, while its owner signs."""
+        return self._take_over(store) if who else self._append(store)
 
     async def _create(self, store: Store, who: str) -> str | None:
         made = _made(self.number, f"c{who}")
@@ -126,7 +134,7 @@ class Round:
             sender=self.lease, nonce=1, payout_ids=(self.payout.id,), payment_ids=()
         )
         made = replace(made, id=f"tx_{self.number}", hash=f"0x{self.number:064x}")
-        claim = _slowly(payouts.claim(self.payout, made.hash, None, None))
+        claim = _slowly(payouts.claim(self.payout, made.hash, None, None), self.signing)
         try:
             await store.write(chain_txs.append(made, 1, self.lease, claim))
         except chain_txs.LostLease:
@@ -135,6 +143,8 @@ class Round:
 
     async def _take_over(self, store: Store) -> list[str] | None:
         """Another takes the lease, and reads what the first one has written down."""
+        if self.number % 2 == 0:
+            await asyncio.to_thread(self.signing.acquire, timeout=_ROUND_S)
         if await store.write(leases.acquire(self.lease, "second", LATER_US, 10**9, steal=False)):
             return [one.id for one in await store.read(chain_txs.open_txs(CHAIN, self.lease))]
         return None
@@ -145,7 +155,8 @@ _TIME_PASSES = Statement(select(func.pg_sleep(0.02)))
 
 
 @operation
-def _slowly(claim: Operation[None]) -> Op[None]:
+def _slowly(claim: Operation[None], signing: Any) -> Op[None]:
+    signing.release()
     yield _TIME_PASSES()
     yield from claim
 
@@ -220,24 +231,30 @@ HOLES: dict[str, Callable[[], None]] = {
 # ---- racing
 
 
-def _race(database: Any, begin: int, rounds: int, who: int, barrier: Any, told: Path, hole: str):
+def _race(
+    database: Any, begin: int, rounds: int, who: int, both: tuple[Any, Any], told: Path, hole: str
+) -> None:
     if hole:
         HOLES[hole]()
+
+    barrier, signing = both
 
     async def main() -> None:
         store = await open_store(database)
         with told.open("w") as file:
             for number in range(begin, begin + rounds):
-                here = Round(number)
+                here = Round(number, signing)
                 works = {
                     (name, call): work
                     for call in range(CALLS)
                     for name, work in here.races(store, f"{who}{call}").items()
-                    # a lease is lost once in a round
-                    if name != "fence" or not call or work.close()
                 }
                 await asyncio.to_thread(barrier.wait, _ROUND_S)
                 results = await asyncio.gather(*works.values(), return_exceptions=True)
+                # by itself: whoever shares a transaction with others may begin anew with them
+                await asyncio.to_thread(barrier.wait, _ROUND_S)
+                works["fence", 0] = here.fence(store, who)
+                results += await asyncio.gather(works["fence", 0], return_exceptions=True)
                 for (name, _), result in zip(works, results, strict=True):
                     what = repr(result) if isinstance(result, Exception) else result
                     json.dump([number, who, name, what], file)
@@ -297,10 +314,10 @@ def campaign(folder: Path, engine: str, rounds: int, *, hole: str = "", batch: i
     for begin in range(1, rounds + 1, batch):
         count = min(batch, rounds + 1 - begin)
         asyncio.run(_prepare(database, begin, count))
-        barrier = context.Barrier(PROCESSES)
+        both = context.Barrier(PROCESSES), context.Semaphore(0)
         files = [folder / f"told-{begin}-{who}" for who in range(PROCESSES)]
         racers = [
-            context.Process(target=_race, args=(database, begin, count, who, barrier, file, hole))
+            context.Process(target=_race, args=(database, begin, count, who, both, file, hole))
             for who, file in enumerate(files)
         ]
         for one in racers:

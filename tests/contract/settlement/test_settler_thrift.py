@@ -52,7 +52,7 @@ async def test_what_is_sent_in_one_turn_is_noted_with_one_commit(shop, monkeypat
     commits = []
     write = shop.store.write
     monkeypatch.setattr(
-        type(shop.store), "write", lambda _, op: commits.append(op.__name__) or write(op)
+        type(shop.store), "write", lambda _, op: commits.append(op.steps.__name__) or write(op)
     )
     await shop.turn()
     assert Counter(commits) == {"append": 3, "_sent": 1}

@@ -308,8 +308,7 @@ async def test_a_settler_starts_while_too_few_nodes_agree(desk, node, offer, mon
     app = desk.service.app
     settler = app.settlers[CHAIN]
 
-    async def down(op: Any) -> None:
-        op.close()
+    async def down(_: Any) -> None:
         raise StoreUnavailable("no such disk")
 
     with monkeypatch.context() as nodes:
