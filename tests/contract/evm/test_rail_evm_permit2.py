@@ -103,6 +103,23 @@ async def test_a_usual_token_needs_no_way_through_zero(lab):
     assert found == Payable(PAYER, EURO, (PRICE,))
 
 
+@pytest.mark.parametrize(
+    ("confirmations", "approvals", "seconds"),
+    [(1, 0, 5), (1, 1, 10), (1, 2, 15), (4, 0, 5), (4, 1, 7), (4, 2, 8), (12, 1, 6)],
+)
+async def test_each_approval_takes_a_block_of_the_time_that_is_promised(
+    lab, confirmations, approvals, seconds
+):
+    chain = settings(confirmations=confirmations, eta_s=5, assets=(euro(),))
+    rail = EvmRail(chain, RELAYER, lab.node)
+    await rail.start()
+    split = Split(account_of(MERCHANT), None, 0, settled=True)
+    way = Payable(PAYER, EURO, (0, PRICE)[2 - approvals :])
+    token, now_us = rail.assets[EURO], lab.clock.now_us()
+    option = rail.offers.offer(new_payment(1), PAYER, way, token, PRICE, split, now_us)
+    assert option.eta_s == seconds
+
+
 async def test_the_actions_are_exact_approvals_and_the_permit(lab):
     payment, option = offer(lab, Payable(PAYER, EURO, (0, PRICE)))
     assert option.method == "permit2"

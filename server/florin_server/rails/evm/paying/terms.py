@@ -272,12 +272,18 @@ def build_option(chain: EvmChain, offered: Offered, means: Payable) -> Option:
     )
     return offered.option(
         chosen,
-        eta_s=chain.eta_s,
+        eta_s=_eta_s(chain, len(means.approvals)),
         method=method,
         actions=_actions(terms, bare(offered.payer), chosen),
         terms=terms.stored(),
         reference="0x" + route.ref.hex(),
     )
+
+
+def _eta_s(chain: EvmChain, approvals: int) -> int:
+    """Seconds until the payment is usually final; each approval needs a block before."""
+    blocks = chain.confirmations
+    return -(-chain.eta_s * (blocks + approvals) // blocks)
 
 
 def _actions(terms: Terms, payer: str, chosen: str) -> tuple[Action | Build, ...]:
