@@ -88,7 +88,7 @@ def simulated(seed: int, payments: int, days: int, **knobs: Any) -> Path:
         chosen = choices.Knobs(seed=seed, payments=payments, days=days, **knobs)
     except (choices.BadKnob, TypeError) as error:
         raise LabError(f"this cannot be simulated: {error}") from error
-    told = json.dumps([VERSION, str(FIRST_DAY), asdict(chosen)], sort_keys=True)
+    told = json.dumps([VERSION, _code(), str(FIRST_DAY), asdict(chosen)], sort_keys=True)
     folder = _cache() / hashlib.sha256(told.encode()).hexdigest()[:16]
     with _locked(folder):
         if not (folder / "done").exists():
@@ -109,6 +109,16 @@ def simulated(seed: int, payments: int, days: int, **knobs: Any) -> Path:
         (folder / "done").touch()
     _forget()
     return folder / "home"
+
+
+def _code() -> str:
+    """What simulates, by its files: days of another state of the code are not these."""
+    import florin_server
+
+    root = Path(florin_server.__file__).parent
+    files = ((str(one.relative_to(root)), one.stat()) for one in sorted(root.rglob("*.py")))
+    told = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in files]
+    return hashlib.sha256(repr(told).encode()).hexdigest()
 
 
 def _progress(total: int) -> Callable[[int], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import florin_server
 import pandas as pd
 import pytest
 from data import FIRST_DAY, load
@@ -18,7 +19,7 @@ def cache(monkeypatch, tmp_path):
     return tmp_path / "florin-lab"
 
 
-def test_days_are_simulated_once_and_amounts_are_exact(cache, monkeypatch):
+def test_days_are_simulated_once_and_amounts_are_exact(cache, monkeypatch, tmp_path):
     first = load("payments", "refunds", **FEW)
     payments = first["payments"]
     # and the first payment of every sandbox
@@ -33,6 +34,14 @@ def test_days_are_simulated_once_and_amounts_are_exact(cache, monkeypatch):
     again = load("payments", **FEW)
     assert again["payments"].equals(payments)
     assert [one.name for one in cache.iterdir()] == [folder.name]
+    # but not what another state of the code made
+    changed = tmp_path / "changed" / "__init__.py"
+    changed.parent.mkdir()
+    changed.touch()
+    with monkeypatch.context() as other:
+        other.setattr(florin_server, "__file__", str(changed))
+        load("payments", **FEW)
+    assert len(list(cache.iterdir())) == 2
     # a state folder is a target too
     monkeypatch.setenv("FLORIN_TARGET", str(folder / "home"))
     there = load("payments", "ledger")
