@@ -60,6 +60,12 @@ class Florin:
         """Processor time since it was so much; the kernel counts in ticks, and none is less."""
         return max(self.cpu_s() - before, 1 / _TICKS)
 
+    def idle(self, seconds: float) -> float:
+        """Cores that it uses while nobody calls, as it did for so long."""
+        before, started = self.cpu_s(), time.monotonic()
+        time.sleep(seconds)
+        return (self.cpu_s() - before) / (time.monotonic() - started)
+
 
 def cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

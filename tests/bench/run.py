@@ -12,6 +12,7 @@ from tests.bench import (
     codec,
     create,
     database,
+    direct,
     export,
     fanout,
     gas,
@@ -49,6 +50,7 @@ def _with_florin(
 
 SUBJECTS: dict[str, Subject] = {
     "status": _with_florin(status.measure),
+    "direct": _with_florin(direct.measure),
     "codec": _with_florin(codec.measure),
     "observed": observed.measure,
     "create": _with_florin(create.measure),

@@ -6,7 +6,6 @@ share of the same few cores; wall-clock rates are in the notes.
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from statistics import median
@@ -52,7 +51,7 @@ def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
         "options rest": RestJob(florin.http, (options,), seconds=SECONDS, expect=b"options"),
         "options grpc": _grpc(florin, "GetPaymentOptions", asked_options.SerializeToString()),
     }
-    idle = _idle(florin)
+    idle = florin.idle(IDLE_S)
     rounds: dict[str, list[Round]] = {name: [] for name in jobs}
     for _ in range(ROUNDS):
         for name, job in jobs.items():
@@ -66,12 +65,6 @@ def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
 
 def _grpc(florin: Florin, method: str, request: bytes) -> GrpcJob:
     return GrpcJob(florin.grpc, _SERVICE + method, metadata(florin.wallet), request, SECONDS)
-
-
-def _idle(florin: Florin) -> float:
-    before, started = florin.cpu_s(), time.monotonic()
-    time.sleep(IDLE_S)
-    return (florin.cpu_s() - before) / (time.monotonic() - started)
 
 
 def _round(florin: Florin, pool: ProcessPoolExecutor, job: RestJob | GrpcJob) -> Round:

@@ -198,6 +198,7 @@ def test_a_bucket_without_size_is_refused(wrong):
         ("ipv6:[2001:db8:1:3::4]:80", "2001:db8:1:3::/64"),
         ("ipv6:[::ffff:192.0.2.7]:80", "192.0.2.7"),
         ("ipv6:[fe80::1%25eth0]:80", "fe80::/64"),
+        ("ipv4:192.0.2.7", "ipv4"),
         ("unix:", "unix"),
         ("unix:/tmp/socket", "unix"),
         ("", ""),

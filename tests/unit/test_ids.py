@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 from florin_server.domain.ids import (
+    RequestIds,
     base62,
     is_payment_id_shape,
     made_from,
@@ -99,3 +100,10 @@ def test_ids_sort_by_the_millisecond_they_were_made_in(ms):
 
 def test_no_id_was_made_before_time_began():
     assert made_from(-1) == made_from(0) == "pay_000000000"
+
+
+def test_requests_are_told_apart_within_a_process_and_between_processes():
+    one, other = RequestIds(os.urandom), RequestIds(os.urandom)
+    made = [ids.make() for _ in range(5000) for ids in (one, other)]
+    assert len(set(made)) == len(made)
+    assert all(re.fullmatch(r"req_[A-Za-z0-9]{17}", each) for each in made)

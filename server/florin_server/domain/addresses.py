@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 from urllib.parse import unquote
 
 # what one customer of a provider gets: single addresses of it cost nothing
 _IPV6_PREFIX = 64
+_KEPT = 10_000
 
 
 def network_of(peer: str) -> str:
     """Who a peer in gRPC's form is, without its port; an IPv6 network counts as one address."""
-    kind, _, rest = peer.partition(":")
-    host = unquote(rest).rpartition(":")[0].strip("[]")
+    # a caller has a port for each connection
+    return _network_at(peer.rpartition(":")[0] or peer)
+
+
+@lru_cache(maxsize=_KEPT)
+def _network_at(place: str) -> str:
+    kind, _, rest = place.partition(":")
+    host = unquote(rest).strip("[]")
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

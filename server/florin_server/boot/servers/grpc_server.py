@@ -140,6 +140,20 @@ class GrpcServers:
         return cls(target, operator_target, embedded, guards, register)
 
 
+class _Generic:
+    """Has a server find methods by their path only.
+
+    Of methods that it is told of beforehand, gRPC's event loop waits for each by itself: with all
+    of Florin's, that is a tenth of what a short call costs.
+    """
+
+    def __init__(self, server: grpc.aio.Server) -> None:
+        self.add_generic_rpc_handlers = server.add_generic_rpc_handlers
+
+    def add_registered_method_handlers(self, _service: str, _handlers: object) -> None:
+        """Does nothing: the generic handlers have them all."""
+
+
 async def _serve(
     gate: Gate,
     register: Register,
@@ -152,7 +166,7 @@ async def _serve(
     # a connection gets as long for its handshakes as for the head of a request
     in_time = ("grpc.server_handshake_timeout_ms", int(settings.request_head_s * 1000))
     server = grpc.aio.server(interceptors=[gate], options=(*_OPTIONS, in_time))
-    register(server)
+    register(_Generic(server))
     names = [service.full_name for service in gate.services]
     healthy = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(healthy, server)

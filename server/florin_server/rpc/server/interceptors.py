@@ -20,7 +20,7 @@ from google.protobuf.message import Message
 from florin_server import logs
 from florin_server.domain.addresses import network_of
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.ids import short_id
+from florin_server.domain.ids import RequestIds
 from florin_server.flows.app import App, Caller
 from florin_server.flows.limits.held_answers import Release
 from florin_server.flows.limits.limits import Quota
@@ -69,6 +69,7 @@ class Gate(grpc.aio.ServerInterceptor):
         self._open = OpenServices(app.limits, self._peer_of)
         self._auth = auth
         self._guards = guards
+        self._request_ids = RequestIds(app.randbytes)
         self.services = tuple(services)
         self._methods = methods_of(self.services)
         self._guarded: dict[str, tuple[_Handler, _Handler]] = {}
@@ -202,7 +203,7 @@ class Gate(grpc.aio.ServerInterceptor):
             await asyncio.wait(set(self._mutations))
 
     def _call(self, entries: Any) -> Call:
-        request_id = metadata.request_id(entries) or short_id("req_", self._app.randbytes)
+        request_id = metadata.request_id(entries) or self._request_ids.make()
         logs.REQUEST.set(request_id)
         return Call(_UNKNOWN, request_id)
 

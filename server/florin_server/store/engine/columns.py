@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any
 
+import orjson
 from sqlalchemy import ColumnElement, Dialect, Numeric, Text, TypeDecorator
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.compiler import compiles
@@ -112,7 +113,7 @@ class TextList(TypeDecorator[Sequence[str]]):
     def process_bind_param(self, value: Sequence[str] | None, dialect: Dialect) -> Any:
         """Sorted, so that whoever locks rows locks them in the same order."""
         texts = sorted(value or ())
-        return json.dumps(texts) if dialect.name == "sqlite" else texts
+        return orjson.dumps(texts).decode() if dialect.name == "sqlite" else texts
 
 
 class by_size(ColumnElement[Any]):  # noqa: N801  (reads as the SQL that it is)

@@ -6,6 +6,8 @@ import asyncio
 import sqlite3
 import time
 from pathlib import Path
+from types import CodeType
+from typing import Any
 
 from florin_server.store.engine import schema
 from florin_server.store.engine.query import Operation, StoreUnavailable, T, run
@@ -17,19 +19,22 @@ from florin_server.store.engine.writer import Writer
 _HOLD_S = 0.005
 # each takes a core as long as it runs
 _SURVEYS = 2
+_NOTHING: Any = object()
 
 
 class SqliteStore(Store):
     """A file, which this process has alone."""
 
     def __init__(self, path: Path, lock: FileLock, fault: Fault) -> None:
-        super().__init__(f"SQLite {sqlite3.sqlite_version}")
+        super().__init__(f"SQLite {sqlite3.sqlite_version}", reads_at_once=True)
         self._path = path
         self._lock = lock
         self._connection = Connection(path, writes=True)
         self._writer = Writer(self._connection, fault)
         self._readers: list[Connection] = []
         self._closed = False
+        # what asks more than once
+        self._long: set[CodeType] = set()
         self._surveys = asyncio.Semaphore(_SURVEYS)
 
     @classmethod
@@ -75,12 +80,20 @@ class SqliteStore(Store):
             raise StoreUnavailable("the store is closed")
         connection = self._readers.pop() if self._readers else Connection(self._path, writes=False)
         try:
+            code = op.steps.__code__
+            if code not in self._long:
+                if (found := _one_question(op, connection)) is not _NOTHING:
+                    result: T = found
+                    return result
+                self._long.add(code)
             connection.command("BEGIN")
-            return await _unhurried(op, connection)
+            try:
+                return await _unhurried(op, connection)
+            finally:
+                connection.give_up()
         except sqlite3.Error as error:
             raise to_store_error(error) from error
         finally:
-            connection.give_up()
             self._release(connection)
 
     async def survey(self, op: Operation[T]) -> T:
@@ -118,6 +131,16 @@ def _survey(path: Path, op: Operation[T]) -> T:
     finally:
         connection.give_up()
         connection.close()
+
+
+def _one_question(op: Operation[Any], connection: Connection) -> Any:
+    """What an operation comes to that asks once, which needs no transaction; else _NOTHING."""
+    steps = iter(op)
+    try:
+        steps.send(connection.query(next(steps)))
+    except StopIteration as stop:
+        return stop.value
+    return _NOTHING
 
 
 async def _unhurried(op: Operation[T], connection: Connection) -> T:

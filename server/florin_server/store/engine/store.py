@@ -19,10 +19,10 @@ Fault: TypeAlias = Callable[[str], None]
 class Store(ABC):
     """Everything that is remembered. Made by `open_store`, once in a process."""
 
-    def __init__(self, engine: str) -> None:
+    def __init__(self, engine: str, *, reads_at_once: bool = False) -> None:
         # name and version
         self.engine = engine
-        self.reader = PaymentReader(self.read)
+        self.reader = PaymentReader(self.read, at_once=reads_at_once)
 
     @property
     @abstractmethod

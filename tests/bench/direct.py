@@ -1,0 +1,72 @@
+"""Direct gRPC against an empty handler of the same shape, in processes of their own.
+
+Processor time for each call is compared, in turns, without what a server uses that nobody calls:
+the service also seals the blocks of its embedded chains.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from statistics import median
+
+import grpc
+from florin.v1 import gateway_pb2_grpc, payment_pb2
+
+from tests.bench import load
+from tests.bench.florin import Florin, cpu_s, metadata
+from tests.bench.load import Address, GrpcJob
+from tests.bench.report import Figure
+from tests.bench.setup import new_payments
+from tests.bench.size import sized
+
+ROUNDS, SECONDS, IDLE_S = sized((5, 2.0, 4.0), (1, 0.1, 0.1))
+_PATH = "/florin.v1.GatewayService/GetPaymentStatus"
+
+
+def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
+    (payment,) = new_payments(florin, pool, 1)
+    asked = payment_pb2.GetPaymentStatusRequest(payment_id=payment)
+    sent = metadata(florin.wallet)
+    with grpc.insecure_channel("{}:{}".format(*florin.grpc)) as channel:
+        stub = gateway_pb2_grpc.GatewayServiceStub(channel)
+        answer = stub.GetPaymentStatus(asked, metadata=sent).SerializeToString()
+
+    idle = florin.idle(IDLE_S)
+
+    def us_a_call(address: Address, used_s: Callable[[], float], idle: float) -> float:
+        job = GrpcJob(address, _PATH, sent, asked.SerializeToString(), SECONDS)
+        before, started = used_s(), time.monotonic()
+        answered = load.run(pool, job).answered
+        unasked = idle * (time.monotonic() - started)
+        return (used_s() - before - unasked) / answered * 1e6
+
+    rounds: list[tuple[float, float]] = []
+    with _empty(answer) as (address, pid):
+        for _ in range(ROUNDS):
+            ours = us_a_call(florin.grpc, florin.cpu_s, idle)
+            rounds.append((ours, us_a_call(address, lambda: cpu_s(pid), 0)))
+    ours, theirs = (median(one[i] for one in rounds) for i in range(2))
+    # a short run may be shorter than a tick of the kernel's clock
+    ratio = median(a / b if b else 1.0 for a, b in rounds)
+    note = (
+        f"{ours:.0f} µs against {theirs:.0f} µs CPU a call, 64 in flight, {ROUNDS} rounds; "
+        f"idle service {idle:.1%} of a core"
+    )
+    return [Figure("grpc_status_vs_empty", ratio, "×", note, at_most=1.3)]
+
+
+@contextmanager
+def _empty(answer: bytes) -> Iterator[tuple[Address, int]]:
+    command = [sys.executable, "-m", "tests.bench.empty", answer.hex()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield ("127.0.0.1", int(process.stdout.readline())), process.pid
+        finally:
+            process.send_signal(signal.SIGTERM)

@@ -1,0 +1,51 @@
+"""`python -m tests.bench.empty`: a gRPC server that does nothing, with the answers of a real one.
+
+Its handler for a payment's status gets the same request, and gives back the same answer with the
+same metadata; whatever a real service costs more is its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from typing import Any
+
+import grpc
+import uvloop
+from florin.v1 import gateway_pb2_grpc, payment_pb2
+
+_TRAILING = (
+    ("request-id", "req_00VgmOYqWMlG9ZWsAs6kMrAHfUy"),
+    ("pay-version", "2026-02-19"),
+)
+
+
+class Empty(gateway_pb2_grpc.GatewayServiceServicer):
+    """Answers at once with what it was given."""
+
+    def __init__(self, answer: payment_pb2.GetPaymentStatusResponse) -> None:
+        self._answer = answer
+
+    async def GetPaymentStatus(self, request: Any, context: Any) -> Any:
+        """The answer, and metadata as long as a service's."""
+        assert request.payment_id
+        context.set_trailing_metadata(_TRAILING)
+        return self._answer
+
+
+async def _serve(answer: bytes) -> None:
+    server = grpc.aio.server()
+    empty = Empty(payment_pb2.GetPaymentStatusResponse.FromString(answer))
+    gateway_pb2_grpc.add_GatewayServiceServicer_to_server(empty, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    print(port, flush=True)
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    await ended.wait()
+    await server.stop(None)
+
+
+if __name__ == "__main__":
+    uvloop.run(_serve(bytes.fromhex(sys.argv[1])))
