@@ -9,7 +9,7 @@ from typing import Protocol
 
 from florin_server.clock import Clock
 from florin_server.config import Settings
-from florin_server.domain.accounts.account import WalletApp
+from florin_server.domain.accounts.account import Standing, WalletApp
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.health import Board, Health
 from florin_server.domain.payments.payment import Merchant, Payment
@@ -216,7 +216,8 @@ class Caller:
     `credential` names the credential (not its secret), for limits; the operator has none.
     `merchant` is set on merchant paths, `app` when a wallet came with an App-Id. `wcp_profile`
     tells that the caller speaks the deployed wire profile. `network` is where the call came from,
-    as limits count addresses.
+    as limits count addresses. `standing` is looked at again where money moves; the operator has
+    none.
     """
 
     live: bool
@@ -228,6 +229,7 @@ class Caller:
     version: str = ""
     idempotency: IdempotencyKey | None = None
     network: str = ""
+    standing: Standing | None = None
 
     @property
     def origin(self) -> str:
