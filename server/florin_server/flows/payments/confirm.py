@@ -184,7 +184,7 @@ async def _accept(  # noqa: PLR0917  (one of each, none alike)
         raise FlorinError(Code.QUOTE_EXPIRED) from error
     if accepted is None:
         return await _lost(app, caller, content)
-    app.settlers[option.chain_id].wake()
+    app.wake_settler(option.chain_id)
     return await app.changed(accepted)
 
 
