@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class DatabaseSettings(BaseModel):
     """How a process uses PostgreSQL.
 
-    Two connections more are for what looks at many rows, and two for what processes tell each other.
+    Two connections more are for what looks at many rows, two for what processes tell each other.
     """
 
     model_config = ConfigDict(frozen=True)
