@@ -11,11 +11,14 @@ from florin_server.boot.app import app_of, core_of
 from florin_server.clock import TestClock
 from florin_server.config import Settings
 from florin_server.domain.payments.payment import CancelledReason
+from florin_server.domain.screening.blocklist import ScreeningList
 from florin_server.flows.app import App
 from florin_server.hints import Hints
+from florin_server.store.engine.query import StoreUnavailable
 from florin_server.store.hints import generations
 from florin_server.store.hints.generations import Kind
 from florin_server.store.payments import payments
+from florin_server.store.screening import blocklists
 from florin_server.workers.hints.hear import Hearing
 from florin_server.workers.hints.jobs import jobs
 from florin_server.workers.hints.remembered import Remembered
@@ -23,6 +26,7 @@ from florin_server.workers.hints.remembered import Remembered
 from tests.support.store_kit import LATER_US, NOW_US, created
 from tests.support.until import until
 
+BAD = ("eip155", "0x" + "66" * 20)
 FOREIGN = "1 fedcba9876543210 "
 
 
@@ -95,21 +99,40 @@ async def test_what_nobody_watches_costs_nothing(process, store):
     assert process.asked == ["get"]
 
 
-async def test_only_what_was_counted_is_forgotten(process, store):
-    # when it began to listen
-    await until(lambda: process.app.accounts.generation)
-    process.asked.clear()
-    process.wire.heard(f"{FOREIGN}g")
-    await until(lambda: "current" in process.asked)
-    known = process.app.accounts.generation
-    await store.write(generations.bump(Kind.SCREENING))
-    process.asked.clear()
-    process.wire.heard(f"{FOREIGN}g")
-    await until(lambda: "lists" in process.asked)
-    assert process.app.accounts.generation == known
-    await store.write(generations.bump(Kind.ACCOUNTS))
-    process.wire.heard(f"{FOREIGN}g")
-    await until(lambda: process.app.accounts.generation > known)
+async def test_only_what_was_counted_is_read_again(store, tmp_path):
+    app = app_of(core_of(Settings(home=tmp_path), store, TestClock(NOW_US), []))
+    remembered, accounts = Remembered(app), app.accounts
+    # what was read before may have changed since
+    await remembered.look()
+    assert accounts.generation == 1
+    await remembered.look()
+    for kind, generation in ((Kind.SCREENING, 1), (Kind.ACCOUNTS, 2), (Kind.EXECUTORS, 2)):
+        await store.write(generations.bump(kind))
+        await remembered.look()
+        assert accounts.generation == generation
+    await remembered.look()
+    assert accounts.generation == 2
+    # a listener was cut off
+    remembered.forget()
+    await remembered.look()
+    assert accounts.generation == 3
+
+
+async def test_what_could_not_be_read_again_is_tried_the_next_time(store, tmp_path, monkeypatch):
+    app = app_of(core_of(Settings(home=tmp_path), store, TestClock(NOW_US), []))
+    remembered, survey = Remembered(app), store.survey
+    await remembered.look()
+
+    async def away(_op):
+        raise StoreUnavailable("away")
+
+    await store.write(blocklists.replace(ScreeningList("ofac", "00", None, 0, 1), [BAD]))
+    monkeypatch.setattr(store, "survey", away)
+    with pytest.raises(StoreUnavailable):
+        await remembered.look()
+    monkeypatch.setattr(store, "survey", survey)
+    await remembered.look()
+    assert await app.screening.lists_account(f"{BAD[0]}:1:{BAD[1]}")
 
 
 async def test_a_flood_has_the_counters_read_now_and_then(process):
