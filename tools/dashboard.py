@@ -169,6 +169,14 @@ ROWS: dict[str, tuple[Panel, ...]] = {
                 (f"sum(rate({_COMMIT}_count[$__rate_interval]))", "commits"),
             ),
         ),
+        Panel(
+            "Changes that processes told each other",
+            "ops",
+            (
+                (_rate("florin_hints_total", "hint"), "{{hint}}"),
+                ("sum(florin_hints_listening)", "processes that listen"),
+            ),
+        ),
         Panel("Writes that wait", "short", (("sum(florin_store_queue_operations)", "writes"),)),
         Panel(
             "Processor",

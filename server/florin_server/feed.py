@@ -9,7 +9,15 @@ final state.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    KeysView,
+    Mapping,
+    Sequence,
+)
 from typing import TypeVar
 
 from florin_server.clock import Clock
@@ -32,6 +40,11 @@ class _Slot:
         self.latest: Payment | None = None
         self.seen = seen
         self.waiter: asyncio.Future[None] | None = None
+
+    @property
+    def newest(self) -> int:
+        """The newest version that was put in."""
+        return self.seen if self.latest is None else self.latest.version
 
     def put(self, payment: Payment) -> None:
         if payment.version <= self.seen:
@@ -98,14 +111,35 @@ class Hub:
             if not slots and self._slots.get(payment_id) is slots:
                 del self._slots[payment_id]
 
+    def behind(self, told: Mapping[str, int]) -> dict[str, int]:
+        """Those of the payments, with versions, that a watcher here has not been told yet."""
+        return {
+            one: version
+            for one, version in told.items()
+            if any(slot.newest < version for slot in self._slots.get(one, ()))
+        }
+
+    async def read_again(self, told: Mapping[str, int]) -> None:
+        """Tells the watchers of payments what the store has of them now."""
+        ids = list(self.behind(told))
+        for start in range(0, len(ids), _SWEPT):
+            some = ids[start : start + _SWEPT]
+            for payment in await asyncio.gather(*(self._read(one) for one in some)):
+                if payment is not None:
+                    self.publish(payment)
+
+    async def look(self) -> None:
+        """Compares the versions of all that is watched with the store, and tells what is newer."""
+        seen = [(i, min(s.seen for s in slots)) for i, slots in self._slots.items()]
+        for start in range(0, len(seen), _SWEPT):
+            for payment in await self._newer(seen[start : start + _SWEPT]):
+                self.publish(payment)
+
     async def sweep(self) -> None:
-        """Compares versions with the store until cancelled, and tells what hints missed."""
+        """Looks until cancelled, and tells what hints missed."""
         while True:
             await self._clock.sleep(self._sweep_s)
-            seen = [(i, min(s.seen for s in slots)) for i, slots in self._slots.items()]
-            for start in range(0, len(seen), _SWEPT):
-                for payment in await self._newer(seen[start : start + _SWEPT]):
-                    self.publish(payment)
+            await self.look()
 
     def close(self) -> None:
         """Ends every stream."""
@@ -129,6 +163,11 @@ class Changes:
     def followers(self) -> int:
         """How many streams are held now."""
         return sum(len(bells) for bells in self._bells.values())
+
+    @property
+    def followed(self) -> KeysView[str]:
+        """The ids of what is followed now."""
+        return self._bells.keys()
 
     def ring(self, *ids: str) -> None:
         """Wakes those who follow something that may have changed."""

@@ -88,6 +88,12 @@ OPERATIONS = Family(
     (),
     "writes that ran; several share a commit",
 )
+HINTS = Family(
+    "florin_hints_total",
+    "counter",
+    ("hint",),
+    "changes that processes on one store told each other",
+)
 FAMILIES = (
     REQUESTS,
     CHANGES,
@@ -98,7 +104,9 @@ FAMILIES = (
     REFUSALS,
     COMMITS,
     OPERATIONS,
+    HINTS,
 )
+HINTED = ("sent", "heard", "dropped", "ignored")
 TRANSACTION_OUTCOMES = ("succeeded", "reverted", "replaced")
 PAYOUT_OUTCOMES = ("done", "again", "unproven")
 
@@ -117,10 +125,13 @@ class Meters:
         self._refusals = self._counter(REFUSALS)
         self._commits = self._histogram(COMMITS)
         self._operations = self._counter(OPERATIONS)
+        self._hints = self._counter(HINTS)
         # finding a series by its labels costs more than counting in it
         self._series: dict[tuple[str, str, str], Histogram] = {}
         for status in Status:
             self._changes.labels(status)
+        for hint in HINTED:
+            self._hints.labels(hint)
 
     def _counter(self, one: Family) -> Counter:
         return Counter(one.name, one.tells, one.labels, registry=self.registry)
@@ -157,6 +168,10 @@ class Meters:
     def payout(self, chain_id: str, outcome: str) -> None:
         """Counts a payout whose transaction ended."""
         self._payouts.labels(chain_id, outcome).inc()
+
+    def hints(self, hint: str, count: int = 1) -> None:
+        """Counts hints that were sent, heard, dropped, or ignored because they were none."""
+        self._hints.labels(hint).inc(count)
 
     def refusal(self, limit: str) -> Callable[[], None]:
         """What counts a refusal by one limit; it is told as none until then."""

@@ -16,6 +16,7 @@ from tests.bench import (
     export,
     fanout,
     gas,
+    hints,
     observed,
     options,
     pages,
@@ -68,6 +69,7 @@ SUBJECTS: dict[str, Subject] = {
 }
 if is_there():
     SUBJECTS["database"] = database.measure
+    SUBJECTS["hints"] = hints.measure
 
 
 def main(wanted: Sequence[str], *, kept: bool = True) -> int:

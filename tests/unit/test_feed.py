@@ -79,6 +79,30 @@ async def versions(hub: Hub, after: int = -1) -> list[int]:
     return [payment.version async for payment in hub.watch("pay_1", after)]
 
 
+async def test_only_what_a_watcher_has_not_seen_is_behind():
+    shelf = Shelf(BUSY)
+    assert shelf.hub.behind({"pay_1": 9}) == {}
+    watching = asyncio.create_task(versions(shelf.hub))
+    await rest()
+    told = {"pay_1": 1, "pay_2": 9}
+    assert shelf.hub.behind(told) == {}
+    assert shelf.hub.behind({**told, "pay_1": 2}) == {"pay_1": 2}
+    shelf.hub.publish(PAID)
+    # it is there, though nobody took it yet
+    assert shelf.hub.behind({"pay_1": 2}) == {}
+    assert await watching == [1, 2]
+
+
+async def test_what_was_told_is_read_and_not_believed():
+    shelf = Shelf(NEW)
+    watching = asyncio.create_task(versions(shelf.hub))
+    await rest()
+    await shelf.hub.read_again({"pay_1": 99, "pay_2": 1})
+    shelf.change(PAID, hint=False)
+    await shelf.hub.read_again({"pay_1": 1})
+    assert await watching == [0, 2]
+
+
 async def test_the_snapshot_comes_first_then_every_change_until_the_end():
     shelf = Shelf(NEW)
     states = shelf.hub.watch("pay_1")

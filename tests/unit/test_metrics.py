@@ -54,6 +54,7 @@ def figures(*chains: Chain, paused_at_us: int | None = None) -> Figures:
         watched_payouts=8,
         keyed_calls=12,
         writes_queued=13,
+        listening=True,
         held={"merchant": 2, "page": 0},
         conditions=[lists],
         books=[Books(BASE, 95_000_000, [Wallet(SENDER, COIN, 5, 7)])],
@@ -89,6 +90,7 @@ def test_every_figure_is_a_metric():
         "payouts_watched": 8,
         "calls_keyed": 12,
         "store_queue_operations": 13,
+        "hints_listening": 1,
     }
     assert values["florin_payments", "requires_action"] == 9
     assert values["florin_payments", "processing"] == 5

@@ -15,11 +15,12 @@ from florin_server.domain.health import Board
 from florin_server.domain.screening.blocklist import Blocklist
 from florin_server.domain.sealed import Seal
 from florin_server.feed import Hub
-from florin_server.flows.app import App, ChainState, Core, Links, Sender, Settler
+from florin_server.flows.app import Accounts, App, ChainState, Core, Links, Sender, Settler
 from florin_server.flows.ledger.postings import wallets_of
 from florin_server.flows.limits.limits import Limits
 from florin_server.flows.operator.health import OF_CHAIN, OF_INSTALLATION
 from florin_server.flows.screening.cache import Screening
+from florin_server.hints import Hints
 from florin_server.meters import Meters
 from florin_server.pricing.prices import FixedPrices, PriceSource
 from florin_server.rails.protocol import Rail
@@ -69,6 +70,7 @@ def core_of(
     """What flows and workers share; every rail has a state."""
     by_chain = {rail.chain_id: rail for rail in rails}
     meters = meters or Meters()
+    hints = Hints() if store.notices is None else Hints(randbytes(8).hex(), meters)
     for rail in by_chain.values():
         meters.expect(rail.chain_id, wallets_of(rail))
     return Core(
@@ -83,7 +85,9 @@ def core_of(
         limits=Limits(settings.limits, clock, meters),
         meters=meters,
         traces=traces,
-        screening=Screening(store, clock),
+        screening=Screening(store, clock, hints),
+        accounts=Accounts(hints),
+        hints=hints,
         board=Board(OF_INSTALLATION, clock.now_us),
         off=off,
         outside=outside,

@@ -59,6 +59,7 @@ def database(named: str, settings: Settings) -> Database:
         readers=settings.database.readers,
         writers=settings.database.writers,
         serializable=settings.database.isolation == "serializable",
+        notify=settings.database.notify,
     )
 
 

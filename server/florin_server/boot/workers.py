@@ -13,6 +13,7 @@ from florin_server import logs
 from florin_server.flows.app import App, Core
 from florin_server.store.engine.query import StoreError
 from florin_server.store.payouts import payouts
+from florin_server.workers.hints import jobs as hints
 from florin_server.workers.housekeeping.expire import expire, forget_data, forget_gas, forget_keys
 from florin_server.workers.housekeeping.keep_books import BookKeeper
 from florin_server.workers.housekeeping.prices import follow_prices
@@ -90,6 +91,7 @@ def _jobs(app: App, staff: Staff) -> list[Coroutine[Any, Any, None]]:
         steady.append(partial(follow_prices, app))
     return [
         *(outliving(app.clock, work) for work in steady),
+        *hints.jobs(app),
         *(_on(rail.chain_id, BookKeeper(app, rail).run()) for rail in app.rails.values()),
         *(_on(worker.chain_id, worker.run()) for worker in staff.settlers),
         *(_on(worker.chain_id, worker.run()) for worker in staff.payouts),

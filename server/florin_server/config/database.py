@@ -8,7 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class DatabaseSettings(BaseModel):
-    """How a process uses PostgreSQL; two connections more are for what looks at many rows."""
+    """How a process uses PostgreSQL.
+
+    Two connections more are for what looks at many rows, two for what processes tell each other.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -22,4 +25,9 @@ class DatabaseSettings(BaseModel):
     isolation: Literal["read committed", "serializable"] = Field(
         default="read committed",
         description="of what is written; `serializable` for engines that know nothing else",
+    )
+    notify: bool = Field(
+        default=True,
+        description="processes tell each other what they changed by NOTIFY and LISTEN; without, "
+        "and where an engine has none, they find it within a second",
     )

@@ -248,7 +248,11 @@ class Settings(BaseSettings):
         "once half of them are used, so that a few callers do not leave others without",
     )
     discovery_s: float = Field(default=3.0, description="a chain that takes longer is left out")
-    key_cache_s: float = Field(default=5.0, description="a revoked key works no longer than this")
+    key_cache_s: float = Field(
+        default=5.0,
+        description="a revoked key reads no longer than this, whatever happens; it moves nothing "
+        "from then on",
+    )
     books_check_s: float = Field(
         default=300.0, gt=0, description="how often the books are compared with every chain"
     )

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from florin_server.clock import Clock
 from florin_server.config import Settings
-from florin_server.domain.accounts.account import WalletApp
+from florin_server.domain.accounts.account import Standing, WalletApp
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.health import Board, Health
 from florin_server.domain.payments.payment import Merchant, Payment
@@ -19,6 +19,7 @@ from florin_server.feed import Changes, Hub
 from florin_server.flows.limits.limits import Limits
 from florin_server.flows.recent import Recent
 from florin_server.flows.screening.cache import Screening
+from florin_server.hints import Hints
 from florin_server.meters import Meters
 from florin_server.pricing.prices import FixedPrices, PriceSource
 from florin_server.rails.protocol import Rail
@@ -57,6 +58,10 @@ class Sender(Protocol):
     def open_transactions(self) -> int:
         """How many transactions are neither final nor replaced."""
 
+    @property
+    def paused(self) -> bool:
+        """True while it begins nothing new."""
+
     def pause(self) -> None:
         """Begins nothing new from now on; what was sent is followed to its end."""
 
@@ -66,11 +71,17 @@ class Sender(Protocol):
 
 @dataclass(slots=True)
 class Accounts:
-    """Tells whoever remembers accounts that one of them was changed in this process."""
+    """Tells whoever remembers accounts that one of them was changed."""
 
+    hints: Hints = field(default_factory=Hints)
     generation: int = 0
 
     def changed(self) -> None:
+        """One was changed in this process: here and elsewhere nobody remembers it."""
+        self.forget()
+        self.hints.remembered()
+
+    def forget(self) -> None:
         """What was remembered before is not to be used any more."""
         self.generation += 1
 
@@ -145,6 +156,8 @@ class Core:
     # those who follow payouts, by id; a refund's payout has the id of the refund
     payouts: Changes = field(default_factory=Changes)
     accounts: Accounts = field(default_factory=Accounts)
+    # what other processes on the store are told
+    hints: Hints = field(default_factory=Hints)
     totals: Recent[Totals] = field(default_factory=_remembered_totals)
     spent: Recent[Usage] = field(default_factory=_remembered_usage)  # in this hour, by chain
     # ids of keys and app ids that do not work while the test accounts are off
@@ -172,7 +185,17 @@ class Core:
         return None
 
     def wake_payouts(self) -> None:
-        """Tells whoever pays out that there is something new."""
+        """Tells whoever pays out, here or elsewhere, that there is something new."""
+        self.ask_payouts()
+        self.hints.pay_out()
+
+    def ring(self, *ids: str) -> None:
+        """Tells those who follow payouts that these may have changed."""
+        self.payouts.ring(*ids)
+        self.hints.payouts(*ids)
+
+    def ask_payouts(self) -> None:
+        """Has this process look what is to be paid out."""
         for chain in self.chains.values():
             chain.payout_asked.set()
 
@@ -183,6 +206,7 @@ class Core:
             times = payment.created_at_us, payment.updated_at_us
             self.traces.whole(payment.id, "payment", *times, status=payment.status)
         self.hub.publish(payment)
+        self.hints.payment(payment.id, payment.version)
         return payment
 
 
@@ -197,6 +221,19 @@ class App(Core):
     settlers: Mapping[str, Settler]
     payout_workers: Mapping[str, Settler]
     executors: Mapping[str, Sender]
+
+    def wake_settler(self, chain_id: str) -> None:
+        """Tells whoever settles on a chain, here or elsewhere, that there is something to do."""
+        if (settler := self.settlers.get(chain_id)) is not None:
+            settler.wake()
+        self.hints.settle(chain_id)
+
+    def expect_receivers(self, chain_id: str) -> None:
+        """The same of somebody new who is to be paid there."""
+        self.chains[chain_id].has_new_receivers = True
+        if (settler := self.settlers.get(chain_id)) is not None:
+            settler.wake()
+        self.hints.receivers(chain_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +253,8 @@ class Caller:
     `credential` names the credential (not its secret), for limits; the operator has none.
     `merchant` is set on merchant paths, `app` when a wallet came with an App-Id. `wcp_profile`
     tells that the caller speaks the deployed wire profile. `network` is where the call came from,
-    as limits count addresses.
+    as limits count addresses. `standing` is looked at again where money moves; the operator has
+    none.
     """
 
     live: bool
@@ -228,6 +266,7 @@ class Caller:
     version: str = ""
     idempotency: IdempotencyKey | None = None
     network: str = ""
+    standing: Standing | None = None
 
     @property
     def origin(self) -> str:

@@ -60,6 +60,8 @@ LABELS: Mapping[str, str] = {
     "a budget of gas refused it",
     "outcome": "of a transaction: `succeeded`, `reverted`, `replaced`; of a payout's: `done`, "
     "`again` (it is sent once more), `unproven` (the operator has to look)",
+    "hint": "`sent`, `heard`, `dropped` (the store was away, or too many waited), `ignored` (of "
+    "another version, or none at all)",
     "holder": "whose answer is held: `merchant`, `key`, `app`, `page`, `nobody` (health)",
 }
 
@@ -128,6 +130,11 @@ _ALL = _Table[Figures](
         ("payouts_watched", "streams about payouts", lambda o: o.watched_payouts),
         ("calls_keyed", "wallet calls under a key, or waiting for it", lambda o: o.keyed_calls),
         ("store_queue_operations", "writes that wait to be durable", lambda o: o.writes_queued),
+        (
+            "hints_listening",
+            "1 while it hears at once what other processes on its database change",
+            lambda o: o.listening,
+        ),
     ),
 )
 _STATUSES = _Table[int](

@@ -13,7 +13,7 @@ from florin.v1 import access_pb2
 from florin_server.boot.app import app_of, core_of
 from florin_server.clock import TestClock
 from florin_server.config import Settings
-from florin_server.domain.accounts.account import ApiKey, Partner, WalletApp
+from florin_server.domain.accounts.account import ApiKey, Partner, Standing, WalletApp
 from florin_server.domain.accounts.credentials import KeyKind, hash_key, new_key, parse_key
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.ids import base62
@@ -151,6 +151,7 @@ async def test_a_partners_key_speaks_for_its_merchant(gate):
         merchant=await gate.merchant(),
         version=OLD,
         network=NETWORK,
+        standing=Standing(key_id=key.key_id, merchant_id="mrch_1", active_merchant=True),
     )
     # only paths of payments are about a merchant
     assert (await gate.caller(ACCOUNT, api_key=secret, merchant_id="mrch_1")).merchant is None
@@ -239,7 +240,14 @@ async def test_a_merchant_is_ones_own_and_takes_new_payments_while_active(
 
 async def test_a_wallet_is_its_app_and_client(gate):
     caller = await gate.caller(GATEWAY, app_id="app_1", client_id="c")
-    assert caller == Caller(live=False, credential="app_1/c", app=APP, version=OLD, network=NETWORK)
+    assert caller == Caller(
+        live=False,
+        credential="app_1/c",
+        app=APP,
+        version=OLD,
+        network=NETWORK,
+        standing=Standing(app_id="app_1"),
+    )
     assert caller.origin == NETWORK
     await gate.app.store.write(keys.revoke_app("app_1", 5))
     gate.app.accounts.changed()

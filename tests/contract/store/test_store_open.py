@@ -12,7 +12,14 @@ import sys
 import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
-from florin_server.store.accounts import customers, destinations, keys, merchants, pins
+from florin_server.store.accounts import (
+    customers,
+    destinations,
+    keys,
+    merchants,
+    pins,
+    standing,
+)
 from florin_server.store.capture import collected_data
 from florin_server.store.engine import schema
 from florin_server.store.engine.opening import open_store
@@ -21,6 +28,7 @@ from florin_server.store.engine.sqlite import Connection, StoreLocked
 from florin_server.store.exports import ledger as ledger_rows
 from florin_server.store.exports import money_out, transactions, watched
 from florin_server.store.exports import payments as payment_rows
+from florin_server.store.hints import generations
 from florin_server.store.ledger import ledger
 from florin_server.store.migrations import config
 from florin_server.store.operator import executors
@@ -37,6 +45,7 @@ OPERATIONS = (
     collected_data,
     customers,
     executors,
+    generations,
     held_money,
     idempotency,
     gas,
@@ -54,6 +63,7 @@ OPERATIONS = (
     blocklists,
     destinations,
     simulation,
+    standing,
 )
 EXPORTS = (ledger_rows, money_out, transactions, watched, payment_rows)
 STATEMENTS = {
@@ -67,6 +77,7 @@ READS_ALL = {
     "customers_OFFERED",
     "customers_PAID",
     "executors_PAUSES",
+    "generations_ALL",
     "held_money_ALL",
     "keys_APPS",
     "keys_KEYS",

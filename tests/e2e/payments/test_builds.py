@@ -22,6 +22,7 @@ from florin_server.domain.payments.payment import (
 from florin_server.domain.settlement.chain_txs import Accepted
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.transactions import Signer
+from florin_server.store.accounts import keys
 from florin_server.store.engine.query import Op, Statement, operation, param
 from florin_server.store.payments import payments
 from florin_server.store.tables.tables import payment_option
@@ -89,6 +90,18 @@ async def test_a_build_is_told_fetched_and_paid_through_both_protocols(desk, til
     assert (await desk.final(till.payment_id))["status"] == "succeeded"
     (issued,) = building.verified[-1]
     assert issued.terms == {"turn": 0}
+
+
+async def test_nothing_is_issued_to_a_wallet_that_may_no_more(desk, till):
+    """Whatever this process remembers of it."""
+    wallet, payment = await desk.wallet_app(), f"/v1/gateway/payment/{till.payment_id}"
+    body = {"optionId": till.option["id"], "data": TOKEN}
+    assert (await desk.ask("GET", payment, wallet)).status == 200
+    store = desk.service.app.store
+    await store.write(keys.revoke_app(wallet["App-Id"], 1))
+    answer = await desk.ask("POST", f"{payment}/fetch", wallet, body)
+    assert answer.told == (401, "invalid_app_id")
+    assert await store.read(payments.issued(till.payment_id, till.option["id"])) == []
 
 
 FORGET_HEAD = Statement(

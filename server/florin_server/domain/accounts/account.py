@@ -52,3 +52,16 @@ class WalletApp:
     version_pin: str
     created_at_us: int
     revoked_at_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a call was admitted by, so that it can be looked at again: a key, or a wallet's app id.
+
+    `merchant_id` is set on merchant paths; with `active_merchant` it has to be active.
+    """
+
+    key_id: str | None = None
+    app_id: str | None = None
+    merchant_id: str | None = None
+    active_merchant: bool = False

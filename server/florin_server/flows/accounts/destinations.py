@@ -129,9 +129,8 @@ def _list(caller: Caller, merchant_id: str) -> Op[Settlements]:
 
 def _tell(app: App, places: Sequence[Destination]) -> None:
     """Lets settlers look at new receivers, outside of the request."""
-    for chain_id in {_receiver(one).chain_id for one in places} & app.settlers.keys():
-        app.chains[chain_id].has_new_receivers = True
-        app.settlers[chain_id].wake()
+    for chain_id in {_receiver(one).chain_id for one in places} & app.chains.keys():
+        app.expect_receivers(chain_id)
 
 
 def _receiver(place: Destination) -> AssetAccount:

@@ -33,6 +33,7 @@ async def pause(app: App, text: str) -> Executor:
     one, sender = _find(app, text)
     await app.store.write(executors.pause(one, app.clock.now_us()))
     sender.pause()
+    app.hints.remembered()
     return await _executor(app, one)
 
 
@@ -41,6 +42,7 @@ async def resume(app: App, text: str) -> Executor:
     one, sender = _find(app, text)
     await app.store.write(executors.resume(one))
     sender.resume()
+    app.hints.remembered()
     return await _executor(app, one)
 
 

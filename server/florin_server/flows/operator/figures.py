@@ -33,6 +33,7 @@ class Figures:
     """What is known at one moment; counts of streams, calls and writes are this process's.
 
     `held` counts held answers by whose they are, `writes_queued` those that wait to be durable.
+    `listening` tells that changes of other processes are heard of at once.
     """
 
     now_us: int
@@ -44,6 +45,7 @@ class Figures:
     watched_payouts: int
     keyed_calls: int
     writes_queued: int
+    listening: bool
     held: Mapping[str, int]
     conditions: Sequence[Condition]  # of no chain in particular
     books: Sequence[Books] = field(default_factory=tuple)
@@ -62,6 +64,7 @@ async def read(app: App, keyed_calls: int) -> Figures:
         watched_payouts=app.payouts.followers,
         keyed_calls=keyed_calls,
         writes_queued=app.store.queued,
+        listening=app.hints.listening,
         held={str(one): count for one, count in app.limits.held.open.items()},
         conditions=await health.of_installation(app),
         books=[

@@ -30,6 +30,7 @@ from florin_server.flows.payouts import opening
 from florin_server.flows.screening.check import check_lists, is_blocked
 from florin_server.rails.protocol import Rail, submits
 from florin_server.rails.types import RailUnavailable
+from florin_server.store.accounts import standing
 from florin_server.store.capture import collected_data
 from florin_server.store.capture.collected_data import Told
 from florin_server.store.engine.query import Op, Operation, operation
@@ -59,7 +60,7 @@ async def confirm(
     digest = results.digest(option_id, flat)
     # what the chain told first is bound to the transaction alone
     digests = {digest, results.digest(option_id, flat[-1:])}
-    if (known := await _repeated(app, payment, digests)) is not None:
+    if (known := await _repeated(app, caller, payment, digests)) is not None:
         return known
     offered, issued = await _looked_up(app, payment, option_id)
     right = _right(app, offered, issued, flat)
@@ -74,9 +75,9 @@ async def confirm(
     content = Confirmation(payment.id, option.id, tuple(flat), digest, arrived_us)
     form = results.match(_expected(option, issued), flat)
     if form.verdict is results.Verdict.MISMATCH:
-        return await _refuse(app, content, "results do not match the actions")
+        return await _refuse(app, caller, content, "results do not match the actions")
     if payment.trigger is Trigger.DECLINED or await is_blocked(app, option.payer):
-        return await _refuse(app, content, "payer is blocked", FailureCode.DECLINED_USER)
+        return await _refuse(app, caller, content, "payer is blocked", FailureCode.DECLINED_USER)
     await check_lists(app, live=payment.live)
     if form.verdict is results.Verdict.UNREADABLE:
         raise _unreadable(form.index)
@@ -91,10 +92,13 @@ async def confirm(
     return await _accept(app, caller, option, content, from_block, claim, told)
 
 
-async def _repeated(app: App, payment: Payment, digests: Collection[bytes]) -> Payment | None:
+async def _repeated(
+    app: App, caller: Caller, payment: Payment, digests: Collection[bytes]
+) -> Payment | None:
     """The payment if exactly this submission is bound to it: a repeated confirm is a poll."""
     if payment.status is Status.REQUIRES_ACTION:
         return None
+    await app.store.read(standing.require(caller.standing))
     bound = await app.store.read(payments.confirmation(payment.id))
     return payment if bound is not None and bound.digest in digests else None
 
@@ -147,13 +151,13 @@ async def _verify(
 
 
 async def _refuse(
-    app: App, content: Confirmation, detail: str, code: FailureCode | None = None
+    app: App, caller: Caller, content: Confirmation, detail: str, code: FailureCode | None = None
 ) -> Payment:
-    now_us = app.clock.now_us()
-    refused = await app.store.write(payments.refuse(content, detail, code, now_us))
+    refuse = payments.refuse(content, detail, code, app.clock.now_us())
+    refused = await app.store.write(standing.checked(caller.standing, refuse))
     if refused is not None:
         return await app.changed(refused)
-    return await _lost(app, content)
+    return await _lost(app, caller, content)
 
 
 async def _accept(  # noqa: PLR0917  (one of each, none alike)
@@ -173,14 +177,14 @@ async def _accept(  # noqa: PLR0917  (one of each, none alike)
         # what is submitted here was signed by the account; anybody may hand in a hash
         accept = collected_data.proven(accept, content.payment_id, option.payer, told)
     try:
-        accepted = await app.store.write(_with(accept, claim))
+        accepted = await app.store.write(standing.checked(caller.standing, _with(accept, claim)))
     except NotOpenable as error:
         # a transaction that opens nothing is told to whoever fetches again
         _log.warning("payment %s: %s", content.payment_id, error)
         raise FlorinError(Code.QUOTE_EXPIRED) from error
     if accepted is None:
-        return await _lost(app, content)
-    app.settlers[option.chain_id].wake()
+        return await _lost(app, caller, content)
+    app.wake_settler(option.chain_id)
     return await app.changed(accepted)
 
 
@@ -209,14 +213,14 @@ async def _first_block(
         return 0
 
 
-async def _lost(app: App, content: Confirmation) -> Payment:
+async def _lost(app: App, caller: Caller, content: Confirmation) -> Payment:
     """Another change came first; answers as if this call had come after it."""
     stored = await app.store.reader.payment(content.payment_id)
     if stored is None:
         raise FlorinError(Code.PAYMENT_NOT_FOUND)
     payment = await current(app, stored)
     digests = {content.digest, results.digest(content.option_id, content.outputs[-1:])}
-    if (known := await _repeated(app, payment, digests)) is not None:
+    if (known := await _repeated(app, caller, payment, digests)) is not None:
         return known
     step(payment.status, Event.CONFIRM_ACCEPTED)
     raise FlorinError(Code.INTERNAL_ERROR, unavailable=True, retry_after_s=1)

@@ -20,6 +20,7 @@ from florin_server.flows.payments.load import find, not_payable, open_option, un
 from florin_server.flows.payouts.opening import openable, places
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import NotReceivable, RailUnavailable
+from florin_server.store.accounts import standing
 from florin_server.store.payments import payments
 from florin_server.store.settlement import durable_nonces
 
@@ -59,13 +60,15 @@ async def fetch(
     told = await requirement.require(app, caller, payment, option, collected)
     if build is None:
         return option.resolved(()) or ()
-    issued = await _resolve(app, payment, option)
+    issued = await _resolve(app, caller, payment, option)
     if whole or (told.needed and not data):
         return option.resolved(issued) or ()
     return issued[0].actions
 
 
-async def _resolve(app: App, payment: Payment, option: Option) -> Sequence[ResolvedBuild]:
+async def _resolve(
+    app: App, caller: Caller, payment: Payment, option: Option
+) -> Sequence[ResolvedBuild]:
     """All that was issued for the option, the newest first; one more if that is needed now."""
     known = await app.store.read(payments.issued(option.payment_id, option.id))
     rail, until_us = app.rails[option.chain_id], _held_until(app, payment, option)
@@ -85,11 +88,13 @@ async def _resolve(app: App, payment: Payment, option: Option) -> Sequence[Resol
         return known
     if spare is None:
         # two calls at a time may both resolve it: what was stored first is told to both
-        return await app.store.write(payments.put_issued(fresh))
+        issue = payments.put_issued(fresh)
+    else:
+        issue = durable_nonces.issue(fresh, rail.chain_id, spare, until_us)
     try:
-        return await app.store.write(durable_nonces.issue(fresh, rail.chain_id, spare, until_us))
+        return await app.store.write(standing.checked(caller.standing, issue))
     except durable_nonces.Raced:
-        return await _resolve(app, payment, option)
+        return await _resolve(app, caller, payment, option)
 
 
 async def _spare(app: App, rail: Rail, until_us: int) -> FreeNonce | None:

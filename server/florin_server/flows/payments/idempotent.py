@@ -7,6 +7,7 @@ from typing import Any, NoReturn, TypeVar
 
 from florin_server.domain.errors import FlorinError
 from florin_server.flows.app import App, Caller
+from florin_server.store.accounts import standing
 from florin_server.store.engine.query import Op, Operation, operation
 from florin_server.store.payments import idempotency
 from florin_server.store.payments.idempotency import Claim, Replay
@@ -21,7 +22,8 @@ async def once(
 
     `answer` gives the bytes that are stored under the key, in the same transaction. Faults that are
     found before the operation belong into it (see `failing`): an equal request gets its answer even
-    if it would be refused by now.
+    if it would be refused by now. Whoever may not call any more is refused before all that, and is
+    told no stored answer either.
     """
     key = caller.idempotency
     claim = None
@@ -29,7 +31,7 @@ async def once(
         ttl_us = None if key.permanent else app.settings.idempotency_ttl_s * 1_000_000
         claim = Claim(key.scope, key.key, key.fingerprint, app.clock.now_us(), ttl_us)
     done = idempotency.once(claim, work, answer)
-    return await app.store.write(done)
+    return await app.store.write(standing.checked(caller.standing, done))
 
 
 @operation

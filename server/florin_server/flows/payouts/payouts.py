@@ -70,7 +70,7 @@ async def refuse(app: App, payout_id: str) -> Payout:
     refund had succeeded before a reorganisation undid it.
     """
     refused = await app.store.write(_refuse(payout_id, app.clock.now_us()))
-    app.payouts.ring(payout_id)
+    app.ring(payout_id)
     return refused
 
 
@@ -95,7 +95,7 @@ async def resolve(app: App, payout_id: str, *, paid: bool) -> Payout:
             Code.INVALID_STATE, f"Payout is {known.status}, and the chain tells how it ends"
         )
     _log.warning("payout %s: %s", payout_id, told)
-    app.payouts.ring(payout_id)
+    app.ring(payout_id)
     app.wake_payouts()
     return resolved
 

@@ -6,19 +6,21 @@ import asyncio
 
 from florin_server.clock import Clock
 from florin_server.domain.screening.blocklist import Address, Blocklist, ScreeningList
+from florin_server.hints import Hints
 from florin_server.store.engine.query import Op, operation
 from florin_server.store.engine.store import Store
 from florin_server.store.screening import blocklists
 
-# how late a list that another process imported may be noticed
+# how late a list that another process imported may be noticed if nothing tells of it
 _REFRESH_US = 60_000_000
 
 
 class Screening:
     """The imported lists as they were at most a minute ago; in this process, as they are."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, hints: Hints) -> None:
         self._store = store
+        self._hints = hints
         self._clock = clock
         self._lists: list[ScreeningList] = []
         self._listed = Blocklist()
@@ -37,6 +39,11 @@ class Screening:
 
     async def changed(self) -> None:
         """A list was changed in this process; what is asked from now on knows it."""
+        await self.reload()
+        self._hints.remembered()
+
+    async def reload(self) -> None:
+        """Looks at the lists now."""
         async with self._loading:
             await self._load()
 

@@ -1,7 +1,8 @@
 """Proves who calls: the credential table of the wire contract, row by row.
 
 Keys and merchants are remembered for a few seconds, so that a busy caller costs no lookup. What is
-changed in this process is forgotten at once, what is changed elsewhere acts within that time.
+changed in this process is forgotten at once, what is changed elsewhere within a second, and never
+after that time. Where money moves, the transaction looks again (`Caller.standing`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Generic, TypeVar
 
 from florin.v1 import access_pb2
 
-from florin_server.domain.accounts.account import ApiKey, WalletApp
+from florin_server.domain.accounts.account import ApiKey, Standing, WalletApp
 from florin_server.domain.accounts.credentials import KeyKind, hash_key, parse_key
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.payment import Merchant
@@ -107,6 +108,12 @@ class Authenticator:
             wcp_profile=wcp_profile,
             version=resolve(header, credential.pin),
             network=network,
+            standing=Standing(
+                key_id=credential.key.key_id if credential.key else None,
+                app_id=credential.app.app_id if credential.app else None,
+                merchant_id=merchant.id if merchant else None,
+                active_merchant=rule.active_merchant,
+            ),
         )
 
     def _operator(self, sent: Mapping[str, str]) -> Caller:

@@ -7,6 +7,7 @@ from sqlalchemy.types import Text
 
 from florin_server.domain.accounts.account import ApiKey, WalletApp
 from florin_server.store.engine.query import Op, Statement, insert, operation, param, upsert
+from florin_server.store.hints import generations
 from florin_server.store.tables.tables import api_key, wallet_app
 
 _PUT_KEY = Statement(insert(api_key))
@@ -69,6 +70,7 @@ def any_live() -> Op[bool]:
 def revoke_key(key_id: str, now_us: int) -> Op[ApiKey | None]:
     """Ends a key from now on; one that has ended stays as it is. None if there is no such key."""
     rows = yield _REVOKE(id_=key_id, now_us=now_us)
+    yield from generations.bump(generations.Kind.ACCOUNTS)
     return ApiKey(*rows[0]) if rows else None
 
 
@@ -76,6 +78,7 @@ def revoke_key(key_id: str, now_us: int) -> Op[ApiKey | None]:
 def put_app(app: WalletApp) -> Op[None]:
     """Stores a wallet app, or what changed about it."""
     yield _PUT_APP.of(app)
+    yield from generations.bump(generations.Kind.ACCOUNTS)
 
 
 @operation
@@ -95,4 +98,5 @@ def list_apps() -> Op[list[WalletApp]]:
 def revoke_app(app_id: str, now_us: int) -> Op[WalletApp | None]:
     """Ends a wallet app from now on; one that has ended stays as it is. None if there is none."""
     rows = yield _REVOKE_APP(id_=app_id, now_us=now_us)
+    yield from generations.bump(generations.Kind.ACCOUNTS)
     return WalletApp(*rows[0]) if rows else None

@@ -19,6 +19,7 @@ from florin_server.store.engine.query import (
     param,
     upsert,
 )
+from florin_server.store.hints import generations
 from florin_server.store.tables.tables import merchant as merchant_table
 from florin_server.store.tables.tables import partner as partner_table
 
@@ -134,6 +135,7 @@ class Page:
 def put_partner(partner: Partner) -> Op[None]:
     """Stores a partner, or what changed about it."""
     yield _PUT_PARTNER.of(partner)
+    yield from generations.bump(generations.Kind.ACCOUNTS)
 
 
 @operation
@@ -159,6 +161,7 @@ def list_partners() -> Op[list[Partner]]:
 def set_partner_status(partner_id: str, status: str) -> Op[Partner | None]:
     """Changes the status of a partner; None if there is no such partner."""
     rows = yield _PARTNER_STATUS(partner_id=partner_id, status=status)
+    yield from generations.bump(generations.Kind.ACCOUNTS)
     return Partner(*rows[0]) if rows else None
 
 
@@ -166,6 +169,7 @@ def set_partner_status(partner_id: str, status: str) -> Op[Partner | None]:
 def put_merchant(merchant: Merchant) -> Op[None]:
     """Stores a merchant, or what changed about it."""
     yield _PUT_MERCHANT.of(merchant)
+    yield from generations.bump(generations.Kind.ACCOUNTS)
 
 
 @operation
@@ -178,6 +182,7 @@ def add(merchant: Merchant) -> Op[bool]:
 def set_status(merchant_id: str, status: str) -> Op[Merchant | None]:
     """Changes the status of a merchant; None if there is none, or a deleted one."""
     rows = yield _STATUS(merchant_id=merchant_id, status=status)
+    yield from generations.bump(generations.Kind.ACCOUNTS)
     return Merchant(*rows[0]) if rows else None
 
 
@@ -235,6 +240,7 @@ def change(
         new_email=email,
         new_icon_url=icon_url,
     )
+    yield from generations.bump(generations.Kind.ACCOUNTS)
     return Merchant(*rows[0]) if rows else None
 
 
@@ -242,6 +248,7 @@ def change(
 def delete(merchant_id: str, partner_id: str, *, live: bool, now_us: int) -> Op[bool]:
     """Hides a merchant; one that is hidden stays as it is. False if there never was one."""
     rows = yield _DELETE(id_=merchant_id, owner=partner_id, mode=live, now_us=now_us)
+    yield from generations.bump(generations.Kind.ACCOUNTS)
     return bool(rows)
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from sqlalchemy import Column, select, update
 
 from florin_server.store.engine.query import Op, Statement, any_of, operation, param
+from florin_server.store.hints import generations
 from florin_server.store.tables.tables import api_key, partner, wallet_app
 
 
@@ -45,7 +46,9 @@ def move_pin(kind: Pinned, id_: str, from_: Collection[str], to: str) -> Op[str 
     Comparing and moving are one statement, so that of two that move a pin neither moves it back.
     """
     rows = yield kind.move(id_=id_, from_=from_, to=to)
-    if not rows:
+    if rows:
+        yield from generations.bump(generations.Kind.ACCOUNTS)
+    else:
         rows = yield kind.read(id_=id_)
     pin: str | None = rows[0][0] if rows else None
     return pin

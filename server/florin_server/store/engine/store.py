@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeAlias
 
+from florin_server.store.engine.notices import Notices
 from florin_server.store.engine.query import Operation, T
 from florin_server.store.payments.reader import PaymentReader
 
@@ -28,6 +29,11 @@ class Store(ABC):
     @abstractmethod
     def exclusive(self) -> bool:
         """No other process has this store: leases of former ones may be taken over at once."""
+
+    @property
+    def notices(self) -> Notices | None:
+        """How processes that have it tell each other something; None if they cannot."""
+        return None
 
     @property
     @abstractmethod

@@ -11,13 +11,15 @@ class Database:
     """A database of PostgreSQL, and how many connections one process has to it.
 
     `dsn` begins with `postgresql://` and may hold a password, so it is never told. `serializable`
-    runs every operation as if it were alone, which some engines do anyway.
+    runs every operation as if it were alone, which some engines do anyway; `notify` lets processes
+    tell each other what they changed, which some engines cannot.
     """
 
     dsn: str = field(repr=False)
     readers: int = 4
     writers: int = 4
     serializable: bool = False
+    notify: bool = True
 
     def __str__(self) -> str:
         found = urlsplit(self.dsn)

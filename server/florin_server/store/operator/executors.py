@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import delete, select
 
 from florin_server.store.engine.query import Op, Statement, insert, operation, param
+from florin_server.store.hints import generations
 from florin_server.store.tables.tables import executor_pause
 
 _PAUSE = Statement(insert(executor_pause).on_conflict_do_nothing())
@@ -16,12 +17,14 @@ _PAUSES = Statement(select(executor_pause))
 def pause(executor_id: str, now_us: int) -> Op[None]:
     """Stores a pause; one that lasts already goes on since when it began."""
     yield _PAUSE(id=executor_id, paused_at_us=now_us)
+    yield from generations.bump(generations.Kind.EXECUTORS)
 
 
 @operation
 def resume(executor_id: str) -> Op[None]:
     """Ends a pause, if there is one."""
     yield _RESUME(id_=executor_id)
+    yield from generations.bump(generations.Kind.EXECUTORS)
 
 
 @operation

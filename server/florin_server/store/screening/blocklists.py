@@ -8,6 +8,7 @@ from sqlalchemy import delete, select
 
 from florin_server.domain.screening.blocklist import ScreeningList
 from florin_server.store.engine.query import Op, Statement, insert, operation, param, upsert
+from florin_server.store.hints import generations
 from florin_server.store.tables.tables import screened_address, screening_list
 
 _PUT = Statement(upsert(screening_list, "name"))
@@ -47,13 +48,16 @@ def replace(new: ScreeningList, accounts: Collection[tuple[str, str]]) -> Op[Non
             for namespace, address in sorted(accounts)
         ]
     )
+    yield from generations.bump(generations.Kind.SCREENING)
 
 
 @operation
 def remove(name: str) -> Op[bool]:
     """Deletes a list with its addresses; False if there is none."""
     yield _CLEAR(name_=name)
-    return bool((yield _REMOVE(name_=name)))
+    removed = bool((yield _REMOVE(name_=name)))
+    yield from generations.bump(generations.Kind.SCREENING)
+    return removed
 
 
 @operation

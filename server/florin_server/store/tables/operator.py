@@ -24,3 +24,13 @@ class InstallationRow(Base, table=True):
 
     name: str = text_(key=True)
     value: str = text_()
+
+
+class GenerationRow(Base, table=True):
+    """How often things of one kind were changed that processes remember."""
+
+    __tablename__ = "generation"
+    __table_args__ = (BY_KEY,)
+
+    kind: str = text_(key=True)
+    n: int = number()

@@ -19,7 +19,7 @@ from florin_server.store.tables.capture import CollectedRow
 from florin_server.store.tables.fields import METADATA
 from florin_server.store.tables.held_money import HeldMoneyRow
 from florin_server.store.tables.ledger import JournalRow, TransferRow
-from florin_server.store.tables.operator import ExecutorPauseRow, InstallationRow
+from florin_server.store.tables.operator import ExecutorPauseRow, GenerationRow, InstallationRow
 from florin_server.store.tables.options import IssuedRow, OptionCountRow, OptionRow
 from florin_server.store.tables.payments import (
     ConfirmRow,
@@ -81,6 +81,7 @@ payout = _table(PayoutRow)
 held_money = _table(HeldMoneyRow)
 nonce_account = _table(NonceAccountRow)
 installation = _table(InstallationRow)
+generation = _table(GenerationRow)
 idempotency = _table(IdempotencyRow)
 collected_data = _table(CollectedRow)
 ledger_journal = _table(JournalRow)

@@ -259,7 +259,7 @@ class PayoutWorker:
         if problem != one.problem:
             _log.warning("payout %s waits: %s", one.id, problem)
         await self._app.store.write(payouts.set_aside(one.id, problem, self._retry_at(one)))
-        self._app.payouts.ring(one.id)
+        self._app.ring(one.id)
 
     def _retry_at(self, one: Payout) -> int:
         now_us = self._app.clock.now_us()
@@ -319,7 +319,7 @@ class PayoutWorker:
             yield from opening.claim(self._app, self._rail, one.merchant_id, one.id, opened)
 
         await self.sender.send([one.id], sign, claim)
-        self._app.payouts.ring(one.id)
+        self._app.ring(one.id)
 
     # -- concluding
 
@@ -383,7 +383,7 @@ class PayoutWorker:
             if outcome.posting is not None:
                 paid = outcome.payout
                 self._app.traces.whole(paid.id, "payout", paid.created_at_us, now_us)
-        self._app.payouts.ring(*ids)
+        self._app.ring(*ids)
         self._reorg_watch.committed(watched)
         self.sender.over(ended)
 

@@ -86,7 +86,7 @@ class ReorgWatch:
         take_back = _UNDO[self._watcher]
         undone = await store.write(take_back(chain_id, gone, ended, now_us))
         if self._watcher is Watcher.PAYOUTS:
-            self._app.payouts.ring(*undone)
+            self._app.ring(*undone)
         for one in gone:
             self._watched.pop(one, None)
         _log.error(

@@ -11,9 +11,11 @@ from functools import partial
 from types import CodeType
 from typing import Any
 
+from florin_server.store.engine.notices import Notices
 from florin_server.store.engine.postgres import schema
 from florin_server.store.engine.postgres.connection import Connection
 from florin_server.store.engine.postgres.errors import DriverError, is_lost, to_store_error
+from florin_server.store.engine.postgres.notices import DatabaseNotices
 from florin_server.store.engine.postgres.pool import Pool
 from florin_server.store.engine.postgres.writer import Writer
 from florin_server.store.engine.query import Operation, StoreUnavailable, T
@@ -41,6 +43,7 @@ class PostgresStore(Store):
         # operations that asked more than one question
         self._long: set[CodeType] = set()
         self._closed = False
+        self._notices = DatabaseNotices(database) if database.notify else None
 
     @classmethod
     async def at(cls, database: Database, fault: Fault) -> PostgresStore:
@@ -51,6 +54,11 @@ class PostgresStore(Store):
     def exclusive(self) -> bool:
         """False: only leases tell who does what."""
         return False
+
+    @property
+    def notices(self) -> Notices | None:
+        """NOTIFY and LISTEN, unless they are not to be used."""
+        return self._notices
 
     @property
     def busy(self) -> bool:
@@ -80,6 +88,8 @@ class PostgresStore(Store):
             return
         self._closed = True
         await self._writer.close()
+        if self._notices is not None:
+            await self._notices.close()
         await asyncio.gather(
             *(one.close() for one in (self._writers, self._readers, self._surveys))
         )

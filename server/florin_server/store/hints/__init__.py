@@ -1,0 +1,1 @@
+"""What tells other processes that something they remember was changed."""
