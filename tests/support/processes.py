@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,10 +26,11 @@ from florin_server.store.engine.store import Store
 
 from tests.support import postgres
 from tests.support.api import RestApi
-from tests.support.command import Lasting
+from tests.support.command import FLORIN, PATIENCE_S, Lasting, environment
 from tests.support.desk import ORDER
 from tests.support.proxy import FaultyProxy
 from tests.support.service import NO_LIMITS, settings
+from tests.support.until import until
 from tests.support.wallet import Wallet
 
 CHAIN = "eip155:31338"
@@ -67,8 +69,33 @@ class Installation:
     env: dict[str, str]
     accounts: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def log(self) -> Path:
+        """What all of them wrote to stderr."""
+        return self.home.with_name("log")
+
     def lasting(self, *command: str, **changes: str) -> Lasting:
-        return Lasting(*command, home=self.home, **{**self.env, **changes})
+        return Lasting(*command, home=self.home, begin=self._begin, **{**self.env, **changes})
+
+    def _begin(self, *command: str, home: Path, **changes: str) -> subprocess.Popen[str]:
+        with self.log.open("a") as log:
+            return subprocess.Popen(
+                [FLORIN, *command],
+                cwd=home.parent,
+                env=environment(home, changes),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+
+    def count(self, line: str) -> int:
+        """How often something was logged."""
+        return self.log.read_text().count(line)
+
+    async def logged(self, line: str, times: int) -> None:
+        """Returns once it was logged so often; starts of processes take their time."""
+        await until(lambda: self.count(line) >= times, patience_s=PATIENCE_S)
 
     def rest(self, session: aiohttp.ClientSession) -> RestApi:
         """At whoever announced itself."""

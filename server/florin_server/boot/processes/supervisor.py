@@ -123,8 +123,8 @@ class Supervisor:
             return False
         self._alive.add(child)
         if not await self._within(self._patience.ready_s, child.ready()):
+            # it has told why, or is killed, which is told
             await self._end([child])
-            _log.error("process %d (%d) did not answer", number + 1, child.pid)
             return False
         for one in dead:
             with suppress(ValueError):
@@ -150,7 +150,8 @@ class Supervisor:
                 lived_s = (self._clock.now_us() - began_us) / 1_000_000
                 await self._clock.sleep(self._backoffs[number].after(lived_s))
                 began_us = self._clock.now_us()
-                await self._begin(number)
+                if not await self._begin(number):
+                    _log.error("process %d did not start, and is tried again", number + 1)
 
     def _followed(self, follow: asyncio.Task[None]) -> None:
         self._follows.discard(follow)
@@ -162,7 +163,8 @@ class Supervisor:
             async with self._turns[number]:
                 before = self._posts[number]
                 if not await self._begin(number):
-                    _log.error("the reload ends here: those that answer go on as they are")
+                    told = "process %d did not start anew, and the reload ends: all go on as before"
+                    _log.error(told, number + 1)
                     return
             before.make_way()
             if not await self._within(self._patience.way_s, before.ended()):
@@ -182,7 +184,7 @@ class Supervisor:
     async def _end_one(self, child: Child) -> None:
         child.stop()
         if not await self._within(self._patience.end_s, child.ended()):
-            _log.error("process %d did not end in time, and is killed", child.pid)
+            _log.error("process (%d) did not end in time, and is killed", child.pid)
             child.kill()
             await child.ended()
         self._gone(child)
