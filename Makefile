@@ -116,7 +116,7 @@ fmt: $(DEV)
 
 # the client is in the folder: `setup` installs it from there
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 \
-	--no-emit-package florin-client pyproject.toml --extra docs
+	--no-emit-package florin-client pyproject.toml --extra docs --extra postgres
 
 lock: $(DEV)
 	$(COMPILE) -o requirements.lock
