@@ -118,24 +118,13 @@ class Service:
             )
             staff = await _staff(core, role, handed)
             app = app_of(core, staff.settlers, staff.payouts)
-            grpc = await GrpcServers.start(
-                app,
-                kept,
-                stack,
-                certificates,
-                answers_callers=role.answers,
-                shared=handed is not None,
-            )
+            calls = _Calls(app, kept, certificates, handed, stack)
+            grpc = await calls.grpc(role)
             workers = Workers(app, staff)
             stack.push_async_callback(workers.end)
-            http = None
-            if listener is not None:
-                http = await gateway.start(
-                    app, grpc, listener, stack, workers.problems, certificates=certificates
-                )
+            http = None if listener is None else await calls.rest(grpc, listener, workers)
             stack.callback(app.hub.close)
             stack.callback(app.payouts.close)
-            scraped = None if handed is None else handed.metrics
             return cls(
                 settings=settings,
                 home=home,
@@ -143,7 +132,7 @@ class Service:
                 app=app,
                 grpc=grpc,
                 http_url=http_url,
-                metrics_url=await metrics.start(app, grpc.guards, stack, scraped),
+                metrics_url=await calls.metrics(grpc),
                 workers=workers,
                 evm=started.evm,
                 solana=started.solana,
@@ -190,6 +179,39 @@ class Service:
         await self.grpc.tell_end()
         await asyncio.sleep(self.settings.drain_s)
         await self._stack.aclose()
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """Starts who listens, one after the other."""
+
+    app: App
+    kept: Secrets
+    certificates: Certificates | None
+    handed: Handed | None
+    stack: AsyncExitStack
+
+    async def grpc(self, role: Role) -> GrpcServers:
+        return await GrpcServers.start(
+            self.app,
+            self.kept,
+            self.stack,
+            self.certificates,
+            answers_callers=role.answers,
+            shared=self.handed is not None,
+        )
+
+    async def rest(
+        self, grpc: GrpcServers, listener: socket.socket, workers: Workers
+    ) -> HttpServer:
+        problems, certificates = workers.problems, self.certificates
+        return await gateway.start(
+            self.app, grpc, listener, self.stack, problems, certificates=certificates
+        )
+
+    async def metrics(self, grpc: GrpcServers) -> str:
+        scraped = None if self.handed is None else self.handed.metrics
+        return await metrics.start(self.app, grpc.guards, self.stack, scraped)
 
 
 async def _staff(core: Core, role: Role, handed: Handed | None) -> Staff:
