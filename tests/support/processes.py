@@ -6,14 +6,16 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import aiohttp
+from eth_account import Account
 from florin_server.boot.app import app_of, core_of
-from florin_server.boot.home import Home
+from florin_server.boot.home import Home, private
 from florin_server.clock import SystemClock
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.devnet.genesis import DEVNET
@@ -34,9 +36,11 @@ from tests.support.until import until
 from tests.support.wallet import Wallet
 
 CHAIN = "eip155:31338"
+TREASURY = Signer(b"\xfe" * 32)
+_PASSWORD = "of the treasury"
 
 
-def chain_at(url: str) -> EvmChain:
+def chain_at(url: str, keystore: Path) -> EvmChain:
     token = DEVNET.token
     asset = EvmAsset(
         address=token.address,
@@ -53,7 +57,8 @@ def chain_at(url: str) -> EvmChain:
         poll_ms=100,
         confirmations=1,
         settler=DEVNET.settler,
-        treasury="0x" + "fe" * 20,
+        treasury=TREASURY.address,
+        treasury_keystore=keystore,
         assets=(asset,),
     )
 
@@ -74,13 +79,17 @@ class Installation:
         """What all of them wrote to stderr."""
         return self.home.with_name("log")
 
-    def lasting(self, *command: str, **changes: str) -> Lasting:
-        return Lasting(*command, home=self.home, begin=self._begin, **{**self.env, **changes})
+    def lasting(self, *command: str, program: Sequence[str] = (), **changes: str) -> Lasting:
+        """A command that lasts; of another `program` than florin, if it is told."""
+        begin = partial(self._begin, program or [str(FLORIN)])
+        return Lasting(*command, home=self.home, begin=begin, **{**self.env, **changes})
 
-    def _begin(self, *command: str, home: Path, **changes: str) -> subprocess.Popen[str]:
+    def _begin(
+        self, program: Sequence[str], *command: str, home: Path, **changes: str
+    ) -> subprocess.Popen[str]:
         with self.log.open("a") as log:
             return subprocess.Popen(
-                [FLORIN, *command],
+                [*program, *command],
                 cwd=home.parent,
                 env=environment(home, changes),
                 stdin=subprocess.DEVNULL,
@@ -146,9 +155,13 @@ async def installed(folder: Path) -> AsyncIterator[Installation]:
         async with FaultyProxy(chain.handle) as node:
             control = JsonRpc(LocalTransport(chain.handle))
             kept = Home(home).open().secrets()
-            found = Installation(home, store, control, node, _environment(node.url, database.dsn))
-            relayer = Signer(kept.relayer_key).address
-            await found.give(relayer, native=10**20, units=0)
+            keystore = home / "treasury.json"
+            made_of = Account.encrypt(b"\xfe" * 32, _PASSWORD, kdf="pbkdf2", iterations=10)
+            private(keystore, json.dumps(made_of)).close()
+            env = _environment(chain_at(node.url, keystore), database.dsn)
+            found = Installation(home, store, control, node, env)
+            for one in (Signer(kept.relayer_key), TREASURY):
+                await found.give(one.address, native=10**20, units=0)
             core = core_of(settings(home), store, SystemClock(), ())
             made = demo.make(app_of(core), kept.pepper, {})
             await store.write(demo.put(made))
@@ -165,7 +178,7 @@ async def installed(folder: Path) -> AsyncIterator[Installation]:
         await postgres.forget(folder)
 
 
-def _environment(node: str, dsn: str) -> dict[str, str]:
+def _environment(chain: EvmChain, dsn: str) -> dict[str, str]:
     limits = {
         f"FLORIN_LIMITS__{name.upper()}": str(value)
         for name, value in NO_LIMITS.model_dump(exclude_unset=True).items()
@@ -173,7 +186,8 @@ def _environment(node: str, dsn: str) -> dict[str, str]:
     return {
         "FLORIN_STORE": dsn,
         "FLORIN_DEMO": "false",
-        "FLORIN_CHAINS": json.dumps([chain_at(node).model_dump(mode="json", exclude_unset=True)]),
+        "FLORIN_CHAINS": json.dumps([chain.model_dump(mode="json", exclude_unset=True)]),
+        "FLORIN_KEYSTORE_PASSWORD": _PASSWORD,
         # connections move on soon, so that reloads take seconds
         "FLORIN_GRPC_CONNECTION_S": "1",
         **limits,
