@@ -31,7 +31,7 @@ from tests.support.api import Refused, RestApi
 from tests.support.chain import Chain
 from tests.support.command import ROOT
 from tests.support.desk import ORDER
-from tests.support.processes import CHAIN, TREASURY, Installation, children, installed, kill
+from tests.support.processes import CHAIN, TREASURY, Installation, alive, children, installed, kill
 from tests.support.until import until
 from tests.support.wallet import Wallet
 
@@ -186,11 +186,12 @@ async def campaign(folder: Path, kills: int, seed: int = 7) -> dict[str, Any]:
             async with aiohttp.ClientSession(connector=connector) as session:
                 people = await _customers(at, at.rest(session), told, seed)
                 runs = [asyncio.create_task(one.run(ends)) for one in people]
-                for number in range(kills):
+                for _ in range(kills):
                     await _stories(people, runs)
+                    # one that has only just begun to start, too
                     pids = await until(lambda: children(served.process.pid), patience_s=60)
-                    kill(chance.choice(pids))
-                    await at.logged("was ended by signal 9", number + 1)
+                    kill(killed := chance.choice(pids))
+                    await until(lambda pid=killed: not alive(pid), patience_s=60)
                 ends.set()
                 await asyncio.gather(*runs)
                 bad = await _wrong(at, session, told)
