@@ -1,6 +1,6 @@
 # setup: environment and install · demo: one real payment, then stays up · up: the service alone
 # contracts: compile the Solidity sources (needs Node)
-# race, chaos, tamper, prove, fuzz-model: long forms of tests, a minute to most of an hour
+# race, chaos, kills, tamper, prove, fuzz-model: long forms of tests, a minute to most of an hour
 # check: the quick tests, while you work · verify: checks without running anything
 # test: everything CI checks, with verify beside the tests; with CI=true on PostgreSQL too · bench: figures · gen, fmt: write
 # mutate: small changes of the code, told if no test notices them (an hour or two)
@@ -15,7 +15,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: setup demo up check test shuffle notebooks gallery newcomer mutate verify gen bench fuzz-api fuzz-model race chaos tamper prove fmt lock contracts
+.PHONY: setup demo up check test shuffle notebooks gallery newcomer mutate verify gen bench fuzz-api fuzz-model race chaos kills tamper prove fmt lock contracts
 
 setup: $(RUN)
 
@@ -96,6 +96,9 @@ race: $(DEV)
 
 chaos: $(DEV)
 	$(BIN)/python -m tests.chaos.campaign
+
+kills: $(DEV)
+	$(BIN)/python -m tests.chaos.process_kills
 
 fuzz-model: $(DEV)
 	$(BIN)/python -m tests.model
