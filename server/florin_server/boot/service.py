@@ -177,7 +177,7 @@ class Service:
         """
         self.workers.ending = True
         await self.grpc.tell_end()
-        await asyncio.sleep(self.settings.drain_s)
+        await self.app.clock.sleep(self.settings.drain_s)
         await self._stack.aclose()
 
 

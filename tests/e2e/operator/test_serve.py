@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
+import socket
+from contextlib import suppress
 
 import aiohttp
 import pytest
@@ -31,15 +34,40 @@ A_SECOND, RELOADS = 200, 2
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def installation(tmp_path_factory):
-    async with installed(tmp_path_factory.mktemp("many")) as found:
+    folder = tmp_path_factory.mktemp("many")
+    # what somebody may have put where the service is started, and may write
+    (folder / "orjson.py").write_text(f"open({str(folder / 'hijacked')!r}, 'w')")
+    async with installed(folder) as found:
         yield found
 
 
+@pytest.fixture(scope="module")
+def systemd(tmp_path_factory):
+    """Hears what the supervisor tells."""
+    name = str(tmp_path_factory.mktemp("systemd") / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(name)
+        listener.setblocking(False)
+        yield listener
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def served(installation):
-    """The service in two processes, and a client whose connections are new each time."""
-    with await asyncio.to_thread(installation.lasting, "serve", "--workers", "2") as command:
+async def served(installation, systemd):
+    """The service in two processes."""
+    more = {"NOTIFY_SOCKET": systemd.getsockname(), "FLORIN_METRICS_PORT": "0"}
+    with await asyncio.to_thread(
+        installation.lasting, "serve", "--workers", "2", **more
+    ) as command:
         yield command
+
+
+def heard(systemd: socket.socket) -> list[str]:
+    """The states that were told since it was asked last."""
+    found = []
+    with suppress(BlockingIOError):
+        while True:
+            found.append(systemd.recv(1000).decode().partition("\n")[0])
+    return found
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -54,11 +82,26 @@ async def final(api, payment_id: str) -> str:
     return str(states[-1]["status"])
 
 
-async def test_a_payment_succeeds_through_two_processes(installation, served, api):
+async def test_a_payment_succeeds_through_two_processes(installation, served, api, systemd):
     assert len(children(served.process.pid)) == 2
+    assert heard(systemd) == ["READY=1"]
     for _ in range(4):
         payment_id = await installation.pay(api)
         assert await final(api, payment_id) == "succeeded"
+
+
+async def test_modules_in_the_folder_where_it_is_started_are_not_loaded(installation, served):
+    assert len(children(served.process.pid)) == 2
+    assert not installation.home.with_name("hijacked").exists()
+
+
+async def test_each_process_tells_metrics_of_its_own(served):
+    urls = re.findall(r"http://127\.0\.0\.1:\d+/metrics", served.out)
+    assert len(set(urls)) == 2
+    async with aiohttp.ClientSession() as session:
+        for url in urls:
+            async with session.get(url) as answer:
+                assert "florin_" in await answer.text()
 
 
 async def test_commands_find_all_of_them(installation, served):
@@ -71,7 +114,7 @@ async def test_commands_find_all_of_them(installation, served):
     assert CHAIN in found.out
 
 
-async def test_a_reload_under_load_fails_no_request(installation, served, api):
+async def test_a_reload_under_load_fails_no_request(installation, served, api, systemd):
     payment_id = (await api.create(ORDER))["paymentId"]
     load, before = SteadyLoad(installation, A_SECOND, payment_id), set(children(served.process.pid))
     async with load.running():
@@ -83,6 +126,7 @@ async def test_a_reload_under_load_fails_no_request(installation, served, api):
     now = set(children(served.process.pid))
     assert len(now) == 2
     assert not now & before
+    assert heard(systemd) == ["RELOADING=1", "READY=1"] * RELOADS
 
 
 async def test_one_that_is_killed_is_started_again_and_its_lease_is_taken_over(
@@ -114,7 +158,7 @@ async def test_broken_settings_end_a_reload_and_nothing_else(installation, serve
     assert await final(api, payment_id) == "succeeded"
 
 
-async def test_a_stop_gives_leases_back_and_leaves_nobody(installation, served):
+async def test_a_stop_gives_leases_back_and_leaves_nobody(installation, served, systemd):
     pids = children(served.process.pid)
     assert await installation.owners()
     served.tell(signal.SIGTERM)
@@ -122,6 +166,8 @@ async def test_a_stop_gives_leases_back_and_leaves_nobody(installation, served):
     served.tell(signal.SIGTERM)
     ended = await asyncio.to_thread(served.ended)
     assert ended.status == 0
+    # after what a reload that failed has told
+    assert heard(systemd) == ["RELOADING=1", "READY=1", "STOPPING=1"]
     assert not any(map(alive, pids))
     assert await installation.owners() == set()
     assert Home(installation.home).addresses() is None
