@@ -1,6 +1,6 @@
 # setup: environment and install · demo: one real payment, then stays up · up: the service alone
 # contracts: compile the Solidity sources (needs Node)
-# race, chaos, tamper, prove, fuzz-model: long forms of tests, a minute to most of an hour
+# race, chaos, kills, tamper, prove, fuzz-model: long forms of tests, a minute to most of an hour
 # check: the quick tests, while you work · verify: checks without running anything
 # test: everything CI checks, with verify beside the tests; with CI=true on PostgreSQL too · bench: figures · gen, fmt: write
 # mutate: small changes of the code, told if no test notices them (an hour or two)
@@ -15,7 +15,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: setup demo up check test shuffle notebooks gallery newcomer mutate verify gen bench fuzz-api fuzz-model race chaos tamper prove fmt lock contracts
+.PHONY: setup demo up check test shuffle notebooks gallery newcomer mutate verify gen bench fuzz-api fuzz-model race chaos kills tamper prove fmt lock contracts
 
 setup: $(RUN)
 
@@ -97,6 +97,9 @@ race: $(DEV)
 chaos: $(DEV)
 	$(BIN)/python -m tests.chaos.campaign
 
+kills: $(DEV)
+	$(BIN)/python -m tests.chaos.process_kills
+
 fuzz-model: $(DEV)
 	$(BIN)/python -m tests.model
 
@@ -116,7 +119,7 @@ fmt: $(DEV)
 
 # the client is in the folder: `setup` installs it from there
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 \
-	--no-emit-package florin-client pyproject.toml --extra docs
+	--no-emit-package florin-client pyproject.toml --extra docs --extra postgres
 
 lock: $(DEV)
 	$(COMPILE) -o requirements.lock

@@ -55,6 +55,14 @@ class HttpServer:
             await self._serving
             raise RuntimeError("the HTTP server did not start")
 
+    async def make_way(self) -> None:
+        """Accept no more, and have clients make their next request on a new connection.
+
+        What there is is answered still; whoever else has the socket gets the new connections.
+        """
+        if self._server is not None:
+            await self._server.make_way()
+
     async def stop(self) -> None:
         """Accept no more, end what is held, and wait for the answers on their way."""
         if self._server is None or self._serving is None:
@@ -76,6 +84,13 @@ class _Server(uvicorn.Server):
         self._handshake_s = handshake_s
         self.ready = asyncio.Event()
         self._leaving = asyncio.Event()
+
+    async def make_way(self) -> None:
+        for one in self.servers:
+            one.close()
+        # with every answer from now on; connections without a request stay open
+        self.config.encoded_headers.append((b"connection", b"close"))
+        await self.on_tick(0)
 
     def leave(self) -> None:
         self.should_exit = True

@@ -95,7 +95,7 @@ def test_what_was_installed_serves(installed, tmp_path):
     ports = {"FLORIN_HTTP_PORT": "0", "FLORIN_GRPC_PORT": "0"}
     program = str(installed / ".venv" / "bin" / "florin")
     process = subprocess.Popen(
-        [program, "up"],
+        [program, "serve"],
         cwd=tmp_path,
         env={**clean, **variables, **ports},
         stdin=subprocess.DEVNULL,

@@ -22,6 +22,7 @@ async def until(
     wanted: object = _ANYTHING,
     *,
     meanwhile: Callable[[], Awaitable[object]] | None = None,
+    patience_s: float = PATIENCE_S,
 ) -> Any:
     """What a look finds, once it is what is wanted, or true where nothing else is said.
 
@@ -29,7 +30,7 @@ async def until(
     """
     found: Any = None
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(patience_s):
             while True:
                 found = look()
                 if inspect.isawaitable(found):
@@ -40,4 +41,4 @@ async def until(
                     await meanwhile()
                 await asyncio.sleep(LOOK_S if meanwhile is None else MOVE_S)
     except TimeoutError:
-        raise AssertionError(f"not so within {PATIENCE_S} s; found last: {found!r}") from None
+        raise AssertionError(f"not so within {patience_s} s; found last: {found!r}") from None

@@ -171,11 +171,14 @@ class Home:
     def announced(self, addresses: Mapping[str, str]) -> Iterator[None]:
         """Tells where the service listens, as long as this process lives and stays inside."""
         text = json.dumps({"pid": os.getpid(), **addresses}) + "\n"
-        with private(self.running, text, locked=True):
+        with private(self.running, text, locked=True) as file:
             try:
                 yield
             finally:
-                self.running.unlink(missing_ok=True)
+                # another process of this folder may have told its own since
+                with suppress(FileNotFoundError):
+                    if self.running.stat().st_ino == os.fstat(file.fileno()).st_ino:
+                        self.running.unlink()
 
     def addresses(self) -> dict[str, Any] | None:
         """Where the service listens; None if none runs."""

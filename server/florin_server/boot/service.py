@@ -1,14 +1,18 @@
-"""One process that does everything: gRPC, REST, workers, embedded chain."""
+"""One process that does everything, or its role in it: gRPC, REST, workers, embedded chain."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+import socket
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Self
 from urllib.parse import urlsplit
+
+from florin_gateway.server import HttpServer
 
 from florin_server.boot import hidden, stores
 from florin_server.boot import traces as tracing
@@ -16,16 +20,18 @@ from florin_server.boot.app import app_of, core_of
 from florin_server.boot.chains import connected, prices
 from florin_server.boot.chains.embedded import Embedded
 from florin_server.boot.home import Home, Refused, Secrets
+from florin_server.boot.role import EVERYTHING, Handed, Role
 from florin_server.boot.servers import gateway, metrics, public_address
 from florin_server.boot.servers.addresses import check_bind
 from florin_server.boot.servers.certificates import Certificates
 from florin_server.boot.servers.grpc_server import GrpcServers
+from florin_server.boot.servers.listeners import stop_listening
 from florin_server.boot.workers import Staff, Workers
 from florin_server.clock import Clock, ShiftedClock, SystemClock
 from florin_server.config import Settings
 from florin_server.domain.accounts.credentials import parse_key
 from florin_server.domain.sealed import Seal
-from florin_server.flows.app import App, Links
+from florin_server.flows.app import App, Core, Links
 from florin_server.meters import Meters
 from florin_server.pricing.market import Market
 from florin_server.rails.evm.rail import EvmRail
@@ -33,13 +39,17 @@ from florin_server.rails.protocol import Rail
 from florin_server.store.engine.store import Store
 from florin_server.store.operator import executors, installation
 from florin_server.tracing import Traces
+from florin_server.workers.settlement.senders import free_of_dead
 
 _log = logging.getLogger(__name__)
+
+# what calls on the newest connection get
+_MARGIN_S = 0.5
 
 
 @dataclass(slots=True)
 class Service:
-    """A running service. Addresses hold the real ports; that of metrics is empty without any."""
+    """A running service. Addresses hold the real ports; those of what it has not are empty."""
 
     settings: Settings
     home: Home
@@ -52,6 +62,7 @@ class Service:
     evm: Embedded | None
     solana: Embedded | None
     certificates: Certificates | None
+    _http: HttpServer | None
     _stack: AsyncExitStack
 
     @classmethod
@@ -59,6 +70,8 @@ class Service:
         cls,
         settings: Settings,
         *,
+        role: Role = EVERYTHING,
+        handed: Handed | None = None,
         clock: Clock | None = None,
         randbytes: Callable[[int], bytes] = os.urandom,
         fault: Callable[[str], None] | None = None,
@@ -66,7 +79,8 @@ class Service:
     ) -> Self:
         """Starts everything and returns when it answers.
 
-        `fault` is the store's, for tests, and so are `traces` in place of those of the settings.
+        `handed` is what a supervisor opened for it. `fault` is the store's, for tests, and so are
+        `traces` in place of those of the settings.
         """
         check_bind(settings)
         certificates = Certificates.of(settings)
@@ -79,12 +93,14 @@ class Service:
             clock = clock or await _clock(settings, store)
             kept = home.secrets()
             hidden.hide(settings, *hidden.of(kept))
-            listener = gateway.bind(settings.host, settings.http_port)
-            stack.callback(listener.close)
+            listener = _listener(settings, role, handed)
+            if listener is not None:
+                stack.callback(listener.close)
             started = await connected.start(settings, home, kept, clock, stack)
             # databases that were just made
             home.keep_private()
-            http_url = gateway.url_of(listener, tls=certificates is not None)
+            tls = certificates is not None
+            http_url = "" if listener is None else gateway.url_of(listener, tls=tls)
             links = _links(settings, http_url)
             core = core_of(
                 settings,
@@ -100,14 +116,13 @@ class Service:
                 off=_off(settings, home),
                 randbytes=randbytes,
             )
-            staff = Staff.of(core, await store.read(executors.pauses()))
+            staff = await _staff(core, role, handed)
             app = app_of(core, staff.settlers, staff.payouts)
-            grpc = await GrpcServers.start(app, kept, stack, certificates)
+            calls = _Calls(app, kept, certificates, handed, stack)
+            grpc = await calls.grpc(role)
             workers = Workers(app, staff)
             stack.push_async_callback(workers.end)
-            await gateway.start(
-                app, grpc, listener, stack, workers.problems, certificates=certificates
-            )
+            http = None if listener is None else await calls.rest(grpc, listener, workers)
             stack.callback(app.hub.close)
             stack.callback(app.payouts.close)
             return cls(
@@ -117,11 +132,12 @@ class Service:
                 app=app,
                 grpc=grpc,
                 http_url=http_url,
-                metrics_url=await metrics.start(app, grpc.guards, stack),
+                metrics_url=await calls.metrics(grpc),
                 workers=workers,
                 evm=started.evm,
                 solana=started.solana,
                 certificates=certificates,
+                _http=http,
                 _stack=stack.pop_all(),
             )
         raise AssertionError
@@ -141,9 +157,77 @@ class Service:
         if self.certificates is not None:
             self.certificates.look()
 
+    async def make_way(self) -> None:
+        """Leaves new connections to others on the same ports; returns when callers are there.
+
+        Calls are answered meanwhile, those on connections that there are too.
+        """
+        if self._http is not None:
+            await self._http.make_way()
+        targets = self.grpc.target, self.grpc.operator_target
+        ports = [int(one.rpartition(":")[2]) for one in targets if one]
+        if stop_listening(*ports):
+            # the core of gRPC takes up to a tenth more
+            await asyncio.sleep(1.1 * self.settings.grpc_connection_s + _MARGIN_S)
+
     async def stop(self) -> None:
-        """Ends streams, lets open calls finish, then closes everything, last started first."""
+        """Tells that it ends, ends streams, lets open calls finish, then closes everything.
+
+        What was started last is closed first.
+        """
+        self.workers.ending = True
+        await self.grpc.tell_end()
+        await self.app.clock.sleep(self.settings.drain_s)
         await self._stack.aclose()
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """Starts who listens, one after the other."""
+
+    app: App
+    kept: Secrets
+    certificates: Certificates | None
+    handed: Handed | None
+    stack: AsyncExitStack
+
+    async def grpc(self, role: Role) -> GrpcServers:
+        return await GrpcServers.start(
+            self.app,
+            self.kept,
+            self.stack,
+            self.certificates,
+            answers_callers=role.answers,
+            shared=self.handed is not None,
+        )
+
+    async def rest(
+        self, grpc: GrpcServers, listener: socket.socket, workers: Workers
+    ) -> HttpServer:
+        problems, certificates = workers.problems, self.certificates
+        return await gateway.start(
+            self.app, grpc, listener, self.stack, problems, certificates=certificates
+        )
+
+    async def metrics(self, grpc: GrpcServers) -> str:
+        scraped = None if self.handed is None else self.handed.metrics
+        return await metrics.start(self.app, grpc.guards, self.stack, scraped)
+
+
+async def _staff(core: Core, role: Role, handed: Handed | None) -> Staff:
+    """Who works on the chains, or looks on; what dead processes had is free for them."""
+    if handed is not None:
+        await free_of_dead(core.store, handed.dead)
+    pauses = await core.store.read(executors.pauses())
+    owner = "" if handed is None else handed.owner
+    return Staff.of(core, pauses, settles=role.settles, owner=owner)
+
+
+def _listener(settings: Settings, role: Role, handed: Handed | None) -> socket.socket | None:
+    """Where REST is served, if it is."""
+    if not role.answers:
+        return None
+    return gateway.bind(settings.host, settings.http_port) if handed is None else handed.http
 
 
 def _off(settings: Settings, home: Home) -> frozenset[str]:
@@ -181,6 +265,9 @@ async def _clock(settings: Settings, store: Store) -> Clock:
 
 def _links(settings: Settings, http_url: str) -> Links:
     base = settings.pay_url.rstrip("/") or http_url
+    if not base:
+        # nobody asks a process that answers no callers
+        return Links("", frozenset())
     host = urlsplit(base).hostname
     if host is None:
         raise Refused(f"pay_url is no address: {settings.pay_url}")

@@ -18,6 +18,7 @@ from florin_server.workers.housekeeping.expire import expire, forget_data, forge
 from florin_server.workers.housekeeping.keep_books import BookKeeper
 from florin_server.workers.housekeeping.prices import follow_prices
 from florin_server.workers.payouts.pay_out import PayoutWorker
+from florin_server.workers.settlement.onlooker import Onlooker
 from florin_server.workers.settlement.settle import ChainSettler
 from florin_server.workers.settlement.tx_sender import TxSender
 from florin_server.workers.supervise import outliving
@@ -27,13 +28,29 @@ from florin_server.workers.supervise import outliving
 class Staff:
     """Who settles and who pays out, one for each chain."""
 
-    settlers: list[ChainSettler]
-    payouts: list[PayoutWorker]
+    settlers: list[ChainSettler | Onlooker]
+    payouts: list[PayoutWorker | Onlooker]
+    settles: bool = True
 
     @classmethod
-    def of(cls, core: Core, pauses: Container[str]) -> Self:
-        """Makes them; `pauses` are the keys that send nothing new."""
-        owner, rails = core.randbytes(8).hex(), core.rails.values()
+    def of(
+        cls, core: Core, pauses: Container[str], *, settles: bool = True, owner: str = ""
+    ) -> Self:
+        """Makes them; `pauses` are the keys that send nothing new, `owner` is whose leases are.
+
+        Where other processes settle, those who only look on stand in for them.
+        """
+        owner, rails = owner or core.randbytes(8).hex(), core.rails.values()
+        if not settles:
+            return cls(
+                [Onlooker.of_settlers(core, rail) for rail in rails],
+                [
+                    Onlooker.of_payouts(core, rail, rail.payouts)
+                    for rail in rails
+                    if rail.payouts is not None
+                ],
+                settles=False,
+            )
         return cls(
             [ChainSettler(core, rail, owner, pauses) for rail in rails],
             [
@@ -45,10 +62,9 @@ class Staff:
 
     def senders(self) -> Iterator[TxSender]:
         """All that sign transactions."""
-        for settler in self.settlers:
-            yield from settler.executors
-        for worker in self.payouts:
-            yield from worker.executors
+        for worker in (*self.settlers, *self.payouts):
+            if not isinstance(worker, Onlooker):
+                yield from worker.executors
 
 
 class Workers:
@@ -57,6 +73,7 @@ class Workers:
     def __init__(self, app: App, staff: Staff) -> None:
         self.tasks = tuple(asyncio.create_task(job) for job in _jobs(app, staff))
         self._staff = staff
+        self.ending = False  # and nobody new should come
 
     async def failed(self) -> None:
         """Returns when one ends; raises its error."""
@@ -66,6 +83,8 @@ class Workers:
 
     async def problems(self) -> dict[str, str]:
         """What keeps the process from being ready: nothing as long as all of them work."""
+        if self.ending:
+            return {"service": "ends"}
         return {"workers": "ended"} if any(task.done() for task in self.tasks) else {}
 
     async def end(self) -> None:
@@ -82,17 +101,19 @@ class Workers:
 
 
 def _jobs(app: App, staff: Staff) -> list[Coroutine[Any, Any, None]]:
+    tidy = (expire, forget_keys, forget_data, forget_gas) if staff.settles else ()
     steady: list[Callable[[], Awaitable[None]]] = [
-        *(partial(work, app) for work in (expire, forget_keys, forget_data, forget_gas)),
+        *(partial(work, app) for work in tidy),
         app.hub.sweep,
         partial(app.payouts.sweep, lambda ids: app.store.read(payouts.some(ids)), app.clock),
     ]
     if app.settings.prices.pairs:
         steady.append(partial(follow_prices, app))
+    keepers = [BookKeeper(app, rail) for rail in app.rails.values()] if staff.settles else []
     return [
         *(outliving(app.clock, work) for work in steady),
         *hints.jobs(app),
-        *(_on(rail.chain_id, BookKeeper(app, rail).run()) for rail in app.rails.values()),
+        *(_on(keeper.chain_id, keeper.run()) for keeper in keepers),
         *(_on(worker.chain_id, worker.run()) for worker in staff.settlers),
         *(_on(worker.chain_id, worker.run()) for worker in staff.payouts),
     ]

@@ -37,6 +37,50 @@ def up(home: HomeOption = None, http_port: HttpPort = None, grpc_port: GrpcPort 
 
 
 @app.command()
+def serve(
+    home: HomeOption = None,
+    http_port: HttpPort = None,
+    grpc_port: GrpcPort = None,
+    workers: Annotated[
+        int,
+        typer.Option(min=1, max=64, help="Processes on these ports; more than one on PostgreSQL."),
+    ] = 1,
+    no_settling: Annotated[
+        bool,
+        typer.Option(
+            "--no-settling", help="Only answer callers: `florin worker` settles, elsewhere."
+        ),
+    ] = False,
+) -> None:
+    """Run the service without test accounts, in one process or in several.
+
+    Of several, one that dies is started again. SIGHUP replaces one after the other, with the
+    settings and certificates as they are then, while the rest answers.
+    """
+    from florin_server.boot.role import ANSWERS, EVERYTHING
+
+    options = given(home=home, http_port=http_port, grpc_port=grpc_port)
+    role = ANSWERS if no_settling else EVERYTHING
+    if workers > 1:
+        from florin_server.cli.service import supervised
+
+        supervised.run(options, role, workers)
+    else:
+        from florin_server.cli.service import serve as command
+
+        command.run(options, role)
+
+
+@app.command()
+def worker(home: HomeOption = None) -> None:
+    """Settle, pay out and tidy up, for a service whose callers others answer."""
+    from florin_server.boot.role import SETTLES
+    from florin_server.cli.service import serve as command
+
+    command.run(given(home=home), SETTLES)
+
+
+@app.command()
 def demo(
     home: HomeOption = None,
     http_port: HttpPort = None,

@@ -259,7 +259,20 @@ class Settings(BaseSettings):
     settle_batch: int = Field(
         default=50, ge=1, le=50, description="in one transaction: they share its cost"
     )
+    drain_s: float = Field(
+        default=0.0,
+        ge=0,
+        description="how long everything is answered still after `/readyz` and health checks have "
+        "told that the service ends: balancers need some time to see it",
+    )
     shutdown_s: float = Field(default=5.0, description="what open calls get to finish")
+    grpc_connection_s: float = Field(
+        default=30.0,
+        ge=1,
+        description="where several processes share ports, a connection of gRPC is asked to make "
+        "way for a new one after this time, so that none is lost with its process; calls that are "
+        "open go on. A reload takes as long for each process",
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -78,7 +78,7 @@ MEANINGS: Final[Mapping[ConditionName, Meaning]] = {
     _NAME.SETTLEMENT_LEASED_ELSEWHERE: Meaning(
         State.NOTICE,
         "another process has the lease of relayer keys, and sends with them",
-        "nothing, if another process is meant to run; else end it, and wait half a minute",
+        "nothing, where several processes are meant to run; else end it, and wait half a minute",
     ),
     _NAME.SETTLEMENT_FAILING: Meaning(
         State.CRITICAL,
@@ -153,7 +153,7 @@ MEANINGS: Final[Mapping[ConditionName, Meaning]] = {
     _NAME.PAYOUTS_LEASED_ELSEWHERE: Meaning(
         State.NOTICE,
         "another process has the lease of the treasury's key, and sends with it",
-        "nothing, if another process is meant to run; else end it, and wait half a minute",
+        "nothing, where several processes are meant to run; else end it, and wait half a minute",
     ),
     _NAME.PAYOUTS_FAILING: Meaning(
         State.CRITICAL,
@@ -215,6 +215,10 @@ MEANINGS: Final[Mapping[ConditionName, Meaning]] = {
         "set `FLORIN_PAY_URL` to the https address that buyers see, and start again",
     ),
 }
+
+
+# what is so by design where there are several processes
+USUAL: Final = frozenset({_NAME.SETTLEMENT_LEASED_ELSEWHERE, _NAME.PAYOUTS_LEASED_ELSEWHERE})
 
 
 @dataclass(frozen=True, slots=True)

@@ -272,3 +272,17 @@ async def test_a_lease_has_one_owner_until_it_lapses(store):
     assert not await store.write(leases.release("job", "b", 2))
     assert await store.write(leases.release("job", "a", 3))
     assert await take("b", 29) == 4
+
+
+async def test_leases_of_the_dead_are_free_at_once_and_fenced_off(store):
+    for name, owner in (("one", "dead"), ("two", "dead"), ("three", "alive")):
+        assert await store.write(leases.acquire(name, owner, 0, 100, steal=False)) == 1
+    names = ["one", "two", "three", "unknown"]
+    assert await store.read(leases.leased(names, 50)) == {"one", "two", "three"}
+    await store.write(leases.free(["dead", "nobody"]))
+    assert await store.read(leases.leased(names, 50)) == {"three"}
+    assert not await store.write(leases.renew("one", "dead", 1, 50, 100))
+    assert await store.write(leases.acquire("one", "next", 50, 100, steal=False)) == 2
+    assert await store.write(leases.acquire("three", "next", 50, 100, steal=False)) is None
+    assert await store.read(leases.leased(names, 149)) == {"one"}
+    assert await store.read(leases.leased(names, 150)) == set()

@@ -66,6 +66,24 @@ def check_free(what: str, host: str, port: int, setting: str) -> None:
         listen(what, host, port, setting).close()
 
 
+def reserve(what: str, host: str, port: int, setting: str) -> socket.socket:
+    """A port that processes of this user may share, kept from all that do not; it never listens.
+
+    OSError as `listen` if it is taken, also by others who share it.
+    """
+    check_free(what, host, port, setting)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    kept = socket.socket(family, socket.SOCK_STREAM)
+    # without SO_REUSEADDR: it would let others bind what does not listen yet
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        kept.bind((host, port))
+    except OSError as error:
+        kept.close()
+        raise refused(what, host, port, setting, error.strerror or str(error)) from error
+    return kept
+
+
 def spelled(host: str, port: int) -> str:
     """Host and port, IPv6 addresses in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -68,7 +68,7 @@ async def start(
     problems: Problems,
     *,
     certificates: Certificates | None = None,
-) -> None:
+) -> HttpServer:
     """Starts the gateway over the servicers of this process, through their interceptors.
 
     Renewed `certificates` are taken from now on.
@@ -80,7 +80,7 @@ async def start(
     server = server_settings(app.settings, certificates)
     counted = app.meters if app.settings.metrics_port is not None else None
     seen = Seen(counted, app.traces, app.settings.tracing.trusted_callers)
-    await _start(
+    return await _start(
         local,
         listener,
         server,
@@ -145,7 +145,7 @@ async def _start(
     pages: web.Routes = MappingProxyType({}),
     proxies: Proxies,
     observe: Observe | None = None,
-) -> None:
+) -> HttpServer:
     chosen = GatewaySettings(headers=HEADERS, cors_paths=_CORS_PATHS, proxies=proxies)
     gateway = Gateway(backend, PUBLIC, chosen, observe=observe)
     gateway.reserve(*web.RESERVED)
@@ -165,3 +165,4 @@ async def _start(
     server = HttpServer(gateway, settings, sock=listener)
     await server.start()
     stack.push_async_callback(server.stop)
+    return server

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
@@ -64,8 +64,6 @@ _OPTIONS = (
     # below the hard limit gRPC refuses at random, from the soft one on
     ("grpc.max_metadata_size", 8192),
     ("grpc.absolute_max_metadata_size", 8192),
-    # a second server on the same port would silently get half of the calls
-    ("grpc.so_reuseport", 0),
     ("grpc.max_concurrent_streams", 1000),
     # beyond this, connections are refused before they cost memory; a gateway needs one
     ("grpc.max_allowed_incoming_connections", 4000),
@@ -73,6 +71,16 @@ _OPTIONS = (
     ("grpc.max_connection_idle_ms", 300_000),
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
 )
+
+
+# a second server on the same port would silently get half of the calls
+_ALONE = (("grpc.so_reuseport", 0),)
+
+
+def _shared(settings: Settings) -> tuple[tuple[str, int], ...]:
+    """A connection that stays with one process would find it gone at the next reload."""
+    age_ms = int(settings.grpc_connection_s * 1000)
+    return ("grpc.so_reuseport", 1), ("grpc.max_connection_age_ms", age_ms)
 
 
 class _Place(NamedTuple):
@@ -84,15 +92,23 @@ class _Place(NamedTuple):
     setting: str
 
 
+class _Started(NamedTuple):
+    """A running server: where, and who tells health checks of it."""
+
+    target: str
+    healthy: health.aio.HealthServicer
+
+
 @dataclass(frozen=True, slots=True)
 class GrpcServers:
-    """Running servers and what the embedded gateway calls."""
+    """Running servers and what the embedded gateway calls; `target` is empty without callers."""
 
     target: str
     operator_target: str
     gate: Gate
     guards: Guards
     register: Register
+    healthy: Sequence[health.aio.HealthServicer]
 
     @classmethod
     async def start(
@@ -101,8 +117,14 @@ class GrpcServers:
         kept: Secrets,
         stack: AsyncExitStack,
         certificates: Certificates | None = None,
+        *,
+        answers_callers: bool = True,
+        shared: bool = False,
     ) -> Self:
-        """Starts both servers; the operator's speaks plain text, to this machine only."""
+        """Starts both servers; the operator's speaks plain text, to this machine only.
+
+        With `shared` other processes of the same supervisor listen on the same ports.
+        """
         answers = Codec(app)
         auth = Authenticator(app, kept.pepper, kept.operator_token)
         gateway = GatewayServicer(app, answers)
@@ -126,18 +148,37 @@ class GrpcServers:
         counted = app.meters if settings.metrics_port is not None else None
         seen = Seen(counted, app.traces, believed)
         observe = observing.of_grpc(app, seen, peers)
-        public = Gate(app, auth, PUBLIC, guards, peer_of=peers, observe=observe)
-        place = _Place("gRPC", settings.host, settings.grpc_port, GRPC_PORT)
-        credentials = None if certificates is None else certificates.grpc()
-        target = await _serve(public, register, place, settings, stack, credentials=credentials)
+        started: list[_Started] = []
+        if answers_callers:
+            public = Gate(app, auth, PUBLIC, guards, peer_of=peers, observe=observe)
+            place = _Place("gRPC", settings.host, settings.grpc_port, GRPC_PORT)
+            credentials = None if certificates is None else certificates.grpc()
+            started.append(
+                await _serve(
+                    public, register, place, app, stack, credentials=credentials, shared=shared
+                )
+            )
         operator = Gate(app, auth, OPERATOR, guards, observe=observe)
         place = _Place("The operator's gRPC", "127.0.0.1", settings.operator_port, OPERATOR_PORT)
-        operator_target = await _serve(operator, register_operator, place, settings, stack)
+        started.append(await _serve(operator, register_operator, place, app, stack, shared=shared))
         # the embedded gateway gets a gate of its own: it wraps handlers that are not the server's
         observe = observing.of_grpc(app, Seen(traces=app.traces))
         embedded = Gate(app, auth, PUBLIC, guards, observe=observe)
         stack.push_async_callback(embedded.drain)
-        return cls(target, operator_target, embedded, guards, register)
+        targets = [one.target for one in started]
+        return cls(
+            "".join(targets[:-1]),
+            targets[-1],
+            embedded,
+            guards,
+            register,
+            [one.healthy for one in started],
+        )
+
+    async def tell_end(self) -> None:
+        """Tells health checks that calls should go elsewhere; they are answered still."""
+        for one in self.healthy:
+            await one.enter_graceful_shutdown()
 
 
 class _Generic:
@@ -158,14 +199,17 @@ async def _serve(
     gate: Gate,
     register: Register,
     place: _Place,
-    settings: Settings,
+    app: App,
     stack: AsyncExitStack,
     *,
     credentials: grpc.ServerCredentials | None = None,
-) -> str:
+    shared: bool,
+) -> _Started:
+    settings = app.settings
     # a connection gets as long for its handshakes as for the head of a request
     in_time = ("grpc.server_handshake_timeout_ms", int(settings.request_head_s * 1000))
-    server = grpc.aio.server(interceptors=[gate], options=(*_OPTIONS, in_time))
+    ports = _shared(settings) if shared else _ALONE
+    server = grpc.aio.server(interceptors=[gate], options=(*_OPTIONS, *ports, in_time))
     register(_Generic(server))
     names = [service.full_name for service in gate.services]
     healthy = health.aio.HealthServicer()
@@ -174,8 +218,9 @@ async def _serve(
         await healthy.set(name, health_pb2.HealthCheckResponse.SERVING)
     reflect(gate.services, server)
     host, port = place.host, place.port
-    # gRPC's own complaint comes with a line of its C core
-    check_free(*place)
+    if not shared:
+        # gRPC's own complaint comes with a line of its C core
+        check_free(*place)
     try:
         if credentials is None:
             bound = server.add_insecure_port(spelled(host, port))
@@ -191,4 +236,4 @@ async def _serve(
         await gate.drain()
 
     stack.push_async_callback(end)
-    return spelled(host, bound)
+    return _Started(spelled(host, bound), healthy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
@@ -20,21 +21,38 @@ from florin_server.web import metrics
 _HOST = "127.0.0.1"
 
 
-async def start(app: App, guards: Guards, stack: AsyncExitStack) -> str:
-    """Starts to tell metrics; returns their address, or nothing if the operator wants none."""
+def bind(port: int) -> socket.socket:
+    """A listening socket; OSError if the port is taken."""
+    return listen("Metrics", _HOST, port, METRICS_PORT)
+
+
+def url_of(listener: socket.socket) -> str:
+    """The address of metrics behind a listening socket."""
+    return f"http://{spelled(*listener.getsockname()[:2])}{metrics.PATH}"
+
+
+async def start(
+    app: App, guards: Guards, stack: AsyncExitStack, listener: socket.socket | None = None
+) -> str:
+    """Starts to tell metrics; returns their address, or nothing if the operator wants none.
+
+    A `listener` that others opened is used instead of a port.
+    """
     port = app.settings.metrics_port
-    return (
-        "" if port is None else await _start(metrics.routes(app, lambda: guards.calls), port, stack)
-    )
+    if port is None:
+        return ""
+    routes = metrics.routes(app, lambda: guards.calls)
+    return await _start(routes, bind(port) if listener is None else listener, stack)
 
 
 async def start_counted(known: Meters, port: int, stack: AsyncExitStack) -> str:
     """The same of a process that has meters and nothing else."""
-    return await _start(metrics.counted(known), port, stack)
+    return await _start(metrics.counted(known), bind(port), stack)
 
 
-async def _start(routes: Mapping[str, PlainHandler], port: int, stack: AsyncExitStack) -> str:
-    listener = listen("Metrics", _HOST, port, METRICS_PORT)
+async def _start(
+    routes: Mapping[str, PlainHandler], listener: socket.socket, stack: AsyncExitStack
+) -> str:
     stack.callback(listener.close)
     # no RPC is reached here
     served = Gateway(Local([]), ())
@@ -44,4 +62,4 @@ async def _start(routes: Mapping[str, PlainHandler], port: int, stack: AsyncExit
     server = HttpServer(served, ServerSettings(), sock=listener)
     await server.start()
     stack.push_async_callback(server.stop)
-    return f"http://{spelled(*listener.getsockname()[:2])}{metrics.PATH}"
+    return url_of(listener)

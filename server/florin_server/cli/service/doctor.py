@@ -23,7 +23,7 @@ from florin_server.cli.service import faults, outside
 from florin_server.cli.service.outside import Finding
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
-from florin_server.domain.conditions import ConditionName
+from florin_server.domain.conditions import USUAL, ConditionName
 from florin_server.flows.accounts.own_accounts import misdirected
 from florin_server.flows.operator.health import of_nodes
 from florin_server.flows.payouts.held_money import describe as held_problems
@@ -98,7 +98,9 @@ def _running(status: system_pb2.GetSystemStatusResponse) -> Iterator[Finding]:
     for chain in status.chains:
         yield f"{chain.chain_id} at block {chain.head}, relayer {chain.relayer}", ""
         for one in chain.conditions:
-            if one.reason:
+            if one.name in USUAL and one.reason:
+                yield f"{chain.chain_id}: {one.reason}", ""
+            elif one.reason:
                 yield _lasting(one, chain.chain_id), one.reason
         for node in chain.nodes:
             yield _node(node.name, node.head, node.latency_ms), node.problem

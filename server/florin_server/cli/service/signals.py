@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -14,6 +15,7 @@ import uvloop
 from florin_server.cli.console import console
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_WORDS_MAX = 4096
 
 
 def run_until_signalled(main: Coroutine[Any, Any, None]) -> None:
@@ -37,6 +39,21 @@ async def _guarded(main: Coroutine[Any, Any, None]) -> None:
         loop.add_signal_handler(signum, stop)
     with suppress(asyncio.CancelledError):
         await main
+
+
+def stop_with(pipe: int, told: Callable[[bytes], object]) -> None:
+    """Ends as a signal would when whoever has the pipe's other end dies; `told` gets its words."""
+    loop = asyncio.get_running_loop()
+
+    def look() -> None:
+        if words := os.read(pipe, _WORDS_MAX):
+            told(words)
+        else:
+            loop.remove_reader(pipe)
+            signal.raise_signal(signal.SIGTERM)
+
+    os.set_blocking(pipe, False)
+    loop.add_reader(pipe, look)
 
 
 def on_hangup(look: Callable[[], object]) -> None:

@@ -12,6 +12,7 @@ from florin_server.boot.demo_accounts import ensure_demo
 from florin_server.boot.home import Refused
 from florin_server.boot.service import Service
 from florin_server.cli.console import console, fail, log_to_stderr, settings_of
+from florin_server.cli.service.places import Places
 from florin_server.cli.service.signals import on_hangup, run_until_signalled
 from florin_server.config import Settings
 from florin_server.devnet.errors import DevChainError
@@ -43,19 +44,13 @@ async def _up(settings: Settings, first: Work | None, beside: Work | None) -> No
             fail("Florin does not start", error)
         memory.keep()
         on_hangup(service.look_again)
-        addresses = {
-            "http": service.http_url,
-            "grpc": service.grpc.target,
-            "operator": service.grpc.operator_target,
-            "evm_rpc": service.evm_rpc_url,
-            "solana_rpc": service.solana_rpc_url,
-            "settings": "".join(str(one.resolve()) for one in settings.files()[:1]),
-        }
-        with service.home.announced(addresses):
+        places = Places.of(service)
+        with service.home.announced(places.told()):
             if first is not None:
                 await first(service.home.read_demo_env())
                 console.print()
-            _show(service, link)
+            places.show()
+            _show_accounts(service, link)
             await _lasting(service, beside)
     finally:
         await service.stop()
@@ -76,22 +71,8 @@ async def _lasting(service: Service, beside: Work | None) -> None:
         one.result()
 
 
-def _show(service: Service, link: str | None) -> None:
-    """Prints where everything is, and the link of the first payment if there is one."""
-    places = {"REST": service.http_url, "gRPC": service.grpc.target}
-    if service.metrics_url:
-        places["Metrics"] = service.metrics_url
-    if service.evm_rpc_url:
-        places["Test chain"] = f"{service.evm_rpc_url}  (JSON-RPC, chain id 31337)"
-    if service.solana_rpc_url:
-        places["Solana test chain"] = f"{service.solana_rpc_url}  (JSON-RPC)"
-    places["State"] = str(service.home.path)
-    for file in service.settings.files()[:1]:
-        places["Settings"] = str(file)
-    console.print("[bold green]Florin is up.[/]")
-    for what, place in places.items():
-        # whole, however narrow the terminal: they are there to be copied
-        console.print(f"{what:<{max(map(len, places))}}  {place}", markup=False)
+def _show_accounts(service: Service, link: str | None) -> None:
+    """Prints the test accounts, and the link of the first payment if there is one."""
     demo = service.home.read_demo_env() if service.settings.has_demo else {}
     if demo and link and sys.stdout.isatty():
         # made now, and shown this once

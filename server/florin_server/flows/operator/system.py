@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from florin_server.domain.conditions import Condition
+from florin_server.domain.conditions import USUAL, Condition
 from florin_server.domain.health import Health, describe
 from florin_server.flows.accounts import own_accounts
 from florin_server.flows.app import App
@@ -32,7 +32,9 @@ class GasStatus:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """How one chain is doing; `problem` tells its conditions to people, empty if all are OK.
+    """How one chain is doing; `problem` tells to people what is wrong, empty if nothing is.
+
+    That another process works there is no problem.
 
     `open_payments`, `remembered_events` and `turns` are its settler's.
     """
@@ -67,7 +69,7 @@ async def chains(app: App) -> list[Chain]:
                 head=settling.head,
                 open_transactions=settling.open_transactions,
                 relayer=", ".join(rail.senders),
-                problem=describe(conditions),
+                problem=describe(one for one in conditions if one.name not in USUAL),
                 conditions=conditions,
                 nodes=rail.nodes.states(),
                 gas=await _gas(app, chain_id, settling),

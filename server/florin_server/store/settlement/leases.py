@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sqlalchemy import Boolean, Update, case, literal, or_, select, update
 
-from florin_server.store.engine.query import Op, Statement, insert, operation, param
+from florin_server.store.engine.query import Op, Statement, any_of, insert, operation, param
 from florin_server.store.tables.tables import lease
 
 _offer = insert(lease)
@@ -42,6 +44,14 @@ def _held() -> Update:
 _RENEW = Statement(_held().values(until_us=param("until")))
 # the row stays, so that its epoch only ever rises
 _RELEASE = Statement(_held().values(until_us=literal(0), owner=literal("")))
+_LEASED = Statement(
+    select(lease.c.name).where(any_of(lease.c.name, "names"), lease.c.until_us > param("now_us"))
+)
+_FREE = Statement(
+    update(lease)
+    .where(any_of(lease.c.owner, "owners"))
+    .values(until_us=literal(0), owner=literal(""))
+)
 _EPOCH = Statement(
     select(lease.c.epoch).where(lease.c.name == param("lease")).with_for_update(read=True)
 )
@@ -70,6 +80,18 @@ def renew(name: str, owner: str, epoch: int, now_us: int, ttl_us: int) -> Op[boo
 def release(name: str, owner: str, epoch: int) -> Op[bool]:
     """Gives a lease back; False if it belongs to somebody else now."""
     return bool((yield _RELEASE(lease=name, holder=owner, held=epoch)))
+
+
+@operation
+def free(owners: Collection[str]) -> Op[None]:
+    """Gives back all leases of owners that are known to be dead."""
+    yield _FREE(owners=owners)
+
+
+@operation
+def leased(names: Collection[str], now_us: int) -> Op[frozenset[str]]:
+    """Those of some leases that somebody has now."""
+    return frozenset([name for (name,) in (yield _LEASED(names=names, now_us=now_us))])
 
 
 @operation

@@ -27,6 +27,11 @@ class BookKeeper:
         self._state = app.chains[rail.chain_id]
         self._told = ""  # what keeps the books from beginning
 
+    @property
+    def chain_id(self) -> str:
+        """CAIP-2 of the chain whose books it keeps."""
+        return self._rail.chain_id
+
     async def run(self) -> None:
         """Works until cancelled."""
         while True:

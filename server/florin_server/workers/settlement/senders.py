@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 
 from florin_server.domain.settlement.chain_txs import ChainTx, Share
 from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
-from florin_server.store.settlement import chain_txs
+from florin_server.store.engine.store import Store
+from florin_server.store.settlement import chain_txs, leases
 from florin_server.workers.settlement.blocks import Follower
 from florin_server.workers.settlement.tx_sender import Ended, TxSender
+
+
+async def free_of_dead(store: Store, owners: Collection[str]) -> None:
+    """Lets others have the leases of processes that are known to be dead, at once."""
+    if owners:
+        await store.write(leases.free(owners))
 
 
 class Senders:

@@ -38,6 +38,11 @@ _LEASE_RETRY_US = 1_000_000
 _STALE_BLOCKS = 3
 
 
+def lease_of(rail: Rail, sender: str) -> str:
+    """The name of the lease that belongs to a key on a chain."""
+    return f"relayer:{rail.chain_id}:{sender}"
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """A transaction that is over; `end` is what the store is told.
@@ -85,7 +90,7 @@ class TxSender:
         self._wake = wake
         self._again = again
         self._in_time = in_time
-        self._lease = f"relayer:{rail.chain_id}:{sender}"
+        self._lease = lease_of(rail, sender)
         self.epoch = 0  # of the lease; another number each time that somebody else had it
         self._may_steal = app.store.exclusive
         self._lease_at_us = 0  # when to look at the lease again

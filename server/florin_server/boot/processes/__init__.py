@@ -1,0 +1,1 @@
+"""Several processes that are one service: who starts them, and starts them again."""

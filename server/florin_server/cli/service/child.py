@@ -1,0 +1,62 @@
+"""One process of `florin serve --workers N`: its supervisor starts it, and tells it what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from florin_server.boot.processes.order import MAKE_WAY, READY, Order
+from florin_server.cli.console import log_to_stderr, settings_of
+from florin_server.cli.service.serve import started
+from florin_server.cli.service.signals import run_until_signalled, stop_with
+from florin_server.config import Settings
+from florin_server.workers.wait import first_of
+
+# bytes of an order: a few settings, and names of the dead
+_ORDER_MAX = 65_536
+
+
+def main() -> None:
+    """Reads the order, and runs until it is told to stop or its supervisor dies."""
+    # what is printed is for people, and the pipe is the supervisor's
+    report = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    order = Order.of(_line(sys.stdin.fileno()))
+    settings = settings_of(dict(order.given))
+    log_to_stderr(settings)
+    run_until_signalled(_run(settings, order, report))
+
+
+def _line(pipe: int) -> bytes:
+    """The first line, and nothing of what comes after it; ends if nobody says one."""
+    line = b""
+    while not line.endswith(b"\n"):
+        if not (more := os.read(pipe, 1)) or len(line) == _ORDER_MAX:
+            raise SystemExit(1)
+        line += more
+    return line
+
+
+async def _run(settings: Settings, order: Order, report: int) -> None:
+    asked = asyncio.Event()
+
+    def told(words: bytes) -> None:
+        if MAKE_WAY in words:
+            asked.set()
+
+    stop_with(sys.stdin.fileno(), told)
+    service = await started(settings, order.role, order.handed())
+    try:
+        os.write(report, READY)
+        failed = asyncio.create_task(service.workers.failed())
+        await first_of(asked.wait(), asyncio.wait([failed]))
+        if failed.done():
+            failed.result()
+        await service.make_way()
+    finally:
+        await service.stop()
+
+
+if __name__ == "__main__":
+    main()

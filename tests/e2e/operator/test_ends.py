@@ -1,0 +1,58 @@
+"""A service that ends says so first, and answers until others have heard it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+import grpc
+import pytest
+from florin_server.boot.service import Service
+from florin_server.clock import TestClock
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tests.support.desk import START_S
+from tests.support.service import settings
+from tests.support.until import until
+
+DRAIN_S = 5.0
+SERVING, NOT_SERVING = (
+    health_pb2.HealthCheckResponse.SERVING,
+    health_pb2.HealthCheckResponse.NOT_SERVING,
+)
+
+
+@pytest.mark.asyncio
+async def test_health_tells_the_end_before_anything_ends(tmp_path):
+    clock = TestClock(START_S * 1_000_000)
+    service = await Service.start(settings(tmp_path, drain_s=DRAIN_S), clock=clock)
+    async with (
+        aiohttp.ClientSession(service.http_url) as session,
+        grpc.aio.insecure_channel(service.grpc.target) as channel,
+    ):
+        stub = health_pb2_grpc.HealthStub(channel)
+
+        async def health() -> int:
+            return (await stub.Check(health_pb2.HealthCheckRequest())).status
+
+        async def ready() -> tuple[int, dict]:
+            async with session.get("/readyz") as answer:
+                return answer.status, (await answer.json()).get("checks", {})
+
+        assert await health() == SERVING
+        stop = asyncio.create_task(service.stop())
+        await until(health, NOT_SERVING)
+        assert await ready() == (503, {"service": "ends"})
+        # it lives, and answers new connections too
+        connector = aiohttp.TCPConnector(force_close=True)
+        async with (
+            aiohttp.ClientSession(service.http_url, connector=connector) as new,
+            new.get("/healthz") as answer,
+        ):
+            assert answer.status == 200
+        assert not stop.done()
+    clock.advance(DRAIN_S)
+    await stop
+    with pytest.raises(aiohttp.ClientConnectionError):
+        async with aiohttp.ClientSession() as session:
+            await session.get(f"{service.http_url}/healthz")

@@ -1,0 +1,14 @@
+"""The `florin` command, whose supervisor starts again at once what a test has killed.
+
+python -m tests.support.hurried serve --workers 2
+"""
+
+from __future__ import annotations
+
+from florin_server.boot.processes import backoff
+from florin_server.cli.main import app
+
+backoff.FIRST_S = backoff.MOST_S = 0.05  # type: ignore[misc]
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,94 @@
+"""Clients that call a service at a steady rate, and remember each call that failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import grpc
+
+from tests.support.api import GrpcApi, RestApi
+from tests.support.desk import ORDER
+from tests.support.processes import Installation
+
+# of the clients whose connections are kept
+KEPT = 10
+# one that takes longer has failed
+_CALL_S = 20
+_ALONE = (("grpc.use_local_subchannel_pool", 1),)
+
+
+class SteadyLoad:
+    """Four kinds of callers, each with a quarter of the calls a second."""
+
+    def __init__(self, installation: Installation, a_second: int, payment_id: str) -> None:
+        self._at = installation
+        self._pause_s = 4 / a_second
+        self._payment_id = payment_id
+        self._calls: set[asyncio.Task[None]] = set()
+        self._turn = 0
+        self.answered: Counter[str] = Counter()
+        self.failed: list[str] = []
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Calls go on as long as the block lasts, and are all answered at its end."""
+        async with aiohttp.ClientSession() as kept:
+            channels = [self._channel() for _ in range(KEPT)]
+            apis = [GrpcApi(one, self._at.accounts) for one in channels]
+            rest = self._at.rest(kept)
+
+            async def new_rest() -> None:
+                connector = aiohttp.TCPConnector(force_close=True)
+                async with aiohttp.ClientSession(connector=connector) as session:
+                    await RestApi(session, rest.base, self._at.accounts).info(self._payment_id)
+
+            async def new_channel() -> None:
+                async with self._channel() as channel:
+                    await GrpcApi(channel, self._at.accounts).info(self._payment_id)
+
+            async def kept_channel() -> None:
+                self._turn += 1
+                await apis[self._turn % KEPT].create(ORDER)
+
+            kinds: dict[str, Callable[[], Awaitable[Any]]] = {
+                # no client repeats a POST by itself
+                "REST kept": lambda: rest.create(ORDER),
+                "REST new": new_rest,
+                "gRPC kept": kept_channel,
+                "gRPC new": new_channel,
+            }
+            runs = [asyncio.create_task(self._run(*one)) for one in kinds.items()]
+            try:
+                yield
+            finally:
+                for one in runs:
+                    one.cancel()
+                await asyncio.gather(*runs, return_exceptions=True)
+                await asyncio.gather(*self._calls)
+                for channel in channels:
+                    await channel.close()
+
+    def _channel(self) -> grpc.aio.Channel:
+        # none has the connection of another
+        return grpc.aio.insecure_channel(self._at.grpc, options=_ALONE)
+
+    async def _run(self, kind: str, call: Callable[[], Awaitable[Any]]) -> None:
+        while True:
+            task = asyncio.create_task(self._call(kind, call))
+            self._calls.add(task)
+            task.add_done_callback(self._calls.discard)
+            await asyncio.sleep(self._pause_s)
+
+    async def _call(self, kind: str, call: Callable[[], Awaitable[Any]]) -> None:
+        try:
+            async with asyncio.timeout(_CALL_S):
+                await call()
+        except Exception as error:  # noqa: BLE001  (whatever it is, a caller was not answered)
+            self.failed.append(f"{kind}: {error!r}"[:500])
+        else:
+            self.answered[kind] += 1
