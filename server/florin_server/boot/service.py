@@ -99,9 +99,12 @@ class Service:
                 traces=tracing.start(settings, stack) if traces is None else traces,
                 off=_off(settings, home),
                 randbytes=randbytes,
+                limits_key=kept.limits_key,
             )
             staff = Staff.of(core, await store.read(executors.pauses()))
             app = app_of(core, staff.settlers, staff.payouts)
+            if app.sharing is not None:
+                await stack.enter_async_context(app.sharing.running())
             grpc = await GrpcServers.start(app, kept, stack, certificates)
             workers = Workers(app, staff)
             stack.push_async_callback(workers.end)

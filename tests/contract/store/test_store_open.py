@@ -22,9 +22,17 @@ from florin_server.store.exports import ledger as ledger_rows
 from florin_server.store.exports import money_out, transactions, watched
 from florin_server.store.exports import payments as payment_rows
 from florin_server.store.ledger import ledger
+from florin_server.store.limits import sharing
 from florin_server.store.migrations import config
 from florin_server.store.operator import executors
-from florin_server.store.payments import idempotency, new_options, offered, payments, simulation
+from florin_server.store.payments import (
+    idempotency,
+    key_turns,
+    new_options,
+    offered,
+    payments,
+    simulation,
+)
 from florin_server.store.payouts import held_money, refunds
 from florin_server.store.screening import blocklists
 from florin_server.store.settlement import chain_txs, gas, leases, token_accounts
@@ -41,6 +49,7 @@ OPERATIONS = (
     idempotency,
     gas,
     chain_txs,
+    key_turns,
     keys,
     leases,
     ledger,
@@ -51,6 +60,7 @@ OPERATIONS = (
     pins,
     token_accounts,
     refunds,
+    sharing,
     blocklists,
     destinations,
     simulation,
@@ -75,6 +85,7 @@ READS_ALL = {
     "ledger_TRANSFERS",
     "merchants_ANY_PARTNER",
     "merchants_PARTNERS",
+    "sharing_PROCESSES",
     "blocklists_LISTS",
     "destinations_GOING_TO",
 }
