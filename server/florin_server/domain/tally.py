@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 # at a time; those that are not among them are told later
-_DUE_MAX = 1_000
+_DUE_MAX = 10_000
 
 
 def share_of(most: int, processes: int) -> int:
