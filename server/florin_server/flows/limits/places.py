@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from itertools import islice
 
 from florin_server.domain.tally import share_of
 
@@ -65,7 +66,11 @@ class Places:
     # with other processes
     def among(self, processes: int) -> None:
         """Sets how many processes have the same places."""
-        self._share = share_of(self._most, processes)
+        share = share_of(self._most, processes)
+        if share != self._share:
+            much = (key for key, n in self.counts.items() if share and n >= share)
+            self._shared = dict.fromkeys(islice(much, _TOLD_MAX))
+            self._share = share
 
     def shared(self) -> list[str]:
         """Keys under which so much is held that others are told of it."""
