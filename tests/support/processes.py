@@ -13,7 +13,7 @@ from florin_server.domain.errors import FlorinError
 from florin_server.flows.limits.limits import Limits
 from florin_server.flows.limits.sharing import Sharing
 from florin_server.meters import Meters
-from florin_server.store.engine.store import Store
+from florin_server.store.engine.store import Fault, Store
 
 from tests.support import postgres
 from tests.support.store_kit import NOW_US, opened
@@ -49,16 +49,23 @@ class Process:
 
 @asynccontextmanager
 async def processes(
-    engine: str, folder: Path, count: int = 2, *, ahead_s: float = 0, **limits: int
+    engine: str,
+    folder: Path,
+    count: int = 2,
+    *,
+    ahead_s: float = 0,
+    fault: Fault | None = None,
+    **limits: int,
 ) -> AsyncIterator[list[Process]]:
     """So many, who know of each other; on SQLite they have one store object.
 
     The clock of each is that much ahead of the one before.
     """
     async with AsyncExitStack() as stack:
-        stores: list[Store] = []
-        for _ in range(1 if engine == postgres.SQLITE else count):
-            stores.append(await stack.enter_async_context(opened(engine, folder)))
+        stores = [
+            await stack.enter_async_context(opened(engine, folder, fault=fault))
+            for _ in range(1 if engine == postgres.SQLITE else count)
+        ]
         found = [
             process(stores[number % len(stores)], f"process {number}", number * ahead_s, **limits)
             for number in range(count)

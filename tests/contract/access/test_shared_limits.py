@@ -8,9 +8,11 @@ import pytest
 from florin_server.domain.errors import FlorinError
 from florin_server.domain.tally import share_of
 from florin_server.flows.limits import sharing
+from florin_server.store.engine.query import StoreUnavailable
 
 from tests.support.processes import advance, process, processes
-from tests.support.store_kit import ENGINES, beside
+from tests.support.store_kit import ENGINES, NOW_US, beside
+from tests.support.until import until
 
 # a call every tenth of a second, sixty at once
 RATE, BURST = 600, 60
@@ -258,6 +260,71 @@ async def test_rows_of_one_process_are_bounded_and_old_ones_go(engine, tmp_path,
             advance([first, second], 80)
             await first.exchange()
             assert await _rows(first, tmp_path) == rows
+
+
+class Pulled:
+    """A store that fails before, or after, what it is asked for is kept."""
+
+    def __init__(self) -> None:
+        self.at = ""
+
+    def __call__(self, step: str) -> None:
+        if step == self.at:
+            raise StoreUnavailable("it was pulled out")
+
+
+async def test_while_the_store_is_down_each_decides_for_itself_and_tells_it_later(engine, tmp_path):
+    pulled = Pulled()
+    async with processes(engine, tmp_path, 2, fault=pulled, **KEY) as found:
+        pulled.at = "commit"
+        passed = await _flood(found, 60)
+        assert passed == 2 * (BURST + RATE - 1)
+        assert {one.sharing.exchanged_us for one in found} == {NOW_US}
+        told = found[0].meters.registry.get_sample_value
+        assert told("florin_limit_exchanges_total", {"outcome": "failed"}) == 600
+        pulled.at = ""
+        for one in (*found, *found):
+            await one.exchange()
+        # what both let through is owed, but no more than a burst for each
+        assert found[1].limits.key("key_1").wait_s <= (2 * BURST - BURST + 1) * 60 / RATE + 1
+        assert await _flood(found, 60) <= RATE + 2 * UNTOLD
+
+
+async def test_what_may_have_been_kept_costs_its_caller_once_more_at_most(engine, tmp_path):
+    pulled = Pulled()
+    async with processes(engine, tmp_path, 2, fault=pulled, **KEY) as (first, second):
+        first.takes(20)
+        # it was committed, and nobody heard
+        pulled.at = "committed"
+        await first.exchange()
+        pulled.at = ""
+        await first.exchange()
+        second.takes(UNTOLD)
+        await second.exchange()
+        assert second.takes(BURST) == BURST - 2 * 20 - UNTOLD
+        assert first.takes(1, "another") == 1
+
+
+async def test_exchanges_go_on_by_themselves_and_at_once_when_much_was_taken(engine, tmp_path):
+    async with processes(engine, tmp_path, 1, **KEY) as (other,):
+        one = process(other.store, "one", **KEY)
+        async with one.sharing.running():
+            await other.exchange()
+            # a beat later it knows that there are two
+            await until(lambda: one.clock.sleepers, 1)
+            advance([one, other], 0.02)
+            await until(lambda: one.clock.sleepers, 1)
+            advance([one, other], 1)
+            await until(lambda: one.sharing.processes, 2)
+            await until(lambda: one.clock.sleepers, 1)
+            advance([one, other], 0.02)
+            await until(lambda: one.clock.sleepers, 1)
+            # no time passes, and it is told
+            one.takes(UNTOLD)
+            await until(lambda: one.sharing.rows, 1)
+        other.takes(UNTOLD)
+        await other.exchange()
+        assert other.takes(BURST) == BURST - 2 * UNTOLD
 
 
 async def _rows(one, folder):

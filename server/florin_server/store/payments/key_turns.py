@@ -16,19 +16,16 @@ from florin_server.store.tables.tables import key_turn, process
 
 _new = insert(key_turn)
 _newest = process.alias("newest")
-_alive = (
-    select(process.c.id)
-    .where(
-        process.c.id == key_turn.c.process_id,
-        process.c.now_us > select(func.max(_newest.c.now_us)).scalar_subquery() - ALIVE_US,
-    )
-    .exists()
+_alive = select(process.c.id).where(
+    process.c.now_us > select(func.max(_newest.c.now_us)).scalar_subquery() - ALIVE_US
 )
 _TAKE = Statement(
     _new.on_conflict_do_update(
         index_elements=["scope", "key"],
         set_={"process_id": _new.excluded.process_id},
-        where=or_(key_turn.c.process_id == _new.excluded.process_id, ~_alive),
+        where=or_(
+            key_turn.c.process_id == _new.excluded.process_id, key_turn.c.process_id.not_in(_alive)
+        ),
     ).returning(key_turn.c.key)
 )
 _GIVE_BACK = Statement(
