@@ -82,8 +82,7 @@ class Service:
             listener = gateway.bind(settings.host, settings.http_port)
             stack.callback(listener.close)
             started = await connected.start(settings, home, kept, clock, stack)
-            # databases that were just made
-            home.keep_private()
+            home.keep_private()  # databases that were just made
             http_url = gateway.url_of(listener, tls=certificates is not None)
             links = _links(settings, http_url)
             core = core_of(
@@ -103,8 +102,6 @@ class Service:
             )
             staff = Staff.of(core, await store.read(executors.pauses()))
             app = app_of(core, staff.settlers, staff.payouts)
-            if app.sharing is not None:
-                await stack.enter_async_context(app.sharing.running())
             grpc = await GrpcServers.start(app, kept, stack, certificates)
             workers = Workers(app, staff)
             stack.push_async_callback(workers.end)
