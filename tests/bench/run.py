@@ -15,6 +15,7 @@ from tests.bench import (
     export,
     fanout,
     gas,
+    limits,
     observed,
     options,
     pages,
@@ -66,6 +67,7 @@ SUBJECTS: dict[str, Subject] = {
 }
 if is_there():
     SUBJECTS["database"] = database.measure
+    SUBJECTS["limits"] = limits.measure
 
 
 def main(wanted: Sequence[str], *, kept: bool = True) -> int:

@@ -227,7 +227,7 @@ async def test_who_makes_up_keys_makes_up_few_rows(engine, tmp_path):
             first.takes(UNTOLD, f"busy {number}")
         first.takes(BURST, "busiest")
         await first.exchange()
-        assert await _rows(first, tmp_path) == sharing._BUDGETS_MAX  # noqa: SLF001
+        assert await _rows(first, tmp_path) == sharing.BUDGETS_MAX
         second = process(first.store, "second", **KEY)
         await second.exchange()
         second.takes(UNTOLD, "busiest")

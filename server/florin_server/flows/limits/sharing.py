@@ -35,7 +35,7 @@ _BEAT_S = 1.0
 # but no exchange begins earlier after another: they are bounded, whatever callers do
 _PAUSE_S = 0.02
 # in one exchange, those that took most of their parts first
-_BUDGETS_MAX = 500
+BUDGETS_MAX = 500
 # that one process may keep in the store at a time: who makes up keys makes up no rows beyond
 _ROWS_MAX = 10_000
 # old rows are deleted so often, so many at a time
@@ -154,7 +154,7 @@ class Sharing:
             self._rows = {one: at_us for one, at_us in self._rows.items() if at_us > since_us}
         rates, room = self._limits.rates, len(self._rows) < _ROWS_MAX
         most = nlargest(
-            _BUDGETS_MAX,
+            BUDGETS_MAX,
             (
                 (much, place, name)
                 for place, limit in enumerate(rates)
