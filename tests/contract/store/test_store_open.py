@@ -81,6 +81,7 @@ READS_ALL = {
     "keys_APPS",
     "keys_KEYS",
     "keys_LIVE",
+    "key_turns_TAKE",
     "ledger_JOURNALS",
     "ledger_TRANSFERS",
     "merchants_ANY_PARTNER",
