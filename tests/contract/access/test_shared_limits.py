@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import random
 
 import pytest
 from florin_server.domain.errors import FlorinError
+from florin_server.domain.gcra import Bucket
 from florin_server.domain.tally import share_of
 from florin_server.flows.limits import sharing
 from florin_server.store.engine.query import StoreUnavailable
@@ -260,6 +262,36 @@ async def test_rows_of_one_process_are_bounded_and_old_ones_go(engine, tmp_path,
             advance([first, second], 80)
             await first.exchange()
             assert await _rows(first, tmp_path) == rows
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_whatever_comes_when_the_store_holds_what_one_alone_would(engine, tmp_path, seed):
+    """All that was told counts, in whatever order it was told, beside what one bucket comes to."""
+    chance, count = random.Random(seed), 2 + seed % 3
+    alone, passed = Bucket(RATE, 10**6, 10), 0
+    async with processes(engine, tmp_path, count, **KEY) as found:
+        began_us = found[0].clock.now_us()
+        for _ in range(200):
+            one = chance.choice(found)
+            for _ in range(one.takes(chance.choice([1, 2, 20]))):
+                alone.take("key_1", one.clock.now_us())
+                passed += 1
+            if chance.random() < 0.3:
+                await chance.choice(found).exchange()
+            if chance.random() < 0.5:
+                advance(found, chance.choice([0.05, 0.1, 0.3, 1]))
+            for one in found:
+                # as each does by itself
+                if one.clock.now_us() - one.sharing.exchanged_us > 1_000_000:
+                    await one.exchange()
+        for one in found:
+            await one.exchange()
+        now_us = found[0].clock.now_us()
+        rows = await beside(found[0].store, tmp_path, "SELECT whole_us FROM shared_budget")
+        untold_us = count * UNTOLD * 60_000_000 // RATE
+        assert rows[0][0] >= now_us + alone.ahead_us("key_1", now_us) - untold_us
+        span = (now_us - began_us) * RATE // 60_000_000
+        assert passed <= count * BURST + span + count * UNTOLD
 
 
 class Pulled:
