@@ -157,6 +157,16 @@ ROWS: dict[str, tuple[Panel, ...]] = {
     ),
     "Store and process": (
         Panel(
+            "Limits kept with other processes",
+            "short",
+            (
+                (_most("florin_limit_processes"), "processes"),
+                (_most("florin_limit_budgets_shared"), "budgets"),
+                (_most("florin_limit_exchange_age_seconds"), "seconds since they heard"),
+                (_rate("florin_limit_exchanges_total", "outcome"), "{{outcome}} a second"),
+            ),
+        ),
+        Panel(
             "Time of a commit",
             "s",
             ((_quantile(0.5, _COMMIT, ""), "half"), (_quantile(0.99, _COMMIT, ""), "99 of 100")),

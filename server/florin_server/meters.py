@@ -75,6 +75,12 @@ REFUSALS = Family(
     ("limit",),
     "calls that were refused as too many",
 )
+EXCHANGES = Family(
+    "florin_limit_exchanges_total",
+    "counter",
+    ("outcome",),
+    "exchanges of limits with the other processes on the store",
+)
 COMMITS = Family(
     "florin_store_commit_duration_seconds",
     "histogram",
@@ -102,6 +108,7 @@ FAMILIES = (
     GAS_COST,
     PAYOUTS,
     REFUSALS,
+    EXCHANGES,
     COMMITS,
     OPERATIONS,
     HINTS,
@@ -123,6 +130,7 @@ class Meters:
         self._gas_cost = self._counter(GAS_COST)
         self._payouts = self._counter(PAYOUTS)
         self._refusals = self._counter(REFUSALS)
+        self._exchanges = self._counter(EXCHANGES)
         self._commits = self._histogram(COMMITS)
         self._operations = self._counter(OPERATIONS)
         self._hints = self._counter(HINTS)
@@ -176,6 +184,10 @@ class Meters:
     def refusal(self, limit: str) -> Callable[[], None]:
         """What counts a refusal by one limit; it is told as none until then."""
         return self._refusals.labels(limit).inc
+
+    def exchange(self, outcome: str) -> None:
+        """Counts an exchange of limits with other processes."""
+        self._exchanges.labels(outcome).inc()
 
     def expect(self, chain_id: str, accounts: Iterable[str]) -> None:
         """Tells zero of a chain until something happens: what grows from nothing has no rate."""

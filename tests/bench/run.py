@@ -17,6 +17,7 @@ from tests.bench import (
     fanout,
     gas,
     hints,
+    limits,
     observed,
     options,
     pages,
@@ -70,6 +71,7 @@ SUBJECTS: dict[str, Subject] = {
 if is_there():
     SUBJECTS["database"] = database.measure
     SUBJECTS["hints"] = hints.measure
+    SUBJECTS["limits"] = limits.measure
 
 
 def main(wanted: Sequence[str], *, kept: bool = True) -> int:

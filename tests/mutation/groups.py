@@ -105,6 +105,18 @@ GROUPS = {
         ("flows/limits/limits.py",),
         ("unit/test_limits.py", "wire/test_crowding.py", "wire/test_limits.py"),
     ),
+    "shared limits": Group(
+        (
+            "domain/tally.py",
+            "flows/limits/limit.py",
+            "flows/limits/places.py",
+            "flows/limits/sharing.py",
+            "rpc/server/turns.py",
+            "store/limits/sharing.py",
+            "store/payments/key_turns.py",
+        ),
+        ("contract/access/test_shared_*.py", "unit/test_tally.py", "unit/test_limits.py"),
+    ),
     "evidence": Group(
         ("rails/*/reading/evidence.py",),
         ("contract/*/test_rail_*.py", "contract/settlement/test_settler_reorg.py"),

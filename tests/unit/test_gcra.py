@@ -8,7 +8,7 @@ from itertools import accumulate
 
 import pytest
 from florin_server.domain.addresses import network_of
-from florin_server.domain.gcra import Bucket
+from florin_server.domain.gcra import COMMON, Bucket
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -235,3 +235,77 @@ def test_a_key_is_whole_at_the_very_moment_that_it_is_told():
 
 def test_times_are_whole_microseconds():
     assert type(Bucket(7, 2, 5).take("a", 3).wait_us) is int
+
+
+# with others who take of the same budgets
+TAKES = st.lists(
+    st.tuples(st.sampled_from("ab"), st.one_of(st.just(0), st.integers(0, 3_000_000))), max_size=40
+)
+
+
+@given(TAKES)
+def test_what_is_learnt_is_never_less_than_what_all_took(takes):
+    """Two processes that tell each other everything after each call are one."""
+    one, both, now = Bucket(60, 5, 10), {name: Bucket(60, 5, 10) for name in "ab"}, 0
+    for name, gap in takes:
+        now += gap
+        expected = one.take("key", now)
+        assert both[name].take("key", now) == expected
+        whole_us = now + both[name].ahead_us("key", now)
+        for other in both.values():
+            other.learn("key", whole_us, 0, now)
+
+
+def test_what_was_taken_elsewhere_is_paid_for_beyond_the_burst_but_not_without_end():
+    bucket = Bucket(60, 5, 10)
+    bucket.owe(3)
+    bucket.learn("key", 12_000_000, 0, 0)
+    assert bucket.take("key", 0) == (False, 0, 8_000_000)
+    assert bucket.take("key", 7_999_999).wait_us == 1
+    assert bucket.take("key", 8_000_000).admitted
+    bucket.learn("key", 3_600_000_000, 0, 8_000_000)
+    assert bucket.take("key", 8_000_000).wait_us == 11_000_000
+    assert bucket.ahead_us("key", 8_000_000) == 15_000_000
+
+
+def test_nothing_is_owed_where_nobody_else_takes():
+    bucket = Bucket(60, 5, 10)
+    bucket.learn("key", 3_600_000_000, 0, 0)
+    assert bucket.take("key", 0).wait_us == 1_000_000
+
+
+def test_what_is_taken_while_others_are_told_is_added():
+    bucket = Bucket(60, 5, 10)
+    bucket.take("key", 0)
+    bucket.learn("key", 3_000_000, 1, 0)
+    assert bucket.ahead_us("key", 0) == 4_000_000
+    # less than what is known already changes nothing
+    bucket.learn("key", 1_000_000, 0, 0)
+    assert bucket.ahead_us("key", 0) == 4_000_000
+
+
+def test_budgets_that_are_whole_take_no_room():
+    bucket = Bucket(60, 5, 1)
+    bucket.learn("old", 1_000_000, 0, 2_000_000)
+    assert len(bucket) == 0
+    bucket.learn("a", 9_000_000, 0, 2_000_000)
+    bucket.learn("b", 9_000_000, 0, 2_000_000)
+    assert len(bucket) == 1
+
+
+def test_those_without_room_have_one_budget_by_one_name():
+    bucket = Bucket(60, 5, 1)
+    bucket.take("a", 0)
+    bucket.take("b", 0)
+    assert [bucket.name_of(key) for key in "abc"] == ["a", COMMON, COMMON]
+    assert bucket.ahead_us(COMMON, 0) == 1_000_000
+    bucket.learn(COMMON, 5_000_000, 0, 0)
+    assert not bucket.take("c", 0).admitted
+    assert bucket.take("a", 0).admitted
+
+
+@pytest.mark.parametrize(
+    ("per_minute", "calls", "span_us"), [(60, 2, 2_000_000), (7, 1, 8_571_429)]
+)
+def test_the_time_in_which_calls_come_back_is_rounded_up(per_minute, calls, span_us):
+    assert Bucket(per_minute, 1, 1).span_us(calls) == span_us

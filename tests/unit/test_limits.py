@@ -8,7 +8,8 @@ import pytest
 from florin_server.clock import TestClock
 from florin_server.config import LimitSettings
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.flows.limits.limits import Limits, Quota
+from florin_server.flows.limits.limit import Quota
+from florin_server.flows.limits.limits import Limits
 
 START_US = 1_800_000_000_000_000
 

@@ -18,6 +18,7 @@ from florin_server.feed import Hub
 from florin_server.flows.app import Accounts, App, ChainState, Core, Links, Sender, Settler
 from florin_server.flows.ledger.postings import wallets_of
 from florin_server.flows.limits.limits import Limits
+from florin_server.flows.limits.sharing import Sharing
 from florin_server.flows.operator.health import OF_CHAIN, OF_INSTALLATION
 from florin_server.flows.screening.cache import Screening
 from florin_server.hints import Hints
@@ -66,13 +67,21 @@ def core_of(
     off: frozenset[str] = frozenset(),
     outside: Callable[[], Mapping[ConditionName, str]] = dict,
     randbytes: Callable[[int], bytes] = os.urandom,
+    limits_key: bytes | None = None,
 ) -> Core:
-    """What flows and workers share; every rail has a state."""
+    """What flows and workers share; every rail has a state.
+
+    With a `limits_key` limits hold for all processes that have the store.
+    """
     by_chain = {rail.chain_id: rail for rail in rails}
     meters = meters or Meters()
     hints = Hints() if store.notices is None else Hints(randbytes(8).hex(), meters)
     for rail in by_chain.values():
         meters.expect(rail.chain_id, wallets_of(rail))
+    limits, sharing = Limits(settings.limits, clock, meters), None
+    if limits_key is not None and not store.exclusive:
+        name = randbytes(8).hex()
+        sharing = Sharing(limits, store, clock, meters, secret=limits_key, process=name)
     return Core(
         settings=settings,
         clock=clock,
@@ -82,7 +91,8 @@ def core_of(
         links=links,
         rails=MappingProxyType(by_chain),
         chains=MappingProxyType({chain_id: _state(clock) for chain_id in by_chain}),
-        limits=Limits(settings.limits, clock, meters),
+        limits=limits,
+        sharing=sharing,
         meters=meters,
         traces=traces,
         screening=Screening(store, clock, hints),

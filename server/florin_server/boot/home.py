@@ -74,6 +74,11 @@ class Secrets:
         return _gateway_token(self.pepper)
 
     @property
+    def limits_key(self) -> bytes:
+        """By what callers are named where processes share limits."""
+        return _derived(self.pepper, b"florin limits")
+
+    @property
     def export_id(self) -> str:
         """By what exports know this installation, and which says nothing about it."""
         return _derived(self.pepper, b"florin export").hex()[:16]

@@ -115,6 +115,7 @@ class Service:
                 traces=tracing.start(settings, stack) if traces is None else traces,
                 off=_off(settings, home),
                 randbytes=randbytes,
+                limits_key=kept.limits_key,
             )
             staff = await _staff(core, role, handed)
             app = app_of(core, staff.settlers, staff.payouts)

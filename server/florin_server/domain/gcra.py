@@ -22,14 +22,21 @@ class Verdict(NamedTuple):
     wait_us: int
 
 
+# the name of the budget that keys share for which there was no room; no caller can write it
+COMMON = "\0"
+
+
 class Bucket:
     """The budgets of all keys of one kind; times are microseconds.
 
     Keys whose budget is whole are forgotten as others come, and no others: what somebody used up
     stays used up, however many keys are made. Beyond `keys_max` all new keys share one budget.
+
+    What was taken of the same budget elsewhere may be learnt later (`learn`), and is paid for then,
+    beyond the burst: at most as much as `owe` allows.
     """
 
-    __slots__ = ("_keys_max", "_per_minute", "_room", "_shared", "_whole")
+    __slots__ = ("_keys_max", "_most", "_per_minute", "_room", "_shared", "_whole")
 
     def __init__(self, per_minute: int, burst: int, keys_max: int) -> None:
         if per_minute < 1 or burst < 1 or keys_max < 1:
@@ -38,7 +45,7 @@ class Bucket:
         self._keys_max = keys_max
         # times are multiplied by the rate, so that an interval is a whole number: no call is
         # admitted or refused by rounding
-        self._room = burst * _MINUTE_US
+        self._room = self._most = burst * _MINUTE_US
         self._whole: OrderedDict[str, int] = OrderedDict()
         self._shared = 0
 
@@ -54,7 +61,7 @@ class Bucket:
         if whole is None:
             whole = now if own else self._shared
         # a clock that was set back must not keep a key waiting for what it once was
-        used = min(max(whole - now, 0), self._room)
+        used = min(max(whole - now, 0), self._most)
         admitted = used + _MINUTE_US <= self._room
         if admitted:
             used += _MINUTE_US
@@ -62,7 +69,7 @@ class Bucket:
             self._shared = now + used
         else:
             self._whole[key] = now + used
-        left = (self._room - used) // _MINUTE_US
+        left = max(0, self._room - used) // _MINUTE_US
         # rounded up to whole microseconds: not earlier than it is true
         wait_us = -(-(used - (self._room - (left + 1) * _MINUTE_US)) // self._per_minute)
         return Verdict(admitted, left, wait_us)
@@ -74,6 +81,39 @@ class Bucket:
         """
         if key in self._whole:
             self._whole[key] -= _MINUTE_US
+
+    def owe(self, bursts: int) -> None:
+        """Sets how much may be used up at most, in bursts: one, if nobody else takes of them."""
+        self._most = bursts * self._room
+
+    def name_of(self, key: str) -> str:
+        """The budget that a key's calls are taken from: its own, or the one that others share."""
+        return key if key in self._whole else COMMON
+
+    def ahead_us(self, name: str, now_us: int) -> int:
+        """How far away the time is at which a budget is whole, at least 0."""
+        used = self._of(name) - now_us * self._per_minute
+        return -(-min(max(used, 0), self._most) // self._per_minute)
+
+    def span_us(self, calls: int) -> int:
+        """The time in which so many calls come back, rounded up."""
+        return -(-calls * _MINUTE_US // self._per_minute)
+
+    def learn(self, name: str, whole_us: int, calls: int, now_us: int) -> None:
+        """Takes over when a budget is whole, by what was taken elsewhere too.
+
+        `calls` were taken here and not counted in it.
+        """
+        now = now_us * self._per_minute
+        whole = max(self._of(name), whole_us * self._per_minute + calls * _MINUTE_US)
+        whole = min(whole, now + self._most)
+        if name == COMMON:
+            self._shared = whole
+        elif name in self._whole or (whole > now and self._make_room(now)):
+            self._whole[name] = whole
+
+    def _of(self, name: str) -> int:
+        return self._shared if name == COMMON else self._whole.get(name, 0)
 
     def _make_room(self, now: int) -> bool:
         """Looks at a few keys in turn and forgets the stale ones; False if there is no room."""

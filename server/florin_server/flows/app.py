@@ -17,6 +17,7 @@ from florin_server.domain.screening.blocklist import Blocklist
 from florin_server.domain.sealed import Seal
 from florin_server.feed import Changes, Hub
 from florin_server.flows.limits.limits import Limits
+from florin_server.flows.limits.sharing import Sharing
 from florin_server.flows.recent import Recent
 from florin_server.flows.screening.cache import Screening
 from florin_server.hints import Hints
@@ -151,6 +152,8 @@ class Core:
     limits: Limits
     screening: Screening
     board: Board  # what is found of the installation when somebody asks
+    # with other processes; None if no other one can have the store
+    sharing: Sharing | None = None
     meters: Meters = field(default_factory=Meters)
     traces: Traces = NO_TRACES
     # those who follow payouts, by id; a refund's payout has the id of the refund

@@ -24,7 +24,7 @@ from florin_server.domain.payments.payment import Status
 from florin_server.flows.app import App, Wallet
 from florin_server.flows.operator import figures
 from florin_server.flows.operator.executors import Executor
-from florin_server.flows.operator.figures import Books, Figures, Heap
+from florin_server.flows.operator.figures import Books, Figures, Heap, Shared
 from florin_server.flows.operator.system import Chain
 from florin_server.meters import Family, Meters
 from florin_server.rails.types import NodeState
@@ -59,7 +59,8 @@ LABELS: Mapping[str, str] = {
     "limit": "what was refused, as `[limits]` of the [settings](settings.md#limits) begins, or why "
     "a budget of gas refused it",
     "outcome": "of a transaction: `succeeded`, `reverted`, `replaced`; of a payout's: `done`, "
-    "`again` (it is sent once more), `unproven` (the operator has to look)",
+    "`again` (it is sent once more), `unproven` (the operator has to look); of an exchange of "
+    "limits: `done`, `failed`",
     "hint": "`sent`, `heard`, `dropped` (the store was away, or too many waited), `ignored` (of "
     "another version, or none at all)",
     "holder": "whose answer is held: `merchant`, `key`, `app`, `page`, `nobody` (health)",
@@ -219,6 +220,19 @@ _HELD = _Table[int](
     lambda f: [((one,), count) for one, count in f.held.items()],
     (("held_answers", "streams and long polls that count in a limit", float),),
 )
+_SHARED = _Table[Shared](
+    (),
+    lambda f: [((), one) for one in f.shared],
+    (
+        ("limit_processes", "processes that keep limits together", lambda o: o.processes),
+        ("limit_budgets_shared", "budgets of this process in the store", lambda o: o.budgets),
+        (
+            "limit_exchange_age_seconds",
+            "time since it heard of the others: meanwhile it counts for itself",
+            lambda o: o.age_us / _SECOND_US,
+        ),
+    ),
+)
 _VERSION = _Table[str](
     ("version",),
     lambda _: [((florin_server.__version__,), "")],
@@ -229,6 +243,7 @@ _TABLES: tuple[_Table[Any], ...] = (
     _ALL,
     _STATUSES,
     _HELD,
+    _SHARED,
     _OF_NONE,
     _CHAINS,
     _OF_CHAINS,

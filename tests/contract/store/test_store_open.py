@@ -30,9 +30,17 @@ from florin_server.store.exports import money_out, transactions, watched
 from florin_server.store.exports import payments as payment_rows
 from florin_server.store.hints import generations
 from florin_server.store.ledger import ledger
+from florin_server.store.limits import sharing
 from florin_server.store.migrations import config
 from florin_server.store.operator import executors
-from florin_server.store.payments import idempotency, new_options, offered, payments, simulation
+from florin_server.store.payments import (
+    idempotency,
+    key_turns,
+    new_options,
+    offered,
+    payments,
+    simulation,
+)
 from florin_server.store.payouts import held_money, refunds
 from florin_server.store.screening import blocklists
 from florin_server.store.settlement import chain_txs, gas, leases, token_accounts
@@ -50,6 +58,7 @@ OPERATIONS = (
     idempotency,
     gas,
     chain_txs,
+    key_turns,
     keys,
     leases,
     ledger,
@@ -60,6 +69,7 @@ OPERATIONS = (
     pins,
     token_accounts,
     refunds,
+    sharing,
     blocklists,
     destinations,
     simulation,
@@ -82,10 +92,12 @@ READS_ALL = {
     "keys_APPS",
     "keys_KEYS",
     "keys_LIVE",
+    "key_turns_TAKE",
     "ledger_JOURNALS",
     "ledger_TRANSFERS",
     "merchants_ANY_PARTNER",
     "merchants_PARTNERS",
+    "sharing_PROCESSES",
     "blocklists_LISTS",
     "destinations_GOING_TO",
 }

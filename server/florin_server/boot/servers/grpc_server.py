@@ -141,6 +141,9 @@ class GrpcServers:
             operator_pb2_grpc.add_OperatorServiceServicer_to_server(servicer, server)
 
         settings = app.settings
+        if app.sharing is not None:
+            # who answers calls keeps their limits together with the others
+            await stack.enter_async_context(app.sharing.running())
         guards = Guards(app)
         token = chosen_token(settings) or kept.gateway_token
         peers = Peers(token, proxies_of(settings))

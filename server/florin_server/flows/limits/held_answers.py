@@ -6,12 +6,12 @@ its merchant, or its buyer, from doing so.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 from florin_server.config import LimitSettings
 from florin_server.domain.errors import Code, FlorinError
+from florin_server.flows.limits.places import Places
 from florin_server.meters import Meters
 
 Release = Callable[[], None]
@@ -30,16 +30,23 @@ class Holder(StrEnum):
 class Held:
     """All answers that one process holds; every call returns what gives its place back.
 
-    FlorinError(rate_limited) if there is none. `open` tells how many are held, by whose they are.
+    FlorinError(rate_limited) if there is none. `open` tells how many are held, by whose they are;
+    `places` are all limits that they count in.
     """
 
     def __init__(self, settings: LimitSettings, meters: Meters | None = None) -> None:
         meters = meters or Meters()
+        self.places: list[Places] = []
 
-        def places(name: str, most: int | None = None) -> _Places:
-            """Those of a name of the settings; what they refuse is counted under that."""
+        def places(name: str, most: int | None = None, *, of: str = "") -> Places:
+            """Those of a name of the settings; what they refuse is counted under that.
+
+            Where two have one setting, `of` tells them apart.
+            """
             most = getattr(settings, name) if most is None else most
-            return _Places(most, meters.refusal(name))
+            made = Places(of or name, most, meters.refusal(name))
+            self.places.append(made)
+            return made
 
         self._credentials = places("held_per_credential")
         self._addresses = places("held_per_address")
@@ -47,24 +54,14 @@ class Held:
         self._merchants = places("held_per_payment")
         self._callers = places("held_per_payment_caller")
         half = (settings.held_per_payment_caller + 1) // 2
-        self._clients = places("held_per_payment_caller", half)
+        self._clients = places("held_per_payment_caller", half, of="held_per_payment_client")
         self._wallets = places("held_per_payment_total")
         self.open = dict.fromkeys(Holder, 0)
 
     @property
     def counted(self) -> bool:
         """True while any answer is held that counts."""
-        return any(
-            (
-                self._credentials.counts,
-                self._addresses.counts,
-                self._apps.counts,
-                self._merchants.counts,
-                self._callers.counts,
-                self._clients.counts,
-                self._wallets.counts,
-            )
-        )
+        return any(places.counts for places in self.places)
 
     def by_merchant(self, credential: str, merchant_id: str, payment_id: str | None) -> Release:
         """An answer to a merchant; `payment_id` is None if the request names no payment."""
@@ -96,7 +93,7 @@ class Held:
         wallet = self._wallet(f"/{payment_id}", network, network)
         return self._hold(Holder.PAGE, [*places, *wallet])
 
-    def _hold(self, holder: Holder, places: Sequence[tuple[_Places, str]]) -> Release:
+    def _hold(self, holder: Holder, places: Sequence[tuple[Places, str]]) -> Release:
         release = _all(places)
         self.open[holder] += 1
 
@@ -108,7 +105,7 @@ class Held:
 
     def _wallet(
         self, payment_id: str | None, origin: str, credential: str
-    ) -> list[tuple[_Places, str]]:
+    ) -> list[tuple[Places, str]]:
         if payment_id is None:
             return []
         return [
@@ -119,35 +116,9 @@ class Held:
         ]
 
 
-class _Places:
-    """How many answers are held now, by key; a limit of 0 counts nothing."""
-
-    __slots__ = ("_most", "counts", "refused")
-
-    def __init__(self, most: int, refused: Callable[[], None]) -> None:
-        self._most = most
-        self.refused = refused
-        self.counts: Counter[str] = Counter()
-
-    def take(self, key: str) -> bool:
-        """Takes a place; False if there is none."""
-        if self._most and self.counts[key] >= self._most:
-            return False
-        if self._most:
-            self.counts[key] += 1
-        return True
-
-    def give_back(self, key: str) -> None:
-        """Undoes one `take`."""
-        if self._most:
-            self.counts[key] -= 1
-            if not self.counts[key]:
-                del self.counts[key]
-
-
-def _all(places: Sequence[tuple[_Places, str]]) -> Release:
+def _all(places: Sequence[tuple[Places, str]]) -> Release:
     """Takes all places or none."""
-    taken: list[tuple[_Places, str]] = []
+    taken: list[tuple[Places, str]] = []
 
     def release() -> None:
         for place, key in taken:

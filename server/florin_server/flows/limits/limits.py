@@ -1,76 +1,18 @@
 """How much is taken from whom: calls a minute, failures, and how many answers are held.
 
-One process counts for itself, by the service's clock. What a caller chooses freely (a Client-Id)
+A process counts by the service's clock, at once; with others that share its store it keeps one
+limit (`sharing`). What a caller chooses freely (a Client-Id)
 never stands alone: behind it count the address that it comes from, and the App-Id as a whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 from florin_server.clock import Clock
 from florin_server.config import LimitSettings
 from florin_server.domain.addresses import network_of
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.gcra import Bucket, Verdict
 from florin_server.flows.limits.held_answers import Held
+from florin_server.flows.limits.limit import Limit, Quota, seconds
 from florin_server.meters import Meters
-
-# of each kind; a key takes about 200 bytes
-_KEYS_MAX = 50_000
-_SECOND_US = 1_000_000
-
-
-class Quota(NamedTuple):
-    """What a credential has left of its calls; `wait_s` is the time until one more is free."""
-
-    per_minute: int
-    left: int
-    wait_s: int
-    admitted: bool
-
-
-class _Limit:
-    """One kind of limit; a rate of 0 turns it off."""
-
-    __slots__ = ("_bucket", "_clock", "_refused", "per_minute")
-
-    def __init__(
-        self, per_minute: int, burst: int, clock: Clock, refused: Callable[[], None]
-    ) -> None:
-        self._clock = clock
-        self._refused = refused
-        self._bucket = Bucket(per_minute, burst, _KEYS_MAX) if per_minute else None
-        self.per_minute = per_minute
-
-    def take(self, key: str) -> Verdict | None:
-        """Counts a call; None where nothing is limited."""
-        if self._bucket is None:
-            return None
-        verdict = self._bucket.take(key, self._clock.now_us())
-        if not verdict.admitted:
-            self._refused()
-        return verdict
-
-    def give_back(self, key: str) -> None:
-        """Undoes a call that was counted and let in."""
-        if self._bucket is not None:
-            self._bucket.give_back(key)
-
-    def quota(self, key: str) -> Quota | None:
-        """The same, as it is told."""
-        verdict = self.take(key)
-        if verdict is None:
-            return None
-        wait_s = _seconds(verdict.wait_us)
-        return Quota(self.per_minute, verdict.left, wait_s, verdict.admitted)
-
-    def check(self, key: str) -> None:
-        """Counts a call; FlorinError(rate_limited) if it is one too many."""
-        verdict = self.take(key)
-        if verdict is not None and not verdict.admitted:
-            raise _over(verdict)
 
 
 class Limits:
@@ -82,24 +24,31 @@ class Limits:
     def __init__(self, settings: LimitSettings, clock: Clock, meters: Meters | None = None) -> None:
         meters = meters or Meters()
 
-        def limit(name: str) -> _Limit:
-            """The limit of a name of the settings; what it refuses is counted under that."""
+        self.rates: list[Limit] = []
+
+        def limit(name: str, *, of: str = "") -> Limit:
+            """The limit of a name of the settings; what it refuses is counted under that.
+
+            Where several have one setting, `of` tells them apart.
+            """
             rate, burst = (
                 getattr(settings, f"{name}_per_minute"),
                 getattr(settings, f"{name}_burst"),
             )
-            return _Limit(rate, burst, clock, meters.refusal(name))
+            made = Limit(of or name, rate, burst, clock, meters.refusal(name))
+            self.rates.append(made)
+            return made
 
         self._keys = limit("key")
         self._clients = limit("app")
         self._addresses = limit("address")
         self._apps = limit("app_total")
         self._options = limit("options")
-        self._confirms = limit("payment")
-        self._signed = limit("payment")
+        self._confirms = limit("payment", of="confirm")
+        self._signed = limit("payment", of="signed")
         self._unknown = limit("payment_total")
-        self._cancels = limit("payment")
-        self._forms = limit("payment")
+        self._cancels = limit("payment", of="cancel")
+        self._forms = limit("payment", of="form")
         self._failures = limit("failure")
         self._pages = limit("page")
         self._guards = limit("guard")
@@ -167,7 +116,7 @@ class Limits:
     def page(self, peer: str) -> int:
         """Counts a buyer's page: 0, or the seconds after which the next one is answered."""
         verdict = self._pages.take(network_of(peer))
-        return 0 if verdict is None or verdict.admitted else _seconds(verdict.wait_us)
+        return 0 if verdict is None or verdict.admitted else seconds(verdict.wait_us)
 
     def guard(self, network: str) -> None:
         """Counts an idempotency key of an App-Id that will be kept; FlorinError(rate_limited)."""
@@ -180,12 +129,3 @@ class Limits:
 
 def _of(what: str, who: str) -> str:
     return f"{what} {who}"
-
-
-def _over(verdict: Verdict) -> FlorinError:
-    return FlorinError(Code.RATE_LIMITED, retry_after_s=_seconds(verdict.wait_us))
-
-
-def _seconds(wait_us: int) -> int:
-    """Whole seconds, at least one: who comes back earlier comes in vain."""
-    return max(1, -(-wait_us // _SECOND_US))

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 from florin_server.domain.conditions import Condition
 from florin_server.flows.app import App, Wallet
+from florin_server.flows.limits.sharing import Sharing
 from florin_server.flows.operator import executors, health, system
 from florin_server.flows.operator.executors import Executor
 from florin_server.flows.operator.system import Chain
 from florin_server.store.operator import backlog
 from florin_server.store.operator.backlog import Backlog, Heap
 
-__all__ = ["Backlog", "Books", "Figures", "Heap", "read"]
+__all__ = ["Backlog", "Books", "Figures", "Heap", "Shared", "read"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +30,24 @@ class Books:
 
 
 @dataclass(frozen=True, slots=True)
+class Shared:
+    """How limits are kept together with other processes, this one among them.
+
+    `budgets` of this one are in the store; it heard of the others `age_us` ago.
+    """
+
+    processes: int
+    budgets: int
+    age_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
     """What is known at one moment; counts of streams, calls and writes are this process's.
 
-    `held` counts held answers by whose they are, `writes_queued` those that wait to be durable.
-    `listening` tells that changes of other processes are heard of at once.
+    `held` counts held answers by whose they are, `writes_queued` those that wait to be durable;
+    `shared` is empty where no other process can have the store. `listening` tells that changes of
+    other processes are heard of at once.
     """
 
     now_us: int
@@ -49,6 +63,7 @@ class Figures:
     held: Mapping[str, int]
     conditions: Sequence[Condition]  # of no chain in particular
     books: Sequence[Books] = field(default_factory=tuple)
+    shared: Sequence[Shared] = field(default_factory=tuple)
 
 
 async def read(app: App, keyed_calls: int) -> Figures:
@@ -71,4 +86,9 @@ async def read(app: App, keyed_calls: int) -> Figures:
             Books(chain_id, state.compared_at_us, state.wallets)
             for chain_id, state in app.chains.items()
         ],
+        shared=() if app.sharing is None else (_shared(app.sharing, app.clock.now_us()),),
     )
+
+
+def _shared(sharing: Sharing, now_us: int) -> Shared:
+    return Shared(sharing.processes, sharing.rows, max(0, now_us - sharing.exchanged_us))

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from florin_server.flows.app import Caller
-from florin_server.flows.limits.limits import Quota
+from florin_server.flows.limits.limit import Quota
 
 
 @dataclass(slots=True)

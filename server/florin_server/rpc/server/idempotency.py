@@ -14,6 +14,7 @@ from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.refusals import idempotency_key_missing
 from florin_server.flows.app import App, Caller, IdempotencyKey
 from florin_server.rpc.server.methods import Method
+from florin_server.rpc.server.turns import Turns, in_flight
 from florin_server.store.payments import idempotency
 from florin_server.store.payments.idempotency import Claim
 
@@ -52,24 +53,30 @@ def key_of(
 
 
 class _Turn:
-    """Whose turn it is under one key."""
+    """Whose turn it is under one key, and the fingerprint that was found when it was taken."""
 
-    __slots__ = ("lock", "users")
+    __slots__ = ("known", "lock", "users")
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.users = 0
+        self.known: bytes | None = None
 
 
 class Guards:
     """Keys that refuse another request; equal ones under a key come one after the other.
 
-    A key is bound by the first success. One instance serves all listeners of a process.
+    A key is bound by the first success. One instance serves all listeners of a process. Where
+    other processes have the store too, a turn in the store keeps them away, so long as this one
+    lives.
     """
 
     def __init__(self, app: App) -> None:
         self._app = app
         self._turns: dict[tuple[str, str], _Turn] = {}
+        self._shared: Turns | None = None
+        if app.sharing is not None:
+            self._shared = Turns(app.store, app.clock, app.sharing.process)
 
     @property
     def calls(self) -> int:
@@ -82,22 +89,22 @@ class Guards:
         FlorinError(idempotency_conflict) if the calls before it take longer than it has time.
         """
         seconds = _PATIENCE_S if remaining_s is None else max(0.0, remaining_s - _MARGIN_S)
+        until = asyncio.get_running_loop().time() + seconds
         turn = self._turns.setdefault((key.scope, key.key), _Turn())
         turn.users += 1
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout_at(until):
                 await turn.lock.acquire()
         except TimeoutError:
             self._left(key, turn)
-            raise FlorinError(
-                Code.IDEMPOTENCY_CONFLICT,
-                "A request under this key is still running",
-                details={"reason": "in_flight"},
-                retry_after_s=1,
-                like=Code.VERSION_CONFLICT,
-            ) from None
+            raise in_flight() from None
         except BaseException:
             self._left(key, turn)
+            raise
+        try:
+            turn.known = await self._begin(key, until)
+        except BaseException:
+            self.leave(key)
             raise
 
     async def run(
@@ -109,15 +116,12 @@ class Guards:
         if a public App-Id has had too many new keys kept.
         """
         try:
-            now_us = self._app.clock.now_us()
-            known = await self._app.store.read(idempotency.find(key.scope, key.key, now_us))
+            known = self._turns[key.scope, key.key].known
             if known not in (None, key.fingerprint):
                 raise FlorinError(Code.IDEMPOTENCY_CONFLICT, details={"reason": "different_body"})
             result = await (work() if known else self._counted(work, caller))
             if known is None:
-                ttl_us = self._app.settings.idempotency_ttl_s * 1_000_000
-                claim = Claim(key.scope, key.key, key.fingerprint, now_us, ttl_us)
-                await self._app.store.write(idempotency.guard(claim))
+                await self._bind(key)
             return result
         finally:
             self.leave(key)
@@ -136,8 +140,33 @@ class Guards:
     def leave(self, key: IdempotencyKey) -> None:
         """Gives back a turn that was taken."""
         turn = self._turns[key.scope, key.key]
-        turn.lock.release()
-        self._left(key, turn)
+
+        def over() -> None:
+            turn.lock.release()
+            self._left(key, turn)
+
+        if self._shared is None:
+            over()
+        else:
+            self._shared.give_back(key.scope, key.key, over)
+
+    async def _begin(self, key: IdempotencyKey, until: float) -> bytes | None:
+        """Begins a turn in which no other process works; answers what the key stands for."""
+        if self._shared is not None:
+            return await self._shared.take(self._claim(key), until)
+        now_us = self._app.clock.now_us()
+        return await self._app.store.read(idempotency.find(key.scope, key.key, now_us))
+
+    async def _bind(self, key: IdempotencyKey) -> None:
+        claim = self._claim(key)
+        if self._shared is not None:
+            await self._shared.bind(claim)
+        else:
+            await self._app.store.write(idempotency.guard(claim))
+
+    def _claim(self, key: IdempotencyKey) -> Claim:
+        now_us, ttl_us = self._app.clock.now_us(), self._app.settings.idempotency_ttl_s * 1_000_000
+        return Claim(key.scope, key.key, key.fingerprint, now_us, ttl_us)
 
     def _left(self, key: IdempotencyKey, turn: _Turn) -> None:
         turn.users -= 1

@@ -23,7 +23,7 @@ from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.ids import RequestIds
 from florin_server.flows.app import App, Caller
 from florin_server.flows.limits.held_answers import Release
-from florin_server.flows.limits.limits import Quota
+from florin_server.flows.limits.limit import Quota
 from florin_server.flows.payments.load import payment_id_of
 from florin_server.rpc.server import metadata, observed
 from florin_server.rpc.server.auth import Authenticator

@@ -64,10 +64,10 @@ class Operation(Generic[T_co]):
 
     So it may change nothing but rows, and iterate its arguments again. `yield from` runs it as a
     part of another one. `snapshot` tells that its questions have to be answered from one state;
-    otherwise each sees what was committed before it.
+    otherwise each sees what was committed before it. One that is `apart` shares no transaction.
     """
 
-    __slots__ = ("_args", "_kwargs", "snapshot", "steps")
+    __slots__ = ("_args", "_kwargs", "apart", "snapshot", "steps")
 
     def __init__(
         self,
@@ -76,9 +76,11 @@ class Operation(Generic[T_co]):
         kwargs: dict[str, Any],
         *,
         snapshot: bool = False,
+        apart: bool = False,
     ) -> None:
         self.steps = steps
         self.snapshot = snapshot
+        self.apart = apart or snapshot
         self._args = args
         self._kwargs = kwargs
 
@@ -102,6 +104,16 @@ def on_snapshot(steps: Callable[P, Op[T]]) -> Callable[P, Operation[T]]:
     @wraps(steps)
     def made(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
         return Operation(steps, args, kwargs, snapshot=True)
+
+    return made
+
+
+def apart(steps: Callable[P, Op[T]]) -> Callable[P, Operation[T]]:
+    """The same of one that may have to wait for other processes, which no other one should."""
+
+    @wraps(steps)
+    def made(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
+        return Operation(steps, args, kwargs, apart=True)
 
     return made
 

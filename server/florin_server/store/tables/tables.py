@@ -19,6 +19,12 @@ from florin_server.store.tables.capture import CollectedRow
 from florin_server.store.tables.fields import METADATA
 from florin_server.store.tables.held_money import HeldMoneyRow
 from florin_server.store.tables.ledger import JournalRow, TransferRow
+from florin_server.store.tables.limits import (
+    KeyTurnRow,
+    ProcessRow,
+    SharedBudgetRow,
+    SharedHoldRow,
+)
 from florin_server.store.tables.operator import ExecutorPauseRow, GenerationRow, InstallationRow
 from florin_server.store.tables.options import IssuedRow, OptionCountRow, OptionRow
 from florin_server.store.tables.payments import (
@@ -83,6 +89,10 @@ nonce_account = _table(NonceAccountRow)
 installation = _table(InstallationRow)
 generation = _table(GenerationRow)
 idempotency = _table(IdempotencyRow)
+process = _table(ProcessRow)
+shared_budget = _table(SharedBudgetRow)
+shared_hold = _table(SharedHoldRow)
+key_turn = _table(KeyTurnRow)
 collected_data = _table(CollectedRow)
 ledger_journal = _table(JournalRow)
 ledger_transfer = _table(TransferRow)

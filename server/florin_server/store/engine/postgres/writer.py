@@ -97,10 +97,10 @@ class Writer:
             task.add_done_callback(self._over)
 
     def _group(self, free: int) -> list[_Job]:
-        """The next ones, so many that the others get as many; who wants a snapshot goes alone."""
+        """The next ones, so many that the others get as many; who wants to be apart goes alone."""
         group = [self._jobs.popleft()]
         count = min(_GROUP_MAX, len(self._jobs) // free + 1)
-        while len(group) < count and not (group[0][0].snapshot or self._jobs[0][0].snapshot):
+        while len(group) < count and not (group[0][0].apart or self._jobs[0][0].apart):
             group.append(self._jobs.popleft())
         return group
 
