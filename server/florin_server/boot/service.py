@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
 from florin_gateway.server import HttpServer
@@ -120,25 +120,20 @@ class Service:
             staff = await _staff(core, role, handed)
             app = app_of(core, staff.settlers, staff.payouts)
             calls = _Calls(app, kept, certificates, handed, stack)
-            grpc = await calls.grpc(role)
-            workers = Workers(app, staff)
-            stack.push_async_callback(workers.end)
-            http = None if listener is None else await calls.rest(grpc, listener, workers)
-            stack.callback(app.hub.close)
-            stack.callback(app.payouts.close)
+            running = await calls.start(role, staff, listener)
             return cls(
                 settings=settings,
                 home=home,
                 secrets=kept,
                 app=app,
-                grpc=grpc,
+                grpc=running.grpc,
                 http_url=http_url,
-                metrics_url=await calls.metrics(grpc),
-                workers=workers,
+                metrics_url=running.metrics_url,
+                workers=running.workers,
                 evm=started.evm,
                 solana=started.solana,
                 certificates=certificates,
-                _http=http,
+                _http=running.http,
                 _stack=stack.pop_all(),
             )
         raise AssertionError
@@ -182,9 +177,18 @@ class Service:
         await self._stack.aclose()
 
 
+class _Running(NamedTuple):
+    """Who answers and who works."""
+
+    grpc: GrpcServers
+    workers: Workers
+    http: HttpServer | None
+    metrics_url: str
+
+
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """Starts who listens, one after the other."""
+    """Starts who listens, and who works, one after the other."""
 
     app: App
     kept: Secrets
@@ -192,7 +196,16 @@ class _Calls:
     handed: Handed | None
     stack: AsyncExitStack
 
-    async def grpc(self, role: Role) -> GrpcServers:
+    async def start(self, role: Role, staff: Staff, listener: socket.socket | None) -> _Running:
+        grpc = await self._grpc(role)
+        workers = Workers(self.app, staff)
+        self.stack.push_async_callback(workers.end)
+        http = None if listener is None else await self._rest(grpc, listener, workers)
+        self.stack.callback(self.app.hub.close)
+        self.stack.callback(self.app.payouts.close)
+        return _Running(grpc, workers, http, await self._metrics(grpc))
+
+    async def _grpc(self, role: Role) -> GrpcServers:
         return await GrpcServers.start(
             self.app,
             self.kept,
@@ -202,7 +215,7 @@ class _Calls:
             shared=self.handed is not None,
         )
 
-    async def rest(
+    async def _rest(
         self, grpc: GrpcServers, listener: socket.socket, workers: Workers
     ) -> HttpServer:
         problems, certificates = workers.problems, self.certificates
@@ -210,7 +223,7 @@ class _Calls:
             self.app, grpc, listener, self.stack, problems, certificates=certificates
         )
 
-    async def metrics(self, grpc: GrpcServers) -> str:
+    async def _metrics(self, grpc: GrpcServers) -> str:
         scraped = None if self.handed is None else self.handed.metrics
         return await metrics.start(self.app, grpc.guards, self.stack, scraped)
 

@@ -19,11 +19,12 @@ MAKE_WAY: Final = b"make way\n"
 class Order:
     """One line of JSON: settings that are given, sockets by their numbers, whose leases are whose.
 
-    `metrics` is None if the operator wants none.
+    `store` is the database that all processes have; `metrics` is None if the operator wants none.
     """
 
     given: Mapping[str, Any]
     settles: bool
+    store: str
     http: int
     metrics: int | None
     owner: str

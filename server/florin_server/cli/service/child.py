@@ -6,8 +6,10 @@ import asyncio
 import os
 import sys
 
+from florin_server.boot.home import Refused
 from florin_server.boot.processes.order import MAKE_WAY, READY, Order
-from florin_server.cli.console import log_to_stderr, settings_of
+from florin_server.boot.processes.sharing import check_same
+from florin_server.cli.console import fail, log_to_stderr, settings_of
 from florin_server.cli.service.serve import started
 from florin_server.cli.service.signals import run_until_signalled, stop_with
 from florin_server.config import Settings
@@ -25,6 +27,10 @@ def main() -> None:
     order = Order.of(_line(sys.stdin.fileno()))
     settings = settings_of(dict(order.given))
     log_to_stderr(settings)
+    try:
+        check_same(settings, order.store)
+    except Refused as error:
+        fail("Florin does not start", error)
     run_until_signalled(_run(settings, order, report))
 
 

@@ -8,14 +8,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from florin_server.boot import stores
 from florin_server.boot.home import Home, Refused
 from florin_server.boot.processes import systemd
 from florin_server.boot.processes.child import Spawned
 from florin_server.boot.processes.order import Order
+from florin_server.boot.processes.sharing import shared_store
 from florin_server.boot.processes.supervisor import DiedEarly, Patience, Phase, Supervisor
 from florin_server.boot.role import Role
 from florin_server.boot.servers import gateway, metrics
@@ -23,7 +24,6 @@ from florin_server.boot.servers.addresses import (
     GRPC_PORT,
     METRICS_PORT,
     OPERATOR_PORT,
-    check_bind,
     reserve,
     spelled,
 )
@@ -96,7 +96,9 @@ class _Sockets:
             metrics=[metrics.url_of(one) for one in self.metrics],
         )
 
-    def order(self, given: dict[str, Any], role: Role, number: int, dead: Sequence[str]) -> Order:
+    def order(
+        self, given: dict[str, Any], role: Role, store: str, number: int, dead: Sequence[str]
+    ) -> Order:
         """What a process is told; the settings that name sockets are the supervisor's for good."""
         scraped = self.metrics[number] if self.metrics else None
         return Order(
@@ -108,6 +110,7 @@ class _Sockets:
                 "metrics_port": None if scraped is None else _port(scraped),
             },
             settles=role.settles,
+            store=store,
             http=self.http.fileno(),
             metrics=None if scraped is None else scraped.fileno(),
             owner=os.urandom(8).hex(),
@@ -118,16 +121,17 @@ class _Sockets:
 async def _run(settings: Settings, given: dict[str, Any], role: Role, workers: int) -> None:
     with ExitStack() as stack:
         try:
-            _check(settings)
+            store = shared_store(settings)
             home = Home(settings.home).open()
             sockets = _Sockets.opened(settings, workers, stack)
         except (Refused, OSError) as error:
             fail("Florin does not start", error)
         given = {name: str(one) if isinstance(one, Path) else one for name, one in given.items()}
         given |= {"host": settings.host}
+        same = partial(sockets.order, given, role, store)
 
         async def spawn(number: int, dead: Sequence[str]) -> Spawned:
-            return await Spawned.of(_COMMAND, sockets.order(given, role, number, dead))
+            return await Spawned.of(_COMMAND, same(number, dead))
 
         supervisor = Supervisor(spawn, workers, SystemClock(), _patience(settings))
         places = sockets.places(settings)
@@ -145,21 +149,6 @@ async def _run(settings: Settings, given: dict[str, Any], role: Role, workers: i
         except DiedEarly:
             # it has said why
             raise SystemExit(1) from None
-
-
-def _check(settings: Settings) -> None:
-    """Refused for what several processes cannot share."""
-    if isinstance(stores.where(settings), Path):
-        raise Refused(
-            "several processes need PostgreSQL, and SQLite is one process's: name a database in "
-            "FLORIN_STORE, or leave --workers away"
-        )
-    if settings.has_embedded or settings.has_embedded_solana:
-        raise Refused(
-            "several processes cannot share the embedded chains, which are one process's: set "
-            "FLORIN_DEMO=false, or leave --workers away"
-        )
-    check_bind(settings)
 
 
 def _patience(settings: Settings) -> Patience:

@@ -1,0 +1,54 @@
+"""What several processes share, at the start and after each reload."""
+
+from __future__ import annotations
+
+import pytest
+from florin_server.boot.home import Refused
+from florin_server.boot.processes.order import Order
+from florin_server.boot.processes.sharing import check_same, shared_store
+from florin_server.config import Settings
+
+HERE = "postgresql://florin:first@db.example/florin"
+
+
+def chosen(home, **changes) -> Settings:
+    return Settings(**{"home": home, "store": HERE, "demo": False, **changes})
+
+
+def test_a_reload_takes_another_password_and_no_other_database(tmp_path):
+    store = shared_store(chosen(tmp_path))
+    assert "first" not in store
+    check_same(chosen(tmp_path, store=HERE.replace("first", "second")), store)
+    for other in (HERE.replace("/florin", "/other"), HERE.replace("db.", "db2.")):
+        with pytest.raises(Refused, match="another database"):
+            check_same(chosen(tmp_path, store=other), store)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"store": ""}, "PostgreSQL"),
+        ({"demo": True}, "embedded chains"),
+        ({"host": "0.0.0.0"}, "plain text"),
+    ],
+)
+def test_a_reload_takes_nothing_that_a_start_refuses(tmp_path, changes, said):
+    store = shared_store(chosen(tmp_path))
+    with pytest.raises(Refused, match=said):
+        check_same(chosen(tmp_path, **changes), store)
+
+
+def test_an_order_arrives_as_it_was_sent():
+    order = Order(
+        given={"http_port": 1, "metrics_port": None},
+        settles=False,
+        store="here",
+        http=3,
+        metrics=None,
+        owner="me",
+        dead=["them"],
+    )
+    assert Order.of(order.line()) == order
+    assert order.role.answers
+    assert not order.role.settles
+    assert order.sockets() == [3]
