@@ -93,9 +93,7 @@ class Service:
             clock = clock or await _clock(settings, store)
             kept = home.secrets()
             hidden.hide(settings, *hidden.of(kept))
-            listener = _listener(settings, role, handed)
-            if listener is not None:
-                stack.callback(listener.close)
+            listener = _listener(settings, role, handed, stack)
             started = await connected.start(settings, home, kept, clock, stack)
             # databases that were just made
             home.keep_private()
@@ -237,11 +235,15 @@ async def _staff(core: Core, role: Role, handed: Handed | None) -> Staff:
     return Staff.of(core, pauses, settles=role.settles, owner=owner)
 
 
-def _listener(settings: Settings, role: Role, handed: Handed | None) -> socket.socket | None:
+def _listener(
+    settings: Settings, role: Role, handed: Handed | None, stack: AsyncExitStack
+) -> socket.socket | None:
     """Where REST is served, if it is."""
     if not role.answers:
         return None
-    return gateway.bind(settings.host, settings.http_port) if handed is None else handed.http
+    found = gateway.bind(settings.host, settings.http_port) if handed is None else handed.http
+    stack.callback(found.close)
+    return found
 
 
 def _off(settings: Settings, home: Home) -> frozenset[str]:
