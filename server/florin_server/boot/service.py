@@ -93,14 +93,11 @@ class Service:
             clock = clock or await _clock(settings, store)
             kept = home.secrets()
             hidden.hide(settings, *hidden.of(kept))
-            listener = _listener(settings, role, handed)
-            if listener is not None:
-                stack.callback(listener.close)
+            listener = _listener(settings, role, handed, stack)
             started = await connected.start(settings, home, kept, clock, stack)
             # databases that were just made
             home.keep_private()
-            tls = certificates is not None
-            http_url = "" if listener is None else gateway.url_of(listener, tls=tls)
+            http_url = _url(listener, certificates)
             links = _links(settings, http_url)
             core = core_of(
                 settings,
@@ -122,9 +119,7 @@ class Service:
             grpc = await calls.grpc(role)
             workers = Workers(app, staff)
             stack.push_async_callback(workers.end)
-            http = None if listener is None else await calls.rest(grpc, listener, workers)
-            stack.callback(app.hub.close)
-            stack.callback(app.payouts.close)
+            http = await calls.rest(grpc, listener, workers)
             return cls(
                 settings=settings,
                 home=home,
@@ -202,12 +197,22 @@ class _Calls:
         )
 
     async def rest(
-        self, grpc: GrpcServers, listener: socket.socket, workers: Workers
-    ) -> HttpServer:
-        problems, certificates = workers.problems, self.certificates
-        return await gateway.start(
-            self.app, grpc, listener, self.stack, problems, certificates=certificates
-        )
+        self, grpc: GrpcServers, listener: socket.socket | None, workers: Workers
+    ) -> HttpServer | None:
+        served = None
+        if listener is not None:
+            served = await gateway.start(
+                self.app,
+                grpc,
+                listener,
+                self.stack,
+                workers.problems,
+                certificates=self.certificates,
+            )
+        # before all others: what is held ends, so that calls can be waited for
+        self.stack.callback(self.app.hub.close)
+        self.stack.callback(self.app.payouts.close)
+        return served
 
     async def metrics(self, grpc: GrpcServers) -> str:
         scraped = None if self.handed is None else self.handed.metrics
@@ -223,11 +228,19 @@ async def _staff(core: Core, role: Role, handed: Handed | None) -> Staff:
     return Staff.of(core, pauses, settles=role.settles, owner=owner)
 
 
-def _listener(settings: Settings, role: Role, handed: Handed | None) -> socket.socket | None:
+def _listener(
+    settings: Settings, role: Role, handed: Handed | None, stack: AsyncExitStack
+) -> socket.socket | None:
     """Where REST is served, if it is."""
     if not role.answers:
         return None
-    return gateway.bind(settings.host, settings.http_port) if handed is None else handed.http
+    made = gateway.bind(settings.host, settings.http_port) if handed is None else handed.http
+    stack.callback(made.close)
+    return made
+
+
+def _url(listener: socket.socket | None, certificates: Certificates | None) -> str:
+    return "" if listener is None else gateway.url_of(listener, tls=certificates is not None)
 
 
 def _off(settings: Settings, home: Home) -> frozenset[str]:
