@@ -24,7 +24,7 @@ from florin_server.workers.hints.jobs import jobs
 from florin_server.workers.hints.remembered import Remembered
 
 from tests.support.store_kit import LATER_US, NOW_US, created
-from tests.support.until import until
+from tests.support.until import PATIENCE_S, until
 
 BAD = ("eip155", "0x" + "66" * 20)
 FOREIGN = "1 fedcba9876543210 "
@@ -95,7 +95,7 @@ async def test_what_nobody_watches_costs_nothing(process, store):
         process.wire.heard(FOREIGN + " ".join(others))
         process.wire.heard(f"{FOREIGN}o:pout_{start} s:eip155:{start} r:eip155:{start}")
     process.wire.heard(f"{FOREIGN}p:{changed.version}:{of.id}")
-    assert await ended == changed
+    assert await asyncio.wait_for(ended, PATIENCE_S) == changed
     assert process.asked == ["get"]
 
 
@@ -155,7 +155,7 @@ async def test_whoever_follows_a_payout_is_told_that_it_may_have_changed(process
     ended = asyncio.create_task(anext(following))
     await until(lambda: process.app.payouts.followers, 1)
     process.wire.heard(f"{FOREIGN}o:pout_1 o:pout_2")
-    assert await ended == "done"
+    assert await asyncio.wait_for(ended, PATIENCE_S) == "done"
 
 
 async def test_a_process_that_has_its_store_alone_tells_nobody(tmp_path, store):

@@ -23,7 +23,7 @@ from tests.support import postgres
 from tests.support.desk import ORDER
 from tests.support.pair import CHAIN, Pair, paired
 from tests.support.service import held
-from tests.support.until import until
+from tests.support.until import PATIENCE_S, until
 
 pytestmark = [
     pytest.mark.long,
@@ -73,6 +73,12 @@ async def watching(pair: Pair) -> AsyncIterator[tuple[str, list[asyncio.Task[Any
                 await task
 
 
+async def seen(watchers: list[asyncio.Task[Any]]) -> list[str]:
+    """What they saw last; nobody waits for ever for what is never told."""
+    async with asyncio.timeout(PATIENCE_S):
+        return await asyncio.gather(*watchers)
+
+
 async def sent(service: Service) -> float:
     """How many hints it has sent or lost."""
     told = service.app.meters.registry.get_sample_value
@@ -89,7 +95,7 @@ def ignored(service: Service) -> float:
 async def test_whoever_watches_sees_what_the_other_changed(two):
     async with watching(two) as (payment_id, watchers):
         await two.there.merchant_cancel(payment_id)
-        assert await asyncio.gather(*watchers) == ["cancelled", "cancelled"]
+        assert await seen(watchers) == ["cancelled", "cancelled"]
 
 
 async def test_without_notifications_a_sweep_finds_it(silent):
@@ -98,7 +104,7 @@ async def test_without_notifications_a_sweep_finds_it(silent):
         await silent.there.merchant_cancel(payment_id)
         assert not any(one.done() for one in watchers)
         silent.desk.clock.advance(SWEEP_S)
-        assert await asyncio.gather(*watchers) == ["cancelled", "cancelled"]
+        assert await seen(watchers) == ["cancelled", "cancelled"]
 
 
 async def test_a_listener_that_was_cut_off_looks_at_everything(two):
@@ -117,7 +123,7 @@ async def test_a_listener_that_was_cut_off_looks_at_everything(two):
         assert not any(one.done() for one in watchers)
         # less than until the next sweep
         two.desk.clock.advance(AGAIN_S)
-        assert await asyncio.gather(*watchers) == ["cancelled", "cancelled"]
+        assert await seen(watchers) == ["cancelled", "cancelled"]
     await until(lambda: app.hints.listening and two.other.app.hints.listening)
 
 
@@ -145,7 +151,7 @@ async def test_the_settler_wakes_for_what_the_other_accepted(two, monkeypatch):
     assert settler.executors[0].leads
     monkeypatch.setattr(settler, "wake", woken.set)
     await two.confirmed()
-    await asyncio.wait_for(woken.wait(), 20)
+    await asyncio.wait_for(woken.wait(), PATIENCE_S)
 
 
 async def knock(pair: Pair, secret: str, merchant: str) -> tuple[int, str]:
@@ -208,6 +214,6 @@ async def test_whoever_floods_keeps_nobody_from_anything(two):
         told = [f"NOTIFY florin, '{one}'" for one in lies + believable]
         await postgres.commands(dsn, *told * 200)
         await two.there.merchant_cancel(payment_id)
-        assert await asyncio.gather(*watchers) == ["cancelled", "cancelled"]
+        assert await seen(watchers) == ["cancelled", "cancelled"]
         await until(lambda: ignored(two.desk.service) - before >= 200 * len(lies))
     assert await two.desk.service.workers.problems() == {}
