@@ -63,7 +63,7 @@ class Sharing:
     """What one process tells the others of its limits, under a name of its own.
 
     `processes` are as many as were alive at the last exchange, `exchanged_us` is when that was (0:
-    never), `rows` how many budgets of this process are kept in the store.
+    never), `rows` how many budgets of this process count in the store.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Sharing:
 
     @property
     def rows(self) -> int:
-        """How many budgets of this process are kept in the store."""
+        """How many budgets of this process count in the store."""
         return len(self._rows)
 
     @asynccontextmanager
@@ -150,8 +150,7 @@ class Sharing:
     def _budgets(self, now_us: int) -> list[_Budget]:
         """Those of which most is to be told; new ones only while there is room for their rows."""
         if len(self._rows) >= _ROWS_MAX:
-            since_us = now_us + self._ahead_us
-            self._rows = {one: at_us for one, at_us in self._rows.items() if at_us > since_us}
+            self._make_room(now_us + self._ahead_us)
         rates, room = self._limits.rates, len(self._rows) < _ROWS_MAX
         most = nlargest(
             BUDGETS_MAX,
@@ -193,8 +192,12 @@ class Sharing:
         """Deletes old rows, so many that there are never many."""
         if now_us < self._forgot_us + _FORGET_S * 1_000_000:
             return
+        self._make_room(now_us)
         if await self._store.write(sharing.forget_whole(now_us, _FORGET_MAX)) < _FORGET_MAX:
             self._forgot_us = now_us
+
+    def _make_room(self, now_us: int) -> None:
+        self._rows = {one: at_us for one, at_us in self._rows.items() if at_us > now_us}
 
     async def _wait(self) -> None:
         """Returns when others are to be told something, or that this process lives."""
