@@ -97,7 +97,8 @@ class Service:
             started = await connected.start(settings, home, kept, clock, stack)
             # databases that were just made
             home.keep_private()
-            http_url = _url(listener, certificates)
+            tls = certificates is not None
+            http_url = "" if listener is None else gateway.url_of(listener, tls=tls)
             links = _links(settings, http_url)
             core = core_of(
                 settings,
