@@ -93,6 +93,7 @@ READS_ALL = {
     "keys_KEYS",
     "keys_LIVE",
     "key_turns_TAKE",
+    "leases_FREE",
     "ledger_JOURNALS",
     "ledger_TRANSFERS",
     "merchants_ANY_PARTNER",
