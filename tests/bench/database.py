@@ -31,8 +31,8 @@ from florin_server.store.tables.payments import PaymentEventRow, PaymentRow
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
-from tests.bench.create import a_payment
 from tests.bench.load import PATIENCE_S
+from tests.bench.payment import a_payment
 from tests.bench.report import Figure, median_of
 from tests.bench.size import sized
 from tests.support import postgres

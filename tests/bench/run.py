@@ -30,6 +30,7 @@ from tests.bench import (
     transcoder,
     verify,
     watchers,
+    whole,
 )
 from tests.bench.florin import Florin, florin
 from tests.bench.load import child
@@ -72,7 +73,7 @@ SUBJECTS: dict[str, Subject] = {
     "export": export.measure,
 }
 if is_there():
-    SUBJECTS["database"] = database.measure
+    SUBJECTS |= {"database": database.measure, "whole": whole.measure}
 
 
 def main(wanted: Sequence[str], *, kept: bool = True) -> int:

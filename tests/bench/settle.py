@@ -101,7 +101,7 @@ def _measured(
     per_payment = f"in {requests / COUNT:.2f} requests: {counted}"
     return [
         Figure(f"settle_{name}_per_s", rate, "/s", note),
-        Figure(f"settle_{name}_vs_chain", rate / pushed, "×", against),
+        Figure(f"settle_{name}_vs_chain", rate / pushed, "×", against, peer="chain alone"),
         Figure(
             f"settle_{name}_cpu_ms",
             own_ms,

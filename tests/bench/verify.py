@@ -88,6 +88,7 @@ async def _measure(name: str, chain: Node) -> list[Figure]:
             many.rate / bare_calls,
             "×",
             f"the node alone answers {bare_calls:,.0f} single dry runs/s, {LIMIT} in a payload",
+            peer="chain alone",
         ),
         Figure(
             f"verify{name}_rpc_calls",
