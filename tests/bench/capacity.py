@@ -142,7 +142,6 @@ class Queue:
         if count:
             self._cohorts.append((arrived, count))
             self.waiting += count
-            self.most = max(self.most, self.waiting)
 
     def take(self, *, works: bool = True) -> list[tuple[int, int]]:
         """What one step does, the oldest first; what is left of a payment's work is kept.
@@ -150,15 +149,16 @@ class Queue:
         A resource that does not work does nothing, and saves nothing up.
         """
         self.steps += 1
-        if not works:
-            return []
-        self._credit += self.per_step
-        room = min(int(self._credit), self.waiting)
-        # unused work is lost: only a part of a payment is carried over
-        self._credit = min(self._credit - room, 1.0)
+        taken = []
+        room = 0
+        if works:
+            self._credit += self.per_step
+            room = min(int(self._credit), self.waiting)
+            # unused work is lost: only a part of a payment is carried over
+            self._credit = min(self._credit - room, 1.0)
         self.waiting -= room
         self.done += room
-        taken = []
+        self.most = max(self.most, self.waiting)
         while room:
             arrived, count = self._cohorts[0]
             if count <= room:

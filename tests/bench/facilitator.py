@@ -17,6 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from threading import Timer
 from typing import Any
 
 import uvloop
@@ -43,7 +44,6 @@ _PEER = Path(__file__).with_name("x402") / "peer.py"
 # it takes no other spelling
 _MERCHANT = to_checksum_address(MERCHANT)
 _KEY = b"\x1d" * 32
-_ANSWER_S = 120
 _TYPE = {
     "TransferWithAuthorization": [
         {"name": "from", "type": "address"},
@@ -69,19 +69,25 @@ def measure(pool: ProcessPoolExecutor) -> list[Figure]:
 class Facilitator:
     """The other side, as a process that answers line by line."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
+    def __init__(self, process: subprocess.Popen[str], patience_s: float = 120) -> None:
+        self._process, self._patience_s = process, patience_s
 
     def does(self, what: str, payloads: Sequence[dict[str, Any]], threads: int) -> Pace:
         """Has it verify or settle all; RuntimeError if it refuses one."""
         asked = {"do": what, "threads": threads, "payloads": payloads}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(asked) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
+        # one that never answers is ended, and then its output is
+        late = Timer(self._patience_s, self._process.kill)
+        late.start()
+        try:
+            self._process.stdin.write(json.dumps(asked) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        finally:
+            late.cancel()
         if not line:
-            raise RuntimeError(f"the facilitator ended with {self._process.wait(_ANSWER_S)}")
+            raise RuntimeError(f"the facilitator ended with {self._process.wait()}")
         told = json.loads(line)
         if told["refused"]:
             raise RuntimeError(f"the facilitator refused a payment: {told['refused'][0]}")
@@ -93,7 +99,10 @@ class Facilitator:
 def _facilitator(chain: Node) -> Iterator[Facilitator]:
     # past what counts calls; the service's own go through it
     told = (chain.direct, "0x" + _KEY.hex(), f"eip155:{CHAIN_ID}")
-    command = [str(environment.python()), str(_PEER), *told]
+    python = environment.python()
+    if isinstance(python, str):
+        raise RuntimeError(python)
+    command = [str(python), str(_PEER), *told]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         try:

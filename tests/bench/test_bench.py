@@ -6,14 +6,20 @@ import pytest
 
 from tests.bench import report, run
 from tests.bench.report import Figure
+from tests.bench.x402.environment import python
+from tests.deploy.tools import envoy, needed
 
 pytestmark = pytest.mark.long
 
 PATIENCE_S = 300
+# what has to be fetched first, and cannot be had everywhere
+PEERS = {"transcoder": envoy, "facilitator": python}
 
 
 @pytest.mark.parametrize("subject", run.SUBJECTS)
 def test_every_subject_can_be_measured(subject, forks):
+    if subject in PEERS:
+        needed(PEERS[subject]())
     process = forks.module("tests.bench", "--short", subject, joins=True, COLUMNS="200")
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, out + err
