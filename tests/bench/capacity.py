@@ -20,7 +20,7 @@ from itertools import pairwise
 DAY_S, HOUR_S, MINUTE_S = 86_400, 3_600, 60
 # a payment ends after so long, unless its merchant says otherwise
 EXPIRY_S = 900
-SERVICE, DATABASE, NODE, KEY, GAS = "service core", "database core", "node", "key", "chain"
+SERVICE, DATABASE, NODE, KEY, GAS = "service core", "PostgreSQL core", "node", "key", "chain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Costs:
     """Of one payment, and what a unit gives; the figures that they come from are in `plan`."""
 
     service_us: float
+    settle_us: float  # the part of it that the process with the key's lease does, at most
     database_us: float
     gas: float
     trials_per_s: float  # of one node
@@ -46,9 +47,13 @@ class Chain:
     # of a key: transactions that wait to be mined, and payments in one
     key_payments: int = 16 * 50
 
-    def gas_payments(self, gas: float) -> float:
+    def gas_payments(self, costs: Costs) -> float:
         """Payments in a block for which there is gas."""
-        return self.block_gas * self.share / gas
+        return self.block_gas * self.share / costs.gas
+
+    def signed_payments(self, costs: Costs) -> float:
+        """Payments in a block that one key sends: it is one process's at a time."""
+        return min(self.key_payments, self.block_s * 1e6 / costs.settle_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +122,8 @@ class Installation:
             SERVICE: self.service_cores * 1e6 / costs.service_us,
             DATABASE: self.database_cores * 1e6 / costs.database_us,
             NODE: self.nodes * costs.trials_per_s / costs.trials,
-            KEY: self.chains * self.keys * chain.key_payments / chain.block_s,
-            GAS: self.chains * chain.gas_payments(costs.gas) / chain.block_s,
+            KEY: self.chains * self.keys * chain.signed_payments(costs) / chain.block_s,
+            GAS: self.chains * chain.gas_payments(costs) / chain.block_s,
         }
 
     def loads(self, costs: Costs, rate: float) -> Mapping[str, float]:
@@ -257,7 +262,7 @@ def day(costs: Costs, given: Installation, demand: Demand) -> Day:
 def _blocks(costs: Costs, given: Installation) -> list[Queue]:
     """Queues for blocks: of all chains but one together, if there are more, and of that one."""
     chain = given.chain
-    each = min(chain.gas_payments(costs.gas), given.keys * chain.key_payments)
+    each = min(chain.gas_payments(costs), given.keys * chain.signed_payments(costs))
     others = [Queue(each * (given.chains - 1))] if given.chains > 1 else []
     return [*others, Queue(each)]
 

@@ -29,7 +29,9 @@ from tests.bench.capacity import (
 from tests.bench.report import Report
 
 # of one run on two busy cores of a virtual machine; gas is the same everywhere
-DEFAULTS = Costs(service_us=6_700, database_us=4_000, gas=68_424, trials_per_s=6_200)
+DEFAULTS = Costs(
+    service_us=6_700, settle_us=2_400, database_us=4_000, gas=68_424, trials_per_s=6_200
+)
 RATES, ALONE = (10, 100, 1_000, 10_000), (5, 10, 20, 40, 80)
 # of what a resource can do, at most, in the busiest minute
 FULL = 0.7
@@ -63,8 +65,11 @@ def costs_of(told: Report | None) -> tuple[Costs, Mapping[str, str]]:
     rate, ratio = figures.get("verify_anvil_per_s"), figures.get("verify_anvil_vs_chain")
     if rate and ratio:
         figures["node"] = rate / ratio
+    if settled_ms := figures.get("settle_batched_anvil_cpu_ms"):
+        figures["settle"] = settled_ms * 1e3
     found = {
         "service_us": ("payment_us", "`payment_us`"),
+        "settle_us": ("settle", "`settle_batched_anvil_cpu_ms`"),
         "database_us": ("payment_server_us", "`payment_server_us`"),
         "gas": ("gas_eip3009", "`gas_eip3009`"),
         "trials_per_s": ("node", "`verify_anvil_per_s` ÷ `verify_anvil_vs_chain`"),
@@ -100,7 +105,8 @@ def carried(costs: Costs, sources: Mapping[str, str], chain: Chain) -> list[str]
         SERVICE: f"{costs.service_us:,.0f} µs a payment ({sources['service_us']})",
         DATABASE: f"{costs.database_us:,.0f} µs a payment ({sources['database_us']})",
         NODE: f"{costs.trials} of {costs.trials_per_s:,.0f} dry runs/s ({sources['trials_per_s']})",
-        KEY: f"{chain.key_payments} payments in a block; a block every {chain.block_s} s",
+        KEY: f"{chain.key_payments} payments in a block of {chain.block_s} s, and one core: "
+        f"{costs.settle_us:,.0f} µs a payment ({sources['settle_us']})",
         GAS: f"{costs.gas:,.0f} gas a payment ({sources['gas']}); {assumed}, as assumed",
     }
     rows = [f"| one {name} | {one[name]:,.0f} | {how[name]} |" for name in one]

@@ -22,7 +22,7 @@ from tests.bench.capacity import (
 )
 from tests.bench.report import Figure, Measured, Report
 
-COSTS = Costs(service_us=10_000, database_us=5_000, gas=50_000, trials_per_s=1_000)
+COSTS = Costs(service_us=10_000, settle_us=2_000, database_us=5_000, gas=50_000, trials_per_s=1_000)
 # 60 payments a second through one chain
 CHAIN = Chain(block_s=2, block_gas=60_000_000, share=0.1)
 HOUR = Demand(20, seconds=3_600, outage_at_s=1_000, outage_s=300)
@@ -57,6 +57,14 @@ def test_as_many_arrive_as_were_asked_for():
     assert sum(whole.expected()) == pytest.approx(5 * capacity.DAY_S)
     assert sum(whole.arrivals()) == pytest.approx(5 * capacity.DAY_S, rel=0.01)
     assert whole.peak > 5 * 1.5
+
+
+def test_a_key_carries_no_more_than_a_core_settles():
+    slow = replace(COSTS, settle_us=50_000)
+    assert Installation(chain=CHAIN).carries(slow)[KEY] == 20
+    # and the blocks of the day are no fuller than that
+    told = day(slow, Installation(chain=CHAIN), Demand(60, seconds=600, bursts=0, swing=0))
+    assert told.settled <= 20 * 600
 
 
 def test_what_is_full_has_the_queue_and_the_others_have_none():
