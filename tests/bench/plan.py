@@ -33,6 +33,8 @@ DEFAULTS = Costs(
     service_us=6_700, settle_us=2_400, database_us=4_000, gas=68_424, trials_per_s=6_200
 )
 RATES, ALONE = (10, 100, 1_000, 10_000), (5, 10, 20, 40, 80)
+# a chain as most are, and one that is large and mostly ours
+CHAIN, ROOMY = Chain(), Chain(block_gas=400_000_000, share=0.25)
 # of what a resource can do, at most, in the busiest minute
 FULL = 0.7
 # what one PostgreSQL is given at most before there is a second installation
@@ -168,8 +170,8 @@ def _head(*names: str) -> list[str]:
 def plan(told: Report | None) -> str:
     """The whole plan as markdown."""
     costs, sources = costs_of(told)
-    chain = Chain()
-    plans = [sized(costs, rate, chain) for rate in RATES]
+    plans = [sized(costs, rate, CHAIN) for rate in RATES]
+    room = f"{ROOMY.block_gas / 1e6:.0f} M gas in a block, and {ROOMY.share:.0%} of it"
     demand = plans[0].demand
     about = (
         f"One chain has no blocks for {demand.outage_s // 60} minutes at eight in the evening. "
@@ -177,13 +179,15 @@ def plan(told: Report | None) -> str:
         f"{EXPIRY_S // 60} minutes is late. The seed is {demand.seed}."
     )
     tables = (
-        carried(costs, sources, chain),
+        carried(costs, sources, CHAIN),
         ["What fits each rate, no resource fuller than 70 % in the busiest minute:"],
         needed(plans),
         ["The day in each of them. " + about],
         waited(plans),
         ["The same day with one of each:"],
-        alone(costs, chain),
+        alone(costs, CHAIN),
+        [f"What fits where a chain has more room ({room}), as assumed:"],
+        needed([sized(costs, rate, ROOMY) for rate in RATES]),
     )
     return "\n\n".join("\n".join(lines) for lines in tables)
 
