@@ -2,7 +2,8 @@
 # contracts: compile the Solidity sources (needs Node)
 # race, chaos, kills, tamper, prove, fuzz-model: long forms of tests, a minute to most of an hour
 # check: the quick tests, while you work · verify: checks without running anything
-# test: everything CI checks, with verify beside the tests; with CI=true on PostgreSQL too · bench: figures · gen, fmt: write
+# test: everything CI checks, with verify beside the tests; with CI=true on PostgreSQL too · gen, fmt: write
+# bench: figures, into build/bench.json and build/bench.md; with ONLY='create verify' those of some subjects
 # mutate: small changes of the code, told if no test notices them (an hour or two)
 # shuffle: the whole suite 20 times, in other orders and with other seeds (hours)
 # notebooks: every notebook, run without Jupyter
@@ -89,7 +90,7 @@ gen: $(DEV)
 	$(BIN)/python -m tools.dashboard
 
 bench: $(DEV)
-	$(BIN)/python -m tests.bench
+	$(BIN)/python -m tests.bench $(ONLY)
 
 race: $(DEV)
 	$(BIN)/python -m tests.chaos.race build/race

@@ -1,21 +1,38 @@
-"""`python -m tests.bench [--short] [subject …]`: all figures, or those of some subjects.
-
-`--short` tries every subject with so little that its figures mean nothing.
-"""
+"""`python -m tests.bench [--short] [subject …]`: all figures, or those of some subjects."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 
 from tests.bench.size import SHORT
 
+
+def _asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench",
+        description="Measures one subject after the other and prints each as it ends. A run of all "
+        "subjects is also written to build/bench.json and build/bench.md.",
+        epilog="`make bench ONLY='create verify'` does the same for some. "
+        "`python -m tests.bench.document` puts the last whole run into docs/performance.md.",
+    )
+    parser.add_argument("subjects", nargs="*", metavar="subject", help="none: all of them")
+    parser.add_argument("--list", action="store_true", help="name the subjects, and end")
+    parser.add_argument(
+        "--short", action="store_true", help="so little of each that its figures mean nothing"
+    )
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
-    wanted = sys.argv[1:]
-    if short := "--short" in wanted:
-        wanted.remove("--short")
+    asked = _asked()
+    if asked.short:
         os.environ[SHORT] = "1"
     # what is measured is decided where the subjects are imported
-    from tests.bench.run import main
+    from tests.bench.run import SUBJECTS, main
 
-    sys.exit(main(wanted, kept=not short))
+    if asked.list:
+        print(*SUBJECTS, sep="\n")
+        sys.exit(0)
+    sys.exit(main(asked.subjects, kept=not asked.short))

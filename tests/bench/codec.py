@@ -37,7 +37,7 @@ def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
         ratios.append(other_us / mine_us)
         notes.append(f"{name} {mine_us:.1f} / {other_us:.1f} µs = {ratios[-1]:.1f}")
     note = f"the smallest of: {'; '.join(notes)} (ours / json_format + orjson)"
-    return [Figure("codec_vs_json_format", min(ratios), "×", note, at_least=4)]
+    return [Figure("codec_vs_json_format", min(ratios), "×", note, at_least=4, peer="json_format")]
 
 
 def _cases(florin: Florin, pool: ProcessPoolExecutor) -> Iterator[tuple[str, Pair]]:

@@ -1,4 +1,7 @@
-"""Creating payments through REST, against the bare store's own pace on the same disk."""
+"""Creating payments through REST, against the bare store's own pace on the same disk.
+
+Beside them a plain session of SQLModel, which commits the same rows one create after the other.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +15,23 @@ from statistics import median
 
 from florin_server.domain.accounts.account import SCOPES, ApiKey, Partner, Standing
 from florin_server.domain.accounts.credentials import KeyKind
-from florin_server.domain.ids import payment_id
-from florin_server.domain.payments.payment import Merchant, Payment, Status
+from florin_server.domain.payments.payment import Merchant
 from florin_server.store.accounts import keys, merchants
 from florin_server.store.accounts.standing import checked
 from florin_server.store.engine.opening import open_store
 from florin_server.store.payments import payments
 from florin_server.store.payments.idempotency import Claim, once
 
-from tests.bench import load
+from tests.bench import load, session
 from tests.bench.florin import Florin
 from tests.bench.load import RestJob, Result
-from tests.bench.report import Figure
+from tests.bench.payment import RECEIPT, a_payment
+from tests.bench.report import Figure, median_of
 from tests.bench.setup import create_request
 from tests.bench.size import sized
 
-ROUNDS, COUNT, BARE_COUNT = sized((3, 2000, 6000), (1, 20, 20))
+ROUNDS, COUNT, BARE_COUNT, PLAIN_COUNT = sized((3, 2000, 6000, 1000), (1, 20, 20, 20))
 CONCURRENCY = 64
-# what a REST answer of a create holds
-_RECEIPT = b"x" * 220
 _PARTNER = Partner("prtn_bench", "Bench", "2026-02-18", "active", 1)
 _MERCHANT = Merchant(
     "mrch_bench", _PARTNER.id, "Bench", "a@b.example", None, "active", False, 1, None
@@ -43,6 +44,7 @@ def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
     rest: list[Result] = []
     bare: list[Result] = []
     looked: list[Result] = []
+    plain: list[Result] = []
     cpu_us: list[float] = []
     for turn in range(-1, ROUNDS):
         # the first turn warms up
@@ -54,34 +56,49 @@ def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
         for found, standing in ((bare, None), (looked, _STANDING)):
             made = pool.submit(bare_store, BARE_COUNT, standing)
             found.append(made.result(load.PATIENCE_S))
-    rest, bare, looked = rest[1:], bare[1:], looked[1:]
-    rate, store_rate = median(r.rate for r in rest), median(b.rate for b in bare)
-    ratio = median(r.rate / b.rate for r, b in zip(rest, bare, strict=True))
-    store_us = median(b.cpu_s for b in bare) / BARE_COUNT * 1e6
-    server_us = median(cpu_us[1:])
+        plain.append(pool.submit(session.creates, PLAIN_COUNT).result(load.PATIENCE_S))
+    stood = _standing(looked[1:], bare[1:])
+    return [*_told(rest[1:], bare[1:], plain[1:], median(cpu_us[1:])), stood]
+
+
+def _standing(looked: list[Result], bare: list[Result]) -> Figure:
     # a small difference of two: the quietest round of each
     looked_us, unlooked_us = (min(b.cpu_s for b in of) / BARE_COUNT * 1e6 for of in (looked, bare))
+    return Figure(
+        "create_standing_us",
+        looked_us - unlooked_us,
+        "µs",
+        f"CPU for looking again at the caller in the transaction: {looked_us:.0f} with it and "
+        f"{unlooked_us:.0f} µs without, the bare store, the quietest of {ROUNDS} rounds",
+    )
+
+
+def _told(
+    rest: list[Result], bare: list[Result], plain: list[Result], server_us: float
+) -> list[Figure]:
+    store_rate, plain_rate = (median(one.rate for one in side) for side in (bare, plain))
+    store_us = median(one.cpu_s for one in bare) / BARE_COUNT * 1e6
+    plain_us = median(one.cpu_s for one in plain) / PLAIN_COUNT * 1e6
     note = (
         f"{CONCURRENCY} connections, idempotency keys, p50 "
         f"{median(r.quantile_ms(50) for r in rest):.1f} p99 "
-        f"{median(r.quantile_ms(99) for r in rest):.1f} ms, server {server_us:.0f} µs CPU; "
-        f"ratio to the bare store: {ratio:.2f} (target ≥ 0.4)"
+        f"{median(r.quantile_ms(99) for r in rest):.1f} ms"
     )
     against = (
         f"by wall clock; by CPU {store_us / server_us:.2f}; bare store {store_rate:,.0f}/s, "
-        f"{store_us:.0f} µs CPU, the same rows in groups, {CONCURRENCY} at once; medians of "
-        f"{ROUNDS} rounds"
+        f"{store_us:.0f} µs CPU, the same rows in groups, {CONCURRENCY} at once"
     )
+    beside = (
+        f"by wall clock; by CPU {plain_us / store_us:.2f}; a session of SQLModel "
+        f"{plain_rate:,.0f}/s, {plain_us:.0f} µs CPU, one create after the other"
+    )
+    by_store = [r.rate / b.rate for r, b in zip(rest, bare, strict=True)]
+    by_session = [b.rate / p.rate for b, p in zip(bare, plain, strict=True)]
+    rates = [one.rate for one in rest]
     return [
-        Figure("rest_create_per_s", rate, "/s", note),
-        Figure("rest_create_vs_store", ratio, "×", against, at_least=0.4),
-        Figure(
-            "create_standing_us",
-            looked_us - unlooked_us,
-            "µs",
-            f"CPU for looking again at the caller in the transaction: {looked_us:.0f} with it and "
-            f"{unlooked_us:.0f} µs without, the bare store, the quietest of {ROUNDS} rounds",
-        ),
+        median_of("rest_create_per_s", rates, "/s", note, cpu_us=server_us),
+        median_of("rest_create_vs_store", by_store, "×", against, at_least=0.4, peer="bare store"),
+        median_of("store_create_vs_session", by_session, "×", beside, peer="SQLModel session"),
     ]
 
 
@@ -103,7 +120,7 @@ async def _create(path: Path, count: int, standing: Standing | None) -> Result:
     async def worker() -> None:
         for payment, claim in upcoming:
             asked = time.perf_counter()
-            work = once(claim, payments.create(payment), lambda _: _RECEIPT)
+            work = once(claim, payments.create(payment), lambda _: RECEIPT)
             await store.write(checked(standing, work))
             result.latencies_s.append(time.perf_counter() - asked)
             result.answered += 1
@@ -113,28 +130,6 @@ async def _create(path: Path, count: int, standing: Standing | None) -> Result:
     result.seconds = time.perf_counter() - started
     await store.close()
     return result
-
-
-def a_payment() -> Payment:
-    """A payment as it is when it was just made."""
-    now_us = time.time_ns() // 1000
-    return Payment(
-        id=payment_id(now_us, os.urandom),
-        partner_id="prtn_bench",
-        merchant_id="mrch_bench",
-        live=False,
-        status=Status.REQUIRES_ACTION,
-        version=0,
-        unit="iso4217/USD",
-        value=1250,
-        reference_id="order-bench",
-        success_url=None,
-        error_url=None,
-        salt=os.urandom(16),
-        created_at_us=now_us,
-        updated_at_us=now_us,
-        expires_at=now_us // 1_000_000 + 900,
-    )
 
 
 def _claim(now_us: int, number: int) -> Claim:

@@ -1,14 +1,26 @@
-"""Payments on PostgreSQL: the store against bare asyncpg, and against a session of SQLModel."""
+"""Payments on PostgreSQL: the store against bare asyncpg, a session of SQLModel, and pgbench.
+
+pgbench commits the rows of a create, with no Python: the database's own limit on this machine. The
+server's processor time is told apart from that of who asks.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+import re
+import subprocess
+import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from florin_server.domain.payments.payment import CancelledReason, Payment
 from florin_server.store.engine.opening import open_store
@@ -19,69 +31,160 @@ from florin_server.store.tables.payments import PaymentEventRow, PaymentRow
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
-from tests.bench.create import a_payment
-from tests.bench.report import Figure
+from tests.bench.load import PATIENCE_S
+from tests.bench.payment import a_payment
+from tests.bench.report import Figure, median_of
 from tests.bench.size import sized
 from tests.support import postgres
 
-ROUNDS, COUNT = sized((3, 3000), (1, 30))
-CONCURRENCY = 64
+ROUNDS, COUNT, PGBENCH_S = sized((3, 3000, 4), (1, 30, 1))
+CONCURRENCY, CONNECTIONS = 64, 4
 
-# operations a second, and microseconds of this process's CPU for each
-Pace = tuple[float, float]
+
+class Pace(NamedTuple):
+    """Operations a second, and microseconds of CPU for each: who asks, and the server."""
+
+    rate: float
+    cpu_us: float
+    server_us: float
+
+
 Work = Callable[[Payment], Awaitable[Any]]
+_PEERS = {"asyncpg": "bare asyncpg", "session": "SQLModel session"}
 
 
 def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
-    """The same work in three ways, turn by turn."""
+    """The same work in three ways, turn by turn, and pgbench after each turn."""
     server = postgres.OwnServer()
     try:
         asyncio.run(_tables(server.database))
-        found = [asyncio.run(_round(server.database)) for _ in range(ROUNDS)]
+        used_s = partial(server_cpu_s, server.pid)
+        found, alone = [], []
+        for _ in range(ROUNDS):
+            found.append(asyncio.run(_round(server.database, used_s)))
+            alone.append(committed(server.database.dsn, PGBENCH_S))
     finally:
         server.end()
-    return [one for what in ("create", "status", "cancel") for one in _told(what, found)]
+    figures = [one for what in ("create", "status", "cancel") for one in _told(what, found)]
+    note = (
+        f"the rows of a create, a transaction each, by pgbench over {CONCURRENCY} connections; "
+        "every commit on the disk"
+    )
+    ratios = [f["create", "store"].rate / one for f, one in zip(found, alone, strict=True)]
+    return [
+        *figures,
+        median_of("pg_commits_per_s", alone, "/s", note),
+        median_of("pg_create_vs_pgbench", ratios, "×", "by wall clock", peer="pgbench"),
+    ]
 
 
 def _told(what: str, found: list[dict[tuple[str, str], Pace]]) -> list[Figure]:
-    rate = median(one[what, "store"][0] for one in found)
-    cpu = median(one[what, "store"][1] for one in found)
-    note = f"{CONCURRENCY} at once, {cpu:.0f} µs CPU of this process, medians of {ROUNDS} rounds"
+    ours = [one[what, "store"] for one in found]
+    cpu_us, server_us = (median(one[i] for one in ours) for i in (1, 2))
+    note = f"{CONCURRENCY} at once; the server {server_us:.0f} µs CPU each"
+    rates = [one.rate for one in ours]
     ratios = []
     for peer in ("asyncpg", "session"):
-        by_rate = median(one[what, "store"][0] / one[what, peer][0] for one in found)
-        by_cpu = median(one[what, peer][1] / one[what, "store"][1] for one in found)
+        theirs = [one[what, peer] for one in found]
+        by_rate = [a.rate / b.rate for a, b in zip(ours, theirs, strict=True)]
+        by_cpu = median(b.cpu_us / a.cpu_us for a, b in zip(ours, theirs, strict=True))
         told = f"by wall clock; by CPU {by_cpu:.2f}"
-        ratios.append(Figure(f"pg_{what}_vs_{peer}", by_rate, "×", told))
-    return [Figure(f"pg_{what}_per_s", rate, "/s", note), *ratios]
+        ratios.append(median_of(f"pg_{what}_vs_{peer}", by_rate, "×", told, peer=_PEERS[peer]))
+    own = [one.server_us for one in ours]
+    return [
+        median_of(f"pg_{what}_per_s", rates, "/s", note, cpu_us=cpu_us),
+        median_of(f"pg_{what}_server_us", own, "µs", "CPU of PostgreSQL's own processes"),
+        *ratios,
+    ]
+
+
+def server_cpu_s(pid: int) -> float:
+    """Processor time of a server, with all that it began, so far."""
+    ended, begun = _times_s(pid, (11, 12, 13, 14)), 0.0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        # a process may end while it is looked at; then the first has its time
+        with suppress(OSError):
+            if int(_fields(int(stat.parent.name))[1]) == pid:
+                begun += _times_s(int(stat.parent.name), (11, 12))
+    return ended + begun
+
+
+def _times_s(pid: int, places: Sequence[int]) -> float:
+    fields = _fields(pid)
+    return sum(int(fields[place]) for place in places) / os.sysconf("SC_CLK_TCK")
+
+
+def _fields(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def committed(dsn: str, seconds: int) -> float:
+    """Transactions a second that pgbench commits, each with the rows of a create."""
+    one = a_payment()
+    told = payments.event_of(one, "created")
+    rows = [
+        _literally(payments._INSERT.postgres.sql, payments._INSERT.postgres.values(one), one.id),  # noqa: SLF001
+        _literally(payments._EVENT.postgres.sql, payments._EVENT.postgres.values(told), one.id),  # noqa: SLF001
+    ]
+    with tempfile.TemporaryDirectory(prefix="florin-bench-") as folder:
+        script = Path(folder) / "create.sql"
+        number = "\\set n random(1, 9223372036854775807)"
+        script.write_text("\n".join([number, "BEGIN;", *rows, "COMMIT;", ""]))
+        command = [
+            *(str(postgres.program("pgbench")), "--no-vacuum", "--protocol", "prepared"),
+            *("--client", str(CONCURRENCY), "--jobs", "2", "--time", str(seconds)),
+            *("--file", str(script), dsn),
+        ]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=seconds + PATIENCE_S, check=False
+        )
+    rate = re.search(r"^tps = ([\d.]+)", done.stdout, re.MULTILINE)
+    if done.returncode != 0 or rate is None:
+        raise RuntimeError(f"pgbench failed: {done.stderr.strip()[-500:]}")
+    return float(rate[1])
+
+
+def _literally(sql: str, values: Sequence[Any], name: str) -> str:
+    """A statement with its values in it, and another name each time."""
+
+    def value(found: re.Match[str]) -> str:
+        one = values[int(found[1]) - 1]
+        if one == name:
+            return "('pay_' || :n::text)"
+        if one is None or isinstance(one, bool | int | Decimal):
+            return "NULL" if one is None else str(one)
+        return f"'\\x{one.hex()}'" if isinstance(one, bytes) else f"'{one}'"
+
+    return re.sub(r"\$(\d+)", value, sql) + ";"
 
 
 async def _tables(database: Database) -> None:
     await (await open_store(database)).close()
 
 
-async def _round(database: Database) -> dict[tuple[str, str], Pace]:
+async def _round(database: Database, used_s: Callable[[], float]) -> dict[tuple[str, str], Pace]:
     paces: dict[tuple[str, str], Pace] = {}
     for name, begin in (("store", _store), ("asyncpg", _asyncpg), ("session", _session)):
         works, end = await begin(database)
         made = [a_payment() for _ in range(COUNT)]
         for what, work in zip(("create", "status", "cancel"), works, strict=True):
-            paces[what, name] = await _pace(work, made)
+            paces[what, name] = await _pace(work, made, used_s)
         await end()
     return paces
 
 
-async def _pace(work: Work, made: list[Payment]) -> Pace:
+async def _pace(work: Work, made: list[Payment], used_s: Callable[[], float]) -> Pace:
     upcoming = iter(made)
 
     async def worker() -> None:
         for one in upcoming:
             await work(one)
 
-    cpu, began = time.process_time(), time.perf_counter()
+    server_s, cpu, began = used_s(), time.process_time(), time.perf_counter()
     await asyncio.gather(*(worker() for _ in range(CONCURRENCY)))
-    seconds = time.perf_counter() - began
-    return len(made) / seconds, (time.process_time() - cpu) / len(made) * 1e6
+    seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+    each = 1e6 / len(made)
+    return Pace(len(made) / seconds, cpu * each, (used_s() - server_s) * each)
 
 
 async def _store(database: Database) -> Any:
@@ -99,7 +202,11 @@ async def _asyncpg(database: Database) -> Any:
     import asyncpg
 
     pool = await asyncpg.create_pool(
-        database.dsn, min_size=4, max_size=4, reset=_nothing, statement_cache_size=200
+        database.dsn,
+        min_size=CONNECTIONS,
+        max_size=CONNECTIONS,
+        reset=_nothing,
+        statement_cache_size=200,
     )
     insert, event = payments._INSERT.postgres, payments._EVENT.postgres  # noqa: SLF001
     get, change = payments._GET.postgres, payments._CANCEL.postgres  # noqa: SLF001
@@ -130,9 +237,11 @@ async def _session(database: Database) -> Any:
     import asyncpg
 
     engine = create_async_engine(
-        "postgresql+asyncpg://", async_creator=lambda: asyncpg.connect(database.dsn), pool_size=4,
+        "postgresql+asyncpg://",
+        async_creator=lambda: asyncpg.connect(database.dsn),
+        pool_size=CONNECTIONS,
         max_overflow=0,
-    )  # fmt: skip
+    )
     names = Statement(select(PaymentRow.__table__)).clause.exported_columns.keys()  # type: ignore[attr-defined]
 
     async def create(one: Payment) -> None:

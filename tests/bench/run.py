@@ -14,10 +14,12 @@ from tests.bench import (
     database,
     direct,
     export,
+    facilitator,
     fanout,
     gas,
     hints,
     limits,
+    machine,
     observed,
     options,
     pages,
@@ -27,8 +29,10 @@ from tests.bench import (
     simulate,
     startup,
     status,
+    transcoder,
     verify,
     watchers,
+    whole,
 )
 from tests.bench.florin import Florin, florin
 from tests.bench.load import child
@@ -54,11 +58,13 @@ SUBJECTS: dict[str, Subject] = {
     "status": _with_florin(status.measure),
     "direct": _with_florin(direct.measure),
     "codec": _with_florin(codec.measure),
+    "transcoder": _with_florin(transcoder.measure),
     "observed": observed.measure,
     "create": _with_florin(create.measure),
     "payments": payments.measure,
     "verify": verify.measure,
     "settle": settle.measure,
+    "facilitator": facilitator.measure,
     "fanout": _with_florin(fanout.measure),
     "watchers": _with_florin(watchers.measure),
     "startup": startup.measure,
@@ -69,40 +75,51 @@ SUBJECTS: dict[str, Subject] = {
     "export": export.measure,
 }
 if is_there():
-    SUBJECTS["database"] = database.measure
-    SUBJECTS["hints"] = hints.measure
-    SUBJECTS["limits"] = limits.measure
+    SUBJECTS |= {
+        "database": database.measure,
+        "whole": whole.measure,
+        "hints": hints.measure,
+        "limits": limits.measure,
+    }
 
 
 def main(wanted: Sequence[str], *, kept: bool = True) -> int:
     """Measures one subject after the other, and tells each as it ends; 1 if one of them failed.
 
-    A run of all subjects is `kept` in a file, with what is there if it ends early.
+    A run of all subjects is `kept` in files, with what is there if it ends early; a subject that
+    failed is in them with its reason.
     """
     if unknown := sorted({*wanted} - {*SUBJECTS}):
         print(f"no subject: {', '.join(unknown)}; there are {', '.join(SUBJECTS)}")
         return 2
-    figures: list[Figure] = []
-    failed: list[str] = []
+    told = report.Report(machine.facts())
+    saved = kept and not wanted
     started = time.monotonic()
     for name in wanted or SUBJECTS:
         print(f"{time.monotonic() - started:5.0f} s  {name} …", flush=True)
-        try:
-            # a process of its own for each: one that is broken does not break the next
-            with child() as pool:
-                found = SUBJECTS[name](pool)
-        except Exception:  # noqa: BLE001  (whatever it is, the others are still measured)
-            failed.append(name)
-            print(f"{name} failed:\n{traceback.format_exc()}", flush=True)
-            continue
-        report.show(name, found)
-        figures += found
-        if kept and not wanted:
-            report.save(figures, RESULT)
-    missed = [figure.name for figure in figures if figure.met is False]
+        told.subjects[name] = one = _measured(SUBJECTS[name])
+        if not one.failed:
+            report.show(name, one.figures)
+        if saved:
+            told.save(RESULT)
+    figures = [figure for one in told.subjects.values() for figure in one.figures]
     print(f"{len(figures)} figures in {time.monotonic() - started:.0f} s", end="")
-    print(f"; also in {RESULT}" if kept and not wanted else "")
+    print(f"; also in {RESULT} and {RESULT.with_suffix('.md')}" if saved else "")
+    missed = [figure.name for figure in figures if figure.met is False]
+    failed = [name for name, one in told.subjects.items() if one.failed]
     for text, names in (("targets missed", missed), ("subjects failed", failed)):
         if names:
             print(f"{text}: {', '.join(names)}")
     return 1 if failed else 0
+
+
+def _measured(subject: Subject) -> report.Measured:
+    """What comes of a subject, in a process of its own: one that is broken breaks no other."""
+    started = time.monotonic()
+    try:
+        with child() as pool:
+            figures = subject(pool)
+    except Exception as error:  # noqa: BLE001  (whatever it is, the others are still measured)
+        print(f"failed:\n{traceback.format_exc()}", flush=True)
+        return report.Measured(time.monotonic() - started, failed=report.fault(error))
+    return report.Measured(time.monotonic() - started, tuple(figures))

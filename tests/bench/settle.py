@@ -80,10 +80,10 @@ def shop(chain: Node, together: int, **more: str) -> Iterator[Florin]:
 def _measured(
     chain: Node, running: Florin, pool: ProcessPoolExecutor, together: int, name: str
 ) -> list[Figure]:
-    settle(running, pool, _prepared(chain, running, pool, WARM))
-    prepared = _prepared(chain, running, pool, COUNT)
+    settle(running, pool, prepared(chain, running, pool, WARM))
+    confirms = prepared(chain, running, pool, COUNT)
     asked, cpu_s, chain_s = chain.counts(), running.cpu_s(), chain.cpu_s()
-    rate = settle(running, pool, prepared)
+    rate = settle(running, pool, confirms)
     own_ms = (running.cpu_s() - cpu_s) / COUNT * 1e3
     chain_ms = (chain.cpu_s() - chain_s) / COUNT * 1e3
     calls = chain.counts() - asked
@@ -101,15 +101,22 @@ def _measured(
     per_payment = f"in {requests / COUNT:.2f} requests: {counted}"
     return [
         Figure(f"settle_{name}_per_s", rate, "/s", note),
-        Figure(f"settle_{name}_vs_chain", rate / pushed, "×", against),
-        Figure(f"settle_{name}_cpu_ms", own_ms, "ms", "of the service alone, for each payment"),
+        Figure(f"settle_{name}_vs_chain", rate / pushed, "×", against, peer="chain alone"),
+        Figure(
+            f"settle_{name}_cpu_ms",
+            own_ms,
+            "ms",
+            "of the service alone, for each payment",
+            cpu_us=own_ms * 1e3,
+        ),
         Figure(f"settle_{name}_rpc_calls", calls.total() / COUNT, "calls", per_payment),
     ]
 
 
-def _prepared(
+def prepared(
     chain: Node, running: Florin, pool: ProcessPoolExecutor, count: int
 ) -> list[tuple[str, bytes]]:
+    """Payments of as many buyers, ready to be confirmed."""
     wallets = [Wallet(f"eip155:{CHAIN_ID}") for _ in range(count)]
     chain.fund([wallet.address for wallet in wallets])
     return prepare(running, pool, wallets)

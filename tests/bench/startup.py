@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
-from statistics import median
 
 from tests.bench.florin import florin
-from tests.bench.report import Figure
+from tests.bench.report import Figure, median_of
 from tests.bench.size import sized
 
 ROUNDS = sized(3, 1)
@@ -17,6 +16,5 @@ def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
     for _ in range(ROUNDS):
         with florin() as running:
             times.append(running.ready_s)
-    told = ", ".join(f"{one:.2f}" for one in times)
-    note = f"florin up in an empty folder until /readyz answers 200; median of {told} s"
-    return [Figure("up_ready_s", median(times), "s", note, at_most=3)]
+    note = "florin up in an empty folder until /readyz answers 200"
+    return [median_of("up_ready_s", times, "s", note, at_most=3)]

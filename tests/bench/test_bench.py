@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from tests.bench import run
+from tests.bench import report, run
 from tests.bench.report import Figure
+from tests.bench.x402.environment import python
+from tests.deploy.tools import envoy, needed
 
 pytestmark = pytest.mark.long
 
 PATIENCE_S = 300
+# what has to be fetched first, and cannot be had everywhere
+PEERS = {"transcoder": envoy, "facilitator": python}
 
 
 @pytest.mark.parametrize("subject", run.SUBJECTS)
 def test_every_subject_can_be_measured(subject, forks):
+    if subject in PEERS:
+        needed(PEERS[subject]())
     process = forks.module("tests.bench", "--short", subject, joins=True, COLUMNS="200")
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, out + err
@@ -39,10 +43,23 @@ def subjects(monkeypatch, tmp_path):
 def test_a_subject_that_fails_takes_no_figure_of_the_others(subjects, capsys):
     assert run.main([]) == 1
     out = capsys.readouterr().out
-    assert "second failed:" in out
     assert "12 columns, 11 values" in out
     assert out.splitlines()[-2:] == ["targets missed: a", "subjects failed: second"]
-    assert list(json.loads(run.RESULT.read_text())) == ["a", "c"]
+    told = report.load(run.RESULT)
+    assert [one.name for each in told.subjects.values() for one in each.figures] == ["a", "c"]
+    assert told.subjects["second"].failed == "RuntimeError: 12 columns, 11 values"
+    assert "Failed: `RuntimeError: 12 columns, 11 values`" in told.markdown()
+
+
+def test_a_run_that_is_broken_off_leaves_what_it_had(subjects, monkeypatch):
+    def broken_off(_pool):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "SUBJECTS", {**run.SUBJECTS, "third": broken_off})
+    with pytest.raises(KeyboardInterrupt):
+        run.main([])
+    assert list(report.load(run.RESULT).subjects) == ["first", "second"]
+    assert "## first" in run.RESULT.with_suffix(".md").read_text()
 
 
 def test_each_subject_is_told_as_it_ends(subjects, capsys, monkeypatch):

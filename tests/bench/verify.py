@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import uvloop
@@ -42,7 +43,9 @@ from tests.support.evm_lab import (
 )
 
 COUNT, ALONE, CONCURRENCY, ROUNDS = sized((400, 100, 100, 3), (3, 2, 2, 1))
-_RELAYER = Signer(b"\x1f" * 32)
+# how a rail tries and reads, where it finds out by itself: the embedded chain, and others
+_WAYS = (("alone", "batch"), ("together", "auto"))
+RELAYER = Signer(b"\x1f" * 32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,41 +65,30 @@ def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
 
 
 async def _measure(name: str, chain: Node) -> list[Figure]:
-    chain.fill(_RELAYER.address)
-    chain.fund([buyer(30_000 + number).address for number in range(COUNT)])
-    # as the service does by itself
-    trials, reads = ("together", "auto") if name else ("alone", "batch")
-    chosen = settings(
-        chain_id=CHAIN_ID, rpc_url=chain.direct, faucet=False, trials=trials, reads=reads
-    )
-    rail = EvmRail(chosen, _RELAYER, HttpTransport(chain.direct))
-    await rail.start()
-    items = [_sold(rail, number) for number in range(COUNT)]
-    try:
-        await _together(rail, items)  # warms up
+    async with opened(name, chain, COUNT) as (rail, items):
+        await together(rail, items)  # warms up
         asked = rail.rpc.calls, rail.rpc.requests
-        together = _best([await _together(rail, items) for _ in range(ROUNDS)])
+        many = _best([await together(rail, items) for _ in range(ROUNDS)])
         calls, requests = rail.rpc.calls - asked[0], rail.rpc.requests - asked[1]
-        alone = _best([await _alone(rail, items[:ALONE]) for _ in range(ROUNDS)])
+        single = _best([await alone(rail, items[:ALONE]) for _ in range(ROUNDS)])
         bare_calls = max([await _dry_runs(chain, items) for _ in range(ROUNDS)])
-    finally:
-        await rail.close()
     crypto = max(_crypto(items) for _ in range(ROUNDS))
     made = COUNT * ROUNDS
     return [
         Figure(
             f"verify{name}_per_s",
-            together.rate,
+            many.rate,
             "/s",
-            f"{CONCURRENCY} at once, tried {trials}; {together.cpu_ms:.2f} ms CPU each, "
-            f"that is {1e3 / together.cpu_ms:,.0f}/s on a core; crypto alone {crypto:,.0f}/s; "
+            f"{CONCURRENCY} at once, tried {_WAYS[bool(name)][0]}; {many.cpu_ms:.2f} ms CPU each, "
+            f"that is {1e3 / many.cpu_ms:,.0f}/s on a core; crypto alone {crypto:,.0f}/s; "
             f"best of {ROUNDS} rounds",
         ),
         Figure(
             f"verify{name}_vs_chain",
-            together.rate / bare_calls,
+            many.rate / bare_calls,
             "×",
             f"the node alone answers {bare_calls:,.0f} single dry runs/s, {LIMIT} in a payload",
+            peer="chain alone",
         ),
         Figure(
             f"verify{name}_rpc_calls",
@@ -106,14 +98,34 @@ async def _measure(name: str, chain: Node) -> list[Figure]:
         ),
         Figure(
             f"verify{name}_alone_per_s",
-            alone.rate,
+            single.rate,
             "/s",
-            f"one after the other; {alone.cpu_ms:.2f} ms CPU each",
+            f"one after the other; {single.cpu_ms:.2f} ms CPU each",
         ),
     ]
 
 
-def _sold(rail: EvmRail, number: int) -> Accepted:
+@asynccontextmanager
+async def opened(
+    name: str, chain: Node, count: int
+) -> AsyncIterator[tuple[EvmRail, list[Accepted]]]:
+    """A rail on a chain, as the service has it by itself, and as many signed payments."""
+    chain.fill(RELAYER.address)
+    chain.fund([buyer(30_000 + number).address for number in range(count)])
+    trials, reads = _WAYS[bool(name)]
+    chosen = settings(
+        chain_id=CHAIN_ID, rpc_url=chain.direct, faucet=False, trials=trials, reads=reads
+    )
+    rail = EvmRail(chosen, RELAYER, HttpTransport(chain.direct))
+    await rail.start()
+    try:
+        yield rail, [sold(rail, number) for number in range(count)]
+    finally:
+        await rail.close()
+
+
+def sold(rail: EvmRail, number: int) -> Accepted:
+    """A payment with its option, and what its buyer signed."""
     wallet, payment = buyer(30_000 + number), new_payment(number, ttl_s=10**9)
     token = next(iter(rail.assets.values()))
     payer = f"{rail.chain_id}:{wallet.address.lower()}"
@@ -122,7 +134,8 @@ def _sold(rail: EvmRail, number: int) -> Accepted:
     return accept(payment, option, signed(wallet, option))
 
 
-async def _together(rail: EvmRail, items: Sequence[Accepted]) -> Pace:
+async def together(rail: EvmRail, items: Sequence[Accepted]) -> Pace:
+    """Verifies all, many at once."""
     _forget()
     upcoming = iter(items)
 
@@ -141,7 +154,8 @@ def _forget() -> None:
     digest_of.cache_clear()
 
 
-async def _alone(rail: EvmRail, items: Sequence[Accepted]) -> Pace:
+async def alone(rail: EvmRail, items: Sequence[Accepted]) -> Pace:
+    """Verifies one after the other."""
     _forget()
     cpu_s, started = time.process_time(), time.perf_counter()
     for item in items:
@@ -168,7 +182,7 @@ async def _dry_runs(chain: Node, items: Sequence[Accepted]) -> float:
         data = settler.one(terms.pay(payer, given))
         gas = dry_run_gas(data, by_key=True)
         calls.append(("eth_getCode", (payer, LATEST)))
-        calls.append(call_to(DEVNET.settler, data, sender=_RELAYER.address, gas=gas))
+        calls.append(call_to(DEVNET.settler, data, sender=RELAYER.address, gas=gas))
     payloads = [calls[at : at + 2 * LIMIT] for at in range(0, len(calls), 2 * LIMIT)]
     started = time.perf_counter()
     for payload in payloads:

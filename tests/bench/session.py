@@ -1,0 +1,66 @@
+"""Creates by a plain session of SQLModel, on SQLite: what one would write with the models alone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from florin_server.store.engine.opening import open_store
+from florin_server.store.engine.query import Statement
+from florin_server.store.payments import payments
+from florin_server.store.tables.payments import IdempotencyRow, PaymentEventRow, PaymentRow
+from sqlalchemy import create_engine, event, select
+from sqlmodel import Session
+
+from tests.bench.load import Result
+from tests.bench.payment import RECEIPT, a_payment
+
+_PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
+
+
+def creates(count: int) -> Result:
+    """The rows of as many creates: looked up, added and committed one after the other."""
+    with tempfile.TemporaryDirectory(prefix="florin-bench-") as folder:
+        path = Path(folder) / "store.db"
+        asyncio.run(_tables(path))
+        return _create(path, count)
+
+
+async def _tables(path: Path) -> None:
+    await (await open_store(path)).close()
+
+
+def _create(path: Path, count: int) -> Result:
+    engine = create_engine(f"sqlite:///{path}")
+
+    @event.listens_for(engine, "connect")
+    def begun(raw: object, _record: object) -> None:
+        for one in _PRAGMAS:  # as the store has them
+            raw.execute(f"PRAGMA {one}")  # type: ignore[attr-defined]
+
+    names = Statement(select(PaymentRow.__table__)).clause.exported_columns.keys()
+    made = [a_payment() for _ in range(count)]
+    cpu_s, started = time.process_time(), time.perf_counter()
+    for number, one in enumerate(made):
+        with Session(engine) as session:
+            key = ("prtn_bench/mrch_bench/test", f"bench-{number}")
+            assert session.get(IdempotencyRow, key) is None
+            session.add(PaymentRow(**{name: getattr(one, name) for name in names}))
+            session.add(PaymentEventRow(**payments.event_of(one, "created")))
+            session.add(
+                IdempotencyRow(
+                    scope=key[0],
+                    key=key[1],
+                    fingerprint=os.urandom(32),
+                    body=RECEIPT,
+                    created_at_us=one.created_at_us,
+                    expires_at_us=one.created_at_us + 7 * 86_400 * 1_000_000,
+                )
+            )
+            session.commit()
+    seconds, cpu_s = time.perf_counter() - started, time.process_time() - cpu_s
+    engine.dispose()
+    return Result(answered=count, seconds=seconds, cpu_s=cpu_s)

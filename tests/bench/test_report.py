@@ -1,0 +1,61 @@
+"""What a run writes is what it measured, whole and in both forms."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.bench import machine, report
+from tests.bench.report import Figure, Measured, Report, median_of
+
+RATE = median_of("a_per_s", (90.0, 110.0, 101.0), "/s", "64 at once", cpu_us=212.2)
+RATIO = Figure("a_vs_b", 1.5, "×", "by CPU | wall", at_least=2, peer="b")
+
+
+@pytest.fixture
+def told():
+    subjects = {"a": Measured(3.0, (RATE, RATIO)), "b": Measured(1.0, failed="OSError: no disk")}
+    return Report({"cores": "2"}, subjects)
+
+
+def test_what_is_written_is_read_again(told, tmp_path):
+    told.save(tmp_path / "bench.json")
+    assert report.load(tmp_path / "bench.json") == told
+
+
+def test_a_figure_is_told_with_its_rounds_processor_time_target_and_peer(told, tmp_path):
+    told.save(tmp_path / "bench.json")
+    content = json.loads((tmp_path / "bench.json").read_text())
+    rate, ratio = content["subjects"]["a"]["figures"]
+    assert (rate["value"], rate["min"], rate["max"], rate["cpu_us"]) == (101, 90, 110, 212.2)
+    assert (ratio["met"], ratio["at_least"], ratio["peer"]) == (False, 2, "b")
+    text = (tmp_path / "bench.md").read_text()
+    assert "| `a_per_s` | 101 /s | 90.00 … 110 | 212 µs |  |  |  | 64 at once |" in text
+    assert "| `a_vs_b` | 1.50 × |  |  | ≥ 2 | **no** | b | by CPU \\| wall |" in text
+    assert "- cores: 2" in text
+
+
+def test_a_file_is_there_whole_or_as_it_was(told, tmp_path, monkeypatch):
+    told.save(tmp_path / "bench.json")
+    before = (tmp_path / "bench.json").read_text()
+    monkeypatch.setattr(report.os, "fsync", _full)
+    with pytest.raises(OSError, match="disk is full"):
+        Report({"cores": "3"}).save(tmp_path / "bench.json")
+    assert (tmp_path / "bench.json").read_text() == before
+
+
+def _full(_file):
+    raise OSError("the disk is full")
+
+
+def test_a_reason_is_one_short_line():
+    assert report.fault(ValueError("a\n  b" + "x" * 999)).startswith("ValueError: a bxxx")
+    assert len(report.fault(ValueError("x" * 999))) == 500
+
+
+def test_the_machine_is_told():
+    facts = machine.facts()
+    assert int(facts["cores"]) >= 1
+    assert {"commit", "grpcio", "SQLite", "PostgreSQL", "load before"} <= facts.keys()
+    assert all(isinstance(one, str) for one in facts.values())
