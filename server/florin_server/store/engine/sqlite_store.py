@@ -6,35 +6,31 @@ import asyncio
 import sqlite3
 import time
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 from florin_server.store.engine import schema
 from florin_server.store.engine.query import Operation, StoreUnavailable, T, run
 from florin_server.store.engine.sqlite import Connection, FileLock, to_store_error
-from florin_server.store.engine.store import Fault, Store
+from florin_server.store.engine.store import MORE, Fault, Store
 from florin_server.store.engine.writer import Writer
 
 # a long read lets others have the event loop after so long
 _HOLD_S = 0.005
 # each takes a core as long as it runs
 _SURVEYS = 2
-_NOTHING: Any = object()
 
 
 class SqliteStore(Store):
     """A file, which this process has alone."""
 
     def __init__(self, path: Path, lock: FileLock, fault: Fault) -> None:
-        super().__init__(f"SQLite {sqlite3.sqlite_version}", reads_at_once=True)
-        self._path = path
-        self._lock = lock
         self._connection = Connection(path, writes=True)
         self._writer = Writer(self._connection, fault)
+        super().__init__(f"SQLite {sqlite3.sqlite_version}", self._writer, reads_at_once=True)
+        self._path = path
+        self._lock = lock
         self._readers: list[Connection] = []
         self._closed = False
-        # what asks more than once
-        self._long: set[CodeType] = set()
         self._surveys = asyncio.Semaphore(_SURVEYS)
 
     @classmethod
@@ -56,20 +52,6 @@ class SqliteStore(Store):
         """True: the file is locked."""
         return True
 
-    @property
-    def busy(self) -> bool:
-        """True while something waits to be durable."""
-        return self._writer.busy
-
-    @property
-    def queued(self) -> int:
-        """How many operations wait to be durable."""
-        return self._writer.queued
-
-    async def write(self, op: Operation[T]) -> T:
-        """Runs an operation in the next group."""
-        return await self._writer.submit(op)
-
     async def read(self, op: Operation[T]) -> T:
         """Runs an operation that only reads.
 
@@ -80,12 +62,11 @@ class SqliteStore(Store):
             raise StoreUnavailable("the store is closed")
         connection = self._readers.pop() if self._readers else Connection(self._path, writes=False)
         try:
-            code = op.steps.__code__
-            if code not in self._long:
-                if (found := _one_question(op, connection)) is not _NOTHING:
+            if self._asks_once(op):
+                if (found := _one_question(op, connection)) is not MORE:
                     result: T = found
                     return result
-                self._long.add(code)
+                self._asks_more(op)
             connection.command("BEGIN")
             try:
                 return await _unhurried(op, connection)
@@ -134,13 +115,13 @@ def _survey(path: Path, op: Operation[T]) -> T:
 
 
 def _one_question(op: Operation[Any], connection: Connection) -> Any:
-    """What an operation comes to that asks once, which needs no transaction; else _NOTHING."""
+    """What an operation comes to that asks once, which needs no transaction; else MORE."""
     steps = iter(op)
     try:
         steps.send(connection.query(next(steps)))
     except StopIteration as stop:
         return stop.value
-    return _NOTHING
+    return MORE
 
 
 async def _unhurried(op: Operation[T], connection: Connection) -> T:

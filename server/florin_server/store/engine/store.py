@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TypeAlias
+from types import CodeType
+from typing import Any, Final, Protocol, TypeAlias
 
 from florin_server.store.engine.notices import Notices
 from florin_server.store.engine.query import Operation, T
@@ -12,18 +14,38 @@ from florin_server.store.payments.reader import PaymentReader
 
 __all__ = ["Fault", "Store"]
 
+# what an operation came to that wants to know more than one question
+MORE: Final[Any] = object()
+
 # called with the name of a durable step: "op" (an operation has run), "commit" (a group is about to
 # be committed), "committed" (it is on disk, its callers do not know yet)
 Fault: TypeAlias = Callable[[str], None]
 
 
+class Writes(Protocol):
+    """Who makes operations durable, several together."""
+
+    @property
+    def busy(self) -> bool:
+        """True while an operation waits for its commit."""
+
+    @property
+    def queued(self) -> int:
+        """How many operations wait for their commit."""
+
+    def submit(self, op: Operation[T]) -> asyncio.Future[T]:
+        """Queues an operation; the future is done once its commit is on disk."""
+
+
 class Store(ABC):
     """Everything that is remembered. Made by `open_store`, once in a process."""
 
-    def __init__(self, engine: str, *, reads_at_once: bool = False) -> None:
+    def __init__(self, engine: str, writer: Writes, *, reads_at_once: bool = False) -> None:
         # name and version
         self.engine = engine
         self.reader = PaymentReader(self.read, at_once=reads_at_once)
+        self._writes = writer
+        self._long: set[CodeType] = set()
 
     @property
     @abstractmethod
@@ -36,22 +58,22 @@ class Store(ABC):
         return None
 
     @property
-    @abstractmethod
     def busy(self) -> bool:
         """True while something waits to be durable."""
+        return self._writes.busy
 
     @property
-    @abstractmethod
     def queued(self) -> int:
         """How many operations wait to be durable."""
+        return self._writes.queued
 
-    @abstractmethod
     async def write(self, op: Operation[T]) -> T:
         """Runs an operation and returns once it is durable; if it raises, nothing of it is kept.
 
         StoreUnavailable leaves open, where a connection broke during the commit, whether it was
         kept. So does a caller that is cancelled.
         """
+        return await self._writes.submit(op)
 
     @abstractmethod
     async def read(self, op: Operation[T]) -> T:
@@ -67,3 +89,14 @@ class Store(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Commits what is queued and lets go of the store; once more does nothing."""
+
+    def _asks_once(self, op: Operation[Any]) -> bool:
+        """True unless an operation of its kind has asked more than one question before.
+
+        One question sees one state by itself, and needs no transaction.
+        """
+        return op.steps.__code__ not in self._long
+
+    def _asks_more(self, op: Operation[Any]) -> None:
+        """One of its kind has asked more."""
+        self._long.add(op.steps.__code__)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from types import CodeType
 from typing import Any
 
 from florin_server.store.engine.notices import Notices
@@ -19,20 +18,17 @@ from florin_server.store.engine.postgres.notices import DatabaseNotices
 from florin_server.store.engine.postgres.pool import Pool
 from florin_server.store.engine.postgres.writer import Writer
 from florin_server.store.engine.query import Operation, StoreUnavailable, T
-from florin_server.store.engine.store import Fault, Store
+from florin_server.store.engine.store import MORE, Fault, Store
 from florin_server.store.engine.where import Database
 
 # each takes a connection as long as it runs
 _SURVEYS = 2
-_NOTHING: Any = object()
 
 
 class PostgresStore(Store):
     """A database, which other processes may have open too."""
 
     def __init__(self, database: Database, engine: str, fault: Fault) -> None:
-        super().__init__(engine)
-
         def pool(kind: Any, size: int) -> Pool:
             return Pool(partial(Connection.to, database, kind), size)
 
@@ -40,8 +36,7 @@ class PostgresStore(Store):
         self._surveys = pool("survey", _SURVEYS)
         self._writers = pool("write", database.writers)
         self._writer = Writer(self._writers, database.writers, fault)
-        # operations that asked more than one question
-        self._long: set[CodeType] = set()
+        super().__init__(engine, self._writer)
         self._closed = False
         self._notices = DatabaseNotices(database) if database.notify else None
 
@@ -59,20 +54,6 @@ class PostgresStore(Store):
     def notices(self) -> Notices | None:
         """NOTIFY and LISTEN, unless they are not to be used."""
         return self._notices
-
-    @property
-    def busy(self) -> bool:
-        """True while something waits to be durable."""
-        return self._writer.busy
-
-    @property
-    def queued(self) -> int:
-        """How many operations wait to be durable."""
-        return self._writer.queued
-
-    async def write(self, op: Operation[T]) -> T:
-        """Runs an operation as soon as a connection is free."""
-        return await self._writer.submit(op)
 
     async def read(self, op: Operation[T]) -> T:
         """Runs an operation that only reads."""
@@ -111,12 +92,11 @@ class PostgresStore(Store):
     async def _ask(self, pool: Pool, op: Operation[T]) -> T:
         connection = await pool.take()
         try:
-            code = op.steps.__code__
-            if code not in self._long:
-                if (found := await _one_question(connection, op)) is not _NOTHING:
+            if self._asks_once(op):
+                if (found := await _one_question(connection, op)) is not MORE:
                     result: T = found
                     return result
-                self._long.add(code)
+                self._asks_more(op)
             await connection.begin()
             try:
                 return await connection.run(op)
@@ -127,11 +107,11 @@ class PostgresStore(Store):
 
 
 async def _one_question(connection: Connection, op: Operation[Any]) -> Any:
-    """What an operation comes to that asks once, which needs no transaction; else _NOTHING."""
+    """What an operation comes to that asks once, which needs no transaction; else MORE."""
     steps = iter(op)
     try:
         query = next(steps)
         steps.send(await connection.query(query))
     except StopIteration as stop:
         return stop.value
-    return _NOTHING
+    return MORE
