@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from florin_server.boot.role import EVERYTHING, Role
 from florin_server.boot.service import Service
 from florin_server.config import EmbeddedChain
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
@@ -78,8 +79,10 @@ def chain_at(url: str) -> EvmChain:
 
 
 @asynccontextmanager
-async def paired(first: Path, second: Path, **more: Any) -> AsyncIterator[Pair]:
-    """Starts both, with a clock that stands still for both."""
+async def paired(
+    first: Path, second: Path, *, role: Role = EVERYTHING, **more: Any
+) -> AsyncIterator[Pair]:
+    """Starts both, with a clock that stands still for both; the second one in a role."""
     more = {"store": SecretStr(postgres.of(first).dsn), **more}
     chain = await EvmDevChain.open(None, EvmDevSettings(chain_id=31338))
     try:
@@ -95,9 +98,10 @@ async def paired(first: Path, second: Path, **more: Any) -> AsyncIterator[Pair]:
                 chosen = settings(second, **more).model_copy(
                     update={"embedded": EmbeddedChain(enabled=False)}
                 )
-                other = await Service.start(chosen, clock=desk.clock)
+                other = await Service.start(chosen, clock=desk.clock, role=role)
                 try:
-                    await begun(other)
+                    if role.settles:
+                        await begun(other)
                     there = RestApi(desk.session, other.http_url, desk.env)
                     yield Pair(desk, other, control, there)
                 finally:

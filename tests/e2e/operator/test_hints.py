@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from florin_server.boot.role import ANSWERS
 from florin_server.boot.service import Service
 from florin_server.flows.accounts import keys
 from florin_server.flows.operator import executors
@@ -152,6 +153,21 @@ async def test_the_settler_wakes_for_what_the_other_accepted(two, monkeypatch):
     monkeypatch.setattr(settler, "wake", woken.set)
     await two.confirmed()
     await asyncio.wait_for(woken.wait(), PATIENCE_S)
+
+
+async def test_who_only_answers_wakes_the_settler_of_the_other(tmp_path, monkeypatch):
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    async with paired(tmp_path / "one", tmp_path / "other", role=ANSWERS) as two:
+        await until(lambda: all(one.app.hints.listening for one in (two.desk.service, two.other)))
+        settler, woken = two.desk.service.app.settlers[CHAIN], asyncio.Event()
+        wake = settler.wake
+        monkeypatch.setattr(settler, "wake", lambda: (woken.set(), wake()))
+        watched = two.other.app.hub.watch(await two.confirmed())
+        await asyncio.wait_for(woken.wait(), PATIENCE_S)
+        async with asyncio.timeout(PATIENCE_S):
+            seen = [payment.status async for payment in watched]
+        assert seen[-1] == "succeeded"
 
 
 async def knock(pair: Pair, secret: str, merchant: str) -> tuple[int, str]:
