@@ -14,10 +14,14 @@ from florin_server.config import Settings
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.flows.app import Caller, IdempotencyKey
 from florin_server.rpc.server.idempotency import Guards
+from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.query import StoreUnavailable
+from florin_server.store.limits import sharing
+from florin_server.store.payments import key_turns, payments
+from florin_server.store.payments.idempotency import Claim
 
 from tests.support import postgres
-from tests.support.store_kit import ENGINES, NOW_US, beside, opened
+from tests.support.store_kit import ENGINES, NOW_US, beside, opened, payment
 from tests.support.until import until
 
 WALLET = Caller(live=False, credential="app_1/client", network="192.0.2.1")
@@ -259,6 +263,23 @@ async def test_a_turn_that_may_have_been_taken_is_given_back(servers, engine, tm
     first.clock.advance(1)
     await until(lambda: first.guards.calls, 0)
     assert await second.does(key()) == "done"
+
+
+async def test_what_may_wait_for_other_processes_shares_no_transaction(engine, tmp_path):
+    steps: list[str] = []
+    store = await open_store(postgres.of(tmp_path, engine, writers=1), fault=steps.append)
+    claim = Claim("scope", "key", b"a" * 32, NOW_US, None)
+    tells = sharing.exchange("process", NOW_US, [], {}, [])
+    plain = [payments.create(payment()) for _ in range(4)]
+    alone, together = ["op", "commit", "committed"], ["op", "op", "commit", "committed"]
+    mixed = [plain[2], key_turns.take(claim, "process"), tells, plain[3]]
+    try:
+        for ops, expected in ((plain[:2], together), (mixed, alone * 4)):
+            steps.clear()
+            await asyncio.gather(*(store.write(op) for op in ops))
+            assert steps == expected
+    finally:
+        await store.close()
 
 
 async def test_many_at_once_under_few_keys_are_never_two_at_a_time(servers, engine, tmp_path):
