@@ -38,7 +38,7 @@ from tests.bench.x402 import environment
 from tests.support.evm_lab import MERCHANT, PRICE
 
 ROUNDS, VERIFIED, SETTLED = sized((3, 200, 100), (1, 2, 2))
-THREADS = sized(8, 2)
+THREADS = sized(8, 1)
 TOGETHER = 50
 _PEER = Path(__file__).with_name("x402") / "peer.py"
 # it takes no other spelling

@@ -115,13 +115,16 @@ class AnvilNode(Node):
         for number, address in enumerate(addresses):
             mint = f"0x40c10f19{address[2:].lower().rjust(64, '0')}{_UNITS:064x}"
             raws.append(by_faucet(nonce + number, to=token, data=mint, chainId=CHAIN_ID))
+        # anvil may leave one that comes while it mines the one before in its queue, for ever
+        self.ask("evm_setAutomine", False)
         for start in range(0, len(raws), _FUNDED):
             part = raws[start : start + _FUNDED]
             self.ask_all(("eth_sendRawTransaction", ("0x" + raw.hex(),)) for raw in part)
-        while int(self.ask("eth_getTransactionCount", DEVNET.faucet, "latest"), 16) < (
-            nonce + len(raws)
-        ):
-            pass
+            self.ask("evm_mine")
+        self.ask("evm_setAutomine", True)
+        mined = int(self.ask("eth_getTransactionCount", DEVNET.faucet, "latest"), 16)
+        if mined != nonce + len(raws):
+            raise RuntimeError(f"{nonce + len(raws) - mined} of {len(raws)} gifts were not mined")
 
 
 @contextmanager

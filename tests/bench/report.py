@@ -183,7 +183,9 @@ def _row(figure: Figure) -> dict[str, Any]:
 def _known(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row as a figure takes it."""
     wanted = {name: row[name] for name in Figure.__slots__ if name in row}
-    return {**wanted, "note": row.get("note", ""), "rounds": tuple(row.get("rounds", ()))}
+    # what says nothing was left out
+    empty = {"unit": "", "note": ""}
+    return {**empty, **wanted, "rounds": tuple(row.get("rounds", ()))}
 
 
 def _replace(path: Path, text: str) -> None:

@@ -15,7 +15,11 @@ RATIO = Figure("a_vs_b", 1.5, "×", "by CPU | wall", at_least=2, peer="b")
 
 @pytest.fixture
 def told():
-    subjects = {"a": Measured(3.0, (RATE, RATIO)), "b": Measured(1.0, failed="OSError: no disk")}
+    bare = Figure("c", 0, "", "")
+    subjects = {
+        "a": Measured(3.0, (RATE, RATIO, bare)),
+        "b": Measured(1.0, failed="OSError: no disk"),
+    }
     return Report({"cores": "2"}, subjects)
 
 
@@ -27,7 +31,7 @@ def test_what_is_written_is_read_again(told, tmp_path):
 def test_a_figure_is_told_with_its_rounds_processor_time_target_and_peer(told, tmp_path):
     told.save(tmp_path / "bench.json")
     content = json.loads((tmp_path / "bench.json").read_text())
-    rate, ratio = content["subjects"]["a"]["figures"]
+    rate, ratio, _ = content["subjects"]["a"]["figures"]
     assert (rate["value"], rate["min"], rate["max"], rate["cpu_us"]) == (101, 90, 110, 212.2)
     assert (ratio["met"], ratio["at_least"], ratio["peer"]) == (False, 2, "b")
     text = (tmp_path / "bench.md").read_text()
