@@ -17,6 +17,7 @@ from florin_server.domain.settlement.chain_txs import (
     Watcher,
 )
 from florin_server.store.ledger import ledger
+from florin_server.store.operator import executors
 from florin_server.store.payments import payments
 from florin_server.store.settlement import chain_txs, leases, reorg
 from florin_server.store.settlement.chain_txs import LostLease, NotWaiting
@@ -158,6 +159,18 @@ async def test_two_open_transactions_never_share_a_nonce(store):
         await submitted(store, other, nonce=5)
     await store.write(chain_txs.conclude([], [TxEnd(written.id, TxState.REPLACED)], LATER_US))
     await submitted(store, other, nonce=5)
+
+
+async def test_open_transactions_are_counted_by_who_sent_them(store):
+    count = executors.open_transactions
+    assert await store.read(count()) == {}
+    made = [await submitted(store, await accepted(store), nonce=n) for n in (5, 6)]
+    assert await store.read(count()) == {f"{CHAIN}:{SENDER}": 2}
+    ends = [TxEnd(made[0].id, TxState.FINAL, 9, "0xblock", (GAS,))]
+    await store.write(chain_txs.conclude([], ends, LATER_US))
+    assert await store.read(count()) == {f"{CHAIN}:{SENDER}": 1}
+    await store.write(chain_txs.conclude([], [TxEnd(made[1].id, TxState.REPLACED)], LATER_US))
+    assert await store.read(count()) == {}
 
 
 async def test_a_proven_payment_ends_with_its_event_its_books_and_its_transaction(store):

@@ -243,7 +243,8 @@ def test_no_operation_reads_a_whole_table(plans, name):
     for *_, step in rows:
         if step == "SCAN limited":
             continue
-        assert "json_each" in step or not step.startswith("SCAN") or "INDEX ix_" in step, step
+        of_few = "json_each" in step or "INDEX ix_" in step or "INDEX uq_chain_tx_open" in step
+        assert of_few or not step.startswith("SCAN"), step
 
 
 @pytest.mark.parametrize(

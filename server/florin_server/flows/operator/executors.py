@@ -20,12 +20,10 @@ class Executor:
 
 
 async def listed(app: App) -> list[Executor]:
-    """Every executor, by id."""
+    """Every executor, by id; its transactions are told by whatever process sends with it."""
     pauses = await app.store.read(executors.pauses())
-    return [
-        Executor(one, pauses.get(one), sender.open_transactions)
-        for one, sender in sorted(app.executors.items())
-    ]
+    open_ones = await app.store.read(executors.open_transactions())
+    return [Executor(one, pauses.get(one), open_ones.get(one, 0)) for one in sorted(app.executors)]
 
 
 async def pause(app: App, text: str) -> Executor:

@@ -1,16 +1,22 @@
-"""Executors that the operator has paused."""
+"""Executors: which of them the operator has paused, and what they have sent that is open."""
 
 from __future__ import annotations
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, func, select, text
 
 from florin_server.store.engine.query import Op, Statement, insert, operation, param
 from florin_server.store.hints import generations
-from florin_server.store.tables.tables import executor_pause
+from florin_server.store.tables.settlement import OPEN
+from florin_server.store.tables.tables import chain_tx, executor_pause
 
 _PAUSE = Statement(insert(executor_pause).on_conflict_do_nothing())
 _RESUME = Statement(delete(executor_pause).where(executor_pause.c.id == param("id_")))
 _PAUSES = Statement(select(executor_pause))
+_OPEN = Statement(
+    select(chain_tx.c.chain_id, chain_tx.c.sender, func.count())
+    .where(text(OPEN))
+    .group_by(chain_tx.c.chain_id, chain_tx.c.sender)
+)
 
 
 @operation
@@ -31,3 +37,9 @@ def resume(executor_id: str) -> Op[None]:
 def pauses() -> Op[dict[str, int]]:
     """Since when executors are paused, by id."""
     return dict([row[:2] for row in (yield _PAUSES())])
+
+
+@operation
+def open_transactions() -> Op[dict[str, int]]:
+    """How many transactions are neither final nor replaced, by who sent them, whatever process."""
+    return {f"{chain_id}:{sender}": count for chain_id, sender, count in (yield _OPEN())}
