@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from types import SimpleNamespace
 
 import pytest
 from florin.v1 import admin_pb2, gateway_pb2, merchant_pb2
@@ -44,8 +45,14 @@ def test_a_key_is_its_callers_for_as_long_as_it_is_stored(caller, method, scope)
     assert found == IdempotencyKey(scope, "a", fingerprint, permanent=False)
 
 
+async def unknown(_op):
+    """What the store has of a key that nobody used."""
+
+
 async def test_whoever_leaves_last_leaves_nothing_behind():
-    guards = Guards(None)  # type: ignore[arg-type]  # turns need nothing of it
+    clock, store = SimpleNamespace(now_us=lambda: 0), SimpleNamespace(read=unknown)
+    app = SimpleNamespace(sharing=None, clock=clock, store=store)
+    guards = Guards(app)  # type: ignore[arg-type]  # turns of one process need no more of it
     await guards.take(KEY, None)
     second = asyncio.create_task(guards.take(KEY, None))
     await asyncio.sleep(0)

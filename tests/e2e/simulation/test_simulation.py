@@ -121,7 +121,8 @@ def test_a_slow_chain_that_was_planted_is_seen_and_the_other_one_keeps_its_promi
     result = simulate(Settings(home=tmp_path / "home"), slow, first=FIRST)
     assert list(result.problems) == []
     evm, solana = result.report.times["evm"], result.report.times["solana"]
-    assert evm.p50_s > 10 * evm.promised_s
+    # most are promised a block, some an approval more
+    assert evm.p50_s > 5 * evm.promised_s
     assert solana.p95_s <= solana.promised_s
 
 
