@@ -31,7 +31,8 @@ from tests.support.api import Refused, RestApi
 from tests.support.chain import Chain
 from tests.support.command import ROOT
 from tests.support.desk import ORDER
-from tests.support.processes import CHAIN, TREASURY, Installation, alive, children, installed, kill
+from tests.support.own_chain import CHAIN
+from tests.support.processes import TREASURY, Installation, alive, children, installed, kill
 from tests.support.until import until
 from tests.support.wallet import Wallet
 

@@ -13,20 +13,17 @@ from florin_server.boot.role import EVERYTHING, Role
 from florin_server.boot.service import Service
 from florin_server.config import EmbeddedChain
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
-from florin_server.devnet.genesis import DEVNET
 from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
 from florin_server.rails.evm.sending.transactions import Signer
-from florin_server.rails.evm.settings import EvmAsset, EvmChain
 from pydantic import SecretStr
 
 from tests.support import postgres
 from tests.support.api import RestApi
 from tests.support.desk import ORDER, Desk, opened
+from tests.support.own_chain import CHAIN, CHAIN_ID, own_chain
 from tests.support.proxy import FaultyProxy
 from tests.support.service import begun, settings
 from tests.support.wallet import Wallet
-
-CHAIN = "eip155:31338"
 
 
 @dataclass
@@ -56,38 +53,16 @@ class Pair:
         return payment_id
 
 
-def chain_at(url: str) -> EvmChain:
-    token = DEVNET.token
-    asset = EvmAsset(
-        address=token.address,
-        name=token.name,
-        symbol=token.symbol,
-        decimals=token.decimals,
-        peg=token.peg,
-        domain_version=token.version,
-    )
-    return EvmChain(
-        chain_id=31338,
-        name="Own",
-        rpc_url=[url],
-        poll_ms=20,
-        confirmations=1,
-        settler=DEVNET.settler,
-        treasury="0x" + "fe" * 20,
-        assets=(asset,),
-    )
-
-
 @asynccontextmanager
 async def paired(
     first: Path, second: Path, *, role: Role = EVERYTHING, **more: Any
 ) -> AsyncIterator[Pair]:
     """Starts both, with a clock that stands still for both; the second one in a role."""
     more = {"store": SecretStr(postgres.of(first).dsn), **more}
-    chain = await EvmDevChain.open(None, EvmDevSettings(chain_id=31338))
+    chain = await EvmDevChain.open(None, EvmDevSettings(chain_id=CHAIN_ID))
     try:
         async with FaultyProxy(chain.handle) as node:
-            more["chains"] = (chain_at(node.url),)
+            more["chains"] = (own_chain(node.url, confirmations=1),)
             async with opened(first, **more) as desk:
                 control = JsonRpc(LocalTransport(chain.handle))
                 relayer = Signer(desk.service.secrets.relayer_key).address

@@ -18,11 +18,10 @@ from florin_server.boot.app import app_of, core_of
 from florin_server.boot.home import Home, private
 from florin_server.clock import SystemClock
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
-from florin_server.devnet.genesis import DEVNET
 from florin_server.flows.accounts import demo
 from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
 from florin_server.rails.evm.sending.transactions import Signer
-from florin_server.rails.evm.settings import EvmAsset, EvmChain
+from florin_server.rails.evm.settings import EvmChain
 from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.store import Store
 
@@ -30,37 +29,14 @@ from tests.support import postgres
 from tests.support.api import RestApi
 from tests.support.command import FLORIN, PATIENCE_S, Lasting, environment
 from tests.support.desk import ORDER
+from tests.support.own_chain import CHAIN, CHAIN_ID, own_chain
 from tests.support.proxy import FaultyProxy
 from tests.support.service import NO_LIMITS, settings
 from tests.support.until import until
 from tests.support.wallet import Wallet
 
-CHAIN = "eip155:31338"
 TREASURY = Signer(b"\xfe" * 32)
 _PASSWORD = "of the treasury"
-
-
-def chain_at(url: str, keystore: Path) -> EvmChain:
-    token = DEVNET.token
-    asset = EvmAsset(
-        address=token.address,
-        name=token.name,
-        symbol=token.symbol,
-        decimals=token.decimals,
-        peg=token.peg,
-        domain_version=token.version,
-    )
-    return EvmChain(
-        chain_id=31338,
-        name="Own",
-        rpc_url=[url],
-        poll_ms=100,
-        confirmations=1,
-        settler=DEVNET.settler,
-        treasury=TREASURY.address,
-        treasury_keystore=keystore,
-        assets=(asset,),
-    )
 
 
 @dataclass
@@ -149,7 +125,7 @@ class Installation:
 @asynccontextmanager
 async def installed(folder: Path) -> AsyncIterator[Installation]:
     home, database = folder / "home", postgres.of(folder)
-    chain = await EvmDevChain.open(None, EvmDevSettings(chain_id=31338))
+    chain = await EvmDevChain.open(None, EvmDevSettings(chain_id=CHAIN_ID))
     store = await open_store(database)
     try:
         async with FaultyProxy(chain.handle) as node:
@@ -158,7 +134,14 @@ async def installed(folder: Path) -> AsyncIterator[Installation]:
             keystore = home / "treasury.json"
             made_of = Account.encrypt(b"\xfe" * 32, _PASSWORD, kdf="pbkdf2", iterations=10)
             private(keystore, json.dumps(made_of)).close()
-            env = _environment(chain_at(node.url, keystore), database.dsn)
+            settled = own_chain(
+                node.url,
+                poll_ms=100,
+                confirmations=1,
+                treasury=TREASURY.address,
+                treasury_keystore=keystore,
+            )
+            env = _environment(settled, database.dsn)
             found = Installation(home, store, control, node, env)
             for one in (Signer(kept.relayer_key), TREASURY):
                 await found.give(one.address, native=10**20, units=0)

@@ -22,7 +22,8 @@ from florin_server.store.engine.opening import open_store
 
 from tests.support import postgres
 from tests.support.desk import ORDER
-from tests.support.pair import CHAIN, Pair, paired
+from tests.support.own_chain import CHAIN
+from tests.support.pair import Pair, paired
 from tests.support.service import held
 from tests.support.until import PATIENCE_S, until
 

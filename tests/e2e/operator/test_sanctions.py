@@ -6,13 +6,12 @@ import pytest
 import pytest_asyncio
 from florin.v1 import screening_pb2, system_pb2
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
-from florin_server.devnet.genesis import DEVNET
 from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
-from florin_server.rails.evm.settings import EvmAsset, EvmChain
 
 from tests.support.api import Refused
 from tests.support.desk import ORDER, START_S, opened
 from tests.support.installation import operator_of
+from tests.support.own_chain import CHAIN, CHAIN_ID, own_chain
 from tests.support.sanctions_import import DIGEST, put, remove
 from tests.support.wallet import Wallet
 
@@ -20,7 +19,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 DAY_S = 86_400
 SOLANA = "4" + "z" * 42
-LIVE = "eip155:31338"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -212,29 +210,11 @@ async def test_keys_for_live_data_without_a_list_are_told(desk, operator):
 async def strict(tmp_path_factory):
     """A service with a live chain, whose operator wants lists that are young enough."""
     folder = tmp_path_factory.mktemp("strict")
-    wanted = EvmDevSettings(chain_id=31338, block_interval_s=0)
+    wanted = EvmDevSettings(chain_id=CHAIN_ID, block_interval_s=0)
     chain = await EvmDevChain.open(folder / "chain", wanted)
     try:
         port = await chain.serve_http("127.0.0.1", 0)
-        token = DEVNET.token
-        live = EvmChain(
-            chain_id=31338,
-            name="Live",
-            live=True,
-            rpc_url=f"http://127.0.0.1:{port}",
-            settler=DEVNET.settler,
-            treasury="0x" + "fe" * 20,
-            assets=(
-                EvmAsset(
-                    address=token.address,
-                    name=token.name,
-                    symbol=token.symbol,
-                    decimals=token.decimals,
-                    peg=token.peg,
-                    domain_version=token.version,
-                ),
-            ),
-        )
+        live = own_chain(f"http://127.0.0.1:{port}", name="Live", live=True)
         more = {"chains": (live,), "demo": True, "screening_required": True}
         async with opened(folder / "home", **more) as desk:
             yield desk, JsonRpc(LocalTransport(chain.handle))
@@ -245,11 +225,11 @@ async def strict(tmp_path_factory):
 async def test_live_payments_wait_for_a_list_that_is_young_enough(strict, caplog):
     desk, chain = strict
     tenant, app = await desk.tenant(live=True), await desk.wallet_app(live=True)
-    wallet = Wallet(LIVE)
+    wallet = Wallet(CHAIN)
     purse = {"accounts": [wallet.address], "nativeWei": "0x0", "tokenUnits": hex(10**9)}
     await chain.call("florin_faucet", purse)
     # whoever has no coin for gas cannot try a settlement either
-    (relayer,) = desk.service.app.rails["eip155:31338"].senders
+    (relayer,) = desk.service.app.rails[CHAIN].senders
     await chain.call("florin_faucet", {"accounts": [relayer], "tokens": []})
     order = {**ORDER, "expiresAt": desk.now + 3 * DAY_S}
     made = await desk.ask("POST", "/v1/payments", tenant.headers, order)

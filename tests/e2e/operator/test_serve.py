@@ -16,7 +16,8 @@ from florin_server.boot.home import Home
 from tests.support import postgres
 from tests.support.command import florin, told
 from tests.support.desk import ORDER
-from tests.support.processes import CHAIN, alive, children, installed, kill
+from tests.support.own_chain import CHAIN
+from tests.support.processes import alive, children, installed, kill
 from tests.support.steady_load import SteadyLoad
 from tests.support.until import until
 

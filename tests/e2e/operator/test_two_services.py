@@ -10,7 +10,8 @@ import pytest_asyncio
 from florin_server.boot.service import Service
 
 from tests.support import postgres
-from tests.support.pair import CHAIN, paired
+from tests.support.own_chain import CHAIN
+from tests.support.pair import paired
 from tests.support.until import until
 
 pytestmark = [

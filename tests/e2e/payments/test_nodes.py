@@ -8,49 +8,30 @@ from florin.v1 import system_pb2
 from florin_server.boot.chains.keys import Keyring
 from florin_server.cli.service import doctor
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
-from florin_server.devnet.genesis import DEVNET
 from florin_server.rails.connection import health
 from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
 from florin_server.rails.evm.sending.transactions import Signer
-from florin_server.rails.evm.settings import EvmAsset, EvmChain
+from florin_server.rails.evm.settings import EvmChain
 
 from tests.support.desk import ORDER, opened
 from tests.support.installation import operator_of
+from tests.support.own_chain import CHAIN, CHAIN_ID, own_chain
 from tests.support.proxy import FaultyProxy
 from tests.support.until import until
 from tests.support.wallet import Wallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-CHAIN = "eip155:31338"
-
 
 def settings(*proxies: FaultyProxy) -> EvmChain:
-    token = DEVNET.token
     names = ("127.0.0.1", "localhost")
-    return EvmChain(
-        chain_id=31338,
-        name="Own",
-        rpc_url=[p.url.replace("127.0.0.1", n) for p, n in zip(proxies, names, strict=True)],
-        poll_ms=20,
-        settler=DEVNET.settler,
-        treasury="0x" + "fe" * 20,
-        assets=(
-            EvmAsset(
-                address=token.address,
-                name=token.name,
-                symbol=token.symbol,
-                decimals=token.decimals,
-                peg=token.peg,
-                domain_version=token.version,
-            ),
-        ),
-    )
+    urls = [p.url.replace("127.0.0.1", n) for p, n in zip(proxies, names, strict=True)]
+    return own_chain(*urls)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def own(tmp_path_factory):
-    chain = await EvmDevChain.open(None, EvmDevSettings(chain_id=31338))
+    chain = await EvmDevChain.open(None, EvmDevSettings(chain_id=CHAIN_ID))
     try:
         async with FaultyProxy(chain.handle) as first, FaultyProxy(chain.handle) as second:
             home = tmp_path_factory.mktemp("nodes")
