@@ -18,6 +18,7 @@ from florin_server.store.accounts import keys as key_store
 from florin_server.store.accounts import merchants
 
 from tests.support.desk import Desk, Tenant
+from tests.support.until import until
 
 CREATE = "/v1/payments"
 WRONG_KEY, FORBIDDEN = (401, "invalid_api_key"), (403, "forbidden")
@@ -67,7 +68,8 @@ async def test_a_change_made_elsewhere_acts_within_five_seconds(desk, tenant, ch
     assert await knock(desk, tenant) == ADMITTED
     await desk.service.app.store.write(change.make(desk, tenant))
     desk.clock.advance(2)
-    assert await knock(desk, tenant) == change.told
+    # at once, or as soon as this process has looked what others changed, where there may be others
+    await until(lambda: knock(desk, tenant), change.told)
 
 
 async def test_a_wallet_app_revoked_elsewhere_stops_within_five_seconds(desk):
@@ -79,7 +81,11 @@ async def test_a_wallet_app_revoked_elsewhere_stops_within_five_seconds(desk):
     assert app is not None
     await store.write(key_store.put_app(replace(app, revoked_at_us=1)))
     desk.clock.advance(5)
-    assert (await desk.ask("GET", path, headers)).told == (401, "invalid_app_id")
+
+    async def told() -> tuple[int, str]:
+        return (await desk.ask("GET", path, headers)).told
+
+    await until(told, (401, "invalid_app_id"))
 
 
 async def test_a_change_made_here_acts_at_once(desk, tenant):
