@@ -83,6 +83,7 @@ verify: $(DEV)
 	$(BIN)/python -m tools.reference --check
 	$(BIN)/python -m tools.dashboard --check
 	$(BIN)/python protos/lint.py
+	$(BIN)/python -m tests.scripts
 
 gen: $(DEV)
 	$(BIN)/python protos/generate.py

@@ -406,7 +406,10 @@ class Gateway:
             await self._plain_events(exchange, answer)
             return
         headers = exchange.headers(length=len(answer.body))
-        headers[0] = (b"content-type", answer.content_type.encode("ascii"))
+        headers[:2] = (
+            (b"content-type", answer.content_type.encode("ascii")),
+            (b"cache-control", answer.cache_control),
+        )
         headers += answer.headers
         await exchange.send(
             {"type": "http.response.start", "status": answer.status, "headers": headers}

@@ -231,7 +231,7 @@ class HeaderRules:
     def answer(
         self, request_id: str, metadata: Metadata, *, cors: bool, length: int | None = None
     ) -> Headers:
-        """Headers of an answer; JSON unless its content type is replaced."""
+        """Headers of an answer: JSON that nobody keeps, unless the first two are replaced."""
         headers = [*_ALWAYS, (b"request-id", request_id.encode("ascii"))]
         if length is not None:
             headers.append((b"content-length", b"%d" % length))

@@ -33,12 +33,13 @@ class PlainRequest:
 
 @dataclass(frozen=True, slots=True)
 class PlainAnswer:
-    """What a plain route answers."""
+    """What a plain route answers; caches keep nothing of it unless `cache_control` lets them."""
 
     status: int = 200
     body: bytes = b""
     content_type: str = "application/json"
     headers: Sequence[tuple[bytes, bytes]] = field(default_factory=tuple)
+    cache_control: bytes = b"no-store"
 
     @classmethod
     def json(cls, value: Any, status: int = 200) -> PlainAnswer:

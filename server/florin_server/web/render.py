@@ -1,8 +1,7 @@
 """Templates of pages, and the answers that are made of them.
 
 Every value is escaped, whoever it is from; one that a template names and nobody gave is an error.
-Styles and scripts are files beside the templates that use them, and are put into the page, which
-then needs no second request. The policy names them by their hashes, so that nothing else runs.
+Styles and scripts are files of this host (`assets`), and nothing else runs or is loaded.
 """
 
 from __future__ import annotations
@@ -14,6 +13,9 @@ from typing import Any, Final
 
 from florin_gateway.plain import PlainAnswer
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from florin_server.web.assets import address
+from florin_server.web.language import LANGUAGES
 
 _FOLDER: Final = Path(__file__).with_name("templates")
 _TEMPLATES: Final = Environment(
@@ -27,6 +29,8 @@ _TEMPLATES: Final = Environment(
     # a file that is included is hashed as it is
     keep_trailing_newline=True,
 )
+
+_TEMPLATES.globals.update(asset=address, languages=LANGUAGES)
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -49,4 +53,20 @@ def guarded(policy: str) -> Headers:
         (b"content-security-policy", policy.encode()),
         (b"referrer-policy", b"no-referrer"),
         (b"x-content-type-options", b"nosniff"),
+    )
+
+
+def strict(frames: str = "'none'") -> Headers:
+    """The headers of pages with scripts: all that loads is this host's, and texts become no markup.
+
+    `frames` are the sites that may put the page into theirs.
+    """
+    policy = (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; "
+        f"frame-ancestors {frames}; require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+    return (
+        *guarded(policy),
+        (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=()"),
     )

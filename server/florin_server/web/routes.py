@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from florin_gateway.plain import PlainHandler
 
 from florin_server.flows.app import App
+from florin_server.web import assets
 from florin_server.web.capture import routes as capture
 from florin_server.web.openapi import serve as published
 from florin_server.web.payments import routes as payments
@@ -29,6 +30,6 @@ def hosted(app: App) -> Routes:
 
 
 def documents() -> Routes:
-    """Versions, their documents and the page that shows them: these need nothing."""
-    told = published.routes()
+    """Versions, their documents, and files of pages: these need nothing."""
+    told = {**published.routes(), **assets.routes()}
     return {(method, path): told[path] for method in ("GET", "HEAD") for path in told}

@@ -1,0 +1,68 @@
+"""Styles and scripts of pages, as browsers get them."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+import pytest_asyncio
+from florin_server.web import assets
+
+from tests.support.desk import opened
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NAME = "site/site.css"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def desk(tmp_path_factory):
+    async with opened(tmp_path_factory.mktemp("assets")) as desk:
+        yield desk
+
+
+async def fetched(desk, path: str, accept: str = "identity"):
+    url = desk.rest.base + path
+    session = desk.session
+    async with session.get(url, headers={"Accept-Encoding": accept}, auto_decompress=False) as told:
+        return told.status, told.headers, await told.read()
+
+
+async def test_a_file_is_kept_for_good(desk):
+    status, headers, body = await fetched(desk, assets.address(NAME))
+    assert (status, headers["Content-Type"]) == (200, "text/css; charset=utf-8")
+    assert headers["Cache-Control"] == "public, max-age=31536000, immutable"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert body == (assets.FOLDER / NAME).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("accept", "packed"),
+    [("gzip, br", True), ("*", True), ("GZIP;q=0.5", True), ("gzip; q=0", False), ("br", False)],
+)
+async def test_it_is_compressed_for_who_reads_that(desk, accept, packed):
+    _, headers, body = await fetched(desk, assets.address(NAME), accept)
+    assert headers["Vary"].lower() == "accept-encoding"
+    assert (headers.get("Content-Encoding") == "gzip") is packed
+    assert (gzip.decompress(body) if packed else body) == (assets.FOLDER / NAME).read_bytes()
+
+
+async def test_a_page_of_another_release_finds_what_this_one_has(desk):
+    status, headers, _ = await fetched(desk, f"/assets/0123456789abcdef/{NAME}")
+    assert (status, headers["Cache-Control"]) == (200, "no-cache")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("x/site/none.css", "x/site/..%2Fsite.css", "x/%2e%2e/assets.py", "x/..%2f../render.py"),
+        *("x/site/site.css%00", "x/site", "site/site.css"),
+    ],
+)
+async def test_nothing_else_is_a_file(desk, path):
+    assert (await fetched(desk, f"/assets/{path}"))[0] in {400, 404}
+
+
+async def test_what_a_page_names_is_there():
+    with pytest.raises(KeyError):
+        assets.address("site/none.css")
