@@ -7,7 +7,8 @@ import contextlib
 import heapq
 import itertools
 import time
-from typing import Protocol, runtime_checkable
+from collections.abc import Coroutine
+from typing import Any, Protocol, runtime_checkable
 
 
 class Clock(Protocol):
@@ -105,3 +106,14 @@ class TestClock:
             _, _, done = heapq.heappop(self._sleepers)
             if not done.done():
                 done.set_result(None)
+
+
+async def first_of(*waits: Coroutine[Any, Any, object], seconds: float | None = None) -> None:
+    """Returns when the first of several waits is over, or after a time; ends the others."""
+    tasks = [asyncio.ensure_future(one) for one in waits]
+    try:
+        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in tasks:
+            one.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

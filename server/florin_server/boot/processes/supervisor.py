@@ -13,8 +13,7 @@ from typing import Any
 
 from florin_server.boot.processes.backoff import Backoff
 from florin_server.boot.processes.child import Child
-from florin_server.clock import Clock
-from florin_server.workers.wait import first_of
+from florin_server.clock import Clock, first_of
 
 _log = logging.getLogger(__name__)
 

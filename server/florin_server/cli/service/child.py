@@ -12,8 +12,8 @@ from florin_server.boot.processes.sharing import check_same
 from florin_server.cli.console import fail, log_to_stderr, settings_of
 from florin_server.cli.service.serve import started
 from florin_server.cli.service.signals import run_until_signalled, stop_with
+from florin_server.clock import first_of
 from florin_server.config import Settings
-from florin_server.workers.wait import first_of
 
 # bytes of an order: a few settings, and names of the dead
 _ORDER_MAX = 65_536

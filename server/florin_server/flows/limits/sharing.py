@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, suppress
 from heapq import nlargest
 from typing import NamedTuple
 
-from florin_server.clock import Clock
+from florin_server.clock import Clock, first_of
 from florin_server.domain.errors import FlorinError
 from florin_server.flows.limits.limit import Limit, Taken
 from florin_server.flows.limits.limits import Limits
@@ -116,7 +116,8 @@ class Sharing:
     async def _run(self) -> None:
         while True:
             await self._clock.sleep(_PAUSE_S)
-            await self._wait()
+            # others are to be told something, or that this process lives
+            await first_of(self._due.wait(), self._clock.sleep(_BEAT_S))
             try:
                 await self.exchange()
             except Exception:  # noqa: BLE001  (calls are answered without it)
@@ -198,15 +199,3 @@ class Sharing:
 
     def _make_room(self, now_us: int) -> None:
         self._rows = {one: at_us for one, at_us in self._rows.items() if at_us > now_us}
-
-    async def _wait(self) -> None:
-        """Returns when others are to be told something, or that this process lives."""
-        first = [
-            asyncio.ensure_future(self._due.wait()),
-            asyncio.ensure_future(self._clock.sleep(_BEAT_S)),
-        ]
-        try:
-            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in first:
-                one.cancel()

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Container, Sequence
 from dataclasses import replace
 
+from florin_server.clock import first_of
 from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.errors import FlorinError
@@ -41,7 +42,6 @@ from florin_server.store.settlement.token_accounts import NotOpenable
 from florin_server.workers.settlement.blocks import HeadFollower
 from florin_server.workers.settlement.reorg_watch import ReorgWatch, ended_in
 from florin_server.workers.settlement.tx_sender import Ended, TxSender
-from florin_server.workers.wait import first_of
 
 _log = logging.getLogger(__name__)
 

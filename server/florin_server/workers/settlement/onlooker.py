@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Self
 
+from florin_server.clock import first_of
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.health import Board, Health
 from florin_server.flows.app import Core
@@ -15,7 +16,7 @@ from florin_server.rails.types import RailUnavailable
 from florin_server.store.engine.query import StoreError
 from florin_server.store.settlement import chain_txs, leases
 from florin_server.workers.settlement.tx_sender import lease_of
-from florin_server.workers.wait import fault_of, first_of
+from florin_server.workers.wait import fault_of
 
 # between two looks at the leases
 _LOOK_S: Final = 5.0

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Container, Sequence
 
+from florin_server.clock import first_of
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.errors import FlorinError
 from florin_server.domain.health import Health
@@ -33,7 +34,7 @@ from florin_server.workers.settlement.senders import Senders
 from florin_server.workers.settlement.submit import Submitter
 from florin_server.workers.settlement.symptoms import Symptoms
 from florin_server.workers.settlement.tx_sender import TxSender
-from florin_server.workers.wait import fault_of, first_of
+from florin_server.workers.wait import fault_of
 
 _log = logging.getLogger(__name__)
 

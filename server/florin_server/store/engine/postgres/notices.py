@@ -13,7 +13,7 @@ from typing import Any
 
 import asyncpg
 
-from florin_server.clock import Clock
+from florin_server.clock import Clock, first_of
 from florin_server.store.engine.postgres.errors import DriverError, to_store_error
 from florin_server.store.engine.query import StoreUnavailable
 from florin_server.store.engine.where import Database
@@ -57,7 +57,10 @@ class DatabaseNotices:
             raw.add_termination_listener(lambda _: lost.set())
             await raw.add_listener(_CHANNEL, lambda _raw, _pid, _channel, text: heard(text))
             began()
-            while not await _within(lost, clock, _ALIVE_S):
+            while True:
+                await first_of(lost.wait(), clock.sleep(_ALIVE_S))
+                if lost.is_set():
+                    break
                 await raw.execute("SELECT 1")
             raise StoreUnavailable("the connection that listens has ended")
         except DriverError as error:
@@ -89,15 +92,3 @@ class DatabaseNotices:
                 "synchronous_commit": "off",
             },
         )
-
-
-async def _within(event: asyncio.Event, clock: Clock, seconds: float) -> bool:
-    """True once it is set; False if it was not in a time."""
-    waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(clock.sleep(seconds))]
-    try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        return event.is_set()
-    finally:
-        for one in waits:
-            one.cancel()
-        await asyncio.gather(*waits, return_exceptions=True)
