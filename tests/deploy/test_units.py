@@ -130,6 +130,14 @@ def used_by_a_payment(folder: Path) -> set[str]:
     return {words[-1] for words in lines if words and words[0][0].isdigit()} - {"total"}
 
 
+def test_a_worker_is_kept_in_as_the_service_is():
+    def kept_in(name: str) -> list[str]:
+        lines = (DEPLOY / "systemd" / name).read_text().splitlines()
+        return lines[lines.index("NoNewPrivileges=true") :]
+
+    assert kept_in("florin-worker.service") == kept_in("florin.service")
+
+
 @pytest.mark.long
 def test_what_florin_calls_is_allowed(tmp_path):
     """The filter of the unit, held against what a payment takes."""

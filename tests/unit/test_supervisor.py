@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
+import socket
+import sys
 from contextlib import asynccontextmanager, suppress
 
 import pytest
 from florin_server.boot.processes.backoff import Backoff
+from florin_server.boot.processes.child import Spawned
+from florin_server.boot.processes.order import Order
 from florin_server.boot.processes.supervisor import DiedEarly, Patience, Phase, Supervisor
-from florin_server.clock import TestClock
+from florin_server.clock import SystemClock, TestClock
 
 from tests.support.until import until
 
-PATIENCE = Patience(ready_s=100, end_s=10, way_s=20)
+PATIENCE = Patience(ready_s=100, silent_s=1000, end_s=10, way_s=20)
 
 
 class Fake:
@@ -24,6 +30,7 @@ class Fake:
         self.owner = f"owner-{pid}"
         self.deaf = deaf
         self.told: list[str] = []
+        self.word = asyncio.Event()
         loop = asyncio.get_running_loop()
         self.status: asyncio.Future[int] = loop.create_future()
         self.answer: asyncio.Future[bool] = loop.create_future()
@@ -33,6 +40,14 @@ class Fake:
     async def ready(self) -> bool:
         await asyncio.wait([self.answer, self.status], return_when=asyncio.FIRST_COMPLETED)
         return self.answer.done()
+
+    async def heard(self) -> None:
+        word = asyncio.ensure_future(self.word.wait())
+        try:
+            await asyncio.wait([word, self.status], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            word.cancel()
+            self.word.clear()
 
     async def ended(self) -> int:
         return await asyncio.shield(self.status)
@@ -57,11 +72,29 @@ class Fake:
             self.die(0)
 
 
+class Clock(TestClock):
+    """Counts those apart that wait for a word of a process."""
+
+    listeners = 0
+
+    async def sleep(self, seconds: float) -> None:
+        listens = seconds == PATIENCE.silent_s
+        self.listeners += listens
+        try:
+            await super().sleep(seconds)
+        finally:
+            self.listeners -= listens
+
+    @property
+    def pauses(self) -> int:
+        return self.sleepers - self.listeners
+
+
 class World:
     """Starts fakes as the test has planned them, and remembers all."""
 
     def __init__(self, count: int) -> None:
-        self.clock = TestClock(0)
+        self.clock = Clock(0)
         self.made: list[Fake] = []
         self.numbers: list[int] = []
         self.dead: list[list[str]] = []
@@ -91,7 +124,7 @@ class World:
 
     async def passes(self, seconds: float) -> None:
         """Time, once somebody waits for it."""
-        await until(lambda: self.clock.sleepers)
+        await until(lambda: self.clock.pauses > 0)
         self.clock.advance(seconds)
 
 
@@ -168,6 +201,56 @@ async def test_one_that_cannot_be_started_again_is_tried_until_it_can(caplog):
     assert "process 1 cannot be started: no memory" in caplog.text
 
 
+async def test_one_that_hangs_is_killed_and_started_again(caplog):
+    async with World(2).running() as world:
+        works, hangs = world.made
+        for _ in range(3):
+            await until(lambda: world.clock.listeners, 2)
+            world.clock.advance(PATIENCE.silent_s - 1)
+            works.word.set()
+            hangs.word.set()
+            await until(lambda: not (works.word.is_set() or hangs.word.is_set()))
+        await until(lambda: world.clock.listeners, 2)
+        world.clock.advance(PATIENCE.silent_s - 1)
+        works.word.set()
+        await until(lambda: not works.word.is_set())
+        await until(lambda: world.clock.listeners, 2)
+        world.clock.advance(1)
+        await until(lambda: hangs.told, ["kill"])
+        assert works.told == []
+        await world.passes(1)
+        await until(lambda: world.supervisor.children == [works, *world.made[2:]])
+        assert len(world.made) == 3
+    assert "process 2 (1) says nothing for 1000 s, and is killed" in caplog.text
+
+
+async def test_a_process_that_is_stopped_hangs(caplog):
+    """A real one, and the machine's time: nothing else shows that silence is noticed."""
+    works = (
+        "import sys, time\nsys.stdin.readline()\nprint('ready', flush=True)\n"
+        "while True: time.sleep(0.05); print('alive', flush=True)"
+    )
+    with socket.socket() as listening:
+
+        async def spawn(number, dead):
+            order = Order({}, True, "", listening.fileno(), None, f"owner-{number}", dead)
+            return await Spawned.of((sys.executable, "-c", works), order)
+
+        patience = Patience(silent_s=2)
+        supervisor = Supervisor(spawn, 1, SystemClock(), patience)
+        phases: list[Phase] = []
+        task = asyncio.create_task(supervisor.run(phases.append))
+        await until(lambda: Phase.UP in phases)
+        (first,) = supervisor.children
+        os.kill(first.pid, signal.SIGSTOP)
+        assert await first.ended() == -signal.SIGKILL
+        await until(lambda: supervisor.children != [first])
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    assert "says nothing for 2 s, and is killed" in caplog.text
+
+
 async def test_a_reload_replaces_one_after_the_other():
     async with World(2).running() as world:
         old = list(world.made)
@@ -182,7 +265,7 @@ async def test_a_reload_replaces_one_after_the_other():
         assert world.supervisor.children == world.made[2:]
         assert world.numbers == [0, 1, 0, 1]
         # those that left gave their leases back, and nobody starts them again
-        assert world.clock.sleepers == 0
+        assert world.clock.pauses == 0
 
 
 async def test_a_reload_that_fails_leaves_all_as_they_are(caplog):

@@ -25,6 +25,9 @@ class Child(Protocol):
     async def ready(self) -> bool:
         """True once it answers; False if it ended first."""
 
+    async def heard(self) -> None:
+        """Returns when it says that it works, or has ended."""
+
     async def ended(self) -> int:
         """Its status, below 0 for a signal, once it has ended."""
 
@@ -73,6 +76,11 @@ class Spawned:
     async def ready(self) -> bool:
         """True once it answers; False if it ended first."""
         return await self._said.readline() == READY
+
+    async def heard(self) -> None:
+        """Returns when it says that it works, or has ended."""
+        if not await self._said.readline():
+            await self._process.wait()
 
     async def ended(self) -> int:
         """Its status, below 0 for a signal, once it has ended."""

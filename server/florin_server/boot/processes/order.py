@@ -10,8 +10,11 @@ from typing import Any, Final, Self
 
 from florin_server.boot.role import Handed, Role
 
-# what the process says once it answers, and what it is told when another has taken its place
+# what the process says once it answers, and then as often as this for as long as it works; what it
+# is told when another has taken its place
 READY: Final = b"ready\n"
+ALIVE: Final = b"alive\n"
+ALIVE_S: Final = 1.0
 MAKE_WAY: Final = b"make way\n"
 
 

@@ -43,10 +43,12 @@ Tell = Callable[[Phase], object]
 class Patience:
     """How long a process gets, in seconds: to answer, to end, and to leave its callers to others.
 
-    A first start may bring a store to a new schema.
+    A first start may bring a store to a new schema. One that works says so every second: after
+    `silent_s` without a word it is taken to hang.
     """
 
     ready_s: float = 300.0
+    silent_s: float = 30.0
     end_s: float = 30.0
     way_s: float = 60.0
 
@@ -138,7 +140,7 @@ class Supervisor:
     async def _follow(self, number: int, child: Child) -> None:
         """Starts another one when a process died that was not replaced."""
         began_us = self._clock.now_us()
-        status = await child.ended()
+        status = await self._outlived(number, child)
         self._gone(child)
         if self._posts[number] is not child:
             return
@@ -151,6 +153,20 @@ class Supervisor:
                 began_us = self._clock.now_us()
                 if not await self._begin(number):
                     _log.error("process %d did not start, and is tried again", number + 1)
+
+    async def _outlived(self, number: int, child: Child) -> int:
+        """Its status once it has ended; one that says nothing any more is killed."""
+        ended = asyncio.create_task(child.ended())
+        try:
+            while not ended.done():
+                if not await self._within(self._patience.silent_s, child.heard()):
+                    told = "process %d (%d) says nothing for %.0f s, and is killed"
+                    _log.error(told, number + 1, child.pid, self._patience.silent_s)
+                    child.kill()
+                    await ended
+            return ended.result()
+        finally:
+            ended.cancel()
 
     def _followed(self, follow: asyncio.Task[None]) -> None:
         self._follows.discard(follow)
@@ -188,7 +204,7 @@ class Supervisor:
             await child.ended()
         self._gone(child)
 
-    async def _within(self, seconds: float, wait: Coroutine[Any, Any, bool | int]) -> bool:
+    async def _within(self, seconds: float, wait: Coroutine[Any, Any, bool | int | None]) -> bool:
         """False if what is waited for says so, or takes too long by the clock."""
         waiting = asyncio.create_task(wait)
         try:

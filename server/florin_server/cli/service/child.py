@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from contextlib import suppress
 
 from florin_server.boot.home import Refused
-from florin_server.boot.processes.order import MAKE_WAY, READY, Order
+from florin_server.boot.processes.order import ALIVE, ALIVE_S, MAKE_WAY, READY, Order
 from florin_server.boot.processes.sharing import check_same
 from florin_server.cli.console import fail, log_to_stderr, settings_of
 from florin_server.cli.service.serve import started
 from florin_server.cli.service.signals import run_until_signalled, stop_with
-from florin_server.clock import first_of
+from florin_server.clock import SystemClock, first_of
 from florin_server.config import Settings
 
 # bytes of an order: a few settings, and names of the dead
@@ -53,8 +54,11 @@ async def _run(settings: Settings, order: Order, report: int) -> None:
 
     stop_with(sys.stdin.fileno(), told)
     service = await started(settings, order.role, order.handed())
+    # a supervisor that reads nothing stops nobody
+    os.set_blocking(report, False)
+    _say(report, READY)
+    alive = asyncio.create_task(_alive(report))
     try:
-        os.write(report, READY)
         failed = asyncio.create_task(service.workers.failed())
         await first_of(asked.wait(), asyncio.wait([failed]))
         if failed.done():
@@ -62,6 +66,21 @@ async def _run(settings: Settings, order: Order, report: int) -> None:
         await service.make_way()
     finally:
         await service.stop()
+        alive.cancel()
+
+
+async def _alive(report: int) -> None:
+    """Says for as long as it is asked to that tasks of this process get their turn."""
+    clock = SystemClock()
+    while True:
+        await clock.sleep(ALIVE_S)
+        _say(report, ALIVE)
+
+
+def _say(report: int, word: bytes) -> None:
+    # one that has ended is found out elsewhere
+    with suppress(OSError):
+        os.write(report, word)
 
 
 if __name__ == "__main__":
