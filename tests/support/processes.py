@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 import aiohttp
 from eth_account import Account
@@ -37,6 +39,38 @@ from tests.support.wallet import Wallet
 
 TREASURY = Signer(b"\xfe" * 32)
 _PASSWORD = "of the treasury"
+
+
+@dataclass
+class Systemd:
+    """What systemd would hear of a service."""
+
+    socket: socket.socket
+
+    @classmethod
+    @contextmanager
+    def listening(cls, folder: Path) -> Iterator[Self]:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+            listener.bind(str(folder / "notify"))
+            listener.setblocking(False)
+            yield cls(listener)
+
+    @property
+    def name(self) -> str:
+        return str(self.socket.getsockname())
+
+    async def hears(self, *states: str) -> None:
+        """Returns once it was told just these states since it was asked last."""
+        heard: list[str] = []
+
+        def all_of_them() -> bool:
+            with suppress(BlockingIOError):
+                while True:
+                    heard.append(self.socket.recv(1000).decode().partition("\n")[0])
+            return len(heard) >= len(states)
+
+        await until(all_of_them)
+        assert heard == list(states)
 
 
 @dataclass
@@ -111,6 +145,11 @@ class Installation:
         (option,) = (await api.options(payment_id, [wallet.account]))["options"]
         await api.confirm(payment_id, option["id"], wallet.execute_all(option))
         return payment_id
+
+    async def final(self, api: RestApi, payment_id: str) -> str:
+        """How a payment ended, as its stream tells it."""
+        states = [state async for state in api.watch(payment_id)]
+        return str(states[-1]["status"])
 
     async def status(self, payment_id: str) -> str:
         found = await self.store.reader.payment(payment_id)

@@ -37,7 +37,7 @@ async def status(service: Service, payment_id: str) -> str:
     return "" if found is None else str(found.status)
 
 
-async def test_one_signs_what_the_other_accepted(two):
+async def test_one_signs_what_the_other_accepted_until_it_dies_and_the_other_goes_on(two):
     assert two.desk.service.app.settlers[CHAIN].executors[0].leads
     assert not two.other.app.settlers[CHAIN].executors[0].leads
     payment_id = await two.confirmed()
@@ -50,9 +50,10 @@ async def test_one_signs_what_the_other_accepted(two):
 
     await until(ended, meanwhile=passing)
     assert await status(two.other, payment_id) == "succeeded"
+    await _one_dies(two)
 
 
-async def test_the_settlements_of_one_that_died_are_taken_over(two):
+async def _one_dies(two):
     desk, other = two.desk, two.other
     # as a killed process leaves it: nothing is given back
     for task in desk.service.workers.tasks:
