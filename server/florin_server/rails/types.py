@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -72,7 +72,9 @@ class Paid:
 
     Hex texts are lower-case; addresses are bare, not CAIP-10. `fee_to` means nothing where no fee
     was taken. `nonce` stands for all that was offered, the way to pay and its end included; it is
-    empty on chains without such.
+    empty on chains without such. `position` is the number of the log in its block, or of the
+    transfer among the transaction's instructions. It proves nothing: nodes that count differently
+    tell the same.
     """
 
     ref: str
@@ -86,6 +88,7 @@ class Paid:
     value: int
     fee: int
     nonce: str
+    position: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

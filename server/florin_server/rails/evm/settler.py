@@ -146,6 +146,7 @@ def paid(log: Mapping[str, Any]) -> Paid:
         value=int.from_bytes(value, "big"),
         fee=int.from_bytes(fee, "big"),
         nonce="0x" + nonce.hex(),
+        position=quantity(log.get("logIndex")),
     )
 
 

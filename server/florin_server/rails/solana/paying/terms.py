@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.hash import Hash
 from solders.instruction import Instruction
+from solders.message import MessageV0
 from solders.pubkey import Pubkey
 
 from florin_server.chains.solana import spl
@@ -140,6 +141,16 @@ class Terms:
             dest=self.place(owner),
             amount=amount,
         )
+
+    def position_in(self, message: MessageV0) -> int | None:
+        """Which instruction of a message pays the receiver, from 0; None if none does."""
+        keys: list[Pubkey] = message.account_keys
+        dest = self.place(self.dest)
+        for position, one in enumerate(message.instructions):
+            named = [keys[index] for index in one.accounts if index < len(keys)]
+            if str(keys[one.program_id_index]) == self.program and dest in named[1:]:
+                return position
+        return None
 
     def proven_by(self, payer: str, paid: Paid) -> bool:
         """True if what moved is all that was promised."""

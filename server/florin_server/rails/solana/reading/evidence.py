@@ -133,6 +133,7 @@ class Evidence:
                         value=terms.value,
                         fee=terms.fee,
                         nonce="",
+                        position=terms.position_in(one.submission.message),
                     )
                 )
         return found
