@@ -407,7 +407,9 @@ class Gateway:
             return
         headers = exchange.headers(length=len(answer.body))
         headers[0] = (b"content-type", answer.content_type.encode("ascii"))
-        headers += answer.headers
+        # what an answer says itself, of being kept, say, is not said otherwise beside it
+        own = {name for name, _ in answer.headers}
+        headers = [*(one for one in headers if one[0] not in own), *answer.headers]
         await exchange.send(
             {"type": "http.response.start", "status": answer.status, "headers": headers}
         )

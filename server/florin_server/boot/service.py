@@ -32,6 +32,7 @@ from florin_server.config import Settings
 from florin_server.domain.accounts.credentials import parse_key
 from florin_server.domain.sealed import Seal
 from florin_server.flows.app import App, Core, Links
+from florin_server.flows.receipts import keys
 from florin_server.meters import Meters
 from florin_server.pricing.market import Market
 from florin_server.rails.evm.rail import EvmRail
@@ -115,6 +116,8 @@ class Service:
                 randbytes=randbytes,
                 limits_key=kept.limits_key,
             )
+            if role.answers:
+                await keys.ensure(core)
             staff = await _staff(core, role, handed)
             app = app_of(core, staff.settlers, staff.payouts)
             calls = _Calls(app, kept, certificates, handed, stack)

@@ -58,6 +58,20 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
+class Commitment:
+    """What an option's id was made of, besides what every option tells.
+
+    Accounts are CAIP-10 as they were written then; `contract` is the settlement contract, None on
+    chains without one.
+    """
+
+    contract: str | None
+    dest: str
+    fee_to: str | None
+    steps: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Head:
     """The newest block."""
 

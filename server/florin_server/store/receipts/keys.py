@@ -10,6 +10,7 @@ from florin_server.store.engine.query import Op, Row, Statement, insert, operati
 from florin_server.store.tables.tables import receipt_key
 
 _ALL = Statement(select(receipt_key).order_by(receipt_key.c.n))
+_LOCK = Statement(select(receipt_key).order_by(receipt_key.c.n).with_for_update())
 _PUT = Statement(insert(receipt_key).on_conflict_do_nothing())
 _REVOKE = Statement(
     update(receipt_key)
@@ -22,6 +23,12 @@ _REVOKE = Statement(
 def all_() -> Op[list[ReceiptKey]]:
     """All that ever were, the oldest first."""
     return [_key(row) for row in (yield _ALL())]
+
+
+@operation
+def lock() -> Op[list[ReceiptKey]]:
+    """Part of an operation: the same, of which nobody else changes one until it ends."""
+    return [_key(row) for row in (yield _LOCK())]
 
 
 @operation

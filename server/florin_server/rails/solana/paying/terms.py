@@ -14,9 +14,9 @@ from solders.pubkey import Pubkey
 from florin_server.chains.solana import spl
 from florin_server.domain.payments.option_names import reference
 from florin_server.domain.payments.payment import Build, Option
-from florin_server.rails.offered import Offered
+from florin_server.rails.offered import Offered, commitment
 from florin_server.rails.solana.settings import SolanaChain
-from florin_server.rails.types import Asset, Paid, Split
+from florin_server.rails.types import Asset, Commitment, Paid, Split
 
 METHOD = "solana_signTransaction"
 # a transaction that was confirmed as its quote ended has this long to land: twice what the
@@ -168,6 +168,10 @@ class SolanaTerms:
     def split(self, option: Option) -> Split:
         """Where the option's money goes, as it was offered."""
         return Terms.of(option).split()
+
+    def commitment(self, option: Option) -> Commitment | None:
+        """What the option's id was made of; None if it is not known any more."""
+        return commitment(option, Terms.of(option).split(), None, ((),), lambda one: (one,))
 
     def last_second(self, option: Option) -> int | None:
         """When a payment at a rate may be sent last: its quote's end, and as long as it takes.
