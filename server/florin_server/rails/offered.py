@@ -82,8 +82,8 @@ def commitment(
     contract: str | None,
     ways: Sequence[Sequence[str]],
     spellings: Callable[[str], Sequence[str]],
-) -> Commitment | None:
-    """What an option's id was made of, as far as its terms do not say it; None if nothing fits.
+) -> Commitment:
+    """What an option's id was made of; without steps if nothing fits.
 
     `ways` are the steps that it may have had, `spellings` the ways to write an account, of which
     terms keep one.
@@ -106,7 +106,7 @@ def commitment(
         )
         if option_id(made_of) == option.id:
             return Commitment(contract, dest, fee_to, told)
-    return None
+    return Commitment(contract, split.dest, split.fee_to, None)
 
 
 def _until(quoted_to: int | None) -> tuple[str, ...]:

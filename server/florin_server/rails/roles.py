@@ -97,8 +97,8 @@ class Terms(Protocol):
     def split(self, option: Option) -> Split:
         """Where the option's money goes, as it was offered."""
 
-    def commitment(self, option: Option) -> Commitment | None:
-        """What the option's id was made of, so that others can make it again; None if unknown."""
+    def commitment(self, option: Option) -> Commitment:
+        """What the option's id was made of, so that others can make it again."""
 
     def last_second(self, option: Option) -> int | None:
         """The newest time (Unix seconds) at which the option may be paid; None if any will do.

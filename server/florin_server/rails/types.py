@@ -62,13 +62,13 @@ class Commitment:
     """What an option's id was made of, besides what every option tells.
 
     Accounts are CAIP-10 as they were written then; `contract` is the settlement contract, None on
-    chains without one.
+    chains without one. `steps` are None if they are not known any more.
     """
 
     contract: str | None
     dest: str
     fee_to: str | None
-    steps: tuple[str, ...]
+    steps: tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True)

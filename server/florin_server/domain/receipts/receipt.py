@@ -92,8 +92,8 @@ class Refunded(_Part):
 class Receipt(_Part):
     """A statement of an installation, `iss`, about a payment, `sub`, at a time, `iat`.
 
-    `recipient` got what was paid less the fee: with `settled` it is the merchant's own account, else
-    the operator holds the money for it. `fee_to` got the fee.
+    `recipient` got what was paid less the fee: with `settled` it is the merchant's own account,
+    else the operator holds the money for it. `fee_to` got the fee.
     """
 
     version: Literal[1] = VERSION

@@ -43,7 +43,7 @@ def key_id_of(text: str) -> str:
         _refuse(
             Check.FORM, "it is no receipt: three parts of base64url, of a certain length, make one"
         )
-    header = _object(_decoded(text.split(".")[0]))
+    header = _object(_decoded(text.split(".", maxsplit=1)[0]))
     if header.keys() != {"alg", "kid", "typ"}:
         _refuse(Check.FORM, "its header has not just the members alg, kid and typ")
     if (header["alg"], header["typ"]) != (keys.ALGORITHM, TYPE):
@@ -54,6 +54,15 @@ def key_id_of(text: str) -> str:
     if not isinstance(key_id, str) or not _KEY_ID.fullmatch(key_id):
         _refuse(Check.FORM, "its header does not name a key by its thumbprint")
     return key_id
+
+
+def issuer_of(text: str) -> str:
+    """Who a receipt says it is of, before anything is proven. NotGenuine if it says none."""
+    key_id_of(text)
+    found = _object(_decoded(text.split(".")[1])).get("iss")
+    if not isinstance(found, str):
+        _refuse(Check.CONTENT, "what was signed names no issuer")
+    return found
 
 
 def verified(text: str, known: Mapping[str, OKPKey]) -> Receipt:

@@ -75,7 +75,7 @@ def seed_of(app: Core, key: ReceiptKey) -> bytes:
     try:
         return app.seal.open(key.sealed, keys.place(key.id))
     except Lost:
-        _log.error(  # noqa: TRY400  (the reason is said)
+        _log.error(
             "the receipt key %s is sealed by none of capture_keys in secrets.json: "
             "`florin receipt-keys rotate`, then revoke it",
             key.id,

@@ -125,7 +125,7 @@ def _said(  # noqa: PLR0917  (one of each, none alike)
     rail: Rail,
     now_s: int,
 ) -> Receipt:
-    asset, made_of, split = rail.assets.get(option.asset), None, rail.terms.split(option)
+    asset, split = rail.assets.get(option.asset), rail.terms.split(option)
     made_of = rail.terms.commitment(option)
     return Receipt(
         iss=app.links.base,
@@ -143,16 +143,16 @@ def _said(  # noqa: PLR0917  (one of each, none alike)
             fee=str(split.fee),
         ),
         payer=option.payer,
-        recipient=made_of.dest if made_of else split.dest,
-        fee_to=made_of.fee_to if made_of else split.fee_to,
+        recipient=made_of.dest,
+        fee_to=made_of.fee_to,
         settled=split.settled,
         option=receipt.Way(
             id=option.id,
             method=option.method,
             reference=rail.terms.reference(option),
             salt=payment.salt.hex(),
-            contract=made_of.contract if made_of else None,
-            steps=list(made_of.steps) if made_of else None,
+            contract=made_of.contract,
+            steps=None if made_of.steps is None else list(made_of.steps),
         ),
         transaction=receipt.Place(
             chain=option.chain_id,

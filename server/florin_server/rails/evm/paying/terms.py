@@ -198,8 +198,8 @@ class EvmTerms:
         """Where the option's money goes, as it was offered."""
         return Terms.of(option).split()
 
-    def commitment(self, option: Option) -> Commitment | None:
-        """What the option's id was made of; None if it is not known any more."""
+    def commitment(self, option: Option) -> Commitment:
+        """What the option's id was made of, so that others can make it again."""
         terms = Terms.of(option)
         approvals = [_approval(amount) for amount in terms.approvals]
         ways = (approvals, [*approvals, option.method])

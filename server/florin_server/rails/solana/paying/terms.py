@@ -169,8 +169,8 @@ class SolanaTerms:
         """Where the option's money goes, as it was offered."""
         return Terms.of(option).split()
 
-    def commitment(self, option: Option) -> Commitment | None:
-        """What the option's id was made of; None if it is not known any more."""
+    def commitment(self, option: Option) -> Commitment:
+        """What the option's id was made of, so that others can make it again."""
         return commitment(option, Terms.of(option).split(), None, ((),), lambda one: (one,))
 
     def last_second(self, option: Option) -> int | None:
