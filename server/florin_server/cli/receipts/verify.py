@@ -76,7 +76,7 @@ def run(wanted: Wanted, *, as_json: bool) -> None:
         rpc = JsonRpc(HttpTransport(wanted.rpc_url))
     except ValueError as fault:
         fail("Not checked", fault, 2)
-    verdict = asyncio.run(_judged(wanted, _text(wanted.file), rpc))
+    verdict = asyncio.run(judged(wanted, _text(wanted.file), rpc))
     if as_json:
         console.print(json.dumps(_object(verdict), indent=1), markup=False)
     else:
@@ -94,7 +94,8 @@ def _text(file: Path) -> str:
     return content.decode("latin-1").removesuffix("\n").removesuffix("\r")
 
 
-async def _judged(wanted: Wanted, text: str, rpc: JsonRpc) -> Verdict:
+async def judged(wanted: Wanted, text: str, rpc: JsonRpc) -> Verdict:
+    """What comes of every check that can be made."""
     verdict = Verdict()
     try:
         verdict.receipt = await _genuine(wanted, text, verdict.results)
