@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import pytest
 import pytest_asyncio
 from florin_server.devnet.evm import DEVNET

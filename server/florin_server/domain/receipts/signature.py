@@ -109,9 +109,7 @@ def key_set(content: bytes) -> dict[str, OKPKey]:
 
 
 def _part(text: object) -> bytes:
-    if not isinstance(text, str):
-        raise TypeError("not a text")
-    return _decoded(text)
+    return _decoded(text if isinstance(text, str) else "")
 
 
 def _decoded(part: str) -> bytes:
