@@ -16,6 +16,7 @@ ALGORITHM: Final = "Ed25519"  # RFC 9864; also the name of the curve
 SEED_BYTES: Final = 32
 # others may keep what is published for so long; a new key signs once all of them must know it
 KEPT_S: Final = 300
+PUBLISHED_MAX: Final = 100
 PUBLISHED_US: Final = 2 * KEPT_S * 1_000_000
 
 

@@ -12,7 +12,7 @@ from florin_server.domain.receipts.keys import ReceiptKey
 from florin_server.domain.sealed import Lost
 from florin_server.flows.app import Core
 from florin_server.store.engine.query import Op, operation
-from florin_server.store.receipts import keys as kept
+from florin_server.store.receipts import receipt_keys as kept
 
 _log = logging.getLogger(__name__)
 
@@ -36,9 +36,14 @@ async def published(app: Core) -> dict[str, Any]:
 async def rotate(app: Core) -> ReceiptKey:
     """Makes a key that signs once it has been published for a while; the others stay good.
 
-    Of two that are made at the same time one stays, which both callers are told.
+    Of two that are made at the same time one stays, which both callers are told. invalid_state if
+    as many are published as ever may be.
     """
     former = await listed(app)
+    if sum(one.revoked_at_us is None for one in former) >= keys.PUBLISHED_MAX:
+        raise FlorinError(
+            Code.INVALID_STATE, f"There are {keys.PUBLISHED_MAX} keys: revoke what nobody needs"
+        )
     now = await app.store.write(kept.put(_new(app, len(former))))
     _log.warning("receipts get another key: %s", now[len(former)].id)
     return now[len(former)]

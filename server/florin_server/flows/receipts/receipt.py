@@ -20,7 +20,7 @@ from florin_server.store.engine.query import Op, on_snapshot
 from florin_server.store.payments import payments, simulation
 from florin_server.store.payouts import refunds
 from florin_server.store.receipts import effects
-from florin_server.store.receipts import keys as kept
+from florin_server.store.receipts import receipt_keys as kept
 
 _CAIP19 = "caip19/"
 
