@@ -116,8 +116,6 @@ class Service:
                 randbytes=randbytes,
                 limits_key=kept.limits_key,
             )
-            if role.answers:
-                await keys.ensure(core)
             staff = await _staff(core, role, handed)
             app = app_of(core, staff.settlers, staff.payouts)
             calls = _Calls(app, kept, certificates, handed, stack)
@@ -219,6 +217,8 @@ class _Calls:
     async def _rest(
         self, grpc: GrpcServers, listener: socket.socket, workers: Workers
     ) -> HttpServer:
+        # known to all before anything is signed with it
+        await keys.ensure(self.app)
         problems, certificates = workers.problems, self.certificates
         return await gateway.start(
             self.app, grpc, listener, self.stack, problems, certificates=certificates

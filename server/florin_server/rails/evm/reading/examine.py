@@ -111,14 +111,18 @@ def _contract(contract: str, code: bytes) -> Result:
 
 def _settlement(said: Receipt, contract: str, token: str, logs: Sequence[_Log]) -> list[Result]:
     """Whether the settlement event says what the receipt says, and the token says it too."""
-    position = said.transaction.position
+    position, found = said.transaction.position, None
     for n, log in enumerate(logs):
-        if _number(log) == position and settler.is_event(log, frozenset({contract}), settler.PAID):
-            event, before = settler.paid(log), logs[:n]
-            break
-    else:
+        if settler.is_event(log, frozenset({contract}), settler.PAID):
+            event = settler.paid(log)
+            # who signed it was not told positions
+            wanted = event.ref == said.option.reference if position is None else None
+            if wanted or _number(log) == position:
+                found = event, logs[:n]
+    if found is None:
         told = f"log {position} of its block is no settlement by {contract} in this transaction"
         return [failed(Check.PAYMENT, told)]
+    event, before = found
     ref = reference_of(said)
     return [
         of_payment(said, event.ref, None if ref is None else "0x" + ref.hex()),
