@@ -138,6 +138,7 @@ class Merchant(Service):
     cancel_payment = unary(merchant.cancel_payment)
     list_payments = listed(merchant.list_payments)
     list_merchant_payments = listed(merchant.list_merchant_payments)
+    get_receipt = unary(merchant.get_receipt)
     create_refund = unary(merchant.create_refund)
     watch_refund = streamed(merchant.watch_refund)
 

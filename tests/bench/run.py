@@ -24,6 +24,7 @@ from tests.bench import (
     options,
     pages,
     payments,
+    receipts,
     report,
     settle,
     simulate,
@@ -73,6 +74,7 @@ SUBJECTS: dict[str, Subject] = {
     "options": options.measure,
     "simulate": simulate.measure,
     "export": export.measure,
+    "receipts": receipts.measure,
 }
 if is_there():
     SUBJECTS |= {

@@ -20,6 +20,7 @@ from florin_server.pricing.prices import Quote
 from florin_server.rails.types import (
     Asset,
     BlockView,
+    Commitment,
     Fact,
     Head,
     Mined,
@@ -237,6 +238,9 @@ class FakeRail:
 
     def split(self, option: Option) -> Split:
         return Split(str(option.terms["dest"]), None, 0, bool(option.terms["settled"]))
+
+    def commitment(self, option: Option) -> Commitment:
+        return Commitment(None, str(option.terms["dest"]), None, None)
 
     def last_second(self, option: Option) -> int | None:
         return None

@@ -98,6 +98,14 @@ async def _confirm(desk: Desk, tenant: Tenant) -> Request:
     )
 
 
+async def _paid(desk: Desk, tenant: Tenant) -> Request:
+    """Only what was paid on a chain has a receipt."""
+    offer = await desk.offer(tenant=tenant)
+    await desk.confirm(offer)
+    assert (await desk.final(offer.payment_id))["status"] == "succeeded"
+    return Request({"payment_id": offer.payment_id})
+
+
 async def _refund(desk: Desk, tenant: Tenant) -> Request:
     payment_id = await _payment(desk, tenant)
     path = f"/v1/sandbox/payments/{payment_id}/simulate"
@@ -167,6 +175,7 @@ GOOD: dict[str, Good] = {
     "GatewayService.WatchPayment": Good(_ended),
     "MerchantService.CreatePayment": Good(_nothing(ORDER), unknown=None, fresh=True),
     "MerchantService.GetPayment": Good(_with()),
+    "MerchantService.GetReceipt": Good(_paid),
     "MerchantService.GetPaymentStatus": Good(_with()),
     "MerchantService.WatchPayment": Good(_ended),
     "MerchantService.CancelPayment": Good(_with(), fresh=True),

@@ -144,7 +144,9 @@ def test_nothing_is_left_for_later(modules):
 
 def named_in(text: str) -> Iterator[str]:
     """Every command that a text names, those of `florin keys create\\|list` one by one."""
-    for first, seconds in re.findall(r"\bflorin ([a-z]+)((?: [a-z]+(?:\\\|[a-z]+)*)?)", text):
+    for first, seconds in re.findall(
+        r"\bflorin ([a-z]+(?:-[a-z]+)*)((?: [a-z]+(?:\\\|[a-z]+)*)?)", text
+    ):
         for second in seconds.split("\\|"):
             yield f"florin {first} {second.strip()}".rstrip()
 
@@ -173,7 +175,7 @@ def test_every_command_of_the_documents_exists():
         named.add(" ".join(name.split()[:2]) if alone else name)
     # both ways: nothing is named that is not there, nothing is there that is not named
     assert named == commands
-    table = re.findall(r"^\| `florin (\w+)", ALL, re.MULTILINE)
+    table = re.findall(r"^\| `florin ([\w-]+)", ALL, re.MULTILINE)
     assert sorted(table) == sorted({name.split()[1] for name in commands})
 
 

@@ -32,6 +32,7 @@ from florin.v1.payment_pb2 import (
     WatchPaymentRequest,
     WatchPaymentResponse,
 )
+from florin.v1.receipt_pb2 import GetReceiptRequest, GetReceiptResponse
 from florin.v1.refund_pb2 import (
     CreateRefundRequest,
     CreateRefundResponse,
@@ -81,6 +82,7 @@ _NAME = "MerchantService"
 _CREATE = Rpc(_NAME, "CreatePayment", CreatePaymentRequest, CreatePaymentResponse)
 _GET = Rpc(_NAME, "GetPayment", GetPaymentRequest, PaymentDetail)
 _STATUS = Rpc(_NAME, "GetPaymentStatus", GetPaymentStatusRequest, GetPaymentStatusResponse)
+_RECEIPT = Rpc(_NAME, "GetReceipt", GetReceiptRequest, GetReceiptResponse)
 _WATCH = Rpc(_NAME, "WatchPayment", WatchPaymentRequest, WatchPaymentResponse)
 _CANCEL = Rpc(_NAME, "CancelPayment", CancelPaymentRequest, CancelPaymentResponse)
 _LIST = Rpc(_NAME, "ListPayments", ListPaymentsRequest, ListPaymentsResponse)
@@ -115,6 +117,11 @@ def create_payment(
 def get_payment(payment_id: str, **options: Unpack[MerchantOptions]) -> Call[PaymentDetail]:
     """Tells everything about one payment of the merchant."""
     return _GET(GetPaymentRequest(payment_id=payment_id), options)
+
+
+def get_receipt(payment_id: str, **options: Unpack[MerchantOptions]) -> Call[GetReceiptResponse]:
+    """Tells what was paid, signed; StateError unless it succeeded, on a chain."""
+    return _RECEIPT(GetReceiptRequest(payment_id=payment_id), options)
 
 
 def get_payment_status(

@@ -32,6 +32,7 @@ from florin_server.config import Settings
 from florin_server.domain.accounts.credentials import parse_key
 from florin_server.domain.sealed import Seal
 from florin_server.flows.app import App, Core, Links
+from florin_server.flows.receipts import keys
 from florin_server.meters import Meters
 from florin_server.pricing.market import Market
 from florin_server.rails.evm.rail import EvmRail
@@ -216,6 +217,8 @@ class _Calls:
     async def _rest(
         self, grpc: GrpcServers, listener: socket.socket, workers: Workers
     ) -> HttpServer:
+        # known to all before anything is signed with it
+        await keys.ensure(self.app)
         problems, certificates = workers.problems, self.certificates
         return await gateway.start(
             self.app, grpc, listener, self.stack, problems, certificates=certificates

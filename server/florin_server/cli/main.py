@@ -15,6 +15,7 @@ from florin_server.cli.accounts import commands as accounts
 from florin_server.cli.chains import commands as chains
 from florin_server.cli.options import GrpcPort, HomeOption, HttpPort, given
 from florin_server.cli.payments import commands as payments
+from florin_server.cli.receipts import commands as receipts
 from florin_server.cli.screening import commands as screening
 from florin_server.cli.service import commands as service_commands
 from florin_server.cli.store import commands as store
@@ -314,6 +315,8 @@ def export(  # noqa: PLR0917  (typer gives them by name)
         command.run_server(server, wanted, tls=tls, ca=ca)
 
 
-for _module in (accounts, chains, payments, screening, service_commands, store):
+app.command()(receipts.verify_receipt)
+
+for _module in (accounts, chains, payments, receipts, screening, service_commands, store):
     for _name, _group in _module.GROUPS.items():
         app.add_typer(_group, name=_name)

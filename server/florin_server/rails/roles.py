@@ -15,6 +15,7 @@ from florin_server.pricing.prices import Quote
 from florin_server.rails.types import (
     Asset,
     BlockView,
+    Commitment,
     Effect,
     Fact,
     Head,
@@ -95,6 +96,9 @@ class Terms(Protocol):
 
     def split(self, option: Option) -> Split:
         """Where the option's money goes, as it was offered."""
+
+    def commitment(self, option: Option) -> Commitment:
+        """What the option's id was made of, so that others can make it again."""
 
     def last_second(self, option: Option) -> int | None:
         """The newest time (Unix seconds) at which the option may be paid; None if any will do.

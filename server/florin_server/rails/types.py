@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -58,6 +58,20 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
+class Commitment:
+    """What an option's id was made of, besides what every option tells.
+
+    Accounts are CAIP-10 as they were written then; `contract` is the settlement contract, None on
+    chains without one. `steps` are None if they are not known any more.
+    """
+
+    contract: str | None
+    dest: str
+    fee_to: str | None
+    steps: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Head:
     """The newest block."""
 
@@ -72,7 +86,9 @@ class Paid:
 
     Hex texts are lower-case; addresses are bare, not CAIP-10. `fee_to` means nothing where no fee
     was taken. `nonce` stands for all that was offered, the way to pay and its end included; it is
-    empty on chains without such.
+    empty on chains without such. `position` is the number of the log in its block, or of the
+    transfer among the transaction's instructions. It proves nothing: nodes that count differently
+    tell the same.
     """
 
     ref: str
@@ -86,6 +102,7 @@ class Paid:
     value: int
     fee: int
     nonce: str
+    position: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

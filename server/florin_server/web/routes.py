@@ -11,11 +11,12 @@ from florin_server.web import assets
 from florin_server.web.capture import routes as capture
 from florin_server.web.openapi import serve as published
 from florin_server.web.payments import routes as payments
+from florin_server.web.receipts import routes as receipts
 
 Routes = Mapping[tuple[str, str], PlainHandler]
 
 # browsers of every origin may read these, refusals included
-CORS_PATHS = published.CORS_PATHS
+CORS_PATHS = (*published.CORS_PATHS, *receipts.CORS_PATHS)
 # what begins like this is no payment link, whether or not there is such a path
 RESERVED = (
     *("v1", "versions", "spec", "docs", "healthz", "readyz"),
@@ -26,7 +27,7 @@ RESERVED = (
 def hosted(app: App) -> Routes:
     """Pages about payments and buyers, by method and path template: they need the service."""
     form = {(method, capture.PATH): handler for method, handler in capture.routes(app).items()}
-    return {**payments.routes(app), **form}
+    return {**payments.routes(app), **receipts.routes(app), **form}
 
 
 def documents() -> Routes:

@@ -42,6 +42,7 @@ from florin_server.store.payments import (
     simulation,
 )
 from florin_server.store.payouts import held_money, refunds
+from florin_server.store.receipts import effects, receipt_keys
 from florin_server.store.screening import blocklists
 from florin_server.store.settlement import chain_txs, gas, leases, token_accounts
 from sqlalchemy import create_engine
@@ -52,6 +53,7 @@ from tests.support.store_kit import created, opened, pragma
 OPERATIONS = (
     collected_data,
     customers,
+    effects,
     executors,
     generations,
     held_money,
@@ -68,6 +70,7 @@ OPERATIONS = (
     payments,
     pins,
     token_accounts,
+    receipt_keys,
     refunds,
     sharing,
     blocklists,
@@ -98,6 +101,8 @@ READS_ALL = {
     "ledger_TRANSFERS",
     "merchants_ANY_PARTNER",
     "merchants_PARTNERS",
+    "receipt_keys_ALL",
+    "receipt_keys_LOCK",
     "sharing_PROCESSES",
     "blocklists_LISTS",
     "destinations_GOING_TO",

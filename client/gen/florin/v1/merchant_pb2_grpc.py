@@ -6,6 +6,7 @@ import warnings
 from florin.v1 import listing_pb2 as florin_dot_v1_dot_listing__pb2
 from florin.v1 import merchant_pb2 as florin_dot_v1_dot_merchant__pb2
 from florin.v1 import payment_pb2 as florin_dot_v1_dot_payment__pb2
+from florin.v1 import receipt_pb2 as florin_dot_v1_dot_receipt__pb2
 from florin.v1 import refund_pb2 as florin_dot_v1_dot_refund__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -47,6 +48,11 @@ class MerchantServiceStub:
                 '/florin.v1.MerchantService/GetPayment',
                 request_serializer=florin_dot_v1_dot_payment__pb2.GetPaymentRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_merchant__pb2.PaymentDetail.FromString,
+                _registered_method=True)
+        self.GetReceipt = channel.unary_unary(
+                '/florin.v1.MerchantService/GetReceipt',
+                request_serializer=florin_dot_v1_dot_receipt__pb2.GetReceiptRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_receipt__pb2.GetReceiptResponse.FromString,
                 _registered_method=True)
         self.GetPaymentStatus = channel.unary_unary(
                 '/florin.v1.MerchantService/GetPaymentStatus',
@@ -103,6 +109,14 @@ class MerchantServiceServicer:
 
     def GetPayment(self, request, context):
         """Tells everything about one payment of the merchant.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetReceipt(self, request, context):
+        """Tells what was paid, signed so that others can check it. Only payments that succeeded on a chain
+        have a receipt.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -179,6 +193,11 @@ def add_MerchantServiceServicer_to_server(servicer, server):
                     servicer.GetPayment,
                     request_deserializer=florin_dot_v1_dot_payment__pb2.GetPaymentRequest.FromString,
                     response_serializer=florin_dot_v1_dot_merchant__pb2.PaymentDetail.SerializeToString,
+            ),
+            'GetReceipt': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetReceipt,
+                    request_deserializer=florin_dot_v1_dot_receipt__pb2.GetReceiptRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_receipt__pb2.GetReceiptResponse.SerializeToString,
             ),
             'GetPaymentStatus': grpc.unary_unary_rpc_method_handler(
                     servicer.GetPaymentStatus,
@@ -276,6 +295,33 @@ class MerchantService:
             '/florin.v1.MerchantService/GetPayment',
             florin_dot_v1_dot_payment__pb2.GetPaymentRequest.SerializeToString,
             florin_dot_v1_dot_merchant__pb2.PaymentDetail.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetReceipt(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.MerchantService/GetReceipt',
+            florin_dot_v1_dot_receipt__pb2.GetReceiptRequest.SerializeToString,
+            florin_dot_v1_dot_receipt__pb2.GetReceiptResponse.FromString,
             options,
             channel_credentials,
             insecure,

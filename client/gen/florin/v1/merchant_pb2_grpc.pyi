@@ -7,6 +7,7 @@ from collections import abc as _abc
 from florin.v1 import listing_pb2 as _listing_pb2
 from florin.v1 import merchant_pb2 as _merchant_pb2
 from florin.v1 import payment_pb2 as _payment_pb2
+from florin.v1 import receipt_pb2 as _receipt_pb2
 from florin.v1 import refund_pb2 as _refund_pb2
 from grpc import aio as _aio
 import abc as _abc_1
@@ -46,6 +47,10 @@ class MerchantServiceStub:
     """Creates a payment."""
     GetPayment: _grpc.UnaryUnaryMultiCallable[_payment_pb2.GetPaymentRequest, _merchant_pb2.PaymentDetail]
     """Tells everything about one payment of the merchant."""
+    GetReceipt: _grpc.UnaryUnaryMultiCallable[_receipt_pb2.GetReceiptRequest, _receipt_pb2.GetReceiptResponse]
+    """Tells what was paid, signed so that others can check it. Only payments that succeeded on a chain
+    have a receipt.
+    """
     GetPaymentStatus: _grpc.UnaryUnaryMultiCallable[_payment_pb2.GetPaymentStatusRequest, _payment_pb2.GetPaymentStatusResponse]
     """Tells the status."""
     WatchPayment: _grpc.UnaryStreamMultiCallable[_payment_pb2.WatchPaymentRequest, _payment_pb2.WatchPaymentResponse]
@@ -79,6 +84,10 @@ class MerchantServiceAsyncStub(MerchantServiceStub):
     """Creates a payment."""
     GetPayment: _aio.UnaryUnaryMultiCallable[_payment_pb2.GetPaymentRequest, _merchant_pb2.PaymentDetail]  # type: ignore[assignment]
     """Tells everything about one payment of the merchant."""
+    GetReceipt: _aio.UnaryUnaryMultiCallable[_receipt_pb2.GetReceiptRequest, _receipt_pb2.GetReceiptResponse]  # type: ignore[assignment]
+    """Tells what was paid, signed so that others can check it. Only payments that succeeded on a chain
+    have a receipt.
+    """
     GetPaymentStatus: _aio.UnaryUnaryMultiCallable[_payment_pb2.GetPaymentStatusRequest, _payment_pb2.GetPaymentStatusResponse]  # type: ignore[assignment]
     """Tells the status."""
     WatchPayment: _aio.UnaryStreamMultiCallable[_payment_pb2.WatchPaymentRequest, _payment_pb2.WatchPaymentResponse]  # type: ignore[assignment]
@@ -121,6 +130,16 @@ class MerchantServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_merchant_pb2.PaymentDetail, _abc.Awaitable[_merchant_pb2.PaymentDetail]]:
         """Tells everything about one payment of the merchant."""
+
+    @_abc_1.abstractmethod
+    def GetReceipt(
+        self,
+        request: _receipt_pb2.GetReceiptRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_receipt_pb2.GetReceiptResponse, _abc.Awaitable[_receipt_pb2.GetReceiptResponse]]:
+        """Tells what was paid, signed so that others can check it. Only payments that succeeded on a chain
+        have a receipt.
+        """
 
     @_abc_1.abstractmethod
     def GetPaymentStatus(

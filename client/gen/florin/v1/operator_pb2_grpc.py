@@ -9,6 +9,7 @@ from florin.v1 import held_pb2 as florin_dot_v1_dot_held__pb2
 from florin.v1 import ledger_pb2 as florin_dot_v1_dot_ledger__pb2
 from florin.v1 import partner_pb2 as florin_dot_v1_dot_partner__pb2
 from florin.v1 import payout_pb2 as florin_dot_v1_dot_payout__pb2
+from florin.v1 import receipt_pb2 as florin_dot_v1_dot_receipt__pb2
 from florin.v1 import screening_pb2 as florin_dot_v1_dot_screening__pb2
 from florin.v1 import system_pb2 as florin_dot_v1_dot_system__pb2
 
@@ -162,6 +163,21 @@ class OperatorServiceStub:
                 '/florin.v1.OperatorService/ResolvePayout',
                 request_serializer=florin_dot_v1_dot_payout__pb2.ResolvePayoutRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_payout__pb2.Payout.FromString,
+                _registered_method=True)
+        self.ListReceiptKeys = channel.unary_unary(
+                '/florin.v1.OperatorService/ListReceiptKeys',
+                request_serializer=florin_dot_v1_dot_receipt__pb2.ListReceiptKeysRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_receipt__pb2.ListReceiptKeysResponse.FromString,
+                _registered_method=True)
+        self.RotateReceiptKey = channel.unary_unary(
+                '/florin.v1.OperatorService/RotateReceiptKey',
+                request_serializer=florin_dot_v1_dot_receipt__pb2.RotateReceiptKeyRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_receipt__pb2.RotateReceiptKeyResponse.FromString,
+                _registered_method=True)
+        self.RevokeReceiptKey = channel.unary_unary(
+                '/florin.v1.OperatorService/RevokeReceiptKey',
+                request_serializer=florin_dot_v1_dot_receipt__pb2.RevokeReceiptKeyRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_receipt__pb2.RevokeReceiptKeyResponse.FromString,
                 _registered_method=True)
         self.ListHeldPayments = channel.unary_unary(
                 '/florin.v1.OperatorService/ListHeldPayments',
@@ -389,6 +405,28 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListReceiptKeys(self, request, context):
+        """Lists the keys that sign receipts.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RotateReceiptKey(self, request, context):
+        """Makes a new key for receipts. Those before it stay published, and what they signed stays good.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeReceiptKey(self, request, context):
+        """Takes a key for receipts out of the published ones, so that nothing that it signed verifies any
+        more. The only one is refused. Repeating it changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListHeldPayments(self, request, context):
         """Lists money that blocked payers brought, and that waits for the operator's verdict.
         """
@@ -582,6 +620,21 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.ResolvePayout,
                     request_deserializer=florin_dot_v1_dot_payout__pb2.ResolvePayoutRequest.FromString,
                     response_serializer=florin_dot_v1_dot_payout__pb2.Payout.SerializeToString,
+            ),
+            'ListReceiptKeys': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListReceiptKeys,
+                    request_deserializer=florin_dot_v1_dot_receipt__pb2.ListReceiptKeysRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_receipt__pb2.ListReceiptKeysResponse.SerializeToString,
+            ),
+            'RotateReceiptKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.RotateReceiptKey,
+                    request_deserializer=florin_dot_v1_dot_receipt__pb2.RotateReceiptKeyRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_receipt__pb2.RotateReceiptKeyResponse.SerializeToString,
+            ),
+            'RevokeReceiptKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeReceiptKey,
+                    request_deserializer=florin_dot_v1_dot_receipt__pb2.RevokeReceiptKeyRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_receipt__pb2.RevokeReceiptKeyResponse.SerializeToString,
             ),
             'ListHeldPayments': grpc.unary_unary_rpc_method_handler(
                     servicer.ListHeldPayments,
@@ -1284,6 +1337,87 @@ class OperatorService:
             '/florin.v1.OperatorService/ResolvePayout',
             florin_dot_v1_dot_payout__pb2.ResolvePayoutRequest.SerializeToString,
             florin_dot_v1_dot_payout__pb2.Payout.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListReceiptKeys(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/ListReceiptKeys',
+            florin_dot_v1_dot_receipt__pb2.ListReceiptKeysRequest.SerializeToString,
+            florin_dot_v1_dot_receipt__pb2.ListReceiptKeysResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RotateReceiptKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/RotateReceiptKey',
+            florin_dot_v1_dot_receipt__pb2.RotateReceiptKeyRequest.SerializeToString,
+            florin_dot_v1_dot_receipt__pb2.RotateReceiptKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeReceiptKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/RevokeReceiptKey',
+            florin_dot_v1_dot_receipt__pb2.RevokeReceiptKeyRequest.SerializeToString,
+            florin_dot_v1_dot_receipt__pb2.RevokeReceiptKeyResponse.FromString,
             options,
             channel_credentials,
             insecure,

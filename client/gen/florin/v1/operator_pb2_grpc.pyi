@@ -10,6 +10,7 @@ from florin.v1 import held_pb2 as _held_pb2
 from florin.v1 import ledger_pb2 as _ledger_pb2
 from florin.v1 import partner_pb2 as _partner_pb2
 from florin.v1 import payout_pb2 as _payout_pb2
+from florin.v1 import receipt_pb2 as _receipt_pb2
 from florin.v1 import screening_pb2 as _screening_pb2
 from florin.v1 import system_pb2 as _system_pb2
 from grpc import aio as _aio
@@ -92,6 +93,14 @@ class OperatorServiceStub:
     """Calls a payout off that is not on its way; the refund that it pays fails."""
     ResolvePayout: _grpc.UnaryUnaryMultiCallable[_payout_pb2.ResolvePayoutRequest, _payout_pb2.Payout]
     """Ends a payout whose transaction is final and does not prove it, or has it paid once more."""
+    ListReceiptKeys: _grpc.UnaryUnaryMultiCallable[_receipt_pb2.ListReceiptKeysRequest, _receipt_pb2.ListReceiptKeysResponse]
+    """Lists the keys that sign receipts."""
+    RotateReceiptKey: _grpc.UnaryUnaryMultiCallable[_receipt_pb2.RotateReceiptKeyRequest, _receipt_pb2.RotateReceiptKeyResponse]
+    """Makes a new key for receipts. Those before it stay published, and what they signed stays good."""
+    RevokeReceiptKey: _grpc.UnaryUnaryMultiCallable[_receipt_pb2.RevokeReceiptKeyRequest, _receipt_pb2.RevokeReceiptKeyResponse]
+    """Takes a key for receipts out of the published ones, so that nothing that it signed verifies any
+    more. The only one is refused. Repeating it changes nothing.
+    """
     ListHeldPayments: _grpc.UnaryUnaryMultiCallable[_held_pb2.ListHeldPaymentsRequest, _held_pb2.ListHeldPaymentsResponse]
     """Lists money that blocked payers brought, and that waits for the operator's verdict."""
     ResolveHeldPayment: _grpc.UnaryUnaryMultiCallable[_held_pb2.ResolveHeldPaymentRequest, _held_pb2.HeldPayment]
@@ -172,6 +181,14 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     """Calls a payout off that is not on its way; the refund that it pays fails."""
     ResolvePayout: _aio.UnaryUnaryMultiCallable[_payout_pb2.ResolvePayoutRequest, _payout_pb2.Payout]  # type: ignore[assignment]
     """Ends a payout whose transaction is final and does not prove it, or has it paid once more."""
+    ListReceiptKeys: _aio.UnaryUnaryMultiCallable[_receipt_pb2.ListReceiptKeysRequest, _receipt_pb2.ListReceiptKeysResponse]  # type: ignore[assignment]
+    """Lists the keys that sign receipts."""
+    RotateReceiptKey: _aio.UnaryUnaryMultiCallable[_receipt_pb2.RotateReceiptKeyRequest, _receipt_pb2.RotateReceiptKeyResponse]  # type: ignore[assignment]
+    """Makes a new key for receipts. Those before it stay published, and what they signed stays good."""
+    RevokeReceiptKey: _aio.UnaryUnaryMultiCallable[_receipt_pb2.RevokeReceiptKeyRequest, _receipt_pb2.RevokeReceiptKeyResponse]  # type: ignore[assignment]
+    """Takes a key for receipts out of the published ones, so that nothing that it signed verifies any
+    more. The only one is refused. Repeating it changes nothing.
+    """
     ListHeldPayments: _aio.UnaryUnaryMultiCallable[_held_pb2.ListHeldPaymentsRequest, _held_pb2.ListHeldPaymentsResponse]  # type: ignore[assignment]
     """Lists money that blocked payers brought, and that waits for the operator's verdict."""
     ResolveHeldPayment: _aio.UnaryUnaryMultiCallable[_held_pb2.ResolveHeldPaymentRequest, _held_pb2.HeldPayment]  # type: ignore[assignment]
@@ -393,6 +410,32 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_payout_pb2.Payout, _abc.Awaitable[_payout_pb2.Payout]]:
         """Ends a payout whose transaction is final and does not prove it, or has it paid once more."""
+
+    @_abc_1.abstractmethod
+    def ListReceiptKeys(
+        self,
+        request: _receipt_pb2.ListReceiptKeysRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_receipt_pb2.ListReceiptKeysResponse, _abc.Awaitable[_receipt_pb2.ListReceiptKeysResponse]]:
+        """Lists the keys that sign receipts."""
+
+    @_abc_1.abstractmethod
+    def RotateReceiptKey(
+        self,
+        request: _receipt_pb2.RotateReceiptKeyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_receipt_pb2.RotateReceiptKeyResponse, _abc.Awaitable[_receipt_pb2.RotateReceiptKeyResponse]]:
+        """Makes a new key for receipts. Those before it stay published, and what they signed stays good."""
+
+    @_abc_1.abstractmethod
+    def RevokeReceiptKey(
+        self,
+        request: _receipt_pb2.RevokeReceiptKeyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_receipt_pb2.RevokeReceiptKeyResponse, _abc.Awaitable[_receipt_pb2.RevokeReceiptKeyResponse]]:
+        """Takes a key for receipts out of the published ones, so that nothing that it signed verifies any
+        more. The only one is refused. Repeating it changes nothing.
+        """
 
     @_abc_1.abstractmethod
     def ListHeldPayments(

@@ -21,6 +21,28 @@ def option_id(parts: Sequence[str]) -> str:
     return str(UUID(bytes=digest[:16], version=5))
 
 
+def parts(  # noqa: PLR0917  (one of each, none alike)
+    payment_id: str,
+    payer: str,
+    asset: str,
+    value: int,
+    contracts: Sequence[str],
+    dest: str,
+    fee_to: str | None,
+    fee: int,
+    *,
+    settled: bool,
+    steps: Sequence[str],
+) -> tuple[str, ...]:
+    """What an option's id is made of: accounts as CAIP-10, the asset as CAIP-19.
+
+    `contracts` and `steps` are the chain's own; a price that lapses is the last of the steps.
+    """
+    money = (payment_id, payer, asset, str(value))
+    route = (dest, fee_to or "", str(fee), str(settled))
+    return (*money, *contracts, *route, *steps)
+
+
 def reference(salt: bytes, option_id: str) -> bytes:
     """The 32 bytes that name a payment's option on chain without telling which it is.
 

@@ -149,7 +149,8 @@ class Posting:
 class Finding:
     """The proven end of a payment: succeeded with its effect, or failed for good.
 
-    With `held` it is paid and does not end: its payer is blocked, and the money is held.
+    With `held` it is paid and does not end: its payer is blocked, and the money is held. `position`
+    is the event's within the block, or the transaction, of `at`.
     """
 
     payment_id: str
@@ -162,6 +163,7 @@ class Finding:
     failure_detail: str | None = None
     postings: tuple[Posting, ...] = ()
     at: Watched | None = None
+    position: int | None = None
     held: HeldMoney | None = None
 
 

@@ -146,6 +146,8 @@ def paid(log: Mapping[str, Any]) -> Paid:
         value=int.from_bytes(value, "big"),
         fee=int.from_bytes(fee, "big"),
         nonce="0x" + nonce.hex(),
+        # no node's way of counting decides about money
+        position=None if log.get("logIndex") is None else quantity(log.get("logIndex")),
     )
 
 

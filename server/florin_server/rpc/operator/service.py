@@ -12,6 +12,7 @@ from florin_server.rpc.ledger.books import LedgerCalls
 from florin_server.rpc.operator.system import SystemCalls
 from florin_server.rpc.payouts.held_money import HeldCalls
 from florin_server.rpc.payouts.payouts import PayoutCalls
+from florin_server.rpc.receipts.receipts import ReceiptKeyCalls
 from florin_server.rpc.screening.lists import ScreeningCalls
 
 
@@ -21,6 +22,7 @@ class OperatorServicer(
     ScreeningCalls,
     PayoutCalls,
     HeldCalls,
+    ReceiptKeyCalls,
     LedgerCalls,
     SystemCalls,
     operator_pb2_grpc.OperatorServiceServicer,

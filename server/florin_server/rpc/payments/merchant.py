@@ -15,6 +15,7 @@ from florin_server.flows.payouts.refund import refund, refund_of
 from florin_server.rpc.payments import codec
 from florin_server.rpc.payments.listing import ListingCalls
 from florin_server.rpc.payments.shared import PaymentCalls
+from florin_server.rpc.receipts.receipts import ReceiptCalls
 from florin_server.rpc.server.call import caller
 from florin_server.rpc.server.replay import answer, stored
 
@@ -26,7 +27,9 @@ def _merchant() -> Merchant:
     return merchant
 
 
-class MerchantServicer(PaymentCalls, ListingCalls, merchant_pb2_grpc.MerchantServiceServicer):
+class MerchantServicer(
+    PaymentCalls, ListingCalls, ReceiptCalls, merchant_pb2_grpc.MerchantServiceServicer
+):
     """Calls that a merchant's back end makes."""
 
     async def CreatePayment(

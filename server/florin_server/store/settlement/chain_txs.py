@@ -52,6 +52,7 @@ from florin_server.store.payments.payments import (
     put_events,
 )
 from florin_server.store.payouts import held_money
+from florin_server.store.receipts import effects
 from florin_server.store.settlement import gas, leases, token_accounts
 from florin_server.store.settlement.chain_tx_rows import items_of, whole
 from florin_server.store.tables.payments import UNSETTLED, ConfirmState
@@ -397,6 +398,7 @@ def conclude(
     over: list[str] = []
     stopped: list[Payment] = []
     to_settle = yield from _to_settle(findings)
+    yield from effects.put([one for one in findings if one.payment_id in to_settle])
     for finding in sorted(findings, key=attrgetter("payment_id")):
         status = to_settle.get(finding.payment_id)
         if finding.held is not None:

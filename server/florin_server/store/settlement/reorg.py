@@ -20,6 +20,7 @@ from florin_server.domain.settlement.state import TRANSACTION, TxEvent
 from florin_server.store.engine.query import Op, Statement, any_of, one_of, operation, param, upsert
 from florin_server.store.ledger import ledger
 from florin_server.store.payouts import held_money, payouts
+from florin_server.store.receipts import effects
 from florin_server.store.tables.payments import ConfirmState
 from florin_server.store.tables.tables import chain_tx, chain_tx_item, confirm, payment, watched_tx
 
@@ -158,6 +159,7 @@ def undo_settled(
             undone.append(one)
     again, over = yield from _undo_held(brought, now_us)
     undone += [one for one in again if one not in undone]
+    yield from effects.forget({*payment_ids, *undone, *over})
     reopened = [row[0] for row in (yield _REOPEN(ids=tx_ids))]
     for tx_id in reopened:
         yield from _undo_cost(tx_id, now_us)

@@ -39,6 +39,7 @@ from florin_server.store.tables.provisioning import (
     NonceAccountRow,
     OpenedAccountRow,
 )
+from florin_server.store.tables.receipts import PaymentEffectRow, ReceiptKeyRow
 from florin_server.store.tables.screening import ScreenedAddressRow, ScreeningListRow
 from florin_server.store.tables.settlement import (
     ChainTxBumpRow,
@@ -71,6 +72,8 @@ option_count = _table(OptionCountRow)
 issued = _table(IssuedRow)
 confirm = _table(ConfirmRow)
 refund = _table(RefundRow)
+payment_effect = _table(PaymentEffectRow)
+receipt_key = _table(ReceiptKeyRow)
 executor_pause = _table(ExecutorPauseRow)
 screening_list = _table(ScreeningListRow)
 screened_address = _table(ScreenedAddressRow)

@@ -77,6 +77,11 @@ _OWN: Mapping[str, tuple[Code, ...]] = {
     "GatewayService.WatchPayment": (Code.PAYMENT_NOT_FOUND,),
     "MerchantService.CreatePayment": (),
     "MerchantService.GetPayment": (Code.PAYMENT_NOT_FOUND,),
+    "MerchantService.GetReceipt": (
+        Code.PAYMENT_NOT_FOUND,
+        Code.PAYMENT_NOT_SUCCEEDED,
+        Code.INVALID_STATE,
+    ),
     "MerchantService.GetPaymentStatus": (Code.PAYMENT_NOT_FOUND,),
     "MerchantService.WatchPayment": (Code.PAYMENT_NOT_FOUND,),
     "MerchantService.CancelPayment": (Code.INVALID_STATE, Code.PAYMENT_NOT_FOUND),

@@ -109,6 +109,7 @@ class Concluder:
             settled_value=option.value - split.fee if split.settled else None,
             postings=postings.settled(self._rail, item.payment.merchant_id, option),
             at=Watched(event.tx_hash, event.block_number, event.block_hash),
+            position=event.position,
         )
 
     def _freed(self, ends: Sequence[Ended], done: Collection[str]) -> list[Accepted]:

@@ -19,13 +19,14 @@ from florin_server.chains.evm.typed_data import (
     permit2_domain,
     sign_request,
 )
+from florin_server.domain.caip import checksum_address
 from florin_server.domain.payments.option_names import reference
 from florin_server.domain.payments.payment import Action, Build, Option
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.settings import EvmChain
 from florin_server.rails.evm.settler import Pay
-from florin_server.rails.offered import Offered
-from florin_server.rails.types import Paid, Payable, Split
+from florin_server.rails.offered import Offered, commitment
+from florin_server.rails.types import Commitment, Paid, Payable, Split
 
 EIP3009_METHOD = "eip3009"
 PERMIT2_METHOD = "permit2"
@@ -197,6 +198,13 @@ class EvmTerms:
         """Where the option's money goes, as it was offered."""
         return Terms.of(option).split()
 
+    def commitment(self, option: Option) -> Commitment:
+        """What the option's id was made of, so that others can make it again."""
+        terms = Terms.of(option)
+        approvals = [_approval(amount) for amount in terms.approvals]
+        ways = (approvals, [*approvals, option.method])
+        return commitment(option, terms.split(), terms.route.settler, ways, _spellings)
+
     def last_second(self, option: Option) -> int | None:
         """The newest block time (Unix seconds) that lets the option be paid."""
         return Terms.of(option).last_second
@@ -242,7 +250,7 @@ def build_option(chain: EvmChain, offered: Offered, means: Payable) -> Option:
     """
     payment, asset, split, quote = offered.payment, offered.asset, offered.split, offered.quote
     method = means.method or asset.method
-    approvals = [f"approve {amount}" for amount in means.approvals]
+    approvals = [_approval(amount) for amount in means.approvals]
     chosen = offered.id(
         contracts=[chain.settler],
         steps=[*approvals, *((method,) if means.method else ())],
@@ -278,6 +286,17 @@ def build_option(chain: EvmChain, offered: Offered, means: Payable) -> Option:
         terms=terms.stored(),
         reference="0x" + route.ref.hex(),
     )
+
+
+def _approval(amount: int) -> str:
+    """An approval as a step that an option's id stands for."""
+    return f"approve {amount}"
+
+
+def _spellings(account: str) -> tuple[str, ...]:
+    """A lower-case account (CAIP-10) as it may have been written."""
+    chain, _, address = account.rpartition(":")
+    return account, f"{chain}:{checksum_address(address)}"
 
 
 def _eta_s(chain: EvmChain, approvals: int) -> int:

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.hash import Hash
 from solders.instruction import Instruction
+from solders.message import MessageV0
 from solders.pubkey import Pubkey
 
 from florin_server.chains.solana import spl
 from florin_server.domain.payments.option_names import reference
 from florin_server.domain.payments.payment import Build, Option
-from florin_server.rails.offered import Offered
+from florin_server.rails.offered import Offered, commitment
 from florin_server.rails.solana.settings import SolanaChain
-from florin_server.rails.types import Asset, Paid, Split
+from florin_server.rails.types import Asset, Commitment, Paid, Split
 
 METHOD = "solana_signTransaction"
 # a transaction that was confirmed as its quote ended has this long to land: twice what the
@@ -141,6 +142,16 @@ class Terms:
             amount=amount,
         )
 
+    def position_in(self, message: MessageV0) -> int | None:
+        """Which instruction of a message pays the receiver, from 0; None if none does."""
+        keys: list[Pubkey] = message.account_keys
+        dest = self.place(self.dest)
+        for position, one in enumerate(message.instructions):
+            named = [keys[index] for index in one.accounts if index < len(keys)]
+            if str(keys[one.program_id_index]) == self.program and dest in named[1:]:
+                return position
+        return None
+
     def proven_by(self, payer: str, paid: Paid) -> bool:
         """True if what moved is all that was promised."""
         told = (paid.ref, paid.payer, paid.token, paid.value, paid.dest, paid.fee)
@@ -157,6 +168,10 @@ class SolanaTerms:
     def split(self, option: Option) -> Split:
         """Where the option's money goes, as it was offered."""
         return Terms.of(option).split()
+
+    def commitment(self, option: Option) -> Commitment:
+        """What the option's id was made of, so that others can make it again."""
+        return commitment(option, Terms.of(option).split(), None, ((),), lambda one: (one,))
 
     def last_second(self, option: Option) -> int | None:
         """When a payment at a rate may be sent last: its quote's end, and as long as it takes.

@@ -41,7 +41,7 @@ _REMEMBERED = 512
 
 
 @dataclass(frozen=True, slots=True)
-class _Record:
+class Record:
     """A finalized transaction, as the node tells it."""
 
     slot: int
@@ -67,7 +67,7 @@ class Evidence:
         self._node = node
         self._chain = chain
         self._gaps = gaps
-        self._records: OrderedDict[str, _Record] = OrderedDict()
+        self._records: OrderedDict[str, Record] = OrderedDict()
 
     async def head(self) -> Head:
         """The newest finalized slot."""
@@ -118,21 +118,23 @@ class Evidence:
         found = []
         for one in landings:
             record = records.get(one.hash)
-            if record is not None and _moved(one, record):
-                terms = Terms.of(one.option)
+            terms, payer = Terms.of(one.option), bare(one.option.payer)
+            # the accounts are those of the message that we signed, whatever the node says it was
+            if record is not None and moved(terms, payer, one.submission.message, record):
                 found.append(
                     Paid(
                         ref=terms.ref,
                         tx_hash=one.hash,
                         block_number=record.slot,
                         block_hash="",
-                        payer=bare(one.option.payer),
+                        payer=payer,
                         dest=terms.dest,
                         fee_to=terms.fee_to or "",
                         token=terms.mint,
                         value=terms.value,
                         fee=terms.fee,
                         nonce="",
+                        position=terms.position_in(one.submission.message),
                     )
                 )
         return found
@@ -205,11 +207,11 @@ class Evidence:
         if record.error is not None:
             return None
         if not coin:
-            return _changed(message, record)
-        moved = _lamports(message, record)
+            return token_changes(message, record)
+        moved = coin_changes(message, record)
         return {key: change for key, change in moved.items() if key != message.account_keys[0]}
 
-    async def _read(self, hashes: Sequence[str]) -> dict[str, _Record]:
+    async def _read(self, hashes: Sequence[str]) -> dict[str, Record]:
         """Finalized transactions; one batched read."""
         missing = [one for one in dict.fromkeys(hashes) if one not in self._records]
         config = {
@@ -220,29 +222,31 @@ class Evidence:
         answers = await self._node.batch([("getTransaction", (one, config)) for one in missing])
         for one, answer in zip(missing, answers, strict=True):
             if answered(answer) is not None:
-                self._records[one] = self._record(answer)
+                self._records[one] = record_of(answer, self._chain.name)
         found = {one: self._records[one] for one in hashes if one in self._records}
         while len(self._records) > _REMEMBERED:
             self._records.popitem(last=False)
         return found
 
-    def _record(self, answer: Any) -> _Record:
-        told = record(answer)
-        meta = record(told.get("meta"))
-        if "err" not in meta:
-            raise RailUnavailable(f"{self._chain.name}: a transaction came without its error")
-        before, after = _numbers(meta.get("preBalances")), _numbers(meta.get("postBalances"))
-        if not before or len(before) != len(after):
-            raise RailUnavailable(f"{self._chain.name}: a transaction came without its balances")
-        old, new = _tokens(meta.get("preTokenBalances")), _tokens(meta.get("postTokenBalances"))
-        changes = {index: new.get(index, 0) - old.get(index, 0) for index in {*old, *new}}
-        return _Record(
-            slot=number(told.get("slot")),
-            error=meta["err"],
-            fee=number(meta.get("fee")),
-            lamports=tuple(zip(before, after, strict=True)),
-            tokens=changes,
-        )
+
+def record_of(answer: Any, chain: str) -> Record:
+    """A transaction as a node tells it; RailUnavailable if something is missing."""
+    told = record(answer)
+    meta = record(told.get("meta"))
+    if "err" not in meta:
+        raise RailUnavailable(f"{chain}: a transaction came without its error")
+    before, after = _numbers(meta.get("preBalances")), _numbers(meta.get("postBalances"))
+    if not before or len(before) != len(after):
+        raise RailUnavailable(f"{chain}: a transaction came without its balances")
+    old, new = _tokens(meta.get("preTokenBalances")), _tokens(meta.get("postTokenBalances"))
+    changes = {index: new.get(index, 0) - old.get(index, 0) for index in {*old, *new}}
+    return Record(
+        slot=number(told.get("slot")),
+        error=meta["err"],
+        fee=number(meta.get("fee")),
+        lamports=tuple(zip(before, after, strict=True)),
+        tokens=changes,
+    )
 
 
 def _failure(status: SignatureStatus) -> str | None:
@@ -251,25 +255,24 @@ def _failure(status: SignatureStatus) -> str | None:
     return f"The transaction failed on chain: {status.error}" if failed else None
 
 
-def _moved(one: Landing, record: _Record) -> bool:
+def moved(terms: Terms, payer: str, message: MessageV0, seen: Record) -> bool:
     """True if every token account, or every receiver of coin, changed by exactly what was promised.
 
-    The accounts are those of the message that we signed, whatever the node says it was. A payer of
-    coin may have paid for a guard of its wallet too.
+    A payer of coin may have paid for a guard of its wallet too.
     """
-    if record.error is not None:
+    if seen.error is not None:
         return False
-    terms, payer = Terms.of(one.option), bare(one.option.payer)
     promised = terms.changes(payer)
     if terms.is_coin:
-        moved, source = _lamports(one.submission.message, record), terms.place(payer)
-        exact = all(moved.get(key, 0) == promised[key] for key in promised if key != source)
-        return exact and moved.get(source, 0) <= promised[source]
+        changes, source = coin_changes(message, seen), terms.place(payer)
+        exact = all(changes.get(key, 0) == promised[key] for key in promised if key != source)
+        return exact and changes.get(source, 0) <= promised[source]
     wanted = {key: change for key, change in promised.items() if change}
-    return _changed(one.submission.message, record) == wanted
+    return token_changes(message, seen) == wanted
 
 
-def _changed(message: MessageV0, record: _Record) -> dict[Pubkey, int]:
+def token_changes(message: MessageV0, record: Record) -> dict[Pubkey, int]:
+    """By how much token accounts changed."""
     keys: list[Pubkey] = message.account_keys
     return {
         keys[index]: change
@@ -278,7 +281,8 @@ def _changed(message: MessageV0, record: _Record) -> dict[Pubkey, int]:
     }
 
 
-def _lamports(message: MessageV0, record: _Record) -> dict[Pubkey, int]:
+def coin_changes(message: MessageV0, record: Record) -> dict[Pubkey, int]:
+    """By how many lamports accounts changed."""
     changes = [after - before for before, after in record.lamports]
     if len(changes) != len(message.account_keys):
         raise RailUnavailable("the node told balances of other accounts than the message names")

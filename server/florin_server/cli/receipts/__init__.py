@@ -1,0 +1,1 @@
+"""Commands about receipts and their keys."""

@@ -1,0 +1,1 @@
+"""What a receipt says, and how it is signed and checked."""

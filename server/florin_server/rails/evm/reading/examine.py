@@ -1,0 +1,188 @@
+"""A receipt on an EVM chain, as one node that somebody names tells it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from florin_server.chains.evm import abi
+from florin_server.domain.caip import parse_asset
+from florin_server.domain.receipts.receipt import Receipt
+from florin_server.domain.receipts.verdict import Check, Outcome, Result
+from florin_server.rails.connection.jsonrpc import Rpc
+from florin_server.rails.evm import settler
+from florin_server.rails.evm.paying.terms import NOBODY, bare
+from florin_server.rails.evm.reading.node import (
+    LATEST,
+    Header,
+    Node,
+    address_text,
+    data,
+    hash_text,
+    header,
+    quantity,
+    record,
+    records,
+)
+from florin_server.rails.evm.setup.bytecode import bytecode
+from florin_server.rails.examining import either, failed, of_payment, passed, reference_of, unknown
+from florin_server.rails.types import Paid, RailUnavailable
+
+_TRANSFER = abi.topic("Transfer(address,address,uint256)")
+_Log = Mapping[str, Any]
+
+
+async def examine(rpc: Rpc, said: Receipt, confirmations: int) -> list[Result]:
+    """What came of every check; a block is final with so many blocks, its own among them.
+
+    RailUnavailable if the node does not answer.
+    """
+    place, node = said.transaction, Node(rpc)
+    try:
+        tx_hash, contract = hash_text(place.hash), address_text(said.option.contract)
+        block_hash, token = hash_text(place.block_hash), _token(said)
+    except (RailUnavailable, ValueError):
+        return [failed(Check.CONTENT, "it does not name a settlement of an EVM chain")]
+    served = f"eip155:{quantity(await node.ask('eth_chainId'))}"
+    if served != place.chain:
+        return [
+            failed(Check.CHAIN, f"the node serves {served}, and the receipt is of {place.chain}")
+        ]
+    told, at, head, code = await node.batch(
+        [
+            ("eth_getTransactionReceipt", (tx_hash,)),
+            ("eth_getBlockByNumber", (hex(place.block), False)),
+            ("eth_blockNumber", ()),
+            ("eth_getCode", (contract, LATEST)),
+        ]
+    )
+    newest, block = quantity(head), header(at)
+    found = [passed(Check.CHAIN, f"the node serves {served}")]
+    receipt = record(told)
+    found += _standing(receipt, block, newest, place.block, block_hash)
+    if receipt is None or found[-1].outcome is not Outcome.PASSED:
+        return found
+    found.append(_final(newest - place.block + 1, confirmations))
+    found.append(_contract(contract, data(code)))
+    logs = sorted(records(receipt.get("logs")), key=_number)
+    return found + _settlement(said, contract, token, logs)
+
+
+def _standing(
+    receipt: _Log | None, block: Header | None, newest: int, number: int, block_hash: str
+) -> list[Result]:
+    """Whether the transaction is in the chain, worked, and is where it is said to be."""
+    if receipt is None or receipt.get("blockHash") is None:
+        if newest < number:
+            return [unknown(Check.TRANSACTION, f"the node is at block {newest} only")]
+        if block is not None and block.hash == block_hash:
+            return [unknown(Check.TRANSACTION, "the node knows its block, and has forgotten it")]
+        return [failed(Check.TRANSACTION, "it is not in the chain that this node knows")]
+    if quantity(receipt.get("status")) != 1:
+        return [failed(Check.TRANSACTION, "it failed on the chain, and moved nothing")]
+    there = passed(Check.TRANSACTION, "it is in the chain that this node knows, and worked")
+    now = hash_text(receipt.get("blockHash"))
+    if now != block_hash:
+        at = f"it stands in block {quantity(receipt.get('blockNumber'))}, {now}, now"
+        return [there, failed(Check.BLOCK, f"{at}: a newer receipt tells that")]
+    if block is None or block.hash != block_hash:
+        told = f"block {number} is another one in the chain that this node knows"
+        return [there, failed(Check.BLOCK, told)]
+    return [there, passed(Check.BLOCK, f"block {number}, {block_hash}, Unix time {block.time}")]
+
+
+def _final(depth: int, confirmations: int) -> Result:
+    if depth < confirmations:
+        return unknown(Check.FINALITY, f"{depth} of {confirmations} blocks stand")
+    return passed(Check.FINALITY, f"{depth} blocks stand, where {confirmations} are enough")
+
+
+def _contract(contract: str, code: bytes) -> Result:
+    ours = code == bytecode("PaySettler").runtime
+    told = f"the code at {contract} is"
+    return either(
+        Check.CONTRACT,
+        ours,
+        f"{told} Florin's settlement contract",
+        f"{told} not the settlement contract that this Florin knows",
+    )
+
+
+def _settlement(said: Receipt, contract: str, token: str, logs: Sequence[_Log]) -> list[Result]:
+    """Whether the settlement event says what the receipt says, and the token says it too."""
+    position, found = said.transaction.position, None
+    for n, log in enumerate(logs):
+        if settler.is_event(log, frozenset({contract}), settler.PAID):
+            event = settler.paid(log)
+            # who signed it was not told positions
+            wanted = event.ref == said.option.reference if position is None else None
+            if wanted or _number(log) == position:
+                found = event, logs[:n]
+    if found is None:
+        told = f"log {position} of its block is no settlement by {contract} in this transaction"
+        return [failed(Check.PAYMENT, told)]
+    event, before = found
+    ref = reference_of(said)
+    return [
+        of_payment(said, event.ref, None if ref is None else "0x" + ref.hex()),
+        either(Check.PAYER, event.payer == bare(said.payer), said.payer, f"{event.payer} paid it"),
+        _receivers(said, event),
+        _amount(said, event, token),
+        *_moved(event, contract, token, before),
+    ]
+
+
+def _receivers(said: Receipt, event: Paid) -> Result:
+    fee_to = None if said.fee_to is None else bare(said.fee_to)
+    right = event.dest == bare(said.recipient) and (not event.fee or event.fee_to == fee_to)
+    return either(Check.RECIPIENT, right, said.recipient, f"{event.dest} received it")
+
+
+def _amount(said: Receipt, event: Paid, token: str) -> Result:
+    told = (event.token, str(event.value), str(event.fee))
+    money = f"{event.value} minor units of {event.token}, of which {event.fee} are a fee"
+    right = told == (token, said.paid.value, said.paid.fee)
+    return either(Check.AMOUNT, right, money, f"it was {money}")
+
+
+def _moved(event: Paid, contract: str, token: str, before: Sequence[_Log]) -> list[Result]:
+    """What the token itself tells; nothing where the chain's own coin was paid.
+
+    Its transfers stand between the contract's event before and this one.
+    """
+    if token == NOBODY:
+        return []
+    wanted: Counter[tuple[str, str]] = Counter()
+    wanted[event.payer, contract] += event.value
+    wanted[contract, event.dest] += event.value - event.fee
+    wanted[contract, event.fee_to] += event.fee
+    told: Counter[tuple[str, str]] = Counter()
+    for log in reversed(before):
+        sender = address_text(log.get("address"))
+        if sender == contract:
+            break
+        topics = log.get("topics")
+        if sender == token and isinstance(topics, list) and topics[:1] == [_TRANSFER]:
+            giver, taker = ("0x" + hash_text(topic)[26:] for topic in topics[1:3])
+            told[giver, taker] += int.from_bytes(data(log.get("data"))[: abi.WORD], "big")
+    right = all(told[pair] == value for pair, value in wanted.items() if value)
+    return [
+        either(
+            Check.TRANSFER,
+            right,
+            "the token's own events tell the same",
+            "the token's own events do not tell that so much moved",
+        )
+    ]
+
+
+def _token(said: Receipt) -> str:
+    asset = parse_asset(said.paid.asset)
+    if str(asset.chain) != said.transaction.chain:
+        raise ValueError("an asset of another chain")
+    return NOBODY if asset.namespace == "slip44" else address_text(asset.reference)
+
+
+def _number(log: _Log) -> int:
+    return quantity(log.get("logIndex"))

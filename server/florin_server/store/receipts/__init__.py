@@ -1,0 +1,1 @@
+"""What is kept for receipts: where payments stand on their chains, and the keys that sign."""

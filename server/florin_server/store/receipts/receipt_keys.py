@@ -1,0 +1,60 @@
+"""Keys that sign receipts, of which the newest has the highest number."""
+
+from __future__ import annotations
+
+from sqlalchemy import select, update
+
+from florin_server.domain.receipts.keys import ReceiptKey
+from florin_server.domain.sealed import Sealed
+from florin_server.store.engine.query import Op, Row, Statement, insert, operation, param
+from florin_server.store.tables.tables import receipt_key
+
+_ALL = Statement(select(receipt_key).order_by(receipt_key.c.n))
+_LOCK = Statement(select(receipt_key).order_by(receipt_key.c.n).with_for_update())
+_PUT = Statement(insert(receipt_key).on_conflict_do_nothing())
+_REVOKE = Statement(
+    update(receipt_key)
+    .where(receipt_key.c.id == param("key_id"), receipt_key.c.revoked_at_us.is_(None))
+    .values(revoked_at_us=param("now_us"))
+)
+
+
+@operation
+def all_() -> Op[list[ReceiptKey]]:
+    """All that ever were, the oldest first."""
+    return [_key(row) for row in (yield _ALL())]
+
+
+@operation
+def lock() -> Op[list[ReceiptKey]]:
+    """Part of an operation: the same, of which nobody else changes one until it ends."""
+    return [_key(row) for row in (yield _LOCK())]
+
+
+@operation
+def put(new: ReceiptKey) -> Op[list[ReceiptKey]]:
+    """Keeps a key, and answers all; of two with one number the first stays."""
+    yield _PUT(
+        n=new.n,
+        id=new.id,
+        public=new.public,
+        seal_id=new.sealed.key_id,
+        nonce=new.sealed.nonce,
+        ciphertext=new.sealed.ciphertext,
+        created_at_us=new.created_at_us,
+        revoked_at_us=new.revoked_at_us,
+    )
+    return (yield from all_())
+
+
+@operation
+def revoke(key_id: str, now_us: int) -> Op[list[ReceiptKey]]:
+    """Part of an operation: nothing that a key signed is good from now on; answers all."""
+    yield _REVOKE(key_id=key_id, now_us=now_us)
+    return (yield from all_())
+
+
+def _key(row: Row) -> ReceiptKey:
+    n, key_id, public, seal_id, nonce, ciphertext, created_at_us, revoked_at_us = row
+    sealed = Sealed(seal_id, nonce, ciphertext)
+    return ReceiptKey(n, key_id, public, sealed, created_at_us, revoked_at_us)

@@ -1,0 +1,138 @@
+"""What the pay host answers about receipts: the buyer's page, the receipt itself, and the keys.
+
+Whoever has the payment's link sees no more on the page than on the checkout page. Who also names
+the account that paid knows the party and can find the transaction on the chain: it is told all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
+
+from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.payments.payment import Merchant, Payment, Status
+from florin_server.domain.receipts.keys import KEPT_S
+from florin_server.domain.receipts.receipt import Receipt
+from florin_server.domain.receipts.signature import MEDIA_TYPE
+from florin_server.flows.app import App
+from florin_server.flows.payments.checkout import checkout
+from florin_server.flows.receipts import keys
+from florin_server.flows.receipts.receipt import Signed, is_payer, page_path, signed
+from florin_server.rpc.payments.codec import Codec
+from florin_server.web.payments import page as payment_page
+from florin_server.web.receipts import page
+from florin_server.web.refusal import refusal
+
+_READ = ("GET", "HEAD")
+_JWKS = "/.well-known/jwks.json"
+_ACCOUNT = "account"
+# programs in browsers check receipts too
+CORS_PATHS = (_JWKS,)
+
+
+def routes(app: App) -> Mapping[tuple[str, str], PlainHandler]:
+    """The handlers by method and path."""
+    whole = page_path("{payment_id}")
+    read = {whole: _page(app, Codec(app)), f"{whole}.jws": _file(app), _JWKS: _keys(app)}
+    return {(method, path): read[path] for method in _READ for path in read}
+
+
+def _page(app: App, answers: Codec) -> PlainHandler:
+    async def show(request: PlainRequest) -> PlainAnswer:
+        if wait_s := app.limits.page(request.peer):
+            return payment_page.too_many(wait_s)
+        found = await checkout(app, request.variables["payment_id"])
+        if found is None:
+            return payment_page.unknown()
+        payment, merchant = found
+        if payment.status is not Status.SUCCEEDED:
+            return page.none_yet(app.links.of(payment.id))
+        account = _account(request)
+        told = _summary(payment, merchant, answers)
+        if not account or not is_payer(payment, account):
+            return page.short(told, account)
+        try:
+            return page.whole(told, _details(await signed(app, payment)))
+        except FlorinError as refused:
+            return page.short(told, account, problem=refused.message)
+
+    return show
+
+
+def _file(app: App) -> PlainHandler:
+    async def tell(request: PlainRequest) -> PlainAnswer:
+        if wait_s := app.limits.page(request.peer):
+            raise refusal(FlorinError(Code.RATE_LIMITED, retry_after_s=wait_s))
+        found = await checkout(app, request.variables["payment_id"])
+        # a stranger learns nothing by what it is told: it may be no payment, or not the payer's
+        if found is None or not is_payer(found[0], _account(request)):
+            raise refusal(FlorinError(Code.PAYMENT_NOT_FOUND))
+        try:
+            done = await signed(app, found[0])
+        except FlorinError as refused:
+            raise refusal(refused) from refused
+        name = f'attachment; filename="{done.receipt.sub}.jws"'.encode()
+        headers = ((b"content-disposition", name), (b"x-content-type-options", b"nosniff"))
+        return PlainAnswer(200, done.jws.encode(), MEDIA_TYPE, headers)
+
+    return tell
+
+
+def _keys(app: App) -> PlainHandler:
+    kept = b"public, max-age=%d" % KEPT_S
+
+    async def tell(request: PlainRequest) -> PlainAnswer:
+        if wait_s := app.limits.page(request.peer):
+            raise refusal(FlorinError(Code.RATE_LIMITED, retry_after_s=wait_s))
+        told = PlainAnswer.json(await keys.published(app))
+        return PlainAnswer(200, told.body, "application/jwk-set+json", cache_control=kept)
+
+    return tell
+
+
+def _account(request: PlainRequest) -> str:
+    return next((value for name, value in request.query if name == _ACCOUNT), "").strip()
+
+
+def _summary(payment: Payment, merchant: Merchant, answers: Codec) -> page.Summary:
+    amount = answers.amount(payment.unit, payment.value)
+    whole = Decimal(amount.value).scaleb(-amount.display.decimals)
+    return page.Summary(
+        merchant=merchant.name,
+        amount=f"{whole:f} {amount.display.asset_symbol}",
+        payment_id=payment.id,
+        at=_time(payment.updated_at_us // 1_000_000),
+        live=payment.live,
+        path=page_path(payment.id),
+    )
+
+
+def _details(done: Signed) -> page.Details:
+    said, place = done.receipt, done.receipt.transaction
+    rows = [
+        ("Order", said.reference),
+        ("Paid", _money(said)),
+        ("From", said.payer),
+        ("To", said.recipient),
+        ("Network", place.chain),
+        ("Transaction", place.hash),
+        ("Block", str(place.block)),
+        ("Refund", said.refund and f"{said.refund.status} {said.refund.transaction or ''}".strip()),
+        ("Told by", said.iss),
+        ("Told at", _time(said.iat)),
+        ("Signed with", done.key_id),
+    ]
+    return page.Details([(name, value) for name, value in rows if value], said.payer)
+
+
+def _money(said: Receipt) -> str:
+    if not said.paid.symbol:
+        return f"{said.paid.value} minor units of {said.paid.asset}"
+    return f"{Decimal(said.paid.value).scaleb(-said.paid.decimals):f} {said.paid.symbol}"
+
+
+def _time(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
