@@ -11,6 +11,7 @@ from florin_server.web import assets
 from florin_server.web.capture import routes as capture
 from florin_server.web.openapi import serve as published
 from florin_server.web.payments import routes as payments
+from florin_server.web.people import routes as people
 
 Routes = Mapping[tuple[str, str], PlainHandler]
 
@@ -19,17 +20,22 @@ CORS_PATHS = published.CORS_PATHS
 # what begins like this is no payment link, whether or not there is such a path
 RESERVED = (
     *("v1", "versions", "spec", "docs", "healthz", "readyz"),
-    *("assets", "icons", "collect", "buy", ".well-known"),
+    *("assets", "icons", "collect", "buy", ".well-known", "robots.txt", "favicon.ico"),
 )
 
 
 def hosted(app: App) -> Routes:
     """Pages about payments and buyers, by method and path template: they need the service."""
     form = {(method, capture.PATH): handler for method, handler in capture.routes(app).items()}
-    return {**payments.routes(app), **form}
+    found = {**payments.routes(app), **form}
+    # those of health are the listener's own
+    paths = {path for _, path in (*found, *documents())} | {"/healthz"}
+    for method in ("GET", "HEAD"):
+        found[method, "/"] = people.first_page(app, paths, found[method, "/"])
+    return found
 
 
 def documents() -> Routes:
     """Versions, their documents, and files of pages: these need nothing."""
-    told = {**published.routes(), **assets.routes()}
+    told = {**published.routes(), **assets.routes(), **people.routes()}
     return {(method, path): told[path] for method in ("GET", "HEAD") for path in told}
