@@ -51,6 +51,7 @@ class Seen(HTMLParser):
 def forms(word: str) -> Form:
     return Form(
         merchant=word,
+        icon=f"/icons/{word}",
         token=word,
         live=False,
         days=30,

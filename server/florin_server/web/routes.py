@@ -9,10 +9,12 @@ from florin_gateway.plain import PlainHandler
 from florin_server.flows.app import App
 from florin_server.web import assets
 from florin_server.web.capture import routes as capture
+from florin_server.web.icons import routes as icons
 from florin_server.web.openapi import serve as published
 from florin_server.web.payments import routes as payments
 from florin_server.web.people import routes as people
 
+_READ = ("GET", "HEAD")
 Routes = Mapping[tuple[str, str], PlainHandler]
 
 # browsers of every origin may read these, refusals included
@@ -26,11 +28,13 @@ RESERVED = (
 
 def hosted(app: App) -> Routes:
     """Pages about payments and buyers, by method and path template: they need the service."""
-    form = {(method, capture.PATH): handler for method, handler in capture.routes(app).items()}
-    found = {**payments.routes(app), **form}
+    found = dict(payments.routes(app))
+    found |= {(method, capture.PATH): handler for method, handler in capture.routes(app).items()}
+    read = icons.routes(app)
+    found |= {(method, path): read[path] for method in _READ for path in read}
     # those of health are the listener's own
     paths = {path for _, path in (*found, *documents())} | {"/healthz"}
-    for method in ("GET", "HEAD"):
+    for method in _READ:
         found[method, "/"] = people.first_page(app, paths, found[method, "/"])
     return found
 
@@ -38,4 +42,4 @@ def hosted(app: App) -> Routes:
 def documents() -> Routes:
     """Versions, their documents, and files of pages: these need nothing."""
     told = {**published.routes(), **assets.routes(), **people.routes()}
-    return {(method, path): told[path] for method in ("GET", "HEAD") for path in told}
+    return {(method, path): told[path] for method in _READ for path in told}

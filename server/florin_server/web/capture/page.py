@@ -100,6 +100,7 @@ class Form:
     """
 
     merchant: str
+    icon: str | None
     token: str
     live: bool
     days: int

@@ -66,7 +66,7 @@ def routes(app: App) -> Mapping[str, PlainHandler]:
         if form.done:
             return page.done(look)
         known = prefill(asked.get("prefill", ""))
-        return page.form(_filled(app, form, token, known), look)
+        return page.form(await _filled(app, form, token, known), look)
 
     async def take(request: PlainRequest) -> PlainAnswer:
         if wait_s := app.limits.page(request.peer):
@@ -105,7 +105,7 @@ async def _shown(app: App, sent: _Sent) -> PlainAnswer:
     form = await forms.form(app, None, sent.token)
     if form.done:
         return page.done(sent.look)
-    return page.form(_filled(app, form, sent.token, sent.data), sent.look)
+    return page.form(await _filled(app, form, sent.token, sent.data), sent.look)
 
 
 async def _again(app: App, request: PlainRequest, sent: _Sent, refused: FlorinError) -> PlainAnswer:
@@ -121,17 +121,18 @@ async def _again(app: App, request: PlainRequest, sent: _Sent, refused: FlorinEr
     errors: dict[str, str] = {}
     for issue in refused.issues:
         errors.setdefault(issue.field.removeprefix("data."), page.fault(issue.message))
-    filled = _filled(app, form, sent.token, sent.data, errors)
+    filled = await _filled(app, form, sent.token, sent.data, errors)
     return page.form(filled, sent.look, refused.http)
 
 
-def _filled(
+async def _filled(
     app: App, form: forms.Form, token: str, values: Any, errors: Mapping[str, str] | None = None
 ) -> page.Form:
     known = values if isinstance(values, dict) else {}
     today = datetime.fromtimestamp(app.clock.now_us() // 1_000_000, UTC).date()
     return page.Form(
         merchant=form.merchant.name,
+        icon=await app.icons.address(form.merchant.icon_url),
         token=token,
         live=form.payment.live,
         days=app.settings.capture.retention_days,
