@@ -108,9 +108,7 @@ async def test_what_would_fill_the_memory_is_refused(made):
         await small(told)
 
 
-async def test_a_decoder_that_hangs_is_ended_and_so_is_one_whose_caller_leaves(
-    monkeypatch, tmp_path
-):
+async def test_a_decoder_that_hangs_is_ended(monkeypatch, tmp_path):
     slow = tmp_path / "decoder"
     slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 100\n")
     slow.chmod(0o700)
