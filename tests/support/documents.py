@@ -33,6 +33,7 @@ DOCUMENTS = (
             ),
             *(
                 "buyer-data",
+                "pages",
                 "deployment",
                 "monitoring",
                 "alarms",
