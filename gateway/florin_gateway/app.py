@@ -12,6 +12,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -33,7 +34,15 @@ from florin_gateway.jsoncodec import Codec
 from florin_gateway.longpoll import hold_answer
 from florin_gateway.observed import Observe, Observed
 from florin_gateway.parameters import parse_query
-from florin_gateway.plain import PlainEvents, PlainHandler, PlainRequest, PlainRoute
+from florin_gateway.plain import (
+    PlainAnswer,
+    PlainEvents,
+    PlainHandler,
+    PlainRequest,
+    PlainRoute,
+    Refusals,
+    wants_page,
+)
 from florin_gateway.routes import (
     Binding,
     RouteError,
@@ -55,7 +64,7 @@ class Gateway:
 
     `services` are the descriptors whose google.api.http rules become routes; RouteError if one of
     them is wrong. Further plain routes may be added before the first request. `observe` is told of
-    every request.
+    every request. `refusals` may answer people who read in a browser what is no RPC.
     """
 
     def __init__(
@@ -65,9 +74,11 @@ class Gateway:
         settings: GatewaySettings | None = None,
         *,
         observe: Observe | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         self.settings = settings or GatewaySettings()
         self._observe = observe
+        self._refusals = refusals
         self.rules = HeaderRules(self.settings.headers)
         self._router: Router[Binding | PlainRoute] = Router()
         codec = Codec(ignore_unknown=self.settings.ignore_unknown)
@@ -194,8 +205,28 @@ class Gateway:
         if not incoming.request_id:
             incoming.request_id = request_id_of(exchange.scope["headers"])
         exchange.cors = exchange.cors or self.allows_cors(exchange.path)
+        if (page := self._page_of(exchange, refused)) is not None:
+            await self._answer_plain(exchange, page)
+            return
         body = refused.body(incoming.request_id)
         await exchange.answer(refused.status, body, refused.metadata, list(refused.headers))
+
+    def _page_of(self, exchange: Exchange, refused: RefusedError) -> PlainAnswer | None:
+        """The page that tells a refusal to people; None for programs."""
+        scope = exchange.scope
+        # RPCs are named, plain routes are called by their paths
+        rpc = exchange.route and not exchange.route.startswith("/")
+        if self._refusals is None or rpc or not wants_page(scope["method"], scope["headers"]):
+            return None
+        try:
+            query = parse_query(scope["query_string"])
+        except RefusedError:
+            query = []
+        request = PlainRequest(
+            scope["method"], {}, query, scope["headers"], b"", exchange.peer, self._scheme(scope)
+        )
+        page = self._refusals(request, exchange.path, refused)
+        return page and replace(page, headers=(*page.headers, *refused.headers))
 
     async def _handle(self, exchange: Exchange) -> None:
         scope, incoming = exchange.scope, exchange.incoming
@@ -405,6 +436,10 @@ class Gateway:
         if isinstance(answer, PlainEvents):
             await self._plain_events(exchange, answer)
             return
+        await self._answer_plain(exchange, answer)
+
+    @staticmethod
+    async def _answer_plain(exchange: Exchange, answer: PlainAnswer) -> None:
         headers = exchange.headers(length=len(answer.body))
         headers[:2] = (
             (b"content-type", answer.content_type.encode("ascii")),

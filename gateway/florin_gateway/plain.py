@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from florin_gateway.errors import RefusedError
 from florin_gateway.headers import Headers, event_id
 from florin_gateway.httprule import Template
 from florin_gateway.rpc import Messages, Metadata
@@ -86,6 +87,14 @@ class _Events:
 
 
 PlainHandler = Callable[[PlainRequest], Awaitable[PlainAnswer | PlainEvents]]
+# what a request is refused with at a path, as a page; None: as programs are told it
+Refusals = Callable[[PlainRequest, str, RefusedError], PlainAnswer | None]
+
+
+def wants_page(method: str, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    """True for a person in a browser: programs that take anything want JSON."""
+    reads = method in {"GET", "HEAD"}
+    return reads and any(name == b"accept" and b"text/html" in value for name, value in headers)
 
 
 @dataclass(frozen=True, slots=True)

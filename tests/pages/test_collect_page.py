@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 import pytest
 import pytest_asyncio
+from florin_server.config import LimitSettings
 
 from tests.support.capture import DATA, FORM, hand_in, path_of, query_of
 from tests.support.desk import ORDER, Answer, Desk, opened
@@ -50,13 +51,19 @@ async def submit(desk: Desk, page: str, **values: str) -> Answer:
 
 
 def inputs_of(page: str) -> dict[str, dict[str, str]]:
-    """The attributes of the inputs that people see, by their names."""
-    found = [
-        dict(re.findall(r'([\w-]+)="([^"]*)"', tag))
-        | dict.fromkeys(re.findall(r" (\w+)(?=[ >])", tag), "")
-        for tag in re.findall(r"<input[^>]*>", page)
-    ]
-    return {one["name"]: one for one in found if one.get("type") != "hidden"}
+    """The attributes of what people fill in, by their names; a choice's value is what is chosen."""
+    found: dict[str, dict[str, str]] = {}
+    for kind, tag, rest in re.findall(
+        r"<(input|select)([^>]*)>(.*?)(?=<(?:input|select)|$)", page, re.DOTALL
+    ):
+        one = dict(re.findall(r'([\w-]+)="([^"]*)"', tag))
+        one |= dict.fromkeys(re.findall(r" (\w+)(?=[ >]|$)", tag), "")
+        if kind == "select":
+            chosen = re.search(r'<option value="(\w*)" selected>', rest.partition("</select>")[0])
+            one |= {"type": "select", "value": chosen[1] if chosen else ""}
+        if one.get("type") != "hidden":
+            found[one["name"]] = one
+    return found
 
 
 def message_of(page: str) -> Any:
@@ -83,6 +90,7 @@ async def test_it_asks_for_everything_by_its_name(desk):
     for name, one in inputs.items():
         assert one["id"] == name
         assert f'<label for="{name}">' in answer.text
+        assert (one["type"] == "select") is name.endswith("Country")
         assert ("required" in one) is (name in {"fullName", "dob", "tosConfirmed"})
     assert inputs["dob"]["type"] == "date"
     assert (inputs["tosConfirmed"]["type"], inputs["tosConfirmed"]["value"]) == ("checkbox", "true")
@@ -100,7 +108,7 @@ async def test_a_browser_hands_it_in_and_the_wallet_is_told(desk):
     assert answer.status == 200
     assert headers_of(answer)["content-type"] == "text/html; charset=utf-8"
     assert message_of(answer.text) == COMPLETE
-    assert "Thank you." in text_of(answer.text)
+    assert "Thank you" in text_of(answer.text)
     assert "Marker" not in answer.text
     # sent twice, or opened again
     assert message_of((await submit(desk, page, **filled)).text) == COMPLETE
@@ -120,6 +128,7 @@ async def test_what_is_wrong_is_said_and_what_was_written_stays(desk):
     assert inputs["fullName"]["value"] == "Ada"
     assert inputs["dob"]["value"] == "soon"
     assert inputs["porCountry"]["value"] == "FR"
+    assert "<title>Something is missing or wrong – About you</title>" in answer.text
     wrong = {name for name, one in inputs.items() if one.get("aria-invalid") == "true"}
     assert wrong == {"dob", "porAddress", "tosConfirmed"}
     for name in wrong:
@@ -127,7 +136,7 @@ async def test_what_is_wrong_is_said_and_what_was_written_stays(desk):
         assert f'id="{name}-error"' in answer.text
         assert f'<a href="#{name}">' in answer.text
     assert 'role="alert"' in answer.text
-    assert "Must be a date like 1990-12-31." in text_of(answer.text)
+    assert "This has to be a date with year, month and day." in text_of(answer.text)
     # corrected, it is taken
     assert message_of((await submit(desk, answer.text, **FORM)).text) == COMPLETE
 
@@ -139,6 +148,7 @@ async def test_what_somebody_writes_is_text_and_nothing_else(desk):
     inputs = inputs_of(answer.text)
     for name in ("fullName", "dob", "pobAddress"):
         assert unescape(inputs[name]["value"]) == NASTY
+    assert inputs["porCountry"]["value"] == ""
     assert "<img" not in answer.text
     assert answer.text.count("<script") == 1
 
@@ -171,7 +181,7 @@ async def test_a_wallet_fills_in_what_it_knows(desk):
 )
 async def test_a_wallet_chooses_light_or_dark(desk, theme, shown):
     page = (await desk.ask("GET", f"{await form_of(desk)}&{urlencode({'theme': theme})}")).text
-    assert f'<html lang="en"{shown}>' in page
+    assert f'<html lang="en" dir="ltr"{shown}>' in page
 
 
 async def test_a_form_that_cannot_be_used_tells_the_wallet(desk):
@@ -217,27 +227,25 @@ async def test_programs_are_answered_in_json_whatever_they_send(desk):
         assert headers_of(answer)["content-type"] == "application/json"
 
 
-async def test_only_its_own_style_and_script_may_run(desk):
+async def test_only_its_own_styles_and_scripts_may_run(desk):
     path = await form_of(desk)
     page = await desk.ask("GET", path)
     wrong = await submit(desk, page.text, dob="x")
     done = await submit(desk, page.text, **FORM)
     dead = await desk.ask("GET", "/collect/")
     for answer in (page, wrong, done, dead):
-        allowed = {}
-        for tag in ("style", "script"):
-            (text,) = re.findall(f"<{tag}>(.*?)</{tag}>", answer.text, re.DOTALL)
-            digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-            allowed[f"{tag}-src"] = f"'sha256-{digest}'"
-        assert policy_of(answer) == {
+        policy = policy_of(answer)
+        assert policy.pop("img-src") == "'self' data:"
+        assert policy == {
             "default-src": "'none'",
-            **allowed,
-            "base-uri": "'none'",
-            "form-action": "'self'",
-            "frame-ancestors": "'none'",
+            **dict.fromkeys(
+                ("style-src", "script-src", "connect-src", "font-src", "form-action"), "'self'"
+            ),
+            **dict.fromkeys(("base-uri", "frame-ancestors", "trusted-types"), "'none'"),
+            "require-trusted-types-for": "'script'",
         }
-        markup = re.sub(r"<(style|script)>.*?</\1>", "", answer.text, flags=re.DOTALL)
-        assert not re.search(r"javascript:|\son\w+=|\sstyle=|\ssrc=|http-equiv", markup)
+        assert not re.search(r"javascript:|\son\w+=|\sstyle=|<style|http-equiv", answer.text)
+        assert set(re.findall(r' (?:src|href)="(/[a-z]+/)[^"]*"', answer.text)) == {"/assets/"}
         headers = headers_of(answer)
         assert headers["referrer-policy"] == "no-referrer"
         assert headers["x-content-type-options"] == "nosniff"
@@ -245,18 +253,92 @@ async def test_only_its_own_style_and_script_may_run(desk):
         assert "access-control-allow-origin" not in headers
 
 
-async def test_its_script_speaks_to_every_wallet_and_clears_the_address(desk):
-    page = (await desk.ask("GET", "/collect/")).text
-    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
-    for call in (
-        "window.ReactNativeWebView.postMessage(text)",
-        "window.AndroidWallet.onDataCollectionComplete(text)",
-        "window.webkit.messageHandlers.payDataCollectionComplete.postMessage(text)",
-        'window.opener.postMessage(text, "*")',
-        'window.parent.postMessage(text, "*")',
-        'history.replaceState(null, "", location.pathname)',
-    ):
-        assert call in script
+def encoded(value: Any) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+async def test_a_wallet_chooses_colours_and_keeps_them_when_something_is_wrong(desk):
+    look = {"theme": "dark", "themeVariables": encoded({"accent": "#0F0", "background": "#012"})}
+    page = await desk.ask("GET", f"{await form_of(desk)}&{urlencode(look)}&lang=de")
+    wrong = await submit(desk, page.text, **dict(hidden_of(page.text)))
+    done = await submit(desk, wrong.text, **{**dict(hidden_of(wrong.text)), **FORM})
+    for answer in (page, wrong, done):
+        (style,) = re.findall("<style>(.*?)</style>", answer.text)
+        digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+        assert policy_of(answer)["style-src"] == f"'self' 'sha256-{digest}'"
+        assert "--accent:#0f0;--on-accent:#000000;" in style
+        assert '<html lang="de" dir="ltr" data-theme="dark">' in answer.text
+    assert "Vielen Dank" in text_of(done.text)
+
+
+def hidden_of(page: str) -> list[tuple[str, str]]:
+    """What the form hands on beside its token."""
+    found = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', page)
+    return [(name, unescape(value)) for name, value in found if name != "token"]
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        "",
+        "%%%",
+        "x" * 5000,
+        encoded([]),
+        encoded({"accent": "red;}*{color:red"}),
+        encoded("}</style>"),
+    ],
+)
+async def test_colours_that_are_none_change_nothing(desk, variables):
+    path = f"{await form_of(desk)}&{urlencode({'themeVariables': variables})}"
+    answer = await desk.ask("GET", path)
+    assert answer.status == 200
+    assert "<style" not in answer.text
+    assert policy_of(answer)["style-src"] == "'self'"
+
+
+@pytest.mark.parametrize(
+    ("tongue", "title", "country", "needed"),
+    [
+        ("de", "Über Sie", ">Österreich<", "Das wird gebraucht."),
+        ("es", "Sobre usted", ">Alemania<", "Este dato es necesario."),
+        ("fr", "À propos de vous", ">Autriche<", "Cette information est nécessaire."),
+        ("ar", "معلومات عنك", ">ألمانيا<", "هذا الحقل مطلوب."),
+        ("ja", "お客様について", ">ドイツ<", "入力してください。"),
+    ],
+)
+async def test_it_speaks_the_buyers_language(desk, tongue, title, country, needed):
+    path = await form_of(desk)
+    wanted = {"Accept-Language": f"tlh, {tongue}-x;q=0.9, en;q=0.1"}
+    page = (await desk.ask("GET", path, wanted)).text
+    assert f"<h1>{title}</h1>" in page
+    assert country in page
+    told = await submit(desk, page, lang=tongue)
+    assert needed in told.text
+    # and another one when it is asked to, with what was written, and no fault found yet
+    other = await submit(desk, told.text, lang=tongue, speak="en", fullName="Ada")
+    assert other.status == 200
+    assert "<h1>About you</h1>" in other.text
+    assert inputs_of(other.text)["fullName"]["value"] == "Ada"
+    assert 'id="faults"' not in other.text
+    closed = (await desk.ask("GET", "/collect/", wanted)).text
+    assert f'<html lang="{tongue}"' in closed
+
+
+async def test_whoever_asks_too_often_is_told_on_a_page(tmp_path):
+    few = LimitSettings(page_burst=2)
+    async with opened(tmp_path, limits=few, capture={"enabled": True}) as desk:
+        path = await form_of(desk)
+        page = await desk.ask("GET", f"{path}&lang=de")
+        assert page.status == 200
+        await desk.ask("GET", path)
+        for answer in (await desk.ask("GET", f"{path}&lang=de"), await submit(desk, page.text)):
+            assert answer.status == 429
+            assert int(headers_of(answer)["retry-after"]) >= 1
+            # it can be tried again: nothing has failed yet
+            assert message_of(answer.text) is None
+        assert (await hand_in(desk, "?" + path.partition("?")[2], DATA)).told == (
+            *(429, "rate_limited"),
+        )
 
 
 async def test_sites_that_the_operator_lists_may_frame_it(tmp_path):

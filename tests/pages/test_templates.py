@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from florin_server.domain.capture.buyer_data import Fault
+from florin_server.domain.errors import Code
 from florin_server.domain.payments.payment import Status
 from florin_server.web import render
 from florin_server.web.capture import page as capture
-from florin_server.web.capture.page import Form, Group, Input, Look
+from florin_server.web.capture.page import Form, Look
+from florin_server.web.language import LANGUAGES
 from florin_server.web.payments import page as payments
 from florin_server.web.payments.page import Checkout
 from jinja2 import UndefinedError
@@ -44,22 +48,16 @@ class Seen(HTMLParser):
         return sum(one.replace('\\"', '"').count(text) for one in self.texts)
 
 
-def groups(word: str) -> tuple[Group, ...]:
-    return (
-        Group("", (Input("fullName", f"Name {word}", "text", required=True),)),
-        Group(f"Legend {word}", (Input("dob", f"Date {word}", "date", required=False),)),
-        Group("", (Input("tosConfirmed", f"Terms {word}", "checkbox", required=True),)),
-    )
-
-
 def forms(word: str) -> Form:
     return Form(
         merchant=word,
+        icon=f"/icons/{word}",
         token=word,
         live=False,
-        groups=groups(word),
-        values={"fullName": word, "dob": word, "tosConfirmed": "true"},
-        errors={"dob": f"must {word}", "tosConfirmed": f"is {word}", "elsewhere": f"is {word}"},
+        days=30,
+        today=word,
+        values={"fullName": word, "dob": word, "porCountry": word, "tosConfirmed": "true"},
+        errors={"dob": "date", "tosConfirmed": "confirm", "": "unknown"},
     )
 
 
@@ -76,11 +74,11 @@ def checkout(word: str, status: str) -> Checkout:
 
 def pages(word: str) -> dict[str, bytes]:
     """Every page that shows a value, with a word in place of each."""
-    look = Look(theme="dark")
+    look = Look(theme=word, variables=word)
     shown = {f"checkout {s}": payments.page(checkout(word, s)) for s in Status}
     shown |= {
         "form": capture.form(forms(word), look),
-        "failed": capture.failed(word, look, 400),
+        "failed": capture.failed(Code.UNAUTHORIZED, word, look, 400),
     }
     return {name: answer.body for name, answer in shown.items()}
 
@@ -94,12 +92,19 @@ def test_every_value_is_text_and_nothing_else(name):
     assert hostile.times(HOSTILE) == usual.times("Zephyr") > 0
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("fault", [one.name.lower() for one in Fault] + ["unreadable"])
+def test_every_fault_has_its_text_in_every_language(language, fault):
+    page = capture.form(replace(forms("x"), errors={"dob": fault}), Look(language)).body.decode()
+    told = re.findall(r'id="dob-error">([^<]+)</span>', page)
+    assert len(told) == 1
+    assert page.count(told[0]) >= 2  # there, and in the summary
+
+
 def test_a_theme_is_one_of_two():
     for theme, told in (("dark", ' data-theme="dark"'), (HOSTILE, ""), ("", "")):
-        page = capture.done(Look(theme)).body.decode()
-        assert f'<html lang="en"{told}>' in page
-    unthemed = capture.form(replace(forms("x"), errors={}), Look('dark" x="'))
-    assert b"data-theme=" not in unthemed.body.partition(b"<style>")[0]
+        page = capture.done(Look(theme=theme)).body.decode()
+        assert f'<html lang="en" dir="ltr"{told}>' in page
 
 
 @pytest.mark.parametrize("name", HTML)
@@ -107,7 +112,9 @@ def test_no_template_turns_escaping_off(name):
     text = (FOLDER / name).read_text()
     assert not any(word in text for word in ("safe", "autoescape", "Markup"))
     # texts in a script are not what browsers unescape
-    assert "{{" not in text.partition("<script")[2].partition("</script>")[0]
+    assert not any(
+        "{{" in script for script in re.findall("<script[^>]*>(.*?)</script>", text, re.DOTALL)
+    )
 
 
 @pytest.mark.parametrize("name", INLINE)

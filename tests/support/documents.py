@@ -41,6 +41,7 @@ DOCUMENTS = (
             ),
             *(
                 "buyer-data",
+                "pages",
                 "deployment",
                 "monitoring",
                 "alarms",

@@ -105,13 +105,31 @@ async def test_the_page_loads_nothing_from_elsewhere_and_runs_no_inline_script(d
     page = body.decode()
     assert re.findall(r"<script>|<style|\son\w+=|https?:", page) == []
     linked = re.findall(r'(?:src|href)="([^"]*)"', page)
-    assert {f"/docs/{name}" for name in UI} <= set(linked)
+    assert {f"/docs/{name}" for name in UI} <= {path.partition("?")[0] for path in linked}
     for path in linked:
         status, headers, body = await asked(desk, address + path)
         assert status == 200, path
         assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Cache-Control"] == "public, max-age=31536000, immutable"
         assert len(body) > 100
+        # of another release, or none
+        for other in (path.partition("?")[0], path[:-1] + "_"):
+            _, headers, same = await asked(desk, address + other)
+            assert (headers["Cache-Control"], same) == ("no-cache", body)
     assert (await asked(desk, f"{address}/docs/"))[0] == 200
+
+
+async def test_its_files_are_compressed_for_who_reads_that(desk, address):
+    sizes = {}
+    for coding in ("gzip", "identity"):
+        url = URL(f"{address}/docs/swagger-ui-bundle.js")
+        async with desk.session.get(
+            url, headers={"Accept-Encoding": coding}, auto_decompress=False
+        ) as answer:
+            assert answer.headers.get("Content-Encoding", "identity") == coding
+            assert answer.headers["Vary"].lower() == "accept-encoding"
+            sizes[coding] = len(await answer.read())
+    assert sizes["gzip"] < sizes["identity"] / 3
 
 
 async def test_the_page_can_show_what_we_publish(desk, address):

@@ -16,6 +16,7 @@ from florin_server.domain.screening.blocklist import Blocklist
 from florin_server.domain.sealed import Seal
 from florin_server.feed import Hub
 from florin_server.flows.app import Accounts, App, ChainState, Core, Links, Sender, Settler
+from florin_server.flows.icons.icons import Icons
 from florin_server.flows.ledger.postings import wallets_of
 from florin_server.flows.limits.limits import Limits
 from florin_server.flows.limits.sharing import Sharing
@@ -92,6 +93,7 @@ def core_of(
         rails=MappingProxyType(by_chain),
         chains=MappingProxyType({chain_id: _state(clock) for chain_id in by_chain}),
         limits=limits,
+        icons=Icons(store, clock, enabled=settings.fetch_icons),
         sharing=sharing,
         meters=meters,
         traces=traces,

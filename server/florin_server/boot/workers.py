@@ -17,6 +17,7 @@ from florin_server.workers.hints import jobs as hints
 from florin_server.workers.housekeeping.expire import expire, forget_data, forget_gas, forget_keys
 from florin_server.workers.housekeeping.keep_books import BookKeeper
 from florin_server.workers.housekeeping.prices import follow_prices
+from florin_server.workers.icons.fetch_icons import fetch_icons, forget_icons
 from florin_server.workers.payouts.pay_out import PayoutWorker
 from florin_server.workers.settlement.onlooker import Onlooker
 from florin_server.workers.settlement.settle import ChainSettler
@@ -101,12 +102,14 @@ class Workers:
 
 
 def _jobs(app: App, staff: Staff) -> list[Coroutine[Any, Any, None]]:
-    tidy = (expire, forget_keys, forget_data, forget_gas) if staff.settles else ()
+    tidy = (expire, forget_keys, forget_data, forget_gas, forget_icons) if staff.settles else ()
     steady: list[Callable[[], Awaitable[None]]] = [
         *(partial(work, app) for work in tidy),
         app.hub.sweep,
         partial(app.payouts.sweep, lambda ids: app.store.read(payouts.some(ids)), app.clock),
     ]
+    if app.settings.fetch_icons:
+        steady.append(partial(fetch_icons, app))
     if app.settings.prices.pairs:
         steady.append(partial(follow_prices, app))
     keepers = [BookKeeper(app, rail) for rail in app.rails.values()] if staff.settles else []

@@ -91,6 +91,16 @@ class Settings(BaseSettings):
         default="text", description="lines of the log: for people, or JSON for programs"
     )
     pay_url: str = Field(default="", description="base of payment links; empty: the REST address")
+    site_name: str = Field(
+        default="",
+        max_length=100,
+        description="what its first page calls the installation; empty: the host of payment links",
+    )
+    fetch_icons: bool = Field(
+        default=True,
+        description="merchants' icons are fetched from where they say, at public addresses only, "
+        "and shown on pages from this host",
+    )
     insecure_bind: bool = Field(
         default=False, description="allow plain text on an address that others can reach"
     )

@@ -16,6 +16,7 @@ from florin_server.domain.payments.payment import Merchant, Payment
 from florin_server.domain.screening.blocklist import Blocklist
 from florin_server.domain.sealed import Seal
 from florin_server.feed import Changes, Hub
+from florin_server.flows.icons.icons import Icons
 from florin_server.flows.limits.limits import Limits
 from florin_server.flows.limits.sharing import Sharing
 from florin_server.flows.recent import Recent
@@ -150,6 +151,7 @@ class Core:
     rails: Mapping[str, Rail]
     chains: Mapping[str, ChainState]
     limits: Limits
+    icons: Icons
     screening: Screening
     board: Board  # what is found of the installation when somebody asks
     # with other processes; None if no other one can have the store

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import gzip
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -27,12 +27,17 @@ _KINDS: Final = {
     ".svg": "image/svg+xml",
     ".png": "image/png",
 }
+_HEADERS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    # pictures that are shown by themselves run nothing either
+    (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'"),
+)
 _KEPT: Final = b"public, max-age=31536000, immutable"
 _NOT_KEPT: Final = b"no-cache"
 
 
 @dataclass(frozen=True, slots=True)
-class _Asset:
+class Asset:
     """A file as it is sent; `packed` is None where gzip saves nothing."""
 
     body: bytes
@@ -56,17 +61,19 @@ async def _file(request: PlainRequest) -> PlainAnswer:
     found = _assets().get(f"{asked['noun']}/{asked['file']}")
     if found is None:
         raise RefusedError(404, Code.INVALID_PARAMS, "Path not found")
-    kept = _KEPT if asked["release"] == _release() else _NOT_KEPT
-    headers = [
-        (b"vary", b"accept-encoding"),
-        (b"x-content-type-options", b"nosniff"),
-        # pictures that are shown by themselves run nothing either
-        (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'"),
-    ]
-    if found.packed is not None and accepts_gzip(request):
-        packed = (*headers, (b"content-encoding", b"gzip"))
-        return PlainAnswer(200, found.packed, found.kind, packed, kept)
-    return PlainAnswer(200, found.body, found.kind, headers, kept)
+    return answer(request, found, kept=asked["release"] == _release(), headers=_HEADERS)
+
+
+def answer(
+    request: PlainRequest, file: Asset, *, kept: bool, headers: Sequence[tuple[bytes, bytes]]
+) -> PlainAnswer:
+    """A file, compressed for who reads that; `kept` if its address is that of this content only."""
+    caching = _KEPT if kept else _NOT_KEPT
+    told = [(b"vary", b"accept-encoding"), *headers]
+    if file.packed is not None and accepts_gzip(request):
+        told.append((b"content-encoding", b"gzip"))
+        return PlainAnswer(200, file.packed, file.kind, told, caching)
+    return PlainAnswer(200, file.body, file.kind, told, caching)
 
 
 def accepts_gzip(request: PlainRequest) -> bool:
@@ -86,19 +93,20 @@ def packed(body: bytes) -> bytes | None:
 
 
 @functools.cache
-def _assets() -> Mapping[str, _Asset]:
+def _assets() -> Mapping[str, Asset]:
     """All files by their names: an installation's do not change."""
     return {
-        file.relative_to(FOLDER).as_posix(): _read(file)
+        file.relative_to(FOLDER).as_posix(): read(file)
         for file in sorted(FOLDER.glob("*/*"))
         if file.suffix in _KINDS
     }
 
 
-def _read(file: Path) -> _Asset:
+def read(file: Path) -> Asset:
+    """A file of one of the kinds that pages are made of; KeyError for another."""
     body = file.read_bytes()
     short = packed(body) if file.suffix != ".png" else None
-    return _Asset(body, short, _KINDS[file.suffix])
+    return Asset(body, short, _KINDS[file.suffix])
 
 
 @functools.cache

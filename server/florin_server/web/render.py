@@ -43,7 +43,16 @@ def html(template: str, status: int, headers: Headers, **values: Any) -> PlainAn
 
 def hashed(file: str) -> str:
     """A style or script among the templates, as a content security policy names it."""
-    digest = hashlib.sha256((_FOLDER / file).read_bytes()).digest()
+    return _digest((_FOLDER / file).read_bytes())
+
+
+def styled(text: str) -> str:
+    """A style that a page has in itself, as `strict` lets it through."""
+    return _digest(text.encode())
+
+
+def _digest(content: bytes) -> str:
+    digest = hashlib.sha256(content).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
@@ -56,13 +65,15 @@ def guarded(policy: str) -> Headers:
     )
 
 
-def strict(frames: str = "'none'") -> Headers:
+def strict(frames: str = "'none'", style: str = "") -> Headers:
     """The headers of pages with scripts: all that loads is this host's, and texts become no markup.
 
-    `frames` are the sites that may put the page into theirs.
+    `frames` are the sites that may put the page into theirs, `style` is what `styled` says of the
+    one style beside those of files.
     """
+    styles = f"'self' {style}".rstrip()
     policy = (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        f"default-src 'none'; script-src 'self'; style-src {styles}; img-src 'self' data:; "
         "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; "
         f"frame-ancestors {frames}; require-trusted-types-for 'script'; trusted-types 'none'"
     )

@@ -30,6 +30,7 @@ from florin_server.config import Settings
 from florin_server.flows.app import App
 from florin_server.web import routes as web
 from florin_server.web.headers import HEADERS
+from florin_server.web.people.page import refusal
 
 _log = logging.getLogger(__name__)
 
@@ -147,7 +148,7 @@ async def _start(
     observe: Observe | None = None,
 ) -> HttpServer:
     chosen = GatewaySettings(headers=HEADERS, cors_paths=_CORS_PATHS, proxies=proxies)
-    gateway = Gateway(backend, PUBLIC, chosen, observe=observe)
+    gateway = Gateway(backend, PUBLIC, chosen, observe=observe, refusals=refusal if pages else None)
     gateway.reserve(*web.RESERVED)
 
     async def healthz(_request: PlainRequest) -> PlainAnswer:

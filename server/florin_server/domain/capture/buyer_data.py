@@ -5,15 +5,15 @@ No message about data holds a value of it.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Mapping
 from datetime import date
+from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 
+from florin_server.domain.encoded import json_object
 from florin_server.domain.errors import Issue
 
 Data: TypeAlias = dict[str, str | bool]
@@ -27,6 +27,20 @@ _COUNTRY = "^[A-Z]{2}$"
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _PLACES = (("pobCountry", "pobAddress"), ("porCountry", "porAddress"))
 _BOOLEANS = {"true": True, "false": False}
+
+
+class Fault(StrEnum):
+    """What can be wrong with a value, as callers are told it; pages have texts for each."""
+
+    REQUIRED = "is required"
+    PLACE = "is required: a place of birth, or of residence, with its country"
+    CONFIRM = "must be confirmed"
+    STRING = "must be a string"
+    DATE = "must be a date like 1990-12-31"
+    COUNTRY = "must be two capital letters, like DE"
+    LONG_ADDRESS = f"must have at most {ADDRESS_CHARS_MAX} characters"
+    LONG_NAME = f"must have at most {NAME_CHARS_MAX} characters"
+    UNKNOWN = "has a member that is not asked for"
 
 
 class Field(NamedTuple):
@@ -85,7 +99,7 @@ def read(value: Any) -> tuple[Data, list[Issue]]:
         field = _BY_ID.get(name)
         if field is None:
             # the name comes from a stranger and may hold anything
-            issues.append(Issue("", "has a member that is not asked for"))
+            issues.append(Issue("", Fault.UNKNOWN))
             continue
         if field.kind == "checkbox" and isinstance(one, str):
             one = _BOOLEANS.get(one, one)  # noqa: PLW2901
@@ -97,7 +111,7 @@ def read(value: Any) -> tuple[Data, list[Issue]]:
             data[name] = one
     faulty = {issue.field for issue in issues}
     issues += [
-        Issue(name, "is required") for name in _REQUIRED if name not in data and name not in faulty
+        Issue(name, Fault.REQUIRED) for name in _REQUIRED if name not in data and name not in faulty
     ]
     return data, issues + _place_issues(data, faulty)
 
@@ -110,19 +124,9 @@ def is_empty(value: Any) -> bool:
 def prefill(text: str) -> dict[str, str]:
     """What a wallet knows already, to begin the form with; empty if it cannot be read.
 
-    Base64 in either alphabet, padded or not, of a JSON object by the schema's keys; a blank stands
-    for a plus sign that was not escaped. Nobody confirms terms in advance.
+    A JSON object by the schema's keys, encoded. Nobody confirms terms in advance.
     """
-    if len(text) > PREFILL_BYTES_MAX:
-        return {}
-    plain = text.replace(" ", "+").replace("-", "+").replace("_", "/")
-    try:
-        decoded = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
-        known = orjson.loads(decoded)
-    except (binascii.Error, ValueError):
-        return {}
-    if not isinstance(known, dict):
-        return {}
+    known = json_object(text, PREFILL_BYTES_MAX)
     return {
         field.id: known[field.id]
         for field in FIELDS
@@ -150,17 +154,18 @@ def _flat(value: Any) -> tuple[dict[str, Any], list[Issue]]:
     return given, issues
 
 
-def _fault(field: Field, value: Any) -> str | None:
+def _fault(field: Field, value: Any) -> Fault | None:
     if field.kind == "checkbox":
-        return None if value is True else "must be confirmed"
+        return None if value is True else Fault.CONFIRM
     if not isinstance(value, str):
-        return "must be a string"
+        return Fault.STRING
     if field.kind == "date":
-        return None if _is_date(value) else "must be a date like 1990-12-31"
+        return None if _is_date(value) else Fault.DATE
     if field.id.endswith("Country"):
-        return None if re.fullmatch(_COUNTRY, value) else "must be two capital letters, like DE"
-    most = ADDRESS_CHARS_MAX if field.id.endswith("Address") else NAME_CHARS_MAX
-    return f"must have at most {most} characters" if len(value) > most else None
+        return None if re.fullmatch(_COUNTRY, value) else Fault.COUNTRY
+    if field.id.endswith("Address"):
+        return Fault.LONG_ADDRESS if len(value) > ADDRESS_CHARS_MAX else None
+    return Fault.LONG_NAME if len(value) > NAME_CHARS_MAX else None
 
 
 def _is_date(text: str) -> bool:
@@ -179,8 +184,4 @@ def _place_issues(data: Data, faulty: set[str]) -> list[Issue]:
         return []
     # whichever was begun, else the first
     pair = next((p for p in _PLACES if any(n in data or n in faulty for n in p)), _PLACES[0])
-    return [
-        Issue(name, "is required: a place of birth, or of residence, with its country")
-        for name in pair
-        if name not in data and name not in faulty
-    ]
+    return [Issue(name, Fault.PLACE) for name in pair if name not in data and name not in faulty]

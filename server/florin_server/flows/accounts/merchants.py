@@ -66,7 +66,9 @@ async def create(
         live=caller.live,
         created_at_us=app.clock.now_us(),
     )
-    return await once(app, caller, merchants.create(merchant), receipt)
+    outcome = await once(app, caller, merchants.create(merchant), receipt)
+    _want_icon(app, outcome)
+    return outcome
 
 
 async def listed(
@@ -110,6 +112,7 @@ async def update(
         work = failing(fault)
     outcome = await once(app, caller, work, receipt)
     app.accounts.changed()
+    _want_icon(app, outcome)
     return outcome
 
 
@@ -136,6 +139,12 @@ def require(caller: Caller, merchant_id: str) -> Op[Merchant]:
 def _look(caller: Caller, merchant_id: str) -> Op[tuple[Merchant, Settlements]]:
     merchant = yield from require(caller, merchant_id)
     return merchant, (yield from destinations.of_merchant(merchant_id))
+
+
+def _want_icon(app: App, outcome: Merchant | Replay) -> None:
+    """Has a new picture asked for, so that the first buyer sees it."""
+    if isinstance(outcome, Merchant) and outcome.icon_url is not None:
+        app.icons.want(outcome.icon_url)
 
 
 def _check(changes: Changes) -> None:

@@ -18,6 +18,7 @@ from florin_server.store.tables.accounts import (
 from florin_server.store.tables.capture import CollectedRow
 from florin_server.store.tables.fields import METADATA
 from florin_server.store.tables.held_money import HeldMoneyRow
+from florin_server.store.tables.icons import IconRow
 from florin_server.store.tables.ledger import JournalRow, TransferRow
 from florin_server.store.tables.limits import (
     KeyTurnRow,
@@ -97,5 +98,6 @@ shared_budget = _table(SharedBudgetRow)
 shared_hold = _table(SharedHoldRow)
 key_turn = _table(KeyTurnRow)
 collected_data = _table(CollectedRow)
+icon = _table(IconRow)
 ledger_journal = _table(JournalRow)
 ledger_transfer = _table(TransferRow)

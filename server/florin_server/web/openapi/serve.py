@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib.util
 import re
 from collections.abc import Iterator, Mapping
@@ -15,8 +16,10 @@ from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
 
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.versions import PREVIEW, STABLE, check_published
+from florin_server.web import assets
 from florin_server.web.openapi import DOCUMENT
 from florin_server.web.refusal import refusal
+from florin_server.web.render import html
 
 # browsers of every origin may read these, refusals included
 CORS_PATHS = ("/versions", "/spec/*")
@@ -24,7 +27,8 @@ CORS_PATHS = ("/versions", "/spec/*")
 _OWN = Path(__file__).with_name("page")
 # carries the files of Swagger UI; it is not imported, as it would want a web framework
 _CARRIER = "flask_swagger_ui"
-_KINDS = {".css": "text/css", ".js": "text/javascript", ".png": "image/png"}
+# the parameter that tells one content of a file from another
+_VERSION = "v"
 _FILES = frozenset(
     (
         "favicon-32x32.png",
@@ -87,30 +91,47 @@ def _address(request: PlainRequest) -> str:
 
 
 async def _page(_request: PlainRequest) -> PlainAnswer:
-    found = _swagger_ui() is not None
-    body = (_OWN / ("index.html" if found else "missing.html")).read_bytes()
-    return PlainAnswer(200 if found else 404, body, "text/html; charset=utf-8", _HEADERS)
+    if not is_installed():
+        return html("openapi/missing.html", 404, _HEADERS)
+    return html("openapi/docs.html", 200, _HEADERS, file=_address_of)
 
 
 async def _file(request: PlainRequest) -> PlainAnswer:
     name = request.variables["file"]
-    body = _read(name) if name in _FILES else None
-    if body is None:
+    found = _read(name) if name in _FILES else None
+    if found is None:
         raise RefusedError(404, Code.INVALID_PARAMS, "Path not found")
-    return PlainAnswer(200, body, _KINDS[Path(name).suffix], _HEADERS)
+    kept = _digest(found.body) in {value for _, value in request.query}
+    return assets.answer(request, found, kept=kept, headers=_HEADERS)
+
+
+def _address_of(name: str) -> str:
+    """Where the page finds one of its files; another one if the file is another."""
+    found = _read(name)
+    return f"/docs/{name}" + (f"?{_VERSION}={_digest(found.body)}" if found else "")
 
 
 @functools.cache
-def _read(name: str) -> bytes | None:
+def _digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()[:16]
+
+
+@functools.cache
+def _read(name: str) -> assets.Asset | None:
     found = (folder / name for folder in _folders() if (folder / name).is_file())
     file = next(found, None)
-    return file.read_bytes() if file else None
+    return assets.read(file) if file else None
 
 
 def _folders() -> Iterator[Path]:
     yield _OWN
     if (dist := _swagger_ui()) is not None:
         yield dist
+
+
+def is_installed() -> bool:
+    """True if the page has what it shows documents with."""
+    return _swagger_ui() is not None
 
 
 def _swagger_ui() -> Path | None:

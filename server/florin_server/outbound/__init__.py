@@ -1,0 +1,1 @@
+"""Requests to addresses that others name: they reach nothing but the public internet."""

@@ -1,0 +1,1 @@
+"""Pictures that merchants name."""

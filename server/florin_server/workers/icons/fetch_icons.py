@@ -1,0 +1,60 @@
+"""Asks for the pictures that are wanted, one at a time, and forgets those that nobody wants."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+
+from florin_server.flows.app import Core
+from florin_server.flows.icons.icons import is_due
+from florin_server.outbound.outbound import Outbound
+from florin_server.outbound.pictures import NoPicture, fetched
+from florin_server.outbound.reach import Reach
+from florin_server.store.icons import icons
+from florin_server.store.icons.icons import Icon, Known
+
+_log = logging.getLogger(__name__)
+
+_A_BATCH = 500
+_KEPT_US = 30 * 86_400_000_000
+_FORGET_S = 3600.0
+_DIGEST_CHARS = 32
+
+
+async def fetch_icons(app: Core, outbound: Outbound | None = None) -> None:
+    """Works until cancelled."""
+    asking = outbound or Outbound(Reach())
+    try:
+        while True:
+            await _fetch(app, asking, await app.icons.next())
+    finally:
+        await asking.close()
+
+
+async def forget_icons(app: Core) -> None:
+    """Deletes what nobody wanted for a month, in small batches until cancelled."""
+    while True:
+        before_us = app.clock.now_us() - _KEPT_US
+        if await app.store.write(icons.forget(before_us, _A_BATCH)) < _A_BATCH:
+            await app.clock.sleep(_FORGET_S)
+
+
+async def _fetch(app: Core, outbound: Outbound, url: str) -> None:
+    known = await app.store.read(icons.known(url))
+    # another process may have asked meanwhile
+    if known is None or is_due(known, app.clock.now_us()):
+        known = await _ask(app, outbound, url, known)
+    app.icons.found(url, known)
+
+
+async def _ask(app: Core, outbound: Outbound, url: str, before: Known | None) -> Known:
+    now_us = app.clock.now_us()
+    try:
+        png = await fetched(outbound, url)
+    except NoPicture as none:
+        _log.info("no picture at %s: %s", url, none)
+        await app.store.write(icons.put(Icon(url, None, None, str(none), now_us)))
+        return Known(before.digest if before else None, str(none), now_us)
+    digest = hashlib.sha256(png).hexdigest()[:_DIGEST_CHARS]
+    await app.store.write(icons.put(Icon(url, digest, png, None, now_us)))
+    return Known(digest, None, now_us)

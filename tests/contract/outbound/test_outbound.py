@@ -1,0 +1,198 @@
+"""Requests to addresses that others name: what is reached, and what every answer ends at."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import time
+
+import pytest
+from florin_server.outbound.outbound import Fault, NoAnswer, Outbound
+from florin_server.outbound.reach import Reach
+from florin_server.outbound.resolver import DnsResolver
+
+from tests.support.answering import answering, answers, endless, never
+from tests.support.authority import Authority
+
+LOOPBACK = Reach.of(["127.0.0.0/8"])
+
+
+class Names:
+    """Tells addresses as it is told to, and how often it was asked."""
+
+    def __init__(self, **hosts: list[list[str]]) -> None:
+        self.hosts = {name.replace("_", "."): told for name, told in hosts.items()}
+        self.asked = 0
+
+    async def addresses(self, host):
+        self.asked += 1
+        told = self.hosts.get(host, [[]])
+        return told.pop(0) if len(told) > 1 else told[0]
+
+    async def close(self):
+        pass
+
+
+async def ask(outbound, url, timeout_s=5.0, answer_bytes=100, body=b"{}"):
+    try:
+        return await outbound.send(
+            "POST",
+            url,
+            headers={"x-one": "1"},
+            body=body,
+            timeout_s=timeout_s,
+            answer_bytes=answer_bytes,
+        )
+    finally:
+        await outbound.close()
+
+
+async def fault_of(outbound, url, **options):
+    with pytest.raises(NoAnswer) as refused:
+        await ask(outbound, url, **options)
+    return refused.value
+
+
+async def test_an_answer_is_told_as_it_came():
+    async with answering(answers(418, b"short", content_type="text/plain")) as server:
+        answer = await ask(Outbound(LOOPBACK), f"http://127.0.0.1:{server.port}/in?a=1")
+    assert (answer.status, answer.body, answer.cut) == (418, b"short", False)
+    assert answer.content_type == "text/plain"
+    (came,) = server.came
+    assert (came.line, came.body) == ("POST /in?a=1 HTTP/1.1", b"{}")
+    assert (came.headers["x-one"], came.headers["accept-encoding"]) == ("1", "identity")
+
+
+async def test_only_what_was_checked_is_connected_to():
+    """A name that leads elsewhere as soon as it was looked at: it is not asked a second time."""
+    async with answering(answers()) as server:
+        names = Names(shop_test=[["127.0.0.1"], ["127.0.0.2"]])
+        answer = await ask(Outbound(LOOPBACK, resolver=names), f"http://shop.test:{server.port}/")
+    assert (answer.status, names.asked) == (200, 1)
+    assert server.came[0].headers["host"] == f"shop.test:{server.port}"
+
+
+@pytest.mark.parametrize(
+    "told", [["127.0.0.1"], ["93.184.216.34", "127.0.0.1"], ["::ffff:127.0.0.1"], []]
+)
+async def test_a_name_with_any_address_that_is_not_public_is_refused(told):
+    """And one that leads nowhere in the same words, so that nobody learns which names there are."""
+    refused = await fault_of(Outbound(Reach(), resolver=Names(in_test=[told])), "https://in.test/")
+    assert refused.fault is Fault.NOT_ALLOWED
+    assert str(refused) == "the host has no public address, or the port is not allowed"
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "[::1]", "[::ffff:7f00:1]", "localhost", "0x7f000001", "2130706433", "127.1",
+     "0177.0.0.1", "①②⑦.0.0.1", "127。0。0。1", "localhost.", "169.254.169.254"],
+)  # fmt: skip
+async def test_no_way_to_write_this_machine_reaches_it(host):
+    async with answering(answers()) as server:
+        for scheme in ("http", "https"):
+            refused = await fault_of(Outbound(Reach()), f"{scheme}://{host}:{server.port}/")
+            assert refused.fault is Fault.NOT_ALLOWED
+    assert server.connections == 0
+
+
+@pytest.mark.parametrize(
+    "url", ["file:///etc/passwd", "ftp://1.1.1.1/", "https://u:p@1.1.1.1/", "https://", "//[", ""]
+)
+async def test_what_is_no_web_address_is_refused(url):
+    assert (await fault_of(Outbound(LOOPBACK), url)).fault is Fault.NOT_ALLOWED
+
+
+async def test_a_redirect_is_an_answer():
+    async with answering(answers()) as inner:
+        target = f"http://127.0.0.1:{inner.port}/"
+        async with answering(answers(302, location=target)) as server:
+            answer = await ask(Outbound(LOOPBACK), f"http://127.0.0.1:{server.port}/")
+    assert (answer.status, inner.connections) == (302, 0)
+
+
+async def test_a_body_without_end_is_read_to_its_bound():
+    async with answering(endless) as server:
+        answer = await ask(Outbound(LOOPBACK), f"http://127.0.0.1:{server.port}/")
+    assert (answer.status, answer.body, answer.cut) == (200, b"x" * 100, True)
+
+
+async def test_a_body_that_stops_counts_as_far_as_it_came():
+    async def half(_, out):
+        out.write(b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\nhalf")
+        await out.drain()
+        await asyncio.Event().wait()
+
+    async with answering(half) as server:
+        address = f"http://127.0.0.1:{server.port}/"
+        answer = await ask(Outbound(LOOPBACK), address, timeout_s=0.2)
+    assert (answer.status, answer.body, answer.cut) == (200, b"half", True)
+
+
+async def test_a_compressed_body_is_not_unpacked():
+    bomb = b"\x1f\x8b" + b"\0" * 40
+    async with answering(answers(200, bomb, content_encoding="gzip")) as server:
+        answer = await ask(Outbound(LOOPBACK), f"http://127.0.0.1:{server.port}/")
+    assert answer.body == bomb
+
+
+@pytest.mark.parametrize("headers", [b"", b"x-a: b\r\n" * 100_000, b"x-a: " + b"b" * 100_000])
+async def test_headers_have_an_end_too(headers):
+    async def say(_, out):
+        out.write(b"HTTP/1.1 200 OK\r\n" + headers)
+        await out.drain()
+        await asyncio.Event().wait()
+
+    async with answering(say) as server:
+        begun = time.monotonic()
+        address = f"http://127.0.0.1:{server.port}/"
+        refused = await fault_of(Outbound(LOOPBACK), address, timeout_s=1.0)
+        assert refused.fault in {Fault.TIMEOUT, Fault.NO_HTTP}
+        assert time.monotonic() - begun < 5
+
+
+async def test_who_never_answers_is_left():
+    async with answering(never) as server:
+        address = f"http://127.0.0.1:{server.port}/"
+        refused = await fault_of(Outbound(LOOPBACK), address, timeout_s=0.1)
+    assert (refused.fault, str(refused)) == (Fault.TIMEOUT, "no answer within 0.1 s")
+
+
+async def test_a_name_server_that_never_answers_is_left():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        names = DnsResolver([f"127.0.0.1:{silent.getsockname()[1]}"])
+        refused = await fault_of(
+            Outbound(LOOPBACK, resolver=names), "https://shop.example/", timeout_s=0.1
+        )
+    assert refused.fault is Fault.TIMEOUT
+
+
+async def test_nobody_there_and_no_http_are_told_apart():
+    async def garbage(_, out):
+        out.write(b"\x00\x01 garbage\r\n\r\n")
+
+    async with answering(garbage) as server:
+        address = f"http://127.0.0.1:{server.port}/"
+        assert (await fault_of(Outbound(LOOPBACK), address)).fault is Fault.NO_HTTP
+    assert (await fault_of(Outbound(LOOPBACK), address)).fault is Fault.UNREACHABLE
+
+
+async def test_a_certificate_must_be_of_the_host_and_of_whom_is_trusted(tmp_path):
+    known, strange = Authority(tmp_path, "known"), Authority(tmp_path, "strange")
+    trust = ssl.create_default_context(cafile=str(known.ca))
+    names = {"shop_test": [["127.0.0.1"]]}
+
+    async def asked(certificate):
+        async with answering(answers(204), certificate) as server:
+            outbound = Outbound(LOOPBACK, resolver=Names(**names), trust=trust)
+            return await ask(outbound, f"https://shop.test:{server.port}/")
+
+    assert (await asked(known.issue("shop.test"))).status == 204
+    for certificate, why in (
+        (known.issue("other.test"), "mismatch"),
+        (strange.issue("shop.test"), "unable to get local issuer"),
+    ):
+        with pytest.raises(NoAnswer, match=why) as refused:
+            await asked(certificate)
+        assert refused.value.fault is Fault.TLS

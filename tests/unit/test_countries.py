@@ -1,0 +1,23 @@
+"""Countries to choose from, as each language names them."""
+
+from __future__ import annotations
+
+import pytest
+from florin_server.web.capture.countries import countries
+from florin_server.web.language import LANGUAGES
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_country_has_a_name(language):
+    found = countries(language)
+    # ISO 3166-1, and Kosovo
+    assert len({code for code, _ in found}) == len(found) == 250
+    assert {"DE", "TW", "AQ", "XK", "SS"} <= {code for code, _ in found}
+    assert not {"EU", "UN", "ZZ"} & {code for code, _ in found}
+    assert all(name and name != code for code, name in found)
+
+
+def test_they_are_in_the_order_of_names():
+    named = [name for _, name in countries("de")]
+    assert named.index("Oman") < named.index("Österreich") < named.index("Pakistan")
+    assert named[0] == "Afghanistan"

@@ -1,0 +1,145 @@
+"""Colours of pages that wallets and merchants choose: what is readable, and nothing else."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import re
+
+import pytest
+from florin_server.web import assets
+from florin_server.web.theme import VARIABLES_CHARS_MAX, contrast, style
+
+RULE = re.compile(
+    r":root:root\{(?:color-scheme:(?:light|dark);)?(?:--[a-z-]+:(?:#[0-9a-f]{3,6}|[0-9]{1,2}px);)+\}"
+)
+
+
+COLOURS = ("background", "text", "accent", "accentText", "border")
+CSS = (assets.FOLDER / "site/site.css").read_text()
+
+
+def grounds_of(mode: str) -> set[str]:
+    """What is behind texts where nobody chooses it, as the style of all pages says."""
+    pairs = re.findall(r"--(?:ground|surface): light-dark\((#\w+), (#\w+)\)", CSS)
+    light, dark = zip(*pairs, strict=True)
+    return {"light": {*light}, "dark": {*dark}}.get(mode) or {*light, *dark}
+
+
+def encoded(value) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+def variables(css: str) -> dict[str, str]:
+    return dict(re.findall(r"--([a-z-]+):([^;]+);", css))
+
+
+def chosen(mode: str = "", **values) -> dict[str, str]:
+    css = style(encoded(values), mode)
+    assert not css or RULE.fullmatch(css)
+    return variables(css)
+
+
+def test_contrast_is_what_wcag_says():
+    assert contrast("#000", "#ffffff") == contrast("#fff", "#000000") == 21
+    assert contrast("#777777", "#fff") == pytest.approx(4.478, abs=0.001)
+    assert contrast("#abc", "#aabbcc") == 1
+
+
+def test_a_pair_that_can_be_read_is_taken():
+    told = chosen(background="#FFEEDD", text="#111", accent="#06c", accentText="#fff")
+    assert (told["ground"], told["surface"], told["text"]) == ("#ffeedd", "#ffeedd", "#111")
+    assert (told["accent"], told["on-accent"], told["link"]) == ("#06c", "#fff", "#06c")
+
+
+def test_a_pair_that_cannot_be_read_is_not():
+    assert chosen(background="#ffeedd", text="#ffddcc") == {}
+    assert chosen(accent="#ff0", accentText="#fff") == {}
+    # the other pair stands for itself
+    assert "ground" not in chosen(background="#eee", text="#ddd", accent="#036", accentText="#fff")
+
+
+def test_one_of_a_pair_gets_black_or_white_beside_it():
+    assert chosen(background="#123")["text"] == "#ffffff"
+    assert chosen(background="#fed")["text"] == "#000000"
+    assert chosen(accent="#ff0")["on-accent"] == "#000000"
+    # a text alone has to be read on what is there
+    assert chosen("light", text="#333")["text"] == "#333"
+    assert chosen("dark", text="#333") == chosen(text="#333") == {}
+
+
+def test_a_link_is_read_on_the_ground_or_is_written_like_a_text():
+    assert chosen("light", accent="#ff0") == {"accent": "#ff0", "on-accent": "#000000"}
+    assert chosen(background="#fff", text="#000", accent="#ff0")["link"] == "#000"
+    assert chosen("dark", accent="#ff0")["link"] == "#ff0"
+
+
+def test_a_border_is_seen_where_it_has_to_be():
+    assert chosen("light", border="#ddd") == {"line": "#ddd"}
+    assert chosen("light", border="#555") == {"line": "#555", "edge": "#555"}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"accent": "red"},
+        {"accent": "#12345"},
+        {"accent": "#1234567"},
+        {"accent": "#fff;}"},
+        {"accent": "#fff\n"},
+        {"accent": "url(https://evil.example)"},
+        {"accent": ["#fff"]},
+        {"accent": {"a": 1}},
+        {"accent": 0},
+        {"accent": None},
+        {"--accent": "#000"},
+        {"radius": "65px"},
+        {"radius": "-1px"},
+        {"radius": "1em"},
+        {"radius": "٣px"},
+        {"radius": "calc(1px)"},
+        {"font": "Comic Sans"},
+        {"</style>": "#000"},
+    ],
+)
+def test_what_is_no_colour_and_no_length_is_left_out(values):
+    assert chosen(**values) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "%", "e30", encoded([]), encoded("x"), encoded(None), "x" * 100_000, "[" * 1000, "\x00"],
+)
+def test_what_cannot_be_read_is_left_out(text):
+    assert style(text) == ""
+
+
+def test_it_comes_in_every_encoding_and_is_bounded():
+    known = {"accent": "#036", "radius": "8px", "x": "~~~???>>>"}
+    raw = json.dumps(known).encode()
+    plain = base64.b64encode(raw).decode()
+    forms = {plain, plain.replace("+", " "), plain.rstrip("="), encoded(known)}
+    assert len({style(one) for one in forms}) == 1
+    assert style(plain)
+    long = encoded({**known, "x": "x" * VARIABLES_CHARS_MAX})
+    assert style(long) == ""
+
+
+def test_whatever_is_chosen_can_be_read():
+    chance = random.Random(7)
+    for _ in range(3000):
+        names = [name for name in COLOURS if chance.random() < 0.6]
+        values = {one: f"#{chance.randrange(1 << 24):06x}" for one in names}
+        mode = chance.choice(["", "light", "dark"])
+        told = chosen(mode, **values)
+        grounds = [told["ground"]] if "ground" in told else list(grounds_of(mode))
+        for name in {"text", "quiet", "link", "good", "bad", "warn"} & told.keys():
+            assert min(contrast(told[name], one) for one in grounds) >= 4.5, values
+        for name in {"edge"} & told.keys():
+            assert min(contrast(told[name], one) for one in grounds) >= 3, values
+        if "accent" in told:
+            assert contrast(told["accent"], told["on-accent"]) >= 4.5, values
+        # whoever chooses a background gets all that is on it
+        if "ground" in told:
+            assert {"text", "quiet", "link", "edge", "good", "bad", "warn", "accent"} <= told.keys()
