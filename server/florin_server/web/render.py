@@ -43,8 +43,11 @@ def html(template: str, status: int, headers: Headers, **values: Any) -> PlainAn
 
 def hashed(file: str) -> str:
     """A style or script among the templates, as a content security policy names it."""
-    digest = hashlib.sha256((_FOLDER / file).read_bytes()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
+    return _digest((_FOLDER / file).read_bytes())
+
+
+def _digest(text: bytes) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text).digest()).decode()}'"
 
 
 def guarded(policy: str) -> Headers:
@@ -56,13 +59,15 @@ def guarded(policy: str) -> Headers:
     )
 
 
-def strict(frames: str = "'none'") -> Headers:
+def strict(frames: str = "'none'", style: str | None = None) -> Headers:
     """The headers of pages with scripts: all that loads is this host's, and texts become no markup.
 
-    `frames` are the sites that may put the page into theirs.
+    `frames` are the sites that may put the page into theirs; `style` is the one text that may stand
+    in a style element.
     """
+    styles = "'self'" if style is None else f"'self' {_digest(style.encode())}"
     policy = (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        f"default-src 'none'; script-src 'self'; style-src {styles}; img-src 'self' data:; "
         "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; "
         f"frame-ancestors {frames}; require-trusted-types-for 'script'; trusted-types 'none'"
     )
