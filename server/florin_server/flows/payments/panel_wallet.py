@@ -71,10 +71,13 @@ def _signed(secret: bytes, action: Action) -> str:
     """What a wallet gives out for an action: a signature, or a signed transaction in base64."""
     params = json.loads(action.params_json)
     if action.method == _TYPED_DATA:
-        message = encode_typed_data(full_message=json.loads(params[1]))
-        return "0x" + bytes(Account.from_key(secret).sign_message(message).signature).hex()
-    key = Keypair.from_seed(secret)
-    asked = VersionedTransaction.from_bytes(base64.b64decode(params[0]["transaction"]))
+        typed_data = encode_typed_data(full_message=json.loads(params[1]))
+        return "0x" + bytes(Account.from_key(secret).sign_message(typed_data).signature).hex()
+    return _co_signed(Keypair.from_seed(secret), base64.b64decode(params[0]["transaction"]))
+
+
+def _co_signed(key: Keypair, transaction: bytes) -> str:
+    asked = VersionedTransaction.from_bytes(transaction)
     message = asked.message
     signers = message.account_keys[: message.header.num_required_signatures]
     signatures = list(asked.signatures)

@@ -21,6 +21,7 @@ from florin_server.domain.errors import Code, FlorinError, invalid
 from florin_server.flows.app import App
 from florin_server.flows.capture import forms
 from florin_server.web.capture import page
+from florin_server.web.language import spoken
 from florin_server.web.payments import page as pages
 from florin_server.web.refusal import refusal
 
@@ -59,7 +60,7 @@ def routes(app: App) -> Mapping[str, PlainHandler]:
 
     async def show(request: PlainRequest) -> PlainAnswer:
         if wait_s := app.limits.page(request.peer):
-            return pages.too_many(wait_s)
+            return pages.too_many(wait_s, spoken(request))
         asked = dict(request.query)
         shown = page.Look(asked.get("theme", ""), look.frames)
         token = asked.get("t", "")

@@ -184,11 +184,15 @@ def _told(checkout: Checkout, said: Words) -> _Told:
         live=checkout.live,
         back=checkout.back,
         until=said.time(checkout.expires_at) if open_ else "",
-        paid=paid and f"{said.amount(_short(paid.value), paid.symbol)}, {paid.network}",
+        paid=None if paid is None else _paid(paid, said),
         ended=ended.isoformat(),
         ended_told=said.time(checkout.updated_at) if done else "",
         wallets=_wallets(checkout.link, tuple(checkout.wallets)) if open_ else (),
     )
+
+
+def _paid(paid: Paid, said: Words) -> str:
+    return f"{said.amount(_short(paid.value), paid.symbol)}, {paid.network}"
 
 
 def _short(value: Decimal) -> Decimal:

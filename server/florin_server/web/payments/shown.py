@@ -125,7 +125,7 @@ class Pages:
             if status.info.HasField("option_amount")
             else None,
             transaction=transaction(app, payment),
-            refund=refund and refund.status,
+            refund=None if refund is None else refund.status,
             panel=panel.panel(app, payment),
             refused=refused,
         )
