@@ -71,7 +71,7 @@ async def test_a_link_that_names_no_payment_leads_to_a_page_too(desk, path, quer
     answer = await desk.ask("GET", path + query)
     assert answer.status == 404
     assert headers_of(answer)["content-type"] == "text/html; charset=utf-8"
-    assert text_of(answer.text) == "There is no such payment."
+    assert "There is no such payment." in text_of(answer.text)
 
 
 @pytest.mark.parametrize("path", ["/", "/buy", "//", "/?PID=pay_1", "/buy?theme=dark"])

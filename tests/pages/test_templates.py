@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
+from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,12 +13,14 @@ import pytest
 from florin_server.domain.capture.buyer_data import Fault
 from florin_server.domain.errors import Code
 from florin_server.domain.payments.payment import Status
+from florin_server.flows.payments.checkout import Transaction
+from florin_server.flows.payments.panel import Panel
 from florin_server.web import render
 from florin_server.web.capture import page as capture
 from florin_server.web.capture.page import Form, Look
-from florin_server.web.language import LANGUAGES
+from florin_server.web.language import LANGUAGES, words
 from florin_server.web.payments import page as payments
-from florin_server.web.payments.page import Checkout
+from florin_server.web.payments.page import Chain, Checkout, Paid
 from jinja2 import UndefinedError
 
 FOLDER = Path(render.__file__).with_name("templates")
@@ -41,11 +45,12 @@ class Seen(HTMLParser):
         self.texts += [value or "" for _, value in attrs]
 
     def handle_data(self, data):
-        self.texts.append(data)
+        # what scripts are given is JSON in which no tag can end
+        self.texts.append(str(json.loads(data)) if data.startswith('{"') else data)
 
     def times(self, text: str) -> int:
-        """How often it is there, also in the JSON that a wallet is told."""
-        return sum(one.replace('\\"', '"').count(text) for one in self.texts)
+        """How often it is there, also in the JSON that a wallet or a script is told."""
+        return sum(one.replace('\\"', '"').replace("\\'", "'").count(text) for one in self.texts)
 
 
 def forms(word: str) -> Form:
@@ -61,21 +66,34 @@ def forms(word: str) -> Form:
     )
 
 
-def checkout(word: str, status: str) -> Checkout:
+def checkout(word: str, status: Status) -> Checkout:
     return Checkout(
+        id="pay_1",
         merchant=word,
-        amount=word,
+        value=Decimal("12.50"),
+        symbol=word,
         status=status,
         link=f"https://pay.example/{word}",
         live=False,
+        expires_at=1_800_000_000,
+        now_ms=1_799_999_000_000,
+        updated_at=1_799_999_000,
+        app_id="app_checkout_test",
         back=f"https://shop.example/{word}",
+        accent="#ffcc00",
+        wallets=[(word, "https://wallet.example/{place}")],
+        chains=[Chain("eip155:1", word, word)],
+        paid=Paid(Decimal("12.5"), word, word),
+        transaction=Transaction(word, f"https://explorer.example/{word}"),
+        panel=Panel([(word, word)], ["failed"], (60,)),
+        refused=word,
     )
 
 
 def pages(word: str) -> dict[str, bytes]:
     """Every page that shows a value, with a word in place of each."""
     look = Look(theme=word, variables=word)
-    shown = {f"checkout {s}": payments.page(checkout(word, s)) for s in Status}
+    shown = {f"checkout {s}": payments.page(checkout(word, s), "en") for s in Status}
     shown |= {
         "form": capture.form(forms(word), look),
         "failed": capture.failed(Code.UNAUTHORIZED, word, look, 400),
@@ -112,9 +130,9 @@ def test_no_template_turns_escaping_off(name):
     text = (FOLDER / name).read_text()
     assert not any(word in text for word in ("safe", "autoescape", "Markup"))
     # texts in a script are not what browsers unescape
-    assert not any(
-        "{{" in script for script in re.findall("<script[^>]*>(.*?)</script>", text, re.DOTALL)
-    )
+    for script in re.findall(r"<script.*?</script>", text, re.DOTALL):
+        values = re.findall(r"\{\{(.*?)\}\}", script.partition(">")[2])
+        assert all(re.fullmatch(r" \w+\|tojson ", value) for value in values)
 
 
 @pytest.mark.parametrize("name", INLINE)
@@ -124,7 +142,7 @@ def test_what_is_put_into_pages_is_what_its_hash_says(name):
 
 
 def test_a_value_that_nobody_gave_is_an_error():
-    with pytest.raises(UndefinedError, match="'title' is undefined"):
-        render.html("payments/notice.html", 404, (), text="x")
+    with pytest.raises(UndefinedError, match="'key' is undefined"):
+        render.html("payments/notice.html", 404, (), words=words("en", "checkout"))
     with pytest.raises(UndefinedError, match="has no attribute .amount"):
-        render.html("payments/checkout.html", 200, (), told={})
+        render.html("payments/checkout.html", 200, (), words=words("en", "checkout"), told={})

@@ -37,6 +37,7 @@ NAMED: Mapping[str, Model] = {
     "failed_gas": config.FailedGasSettings,
     "capture": config.CaptureSettings,
     "app_links": config.AppLinkSettings,
+    "checkout": config.CheckoutSettings,
     "tracing": config.TracingSettings,
 }
 # tables in lists, or under names of the operator's choice
@@ -52,6 +53,7 @@ LISTED: Mapping[str, Model] = {
     '`kind = "oracle"` in `[prices.pairs.ASSET]`': pricing.FromOracle,
     '`kind = "fixed"` in `[prices.pairs.ASSET]`': pricing.Fixed,
     "[[app_links.android]]": config.AndroidApp,
+    "[[checkout.wallets]]": config.WalletLink,
 }
 FIXED = (GatewaySettings, GuardSettings, ServerSettings)
 
@@ -158,7 +160,8 @@ def _literal(value: object) -> str:
         return "*empty*"
     if isinstance(value, Path | str) and not isinstance(value, Enum):
         return code(str(value)) or "*empty*"
-    return code(json.dumps(value))
+    # tables in a list
+    return code(json.dumps(value, default=BaseModel.model_dump))
 
 
 def _value(owner: str, name: str, field: FieldInfo) -> str:

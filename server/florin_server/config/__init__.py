@@ -2,6 +2,7 @@
 
 from florin_server.config.app_links import AndroidApp, AppLinkSettings
 from florin_server.config.capture import CaptureSettings
+from florin_server.config.checkout import CheckoutSettings, WalletLink
 from florin_server.config.database import DatabaseSettings
 from florin_server.config.embedded import EmbeddedChain, EmbeddedSolana
 from florin_server.config.limits import FailedGasSettings, LimitSettings
@@ -12,6 +13,7 @@ __all__ = [
     "AndroidApp",
     "AppLinkSettings",
     "CaptureSettings",
+    "CheckoutSettings",
     "DatabaseSettings",
     "EmbeddedChain",
     "EmbeddedSolana",
@@ -19,4 +21,5 @@ __all__ = [
     "LimitSettings",
     "Settings",
     "TracingSettings",
+    "WalletLink",
 ]

@@ -23,6 +23,7 @@ from pydantic_settings import (
 from florin_server import settings_file
 from florin_server.config.app_links import AppLinkSettings
 from florin_server.config.capture import CaptureSettings
+from florin_server.config.checkout import CheckoutSettings
 from florin_server.config.database import DatabaseSettings
 from florin_server.config.embedded import EmbeddedChain, EmbeddedSolana
 from florin_server.config.limits import FailedGasSettings, LimitSettings
@@ -228,6 +229,9 @@ class Settings(BaseSettings):
     app_links: AppLinkSettings = Field(
         default=AppLinkSettings(), description="wallet apps that open payment links"
     )
+    checkout: CheckoutSettings = Field(
+        default=CheckoutSettings(), description="the page behind a payment link"
+    )
     tracing: TracingSettings = Field(
         default=TracingSettings(), description="traces for OpenTelemetry"
     )
@@ -334,6 +338,12 @@ class Settings(BaseSettings):
     def has_embedded_solana(self) -> bool:
         """The same of the embedded Solana chain."""
         return self.has_demo and self.embedded_solana.enabled
+
+    @property
+    def has_test_panel(self) -> bool:
+        """True if pages of test payments may drive them."""
+        said = self.checkout.test_panel
+        return self.has_demo if said is None else said
 
     def files(self) -> tuple[Path, ...]:
         """The florin.toml files that there are: the first one counts, and no other."""

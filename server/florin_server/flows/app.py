@@ -127,6 +127,8 @@ class ChainState:
     sentence, and `wallets` what each was found to hold when they were compared last, at
     `compared_at_us` (0 if they never were). `has_new_receivers` tells that some were registered
     since the settler looked, and `payout_asked` is set when there may be something to pay out.
+    `paid_in` are the blocks that pay open payments, final or not, by payment id, as far as the
+    settler of this process has seen them.
     """
 
     board: Board
@@ -136,6 +138,7 @@ class ChainState:
     compared_at_us: int = 0
     has_new_receivers: bool = False
     payout_asked: asyncio.Event = field(default_factory=asyncio.Event)
+    paid_in: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,14 +46,8 @@ def hashed(file: str) -> str:
     return _digest((_FOLDER / file).read_bytes())
 
 
-def styled(text: str) -> str:
-    """A style that a page has in itself, as `strict` lets it through."""
-    return _digest(text.encode())
-
-
-def _digest(content: bytes) -> str:
-    digest = hashlib.sha256(content).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
+def _digest(text: bytes) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text).digest()).decode()}'"
 
 
 def guarded(policy: str) -> Headers:
@@ -65,13 +59,13 @@ def guarded(policy: str) -> Headers:
     )
 
 
-def strict(frames: str = "'none'", style: str = "") -> Headers:
+def strict(frames: str = "'none'", style: str | None = None) -> Headers:
     """The headers of pages with scripts: all that loads is this host's, and texts become no markup.
 
-    `frames` are the sites that may put the page into theirs, `style` is what `styled` says of the
-    one style beside those of files.
+    `frames` are the sites that may put the page into theirs; `style` is the one text that may stand
+    in a style element.
     """
-    styles = f"'self' {style}".rstrip()
+    styles = "'self'" if style is None else f"'self' {_digest(style.encode())}"
     policy = (
         f"default-src 'none'; script-src 'self'; style-src {styles}; img-src 'self' data:; "
         "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; "

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from florin_server.domain.ids import base62, random_base62, short_id
 
@@ -30,6 +31,9 @@ class KeyKind(StrEnum):
 
 _MARKS = {KeyKind.PARTNER: "pk", KeyKind.WALLET: "wk"}
 _KINDS = {mark: kind for kind, mark in _MARKS.items()}
+
+# app ids of the page behind payment links, by mode: public as all of them, and alike everywhere
+CHECKOUT_APPS: Final = {True: "app_checkout_live", False: "app_checkout_test"}
 
 
 @dataclass(frozen=True, slots=True)

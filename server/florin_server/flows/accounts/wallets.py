@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from florin_server.domain.accounts.account import WalletApp
-from florin_server.domain.accounts.credentials import app_id
+from florin_server.domain.accounts.credentials import CHECKOUT_APPS, app_id
 from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.versions import NEWEST_STABLE
 from florin_server.flows.accounts.contact import check
@@ -25,6 +25,27 @@ async def register(app: App, name: str, icon_url: str | None, *, live: bool) -> 
     await app.store.write(keys.put_app(wallet))
     app.accounts.changed()
     return wallet
+
+
+async def checkout_app(app: App, *, live: bool) -> WalletApp:
+    """The wallet app of the page behind payment links; registered when it is asked for first.
+
+    It is one like any other: an operator may revoke it, and then it stays revoked.
+    """
+    own_id = CHECKOUT_APPS[live]
+    wallet = WalletApp(
+        app_id=own_id,
+        name="Checkout page",
+        icon_url=None,
+        live=live,
+        version_pin=NEWEST_STABLE,
+        created_at_us=app.clock.now_us(),
+    )
+    known = await app.store.read(keys.app(own_id))
+    if known is None and await app.store.write(keys.add_app(wallet)):
+        app.accounts.changed()
+        return wallet
+    return known or await app.store.read(keys.app(own_id)) or wallet
 
 
 async def listed(app: App) -> list[WalletApp]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from florin_server.domain.errors import FlorinError
+from florin_server.domain.accounts.credentials import CHECKOUT_APPS
+from florin_server.domain.errors import Code, FlorinError
 from florin_server.domain.payments.payment import CancelledReason, Payment, Status
 from florin_server.domain.payments.state import Event, step
 from florin_server.flows.app import App, Caller
@@ -21,8 +22,11 @@ async def cancel(
 ) -> Payment | Replay:
     """Calls a payment off while it requires action; repeating it repeats the answer.
 
+    Whoever has a link has the app id of its page, which therefore may not: FlorinError(forbidden).
     `receipt` gives the bytes that are stored under a merchant's key; a wallet's key stores nothing.
     """
+    if caller.app is not None and caller.app.app_id in CHECKOUT_APPS.values():
+        raise FlorinError(Code.FORBIDDEN)
     reason = CancelledReason.BY_MERCHANT
     if caller.merchant is None:
         caller, reason = replace(caller, idempotency=None), CancelledReason.BY_USER

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final
 
 from florin_server.domain.addresses import network_of
 from florin_server.domain.payments.payment import Merchant, Payment, Status
@@ -11,6 +14,25 @@ from florin_server.flows.app import App
 from florin_server.flows.limits.held_answers import Release
 from florin_server.flows.payments.load import current, merchant_of, payment_id_of
 from florin_server.flows.payments.watch import watch
+
+# hashes and signatures; simulated payments have names of another form
+_TRANSACTION: Final = re.compile(r"[0-9A-Za-z]{32,128}")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Blocks on top of a payment, its own included, and how many of them make it final."""
+
+    seen: int
+    needed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What paid a payment; `url` shows it to people, None where nobody is known who does."""
+
+    id: str
+    url: str | None
 
 
 async def named(app: App, payment_ref: str) -> Payment | None:
@@ -36,6 +58,35 @@ def back_to_shop(payment: Payment) -> str | None:
     paid = payment.status is Status.SUCCEEDED
     url = payment.success_url if paid else payment.error_url
     return with_parameter(url, "payment_id", payment.id) if url else None
+
+
+def progress(app: App, payment: Payment) -> Progress | None:
+    """How far a payment is on its chain; None where nothing is seen between nothing and its end.
+
+    That is so on chains whose blocks are not read one by one, and where another process settles.
+    """
+    rail = app.rails.get(chain_of(payment))
+    if payment.status is not Status.PROCESSING or rail is None or rail.blocks is None:
+        return None
+    block = app.chains[rail.chain_id].paid_in.get(payment.id)
+    settler = app.settlers.get(rail.chain_id)
+    if block is None or settler is None:
+        return Progress(0, rail.confirmations)
+    return Progress(max(0, min(settler.head - block + 1, rail.confirmations)), rail.confirmations)
+
+
+def transaction(app: App, payment: Payment) -> Transaction | None:
+    """What paid a succeeded payment; None for one whose success was simulated."""
+    tx_id = payment.tx_id
+    if payment.status is not Status.SUCCEEDED or tx_id is None or not _TRANSACTION.fullmatch(tx_id):
+        return None
+    shown = app.settings.checkout.explorers.get(chain_of(payment))
+    return Transaction(tx_id, shown and shown.replace("{tx}", tx_id))
+
+
+def chain_of(payment: Payment) -> str:
+    """CAIP-2 of the chain that a payment is paid on; empty before its confirm."""
+    return (payment.option_unit or "").removeprefix("caip19/").rpartition("/")[0]
 
 
 def follow(

@@ -29,6 +29,11 @@ _REVOKE = Statement(
     .returning(*api_key.c)
 )
 _PUT_APP = Statement(upsert(wallet_app, "app_id"))
+_ADD_APP = Statement(
+    insert(wallet_app)
+    .on_conflict_do_nothing(index_elements=["app_id"])
+    .returning(wallet_app.c.app_id)
+)
 _APPS = Statement(
     select(wallet_app).order_by(wallet_app.c.created_at_us.desc(), wallet_app.c.app_id)
 )
@@ -79,6 +84,15 @@ def put_app(app: WalletApp) -> Op[None]:
     """Stores a wallet app, or what changed about it."""
     yield _PUT_APP.of(app)
     yield from generations.bump(generations.Kind.ACCOUNTS)
+
+
+@operation
+def add_app(app: WalletApp) -> Op[bool]:
+    """Stores a new wallet app; False if its id is taken, by a revoked one too."""
+    added = bool((yield _ADD_APP.of(app)))
+    if added:
+        yield from generations.bump(generations.Kind.ACCOUNTS)
+    return added
 
 
 @operation

@@ -17,7 +17,7 @@ from florin_server.domain.capture.buyer_data import ADDRESS_CHARS_MAX, NAME_CHAR
 from florin_server.domain.errors import Code
 from florin_server.web.capture.countries import countries
 from florin_server.web.language import words
-from florin_server.web.render import html, strict, styled
+from florin_server.web.render import html, strict
 from florin_server.web.theme import style
 
 NOUN: Final = "capture"
@@ -154,7 +154,7 @@ def _html(
 ) -> PlainAnswer:
     theme = look.theme if look.theme in {"light", "dark"} else ""
     chosen = style(look.variables, theme)
-    headers = strict(" ".join(look.frames) or "'none'", styled(chosen) if chosen else "")
+    headers = strict(" ".join(look.frames) or "'none'", chosen or None)
     return html(
         f"capture/{name}.html",
         status,

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from decimal import Decimal
 from typing import Any
 
 import orjson
-from florin_gateway.errors import RefusedError
 from florin_gateway.plain import (
     PlainAnswer,
     PlainEvent,
@@ -18,12 +16,12 @@ from florin_gateway.plain import (
 
 from florin_server.config import AppLinkSettings
 from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payments.links import QUERY_ID, query_id
+from florin_server.domain.payments.links import QUERY_ID
 from florin_server.domain.payments.payment import Payment
 from florin_server.flows.app import App
-from florin_server.flows.payments.checkout import back_to_shop, checkout, follow, named
+from florin_server.flows.payments.checkout import follow, named, progress
 from florin_server.rpc.payments.codec import Codec
-from florin_server.web.payments import page
+from florin_server.web.payments.shown import Pages
 from florin_server.web.refusal import refusal
 
 _READ = ("GET", "HEAD")
@@ -37,51 +35,22 @@ _LINKS = (
 def routes(app: App) -> Mapping[tuple[str, str], PlainHandler]:
     """The handlers by method and path."""
     answers = Codec(app)
+    pages = Pages(app, answers)
     read = {
-        **dict.fromkeys(("/{payment_id}", "/", "/buy"), _checkout(app, answers)),
+        **dict.fromkeys(("/{payment_id}", "/", "/buy"), pages.show),
         "/{payment_id}/state": _state(app, answers),
         **_well_known(app.settings.app_links),
     }
-    events = {("GET", "/{payment_id}/events"): _events(app, answers)}
-    return {(method, path): read[path] for method in _READ for path in read} | events
-
-
-def _checkout(app: App, answers: Codec) -> PlainHandler:
-    async def show(request: PlainRequest) -> PlainAnswer:
-        if wait_s := app.limits.page(request.peer):
-            return page.too_many(wait_s)
-        found = await checkout(app, _link(request))
-        if found is None:
-            return page.unknown()
-        payment, merchant = found
-        amount = answers.amount(payment.unit, payment.value)
-        whole = Decimal(amount.value).scaleb(-amount.display.decimals)
-        return page.page(
-            page.Checkout(
-                merchant=merchant.name,
-                amount=f"{whole:f} {amount.display.asset_symbol}",
-                status=payment.status,
-                link=app.links.of(payment.id),
-                live=payment.live,
-                back=back_to_shop(payment),
-            )
-        )
-
-    return show
-
-
-def _link(request: PlainRequest) -> str:
-    """What names the payment; RefusedError where nothing is meant to."""
-    if "payment_id" in request.variables:
-        return request.variables["payment_id"]
-    if all(name != QUERY_ID for name, _ in request.query):
-        raise RefusedError(404, Code.INVALID_PARAMS, "Path not found")
-    return query_id(request.query)
+    others = {
+        ("GET", "/{payment_id}/events"): _events(app, answers),
+        ("POST", "/{payment_id}/test"): pages.drive,
+    }
+    return {(method, path): read[path] for method in _READ for path in read} | others
 
 
 def _state(app: App, answers: Codec) -> PlainHandler:
     async def tell(request: PlainRequest) -> PlainAnswer:
-        return PlainAnswer.json(_public_status(await _known(app, request), answers))
+        return PlainAnswer.json(_public_status(app, await _known(app, request), answers))
 
     return tell
 
@@ -94,16 +63,16 @@ def _events(app: App, answers: Codec) -> PlainHandler:
             states, release = follow(app, payment, after, request.peer)
         except FlorinError as over:
             raise refusal(over) from over
-        return PlainEvents(_events_of(states, answers), release)
+        return PlainEvents(_events_of(app, states, answers), release)
 
     return stream
 
 
 async def _events_of(
-    states: AsyncIterator[Payment], answers: Codec
+    app: App, states: AsyncIterator[Payment], answers: Codec
 ) -> AsyncGenerator[PlainEvent, None]:
     async for payment in states:
-        told = {**_public_status(payment, answers), "version": payment.version}
+        told = {**_public_status(app, payment, answers), "version": payment.version}
         yield PlainEvent(payment.version, orjson.dumps(told))
 
 
@@ -117,12 +86,14 @@ async def _known(app: App, request: PlainRequest) -> Payment:
     return payment
 
 
-def _public_status(payment: Payment, answers: Codec) -> dict[str, Any]:
-    """What everybody with the link may know: no party of the payment, and nothing of any chain."""
+def _public_status(app: App, payment: Payment, answers: Codec) -> dict[str, Any]:
+    """What everybody with the link may know; of a chain no more than how far it is."""
     status = answers.status(payment)
-    told = {"status": payment.status, "isFinal": status.is_final}
+    told: dict[str, Any] = {"status": payment.status, "isFinal": status.is_final}
     if status.HasField("poll_in_ms"):
         told["pollInMs"] = status.poll_in_ms
+    if (seen := progress(app, payment)) is not None:
+        told["confirmations"] = {"seen": seen.seen, "needed": seen.needed}
     return {**told, "expiresAt": payment.expires_at}
 
 

@@ -43,10 +43,10 @@ def routes(app: App) -> Mapping[tuple[str, str], PlainHandler]:
 def _page(app: App, answers: Codec) -> PlainHandler:
     async def show(request: PlainRequest) -> PlainAnswer:
         if wait_s := app.limits.page(request.peer):
-            return payment_page.too_many(wait_s)
+            return payment_page.too_many(wait_s, spoken(request))
         found = await checkout(app, request.variables["payment_id"])
         if found is None:
-            return payment_page.unknown()
+            return payment_page.unknown(spoken(request))
         payment, merchant = found
         if payment.status is not Status.SUCCEEDED:
             return page.none_yet(app.links.of(payment.id))

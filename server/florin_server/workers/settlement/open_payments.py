@@ -76,6 +76,15 @@ class OpenPayments:
         """True if there is an event of a payment, final or not."""
         return bool(self._proofs(item))
 
+    def paid_in(self) -> dict[str, int]:
+        """The newest block that pays each payment, final or not; absent ones are in none."""
+        proofs = {item.payment.id: self._proofs(item) for item in self.items}
+        return {
+            payment_id: max(event.block_number for event in events)
+            for payment_id, events in proofs.items()
+            if events
+        }
+
     def paid_by(self, item: Accepted, tx: ChainTx) -> bool:
         """True if a transaction paid a payment, as far as was seen."""
         return any(event.tx_hash in tx.hashes for event in self._proofs(item))

@@ -192,6 +192,7 @@ class ChainSettler:
         await self._take_back()
         await self._unconfirmed.adopt(self._open.by_ref)
         await self._concluder.conclude()
+        self._app.chains[self._rail.chain_id].paid_in = self._open.paid_in()
         self._forget_old()
 
     async def _or_later(self, work: Awaitable[None]) -> RailUnavailable | None:

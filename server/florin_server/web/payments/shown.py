@@ -1,0 +1,176 @@
+"""Shows a payment's page as the payment stands, and drives test payments from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Final
+from urllib.parse import parse_qsl
+
+from florin.v1 import money_pb2
+from florin_gateway.errors import RefusedError
+from florin_gateway.plain import PlainAnswer, PlainRequest
+
+from florin_server.domain.accounts.credentials import CHECKOUT_APPS
+from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.payments.links import QUERY_ID, query_id
+from florin_server.domain.payments.payment import Merchant, Payment
+from florin_server.flows.accounts.wallets import checkout_app
+from florin_server.flows.app import App
+from florin_server.flows.payments import panel
+from florin_server.flows.payments.checkout import (
+    back_to_shop,
+    checkout,
+    named,
+    progress,
+    transaction,
+)
+from florin_server.flows.payouts.refund import refund_of
+from florin_server.rpc.payments.codec import Codec
+from florin_server.web.language import LANGUAGES, PARAMETER, spoken
+from florin_server.web.payments import page
+from florin_server.web.payments.page import Chain, Checkout, Paid
+from florin_server.web.refusal import refusal
+
+_FORM: Final = b"application/x-www-form-urlencoded"
+# browsers say so of forms of this site, and of addresses that people type
+_OWN: Final = frozenset({b"same-origin", b"none"})
+
+
+class Pages:
+    """Answers for the addresses of payments."""
+
+    def __init__(self, app: App, answers: Codec) -> None:
+        self._app = app
+        self._answers = answers
+        # modes whose pages have their app id by now
+        self._registered: set[bool] = set()
+        self._wallets = [(one.name, one.url) for one in app.settings.checkout.wallets]
+
+    async def show(self, request: PlainRequest) -> PlainAnswer:
+        """The page of the payment that the address names."""
+        return await self._show(request, _link(request))
+
+    async def drive(self, request: PlainRequest) -> PlainAnswer:
+        """Does with a test payment what its page was told; leads back to the page.
+
+        A page of another site cannot have a browser do it. What is refused is told on the page.
+        """
+        _require_own(request)
+        link = request.variables["payment_id"]
+        if wait_s := self._app.limits.page(request.peer):
+            return page.too_many(wait_s, spoken(request))
+        payment = await named(self._app, link)
+        if payment is None:
+            return page.unknown(spoken(request))
+        # who has no panel finds nothing here
+        if panel.panel(self._app, payment) is None:
+            raise refusal(FlorinError(Code.PAYMENT_NOT_FOUND))
+        try:
+            await self._obey(payment, dict(_fields(request.body)), request.peer)
+        except FlorinError as refused:
+            return await self._show(request, link, refused.message)
+        asked = next((value for name, value in request.query if name == PARAMETER), "")
+        suffix = f"?{PARAMETER}={asked}" if asked in LANGUAGES else ""
+        headers = [(b"location", f"/{payment.id}{suffix}".encode())]
+        return PlainAnswer(303, b"", "text/html; charset=utf-8", headers)
+
+    async def _obey(self, payment: Payment, told: Mapping[str, str], peer: str) -> None:
+        if "pay" in told:
+            await panel.pay(self._app, payment, told["pay"], peer)
+        elif "outcome" in told:
+            await panel.decide(self._app, payment, told["outcome"])
+        elif (seconds := told.get("seconds", "")).isascii() and seconds.isdecimal():
+            await panel.advance(self._app, payment, int(seconds[:9]))
+        else:
+            raise FlorinError(Code.INVALID_PARAMS, "Nothing was asked for")
+
+    async def _show(self, request: PlainRequest, link: str, refused: str = "") -> PlainAnswer:
+        language = spoken(request)
+        if wait_s := self._app.limits.page(request.peer):
+            return page.too_many(wait_s, language)
+        found = await checkout(self._app, link)
+        if found is None:
+            return page.unknown(language)
+        return page.page(await self._told(*found, refused), language)
+
+    async def _told(self, payment: Payment, merchant: Merchant, refused: str) -> Checkout:
+        app = self._app
+        if payment.live not in self._registered and not payment.status.is_final:
+            await checkout_app(app, live=payment.live)
+            self._registered.add(payment.live)
+        refund = await refund_of(app, payment)
+        amount = self._answers.amount(payment.unit, payment.value)
+        status = self._answers.status(payment)
+        said = app.settings.checkout
+        return Checkout(
+            id=payment.id,
+            merchant=merchant.name,
+            value=_whole(amount),
+            symbol=amount.display.asset_symbol,
+            status=payment.status,
+            link=app.links.of(payment.id),
+            live=payment.live,
+            expires_at=payment.expires_at,
+            now_ms=app.clock.now_us() // 1000,
+            updated_at=payment.updated_at_us // 1_000_000,
+            app_id=CHECKOUT_APPS[payment.live],
+            poll_ms=status.poll_in_ms,
+            back=back_to_shop(payment),
+            accent=said.accents.get(merchant.id, said.accent),
+            wallets=self._wallets,
+            chains=() if payment.status.is_final else self._chains(payment),
+            progress=progress(app, payment),
+            paid=_paid(status.info.option_amount)
+            if status.info.HasField("option_amount")
+            else None,
+            transaction=transaction(app, payment),
+            refund=None if refund is None else refund.status,
+            panel=panel.panel(app, payment),
+            refused=refused,
+        )
+
+    def _chains(self, payment: Payment) -> Sequence[Chain]:
+        """The chains that can be paid on, with what a wallet's owner knows of them."""
+        return [
+            Chain(
+                rail.chain_id,
+                next(iter(rail.assets.values())).network_name,
+                coin.symbol if (coin := rail.assets.get(rail.native_asset)) else "",
+            )
+            for rail in self._app.rails.values()
+            if rail.live is payment.live and rail.assets
+        ]
+
+
+def _link(request: PlainRequest) -> str:
+    """What names the payment; RefusedError where nothing is meant to."""
+    if "payment_id" in request.variables:
+        return request.variables["payment_id"]
+    if all(name != QUERY_ID for name, _ in request.query):
+        raise RefusedError(404, Code.INVALID_PARAMS, "Path not found")
+    return query_id(request.query)
+
+
+def _whole(amount: money_pb2.Amount) -> Decimal:
+    return Decimal(amount.value).scaleb(-amount.display.decimals)
+
+
+def _paid(amount: money_pb2.Amount) -> Paid:
+    display = amount.display
+    return Paid(_whole(amount), display.asset_symbol, display.network_name or amount.unit)
+
+
+def _require_own(request: PlainRequest) -> None:
+    """Refuses what a browser was made to send by another site; programs say nothing of it."""
+    sent = dict(request.headers)
+    kind = sent.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if kind != _FORM or sent.get(b"sec-fetch-site", b"none") not in _OWN:
+        raise RefusedError(403, Code.FORBIDDEN, "Only a form of this page does that")
+
+
+def _fields(body: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(body.decode("ascii"), max_num_fields=4)
+    except ValueError:
+        return []

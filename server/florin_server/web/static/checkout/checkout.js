@@ -1,0 +1,205 @@
+// The payment as it goes on: its state by a stream, or by questions where there is none, and the
+// time that is left. What else the page can do is loaded when it is wanted.
+
+/**
+ * @typedef {{id: string, name: string, coin: string}} Chain
+ * @typedef {{id: string, status: string, isFinal: boolean, expiresAt: number, now: number, pollInMs: number, appId: string, merchant: string, language: string, chains: Chain[]}} Told
+ * @typedef {{status: string, isFinal: boolean, pollInMs?: number, expiresAt: number, confirmations?: {seen: number, needed: number}}} State
+ */
+
+/** @param {string} id */
+const data = (id) => JSON.parse(document.getElementById(id)?.textContent ?? "{}");
+
+/** @type {Told} */
+export const told = data("told");
+/** @type {Record<string, string>} */
+const words = data("words");
+
+/**
+ * A text with what it is about; names are kept apart from the direction of what is around them.
+ * @param {string} key
+ * @param {Record<string, string | number>} [values]
+ */
+export function say(key, values = {}) {
+  return (words[key] ?? key).replace(/\{(\w+)\}/g, (_, name) => `\u2068${values[name] ?? ""}\u2069`);
+}
+
+/** @param {string} id */
+const find = (id) => document.getElementById(id);
+
+/** Tells something in passing; an empty text takes it back. @param {string} text */
+export function note(text) {
+  const place = find("note");
+  if (place !== null && place.textContent !== text) place.textContent = text;
+}
+
+// the server's clock counts, not the buyer's
+const ahead = told.now - Date.now();
+let status = told.status;
+let over = told.isFinal;
+let lost = false;
+let warned = false;
+/** @type {EventSource | undefined} */
+let stream;
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let next;
+/** @type {ReturnType<typeof setInterval> | undefined} */
+let ticking;
+
+/** Shows a state. @param {State} state */
+export function apply(state) {
+  if (over) return;
+  connected(true);
+  if (state.status !== status && !state.isFinal) {
+    status = state.status;
+    for (const view of document.querySelectorAll("[data-view]")) {
+      if (view instanceof HTMLElement) view.hidden = view.dataset.view !== status;
+    }
+    ask(state.pollInMs);
+  }
+  const place = find("confirmations");
+  if (place !== null && state.confirmations) place.textContent = say("confirmations", state.confirmations);
+  if (state.isFinal) void end();
+}
+
+/** The last state has a page of its own, with the receipt or what to do next. */
+async function end() {
+  over = true;
+  clearInterval(ticking);
+  clearTimeout(next);
+  stream?.close();
+  try {
+    // a browser that is offline would put its own page here
+    if (!(await fetch(location.href, { method: "HEAD", cache: "no-store" })).ok) throw new Error();
+    location.reload();
+  } catch {
+    connected(false);
+    setTimeout(end, 2000);
+  }
+}
+
+/** @param {boolean} now */
+function connected(now) {
+  if (now && lost) note("");
+  if (!now) note(say("offline"));
+  lost = !now;
+}
+
+/** Asks for the state after a while, and again as long as nothing else tells it.
+ * @param {number} [ms] */
+function ask(ms = told.pollInMs) {
+  clearTimeout(next);
+  // those who lost a service at the same moment do not come back at the same moment
+  next = setTimeout(look, Math.max(ms, 1000) * (1 + Math.random() / 4));
+}
+
+async function look() {
+  let wait = 2000;
+  try {
+    const answer = await fetch(`/${told.id}/state`, { cache: "no-store" });
+    if (answer.ok) {
+      /** @type {State} */
+      const state = await answer.json();
+      wait = state.pollInMs ?? wait;
+      apply(state);
+    } else {
+      wait = 1000 * Number(answer.headers.get("retry-after") ?? 5);
+    }
+  } catch {
+    connected(false);
+  }
+  // a stream tells the end, but not how many blocks there are
+  if (!over && (stream === undefined || status === "processing")) ask(wait);
+}
+
+function listen() {
+  let failed = 0;
+  const opened = new EventSource(`/${told.id}/events`);
+  stream = opened;
+  opened.addEventListener("status", (event) => {
+    failed = 0;
+    apply(JSON.parse(event.data));
+  });
+  opened.onopen = () => connected(true);
+  opened.onerror = () => {
+    if (over) return;
+    failed += 1;
+    if (opened.readyState !== EventSource.CLOSED && failed < 3) return;
+    opened.close();
+    stream = undefined;
+    void look();
+  };
+}
+
+function tick() {
+  const place = find("left");
+  const left = Math.floor((told.expiresAt * 1000 - Date.now() - ahead) / 1000);
+  if (left <= 0) {
+    clearInterval(ticking);
+    void look();
+  }
+  if (place === null || left > 86_400) return;
+  const [hours, minutes, seconds] = [Math.floor(left / 3600), Math.floor(left / 60) % 60, left % 60];
+  const shown = [...(hours > 0 ? [hours] : []), minutes, seconds].map((part) => String(part).padStart(2, "0"));
+  place.textContent = say("left", { time: left > 0 ? shown.join(":") : "00:00" });
+  if (left > 0 && left <= 60 && !warned && status === "requires_action") {
+    warned = true;
+    note(say("last_minute"));
+  }
+}
+
+function copying() {
+  const button = find("copy");
+  if (button === null) return;
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(find("link")?.textContent ?? "");
+      note(say("copied"));
+    } catch {
+      const place = find("link");
+      if (place !== null) getSelection()?.selectAllChildren(place);
+    }
+  });
+}
+
+function paying() {
+  const button = find("choose");
+  const place = find("here");
+  if (button === null || place === null) return;
+  place.hidden = false;
+  button.addEventListener("click", async () => {
+    try {
+      const { begin } = await import("./wallets.js");
+      button.hidden = true;
+      begin();
+    } catch {
+      connected(false);
+    }
+  });
+}
+
+for (const place of document.querySelectorAll("time[datetime]")) {
+  const zoned = { dateStyle: /** @type {const} */ ("medium"), timeStyle: /** @type {const} */ ("short") };
+  const at = new Date(place.getAttribute("datetime") ?? "");
+  place.textContent = new Intl.DateTimeFormat(told.language, zoned).format(at);
+}
+const printing = find("print");
+if (printing !== null) {
+  printing.hidden = false;
+  printing.addEventListener("click", () => print());
+}
+if (over) {
+  void import("./redirect.js");
+} else {
+  copying();
+  paying();
+  ticking = setInterval(tick, 1000);
+  tick();
+  listen();
+  if (status === "processing") ask();
+  addEventListener("online", () => void look());
+  addEventListener("offline", () => connected(false));
+  // what a browser kept of a page may be old
+  addEventListener("pageshow", (event) => event.persisted && void look());
+}

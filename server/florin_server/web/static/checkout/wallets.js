@@ -1,0 +1,234 @@
+// Paying with a wallet of this browser: choose it, choose what to pay with, answer in it, hand that
+// in. Whatever goes wrong leads to a step from which the buyer can go on.
+
+import * as api from "./api.js";
+import { apply, say, told } from "./checkout.js";
+import * as evm from "./evm.js";
+import * as solana from "./solana.js";
+
+/**
+ * @typedef {import("./evm.js").Wallet} Wallet
+ * @typedef {import("./api.js").Option} Option
+ */
+
+const place = /** @type {HTMLElement} */ (document.getElementById("wallets"));
+const step = /** @type {HTMLElement} */ (document.getElementById("step"));
+/** @type {Wallet[]} */
+const found = [];
+// refusals that a buyer can do something about
+const REFUSALS = new Map([
+  ["payment_expired", "too_late"],
+  ["quote_expired", "price_over"],
+  ["sanctioned_user", "blocked"],
+  ["rate_limited", "busy"],
+  ["invalid_params", "wrong_answer"],
+  ["unreachable", "unreachable"],
+]);
+/** @type {(() => void) | undefined} */
+let unwatch;
+let working = false;
+
+/** @param {string} tag @param {string} text @param {string} [style] */
+function element(tag, text, style = "") {
+  const made = document.createElement(tag);
+  made.textContent = text;
+  if (style) made.className = style;
+  return made;
+}
+
+/** @param {string} text @param {() => void} pressed @param {string} [style] */
+function button(text, pressed, style = "") {
+  const made = /** @type {HTMLButtonElement} */ (element("button", text, style));
+  made.type = "button";
+  made.addEventListener("click", pressed);
+  return made;
+}
+
+/** @param {string} text @param {...HTMLElement} parts */
+function show(text, ...parts) {
+  step.textContent = text;
+  const list = element("ul", "", "choices");
+  list.append(...parts.map((part) => {
+    const item = document.createElement("li");
+    item.append(part);
+    return item;
+  }));
+  place.replaceChildren(...(parts.length > 0 ? [list] : []));
+}
+
+/** Amounts to the last digit that is not zero. @param {bigint} value @param {number} decimals */
+function number(value, decimals) {
+  const digits = value.toString().padStart(decimals + 1, "0");
+  const whole = BigInt(digits.slice(0, digits.length - decimals));
+  const part = decimals > 0 ? digits.slice(-decimals).replace(/0+$/, "") : "";
+  const format = new Intl.NumberFormat(told.language, { minimumFractionDigits: 1, useGrouping: false });
+  const point = format.formatToParts(1.5).find((one) => one.type === "decimal")?.value ?? ".";
+  const grouped = new Intl.NumberFormat(told.language).format(whole);
+  return part === "" ? grouped : `${grouped}${point}${part.padEnd(2, "0")}`;
+}
+
+/** @param {Option} option @param {bigint} [value] */
+function amount(option, value = BigInt(option.amount.value)) {
+  const { decimals, assetSymbol } = option.amount.display;
+  return `${number(value, decimals)} ${assetSymbol}`;
+}
+
+/** @param {unknown} error @param {boolean} [sent] */
+function reason(error, sent = false) {
+  if (error instanceof evm.Trouble) return say(error.key, error.values);
+  if (error instanceof api.Refusal) {
+    // what a wallet has sent by itself is not undone by a refusal
+    if (sent && error.code !== "unreachable") return say("sent_unclear");
+    return say(REFUSALS.get(error.code) ?? "refused", { reason: error.message });
+  }
+  return say("wallet_failed", { reason: String(error).slice(0, 200) });
+}
+
+/** Lists the wallets; those that come later are added. */
+function choose() {
+  working = false;
+  unwatch?.();
+  if (found.length === 0) return show(say("none"));
+  return show(say("pick"), ...found.map((wallet) => {
+    const pressed = button(wallet.name || say("unnamed"), () => void connect(wallet));
+    // pictures are what the page's policy lets wallets show: their own bytes
+    if (/^data:image\/(png|svg\+xml|webp|jpeg|gif)[;,]/.test(wallet.icon)) {
+      const icon = document.createElement("img");
+      icon.src = wallet.icon;
+      icon.alt = "";
+      icon.width = icon.height = 24;
+      pressed.prepend(icon);
+    }
+    return pressed;
+  }));
+}
+
+/** @param {Wallet} wallet @param {string} [before] why this is done again */
+async function connect(wallet, before = "") {
+  working = true;
+  show(before || say("answer", { wallet: wallet.name || say("unnamed") }));
+  try {
+    const accounts = await wallet.accounts();
+    if (accounts.length === 0) throw new evm.Trouble("no_accounts");
+    unwatch?.();
+    // the account may change while its options are looked at, not while it is signing
+    unwatch = wallet.watch(() => {
+      if (!working) void connect(wallet, say("account_changed"));
+    });
+    if (!before) show(say("loading"));
+    const options = await api.options(accounts);
+    if (options.length === 0) throw new evm.Trouble("no_options");
+    const facts = await Promise.all(options.map((option) => wallet.facts(option).catch(() => ({}))));
+    working = false;
+    offer(wallet, options, facts, before);
+  } catch (error) {
+    working = false;
+    show(reason(error), button(say("again"), () => void connect(wallet), "main-action"), other());
+  }
+}
+
+const other = () => button(say("other"), choose);
+
+/** @param {Wallet} wallet @param {Option[]} options @param {import("./evm.js").Facts[]} facts @param {string} before */
+function offer(wallet, options, facts, before) {
+  show(before || say("choose"), ...options.map((option, at) => {
+    const card = element("div", "", "choice");
+    const address = option.account.split(":")[2] ?? "";
+    const short = `${address.slice(0, 6)}…${address.slice(-4)}`;
+    card.append(
+      button(say("pay", { amount: amount(option) }), () => void pay(wallet, option), "main-action"),
+      element("p", `${option.amount.display.networkName ?? ""} · ${say("from", { account: short })}`),
+      ...costs(option, facts[at] ?? {}).map((line) => element("p", line, "quiet")),
+    );
+    return card;
+  }), other());
+}
+
+/** What an option costs besides its amount. @param {Option} option @param {import("./evm.js").Facts} facts */
+function costs(option, facts) {
+  const lines = [];
+  if (facts.balance !== undefined) lines.push(say("balance", { amount: amount(option, facts.balance) }));
+  const methods = option.actions.map((action) => action.data.method);
+  // what a build on an EVM chain resolves into is a transaction of the wallet's own
+  const built = option.account.startsWith("eip155:") && option.actions.some((action) => action.type === "build");
+  const sends = built || methods.includes("eth_sendTransaction");
+  if (facts.fee !== undefined) {
+    const chain = told.chains.find((one) => option.account.startsWith(`${one.id}:`));
+    lines.push(say("fee_about", { amount: `${number(facts.fee, 18)} ${chain?.coin ?? ""}` }));
+  } else {
+    lines.push(say(sends ? "fee" : "no_fee"));
+  }
+  if (methods.length > 1) lines.push(say("approve"));
+  lines.push(say("eta", { seconds: option.etaS }));
+  return lines;
+}
+
+/** @param {Wallet} wallet @param {Option} option */
+async function pay(wallet, option) {
+  if (working) return;
+  working = true;
+  if (option.collectData !== null) return details(wallet, option, option.collectData.url);
+  await carryOut(wallet, option);
+}
+
+/** @param {Wallet} wallet @param {Option} option @param {string} url */
+function details(wallet, option, url) {
+  const form = /** @type {HTMLAnchorElement} */ (element("a", say("details_open"), "button"));
+  form.href = url;
+  form.target = "_blank";
+  form.rel = "noopener noreferrer";
+  show(say("details", { merchant: told.merchant }), form, button(say("details_done"), () => void carryOut(wallet, option), "main-action"), other());
+}
+
+/** @param {Wallet} wallet @param {Option} option */
+async function carryOut(wallet, option) {
+  working = true;
+  show(say("answer", { wallet: wallet.name || say("unnamed") }));
+  /** @type {string[]} */
+  const outputs = [];
+  let sent = false;
+  try {
+    for (const action of await api.actions(option)) {
+      await wallet.ready(option);
+      outputs.push(await wallet.run(action));
+      sent ||= action.data.method === "eth_sendTransaction";
+    }
+  } catch (error) {
+    working = false;
+    const approved = sent ? ` ${say("approved")}` : "";
+    show(reason(error) + approved, button(say("again"), () => void connect(wallet), "main-action"), other());
+    return;
+  }
+  await handIn(wallet, option, outputs, sent);
+}
+
+/** @param {Wallet} wallet @param {Option} option @param {string[]} outputs @param {boolean} sent */
+async function handIn(wallet, option, outputs, sent) {
+  working = true;
+  show(say("handing"));
+  try {
+    const state = await api.confirm(option, outputs);
+    unwatch?.();
+    show("");
+    apply(state);
+  } catch (error) {
+    working = false;
+    const lost = error instanceof api.Refusal && error.code === "unreachable";
+    const again = lost || sent
+      ? button(say("again"), () => void handIn(wallet, option, outputs, sent), "main-action")
+      : button(say("again"), () => void connect(wallet), "main-action");
+    show(reason(error, sent), again, ...(sent ? [] : [other()]));
+  }
+}
+
+/** Looks for wallets, and goes on with the buyer's choice. */
+export function begin() {
+  const add = (/** @type {Wallet} */ wallet) => {
+    found.push(wallet);
+    if (!working && place.querySelector(".choice") === null) choose();
+  };
+  choose();
+  evm.discover(add);
+  solana.discover(add);
+  step.focus();
+}

@@ -1,0 +1,231 @@
+"""The page of a payment in a browser: every state, live, for everybody, and back to the shop."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import pytest_asyncio
+from florin_server.web.language import LANGUAGES
+from playwright.async_api import Page, expect
+
+from tests.support.browser import violations, visitor
+from tests.support.checkout_states import STATES, URLS, reached
+from tests.support.desk import ORDER, opened
+from tests.support.service import held
+
+pytestmark = [pytest.mark.long, pytest.mark.asyncio(loop_scope="module")]
+
+# first load, with the stream of states
+REQUESTS_MAX, BYTES_MAX = 5, 70_000
+SHOP = re.compile(r"^https://shop\.example/")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def desk(tmp_path_factory):
+    async with opened(tmp_path_factory.mktemp("shown"), pay_url="") as desk:
+        yield desk
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def person(browser):
+    async with visitor(browser, viewport={"width": 320, "height": 700}) as person:
+        yield person
+
+
+async def overflow(page: Page) -> int:
+    """By how much one would have to scroll sideways, in pixels."""
+    return int(
+        await page.evaluate(
+            "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
+    )
+
+
+@pytest.mark.parametrize("state", STATES)
+async def test_everybody_can_use_every_state(desk, person, state):
+    path = await reached(desk, state)
+    if state == "unknown":
+        # the browser itself tells of an address that leads nowhere
+        page = await person.open(desk.rest.base + path)
+        assert " 404 " in person.complaints.pop()
+    else:
+        page = await person.open(desk.rest.base + path)
+    await expect(page.get_by_role("heading", name=STATES[state], exact=True)).to_be_visible()
+    for scheme in ("light", "dark"):
+        await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        assert await violations(page) == [], scheme
+    assert await overflow(page) <= 0
+    assert await page.evaluate("() => document.getAnimations().length") == 0
+
+
+async def test_letters_of_twice_the_size_fit(desk, person):
+    page = await person.open(desk.rest.base + await reached(desk, "requires_action"))
+    await page.set_viewport_size({"width": 640, "height": 900})
+    await page.evaluate("() => { document.documentElement.style.fontSize = '200%'; }")
+    assert await overflow(page) <= 0
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_it_speaks_every_language(desk, browser, language):
+    path = await reached(desk, "requires_action")
+    async with visitor(browser, locale=language, viewport={"width": 320, "height": 700}) as person:
+        page = await person.open(desk.rest.base + path)
+        root = page.locator("html")
+        await expect(root).to_have_attribute("lang", language)
+        await expect(root).to_have_attribute("dir", "rtl" if language == "ar" else "ltr")
+        assert await overflow(page) <= 0
+        if language == "ar":
+            assert await violations(page) == []
+            # sides are those of the direction of writing
+            box = await page.locator(".initial").bounding_box()
+            assert box["x"] > 160
+        await page.get_by_role("link", name="English").click()
+        await expect(root).to_have_attribute("lang", "en")
+
+
+async def test_the_first_load_is_small(desk, person):
+    path = await reached(desk, "requires_action")
+    page = await person.tab()
+    sent = []
+    page.on("response", sent.append)
+    await page.goto(desk.rest.base + path)
+    await held(desk.service, 1)
+    assert len(sent) <= REQUESTS_MAX, [one.url for one in sent]
+    # what a stream of events holds comes for as long as the page is open
+    sizes = [len(await one.body()) for one in sent if not one.url.endswith("/events")]
+    assert sum(sizes) <= BYTES_MAX
+
+
+async def test_a_change_is_seen_without_being_asked_for(desk, person):
+    path = await reached(desk, "requires_action")
+    page = await person.open(desk.rest.base + path)
+    await held(desk.service, 1)
+    await desk.rest.simulate(path[1:], "stall")
+    await expect(page.get_by_role("heading", name="Your payment is on its way")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Pay in this browser")).to_be_hidden()
+    await desk.rest.simulate(path[1:], "succeeded")
+    await expect(page.get_by_role("heading", name="Receipt")).to_be_visible()
+
+
+async def test_it_asks_where_there_is_no_stream(desk, person):
+    path = await reached(desk, "requires_action")
+    page = await person.tab()
+    await page.route("**/events", lambda route: route.fulfill(status=429, body=""))
+    await page.goto(desk.rest.base + path)
+    await desk.rest.cancel(path[1:])
+    await expect(page.get_by_role("heading", name="Called off")).to_be_visible()
+    person.complaints[:] = [one for one in person.complaints if " 429 " not in one]
+
+
+async def test_a_page_without_a_connection_says_so_and_comes_back(desk, person):
+    path = await reached(desk, "requires_action")
+    page = await person.open(desk.rest.base + path)
+    await held(desk.service, 1)
+    await person.context.set_offline(True)
+    await expect(page.locator("#note")).to_contain_text("No connection")
+    await desk.rest.cancel(path[1:])
+    await person.context.set_offline(False)
+    await expect(page.get_by_role("heading", name="Called off")).to_be_visible()
+    person.complaints[:] = [one for one in person.complaints if "ERR_INTERNET" not in one]
+
+
+async def test_the_servers_clock_tells_what_is_left(desk, person):
+    path = await reached(desk, "requires_action", expiresAt=desk.now + 100)
+    page = await person.tab()
+    # the browser's own clock is years off
+    await page.clock.install(time=0)
+    await page.goto(desk.rest.base + path)
+    await expect(page.locator("#left")).to_contain_text("01:40")
+    await page.clock.run_for(41_000)
+    await expect(page.locator("#left")).to_contain_text("00:59")
+    await expect(page.locator("#note")).to_have_text("You have one minute left to pay.")
+
+
+@pytest.mark.parametrize(("outcome", "url"), [("succeeded", "successUrl"), ("failed", "errorUrl")])
+async def test_buyers_go_back_after_three_seconds(desk, person, outcome, url):
+    path = await reached(desk, outcome, checkout=URLS)
+    page = await person.tab()
+    await page.clock.install()
+    await page.route(SHOP, lambda route: route.fulfill(body="<title>Shop</title>"))
+    await page.goto(desk.rest.base + path)
+    await expect(page.locator("#count")).to_contain_text("in 3 s")
+    assert await violations(page) == []
+    await page.clock.run_for(2_900)
+    await expect(page.locator("#count")).to_contain_text("in 1 s")
+    await page.clock.run_for(200)
+    await page.wait_for_url(SHOP)
+    joint = "&" if "?" in URLS[url] else "?"
+    assert page.url == f"{URLS[url]}{joint}payment_id={path[1:]}"
+
+
+async def test_buyers_may_stay_and_are_not_sent_on_again(desk, person):
+    path = await reached(desk, "succeeded", checkout=URLS)
+    page = await person.tab()
+    await page.clock.install()
+    await page.goto(desk.rest.base + path)
+    await page.get_by_role("button", name="Stay on this page").click()
+    await expect(page.get_by_role("link", name="Continue now")).to_be_focused()
+    await page.clock.run_for(10_000)
+    assert page.url.endswith(path)
+    await page.reload()
+    await expect(page.locator("#away")).to_be_hidden()
+    await expect(page.get_by_role("link", name="Back to Corner Café")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "told"),
+    [
+        ("succeeded", '{"type":"PAY_SUCCESS","success":true}'),
+        ("expired", '{"type":"PAY_FAILURE","success":false,"error":"expired"}'),
+    ],
+)
+async def test_an_app_that_shows_the_page_is_told_the_end_once(desk, person, outcome, told):
+    path = await reached(desk, outcome)
+    page = await person.tab()
+    heard: list[str] = []
+    await page.expose_function("heard", heard.append)
+    await page.add_init_script("window.ReactNativeWebView = {postMessage: (text) => heard(text)}")
+    await page.goto(desk.rest.base + path, wait_until="networkidle")
+    assert heard == [told]
+
+
+async def test_the_keyboard_alone_is_enough(desk, person):
+    page = await person.open(desk.rest.base + await reached(desk, "requires_action"))
+    reachable = []
+    for _ in range(6):
+        await page.keyboard.press("Tab")
+        focused = page.locator(":focus")
+        reachable.append(await focused.inner_text())
+        assert await focused.evaluate("one => getComputedStyle(one).outlineStyle") == "solid"
+    wallets = ["MetaMask", "Trust Wallet", "Phantom", "Solflare"]
+    assert reachable == ["Connect a wallet", *wallets, "Copy the link"]
+    await page.get_by_role("button", name="Connect a wallet").focus()
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#step")).to_be_focused()
+
+
+async def test_without_a_script_it_does_all_that_matters(desk, browser):
+    path = await reached(desk, "requires_action", checkout=URLS)
+    async with visitor(browser, java_script_enabled=False) as person:
+        page = await person.open(desk.rest.base + path)
+        await expect(page.locator(".qr svg")).to_be_visible()
+        await expect(page.get_by_role("button", name="Connect a wallet")).to_be_hidden()
+        await expect(page.locator("#left")).to_contain_text("Pay until")
+        await desk.rest.simulate(path[1:], "succeeded")
+        await page.get_by_role("link", name="Check the status again").click()
+        await expect(page.get_by_role("heading", name="Receipt")).to_be_visible()
+        await expect(page.get_by_role("link", name="Back to Corner Café")).to_be_visible()
+
+
+async def test_a_test_payment_is_clicked_through_and_back_to_the_shop(desk, person):
+    created = await desk.rest.create({**ORDER, "checkout": URLS})
+    page = await person.open(created["gatewayUrl"])
+    await page.route(SHOP, lambda route: route.fulfill(body="<title>Shop</title>"))
+    await page.get_by_role("button", name="Florin Devnet").click()
+    await desk.ended(created["paymentId"])
+    await page.wait_for_url(SHOP)
+    assert await page.title() == "Shop"
+    detail = await desk.rest.detail(created["paymentId"])
+    assert detail["status"] == "succeeded"
+    assert re.fullmatch("0x[0-9a-f]{64}", detail["info"]["txId"])

@@ -1,0 +1,152 @@
+"""What whoever has the link may do with a test payment, and with no other."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import pytest_asyncio
+from florin_server.devnet.solana import SOLNET
+
+from tests.support.desk import ORDER, opened
+from tests.support.page_texts import headers_of, text_of
+from tests.support.solana import AT_ONCE
+from tests.support.until import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+EVM = "eip155:31337"
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def desk(tmp_path_factory):
+    async with opened(tmp_path_factory.mktemp("panel"), solana=AT_ONCE) as desk:
+        yield desk
+
+
+async def pressed(desk, payment_id: str, form: str, **headers: str):
+    """The answer to one of the panel's buttons, not followed."""
+    url = f"{desk.rest.base}/{payment_id}/test?lang=de"
+    sent = {**FORM, **headers}
+    async with desk.session.post(url, data=form, headers=sent, allow_redirects=False) as answer:
+        return answer.status, headers_of(answer), await answer.text()
+
+
+async def created(desk) -> str:
+    return (await desk.rest.create(ORDER))["paymentId"]
+
+
+@pytest.mark.parametrize("chain", [EVM, SOLNET.chain_id])
+async def test_the_test_wallet_pays_for_real(desk, chain):
+    payment_id = await created(desk)
+    status, headers, _ = await pressed(desk, payment_id, f"pay={chain}")
+    assert (status, headers["location"]) == (303, f"/{payment_id}?lang=de")
+    assert (await desk.ended(payment_id))["status"] == "succeeded"
+    detail = await desk.rest.detail(payment_id)
+    assert detail["buyer"]["accountCaip10"].startswith(chain)
+    # by a transaction, which the receipt tells
+    tx_id = detail["info"]["txId"]
+    assert not tx_id.startswith("test:")
+    assert f"<code>{tx_id}</code>" in (await desk.ask("GET", f"/{payment_id}")).text
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "failed", "expired", "cancelled"])
+async def test_every_outcome_can_be_had(desk, outcome):
+    payment_id = await created(desk)
+    assert (await pressed(desk, payment_id, f"outcome={outcome}"))[0] == 303
+    assert (await desk.rest.status(payment_id))["status"] == outcome
+
+
+async def test_one_that_never_ends_can_be_ended(desk):
+    payment_id = await created(desk)
+    assert (await pressed(desk, payment_id, "outcome=stall"))[0] == 303
+    assert (await desk.rest.status(payment_id))["status"] == "processing"
+    assert (await pressed(desk, payment_id, "outcome=cancelled"))[0] == 200
+    assert (await pressed(desk, payment_id, "outcome=failed"))[0] == 303
+    assert (await desk.rest.status(payment_id))["status"] == "failed"
+
+
+async def test_the_clock_goes_on_for_everybody(desk):
+    payment_id, before = await created(desk), desk.now
+    assert (await pressed(desk, payment_id, "seconds=3600"))[0] == 303
+    assert desk.now == before + 3600
+    assert (await desk.rest.status(payment_id))["status"] == "expired"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        *("", "outcome=refunded", "outcome=", "pay=eip155:1", "pay=", "seconds=1", "seconds=-60"),
+        *("seconds=99999999999999999999", "x=1&" * 50, "%ff", "outcome=%00"),
+    ],
+)
+async def test_what_there_is_no_button_for_is_refused_and_told(desk, form):
+    payment_id, before = await created(desk), desk.now
+    status, _, text = await pressed(desk, payment_id, form)
+    assert status == 200
+    assert "Das wurde abgelehnt" in text_of(text)
+    assert (desk.now, (await desk.rest.status(payment_id))["status"]) == (before, "requires_action")
+
+
+async def test_what_is_over_stays_as_it_is(desk):
+    payment_id = await created(desk)
+    await desk.rest.simulate(payment_id, "succeeded")
+    status, _, text = await pressed(desk, payment_id, "outcome=failed")
+    assert status == 404
+    assert "payment_not_found" in text
+    assert "Test mode" not in (await desk.ask("GET", f"/{payment_id}")).text
+
+
+async def test_live_payments_have_none_of_it(desk):
+    tenant = await desk.tenant(live=True)
+    live = await desk.rest.call("POST", "/v1/payments", tenant.headers, ORDER)
+    payment_id = live["paymentId"]
+    page = (await desk.ask("GET", f"/{payment_id}")).text
+    assert not re.search("Test mode|<form|panel", page)
+    before = desk.now
+    for form in ("outcome=succeeded", f"pay={EVM}", "seconds=3600"):
+        assert (await pressed(desk, payment_id, form))[0] == 404
+    detail = await desk.rest.call("GET", f"/v1/payments/{payment_id}", tenant.headers)
+    assert (detail["status"], desk.now) == ("requires_action", before)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Content-Type": "text/plain"},
+        {"Content-Type": "application/json"},
+    ],
+)
+async def test_no_other_site_can_have_a_browser_do_it(desk, headers):
+    payment_id = await created(desk)
+    status, _, _ = await pressed(desk, payment_id, "outcome=failed", **headers)
+    assert status == 403
+    assert (await desk.rest.status(payment_id))["status"] == "requires_action"
+
+
+async def test_an_operator_can_do_without_it(tmp_path):
+    async with opened(tmp_path, checkout={"test_panel": False}) as desk:
+        payment_id = await created(desk)
+        assert "<form" not in (await desk.ask("GET", f"/{payment_id}")).text
+        assert (await pressed(desk, payment_id, "outcome=failed"))[0] == 404
+
+
+async def test_blocks_on_top_of_a_payment_are_counted(tmp_path):
+    async with opened(tmp_path, confirmations=3) as desk:
+        offer = await desk.offer()
+        await desk.confirm(offer)
+
+        async def seen() -> dict[str, int] | None:
+            told = (await desk.ask("GET", f"/{offer.payment_id}/state")).body
+            return told.get("confirmations")
+
+        await until(seen, {"seen": 1, "needed": 3})
+        page = (await desk.ask("GET", f"/{offer.payment_id}")).text
+        assert "1 of 3 confirmations" in text_of(page)
+        await desk.chain.mine()
+        await until(seen, {"seen": 2, "needed": 3})
+        await desk.chain.mine()
+        assert (await desk.final(offer.payment_id))["status"] == "succeeded"

@@ -1,0 +1,238 @@
+"""Buyers pay with a wallet of their browser, and what becomes of it if the wallet does not."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from florin_server.devnet.genesis import DEVNET
+from playwright.async_api import Page, expect
+
+from tests.support.browser import violations, visitor
+from tests.support.desk import opened
+from tests.support.injected import NAME, Purse, SolanaPurse
+from tests.support.page_texts import NASTY
+from tests.support.solana import AT_ONCE
+from tests.support.wallet import Wallet
+
+pytestmark = [pytest.mark.long, pytest.mark.asyncio(loop_scope="module")]
+
+ETHER = f"eip155:{DEVNET.chain_id}/slip44:60"
+USD, EUR, GBP = (
+    {"unit": f"iso4217/{one}", "value": value}
+    for one, value in (("USD", "1250"), ("EUR", "990"), ("GBP", "500"))
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def desk(tmp_path_factory):
+    home = tmp_path_factory.mktemp("wallets")
+    rates = {ETHER: {"GBP": "2500.00"}}
+    async with opened(home, pay_url="", rates=rates, solana=AT_ONCE) as desk:
+        yield desk
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def person(browser):
+    async with visitor(browser, viewport={"width": 400, "height": 800}) as person:
+        yield person
+
+
+async def met(desk, person, purse, amount: dict[str, Any] = USD) -> tuple[str, Page]:
+    """A payment whose page has found a wallet, before the buyer chose anything."""
+    payment_id = (await desk.rest.create({"amount": amount, "referenceId": "shown"}))["paymentId"]
+    page = await person.tab()
+    await purse.put_into(page)
+    await page.goto(f"{desk.rest.base}/{payment_id}")
+    await page.get_by_role("button", name="Connect a wallet").click()
+    return payment_id, page
+
+
+async def offered(desk, person, purse, amount: dict[str, Any] = USD) -> tuple[str, Page]:
+    """The same, with what the wallet's account can pay with in sight."""
+    payment_id, page = await met(desk, person, purse, amount)
+    await page.get_by_role("button", name=NAME).click()
+    await expect(page.locator("#step")).to_have_text("What do you pay with?")
+    return payment_id, page
+
+
+def pay(page: Page):
+    return page.get_by_role("button", name=re.compile("^Pay "))
+
+
+async def paid(desk, page: Page, payment_id: str) -> None:
+    assert (await desk.ended(payment_id))["status"] == "succeeded"
+    await expect(page.get_by_role("heading", name="Paid", exact=True)).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("amount", "told", "asked"),
+    [
+        (USD, ["12.50 tUSD", "No network fee for you"], ["eth_signTypedData_v4"]),
+        (EUR, ["9.90 tEUR", "asks twice"], ["eth_sendTransaction", "eth_signTypedData_v4"]),
+        (GBP, ["0.002", "Plus a network fee"], ["eth_sendTransaction"]),
+    ],
+    ids=["eip3009", "permit2", "coin"],
+)
+async def test_a_wallet_pays_with_each_kind_of_option(desk, person, amount, told, asked):
+    purse = Purse(desk.chain)
+    payment_id, page = await offered(desk, person, purse, amount)
+    (choice,) = await page.locator(".choice").all_inner_texts()
+    for text in (*told, "You have", "Florin Devnet"):
+        assert text in choice.replace("\u2068", "").replace("\u2069", "")
+    assert await violations(page) == []
+    purse.asked.clear()
+    await pay(page).click()
+    await paid(desk, page, payment_id)
+    assert [one for one in purse.asked if "sign" in one or "send" in one] == asked
+    detail = await desk.rest.detail(payment_id)
+    assert detail["buyer"]["accountCaip10"].lower() == purse.wallet.account.lower()
+    # the chain may tell of a coin before the page does
+    assert detail["buyer"]["accountProviderName"] in {"Checkout page", "unknown"}
+
+
+async def test_a_wallet_of_solana_signs_and_sends_nothing(desk, person):
+    purse = SolanaPurse()
+    payment_id, page = await offered(desk, person, purse)
+    await pay(page).first.click()
+    await paid(desk, page, payment_id)
+    buyer = (await desk.rest.detail(payment_id))["buyer"]
+    assert buyer["accountCaip10"] == purse.wallet.account
+
+
+async def test_one_who_declines_may_try_again(desk, person):
+    purse = Purse(desk.chain, refuses={"eth_signTypedData_v4": (4001, "User rejected")})
+    payment_id, page = await offered(desk, person, purse)
+    await pay(page).click()
+    await expect(page.locator("#step")).to_contain_text("You declined in your wallet")
+    assert (await desk.rest.status(payment_id))["status"] == "requires_action"
+    purse.refuses.clear()
+    await page.get_by_role("button", name="Try again").click()
+    await pay(page).click()
+    await paid(desk, page, payment_id)
+
+
+async def test_one_who_declines_on_solana_is_told_the_same(desk, person):
+    purse = SolanaPurse(refuses="User rejected the request.")
+    payment_id, page = await offered(desk, person, purse)
+    await pay(page).first.click()
+    await expect(page.locator("#step")).to_contain_text("You declined in your wallet")
+    assert (await desk.rest.status(payment_id))["status"] == "requires_action"
+
+
+async def test_a_wallet_on_another_chain_is_asked_to_change_it(desk, person):
+    purse = Purse(desk.chain, number=1)
+    payment_id, page = await offered(desk, person, purse)
+    # what it has on a chain that it is not on, it does not tell
+    assert "You have" not in await page.locator(".choice").inner_text()
+    purse.refuses["wallet_switchEthereumChain"] = (4902, "Unrecognized chain")
+    await pay(page).click()
+    await expect(page.locator("#step")).to_contain_text("Change the network there")
+    assert "eth_signTypedData_v4" not in purse.asked
+    purse.refuses.clear()
+    await page.get_by_role("button", name="Try again").click()
+    await pay(page).click()
+    await paid(desk, page, payment_id)
+    assert purse.number == 31337
+
+
+async def test_a_wallet_that_has_another_account_by_now_signs_nothing(desk, person):
+    purse = Purse(desk.chain)
+    payment_id, page = await offered(desk, person, purse)
+    purse.wallet = Wallet()
+    await pay(page).click()
+    await expect(page.locator("#step")).to_contain_text("another account now")
+    assert "eth_signTypedData_v4" not in purse.asked
+    await page.get_by_role("button", name="Try again").click()
+    await pay(page).click()
+    await paid(desk, page, payment_id)
+
+
+async def test_a_wallet_that_changes_its_account_is_offered_what_that_one_has(desk, person):
+    purse = Purse(desk.chain)
+    _, page = await offered(desk, person, purse)
+    before = await page.locator(".choice").inner_text()
+    purse.wallet = Wallet()
+    await page.evaluate("() => window.purseChanged()")
+    await expect(page.locator("#step")).to_contain_text("another account now")
+    await expect(pay(page)).to_be_visible()
+    assert await page.locator(".choice").inner_text() != before
+
+
+async def test_a_wallet_that_lies_about_its_account_pays_nothing(desk, person):
+    purse = Purse(desk.chain, signer=Wallet())
+    payment_id, page = await offered(desk, person, purse)
+    person.complaints.clear()
+    await pay(page).click()
+    await expect(page.locator("#step")).to_contain_text("does not fit this payment")
+    assert (await desk.rest.status(payment_id))["status"] == "requires_action"
+    assert re.fullmatch("Failed to load resource.* 400 .*", person.complaints.pop())
+
+
+async def test_an_answer_that_comes_too_late_is_not_used(desk, person):
+    purse = Purse(desk.chain)
+    payment_id, page = await offered(desk, person, purse)
+    sign = purse.wallet.sign
+
+    def slowly(typed_data):
+        desk.clock.advance(1000)
+        return sign(typed_data)
+
+    purse.wallet.sign = slowly
+    await pay(page).click()
+    await expect(page.get_by_role("heading", name="The time to pay is over")).to_be_visible()
+    assert (await desk.rest.status(payment_id))["status"] == "expired"
+    # whether the answer was handed in before the page was told is not fixed
+    person.complaints[:] = [one for one in person.complaints if " 410 " not in one]
+
+
+async def test_what_was_signed_is_kept_while_the_service_is_out_of_reach(desk, person):
+    purse = Purse(desk.chain)
+    payment_id, page = await offered(desk, person, purse)
+    await page.route("**/confirm", lambda route: route.abort())
+    await pay(page).click()
+    await expect(page.locator("#step")).to_contain_text("no connection to the payment service")
+    assert "ERR_FAILED" in person.complaints.pop()
+    await page.unroute("**/confirm")
+    await page.get_by_role("button", name="Try again").click()
+    await paid(desk, page, payment_id)
+    assert purse.asked.count("eth_signTypedData_v4") == 1
+
+
+async def test_without_a_wallet_there_are_other_ways(desk, person):
+    payment_id = (await desk.rest.create({"amount": USD, "referenceId": "bare"}))["paymentId"]
+    page = await person.open(f"{desk.rest.base}/{payment_id}")
+    await page.get_by_role("button", name="Connect a wallet").click()
+    await expect(page.locator("#step")).to_contain_text("There is no wallet in this browser")
+    assert await violations(page) == []
+
+
+async def test_what_a_wallet_says_is_text_and_nothing_else(desk, person):
+    purse = Purse(
+        desk.chain,
+        name=NASTY,
+        icon="javascript:alert(1)",
+        refuses={"eth_requestAccounts": (-1, NASTY)},
+    )
+    _, page = await met(desk, person, purse)
+    await expect(page.locator("#wallets img")).to_have_count(0)
+    await page.get_by_role("button", name="alert(1)").click()
+    await expect(page.locator("#step")).to_contain_text("<img src=x onerror='alert(2)'>")
+    assert await page.locator("#here script, #here img").count() == 0
+
+
+async def test_the_pages_app_can_pay_and_not_call_off(desk):
+    payment_id = (await desk.rest.create({"amount": USD, "referenceId": "own"}))["paymentId"]
+    page = await desk.ask("GET", f"/{payment_id}")
+    (app_id,) = re.findall(r'"appId": "(\w+)"', page.text)
+    headers = {"App-Id": app_id, "Client-Id": "anybody"}
+    path = f"/v1/gateway/payment/{payment_id}"
+    answer = await desk.ask("POST", f"{path}/options", headers, {"accounts": [Wallet().account]})
+    assert len(answer.body["options"]) == 1
+    refused = await desk.ask("POST", f"{path}/cancel", headers, {})
+    assert refused.told == (403, "forbidden")
+    # nor is it an app of the other mode
+    other = await desk.ask("GET", path, {**headers, "App-Id": "app_checkout_live"})
+    assert other.told == (401, "invalid_app_id")

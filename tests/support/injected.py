@@ -1,0 +1,125 @@
+"""Wallets that a test puts into a browser: scripts announce them, and the test answers."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from florin_client.wallet.evm import fields_of
+from playwright.async_api import Page
+from solders.transaction import VersionedTransaction
+
+from tests.support.chain import Chain
+from tests.support.solana import SolanaWallet
+from tests.support.wallet import Wallet
+
+NAME = "Test purse"
+_ICON = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'/%3E"
+_READS = frozenset({"eth_call", "eth_getBalance", "eth_estimateGas", "eth_gasPrice"})
+
+# EIP-6963, and what of EIP-1193 pages rely on
+_EVM = """
+const listeners = [];
+const request = async (asked) => {
+  const told = JSON.parse(await window.askedOfPurse(JSON.stringify(asked)));
+  if (told.error) throw Object.assign(new Error(told.error.message), {code: told.error.code});
+  return told.result;
+};
+window.purseChanged = () => listeners.forEach((one) => one());
+const provider = {request, on: (event, one) => event === "accountsChanged" && listeners.push(one)};
+const info = {uuid: "350670db-19fa-4704-a166-e52e178b59d2", rdns: "example.purse", ...%s};
+const detail = Object.freeze({info, provider});
+const announce = () => dispatchEvent(new CustomEvent("eip6963:announceProvider", {detail}));
+addEventListener("eip6963:requestProvider", announce);
+"""
+# the Wallet Standard
+_SOLANA = """
+const bytes = (text) => Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
+const account = {address: %s, publicKey: new Uint8Array(32), chains: [], features: []};
+const purse = {version: "1.0.0", ...%s, chains: [], accounts: [], features: {
+  "standard:connect": {version: "1.0.0", connect: async () => {
+    purse.accounts = [account];
+    return {accounts: purse.accounts};
+  }},
+  "solana:signTransaction": {version: "1.0.0", signTransaction: async ({transaction}) => {
+    const told = JSON.parse(await window.askedOfPurse(btoa(String.fromCharCode(...transaction))));
+    if (told.error) throw new Error(told.error);
+    return [{signedTransaction: bytes(told.result)}];
+  }},
+}};
+const register = (api) => api.register(purse);
+dispatchEvent(new CustomEvent("wallet-standard:register-wallet", {detail: register}));
+addEventListener("wallet-standard:app-ready", (event) => register(event.detail));
+"""
+
+
+@dataclass
+class Purse:
+    """An EVM wallet. What it is asked for is noted; `refuses` says what it answers instead."""
+
+    chain: Chain
+    wallet: Wallet = field(default_factory=Wallet)
+    number: int = 31337
+    name: str = NAME
+    icon: str = _ICON
+    asked: list[str] = field(default_factory=list)
+    refuses: dict[str, tuple[int, str]] = field(default_factory=dict)
+    # who signs in place of the account that it shows
+    signer: Wallet | None = None
+
+    async def put_into(self, page: Page) -> None:
+        """Has the page find it, from the next load on."""
+        await page.expose_function("askedOfPurse", self._asked)
+        told = json.dumps({"name": self.name, "icon": self.icon})
+        await page.add_init_script(_EVM % told)
+
+    async def _asked(self, text: str) -> str:
+        asked = json.loads(text)
+        method, params = asked["method"], asked.get("params", [])
+        self.asked.append(method)
+        if method in self.refuses:
+            code, message = self.refuses[method]
+            return json.dumps({"error": {"code": code, "message": message}})
+        return json.dumps({"result": await self._answer(method, params)})
+
+    async def _answer(self, method: str, params: list[Any]) -> Any:
+        if method in {"eth_requestAccounts", "eth_accounts"}:
+            return [self.wallet.address]
+        if method == "eth_chainId":
+            return hex(self.number)
+        if method == "wallet_switchEthereumChain":
+            self.number = int(params[0]["chainId"], 16)
+            return None
+        if method == "eth_signTypedData_v4":
+            return (self.signer or self.wallet).sign(json.loads(params[1]))
+        if method == "eth_sendTransaction":
+            return await self._send(params[0])
+        assert method in _READS, method
+        return await self.chain.ask(method, *params)
+
+    async def _send(self, call: dict[str, str]) -> str:
+        gas = int(await self.chain.ask("eth_estimateGas", call), 16)
+        sent = await self.wallet.transact(self.chain, gas=gas, **fields_of(call))
+        return str(sent["transactionHash"])
+
+
+@dataclass
+class SolanaPurse:
+    """A Solana wallet; `refuses` is what it says instead of a signed transaction."""
+
+    wallet: SolanaWallet = field(default_factory=SolanaWallet)
+    refuses: str = ""
+
+    async def put_into(self, page: Page) -> None:
+        """Has the page find it, from the next load on."""
+        await page.expose_function("askedOfPurse", self._asked)
+        told = json.dumps({"name": NAME, "icon": _ICON})
+        await page.add_init_script(_SOLANA % (json.dumps(self.wallet.address), told))
+
+    def _asked(self, text: str) -> str:
+        if self.refuses:
+            return json.dumps({"error": self.refuses})
+        asked = VersionedTransaction.from_bytes(base64.b64decode(text))
+        return json.dumps({"result": self.wallet.sign(asked)})
