@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 
 import pytest
 import pytest_asyncio
@@ -65,7 +66,14 @@ async def test_who_names_the_account_sees_all_and_has_it_for_download(desk, paid
     for named in (account, paid.wallet.account, paid.wallet.address, paid.wallet.address.lower()):
         answer = await desk.ask("GET", f"/{paid.payment_id}/receipt?account={named}")
         shown = text_of(answer.text)
-        for fact in (account, tx_hash, "order-1001", "12.500000 tUSD", merchants["keyId"], PAY_URL):
+        for fact in (
+            account,
+            tx_hash,
+            "order-1001",
+            "12.500000 tUSD",
+            merchants["keyId"],
+            PAY_URL,
+        ):
             assert fact in shown
     path = f"/{paid.payment_id}/receipt.jws?account="
     assert path in answer.text
@@ -83,7 +91,7 @@ async def test_who_names_the_account_sees_all_and_has_it_for_download(desk, paid
 async def test_a_page_runs_nothing_and_keeps_its_address(desk, paid):
     headers = headers_of(await desk.ask("GET", f"/{paid.payment_id}/receipt"))
     assert "default-src 'none'" in headers["content-security-policy"]
-    assert "script-src" not in headers["content-security-policy"]
+    assert "<script" not in (await desk.ask("GET", f"/{paid.payment_id}/receipt")).text
     assert headers["referrer-policy"] == "no-referrer"
     assert headers["cache-control"] == "no-store"
 
@@ -97,9 +105,11 @@ async def test_a_payment_that_did_not_succeed_has_no_page(desk):
 
 
 async def test_names_of_strangers_are_text():
-    told_ = page.Summary(NASTY, NASTY, "pay_1", "now", live=False, path="/pay_1/receipt")
-    details = page.Details([("Order", NASTY)], NASTY)
-    for answer in (page.whole(told_, details), page.short(told_, NASTY)):
+    told_ = page.Summary(
+        NASTY, Decimal(1), NASTY, "pay_1", 1_800_000_000, live=False, path="/pay_1/receipt"
+    )
+    details = page.Details([("order", NASTY), ("paid", (Decimal(1), NASTY))], NASTY)
+    for answer in (page.whole(told_, details, "ar"), page.short(told_, NASTY, "en")):
         shown = answer.body.decode()
         assert "<script" not in shown
         assert "<img" not in shown

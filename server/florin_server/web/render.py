@@ -41,22 +41,8 @@ def html(template: str, status: int, headers: Headers, **values: Any) -> PlainAn
     return PlainAnswer(status, text.encode(), "text/html; charset=utf-8", headers)
 
 
-def hashed(file: str) -> str:
-    """A style or script among the templates, as a content security policy names it."""
-    return _digest((_FOLDER / file).read_bytes())
-
-
 def _digest(text: bytes) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text).digest()).decode()}'"
-
-
-def guarded(policy: str) -> Headers:
-    """The headers of every page: its policy, and that it keeps its address to itself."""
-    return (
-        (b"content-security-policy", policy.encode()),
-        (b"referrer-policy", b"no-referrer"),
-        (b"x-content-type-options", b"nosniff"),
-    )
 
 
 def strict(frames: str = "'none'", style: str | None = None) -> Headers:
@@ -72,6 +58,8 @@ def strict(frames: str = "'none'", style: str | None = None) -> Headers:
         f"frame-ancestors {frames}; require-trusted-types-for 'script'; trusted-types 'none'"
     )
     return (
-        *guarded(policy),
+        (b"content-security-policy", policy.encode()),
+        (b"referrer-policy", b"no-referrer"),
+        (b"x-content-type-options", b"nosniff"),
         (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=()"),
     )

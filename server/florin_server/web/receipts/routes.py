@@ -7,7 +7,6 @@ the account that paid knows the party and can find the transaction on the chain:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from decimal import Decimal
 
 from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
@@ -22,6 +21,7 @@ from florin_server.flows.payments.checkout import checkout
 from florin_server.flows.receipts import keys
 from florin_server.flows.receipts.receipt import Signed, is_payer, page_path, signed
 from florin_server.rpc.payments.codec import Codec
+from florin_server.web.language import spoken
 from florin_server.web.payments import page as payment_page
 from florin_server.web.receipts import page
 from florin_server.web.refusal import refusal
@@ -42,22 +42,23 @@ def routes(app: App) -> Mapping[tuple[str, str], PlainHandler]:
 
 def _page(app: App, answers: Codec) -> PlainHandler:
     async def show(request: PlainRequest) -> PlainAnswer:
+        language = spoken(request)
         if wait_s := app.limits.page(request.peer):
-            return payment_page.too_many(wait_s, spoken(request))
+            return payment_page.too_many(wait_s, language)
         found = await checkout(app, request.variables["payment_id"])
         if found is None:
-            return payment_page.unknown(spoken(request))
+            return payment_page.unknown(language)
         payment, merchant = found
         if payment.status is not Status.SUCCEEDED:
-            return page.none_yet(app.links.of(payment.id))
+            return page.none_yet(app.links.of(payment.id), language)
         account = _account(request)
         told = _summary(payment, merchant, answers)
         if not account or not is_payer(payment, account):
-            return page.short(told, account)
+            return page.short(told, account, language)
         try:
-            return page.whole(told, _details(await signed(app, payment)))
-        except FlorinError as refused:
-            return page.short(told, account, problem=refused.message)
+            return page.whole(told, _details(await signed(app, payment)), language)
+        except FlorinError:
+            return page.short(told, account, language, problem=True)
 
     return show
 
@@ -99,12 +100,12 @@ def _account(request: PlainRequest) -> str:
 
 def _summary(payment: Payment, merchant: Merchant, answers: Codec) -> page.Summary:
     amount = answers.amount(payment.unit, payment.value)
-    whole = Decimal(amount.value).scaleb(-amount.display.decimals)
     return page.Summary(
         merchant=merchant.name,
-        amount=f"{whole:f} {amount.display.asset_symbol}",
+        value=Decimal(amount.value).scaleb(-amount.display.decimals),
+        symbol=amount.display.asset_symbol,
         payment_id=payment.id,
-        at=_time(payment.updated_at_us // 1_000_000),
+        at_s=payment.updated_at_us // 1_000_000,
         live=payment.live,
         path=page_path(payment.id),
     )
@@ -112,27 +113,25 @@ def _summary(payment: Payment, merchant: Merchant, answers: Codec) -> page.Summa
 
 def _details(done: Signed) -> page.Details:
     said, place = done.receipt, done.receipt.transaction
-    rows = [
-        ("Order", said.reference),
-        ("Paid", _money(said)),
-        ("From", said.payer),
-        ("To", said.recipient),
-        ("Network", place.chain),
-        ("Transaction", place.hash),
-        ("Block", str(place.block)),
-        ("Refund", said.refund and f"{said.refund.status} {said.refund.transaction or ''}".strip()),
-        ("Told by", said.iss),
-        ("Told at", _time(said.iat)),
-        ("Signed with", done.key_id),
+    back = said.refund
+    refund = f"{back.status} {back.transaction or ''}".strip() if back else None
+    rows: list[tuple[str, str | int | tuple[Decimal, str] | None]] = [
+        ("order", said.reference),
+        ("paid", _money(said)),
+        ("payer", said.payer),
+        ("recipient", said.recipient),
+        ("network", place.chain),
+        ("transaction", place.hash),
+        ("block", str(place.block)),
+        ("refund", refund),
+        ("issuer", said.iss),
+        ("issued", said.iat),
+        ("key", done.key_id),
     ]
     return page.Details([(name, value) for name, value in rows if value], said.payer)
 
 
-def _money(said: Receipt) -> str:
-    if not said.paid.symbol:
-        return f"{said.paid.value} minor units of {said.paid.asset}"
-    return f"{Decimal(said.paid.value).scaleb(-said.paid.decimals):f} {said.paid.symbol}"
-
-
-def _time(seconds: int) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+def _money(said: Receipt) -> tuple[Decimal, str]:
+    """What was paid; of an asset that nobody has named, its smallest units."""
+    decimals = said.paid.decimals if said.paid.symbol else 0
+    return Decimal(said.paid.value).scaleb(-(decimals or 0)), said.paid.symbol or said.paid.asset
