@@ -26,8 +26,6 @@ _TEMPLATES: Final = Environment(
     auto_reload=False,
     trim_blocks=True,
     lstrip_blocks=True,
-    # a file that is included is hashed as it is
-    keep_trailing_newline=True,
 )
 
 _TEMPLATES.globals.update(asset=address, languages=LANGUAGES)
