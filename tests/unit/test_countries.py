@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.web.capture.countries import countries
+from florin_server.web.capture.countries import countries, options
 from florin_server.web.language import LANGUAGES
 
 
@@ -15,6 +15,15 @@ def test_every_country_has_a_name(language):
     assert {"DE", "TW", "AQ", "XK", "SS"} <= {code for code, _ in found}
     assert not {"EU", "UN", "ZZ"} & {code for code, _ in found}
     assert all(name and name != code for code, name in found)
+
+
+def test_one_is_chosen_or_none():
+    assert str(options("de", "AT")).count(" selected") == 1
+    assert '<option value="AT" selected>Österreich</option>' in options("de", "AT")
+    for none in ("", "ZZ", "at", '"', 'AT" onclick="'):
+        assert "selected" not in options("de", none)
+    # names are text: one of them has an apostrophe
+    assert "Côte d’Ivoire" in options("en", "") or "Côte d&#39;Ivoire" in options("en", "")
 
 
 def test_they_are_in_the_order_of_names():

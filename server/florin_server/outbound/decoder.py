@@ -6,6 +6,7 @@ decoder, it does it here. It ends with status 1 if the bytes are no picture that
 
 from __future__ import annotations
 
+import contextlib
 import io
 import resource
 import sys
@@ -41,20 +42,33 @@ _COLOURS: Final = 128
 
 def main() -> int:
     """Reads and writes the standard streams; the status to end with."""
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
-    # nothing is written to a disk from here on
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _limit(resource.RLIMIT_AS, _MEMORY_BYTES)
+    _limit(resource.RLIMIT_CPU, _SECONDS)
+    # nothing is written to a disk
+    _limit(resource.RLIMIT_FSIZE, 0)
+    _limit(resource.RLIMIT_CORE, 0)
     try:
-        png = _small(sys.stdin.buffer.read())
+        png = shrunk(sys.stdin.buffer.read())
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, MemoryError):
         return 1
     sys.stdout.buffer.write(png)
     return 0
 
 
-def _small(picture: bytes) -> bytes:
+def _limit(kind: int, most: int) -> None:
+    """Takes a limit, or the lower one that is there.
+
+    A sandbox around the service may forbid to take any: then what it allows counts, and what is
+    looked at before anything is decoded.
+    """
+    _, hard = resource.getrlimit(kind)
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    with contextlib.suppress(OSError):
+        resource.setrlimit(kind, (most, most))
+
+
+def shrunk(picture: bytes) -> bytes:
     """The first frame as a PNG without anything that is not to be seen; ValueError if too large."""
     with Image.open(io.BytesIO(picture), formats=_FORMATS) as opened:
         width, height = opened.size

@@ -8,7 +8,7 @@ import ssl
 import sys
 
 import pytest
-from florin_server.outbound import pictures
+from florin_server.outbound import decoder, pictures
 from florin_server.outbound.decoder import BYTES_MAX, SIDE_PX
 from florin_server.outbound.outbound import Outbound
 from florin_server.outbound.pictures import PICTURE_BYTES_MAX, NoPicture, fetched, small
@@ -106,6 +106,12 @@ async def test_what_would_fill_the_memory_is_refused(made):
     assert len(told) < 4_000_000
     with pytest.raises(NoPicture):
         await small(told)
+
+
+@pytest.mark.parametrize("made", [bomb, chatty])
+def test_it_is_refused_where_the_decoder_may_take_no_limits_too(made):
+    with pytest.raises((ValueError, Image.DecompressionBombError)):
+        decoder.shrunk(made())
 
 
 async def test_a_decoder_that_hangs_is_ended(monkeypatch, tmp_path):

@@ -15,7 +15,7 @@ from florin_gateway.plain import PlainAnswer
 
 from florin_server.domain.capture.buyer_data import ADDRESS_CHARS_MAX, NAME_CHARS_MAX, Fault
 from florin_server.domain.errors import Code
-from florin_server.web.capture.countries import countries
+from florin_server.web.capture.countries import options
 from florin_server.web.language import words
 from florin_server.web.render import html, strict
 from florin_server.web.theme import style
@@ -118,7 +118,7 @@ def form(told: Form, look: Look, status: int = 200) -> PlainAnswer:
         told=told,
         groups=GROUPS,
         names=INPUTS,
-        countries=countries(look.language),
+        options=options,
         given=look.given(),
     )
 

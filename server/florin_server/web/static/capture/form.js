@@ -139,7 +139,8 @@ function handIn(form, pressed) {
 }
 
 document.addEventListener("submit", (event) => {
-  if (event.target instanceof HTMLFormElement) {
+  // a browser that does not say which button was pressed sends the form itself
+  if (event.target instanceof HTMLFormElement && "submitter" in event) {
     event.preventDefault();
     if (!waiting) {
       handIn(event.target, event.submitter);
