@@ -167,6 +167,7 @@ GOOD: dict[str, Good] = {
     "GatewayService.WatchPayment": Good(_ended),
     "MerchantService.CreatePayment": Good(_nothing(ORDER), unknown=None, fresh=True),
     "MerchantService.GetPayment": Good(_with()),
+    "MerchantService.ListPaymentEvents": Good(_with()),
     "MerchantService.GetPaymentStatus": Good(_with()),
     "MerchantService.WatchPayment": Good(_ended),
     "MerchantService.CancelPayment": Good(_with(), fresh=True),

@@ -46,6 +46,8 @@ class MerchantServiceStub:
     """Creates a payment."""
     GetPayment: _grpc.UnaryUnaryMultiCallable[_payment_pb2.GetPaymentRequest, _merchant_pb2.PaymentDetail]
     """Tells everything about one payment of the merchant."""
+    ListPaymentEvents: _grpc.UnaryUnaryMultiCallable[_payment_pb2.ListPaymentEventsRequest, _payment_pb2.ListPaymentEventsResponse]
+    """Lists what happened to one payment of the merchant."""
     GetPaymentStatus: _grpc.UnaryUnaryMultiCallable[_payment_pb2.GetPaymentStatusRequest, _payment_pb2.GetPaymentStatusResponse]
     """Tells the status."""
     WatchPayment: _grpc.UnaryStreamMultiCallable[_payment_pb2.WatchPaymentRequest, _payment_pb2.WatchPaymentResponse]
@@ -79,6 +81,8 @@ class MerchantServiceAsyncStub(MerchantServiceStub):
     """Creates a payment."""
     GetPayment: _aio.UnaryUnaryMultiCallable[_payment_pb2.GetPaymentRequest, _merchant_pb2.PaymentDetail]  # type: ignore[assignment]
     """Tells everything about one payment of the merchant."""
+    ListPaymentEvents: _aio.UnaryUnaryMultiCallable[_payment_pb2.ListPaymentEventsRequest, _payment_pb2.ListPaymentEventsResponse]  # type: ignore[assignment]
+    """Lists what happened to one payment of the merchant."""
     GetPaymentStatus: _aio.UnaryUnaryMultiCallable[_payment_pb2.GetPaymentStatusRequest, _payment_pb2.GetPaymentStatusResponse]  # type: ignore[assignment]
     """Tells the status."""
     WatchPayment: _aio.UnaryStreamMultiCallable[_payment_pb2.WatchPaymentRequest, _payment_pb2.WatchPaymentResponse]  # type: ignore[assignment]
@@ -121,6 +125,14 @@ class MerchantServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_merchant_pb2.PaymentDetail, _abc.Awaitable[_merchant_pb2.PaymentDetail]]:
         """Tells everything about one payment of the merchant."""
+
+    @_abc_1.abstractmethod
+    def ListPaymentEvents(
+        self,
+        request: _payment_pb2.ListPaymentEventsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_payment_pb2.ListPaymentEventsResponse, _abc.Awaitable[_payment_pb2.ListPaymentEventsResponse]]:
+        """Lists what happened to one payment of the merchant."""
 
     @_abc_1.abstractmethod
     def GetPaymentStatus(

@@ -100,12 +100,29 @@ class _Started(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Consoles:
+    """What pages call through: `merchants` takes ids of keys, `operator` the operator's token.
+
+    No listener has them.
+    """
+
+    merchants: Gate
+    operator: Gate
+    register_operator: Register
+    kept: Secrets
+
+
+@dataclass(frozen=True, slots=True)
 class GrpcServers:
-    """Running servers and what the embedded gateway calls; `target` is empty without callers."""
+    """Running servers and what the embedded gateway calls; `target` is empty without callers.
+
+    `gate` is for its callers, `consoles` for its pages.
+    """
 
     target: str
     operator_target: str
     gate: Gate
+    consoles: Consoles
     guards: Guards
     register: Register
     healthy: Sequence[health.aio.HealthServicer]
@@ -166,13 +183,22 @@ class GrpcServers:
         started.append(await _serve(operator, register_operator, place, app, stack, shared=shared))
         # the embedded gateway gets a gate of its own: it wraps handlers that are not the server's
         observe = observing.of_grpc(app, Seen(traces=app.traces))
+        proven = Authenticator(app, kept.pepper, kept.operator_token, proven=True)
         embedded = Gate(app, auth, PUBLIC, guards, observe=observe)
-        stack.push_async_callback(embedded.drain)
+        consoles = Consoles(
+            Gate(app, proven, PUBLIC, guards, observe=observe),
+            Gate(app, auth, OPERATOR, guards, observe=observe),
+            register_operator,
+            kept,
+        )
+        for gate in (embedded, consoles.merchants, consoles.operator):
+            stack.push_async_callback(gate.drain)
         targets = [one.target for one in started]
         return cls(
             "".join(targets[:-1]),
             targets[-1],
             embedded,
+            consoles,
             guards,
             register,
             [one.healthy for one in started],

@@ -77,6 +77,7 @@ _OWN: Mapping[str, tuple[Code, ...]] = {
     "GatewayService.WatchPayment": (Code.PAYMENT_NOT_FOUND,),
     "MerchantService.CreatePayment": (),
     "MerchantService.GetPayment": (Code.PAYMENT_NOT_FOUND,),
+    "MerchantService.ListPaymentEvents": (Code.PAYMENT_NOT_FOUND,),
     "MerchantService.GetPaymentStatus": (Code.PAYMENT_NOT_FOUND,),
     "MerchantService.WatchPayment": (Code.PAYMENT_NOT_FOUND,),
     "MerchantService.CancelPayment": (Code.INVALID_STATE, Code.PAYMENT_NOT_FOUND),
