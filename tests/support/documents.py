@@ -23,6 +23,7 @@ DOCUMENTS = (
             *("payments", "clients", "payment-methods", "solana", "sandbox", "real-chains"),
             *(
                 "merchants",
+                "console",
                 "prices",
                 "payouts",
                 "books",

@@ -111,6 +111,25 @@ class Consoles:
     register_operator: Register
     kept: Secrets
 
+    @classmethod
+    def of(
+        cls,
+        app: App,
+        kept: Secrets,
+        guards: Guards,
+        register_operator: Register,
+        stack: AsyncExitStack,
+    ) -> Self:
+        """Gates that mutations end in before the stack is closed."""
+        proven = Authenticator(app, kept.pepper, kept.operator_token, proven=True)
+        auth = Authenticator(app, kept.pepper, kept.operator_token)
+        observe = observing.of_grpc(app, Seen(traces=app.traces))
+        merchants = Gate(app, proven, PUBLIC, guards, observe=observe)
+        operator = Gate(app, auth, OPERATOR, guards, observe=observe)
+        for gate in (merchants, operator):
+            stack.push_async_callback(gate.drain)
+        return cls(merchants, operator, register_operator, kept)
+
 
 @dataclass(frozen=True, slots=True)
 class GrpcServers:
@@ -183,16 +202,9 @@ class GrpcServers:
         started.append(await _serve(operator, register_operator, place, app, stack, shared=shared))
         # the embedded gateway gets a gate of its own: it wraps handlers that are not the server's
         observe = observing.of_grpc(app, Seen(traces=app.traces))
-        proven = Authenticator(app, kept.pepper, kept.operator_token, proven=True)
         embedded = Gate(app, auth, PUBLIC, guards, observe=observe)
-        consoles = Consoles(
-            Gate(app, proven, PUBLIC, guards, observe=observe),
-            Gate(app, auth, OPERATOR, guards, observe=observe),
-            register_operator,
-            kept,
-        )
-        for gate in (embedded, consoles.merchants, consoles.operator):
-            stack.push_async_callback(gate.drain)
+        stack.push_async_callback(embedded.drain)
+        consoles = Consoles.of(app, kept, guards, register_operator, stack)
         targets = [one.target for one in started]
         return cls(
             "".join(targets[:-1]),
