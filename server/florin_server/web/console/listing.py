@@ -78,6 +78,10 @@ class Asked:
             cursor=cursor or None,
         )
 
+    def of_partner(self, partner_id: str) -> Asked:
+        """The same of a partner."""
+        return Asked(Form({**self.form.values, "partner": [partner_id]}))
+
     def address(self, **changes: str) -> str:
         """The query of the same list with some values changed; empty ones are left out."""
         pairs = [

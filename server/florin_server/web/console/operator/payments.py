@@ -27,10 +27,10 @@ async def show(visit: Visit) -> PlainAnswer:
     """A page of the table, of the first partner unless another one is asked for."""
     asked = Asked.of(visit)
     partners = await visit.ask("OperatorService.ListPartners", partner_pb2.ListPartnersRequest())
-    request = _request(asked, PAGE)
-    if not request.partner_id and partners.partners:
+    if not asked.form.text("partner") and partners.partners:
         # the oldest: the one that most installations have
-        request.partner_id = partners.partners[-1].id
+        asked = asked.of_partner(partners.partners[-1].id)
+    request = _request(asked, PAGE)
     found = listing_pb2.ListPaymentsResponse()
     if request.partner_id:
         found = await visit.ask(_LIST, request)

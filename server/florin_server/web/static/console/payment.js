@@ -1,4 +1,5 @@
 // Follows one payment: its state as it changes, and a link to everything else that changed.
+export {};
 
 /** @typedef {{status: string, look: string, isFinal: boolean}} State */
 

@@ -1,8 +1,11 @@
 // Keeps the statuses of an open table as they are, and says when there are new payments.
+export {};
 
 /** @typedef {{id: string, status: string, look: string}} Row */
 
 const EVERY_MS = 5000;
+// of long lists a look takes long: no open page has the service busy for more than a fiftieth
+const REST = 50;
 const table = document.getElementById("payments");
 const news = document.getElementById("news");
 
@@ -46,7 +49,8 @@ async function look(address) {
 const address = table?.dataset["rows"];
 if (address) {
   const turn = async () => {
-    if (await look(address)) setTimeout(turn, EVERY_MS);
+    const begun = Date.now();
+    if (await look(address)) setTimeout(turn, Math.max(EVERY_MS, REST * (Date.now() - begun)));
   };
   setTimeout(turn, EVERY_MS);
 }
