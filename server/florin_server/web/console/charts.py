@@ -123,7 +123,7 @@ def _sums(
         whole = Decimal(total).scaleb(-of.display.decimals)
         told = _WORDS.amount(whole, symbol) if symbol else "0"
         figures[day] = _Figure(float(whole), None, (told,))
-    return _drawn(named, (f"{named.title} {symbol}".strip(),), figures)
+    return _drawn(named, (f"{named.title} {symbol}".strip(),), figures, symbol)
 
 
 def _success(days: Mapping[date, Rows]) -> Chart:
@@ -135,7 +135,7 @@ def _success(days: Mapping[date, Rows]) -> Chart:
         told = "" if share is None else f"{share:.1f} %"
         figures[day] = _Figure(share, None, (told, f"{good} of {len(ended)}"))
     named = _Named("success", "Success rate", "Payments that succeeded, of those that are over")
-    return _drawn(named, ("Success rate", "Payments"), figures, top=100)
+    return _drawn(named, ("Success rate", "Payments"), figures, "%", top=100)
 
 
 def _time(days: Mapping[date, Rows]) -> Chart:
@@ -151,11 +151,15 @@ def _time(days: Mapping[date, Rows]) -> Chart:
         "From the creation of a payment to its success: half of them, and, as a line, 95 of 100, "
         "took no longer",
     )
-    return _drawn(named, ("Half", "95 of 100"), figures)
+    return _drawn(named, ("Half", "95 of 100"), figures, "s")
 
 
 def _drawn(
-    named: _Named, columns: Sequence[str], figures: Mapping[date, _Figure], top: float = 0
+    named: _Named,
+    columns: Sequence[str],
+    figures: Mapping[date, _Figure],
+    unit: str,
+    top: float = 0,
 ) -> Chart:
     seen = [one.value or 0 for one in figures.values()]
     seen += [one.second or 0 for one in figures.values()]
@@ -177,7 +181,8 @@ def _drawn(
             )
         )
     highest = f"{most:,.2f}".rstrip("0").rstrip(".")
-    return Chart(named.name, named.title, named.tells, columns, highest, bars)
+    top_told = f"{highest} {unit}".strip()
+    return Chart(named.name, named.title, named.tells, columns, top_told, bars)
 
 
 def _asked(rows: Rows) -> money_pb2.Amount:

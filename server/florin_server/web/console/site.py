@@ -257,8 +257,8 @@ def told_of(refused: RefusedError) -> str:
     """A refusal in words, with what is wrong with which field."""
     if refused.status == 403:
         return f"{refused.message}: what you signed in with may not do this."
-    more = [f"{one.field} {one.message}" for one in refused.issues]
-    return ". ".join([refused.message, *(one for one in more if one not in refused.message)])
+    told = [f"{one.field} {one.message}" for one in refused.issues]
+    return ". ".join(told or [refused.message])
 
 
 def path_of(request: PlainRequest) -> str:
