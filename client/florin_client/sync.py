@@ -133,6 +133,7 @@ class Merchant(Service):
 
     create_payment = unary(merchant.create_payment)
     get_payment = unary(merchant.get_payment)
+    list_payment_events = unary(merchant.list_payment_events)
     get_payment_status = unary(merchant.get_payment_status)
     watch_payment = streamed(merchant.watch_payment)
     cancel_payment = unary(merchant.cancel_payment)

@@ -431,6 +431,7 @@ class Gateway:
             body,
             exchange.peer,
             self._scheme(scope),
+            exchange.path,
         )
         answer = await route.handler(request)
         if isinstance(answer, PlainEvents):

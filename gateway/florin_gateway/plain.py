@@ -16,7 +16,7 @@ from florin_gateway.rpc import Messages, Metadata
 
 @dataclass(frozen=True, slots=True)
 class PlainRequest:
-    """What a plain route sees of a request; the body is empty for GET."""
+    """What a plain route sees of a request; the body is empty for GET, the path undecoded."""
 
     method: str
     variables: Mapping[str, str]
@@ -25,6 +25,7 @@ class PlainRequest:
     body: bytes
     peer: str
     scheme: str
+    path: str = ""
 
     def last_event_id(self) -> int | None:
         """What a stream's client has seen already; RefusedError if it is no number."""

@@ -176,6 +176,7 @@ GOOD: dict[str, Good] = {
     "MerchantService.CreatePayment": Good(_nothing(ORDER), unknown=None, fresh=True),
     "MerchantService.GetPayment": Good(_with()),
     "MerchantService.GetReceipt": Good(_paid),
+    "MerchantService.ListPaymentEvents": Good(_with()),
     "MerchantService.GetPaymentStatus": Good(_with()),
     "MerchantService.WatchPayment": Good(_ended),
     "MerchantService.CancelPayment": Good(_with(), fresh=True),

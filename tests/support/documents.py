@@ -31,6 +31,7 @@ DOCUMENTS = (
             ),
             *(
                 "merchants",
+                "console",
                 "prices",
                 "payouts",
                 "books",

@@ -28,6 +28,8 @@ from florin.v1.payment_pb2 import (
     GetPaymentRequest,
     GetPaymentStatusRequest,
     GetPaymentStatusResponse,
+    ListPaymentEventsRequest,
+    ListPaymentEventsResponse,
     PaymentStatus,
     WatchPaymentRequest,
     WatchPaymentResponse,
@@ -81,6 +83,7 @@ _List = TypeVar("_List", ListPaymentsRequest, ListMerchantPaymentsRequest)
 _NAME = "MerchantService"
 _CREATE = Rpc(_NAME, "CreatePayment", CreatePaymentRequest, CreatePaymentResponse)
 _GET = Rpc(_NAME, "GetPayment", GetPaymentRequest, PaymentDetail)
+_EVENTS = Rpc(_NAME, "ListPaymentEvents", ListPaymentEventsRequest, ListPaymentEventsResponse)
 _STATUS = Rpc(_NAME, "GetPaymentStatus", GetPaymentStatusRequest, GetPaymentStatusResponse)
 _RECEIPT = Rpc(_NAME, "GetReceipt", GetReceiptRequest, GetReceiptResponse)
 _WATCH = Rpc(_NAME, "WatchPayment", WatchPaymentRequest, WatchPaymentResponse)
@@ -122,6 +125,13 @@ def get_payment(payment_id: str, **options: Unpack[MerchantOptions]) -> Call[Pay
 def get_receipt(payment_id: str, **options: Unpack[MerchantOptions]) -> Call[GetReceiptResponse]:
     """Tells what was paid, signed; StateError unless it succeeded, on a chain."""
     return _RECEIPT(GetReceiptRequest(payment_id=payment_id), options)
+
+
+def list_payment_events(
+    payment_id: str, **options: Unpack[MerchantOptions]
+) -> Call[ListPaymentEventsResponse]:
+    """Lists what happened to one payment of the merchant, the oldest first."""
+    return _EVENTS(ListPaymentEventsRequest(payment_id=payment_id), options)
 
 
 def get_payment_status(

@@ -74,6 +74,11 @@ class Secrets:
         return _gateway_token(self.pepper)
 
     @property
+    def console_key(self) -> bytes:
+        """By what the sessions of both consoles are sealed; a new operator's token ends them."""
+        return _derived(self.pepper, b"florin console " + self.operator_token.encode())
+
+    @property
     def limits_key(self) -> bytes:
         """By what callers are named where processes share limits."""
         return _derived(self.pepper, b"florin limits")

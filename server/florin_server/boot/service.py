@@ -226,7 +226,7 @@ class _Calls:
 
     async def _metrics(self, grpc: GrpcServers) -> str:
         scraped = None if self.handed is None else self.handed.metrics
-        return await metrics.start(self.app, grpc.guards, self.stack, scraped)
+        return await metrics.start(self.app, grpc, self.stack, scraped)
 
 
 async def _staff(core: Core, role: Role, handed: Handed | None) -> Staff:

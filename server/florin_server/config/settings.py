@@ -88,6 +88,12 @@ class Settings(BaseSettings):
         le=65535,
         description="metrics for Prometheus, on 127.0.0.1 only; 0 takes any free port, unset: none",
     )
+    console: bool | None = Field(
+        default=None,
+        description="the merchants' console, at `/console` of REST; unset: only where REST is for "
+        "this machine, with no proxy in front and no other address in payment links. `false` turns "
+        "the operator's off too, which is at `/console` of the metrics' address",
+    )
     log_format: Literal["text", "json"] = Field(
         default="text", description="lines of the log: for people, or JSON for programs"
     )

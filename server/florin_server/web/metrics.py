@@ -269,7 +269,7 @@ def routes(app: App, keyed_calls: Callable[[], int]) -> Mapping[str, PlainHandle
     """The handler by its path; `keyed_calls` counts those that are under a key."""
 
     async def tell(request: PlainRequest) -> PlainAnswer:
-        if not _is_near(request):
+        if not is_near(request):
             return _ELSEWHERE
         known = Known(await figures.read(app, keyed_calls()))
         return _told(request, known, app.meters)
@@ -281,7 +281,7 @@ def counted(known: Meters) -> Mapping[str, PlainHandler]:
     """The same of a process that has meters and nothing else."""
 
     async def tell(request: PlainRequest) -> PlainAnswer:
-        return _told(request, None, known) if _is_near(request) else _ELSEWHERE
+        return _told(request, None, known) if is_near(request) else _ELSEWHERE
 
     return {PATH: tell}
 
@@ -297,7 +297,7 @@ def _told(request: PlainRequest, known: Known | None, counts: Meters) -> PlainAn
     return PlainAnswer(200, encode(registry), content_type)
 
 
-def _is_near(request: PlainRequest) -> bool:
+def is_near(request: PlainRequest) -> bool:
     """False for a name that a page in a browser on this machine may have had lead here."""
     host = _header(request, b"host").decode("latin-1").lower()
     return host.partition(":")[0] in {"", "localhost"} or address_of(host) is not None

@@ -23,7 +23,7 @@ CORS_PATHS = (*published.CORS_PATHS, *receipts.CORS_PATHS)
 # what begins like this is no payment link, whether or not there is such a path
 RESERVED = (
     *("v1", "versions", "spec", "docs", "healthz", "readyz"),
-    *("assets", "icons", "collect", "buy", ".well-known", "robots.txt", "favicon.ico"),
+    *("assets", "console", "icons", "collect", "buy", ".well-known", "robots.txt", "favicon.ico"),
 )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from florin.v1 import held_pb2, payout_pb2, system_pb2
+from florin.v1 import held_pb2, payout_pb2, system_pb2, trace_pb2
 
 from tests.support.api import Refused
 from tests.support.books import SETTINGS, balance, exact
@@ -210,6 +210,30 @@ async def test_money_of_a_payer_who_was_blocked_meanwhile_waits_for_a_verdict(
         assert (error.http, error.code) == (400, "invalid_state")
     assert len(await listed(operator)) == waiting - (verdict != KEEP)
     await exact(desk)
+
+
+@VERDICTS
+async def test_only_the_operator_reads_that_a_payer_was_blocked(desk, shop, operator, verdict):
+    paid = await with_a_signature(shop, operator)
+    one = await held_of(operator, paid.payment_id)
+    path, headers = f"/v1/payments/{paid.payment_id}/history", shop.tenant.headers
+
+    async def causes() -> list[str]:
+        told = await desk.rest.call("GET", path, headers)
+        return [event["cause"] for event in told["events"]]
+
+    async def traced() -> list[str]:
+        request = trace_pb2.TracePaymentRequest(payment_id=paid.payment_id)
+        found = await operator.ask("TracePayment", request)
+        return [event.event.cause for event in found.events]
+
+    assert await causes() == ["created", "seen_on_chain"]
+    assert (await traced())[-1] == "held"
+    await decide(operator, one.held_id, verdict, even_if_blocked=True)
+    await desk.final(paid.payment_id)
+    assert await causes() == ["created", "seen_on_chain", "operator_decided"]
+    told = held_pb2.HeldPaymentState.Name(STATES[verdict])
+    assert (await traced())[-1] == told.removeprefix("HELD_PAYMENT_STATE_").lower()
 
 
 async def test_a_released_payment_can_be_refunded(desk, shop, operator):

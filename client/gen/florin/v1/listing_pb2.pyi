@@ -195,6 +195,38 @@ class ListPaymentsRequest(_message.Message):
 Global___ListPaymentsRequest: _TypeAlias = ListPaymentsRequest  # noqa: Y015
 
 @_typing.final
+class ListPartnerPaymentsRequest(_message.Message):
+    """Asks for payments of one partner, as the operator."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTNER_ID_FIELD_NUMBER: _builtins.int
+    LIVE_FIELD_NUMBER: _builtins.int
+    FILTER_FIELD_NUMBER: _builtins.int
+    partner_id: _builtins.str
+    """Partner id."""
+    live: _builtins.bool
+    """Live or test data."""
+    @_builtins.property
+    def filter(self) -> Global___ListPaymentsRequest:
+        """Which of them, in which order."""
+
+    def __init__(
+        self,
+        *,
+        partner_id: _builtins.str = ...,
+        live: _builtins.bool = ...,
+        filter: Global___ListPaymentsRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "live", b"live", "partner_id", b"partner_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPartnerPaymentsRequest: _TypeAlias = ListPartnerPaymentsRequest  # noqa: Y015
+
+@_typing.final
 class ListMerchantPaymentsRequest(_message.Message):
     """Asks for payments of the merchant."""
 

@@ -54,6 +54,11 @@ class MerchantServiceStub:
                 request_serializer=florin_dot_v1_dot_receipt__pb2.GetReceiptRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_receipt__pb2.GetReceiptResponse.FromString,
                 _registered_method=True)
+        self.ListPaymentEvents = channel.unary_unary(
+                '/florin.v1.MerchantService/ListPaymentEvents',
+                request_serializer=florin_dot_v1_dot_payment__pb2.ListPaymentEventsRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_payment__pb2.ListPaymentEventsResponse.FromString,
+                _registered_method=True)
         self.GetPaymentStatus = channel.unary_unary(
                 '/florin.v1.MerchantService/GetPaymentStatus',
                 request_serializer=florin_dot_v1_dot_payment__pb2.GetPaymentStatusRequest.SerializeToString,
@@ -117,6 +122,13 @@ class MerchantServiceServicer:
     def GetReceipt(self, request, context):
         """Tells what was paid, signed so that others can check it. Only payments that succeeded on a chain
         have a receipt.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPaymentEvents(self, request, context):
+        """Lists what happened to one payment of the merchant.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -198,6 +210,11 @@ def add_MerchantServiceServicer_to_server(servicer, server):
                     servicer.GetReceipt,
                     request_deserializer=florin_dot_v1_dot_receipt__pb2.GetReceiptRequest.FromString,
                     response_serializer=florin_dot_v1_dot_receipt__pb2.GetReceiptResponse.SerializeToString,
+            ),
+            'ListPaymentEvents': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPaymentEvents,
+                    request_deserializer=florin_dot_v1_dot_payment__pb2.ListPaymentEventsRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_payment__pb2.ListPaymentEventsResponse.SerializeToString,
             ),
             'GetPaymentStatus': grpc.unary_unary_rpc_method_handler(
                     servicer.GetPaymentStatus,
@@ -322,6 +339,33 @@ class MerchantService:
             '/florin.v1.MerchantService/GetReceipt',
             florin_dot_v1_dot_receipt__pb2.GetReceiptRequest.SerializeToString,
             florin_dot_v1_dot_receipt__pb2.GetReceiptResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPaymentEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.MerchantService/ListPaymentEvents',
+            florin_dot_v1_dot_payment__pb2.ListPaymentEventsRequest.SerializeToString,
+            florin_dot_v1_dot_payment__pb2.ListPaymentEventsResponse.FromString,
             options,
             channel_credentials,
             insecure,

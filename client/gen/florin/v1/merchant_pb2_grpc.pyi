@@ -51,6 +51,8 @@ class MerchantServiceStub:
     """Tells what was paid, signed so that others can check it. Only payments that succeeded on a chain
     have a receipt.
     """
+    ListPaymentEvents: _grpc.UnaryUnaryMultiCallable[_payment_pb2.ListPaymentEventsRequest, _payment_pb2.ListPaymentEventsResponse]
+    """Lists what happened to one payment of the merchant."""
     GetPaymentStatus: _grpc.UnaryUnaryMultiCallable[_payment_pb2.GetPaymentStatusRequest, _payment_pb2.GetPaymentStatusResponse]
     """Tells the status."""
     WatchPayment: _grpc.UnaryStreamMultiCallable[_payment_pb2.WatchPaymentRequest, _payment_pb2.WatchPaymentResponse]
@@ -88,6 +90,8 @@ class MerchantServiceAsyncStub(MerchantServiceStub):
     """Tells what was paid, signed so that others can check it. Only payments that succeeded on a chain
     have a receipt.
     """
+    ListPaymentEvents: _aio.UnaryUnaryMultiCallable[_payment_pb2.ListPaymentEventsRequest, _payment_pb2.ListPaymentEventsResponse]  # type: ignore[assignment]
+    """Lists what happened to one payment of the merchant."""
     GetPaymentStatus: _aio.UnaryUnaryMultiCallable[_payment_pb2.GetPaymentStatusRequest, _payment_pb2.GetPaymentStatusResponse]  # type: ignore[assignment]
     """Tells the status."""
     WatchPayment: _aio.UnaryStreamMultiCallable[_payment_pb2.WatchPaymentRequest, _payment_pb2.WatchPaymentResponse]  # type: ignore[assignment]
@@ -140,6 +144,14 @@ class MerchantServiceServicer(metaclass=_abc_1.ABCMeta):
         """Tells what was paid, signed so that others can check it. Only payments that succeeded on a chain
         have a receipt.
         """
+
+    @_abc_1.abstractmethod
+    def ListPaymentEvents(
+        self,
+        request: _payment_pb2.ListPaymentEventsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_payment_pb2.ListPaymentEventsResponse, _abc.Awaitable[_payment_pb2.ListPaymentEventsResponse]]:
+        """Lists what happened to one payment of the merchant."""
 
     @_abc_1.abstractmethod
     def GetPaymentStatus(

@@ -7,11 +7,13 @@ from florin.v1 import account_pb2 as florin_dot_v1_dot_account__pb2
 from florin.v1 import customer_pb2 as florin_dot_v1_dot_customer__pb2
 from florin.v1 import held_pb2 as florin_dot_v1_dot_held__pb2
 from florin.v1 import ledger_pb2 as florin_dot_v1_dot_ledger__pb2
+from florin.v1 import listing_pb2 as florin_dot_v1_dot_listing__pb2
 from florin.v1 import partner_pb2 as florin_dot_v1_dot_partner__pb2
 from florin.v1 import payout_pb2 as florin_dot_v1_dot_payout__pb2
 from florin.v1 import receipt_pb2 as florin_dot_v1_dot_receipt__pb2
 from florin.v1 import screening_pb2 as florin_dot_v1_dot_screening__pb2
 from florin.v1 import system_pb2 as florin_dot_v1_dot_system__pb2
+from florin.v1 import trace_pb2 as florin_dot_v1_dot_trace__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -138,6 +140,16 @@ class OperatorServiceStub:
                 '/florin.v1.OperatorService/CheckAccount',
                 request_serializer=florin_dot_v1_dot_screening__pb2.CheckAccountRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_screening__pb2.CheckAccountResponse.FromString,
+                _registered_method=True)
+        self.ListPartnerPayments = channel.unary_unary(
+                '/florin.v1.OperatorService/ListPartnerPayments',
+                request_serializer=florin_dot_v1_dot_listing__pb2.ListPartnerPaymentsRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_listing__pb2.ListPaymentsResponse.FromString,
+                _registered_method=True)
+        self.TracePayment = channel.unary_unary(
+                '/florin.v1.OperatorService/TracePayment',
+                request_serializer=florin_dot_v1_dot_trace__pb2.TracePaymentRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_trace__pb2.TracePaymentResponse.FromString,
                 _registered_method=True)
         self.ListPayouts = channel.unary_unary(
                 '/florin.v1.OperatorService/ListPayouts',
@@ -369,6 +381,20 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListPartnerPayments(self, request, context):
+        """Lists the payments of a partner.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TracePayment(self, request, context):
+        """Tells everything about one payment, whoever's it is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListPayouts(self, request, context):
         """Lists what leaves the treasuries.
         """
@@ -595,6 +621,16 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.CheckAccount,
                     request_deserializer=florin_dot_v1_dot_screening__pb2.CheckAccountRequest.FromString,
                     response_serializer=florin_dot_v1_dot_screening__pb2.CheckAccountResponse.SerializeToString,
+            ),
+            'ListPartnerPayments': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPartnerPayments,
+                    request_deserializer=florin_dot_v1_dot_listing__pb2.ListPartnerPaymentsRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_listing__pb2.ListPaymentsResponse.SerializeToString,
+            ),
+            'TracePayment': grpc.unary_unary_rpc_method_handler(
+                    servicer.TracePayment,
+                    request_deserializer=florin_dot_v1_dot_trace__pb2.TracePaymentRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_trace__pb2.TracePaymentResponse.SerializeToString,
             ),
             'ListPayouts': grpc.unary_unary_rpc_method_handler(
                     servicer.ListPayouts,
@@ -1202,6 +1238,60 @@ class OperatorService:
             '/florin.v1.OperatorService/CheckAccount',
             florin_dot_v1_dot_screening__pb2.CheckAccountRequest.SerializeToString,
             florin_dot_v1_dot_screening__pb2.CheckAccountResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPartnerPayments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/ListPartnerPayments',
+            florin_dot_v1_dot_listing__pb2.ListPartnerPaymentsRequest.SerializeToString,
+            florin_dot_v1_dot_listing__pb2.ListPaymentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TracePayment(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/TracePayment',
+            florin_dot_v1_dot_trace__pb2.TracePaymentRequest.SerializeToString,
+            florin_dot_v1_dot_trace__pb2.TracePaymentResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -8,11 +8,13 @@ from florin.v1 import account_pb2 as _account_pb2
 from florin.v1 import customer_pb2 as _customer_pb2
 from florin.v1 import held_pb2 as _held_pb2
 from florin.v1 import ledger_pb2 as _ledger_pb2
+from florin.v1 import listing_pb2 as _listing_pb2
 from florin.v1 import partner_pb2 as _partner_pb2
 from florin.v1 import payout_pb2 as _payout_pb2
 from florin.v1 import receipt_pb2 as _receipt_pb2
 from florin.v1 import screening_pb2 as _screening_pb2
 from florin.v1 import system_pb2 as _system_pb2
+from florin.v1 import trace_pb2 as _trace_pb2
 from grpc import aio as _aio
 import abc as _abc_1
 import grpc as _grpc
@@ -81,6 +83,10 @@ class OperatorServiceStub:
     """Takes a screening list out of force."""
     CheckAccount: _grpc.UnaryUnaryMultiCallable[_screening_pb2.CheckAccountRequest, _screening_pb2.CheckAccountResponse]
     """Tells whether an account is served, and which lists it is on."""
+    ListPartnerPayments: _grpc.UnaryUnaryMultiCallable[_listing_pb2.ListPartnerPaymentsRequest, _listing_pb2.ListPaymentsResponse]
+    """Lists the payments of a partner."""
+    TracePayment: _grpc.UnaryUnaryMultiCallable[_trace_pb2.TracePaymentRequest, _trace_pb2.TracePaymentResponse]
+    """Tells everything about one payment, whoever's it is."""
     ListPayouts: _grpc.UnaryUnaryMultiCallable[_payout_pb2.ListPayoutsRequest, _payout_pb2.ListPayoutsResponse]
     """Lists what leaves the treasuries."""
     CreatePayout: _grpc.UnaryUnaryMultiCallable[_payout_pb2.CreatePayoutRequest, _payout_pb2.Payout]
@@ -169,6 +175,10 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     """Takes a screening list out of force."""
     CheckAccount: _aio.UnaryUnaryMultiCallable[_screening_pb2.CheckAccountRequest, _screening_pb2.CheckAccountResponse]  # type: ignore[assignment]
     """Tells whether an account is served, and which lists it is on."""
+    ListPartnerPayments: _aio.UnaryUnaryMultiCallable[_listing_pb2.ListPartnerPaymentsRequest, _listing_pb2.ListPaymentsResponse]  # type: ignore[assignment]
+    """Lists the payments of a partner."""
+    TracePayment: _aio.UnaryUnaryMultiCallable[_trace_pb2.TracePaymentRequest, _trace_pb2.TracePaymentResponse]  # type: ignore[assignment]
+    """Tells everything about one payment, whoever's it is."""
     ListPayouts: _aio.UnaryUnaryMultiCallable[_payout_pb2.ListPayoutsRequest, _payout_pb2.ListPayoutsResponse]  # type: ignore[assignment]
     """Lists what leaves the treasuries."""
     CreatePayout: _aio.UnaryUnaryMultiCallable[_payout_pb2.CreatePayoutRequest, _payout_pb2.Payout]  # type: ignore[assignment]
@@ -368,6 +378,22 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_screening_pb2.CheckAccountResponse, _abc.Awaitable[_screening_pb2.CheckAccountResponse]]:
         """Tells whether an account is served, and which lists it is on."""
+
+    @_abc_1.abstractmethod
+    def ListPartnerPayments(
+        self,
+        request: _listing_pb2.ListPartnerPaymentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_listing_pb2.ListPaymentsResponse, _abc.Awaitable[_listing_pb2.ListPaymentsResponse]]:
+        """Lists the payments of a partner."""
+
+    @_abc_1.abstractmethod
+    def TracePayment(
+        self,
+        request: _trace_pb2.TracePaymentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_trace_pb2.TracePaymentResponse, _abc.Awaitable[_trace_pb2.TracePaymentResponse]]:
+        """Tells everything about one payment, whoever's it is."""
 
     @_abc_1.abstractmethod
     def ListPayouts(

@@ -3,10 +3,12 @@
 isort:skip_file
 What both sides of a payment share: its status, its stream of changes, its parties."""
 
+from collections import abc as _abc
 from florin.v1 import money_pb2 as _money_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
@@ -433,3 +435,87 @@ class CancelPaymentResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CancelPaymentResponse: _TypeAlias = CancelPaymentResponse  # noqa: Y015
+
+@_typing.final
+class PaymentEvent(_message.Message):
+    """One change of a payment."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    AT_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """Version of the payment from then on; the first one is 0."""
+    status: Global___PaymentStatus.ValueType
+    """Where it stood from then on."""
+    cause: _builtins.str
+    """What changed it: "created", or an event of the states' table, e.g. "effect_final". More may
+    come. What the operator decided about held money is "operator_decided" to merchants.
+    """
+    @_builtins.property
+    def at(self) -> _timestamp_pb2.Timestamp:
+        """When."""
+
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        status: Global___PaymentStatus.ValueType = ...,
+        cause: _builtins.str = ...,
+        at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "cause", b"cause", "status", b"status", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PaymentEvent: _TypeAlias = PaymentEvent  # noqa: Y015
+
+@_typing.final
+class ListPaymentEventsRequest(_message.Message):
+    """Asks for the changes of a payment."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAYMENT_ID_FIELD_NUMBER: _builtins.int
+    payment_id: _builtins.str
+    """Payment id, or a link that holds one."""
+    def __init__(
+        self,
+        *,
+        payment_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["payment_id", b"payment_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPaymentEventsRequest: _TypeAlias = ListPaymentEventsRequest  # noqa: Y015
+
+@_typing.final
+class ListPaymentEventsResponse(_message.Message):
+    """The changes of a payment."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___PaymentEvent]:
+        """Oldest first."""
+
+    def __init__(
+        self,
+        *,
+        events: _abc.Iterable[Global___PaymentEvent] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPaymentEventsResponse: _TypeAlias = ListPaymentEventsResponse  # noqa: Y015

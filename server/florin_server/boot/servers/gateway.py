@@ -19,7 +19,7 @@ from florin_gateway.rpc import Backend
 from florin_gateway.server import HttpServer
 from florin_gateway.settings import GatewaySettings, GuardSettings, ServerSettings
 
-from florin_server.boot.servers import observing
+from florin_server.boot.servers import consoles, observing
 from florin_server.boot.servers.addresses import HTTP_PORT, listen, spelled
 from florin_server.boot.servers.certificates import Certificates
 from florin_server.boot.servers.grpc_server import PUBLIC, GrpcServers
@@ -87,7 +87,7 @@ async def start(
         server,
         stack,
         problems,
-        pages=web.hosted(app),
+        pages={**web.hosted(app), **consoles.of_merchants(app, grpc)},
         proxies=proxies_of(app.settings),
         observe=observing.of_rest(seen),
     )

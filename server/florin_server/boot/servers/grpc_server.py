@@ -100,12 +100,48 @@ class _Started(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Consoles:
+    """What pages call through: `merchants` takes ids of keys, `operator` the operator's token.
+
+    No listener has them.
+    """
+
+    merchants: Gate
+    operator: Gate
+    register_operator: Register
+    kept: Secrets
+
+    @classmethod
+    def of(
+        cls,
+        app: App,
+        kept: Secrets,
+        guards: Guards,
+        register_operator: Register,
+        stack: AsyncExitStack,
+    ) -> Self:
+        """Gates that mutations end in before the stack is closed."""
+        proven = Authenticator(app, kept.pepper, kept.operator_token, proven=True)
+        auth = Authenticator(app, kept.pepper, kept.operator_token)
+        observe = observing.of_grpc(app, Seen(traces=app.traces))
+        merchants = Gate(app, proven, PUBLIC, guards, observe=observe)
+        operator = Gate(app, auth, OPERATOR, guards, observe=observe)
+        for gate in (merchants, operator):
+            stack.push_async_callback(gate.drain)
+        return cls(merchants, operator, register_operator, kept)
+
+
+@dataclass(frozen=True, slots=True)
 class GrpcServers:
-    """Running servers and what the embedded gateway calls; `target` is empty without callers."""
+    """Running servers and what the embedded gateway calls; `target` is empty without callers.
+
+    `gate` is for its callers, `consoles` for its pages.
+    """
 
     target: str
     operator_target: str
     gate: Gate
+    consoles: Consoles
     guards: Guards
     register: Register
     healthy: Sequence[health.aio.HealthServicer]
@@ -168,11 +204,13 @@ class GrpcServers:
         observe = observing.of_grpc(app, Seen(traces=app.traces))
         embedded = Gate(app, auth, PUBLIC, guards, observe=observe)
         stack.push_async_callback(embedded.drain)
+        consoles = Consoles.of(app, kept, guards, register_operator, stack)
         targets = [one.target for one in started]
         return cls(
             "".join(targets[:-1]),
             targets[-1],
             embedded,
+            consoles,
             guards,
             register,
             [one.healthy for one in started],

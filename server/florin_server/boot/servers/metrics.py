@@ -1,4 +1,4 @@
-"""Metrics on a listener of their own: they are the operator's, and for this machine only."""
+"""Metrics and the operator's console on a listener of their own, for this machine only."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from florin_gateway.plain import PlainHandler
 from florin_gateway.server import HttpServer
 from florin_gateway.settings import ServerSettings
 
+from florin_server.boot.servers import consoles
 from florin_server.boot.servers.addresses import METRICS_PORT, listen, spelled
+from florin_server.boot.servers.grpc_server import GrpcServers
 from florin_server.flows.app import App
 from florin_server.meters import Meters
-from florin_server.rpc.server.idempotency import Guards
-from florin_server.web import metrics
+from florin_server.web import assets, metrics
 
 _HOST = "127.0.0.1"
 
@@ -32,7 +33,7 @@ def url_of(listener: socket.socket) -> str:
 
 
 async def start(
-    app: App, guards: Guards, stack: AsyncExitStack, listener: socket.socket | None = None
+    app: App, grpc: GrpcServers, stack: AsyncExitStack, listener: socket.socket | None = None
 ) -> str:
     """Starts to tell metrics; returns their address, or nothing if the operator wants none.
 
@@ -41,24 +42,32 @@ async def start(
     port = app.settings.metrics_port
     if port is None:
         return ""
-    routes = metrics.routes(app, lambda: guards.calls)
-    return await _start(routes, bind(port) if listener is None else listener, stack)
+    scraped = _read(metrics.routes(app, lambda: grpc.guards.calls))
+    pages = consoles.of_operator(app, grpc)
+    files = _read(assets.routes()) if pages else {}
+    routes = {**scraped, **files, **pages}
+    chosen = bind(port) if listener is None else listener
+    return await _start(routes, chosen, stack)
 
 
 async def start_counted(known: Meters, port: int, stack: AsyncExitStack) -> str:
     """The same of a process that has meters and nothing else."""
-    return await _start(metrics.counted(known), bind(port), stack)
+    return await _start(_read(metrics.counted(known)), bind(port), stack)
+
+
+def _read(handlers: Mapping[str, PlainHandler]) -> Mapping[tuple[str, str], PlainHandler]:
+    """The same by method too."""
+    return {(method, path): handlers[path] for path in handlers for method in ("GET", "HEAD")}
 
 
 async def _start(
-    routes: Mapping[str, PlainHandler], listener: socket.socket, stack: AsyncExitStack
+    routes: Mapping[tuple[str, str], PlainHandler], listener: socket.socket, stack: AsyncExitStack
 ) -> str:
     stack.callback(listener.close)
-    # no RPC is reached here
+    # no RPC is reached here but by the console's pages
     served = Gateway(Local([]), ())
-    for path, handler in routes.items():
-        for method in ("GET", "HEAD"):
-            served.add_route(method, path, handler)
+    for (method, path), handler in routes.items():
+        served.add_route(method, path, handler)
     server = HttpServer(served, ServerSettings(), sock=listener)
     await server.start()
     stack.push_async_callback(server.stop)

@@ -31,6 +31,14 @@ async def listed(app: App) -> list[Partner]:
     return await app.store.survey(merchants.list_partners())
 
 
+async def known(app: App, partner_id: str) -> Partner:
+    """One partner; partner_not_found."""
+    partner = await app.store.read(merchants.partner(partner_id))
+    if partner is None:
+        raise FlorinError(Code.PARTNER_NOT_FOUND)
+    return partner
+
+
 async def set_status(app: App, partner_id: str, status: str) -> Partner:
     """Suspends a partner or lets it work again; partner_not_found."""
     partner = await app.store.write(merchants.set_partner_status(partner_id, status))

@@ -10,6 +10,7 @@ from florin_server.rpc.accounts.customers import CustomerCalls
 from florin_server.rpc.accounts.partners import PartnerCalls
 from florin_server.rpc.ledger.books import LedgerCalls
 from florin_server.rpc.operator.system import SystemCalls
+from florin_server.rpc.payments.traced import TracedCalls
 from florin_server.rpc.payouts.held_money import HeldCalls
 from florin_server.rpc.payouts.payouts import PayoutCalls
 from florin_server.rpc.receipts.receipts import ReceiptKeyCalls
@@ -20,6 +21,7 @@ class OperatorServicer(
     PartnerCalls,
     CustomerCalls,
     ScreeningCalls,
+    TracedCalls,
     PayoutCalls,
     HeldCalls,
     ReceiptKeyCalls,

@@ -22,6 +22,7 @@ from florin_server.domain.payments.payment import (
 )
 from florin_server.flows.app import App
 from florin_server.flows.payments.create import NewPayment
+from florin_server.flows.payments.trace import Change
 from florin_server.rpc.server.timestamps import timestamp
 
 # the documented pace: a buyer thinks, a chain works
@@ -219,6 +220,16 @@ class Codec:
 def payment_status(payment: Payment) -> payment_pb2.PaymentStatus.ValueType:
     """Where a payment stands."""
     return _STATUS[payment.status]
+
+
+def happened(change: Change) -> payment_pb2.PaymentEvent:
+    """One change of a payment."""
+    return payment_pb2.PaymentEvent(
+        version=change.version,
+        status=_STATUS[Status(change.status)],
+        cause=change.cause,
+        at=timestamp(change.at_us),
+    )
 
 
 def refunded(refund: Refund) -> refund_pb2.CreateRefundResponse:

@@ -10,6 +10,7 @@ from florin.v1 import merchant_pb2, merchant_pb2_grpc, payment_pb2, refund_pb2
 from florin_server.domain.payments.payment import Merchant
 from florin_server.flows.payments.create import create
 from florin_server.flows.payments.load import find
+from florin_server.flows.payments.trace import changes
 from florin_server.flows.payments.watch import watch_refund
 from florin_server.flows.payouts.refund import refund, refund_of
 from florin_server.rpc.payments import codec
@@ -47,6 +48,14 @@ class MerchantServicer(
         """Tells everything about one payment."""
         payment = await find(self._app, caller(), request.payment_id)
         return self._codec.detail(payment, _merchant(), await refund_of(self._app, payment))
+
+    async def ListPaymentEvents(
+        self, request: payment_pb2.ListPaymentEventsRequest, context: Any
+    ) -> payment_pb2.ListPaymentEventsResponse:
+        """Lists what happened to one payment."""
+        payment = await find(self._app, caller(), request.payment_id)
+        told = [codec.happened(one) for one in await changes(self._app, payment)]
+        return payment_pb2.ListPaymentEventsResponse(events=told)
 
     async def CreateRefund(
         self, request: refund_pb2.CreateRefundRequest, context: Any

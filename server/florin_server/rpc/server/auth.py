@@ -72,10 +72,17 @@ class _Credential:
 
 
 class Authenticator:
-    """Turns the metadata of a call into its caller."""
+    """Turns the metadata of a call into its caller.
 
-    def __init__(self, app: App, pepper: bytes, operator_token: str) -> None:
+    With `proven` a key is named by its id, as its holder showed it before: for calls that are made
+    in this process, and that nobody else can make.
+    """
+
+    def __init__(
+        self, app: App, pepper: bytes, operator_token: str, *, proven: bool = False
+    ) -> None:
         self._app = app
+        self._proven = proven
         self._pepper = pepper
         self._operator_token = operator_token
         self._keys: _Cache[_Credential] = _Cache(app)
@@ -145,12 +152,15 @@ class Authenticator:
         return credential
 
     async def _find_key(self, text: str) -> _Credential | None:
-        parsed = parse_key(text)
-        if parsed is not None and parsed.key_id in self._app.off:
+        parsed = None if self._proven else parse_key(text)
+        key_id = text if self._proven else parsed.key_id if parsed else None
+        if key_id in self._app.off:
             return None
-        key = await self._app.store.read(keys.key_by_id(parsed.key_id)) if parsed else None
+        key = await self._app.store.read(keys.key_by_id(key_id)) if key_id else None
         digest = hash_key(self._pepper, text)
-        if key is None or key.revoked_at_us or not hmac.compare_digest(key.hash, digest):
+        if key is None or key.revoked_at_us:
+            return None
+        if not self._proven and not hmac.compare_digest(key.hash, digest):
             return None
         pin = key.version_pin or ""
         if key.partner_id is not None:

@@ -82,6 +82,7 @@ _OWN: Mapping[str, tuple[Code, ...]] = {
         Code.PAYMENT_NOT_SUCCEEDED,
         Code.INVALID_STATE,
     ),
+    "MerchantService.ListPaymentEvents": (Code.PAYMENT_NOT_FOUND,),
     "MerchantService.GetPaymentStatus": (Code.PAYMENT_NOT_FOUND,),
     "MerchantService.WatchPayment": (Code.PAYMENT_NOT_FOUND,),
     "MerchantService.CancelPayment": (Code.INVALID_STATE, Code.PAYMENT_NOT_FOUND),

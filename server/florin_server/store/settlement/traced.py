@@ -1,0 +1,22 @@
+"""A transaction of ours by its hash: who sent it, and which block holds it."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+
+from florin_server.store.engine.query import Op, Statement, operation, param
+from florin_server.store.tables.tables import chain_tx
+
+_BY_HASH = Statement(
+    select(chain_tx.c.sender, chain_tx.c.block_number).where(
+        chain_tx.c.chain_id == param("chain_id"), chain_tx.c.hash == param("hash_")
+    )
+)
+
+
+@operation
+def by_hash(chain_id: str, tx_hash: str) -> Op[tuple[str, int | None] | None]:
+    """Sender and block of a transaction as it was signed first; None if that is none of ours."""
+    for sender, block in (yield _BY_HASH(chain_id=chain_id, hash_=tx_hash)):
+        return sender, block
+    return None

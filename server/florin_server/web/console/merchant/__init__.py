@@ -1,0 +1,1 @@
+"""The merchants' console: what a partner's key may do."""

@@ -1,0 +1,1 @@
+"""The operator's console: what the operator's token may do."""

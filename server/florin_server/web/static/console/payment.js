@@ -1,0 +1,23 @@
+// Follows one payment: its state as it changes, and a link to everything else that changed.
+export {};
+
+/** @typedef {{status: string, look: string, isFinal: boolean}} State */
+
+const place = document.getElementById("payment");
+const badge = document.querySelector("#state .badge");
+const again = document.getElementById("again");
+const address = place?.dataset["events"];
+
+if (address && badge && again) {
+  const source = new EventSource(address);
+  source.addEventListener("status", (event) => {
+    /** @type {State} */
+    const state = JSON.parse(event.data);
+    if (badge.textContent !== state.status) {
+      badge.textContent = state.status;
+      badge.className = `badge ${state.look}`;
+      again.hidden = false;
+    }
+    if (state.isFinal) source.close();
+  });
+}

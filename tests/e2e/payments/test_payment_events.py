@@ -1,0 +1,90 @@
+"""What happened to a payment: told to its merchant, and with everything else to the operator."""
+
+from __future__ import annotations
+
+import pytest
+import pytest_asyncio
+from florin.v1 import listing_pb2, payment_pb2, trace_pb2
+
+from tests.support.api import Refused
+from tests.support.desk import ORDER
+from tests.support.installation import operator_of
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def operator(desk):
+    async with operator_of(desk.service) as operator:
+        yield operator
+
+
+def traced(payment_id: str) -> trace_pb2.TracePaymentRequest:
+    return trace_pb2.TracePaymentRequest(payment_id=payment_id)
+
+
+async def test_a_paid_payment_tells_its_way(desk, operator):
+    offer = await desk.offer()
+    await desk.confirm(offer)
+    final = await desk.ended(offer.payment_id)
+    path = f"/v1/payments/{offer.payment_id}/history"
+    events = (await desk.rest.call("GET", path, desk.rest.merchant))["events"]
+    way = [(one["version"], one["cause"], one["status"]) for one in events]
+    assert way == [
+        (0, "created", "requires_action"),
+        (1, "confirm_accepted", "processing"),
+        (2, "effect_final", "succeeded"),
+    ]
+    assert [set(one) for one in events] == [{"version", "status", "cause", "at"}] * 3
+    found = await operator.ask("TracePayment", traced(offer.payment_id))
+    assert [one.event.cause for one in found.events] == [cause for _, cause, _ in way]
+    assert offer.option_id in found.events[1].detail_json
+    (transaction,) = found.transactions
+    assert transaction.hash == final["info"]["txId"]
+    assert transaction.chain_id == "eip155:31337"
+    assert transaction.block > 0
+    assert transaction.confirmations >= 1
+    assert found.payment.payment_id == offer.payment_id
+
+
+async def test_a_link_names_a_payment_too(desk, operator):
+    made = await desk.rest.create(ORDER)
+    found = await operator.ask("TracePayment", traced(made["gatewayUrl"]))
+    assert found.payment.payment_id == made["paymentId"]
+    assert (len(found.events), len(found.transactions)) == (1, 0)
+
+
+async def test_what_there_is_not_is_refused(desk, operator):
+    for nothing in ("pay_" + "0" * 27, "x"):
+        with pytest.raises(Refused) as refused:
+            await operator.ask("TracePayment", traced(nothing))
+        assert refused.value.code == "payment_not_found"
+    request = listing_pb2.ListPartnerPaymentsRequest(partner_id="prtn_none")
+    with pytest.raises(Refused) as refused:
+        await operator.ask("ListPartnerPayments", request)
+    assert refused.value.code == "partner_not_found"
+
+
+async def test_the_operator_lists_what_a_partner_lists(desk, operator):
+    owner, other = await desk.tenant(), await desk.tenant()
+    for tenant in (owner, owner, other):
+        await desk.ask("POST", "/v1/payments", tenant.headers, ORDER)
+    request = listing_pb2.ListPartnerPaymentsRequest(
+        partner_id=owner.partner.id,
+        filter=listing_pb2.ListPaymentsRequest(
+            status=[payment_pb2.PAYMENT_STATUS_REQUIRES_ACTION], limit=1
+        ),
+    )
+    first = await operator.ask("ListPartnerPayments", request)
+    assert first.stats.total_transactions == 2
+    request.filter.cursor = first.next_cursor
+    second = await operator.ask("ListPartnerPayments", request)
+    ids = [row.payment_id for page in (first, second) for row in page.data]
+    told = await desk.rest.call("GET", "/v1/payments", {"Api-Key": owner.secret})
+    assert ids == [row["paymentId"] for row in told["data"]]
+    # of somebody else's merchants nothing is found
+    request.filter.ClearField("cursor")
+    request.filter.merchant_id.append(other.merchant.id)
+    assert len((await operator.ask("ListPartnerPayments", request)).data) == 0
+    live = listing_pb2.ListPartnerPaymentsRequest(partner_id=owner.partner.id, live=True)
+    assert len((await operator.ask("ListPartnerPayments", live)).data) == 0

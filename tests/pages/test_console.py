@@ -1,0 +1,467 @@
+"""The consoles: who may sign in, what a session may do, and what others can not."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from florin_server.web.console.session import IDLE_S, LIFE_S
+
+from tests.support.console import OWN, Person
+from tests.support.desk import ORDER, opened
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+HOSTILE = """</script><script>alert(1)</script>"'&<b onclick='x'>{{ 7 * 7 }}"""
+_LINK = re.compile(r'(?:href|action|data-\w+)="(/console[^"]*)"')
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def desk(tmp_path_factory):
+    home = tmp_path_factory.mktemp("console")
+    async with opened(home, console=True, metrics_port=0) as desk:
+        yield desk
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def bare():
+    # cookies are a test's own
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
+        yield session
+
+
+@pytest.fixture
+def person(desk, bare) -> Person:
+    return Person(bare, desk.rest.base)
+
+
+@pytest.fixture
+def operator(desk, bare) -> Person:
+    return Person(bare, desk.service.metrics_url.removesuffix("/metrics"))
+
+
+def token(desk) -> str:
+    return desk.service.secrets.operator_token
+
+
+def place(tenant, payment_id: str) -> str:
+    return f"/console/merchants/{tenant.merchant.id}/payments/{payment_id}"
+
+
+async def paid(desk, tenant, **order) -> str:
+    made = await desk.ask("POST", "/v1/payments", tenant.headers, {**ORDER, **order})
+    payment_id = made.body["paymentId"]
+    path = f"/v1/sandbox/payments/{payment_id}/simulate"
+    await desk.ask("POST", path, tenant.headers, {"outcome": "succeeded"})
+    return payment_id
+
+
+async def test_a_merchant_signs_in_creates_a_payment_and_refunds_it(desk, person):
+    tenant = await desk.tenant()
+    assert (await person.get("/console")).place == "/console/login?back=%2Fconsole"
+    assert (await person.sign_in(tenant.secret)).place == "/console"
+    assert "Test mode" in (await person.get("/console")).text
+    form = {"merchant": tenant.merchant.id, "amount": "12.50", "unit": "iso4217/USD"}
+    made = await person.fill(
+        "/console/payments/new", "/console/payments/new", **form, reference="order-7"
+    )
+    payment = made.place
+    assert (made.status, payment.rpartition("/")[0]) == (303, place(tenant, "").rstrip("/"))
+    await person.fill(payment, f"{payment}/simulate", outcome="succeeded")
+    page = (await person.get(payment)).text
+    assert "succeeded" in page
+    assert "12.50\u00a0USD" in page
+    assert "a test payment was told to succeed" in page
+    assert (await person.fill(payment, f"{payment}/refund")).place == payment
+    detail = await desk.ask("GET", f"/v1/payments/{payment.rpartition('/')[2]}", tenant.headers)
+    assert detail.body["refund"]["status"] == "succeeded"
+    assert "the refund was asked for" in (await person.get(payment)).text
+
+
+async def test_a_form_that_comes_twice_makes_one_payment(desk, person):
+    tenant = await desk.tenant()
+    await person.sign_in(tenant.secret)
+    path = "/console/payments/new"
+    form = {"merchant": tenant.merchant.id, "amount": "1", "unit": "iso4217/USD"}
+    form = {**await person.hidden(path, path), **form}
+    first, second = await person.send(path, form), await person.send(path, form)
+    assert first.place == second.place != ""
+
+
+async def test_what_is_wrong_is_told_beside_what_was_entered(desk, person):
+    tenant = await desk.tenant()
+    await person.sign_in(tenant.secret)
+    form = {"merchant": tenant.merchant.id, "amount": "1.255", "unit": "iso4217/USD"}
+    path = "/console/payments/new"
+    told = await person.fill(path, path, **form, reference="kept")
+    assert told.status == 400
+    assert "amount has more than 2 decimals" in told.text
+    assert 'value="1.255"' in told.text
+    assert 'value="kept"' in told.text
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "none"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+    ],
+)
+async def test_a_form_of_another_site_does_nothing(desk, person, headers):
+    tenant = await desk.tenant()
+    signed = await person.send(
+        "/console/login", {"secret": tenant.secret, "back": "/console"}, headers
+    )
+    assert (signed.status, person.cookie) == (403, "")
+    await person.sign_in(tenant.secret)
+    payment = place(tenant, await paid(desk, tenant))
+    form = await person.hidden(payment, f"{payment}/refund")
+    assert (await person.send(f"{payment}/refund", form, headers)).status == 403
+    assert "Refund 12.50" in (await person.get(payment)).text
+
+
+async def test_a_form_of_another_session_does_nothing(desk, person, bare):
+    tenant = await desk.tenant()
+    await person.sign_in(tenant.secret)
+    other = Person(bare, person.base)
+    await other.sign_in(tenant.secret)
+    payment = place(tenant, await paid(desk, tenant))
+    form = await other.hidden(payment, f"{payment}/refund")
+    for csrf in (form["csrf"], "", "0" * 64):
+        told = await person.send(f"{payment}/refund", {**form, "csrf": csrf})
+        assert (told.status, "another session" in told.text) == (403, True)
+    assert "Refund 12.50" in (await person.get(payment)).text
+
+
+async def test_a_cookie_is_for_this_host_and_for_no_script_and_holds_no_secret(desk, person):
+    tenant = await desk.tenant()
+    await person.sign_in(tenant.secret)
+    told = person.given[-1]
+    assert told.startswith("florin_console=")
+    assert "; HttpOnly; SameSite=Strict" in told
+    assert "Secure" not in told
+    assert tenant.secret not in told
+    page = await person.get("/console/payments")
+    assert page.headers["Cache-Control"] == "no-store"
+    assert "frame-ancestors 'none'" in page.headers["Content-Security-Policy"]
+    assert tenant.secret not in page.text
+
+
+async def test_a_cookie_that_was_changed_is_none(desk, person):
+    tenant = await desk.tenant()
+    await person.sign_in(tenant.secret)
+    good = person.cookie
+    key, body = good.split(".")
+    swapped = body[:-9] + ("A" if body[-9] != "A" else "B") + body[-8:]
+    for bad in (f"{key}.{swapped}", f"{key}.", key, f"{key}.%%%", f"{key}.é", good + "A" * 5000):
+        person.cookie = bad
+        assert (await person.get("/console")).status in {303, 431}
+    person.cookie = good
+    assert (await person.get("/console")).status == 200
+
+
+async def test_a_session_ends_when_it_is_idle_and_when_it_is_old(desk, bare):
+    tenant = await desk.tenant()
+    idle, busy = (Person(bare, desk.rest.base) for _ in range(2))
+    await idle.sign_in(tenant.secret)
+    await busy.sign_in(tenant.secret)
+    desk.clock.advance(IDLE_S - 1)
+    assert (await busy.get("/console")).status == 200
+    desk.clock.advance(1)
+    assert (await idle.get("/console")).status == 303
+    for _ in range(LIFE_S // IDLE_S * 2 - 3):
+        desk.clock.advance(IDLE_S / 2)
+        assert (await busy.get("/console/payments/new")).status == 200
+    desk.clock.advance(IDLE_S - 1)
+    assert (await busy.get("/console")).status == 303
+
+
+async def test_a_script_that_looks_keeps_no_session_alive(desk, person):
+    tenant = await desk.tenant()
+    await person.sign_in(tenant.secret)
+    desk.clock.advance(IDLE_S - 1)
+    assert (await person.get("/console/payments/rows")).status == 200
+    desk.clock.advance(1)
+    assert (await person.get("/console/payments/rows")).status == 401
+
+
+async def test_who_signed_out_is_out_whoever_has_the_cookie(desk, person):
+    tenant = await desk.tenant()
+    await person.sign_in(tenant.secret)
+    copied = person.cookie
+    out = await person.fill("/console", "/console/logout")
+    assert out.place == "/console/login"
+    assert "Max-Age=0" in person.given[-1]
+    person.cookie = copied
+    assert (await person.get("/console")).status == 303
+
+
+async def test_a_session_ends_with_its_key(desk, person):
+    tenant = await desk.tenant()
+    await person.sign_in(tenant.secret)
+    payment = place(tenant, await paid(desk, tenant))
+    form = await person.hidden(payment, f"{payment}/refund")
+    copied = person.cookie
+    await desk.revoke(tenant.key_id)
+    told = await person.send(f"{payment}/refund", form)
+    assert (told.status, told.place) == (303, "/console/login?back=%2Fconsole")
+    person.cookie = copied
+    assert (await person.get("/console/payments")).status == 303
+
+
+async def test_a_key_that_only_reads_is_told_so(desk, person):
+    tenant = await desk.tenant()
+    _, secret = await desk.key(tenant.partner.id, scopes=("read",))
+    await person.sign_in(secret)
+    payment = place(tenant, await paid(desk, tenant))
+    told = await person.fill(payment, f"{payment}/refund")
+    assert told.status == 403
+    assert "may not do this" in told.text
+    form = {"merchant": tenant.merchant.id, "amount": "1", "unit": "iso4217/USD"}
+    path = "/console/payments/new"
+    assert (await person.fill(path, path, **form)).status == 403
+
+
+async def test_who_cannot_read_does_not_sign_in(desk, person):
+    tenant = await desk.tenant()
+    _, writes = await desk.key(tenant.partner.id, scopes=("create",))
+    _, wallet = await desk.key(None)
+    for secret, status in ((writes, 403), (wallet, 403), (desk.unstored_key(), 401), ("x", 401)):
+        told = await person.sign_in(secret)
+        assert (told.status, person.cookie) == (status, "")
+        assert secret not in told.text or secret == "x"
+    # the id of a key is no key: only sessions are known by it
+    assert (await person.sign_in(tenant.key_id)).status == 401
+    assert (await person.sign_in("")).status == 400
+    assert (await person.sign_in(token(desk))).status == 401
+
+
+async def test_a_merchant_sees_nothing_of_another(desk, person, bare):
+    owner, stranger = await desk.tenant(), await desk.tenant()
+    payment_id = await paid(desk, owner, referenceId="secret-order")
+    owned = Person(bare, desk.rest.base)
+    await owned.sign_in(owner.secret)
+    await person.sign_in(stranger.secret)
+    payment, merchant = place(owner, payment_id), f"/console/merchants/{owner.merchant.id}"
+    paths = {payment, f"{payment}/events", merchant, place(stranger, payment_id)}
+    for path in ("/console", "/console/payments", "/console/merchants", payment, merchant):
+        paths |= set(_LINK.findall((await owned.get(path)).text))
+    assert len(paths) > 12
+    for path in sorted(paths):
+        told = await person.get(path)
+        for secret in (payment_id, "secret-order", owner.merchant.name + "?"):
+            assert secret not in told.text.replace(path, ""), path
+    for path in (payment, merchant, place(stranger, payment_id), f"{payment}/events"):
+        assert (await person.get(path)).status == 404, path
+    filtered = await person.get(f"/console/payments?merchant={owner.merchant.id}")
+    assert "There are no payments" in filtered.text
+    form = await person.hidden("/console/payments/new", "/console/payments/new")
+    for path in (f"{payment}/refund", f"{payment}/cancel", f"{merchant}/destinations"):
+        told = await person.send(path, {**form, "asset": "x", "destination": "y"})
+        assert told.status in {400, 404}, path
+    assert "Refund 12.50" in (await owned.get(payment)).text
+
+
+async def test_live_and_test_are_told_apart(desk, person, bare):
+    live, test = await desk.tenant(live=True), await desk.tenant()
+    other = Person(bare, desk.rest.base)
+    await person.sign_in(live.secret)
+    await other.sign_in(test.secret)
+    assert "Live: real money moves" in (await person.get("/console")).text
+    assert "Test mode: no real money moves" in (await other.get("/console")).text
+
+
+async def test_every_text_is_a_text(desk, person):
+    tenant = await desk.tenant()
+    await tenant.change_merchant(name=HOSTILE, email=HOSTILE)
+    payment_id = await paid(desk, tenant, referenceId=HOSTILE)
+    await person.sign_in(tenant.secret)
+    paths = ("/console", "/console/payments", place(tenant, payment_id), "/console/merchants")
+    search = "/console/merchants?search=%3Cscript%3Ealert(1)%3C/script%3E&cursor=%22%3E%3Cb%3E"
+    wrong = "/console/payments?reference=%22%3E%3Cb%3E%3Cscript%3Ealert(1)%3C/script%3E"
+    for path in (*paths, f"/console/merchants/{tenant.merchant.id}", search, wrong):
+        text = (await person.get(path)).text
+        assert "<script>alert" not in text, path
+        assert "<b" not in text.replace("<body", "").replace("<button", "").replace("<bdi", "")
+        assert "49" not in text.partition("{{")[2][:5]
+
+
+async def test_a_file_for_spreadsheets_computes_nothing(desk, person):
+    tenant = await desk.tenant()
+    for reference in ("=cmd|' /C calc'!A0", "+1", "@SUM(A1)", "-2", 'a,"b'):
+        await paid(desk, tenant, referenceId=reference)
+    await person.sign_in(tenant.secret)
+    told = await person.get("/console/payments/export")
+    assert told.headers["Content-Disposition"] == 'attachment; filename="payments.csv"'
+    lines = told.text.splitlines()
+    assert len(lines) == 6
+    assert all(not re.search(r'(^|,)"?[=+@-]', line) for line in lines)
+    assert "'=cmd|' /C calc'!A0" in told.text
+
+
+async def test_a_list_has_every_filter_of_the_api(desk, person):
+    tenant = await desk.tenant()
+    for number in range(3):
+        await paid(desk, tenant, referenceId=f"order-{number}")
+    await desk.ask("POST", "/v1/payments", tenant.headers, ORDER)
+    await person.sign_in(tenant.secret)
+
+    async def count(query: str) -> int:
+        return (await person.get(f"/console/payments?{query}")).text.count("<tr data-id=")
+
+    assert await count("") == 4
+    assert await count("status=succeeded") == 3
+    assert await count("status=succeeded&status=requires_action") == 4
+    assert await count("reference=order-2") == 1
+    assert await count("to=2000-01-01") == 0
+    assert await count("from=2000-01-01T00:00&sort=amount&dir=asc") == 4
+    assert await count(f"merchant={tenant.merchant.id}") == 4
+    assert await count("network=eip155:1") == 0
+    for bad in ("status=x", "from=x", "sort=x", "reference=ab", "cursor=x", "dir=up"):
+        told = await person.get(f"/console/payments?{bad}")
+        assert (told.status, 'role="alert"' in told.text) == (400, True), bad
+
+
+async def test_rows_tell_where_payments_stand_now(desk, person):
+    tenant = await desk.tenant()
+    payment_id = await paid(desk, tenant)
+    await person.sign_in(tenant.secret)
+    told = json.loads((await person.get("/console/payments/rows?")).text)
+    assert told == [{"id": payment_id, "status": "succeeded", "look": "good"}]
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "https://evil.example/console",
+        "//evil.example/console",
+        "/\\evil.example/console",
+        "/console/../v1/payments",
+        "/consolex",
+        "/v1/payments",
+        "/console\r\nSet-Cookie: x=1",
+        "javascript:alert(1)",
+        "/console/login",
+    ],
+)
+async def test_a_sign_in_leads_nowhere_else(desk, person, back):
+    tenant = await desk.tenant()
+    told = await person.sign_in(tenant.secret, back)
+    assert told.place in {"/console", "/console/../v1/payments"}
+
+
+async def test_a_sign_in_leads_back(desk, person):
+    tenant = await desk.tenant()
+    asked = "/console/payments?status=succeeded&reference=a%20b"
+    place = (await person.get(asked)).place
+    shown = (await person.get(place)).text
+    back = re.search(r'name="back" value="([^"]*)"', shown)
+    assert back is not None
+    told = await person.sign_in(tenant.secret, back[1].replace("&amp;", "&"))
+    assert told.place == "/console/payments?status=succeeded&reference=a+b"
+
+
+async def test_the_operator_sees_everything_on_a_listener_of_its_own(desk, operator, person):
+    tenant = await desk.tenant()
+    payment_id = await paid(desk, tenant)
+    assert (await operator.sign_in(tenant.secret)).status == 401
+    assert (await operator.sign_in(token(desk))).place == "/console"
+    for path in ("", "/payouts", "/payouts?all=1", "/held", "/books?check=1", "/accounts"):
+        assert (await operator.get(f"/console{path}")).status == 200, path
+    listed = await operator.get(f"/console/payments?partner={tenant.partner.id}")
+    assert payment_id in listed.text
+    rows = re.search(r'data-rows="([^"]+)"', (await operator.get("/console/payments")).text)
+    assert rows is not None
+    assert (await operator.get(rows[1].replace("&amp;", "&"))).status == 200
+    page = (await operator.get(f"/console/payments/{payment_id}")).text
+    assert "a test payment was told to succeed" in page
+    assert (await operator.get("/console/payments/pay_none")).status == 404
+    found = await operator.get(f"/console/payments/find?id={payment_id}")
+    assert found.place == f"/console/payments/{payment_id}"
+    # its cookie opens nothing elsewhere, and its pages are not there
+    person.cookie = operator.cookie.replace("florin_operator", "florin_console")
+    assert (await person.get("/console")).status == 303
+    person.cookie = ""
+    await person.sign_in(tenant.secret)
+    for path in ("/payouts", "/books", "/accounts", "/held"):
+        assert (await person.get(f"/console{path}")).status == 404, path
+    files = re.search(r'href="(/assets/[^"]+console.css)"', page)
+    assert files is not None
+    assert (await operator.get(files[1])).status == 200
+
+
+async def test_the_operator_makes_a_key_and_revokes_it(desk, operator, person):
+    tenant = await desk.tenant()
+    await operator.sign_in(token(desk))
+    path = "/console/accounts"
+    form = {**await operator.hidden(path, f"{path}/keys"), "partner": tenant.partner.id}
+    made = await operator.send(f"{path}/keys", {**form, "scope": ["read", "create"]})
+    secret = re.search(r"fl_test_pk_\w+", made.text)
+    assert secret is not None
+    assert (await operator.send(f"{path}/keys", form)).status == 409
+    assert (await person.sign_in(secret[0])).status == 303
+    key_id = secret[0].split("_")[3]
+    hidden = await operator.hidden(path, f"{path}/keys/revoke")
+    await operator.send(f"{path}/keys/revoke", {**hidden, "key": key_id})
+    assert (await person.get("/console")).status == 303
+    # what was wrong may be put right in the same form
+    form = await operator.hidden(path, f"{path}/keys")
+    assert (await operator.send(f"{path}/keys", {**form, "partner": "none"})).status >= 400
+    again = {**form, "partner": tenant.partner.id}
+    assert (await operator.send(f"{path}/keys", again)).status == 200
+
+
+async def test_the_operator_pauses_who_sends(desk, operator):
+    await operator.sign_in(token(desk))
+    for action, word in (("pause", "paused"), ("resume", "works")):
+        path = f"/console/executors/{action}"
+        hidden = await operator.hidden("/console", path)
+        assert (await operator.send(path, hidden)).place == "/console"
+        section = (await operator.get("/console")).text.partition(hidden["executor"])[2]
+        assert word in section[:400]
+
+
+async def test_the_operators_console_is_for_this_machine(operator):
+    for host in ("evil.example", "evil.example:80"):
+        for path in ("/console", "/console/login", "/console/payments/rows"):
+            assert (await operator.ask("GET", path, {"Host": host})).status == 421
+        told = await operator.ask("POST", "/console/login", {"Host": host, **OWN}, "secret=x")
+        assert told.status == 421
+
+
+async def test_guessing_is_hopeless(tmp_path, bare):
+    from florin_server.config import LimitSettings
+
+    async with opened(tmp_path, console=True, limits=LimitSettings()) as desk:
+        person = Person(bare, desk.rest.base)
+        told = [(await person.sign_in(desk.unstored_key())).status for _ in range(70)]
+        assert told[:60] == [401] * 60
+        assert set(told[60:]) == {429}
+        assert (await person.get("/console/login")).status in {200, 429}
+
+
+@pytest.mark.parametrize(
+    ("settings", "there"),
+    [
+        ({}, False),  # payment links lead elsewhere: others come here
+        ({"pay_url": ""}, True),
+        ({"pay_url": "", "trusted_proxies": ["10.0.0.0/8"]}, False),
+        ({"pay_url": "", "console": False}, False),
+        ({"console": True}, True),
+    ],
+)
+async def test_merchants_sign_in_where_nobody_else_comes_unless_it_is_said(
+    tmp_path, bare, settings, there
+):
+    from florin_server.boot.servers.consoles import wants_merchants
+    from florin_server.config import Settings
+
+    chosen = {"pay_url": "https://pay.example", **settings}
+    assert wants_merchants(Settings(home=tmp_path, **chosen)) is there
+    assert not wants_merchants(Settings(home=tmp_path, host="0.0.0.0", pay_url=""))
