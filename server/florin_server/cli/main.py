@@ -13,19 +13,39 @@ import typer
 
 from florin_server.cli.accounts import commands as accounts
 from florin_server.cli.chains import commands as chains
-from florin_server.cli.options import GrpcPort, HomeOption, HttpPort, given
+from florin_server.cli.options import CaOption, GrpcPort, Group, HomeOption, HttpPort, given
 from florin_server.cli.payments import commands as payments
 from florin_server.cli.screening import commands as screening
 from florin_server.cli.service import commands as service_commands
 from florin_server.cli.store import commands as store
 
-app = typer.Typer(
+app = Group(
     name="florin",
     help="Self-hosted crypto payment gateway.",
     no_args_is_help=True,
     add_completion=False,
+    # markup would take "[default: …]" for its own
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+def _version(wanted: bool) -> None:  # noqa: FBT001  (typer's form)
+    if wanted:
+        import florin_server
+
+        typer.echo(f"florin {florin_server.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def florin(
+    version: Annotated[  # noqa: ARG001  (it is done by its callback)
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Tell the version."),
+    ] = False,
+) -> None:
+    """Self-hosted crypto payment gateway."""
 
 
 @app.command()

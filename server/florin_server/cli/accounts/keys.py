@@ -6,8 +6,8 @@ from typing import Any
 
 from florin.v1 import access_pb2, partner_pb2
 
-from florin_server.cli.console import console, note
-from florin_server.cli.operation import ask, minute, misused, mode, table
+from florin_server.cli.console import console, note, table
+from florin_server.cli.operation import ask, minute, misused, mode
 
 _COLUMNS = ("Key id", "Kind", "Mode", "Partner", "Ends in", "Scopes", "Revoked")
 _KINDS = {

@@ -6,8 +6,8 @@ from typing import Any
 
 from florin.v1 import partner_pb2
 
-from florin_server.cli.console import console, note
-from florin_server.cli.operation import ask, minute, table
+from florin_server.cli.console import console, note, table
+from florin_server.cli.operation import ask, minute
 
 _COLUMNS = ("Partner id", "Status", "Version", "Created", "Name")
 _ACTIVE, _SUSPENDED = partner_pb2.PARTNER_STATUS_ACTIVE, partner_pb2.PARTNER_STATUS_SUSPENDED

@@ -6,8 +6,8 @@ from typing import Any
 
 from florin.v1 import partner_pb2
 
-from florin_server.cli.console import console
-from florin_server.cli.operation import ask, ask_all, misused, mode, table
+from florin_server.cli.console import console, table
+from florin_server.cli.operation import ask, ask_all, misused, mode
 from florin_server.domain.versions import PUBLISHED, STABLE
 
 _VERSION_COLUMNS = ("Version", "Kind")

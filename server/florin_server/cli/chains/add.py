@@ -23,7 +23,8 @@ from florin_server.boot.servers import public_address
 from florin_server.boot.servers.addresses import spelled
 from florin_server.cli.chains import deploy
 from florin_server.cli.chains.keystores import Key, KeyRing
-from florin_server.cli.console import console, fail, note, settings_of
+from florin_server.cli.console import console, fail, note
+from florin_server.cli.settings import settings_of
 from florin_server.cli.prompt import Prompt
 from florin_server.config import Settings
 from florin_server.devnet.evm import DEVNET

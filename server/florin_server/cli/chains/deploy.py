@@ -17,7 +17,8 @@ from florin_server.boot.chains.setup import (
     settlement_contract,
 )
 from florin_server.boot.home import Home, Refused, private
-from florin_server.cli.console import console, fail, note, settings_of
+from florin_server.cli.console import console, fail, note
+from florin_server.cli.settings import settings_of
 from florin_server.cli.prompt import Prompt
 from florin_server.clock import SystemClock
 from florin_server.config import Settings

@@ -14,7 +14,8 @@ from florin_server.boot.chains.keys import (
     write_solana_keystore,
 )
 from florin_server.boot.home import Refused
-from florin_server.cli.console import console, fail, note, settings_of
+from florin_server.cli.console import console, fail, note
+from florin_server.cli.settings import settings_of
 from florin_server.config import Settings
 from florin_server.domain.caip import checksum_address
 from florin_server.rails.evm.sending.transactions import Signer

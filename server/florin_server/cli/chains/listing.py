@@ -11,8 +11,8 @@ from florin_server.boot.chains import connected, prices
 from florin_server.boot.chains.keys import Keyring
 from florin_server.boot.chains.setup import own_secrets
 from florin_server.boot.home import Home, Refused
-from florin_server.cli.console import console, fail, note, settings_of
-from florin_server.cli.operation import table
+from florin_server.cli.console import console, fail, note, table
+from florin_server.cli.settings import settings_of
 from florin_server.config import Settings
 from florin_server.flows.operator.health import faults
 from florin_server.rails.networks import chain_files

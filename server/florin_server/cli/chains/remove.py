@@ -8,7 +8,8 @@ from typing import Any
 from florin_server.boot import stores
 from florin_server.boot.chains.setup import named
 from florin_server.boot.home import Home, Refused
-from florin_server.cli.console import console, fail, note, settings_of
+from florin_server.cli.console import console, fail, note
+from florin_server.cli.settings import settings_of
 from florin_server.config import Settings
 from florin_server.rails.networks import chain_files
 from florin_server.store.engine.query import StoreError

@@ -11,8 +11,9 @@ from typing import Any
 
 from florin_server.boot.exports.store import of_home
 from florin_server.boot.home import Refused
-from florin_server.cli.console import console, fail, settings_of
-from florin_server.cli.operation import misused, table
+from florin_server.cli.console import console, fail, table
+from florin_server.cli.settings import settings_of
+from florin_server.cli.operation import misused
 from florin_server.domain.exports.error import NotExported
 from florin_server.domain.exports.tables import TABLES
 from florin_server.flows.exports import folder

@@ -6,8 +6,8 @@ from typing import Any
 
 from florin.v1 import held_pb2
 
-from florin_server.cli.console import console, note
-from florin_server.cli.operation import ask, minute, table
+from florin_server.cli.console import console, note, table
+from florin_server.cli.operation import ask, minute
 
 _COLUMNS = (
     "Held id",

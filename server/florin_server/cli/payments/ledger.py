@@ -9,11 +9,12 @@ from typing import Any
 from florin.v1 import ledger_pb2
 from rich.markup import escape
 
-from florin_server.boot.home import Refused
+from florin_server.boot.home import Home, Refused
 from florin_server.boot.operator.client import operator
 from florin_server.boot.operator.error import OperatorError
-from florin_server.cli.console import console, fail, note, settings_of
-from florin_server.cli.operation import ask, minute, table
+from florin_server.cli.console import console, fail, note, table
+from florin_server.cli.settings import settings_of
+from florin_server.cli.operation import ask, minute
 from florin_server.config import Settings
 
 _WALLETS = ("Books and chain", "Booked", "On chain", "Difference", "Asset", "Wallet")
@@ -49,7 +50,7 @@ def check(given: dict[str, Any]) -> None:
 
 async def asked(settings: Settings) -> ledger_pb2.CheckLedgerResponse:
     """How the books stand, as the service tells it, or the store and the chains without it."""
-    async with operator(settings, chains=True) as service:
+    async with operator(Home(settings.home), lambda: settings, chains=True) as service:
         found: ledger_pb2.CheckLedgerResponse = await service.ask(
             "CheckLedger", ledger_pb2.CheckLedgerRequest()
         )

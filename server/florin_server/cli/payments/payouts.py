@@ -6,8 +6,8 @@ from typing import Any
 
 from florin.v1 import payout_pb2
 
-from florin_server.cli.console import console, note
-from florin_server.cli.operation import ask, minute, misused, table
+from florin_server.cli.console import console, note, table
+from florin_server.cli.operation import ask, minute, misused
 
 _COLUMNS = ("Payout id", "Kind", "Status", "Since", "Minor units", "Asset", "To", "Problem or tx")
 

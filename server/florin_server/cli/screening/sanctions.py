@@ -9,8 +9,8 @@ from typing import Any
 
 from florin.v1 import screening_pb2
 
-from florin_server.cli.console import console, fail, note
-from florin_server.cli.operation import ask, ask_all, minute, misused, table
+from florin_server.cli.console import console, fail, note, table
+from florin_server.cli.operation import ask, ask_all, minute, misused
 from florin_server.domain.screening import files
 from florin_server.domain.screening.files import Listed
 

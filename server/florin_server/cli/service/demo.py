@@ -16,7 +16,8 @@ from florin_client.wallet import Wallet, WalletError
 from rich.table import Table
 
 from florin_server.boot.home import Home
-from florin_server.cli.console import console, fail, settings_of
+from florin_server.cli.console import console, fail
+from florin_server.cli.settings import settings_of
 
 DEMO_OFF = (
     "embedded chains and test accounts are off here, as there is a live chain or FLORIN_DEMO says "

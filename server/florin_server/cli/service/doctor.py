@@ -17,7 +17,8 @@ from florin_server.boot.chains.keys import Keyring
 from florin_server.boot.home import Home, Refused
 from florin_server.boot.operator.client import operator
 from florin_server.boot.operator.error import OperatorError
-from florin_server.cli.console import console, settings_of
+from florin_server.cli.console import console
+from florin_server.cli.settings import settings_of
 from florin_server.cli.payments import ledger as books
 from florin_server.cli.service import faults, outside
 from florin_server.cli.service.outside import Finding
@@ -75,7 +76,7 @@ async def _checks(settings: Settings) -> AsyncIterator[Finding]:
             yield finding
         return
     try:
-        async with operator(settings) as service:
+        async with operator(home, lambda: settings) as service:
             status = await service.ask("GetSystemStatus", system_pb2.GetSystemStatusRequest())
     except (OperatorError, Refused) as error:
         yield "service", f"runs, but does not answer: {error}"

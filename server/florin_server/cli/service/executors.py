@@ -6,8 +6,8 @@ from typing import Any
 
 from florin.v1 import system_pb2
 
-from florin_server.cli.console import console
-from florin_server.cli.operation import ask, minute, table
+from florin_server.cli.console import console, table
+from florin_server.cli.operation import ask, minute
 
 _COLUMNS = ("Executor id", "State", "Since", "Open transactions")
 

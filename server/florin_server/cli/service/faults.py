@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
 from florin_server.boot.home import Home, Refused
-from florin_server.cli.console import console, fail, settings_of
-from florin_server.cli.operation import misused, table
+from florin_server.cli.console import console, fail, table
+from florin_server.cli.settings import settings_of
+from florin_server.cli.operation import misused
 from florin_server.config import Settings
 from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpc, RpcError
 from florin_server.rails.types import RailUnavailable

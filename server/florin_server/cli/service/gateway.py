@@ -15,7 +15,8 @@ from florin_server.boot.servers.certificates import Certificates
 from florin_server.boot.servers.observing import Seen
 from florin_server.boot.servers.peers import chosen_token, proxies_of
 from florin_server.boot.servers.upstream import Link
-from florin_server.cli.console import console, fail, log_to_stderr, note, settings_of
+from florin_server.cli.console import console, fail, note
+from florin_server.cli.settings import log_to_stderr, settings_of
 from florin_server.cli.service.signals import on_hangup, run_until_signalled
 from florin_server.config import Settings
 from florin_server.meters import Meters

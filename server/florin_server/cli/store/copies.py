@@ -9,7 +9,8 @@ from typing import Any
 from florin_server.boot import copies, stores
 from florin_server.boot.copies import Copied
 from florin_server.boot.home import Home, Refused
-from florin_server.cli.console import console, fail, settings_of
+from florin_server.cli.console import console, fail
+from florin_server.cli.settings import settings_of
 from florin_server.config import Settings
 from florin_server.store.engine.query import StoreError
 from florin_server.store.engine.where import Database

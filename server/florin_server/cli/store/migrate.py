@@ -6,7 +6,8 @@ from typing import Any
 
 from florin_server.boot import stores
 from florin_server.boot.home import Home, Refused
-from florin_server.cli.console import console, fail, settings_of
+from florin_server.cli.console import console, fail
+from florin_server.cli.settings import settings_of
 from florin_server.store.engine import migrating
 from florin_server.store.engine.query import StoreError
 
