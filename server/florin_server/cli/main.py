@@ -13,7 +13,16 @@ import typer
 
 from florin_server.cli.accounts import commands as accounts
 from florin_server.cli.chains import commands as chains
-from florin_server.cli.options import CaOption, GrpcPort, Group, HomeOption, HttpPort, given
+from florin_server.cli.options import (
+    GrpcPort,
+    Group,
+    HomeOption,
+    HttpPort,
+    YesOption,
+    given,
+    paying,
+)
+from florin_server.cli.server import At
 from florin_server.cli.payments import commands as payments
 from florin_server.cli.screening import commands as screening
 from florin_server.cli.service import commands as service_commands
@@ -120,6 +129,67 @@ def demo(
         service.run(options, first=command.pay)
     else:
         command.run(options)
+
+
+@app.command()
+@paying
+def pay(
+    link: Annotated[str, typer.Argument(help="The payment's link, or its id.")],
+    *,
+    option: Annotated[
+        str | None,
+        typer.Option(
+            "--option", help="Its number, its asset's symbol or CAIP-19 id.  [default: it asks, or 1]"
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="JSON file with what is asked about the buyer."),
+    ] = None,
+    keystore: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--keystore",
+            help="A key that pays: a keystore (version 3), or a key pair of Solana; one of each.  "
+            "[default: new keys, for test data]",
+        ),
+    ] = None,
+    password_file: Annotated[
+        Path | None, typer.Option("--password-file", help="File with the keystore's password.")
+    ] = None,
+    chain: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--chain", help="CAIP-2 id of a chain to pay on.  [default: the embedded ones]"
+        ),
+    ] = None,
+    rpc_url: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rpc-url", help="Its node, for what the wallet sends: eip155:8453=https://…"
+        ),
+    ] = None,
+    yes: YesOption = False,
+    at: At,
+) -> None:
+    """Pay a payment's link as a wallet, and show every step.
+
+    New keys pay test data: the embedded chains give them what they need. Real money is paid with a
+    key that is named, after it was shown what is signed. Nothing is signed but what the option says.
+    """
+    from florin_server.cli.wallet import pay as command
+    from florin_server.cli.wallet.keys import Files
+
+    wanted = command.Wanted(
+        link,
+        option,
+        data,
+        Files(tuple(keystore or ()), password_file),
+        tuple(chain or ()),
+        tuple(rpc_url or ()),
+        yes,
+    )
+    command.run(at, wanted)
 
 
 @app.command()
