@@ -24,6 +24,16 @@ GROUPS = {
     "customers": customers,
 }
 
+KeyId = Annotated[str, typer.Argument(help="The id that `florin keys list` shows.")]
+KeyName = Annotated[str | None, typer.Option("--name", help="What you call it.")]
+Scopes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scope",
+        help="read, create (and cancel), refund, settle (where money goes) or manage (merchants); "
+        "repeatable.  [default: all that its kind may]",
+    ),
+]
 PartnerId = Annotated[str, typer.Argument(help="The id that `florin partners list` shows.")]
 MerchantId = Annotated[str, typer.Argument(help="Merchant id.")]
 Account = Annotated[str, typer.Argument(help="CAIP-10 account, e.g. eip155:1:0xâ€¦.")]
@@ -33,13 +43,15 @@ Account = Annotated[str, typer.Argument(help="CAIP-10 account, e.g. eip155:1:0xâ
 def keys_create(
     kind: Annotated[str, typer.Argument(help="partner or wallet")],
     partner: Annotated[str, typer.Option(help="Partner id, for a partner key.")] = "",
+    name: KeyName = None,
+    scope: Scopes = None,
     live: LiveOption = False,
     home: HomeOption = None,
 ) -> None:
     """Make a key and show its secret, once."""
     from florin_server.cli.accounts import keys as command
 
-    command.create(given(home=home), kind, partner, live=live)
+    command.create(given(home=home), kind, partner, name or "", scope or (), live=live)
 
 
 @keys.command("list")
@@ -53,9 +65,19 @@ def keys_list(
     command.show(given(home=home), partner)
 
 
+@keys.command("set")
+def keys_set(
+    key_id: KeyId, name: KeyName = None, scope: Scopes = None, home: HomeOption = None
+) -> None:
+    """Change the name of a key, or what it may do from now on."""
+    from florin_server.cli.accounts import keys as command
+
+    command.change(given(home=home), key_id, name, scope or ())
+
+
 @keys.command("revoke")
 def keys_revoke(
-    key_id: Annotated[str, typer.Argument(help="The id that `florin keys list` shows.")],
+    key_id: KeyId,
     home: HomeOption = None,
 ) -> None:
     """Revoke a key for good."""
