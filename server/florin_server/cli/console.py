@@ -24,8 +24,9 @@ _JSON = ContextVar("as_json", default=False)
 
 
 def use_json(*, as_json: bool) -> None:
-    """Says in which form the command under way talks."""
+    """Says in which form the command under way talks; with JSON `console` is silent."""
     _JSON.set(as_json)
+    console.quiet = as_json
 
 
 def is_json() -> bool:

@@ -14,17 +14,17 @@ import typer
 from florin_server.cli.accounts import commands as accounts
 from florin_server.cli.chains import commands as chains
 from florin_server.cli.options import (
-    GrpcPort,
     Group,
+    GrpcPort,
     HomeOption,
     HttpPort,
     YesOption,
     given,
     paying,
 )
-from florin_server.cli.server import At
 from florin_server.cli.payments import commands as payments
 from florin_server.cli.screening import commands as screening
+from florin_server.cli.server import At
 from florin_server.cli.service import commands as service_commands
 from florin_server.cli.store import commands as store
 
@@ -39,7 +39,7 @@ app = Group(
 )
 
 
-def _version(wanted: bool) -> None:  # noqa: FBT001  (typer's form)
+def _version(wanted: bool) -> None:
     if wanted:
         import florin_server
 
@@ -49,7 +49,7 @@ def _version(wanted: bool) -> None:  # noqa: FBT001  (typer's form)
 
 @app.callback()
 def florin(
-    version: Annotated[  # noqa: ARG001  (it is done by its callback)
+    version: Annotated[
         bool,
         typer.Option("--version", callback=_version, is_eager=True, help="Tell the version."),
     ] = False,
@@ -139,7 +139,8 @@ def pay(
     option: Annotated[
         str | None,
         typer.Option(
-            "--option", help="Its number, its asset's symbol or CAIP-19 id.  [default: it asks, or 1]"
+            "--option",
+            help="Its number, its asset's symbol or CAIP-19 id.  [default: it asks, or 1]",
         ),
     ] = None,
     data: Annotated[
@@ -175,7 +176,7 @@ def pay(
     """Pay a payment's link as a wallet, and show every step.
 
     New keys pay test data: the embedded chains give them what they need. Real money is paid with a
-    key that is named, after it was shown what is signed. Nothing is signed but what the option says.
+    key that is named, once it was shown what is signed. Only what the option says is signed.
     """
     from florin_server.cli.wallet import pay as command
     from florin_server.cli.wallet.keys import Files
@@ -192,7 +193,8 @@ def pay(
     command.run(at, wanted)
 
 
-@app.command()
+# what is printed there is Jupyter's
+@app.command(plain=True)
 def lab(  # noqa: PLR0917  (typer gives them by name)
     folder: Annotated[
         Path | None,
@@ -402,6 +404,16 @@ def export(  # noqa: PLR0917  (typer gives them by name)
         command.run(given(home=home), wanted)
     else:
         command.run_server(server, wanted, tls=tls, ca=ca)
+
+
+@app.command(plain=True)
+def completion(
+    shell: Annotated[str, typer.Argument(help="bash, zsh or fish.")],
+) -> None:
+    """Print what makes a shell complete commands and options, to be saved where it looks."""
+    from florin_server.cli.service import completion as command
+
+    command.show(shell)
 
 
 for _module in (accounts, chains, payments, screening, service_commands, store):

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 _ENCODERS = Encoders(Profile.SPEC)
 
 
-def shown(message: Message) -> Any:
+def shown(message: Any) -> Any:
     """What REST answers where it tells this message."""
     return _ENCODERS.of(message.DESCRIPTOR)(message)
 

@@ -37,11 +37,10 @@ ServerOption = Annotated[
         "[default: $FLORIN_GRPC_TARGET or the Florin of the state folder]",
     ),
 ]
-TlsOption = Annotated[
-    bool, typer.Option("--tls", help="Reach the server over TLS, as --ca does.")
-]
+TlsOption = Annotated[bool, typer.Option("--tls", help="Reach the server over TLS, as --ca does.")]
 CaOption = Annotated[
-    Path | None, typer.Option("--ca", help="PEM file of who vouches for it.  [default: the system's]")
+    Path | None,
+    typer.Option("--ca", help="PEM file of who vouches for it.  [default: the system's]"),
 ]
 ApiKeyOption = Annotated[
     str | None,
@@ -62,14 +61,16 @@ _Work = TypeVar("_Work", bound=Callable[..., None])
 
 
 class Group(typer.Typer):
-    """A group of commands, all of which have --json."""
+    """A group of commands, all of which have --json but for those that say `plain`."""
 
-    def command(self, name: str | None = None, **options: Any) -> Callable[[_Work], _Work]:
+    def command(
+        self, name: str | None = None, *, plain: bool = False, **options: Any
+    ) -> Callable[[_Work], _Work]:
         """Adds a command."""
         add = super().command(name, **options)
 
         def added(work: _Work) -> _Work:
-            add(_with_json(work))
+            add(work if plain else _with_json(work))
             return work
 
         return added

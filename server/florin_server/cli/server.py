@@ -72,19 +72,31 @@ class Place:
 
 
 @contextmanager
-def as_merchant(at: At, *, one: bool = True) -> Iterator[Client]:
-    """A client with a partner's key, for one merchant unless it is said; ends the program if asked
-    in vain.
-    """
+def as_merchant(at: At) -> Iterator[Client]:
+    """A client with a partner's key, for one merchant; ends the program if asked in vain."""
     place = Place.of(at)
-    key, merchant = place.said(at.api_key, KEY), place.said(at.merchant, MERCHANT)
-    if not key or (one and not merchant):
-        missing = MERCHANT if key else KEY
-        how = "--merchant" if key else "--api-key"
-        fail("Not asked", f"{missing} is not in the environment: set it, or say {how}", 2)
-    credentials = {"api_key": key, **({"merchant_id": merchant} if one else {})}
+    credentials = {
+        "api_key": _needed(place.said(at.api_key, KEY), KEY, "--api-key"),
+        "merchant_id": _needed(place.said(at.merchant, MERCHANT), MERCHANT, "--merchant"),
+    }
     with _asked(place, at, credentials) as client:
         yield client
+
+
+@contextmanager
+def as_partner(at: At) -> Iterator[tuple[Client, str]]:
+    """The same for all merchants of the partner, with the one that was named, if any was."""
+    place = Place.of(at)
+    key = _needed(place.said(at.api_key, KEY), KEY, "--api-key")
+    with _asked(place, at, {"api_key": key}) as client:
+        yield client, place.said(at.merchant, MERCHANT)
+
+
+def _needed(said: str, variable: str, option: str) -> str:
+    if not said:
+        how = f"{variable} is not in the environment: set it, or say {option}"
+        fail("Not asked", how, Exit.MISUSED)
+    return said
 
 
 @contextmanager
@@ -93,7 +105,8 @@ def as_wallet(at: At) -> Iterator[tuple[Client, Place]]:
     place = Place.of(at)
     app, device = place.said(None, APP), place.said(None, CLIENT)
     if not app:
-        fail("Not asked", f"{APP} is not in the environment: wallets have an app id", 2)
+        why = f"{APP} is not in the environment: wallets have an app id"
+        fail("Not asked", why, Exit.MISUSED)
     credentials = {"app_id": app, "client_id": device or "florin-pay"}
     with _asked(place, at, credentials) as client:
         yield client, place

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, NoReturn
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -21,9 +21,12 @@ def settings_of(given: dict[str, Any]) -> Settings:
     try:
         return Settings(**given)
     except ValidationError as error:
-        why = "; ".join(map(_sentence, error.errors()))
+        _invalid("; ".join(map(_sentence, error.errors())))
     except SettingsError as error:
-        why = str(error)
+        _invalid(error)
+
+
+def _invalid(why: object) -> NoReturn:
     fail("The settings are not valid", why, Exit.MISUSED)
 
 

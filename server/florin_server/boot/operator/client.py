@@ -31,9 +31,7 @@ class Operator:
         try:
             return await self._call(method, request)
         except FlorinError as error:
-            raise OperatorError(
-                error.message, error.code, REGISTRY[error.code].grpc
-            ) from error
+            raise OperatorError(error.message, error.code, REGISTRY[error.code].grpc) from error
         except grpc.aio.AioRpcError as error:
             raise _told(error) from error
 

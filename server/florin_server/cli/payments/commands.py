@@ -31,7 +31,8 @@ WaitOption = Annotated[
 KeyOption = Annotated[
     str | None,
     typer.Option(
-        "--idempotency-key", help="The same one does the same thing once.  [default: one of its own]"
+        "--idempotency-key",
+        help="The same one does the same thing once.  [default: one of its own]",
     ),
 ]
 _TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"]
@@ -217,8 +218,8 @@ def payments_tail(
 ) -> None:
     """Follow a payment to its end, or all of the merchant until Ctrl-C.
 
-    A connection that is lost is made again, and nothing is told twice. Of one payment each change is
-    told; of all of them how the newest 50 stand, looked at every two seconds.
+    A connection that is lost is made again, and nothing is told twice. Of one payment each change
+    is told; of all of them how the newest 50 stand, looked at every two seconds.
     """
     from florin_server.cli.payments import tail as command
 

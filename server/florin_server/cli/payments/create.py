@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from florin.v1 import merchant_pb2
 
@@ -14,6 +15,9 @@ from florin_server.cli.console import console, note, told, told_line
 from florin_server.cli.operation import misused
 from florin_server.cli.payments import amounts, tail
 from florin_server.cli.server import At, as_merchant
+
+if TYPE_CHECKING:
+    from florin_client.calls.merchant import KeyedMerchantOptions
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"([1-9]\d{0,8})([smhd])")
@@ -45,13 +49,14 @@ def run(at: At, wanted: Wanted, *, wait: bool, qr: bool | None) -> None:
         checkout = merchant_pb2.CheckoutUrls(
             success_url=wanted.success_url, error_url=wanted.error_url or ""
         )
+    keyed: KeyedMerchantOptions = {} if wanted.key is None else {"idempotency_key": wanted.key}
     with as_merchant(at) as client:
         made = client.merchant.create_payment(
             amount=money,
             reference_id=wanted.reference,
             expires_at=None if lasts_s is None else int(time.time()) + lasts_s,
             checkout=checkout,
-            **({} if wanted.key is None else {"idempotency_key": wanted.key}),
+            **keyed,
         )
         if not (told_line(made) if wait else told(made)):
             _show(made, qr=sys.stdout.isatty() if qr is None else qr)

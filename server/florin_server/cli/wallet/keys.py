@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from florin_client.wallet import Wallet
 
@@ -65,9 +66,9 @@ def _stored(path: Path) -> object:
     return stored
 
 
-def _pair(path: Path, numbers: list[object]) -> bytes:
+def _pair(path: Path, numbers: list[Any]) -> bytes:
     try:
-        pair = bytes(numbers)  # type: ignore[arg-type]  (looked at here)
+        pair = bytes(numbers)
     except (TypeError, ValueError):
         pair = b""
     if len(pair) != _PAIR_BYTES:

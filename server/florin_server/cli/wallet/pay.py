@@ -104,7 +104,9 @@ class _Buyer:
         found = [number for number, some in enumerate(names) if asked in some]
         found = found or [n for n, symbol in enumerate(symbols) if symbol == asked.lower()]
         if len(found) != 1:
-            misused(f"{len(found)} options are {asked!r}: say one by its number, 1 to {len(options)}")
+            misused(
+                f"{len(found)} options are {asked!r}: say one by its number, 1 to {len(options)}"
+            )
         return found[0]
 
     def _executed(
@@ -118,9 +120,7 @@ class _Buyer:
             {"step": "build"}
         ):
             console.print("fetches what is to be signed")
-        steps = steps_of(
-            self._gateway.executable_actions(payment_id, option, collected_data=data)
-        )
+        steps = steps_of(self._gateway.executable_actions(payment_id, option, collected_data=data))
         for step in steps:
             what = meaning.of(step, option)
             if not told_line({"step": "sign", "method": step.method, "what": what}):

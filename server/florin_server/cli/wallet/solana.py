@@ -40,7 +40,9 @@ def of(transaction: str, account: str, mint: str | None, price: int) -> str:
     if taken != price:
         raise WalletError(f"the server asks for {taken}, and the option costs {price}")
     signers = message.header.num_required_signatures
-    return f"pays {price} of {mint or 'lamports'}, as one of {signers} signers; {keys[0]} pays for it"
+    return (
+        f"pays {price} of {mint or 'lamports'}, as one of {signers} signers; {keys[0]} pays for it"
+    )
 
 
 def _taken(program: str, data: bytes, named: list[str], account: str, mint: str | None) -> int:
