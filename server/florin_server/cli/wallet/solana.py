@@ -14,6 +14,8 @@ from florin_server.chains.solana import spl
 _TRANSFER, _TRANSFER_CHECKED = 2, 12
 _LAMPORTS = struct.Struct("<IQ")
 _CHECKED = struct.Struct("<BQB")
+# of the program that opens token accounts, in either form
+_CREATES = (b"", b"\x00", b"\x01")
 # they move nothing
 _HARMLESS = frozenset({spl.MEMO, spl.COMPUTE_BUDGET})
 
@@ -63,7 +65,7 @@ def _read(program: str, data: bytes, named: list[str], account: str, mint: str |
         # from, mint, to, authority
         if kind == _TRANSFER_CHECKED and named[1] == mint and named[3:] == [account]:
             return int(amount)
-    if program == str(spl.ASSOCIATED) and named[0] != account:
+    if program == str(spl.ASSOCIATED) and data in _CREATES and named[0] != account:
         # somebody else pays for the token account
         return 0
     raise _unreadable(program)
