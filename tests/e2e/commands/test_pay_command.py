@@ -38,6 +38,9 @@ def up(tmp_path_factory, forks):
     home = tmp_path_factory.mktemp("pay") / "home"
     settings = {
         "FLORIN_RATES": json.dumps({ETHER: {"GBP": "2000"}, SOL: {"GBP": "120"}}),
+        # a transaction is mined as soon as it is there
+        "FLORIN_EMBEDDED__BLOCK_INTERVAL_S": "0",
+        "FLORIN_EMBEDDED__CONFIRMATIONS": "1",
         "FLORIN_CAPTURE__ENABLED": "true",
         "FLORIN_CAPTURE__FROM_AMOUNT": json.dumps({"USD": 9900, "EUR": 9900, "GBP": 9900}),
     }
