@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import sys
+
+from typer.completion import completion_init  # type: ignore[attr-defined]  # used by its users
 
 from florin_server.boot import memory
 from florin_server.cli.console import fail, use_json
 from florin_server.cli.exits import Exit
-from florin_server.cli.main import app
+from florin_server.cli.main import COMPLETES, app
 
 
 def main() -> None:
     """Runs `florin`."""
     # what a command imports for its work comes after this
     memory.collect_rarely()
+    if COMPLETES in os.environ:
+        # a shell asks what may be typed next
+        completion_init()
+        app(prog_name="florin")
     if "--json" in sys.argv[1:]:
         _for_programs()
     else:

@@ -28,6 +28,9 @@ from florin_server.cli.server import At
 from florin_server.cli.service import commands as service_commands
 from florin_server.cli.store import commands as store
 
+# how the shells' scripts ask what may be typed next
+COMPLETES = "_FLORIN_COMPLETE"
+
 app = Group(
     name="florin",
     help="Self-hosted crypto payment gateway.",
@@ -413,7 +416,7 @@ def completion(
     """Print what makes a shell complete commands and options, to be saved where it looks."""
     from florin_server.cli.service import completion as command
 
-    command.show(shell)
+    command.show(shell, COMPLETES)
 
 
 for _module in (accounts, chains, payments, screening, service_commands, store):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 import typer
@@ -316,6 +318,15 @@ def files(stage: Stage) -> None:
     assert stage.told("chain", "remove", "base", status=Exit.REFUSED)[0]["error"]["message"]
 
 
+def give(node: str, account: str) -> None:
+    """Gives an account coin of the embedded chain."""
+    params = [{"accounts": [account], "nativeWei": hex(10**18)}]
+    body = {"jsonrpc": "2.0", "id": 1, "method": "florin_faucet", "params": params}
+    headers = {"Content-Type": "application/json"}
+    with urlopen(Request(node, json.dumps(body).encode(), headers)) as answer:
+        assert "error" not in json.load(answer)
+
+
 @tries("chain keystore", "chain add", "chain deploy")
 def chains(stage: Stage) -> None:
     password = {"FLORIN_KEYSTORE_PASSWORD": "so"}
@@ -330,12 +341,18 @@ def chains(stage: Stage) -> None:
         *("--treasury=0x" + "44" * 20, f"--token={DEVNET.token.address}:USD:tUSD"),
         *("--test", "--no-deploy", "--yes"),
     )
-    done = stage.forks(*words, "--json", home=home)
+    # beside the embedded one of the same id
+    done = stage.forks(*words, "--json", home=home, FLORIN_DEMO="false")
     assert done.status == 0, done
     assert documents(done.out)[0]["chain"] == "eip155:31337"
-    done = stage.forks("chain", "deploy", "Own", "--yes", "--json", home=home)
+    words = ("chain", "deploy", "Own", "--yes", "--json")
+    poor = stage.forks(*words, home=home, FLORIN_DEMO="false")
+    assert poor.status == Exit.REFUSED, poor
+    (relayer,) = re.findall(r"0x[0-9a-f]{40}", documents(poor.err)[0]["error"]["message"])
+    give(node, relayer)
+    done = stage.forks(*words, home=home, FLORIN_DEMO="false")
     assert done.status == 0, done
-    assert documents(done.out)[0]["address"].lower() == DEVNET.settler
+    assert documents(done.out)[0]["contract"] == "settlement contract"
 
 
 @tries("simulate")

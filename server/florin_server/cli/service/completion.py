@@ -11,9 +11,9 @@ from florin_server.cli.operation import misused
 _SHELLS = ("bash", "zsh", "fish")
 
 
-def show(shell: str) -> None:
-    """Prints the script."""
+def show(shell: str, variable: str) -> None:
+    """Prints the script, which asks `florin` with a variable in the environment."""
     if shell not in _SHELLS:
         misused(f"there is no shell {shell[:80]!r} here; there are {', '.join(_SHELLS)}")
-    script = get_completion_script(prog_name="florin", complete_var="_FLORIN_COMPLETE", shell=shell)
+    script = get_completion_script(prog_name="florin", complete_var=variable, shell=shell)
     sys.stdout.write(script + "\n")
