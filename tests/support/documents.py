@@ -20,7 +20,15 @@ DOCUMENTS = (
     *(
         f"docs/{name}.md"
         for name in (
-            *("payments", "command-line", "clients", "payment-methods", "solana", "sandbox", "real-chains"),
+            *(
+                "payments",
+                "command-line",
+                "clients",
+                "payment-methods",
+                "solana",
+                "sandbox",
+                "real-chains",
+            ),
             *(
                 "merchants",
                 "prices",

@@ -204,6 +204,10 @@ def test_what_a_lying_server_asks_of_solana_is_not_signed(step):
 
 
 def test_a_coin_of_solana_costs_exactly_the_price():
-    for step in (signing(lamports(PRICE + 1)), signing(transfer()), signing(lamports(), lamports())):
+    for step in (
+        signing(lamports(PRICE + 1)),
+        signing(transfer()),
+        signing(lamports(), lamports()),
+    ):
         with pytest.raises(WalletError):
             meaning.of(step, on_solana("slip44:501"))

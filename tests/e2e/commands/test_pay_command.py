@@ -1,4 +1,4 @@
-"""`florin pay` pays every kind of option on both embedded chains, and nothing it was not told to."""
+"""`florin pay` pays every kind of option on both embedded chains, and nothing else."""
 
 from __future__ import annotations
 

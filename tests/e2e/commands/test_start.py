@@ -16,7 +16,7 @@ from tests.support.command import florin
 SLOW = (
     *("florin_server.rails", "florin_server.store", "florin_server.flows", "florin_server.config"),
     *("florin_server.devnet", "florin_server.rpc", "florin_server.web", "florin_server.workers"),
-    *("sqlalchemy", "sqlmodel", "alembic", "pydantic", "aiohttp", "uvicorn", "uvloop", "httptools"),
+    *("sqlalchemy", "sqlmodel", "alembic", "pydantic_settings", "aiohttp", "uvicorn", "uvloop"),
     *("solders", "eth", "eth_account", "eth_abi", "coincurve", "cryptography", "pyarrow"),
     *("opentelemetry", "prometheus_client", "tomlkit", "segno"),
 )
@@ -75,7 +75,7 @@ def test_help_loads_nothing_either():
 def test_the_look_finds_what_is_loaded(tmp_path):
     """Or it would find nothing above."""
     _, found = loaded("doctor", "--home", str(tmp_path / "home"))
-    assert {"florin_server.store", "florin_server.rails", "sqlalchemy", "pydantic"} <= found
+    assert {"florin_server.store", "florin_server.rails", "sqlalchemy", "aiohttp"} <= found
 
 
 def test_the_version_is_told(tmp_path):

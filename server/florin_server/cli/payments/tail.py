@@ -28,6 +28,8 @@ _LOOK_S = 2.0
 def one(at: At, payment_id: str, after_version: int | None) -> None:
     """Follows one payment; ends as it does."""
     with as_merchant(at) as client:
+        # a stream is tried again for minutes: whoever named the wrong server is told at once
+        client.merchant.get_payment_status(payment_id)
         raise SystemExit(int(follow(client, payment_id, after_version)))
 
 
