@@ -1,5 +1,14 @@
 """Florin: a self-hosted crypto payment gateway."""
 
-from importlib.metadata import version
+from __future__ import annotations
 
-__version__ = version("florin-pay")
+__version__: str
+
+
+def __getattr__(name: str) -> str:
+    """The version, looked up by whoever tells it: that alone takes longer than most commands."""
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib.metadata import version  # noqa: PLC0415  (see above)
+
+    return version("florin-pay")

@@ -7,8 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic_settings import SettingsError
-
+HOME: Final = Path(".florin")
 _NAME: Final = "florin.toml"
 # settings, also of chains, that name files
 _PATHS: Final = (
@@ -29,6 +28,11 @@ def found(home: Path) -> tuple[Path, ...]:
     return tuple(files)
 
 
+def home(named: Path | None) -> Path:
+    """The home of a command, without anything else that a file says; `read` has its errors."""
+    return named or _home_in(Path(_NAME)) or HOME
+
+
 def read(named: Path | None, usual: Path) -> dict[str, Any]:
     """What the file that counts says, with the home. SettingsError if it cannot be read.
 
@@ -40,7 +44,7 @@ def read(named: Path | None, usual: Path) -> dict[str, Any]:
     said = _said(counts)
     if counts != here:
         if (_home_in(counts) or home).resolve() != home.resolve():
-            raise SettingsError(f"{counts}: it is for the home that it is in, and names another")
+            raise _refused(f"{counts}: it is for the home that it is in, and names another")
         _place(said, counts.parent)
     said.setdefault("home", home)
     return said
@@ -66,7 +70,7 @@ def _list(value: Any) -> list[Any]:
 def _home_in(file: Path) -> Path | None:
     home = _said(file).get("home")
     if not isinstance(home, str | None):
-        raise SettingsError(f"{file}: home is not the path of a folder")
+        raise _refused(f"{file}: home is not the path of a folder")
     return None if home is None else Path(home)
 
 
@@ -77,6 +81,13 @@ def _said(file: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise SettingsError(f"{file}: {error}") from error
+        raise _refused(f"{file}: {error}") from error
     except OSError as error:
-        raise SettingsError(f"{file} cannot be read: {error.strerror}") from error
+        raise _refused(f"{file} cannot be read: {error.strerror}") from error
+
+
+def _refused(why: str) -> Exception:
+    """A SettingsError; who only asks where the home is does without the library of settings."""
+    from pydantic_settings import SettingsError  # noqa: PLC0415  (see above)
+
+    return SettingsError(why)

@@ -23,6 +23,7 @@ DOCUMENTS = (
             *(
                 "payments",
                 "receipts",
+                "command-line",
                 "clients",
                 "payment-methods",
                 "solana",

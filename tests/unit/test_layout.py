@@ -181,7 +181,7 @@ def test_every_command_of_the_documents_exists():
 
 def test_every_option_of_the_documents_exists():
     commands = dict(leaves(typer.main.get_command(app), "florin"))
-    known = set().union(*commands.values())
+    known = {"--version", "--help"}.union(*commands.values())
     for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", re.sub(OF_OTHERS, "", ALL)):
         assert option in known, option
     assert "--up" in commands["florin demo"]

@@ -23,6 +23,7 @@ WRONG_KEY, WRONG_APP, FORBIDDEN = (
 )
 NO_MERCHANT = (404, "merchant_not_found")
 READS = access_pb2.KEY_SCOPE_READ
+READ_ONLY = frozenset({"read"})
 OF_WALLETS = access_pb2.CALLER_FAMILY_GATEWAY
 MUTATIONS = [call for call in public_calls() if call.rule.scope != READS]
 BY_PARTNERS = [call for call in MUTATIONS if call.rule.family != OF_WALLETS]
@@ -41,6 +42,7 @@ class Change:
 
 CHANGES = {
     "key revoked": Change(lambda d, t: keys.revoke_key(t.key_id, d.clock.now_us()), WRONG_KEY),
+    "key narrowed": Change(lambda d, t: keys.change_key(t.key_id, None, READ_ONLY), FORBIDDEN),
     "partner suspended": Change(
         lambda d, t: merchants.put_partner(replace(t.partner, status="suspended")), FORBIDDEN
     ),
@@ -98,13 +100,15 @@ async def test_a_partner_that_may_no_more_moves_nothing(desk, tenant, call, chan
 
 
 @pytest.mark.parametrize("call", BY_WALLETS, ids=str)
-@pytest.mark.parametrize("by_key", [True, False], ids=["key", "app"])
-async def test_a_wallet_that_may_no_more_moves_nothing(desk, tenant, call, by_key):
+@pytest.mark.parametrize("by", ["key", "narrowed key", "app"])
+async def test_a_wallet_that_may_no_more_moves_nothing(desk, tenant, call, by):
     request = await call.good.make(desk, tenant)
-    if by_key:
+    if by != "app":
         key_id, secret = await desk.key(None)
-        headers, told = {"Api-Key": secret}, WRONG_KEY
-        change = keys.revoke_key(key_id, 1)
+        headers = {"Api-Key": secret}
+        change, told = keys.revoke_key(key_id, 1), WRONG_KEY
+        if by == "narrowed key":
+            change, told = keys.change_key(key_id, None, READ_ONLY), FORBIDDEN
     else:
         headers, told = await desk.wallet_app(), WRONG_APP
         change = keys.revoke_app(headers["App-Id"], 1)
@@ -132,6 +136,16 @@ async def test_a_stored_answer_is_told_to_nobody_who_may_no_more(desk, tenant):
     assert first.body == again.body
     await desk.service.app.store.write(keys.revoke_key(tenant.key_id, 1))
     assert (await desk.ask("POST", "/v1/payments", keyed, ORDER)).told == WRONG_KEY
+
+
+async def test_a_stored_answer_is_told_to_no_key_that_only_reads(desk, tenant):
+    keyed = {**tenant.headers, "Idempotency-Key": f"again-{tenant.key_id}"}
+    assert (await desk.ask("POST", "/v1/payments", keyed, ORDER)).status == 201
+    _, reader = await desk.key(tenant.partner.id, scopes=("read",))
+    answer = await desk.ask("POST", "/v1/payments", {**keyed, "Api-Key": reader}, ORDER)
+    assert answer.told == FORBIDDEN
+    await desk.service.app.store.write(keys.change_key(tenant.key_id, None, READ_ONLY))
+    assert (await desk.ask("POST", "/v1/payments", keyed, ORDER)).told == FORBIDDEN
 
 
 async def test_a_confirm_is_repeated_to_nobody_who_may_no_more(desk, tenant):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Union, get_args, get_origin
 
 import typer
+from florin_server.cli.exits import MEANING, Exit
 from florin_server.cli.main import app
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
@@ -15,9 +16,13 @@ from tools.reference.markdown import code, page, table
 
 _ABOUT = """\
 `florin COMMAND --help` tells the same. Options that are not given come from the environment, from
-`florin.toml`, and then from the [defaults of the settings](settings.md). A command ends with 0 when
-it did its work, with 1 when it was refused or found something wrong, and with 2 when it was called
-wrongly or the settings are not valid."""
+`florin.toml`, and then from the [defaults of the settings](settings.md). [The command
+line](../command-line.md) shows a day with them."""
+_STATUSES = """\
+## Exit statuses
+
+They are kept: numbers may be added, and none gets another meaning. With `--json` stderr tells the
+number too, with the [error code](errors.md) where a Florin refused."""
 
 # where the code has no default of its own, since the settings have it, the help says it
 _DEFAULT = re.compile(r"\s*\[default: (.*)\]\s*$")
@@ -29,7 +34,8 @@ def commands() -> str:
     root = typer.main.get_command(app)
     if not isinstance(root, TyperGroup):
         raise TypeError("the command line has no commands")
-    return page("Commands", _ABOUT, *_of_group(root, "florin"))
+    statuses = table(("Status", "Meaning"), [(str(int(one)), MEANING[one]) for one in Exit])
+    return page("Commands", _ABOUT, _STATUSES, statuses, *_of_group(root, "florin"))
 
 
 def _of_group(group: TyperGroup, path: str) -> Iterator[str]:

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TextIO
 
-from florin_server.domain.sealed import KEY_BYTES
-
 _log = logging.getLogger(__name__)
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -321,12 +319,19 @@ def _new_secrets() -> dict[str, Any]:
 
 
 def _capture_key() -> str:
-    return secrets.token_hex(KEY_BYTES)
+    return secrets.token_hex(_capture_key_bytes())
+
+
+def _capture_key_bytes() -> int:
+    # what seals is slow to load, and where a service listens is asked without it
+    from florin_server.domain.sealed import KEY_BYTES  # noqa: PLC0415
+
+    return KEY_BYTES
 
 
 def _key_of(text: str) -> bytes:
     key = bytes.fromhex(text)
-    if len(key) != KEY_BYTES:
+    if len(key) != _capture_key_bytes():
         raise ValueError("a key has another length")
     return key
 

@@ -1,66 +1,98 @@
-"""How commands talk: results on stdout, what went wrong on stderr in one sentence."""
+"""How commands talk: results on stdout, what went wrong on stderr in one sentence.
+
+With --json both are JSON: one document on stdout, or one on each line where there is no end to it,
+and one on stderr that says why nothing was done.
+"""
 
 from __future__ import annotations
 
-import logging
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from typing import Any, NoReturn
 
-from pydantic import ValidationError
-from pydantic_core import ErrorDetails
-from pydantic_settings import SettingsError
 from rich.console import Console
 from rich.markup import escape
 
-from florin_server import logs
-from florin_server.boot import hidden
-from florin_server.config import Settings
+from florin_server.cli.exits import Exit
 
 # a terminal wraps by itself; in a pipe a line is a line; eip155:100:… names no emoji
 console = Console(highlight=False, emoji=False, soft_wrap=True)
 _aside = Console(highlight=False, emoji=False, soft_wrap=True, stderr=True)
+_JSON = ContextVar("as_json", default=False)
 
 
-def fail(what: str, why: object, status: int = 1) -> NoReturn:
-    """Ends the program with a sentence."""
-    _aside.print(f"[bold red]{what}:[/] {escape(str(why))}")
-    raise SystemExit(status)
+def use_json(*, as_json: bool) -> None:
+    """Says in which form the command under way talks; with JSON `console` is silent."""
+    _JSON.set(as_json)
+    console.quiet = as_json
+
+
+def is_json() -> bool:
+    """True if programs read what is said."""
+    return _JSON.get()
+
+
+def is_seen() -> bool:
+    """True if somebody sits before it who can answer."""
+    return not is_json() and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def fail(what: str, why: object, status: int = Exit.REFUSED, **told: Any) -> NoReturn:
+    """Ends the program with a sentence; `told` is what programs read besides."""
+    if is_json():
+        error = {"message": f"{what}: {why}", "exit": int(status), **told}
+        sys.stderr.write(_text({"error": error}) + "\n")
+    else:
+        _aside.print(f"[bold red]{what}:[/] {escape(str(why))}")
+    raise SystemExit(int(status))
 
 
 def note(text: str) -> None:
-    """Says something beside the result, which others may read from stdout."""
-    _aside.print(text, markup=False)
+    """Says something beside the result, which others may read from stdout; not to programs."""
+    if not is_json():
+        _aside.print(text, markup=False)
 
 
-def settings_of(given: dict[str, Any]) -> Settings:
-    """The settings; ends the program with a sentence if they are not valid."""
-    try:
-        return Settings(**given)
-    except ValidationError as error:
-        why = "; ".join(map(_sentence, error.errors()))
-    except SettingsError as error:
-        why = str(error)
-    fail("The settings are not valid", why, 2)
+def told(document: Any) -> bool:
+    """Prints a document, a message or what JSON can say, if programs read it; else False."""
+    if is_json():
+        sys.stdout.write(_text(plain(document), indent=2) + "\n")
+        sys.stdout.flush()
+    return is_json()
 
 
-def _sentence(fault: ErrorDetails) -> str:
-    """What is wrong, behind its place if it has one."""
-    said = fault["msg"].removeprefix("Value error, ")
-    return f"{_place(fault['loc'])}: {said}" if fault["loc"] else said
+def told_line(document: Any) -> bool:
+    """The same for one of many, each on a line of its own as soon as it is known."""
+    if is_json():
+        sys.stdout.write(_text(plain(document)) + "\n")
+        sys.stdout.flush()
+    return is_json()
 
 
-def _place(path: tuple[int | str, ...]) -> str:
-    """A setting as the environment names it; members of lists have no such name."""
-    if any(isinstance(part, int) for part in path):
-        return ".".join(map(str, path))
-    return "FLORIN_" + "__".join(map(str, path)).upper()
+def plain(document: Any) -> Any:
+    """What JSON can say; messages as REST tells them."""
+    if hasattr(document, "DESCRIPTOR"):
+        # most of what is said is no message
+        from florin_server.cli.messages import shown  # noqa: PLC0415
+
+        return shown(document)
+    if isinstance(document, Mapping):
+        return {name: plain(one) for name, one in document.items()}
+    if isinstance(document, list | tuple):
+        return [plain(one) for one in document]
+    return document
 
 
-def log_to_stderr(settings: Settings) -> None:
-    """Lets Florin log from INFO on and everybody else from WARNING on."""
-    hidden.hide(settings)
-    logging.basicConfig(handlers=[logs.handler(settings.log_format)])
-    for name in ("florin_server", "florin_gateway"):
-        logging.getLogger(name).setLevel(logging.INFO)
-    # a stranger's bytes that are no HTTP are no news: a line each, or a page of traceback
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
+def table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+    """Prints a table: whole ids, however narrow the terminal, for they are there to be copied."""
+    lines = [columns, *rows]
+    # names of any width stand last, where they move nothing
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        console.print("  ".join(map(str.ljust, line, widths)).rstrip(), markup=False)
+
+
+def _text(document: Any, indent: int | None = None) -> str:
+    return json.dumps(document, ensure_ascii=False, indent=indent, default=str)

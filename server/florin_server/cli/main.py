@@ -13,20 +13,52 @@ import typer
 
 from florin_server.cli.accounts import commands as accounts
 from florin_server.cli.chains import commands as chains
-from florin_server.cli.options import GrpcPort, HomeOption, HttpPort, given
+from florin_server.cli.options import (
+    Group,
+    GrpcPort,
+    HomeOption,
+    HttpPort,
+    YesOption,
+    given,
+    paying,
+)
 from florin_server.cli.payments import commands as payments
 from florin_server.cli.receipts import commands as receipts
 from florin_server.cli.screening import commands as screening
+from florin_server.cli.server import At
 from florin_server.cli.service import commands as service_commands
 from florin_server.cli.store import commands as store
 
-app = typer.Typer(
+# how the shells' scripts ask what may be typed next
+COMPLETES = "_FLORIN_COMPLETE"
+
+app = Group(
     name="florin",
     help="Self-hosted crypto payment gateway.",
     no_args_is_help=True,
     add_completion=False,
+    # markup would take "[default: …]" for its own
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        import florin_server
+
+        typer.echo(f"florin {florin_server.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def florin(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Tell the version."),
+    ] = False,
+) -> None:
+    """Self-hosted crypto payment gateway."""
 
 
 @app.command()
@@ -104,6 +136,69 @@ def demo(
 
 
 @app.command()
+@paying
+def pay(
+    link: Annotated[str, typer.Argument(help="The payment's link, or its id.")],
+    *,
+    option: Annotated[
+        str | None,
+        typer.Option(
+            "--option",
+            help="Its number, its asset's symbol or CAIP-19 id.  [default: it asks, or 1]",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="JSON file with what is asked about the buyer."),
+    ] = None,
+    keystore: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--keystore",
+            help="A key that pays: a keystore (version 3), or a key pair of Solana; one of each.  "
+            "[default: new keys, for test data]",
+        ),
+    ] = None,
+    password_file: Annotated[
+        Path | None, typer.Option("--password-file", help="File with the keystore's password.")
+    ] = None,
+    chain: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--chain", help="CAIP-2 id of a chain to pay on.  [default: the embedded ones]"
+        ),
+    ] = None,
+    rpc_url: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rpc-url", help="Its node, for what the wallet sends: eip155:8453=https://…"
+        ),
+    ] = None,
+    yes: YesOption = False,
+    at: At,
+) -> None:
+    """Pay a payment's link as a wallet, and show every step.
+
+    New keys pay test data: the embedded chains give them what they need. Real money is paid with a
+    key that is named, once it was shown what is signed. Only what the option says is signed.
+    """
+    from florin_server.cli.wallet import pay as command
+    from florin_server.cli.wallet.keys import Files
+
+    wanted = command.Wanted(
+        link,
+        option,
+        data,
+        Files(tuple(keystore or ()), password_file),
+        tuple(chain or ()),
+        tuple(rpc_url or ()),
+        yes,
+    )
+    command.run(at, wanted)
+
+
+# what is printed there is Jupyter's
+@app.command(plain=True)
 def lab(  # noqa: PLR0917  (typer gives them by name)
     folder: Annotated[
         Path | None,
@@ -316,6 +411,17 @@ def export(  # noqa: PLR0917  (typer gives them by name)
 
 
 app.command()(receipts.verify_receipt)
+
+
+@app.command(plain=True)
+def completion(
+    shell: Annotated[str, typer.Argument(help="bash, zsh or fish.")],
+) -> None:
+    """Print what makes a shell complete commands and options, to be saved where it looks."""
+    from florin_server.cli.service import completion as command
+
+    command.show(shell, COMPLETES)
+
 
 for _module in (accounts, chains, payments, receipts, screening, service_commands, store):
     for _name, _group in _module.GROUPS.items():

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any, NoReturn
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from florin_server.boot.home import Refused
+from florin_server import settings_file
+from florin_server.boot.home import Home, Refused
 from florin_server.boot.operator.client import operator
 from florin_server.boot.operator.error import OperatorError
-from florin_server.cli.console import console, fail, settings_of
+from florin_server.cli.console import fail
+from florin_server.cli.exits import Exit, of_status
+
+if TYPE_CHECKING:
+    from florin_server.config import Settings
 
 # what an operator may do before the first `florin up`; nothing else makes a state folder
 _BEGIN = frozenset({"CreatePartner", "CreateApiKey", "RegisterWallet", "ImportScreeningList"})
@@ -35,28 +41,42 @@ def ask_all(
 
     async def asked() -> list[Any]:
         async with operator(
-            settings_of(given), running_only=running_only, begins=begins
+            home_of(given), lambda: _settings(given), running_only=running_only, begins=begins
         ) as service:
             return [await service.ask(method, request) for method, request in calls]
 
     try:
         return asyncio.run(asked())
-    except (OperatorError, Refused, OSError) as error:
+    except OperatorError as error:
+        refused(error)
+    except (Refused, OSError) as error:
         fail("Not done", error)
+
+
+def refused(error: OperatorError) -> NoReturn:
+    """Ends the program as a service refused."""
+    fail("Not done", error, of_status(error.status), **({"code": error.code} if error.code else {}))
+
+
+def home_of(given: dict[str, Any]) -> Home:
+    """The state folder that a command means; ends the program if a file does not tell it."""
+    named = given.get("home", os.environ.get("FLORIN_HOME"))
+    try:
+        return Home(settings_file.home(None if named is None else Path(named)))
+    except ValueError as error:
+        fail("The settings are not valid", error, Exit.MISUSED)
+
+
+def _settings(given: dict[str, Any]) -> Settings:
+    # most of what settings import is for a service, and one that runs has its own
+    from florin_server.cli.settings import settings_of  # noqa: PLC0415
+
+    return settings_of(given)
 
 
 def misused(why: str) -> NoReturn:
     """Ends the program: the command cannot be meant like this."""
-    fail("Not done", why, 2)
-
-
-def table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
-    """Prints a table: whole ids, however narrow the terminal, for they are there to be copied."""
-    lines = [columns, *rows]
-    # names of any width stand last, where they move nothing
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        console.print("  ".join(map(str.ljust, line, widths)).rstrip(), markup=False)
+    fail("Not done", why, Exit.MISUSED)
 
 
 def mode(*, live: bool) -> str:

@@ -29,3 +29,8 @@ class Prompt:
         if given is not None or self.quiet:
             return usual if given is None else given
         return typer.confirm(question, default=usual, err=True)
+
+    def secret(self, question: str) -> str:
+        """What nobody else is to see."""
+        answer: str = typer.prompt(question, hide_input=True, err=True)
+        return answer

@@ -58,7 +58,8 @@ class Settings(BaseSettings):
         env_prefix="FLORIN_", env_nested_delimiter="__", frozen=True, extra="ignore"
     )
     home: Path = Field(
-        default=Path(".florin"), description="state folder: the store, keys, chains that were added"
+        default=settings_file.HOME,
+        description="state folder: the store, keys, chains that were added",
     )
     store: SecretStr | None = Field(
         default=None,

@@ -151,7 +151,9 @@ async def test_a_partners_key_speaks_for_its_merchant(gate):
         merchant=await gate.merchant(),
         version=OLD,
         network=NETWORK,
-        standing=Standing(key_id=key.key_id, merchant_id="mrch_1", active_merchant=True),
+        standing=Standing(
+            key_id=key.key_id, merchant_id="mrch_1", active_merchant=True, scope="create"
+        ),
     )
     # only paths of payments are about a merchant
     assert (await gate.caller(ACCOUNT, api_key=secret, merchant_id="mrch_1")).merchant is None

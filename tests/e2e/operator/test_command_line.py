@@ -315,7 +315,7 @@ async def test_keys_are_made_and_revoked_while_florin_runs(up, forks, session):
     assert KEY.fullmatch(made.out.strip())
     key_id = made.out.split("_")[3]
     assert f"Key id {key_id}." in made.err
-    assert listed(forks, up.home.path)[key_id][-1] == "-"
+    assert listed(forks, up.home.path)[key_id][-2] == "-"
 
     api = RestApi(session, up.env["FLORIN_BASE_URL"], up.env)
     payment_id = (await api.create(ORDER))["paymentId"]
@@ -327,7 +327,7 @@ async def test_keys_are_made_and_revoked_while_florin_runs(up, forks, session):
     error = await refusal(api.call, "GET", path, headers)
     assert time.monotonic() - revoked < 5
     assert (error.http, error.code) == (401, "invalid_api_key")
-    kind, mode, *_, when = listed(forks, up.home.path)[key_id]
+    kind, mode, *_, when, _ = listed(forks, up.home.path)[key_id]
     assert (kind, mode) == ("wallet", "test")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\dZ", when)
 
@@ -352,7 +352,7 @@ def test_keys_are_made_and_revoked_while_florin_is_stopped(stopped, forks):
     key_id = made.out.split("_")[3]
     done = forks("keys", "revoke", key_id, home=stopped)
     assert (done.status, done.out) == (0, f"{key_id} is revoked.\n")
-    revoked = {name: row[-1] != "-" for name, row in listed(forks, stopped).items()}
+    revoked = {name: row[-2] != "-" for name, row in listed(forks, stopped).items()}
     assert len(revoked) == 3
     assert [name for name, gone in revoked.items() if gone] == [key_id]
 
@@ -363,8 +363,8 @@ def test_keys_are_made_and_revoked_while_florin_is_stopped(stopped, forks):
         (["create", "partner"], 2, "a partner key needs --partner ID"),
         (["create", "wallet", "--partner=prtn_1"], 2, "a wallet key none"),
         (["create", "master"], 2, "the kind is partner or wallet"),
-        (["create", "partner", "--partner=prtn_1"], 1, "Partner not found"),
-        (["revoke", "12345678"], 1, "Api key not found"),
+        (["create", "partner", "--partner=prtn_1"], 3, "Partner not found"),
+        (["revoke", "12345678"], 3, "Api key not found"),
     ],
 )
 def test_keys_that_cannot_be_are_told(up, forks, arguments, status, why):

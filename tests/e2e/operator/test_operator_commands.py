@@ -123,7 +123,7 @@ def test_pins_are_listed_and_move_forward(ask, forks, home):
             answer = ask("versions", "pin", PREVIEW, f"--{option}={account}")
             assert answer == [f"{account} is pinned to {PREVIEW}."]
         done = forks("versions", "pin", STABLE, f"--{option}={account}", home=home)
-        assert done.status == 1
+        assert done.status == 6
         assert told(done) == (
             "Not done: Version is older than the account's pin (api_version_downgrade)"
         )
@@ -142,18 +142,18 @@ IMPORT = ["merchants", "import", "tea", "--name=Tea", "--email=tea@house.example
 REFUSED = [
     (["partners", "create", ""], 1, "name: is required"),
     (["partners", "create", "x" * 257], 1, "name: must have at most 256 characters"),
-    (["partners", "suspend", "prtn_1"], 1, "Partner not found"),
-    (["partners", "resume", "prtn_1"], 1, "Partner not found"),
+    (["partners", "suspend", "prtn_1"], 3, "Partner not found"),
+    (["partners", "resume", "prtn_1"], 3, "Partner not found"),
     (["wallets", "register", "Purse", "--icon-url=http://p.example"], 1, "iconUrl: must be"),
-    (["wallets", "revoke", "app_1"], 1, "Wallet not found"),
-    ([*IMPORT, "--partner=prtn_1"], 1, "Partner not found"),
+    (["wallets", "revoke", "app_1"], 3, "Wallet not found"),
+    ([*IMPORT, "--partner=prtn_1"], 3, "Partner not found"),
     (["merchants", "import", "a/b", *IMPORT[3:], "--partner=p"], 1, "merchantId: has the wrong"),
-    (["merchants", "status", "mrch_1", "active"], 1, "Merchant not found"),
+    (["merchants", "status", "mrch_1", "active"], 3, "Merchant not found"),
     (["merchants", "status", "mrch_1", "rich"], 2, "the status is active, inactive or suspended"),
-    (["merchants", "bank", "mrch_1", "--type=iban"], 1, "Merchant not found"),
+    (["merchants", "bank", "mrch_1", "--type=iban"], 3, "Merchant not found"),
     (["versions", "pin", "latest", "--partner=prtn_1"], 1, "Invalid api version"),
     (["versions", "pin", "2026-02-17", "--partner=prtn_1"], 1, "Unknown api version"),
-    (["versions", "pin", STABLE, "--partner=prtn_1"], 1, "Partner not found"),
+    (["versions", "pin", STABLE, "--partner=prtn_1"], 3, "Partner not found"),
     (["versions", "pin", STABLE], 2, "says whose pin"),
     (["versions", "pin", STABLE, "--partner=a", "--key=b"], 2, "says whose pin"),
 ]
@@ -190,14 +190,14 @@ def test_an_executor_is_listed_paused_and_resumed(ask_up, up, forks):
 def test_an_executor_that_is_not_there_is_told(forks, up):
     for command in ("pause", "resume"):
         done = forks("executors", command, "eip155:1:0x1", home=up.home.path)
-        assert (done.status, told(done)) == (1, "Not done: Executor not found (executor_not_found)")
+        assert (done.status, told(done)) == (3, "Not done: Executor not found (executor_not_found)")
 
 
 def test_executors_need_a_florin_that_runs(forks, stopped):
     for command in (["list"], ["pause", "eip155:1:0x1"], ["resume", "eip155:1:0x1"]):
         done = forks("executors", *command, home=stopped)
         why = f"no Florin runs with its state in {stopped}; start one: florin up"
-        assert done == Ended(1, "", f"Not done: {why}\n")
+        assert done == Ended(5, "", f"Not done: {why}\n")
 
 
 async def offered(env: dict[str, str]) -> tuple[str, str]:
@@ -244,7 +244,7 @@ def test_what_is_kept_about_a_customer_is_shown_and_erased(forks, customer):
     for command in ("export", "erase"):
         done = forks("customers", command, account, home=home)
         assert (done.status, told(done)) == (
-            1,
+            3,
             "Not done: Customer not found (customer_not_found)",
         )
         done = forks("customers", command, "nobody", home=home)
@@ -318,7 +318,7 @@ def test_the_books_are_compared_and_listed_while_florin_runs(ask_up, forks, up):
     assert len(ask_up("ledger", "entries", "pay_unknown")) == 1
     account, asset = wallets[0][5], wallets[0][4]
     done = forks("ledger", "book", account, asset, "--note=nothing", home=up.home.path)
-    assert (done.status, told(done)) == (1, "Not done: There is no difference (invalid_state)")
+    assert (done.status, told(done)) == (6, "Not done: There is no difference (invalid_state)")
 
 
 def test_held_payments_are_listed_and_decided(forks, stopped):
@@ -362,7 +362,7 @@ def test_held_payments_are_listed_and_decided(forks, stopped):
     problem = "payments held because their payers are blocked: 1, see `florin payments held`"
     assert f"eip155:31337: payments_held: {problem}" in forks("doctor", home=stopped).out
     done = forks("payments", "keep", "held_1", "--note=so", home=stopped)
-    assert done.status == 1
+    assert done.status == 5
     assert "no Florin runs" in told(done)
     done = forks("payments", "keep", "held_1", home=stopped)
     assert done.status == 2
@@ -370,7 +370,7 @@ def test_held_payments_are_listed_and_decided(forks, stopped):
     with forks.lasting("up", home=stopped):
         done = forks("payments", "release", "held_1", "--note=no", home=stopped)
         assert (done.status, told(done)) == (
-            1,
+            6,
             "Not done: The money came late: it pays for nothing (invalid_state)",
         )
         kept = ask("payments", "keep", "held_1", "--note=the authority asks for it")

@@ -245,5 +245,5 @@ async def test_a_payment_on_solana(desk, verifier, token):
     status, told = await verifier.run(
         text, "--jwks", str(await verifier.keys_of(desk)), rpc_url=verifier.rpc_url
     )
-    assert status == 4
+    assert status == 5
     assert outcomes(told)["chain"] == "unknown"

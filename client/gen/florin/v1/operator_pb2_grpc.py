@@ -76,6 +76,11 @@ class OperatorServiceStub:
                 request_serializer=florin_dot_v1_dot_partner__pb2.ListApiKeysRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_partner__pb2.ListApiKeysResponse.FromString,
                 _registered_method=True)
+        self.UpdateApiKey = channel.unary_unary(
+                '/florin.v1.OperatorService/UpdateApiKey',
+                request_serializer=florin_dot_v1_dot_partner__pb2.UpdateApiKeyRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_partner__pb2.UpdateApiKeyResponse.FromString,
+                _registered_method=True)
         self.RevokeApiKey = channel.unary_unary(
                 '/florin.v1.OperatorService/RevokeApiKey',
                 request_serializer=florin_dot_v1_dot_partner__pb2.RevokeApiKeyRequest.SerializeToString,
@@ -285,6 +290,13 @@ class OperatorServiceServicer:
 
     def ListApiKeys(self, request, context):
         """Lists keys without their secrets.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateApiKey(self, request, context):
+        """Changes the name of a key, or what it may do. A key that was revoked is refused.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -556,6 +568,11 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.ListApiKeys,
                     request_deserializer=florin_dot_v1_dot_partner__pb2.ListApiKeysRequest.FromString,
                     response_serializer=florin_dot_v1_dot_partner__pb2.ListApiKeysResponse.SerializeToString,
+            ),
+            'UpdateApiKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateApiKey,
+                    request_deserializer=florin_dot_v1_dot_partner__pb2.UpdateApiKeyRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_partner__pb2.UpdateApiKeyResponse.SerializeToString,
             ),
             'RevokeApiKey': grpc.unary_unary_rpc_method_handler(
                     servicer.RevokeApiKey,
@@ -887,6 +904,33 @@ class OperatorService:
             '/florin.v1.OperatorService/ListApiKeys',
             florin_dot_v1_dot_partner__pb2.ListApiKeysRequest.SerializeToString,
             florin_dot_v1_dot_partner__pb2.ListApiKeysResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateApiKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/UpdateApiKey',
+            florin_dot_v1_dot_partner__pb2.UpdateApiKeyRequest.SerializeToString,
+            florin_dot_v1_dot_partner__pb2.UpdateApiKeyResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -57,6 +57,8 @@ class OperatorServiceStub:
     """Makes an API key; its secret is told once, here."""
     ListApiKeys: _grpc.UnaryUnaryMultiCallable[_partner_pb2.ListApiKeysRequest, _partner_pb2.ListApiKeysResponse]
     """Lists keys without their secrets."""
+    UpdateApiKey: _grpc.UnaryUnaryMultiCallable[_partner_pb2.UpdateApiKeyRequest, _partner_pb2.UpdateApiKeyResponse]
+    """Changes the name of a key, or what it may do. A key that was revoked is refused."""
     RevokeApiKey: _grpc.UnaryUnaryMultiCallable[_partner_pb2.RevokeApiKeyRequest, _partner_pb2.RevokeApiKeyResponse]
     """Revokes a key for good. Repeating it changes nothing."""
     RegisterWallet: _grpc.UnaryUnaryMultiCallable[_partner_pb2.RegisterWalletRequest, _partner_pb2.Wallet]
@@ -149,6 +151,8 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     """Makes an API key; its secret is told once, here."""
     ListApiKeys: _aio.UnaryUnaryMultiCallable[_partner_pb2.ListApiKeysRequest, _partner_pb2.ListApiKeysResponse]  # type: ignore[assignment]
     """Lists keys without their secrets."""
+    UpdateApiKey: _aio.UnaryUnaryMultiCallable[_partner_pb2.UpdateApiKeyRequest, _partner_pb2.UpdateApiKeyResponse]  # type: ignore[assignment]
+    """Changes the name of a key, or what it may do. A key that was revoked is refused."""
     RevokeApiKey: _aio.UnaryUnaryMultiCallable[_partner_pb2.RevokeApiKeyRequest, _partner_pb2.RevokeApiKeyResponse]  # type: ignore[assignment]
     """Revokes a key for good. Repeating it changes nothing."""
     RegisterWallet: _aio.UnaryUnaryMultiCallable[_partner_pb2.RegisterWalletRequest, _partner_pb2.Wallet]  # type: ignore[assignment]
@@ -274,6 +278,14 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_partner_pb2.ListApiKeysResponse, _abc.Awaitable[_partner_pb2.ListApiKeysResponse]]:
         """Lists keys without their secrets."""
+
+    @_abc_1.abstractmethod
+    def UpdateApiKey(
+        self,
+        request: _partner_pb2.UpdateApiKeyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_partner_pb2.UpdateApiKeyResponse, _abc.Awaitable[_partner_pb2.UpdateApiKeyResponse]]:
+        """Changes the name of a key, or what it may do. A key that was revoked is refused."""
 
     @_abc_1.abstractmethod
     def RevokeApiKey(

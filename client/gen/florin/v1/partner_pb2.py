@@ -28,7 +28,7 @@ from gateway_options.v1 import json_pb2 as gateway__options_dot_v1_dot_json__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x66lorin/v1/partner.proto\x12\tflorin.v1\x1a\x16\x66lorin/v1/access.proto\x1a\x17\x66lorin/v1/account.proto\x1a\x1dgateway_options/v1/json.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x92\x01\n\x07Partner\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12(\n\x06status\x18\x03 \x01(\x0e\x32\x18.florin.v1.PartnerStatus\x12\x13\n\x0bversion_pin\x18\x04 \x01(\t\x12.\n\ncreated_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"1\n\x14\x43reatePartnerRequest\x12\x19\n\x04name\x18\x01 \x01(\tB\x0b\xaa\xbb\x18\x07\x08\x01\x18\x80\x02p\x01\"\x15\n\x13ListPartnersRequest\"<\n\x14ListPartnersResponse\x12$\n\x08partners\x18\x01 \x03(\x0b\x32\x12.florin.v1.Partner\"g\n\x17SetPartnerStatusRequest\x12\x1a\n\npartner_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12\x30\n\x06status\x18\x02 \x01(\x0e\x32\x18.florin.v1.PartnerStatusB\x06\xaa\xbb\x18\x02\x08\x01\"c\n\x14SetApiVersionRequest\x12\x12\n\npartner_id\x18\x01 \x01(\t\x12\x0e\n\x06\x61pp_id\x18\x02 \x01(\t\x12\x0e\n\x06key_id\x18\x03 \x01(\t\x12\x17\n\x07version\x18\x04 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\",\n\x15SetApiVersionResponse\x12\x13\n\x0bversion_pin\x18\x01 \x01(\t\"\x88\x02\n\x06\x41piKey\x12\x0e\n\x06key_id\x18\x01 \x01(\t\x12#\n\x04kind\x18\x02 \x01(\x0e\x32\x15.florin.v1.ApiKeyKind\x12\x0c\n\x04live\x18\x03 \x01(\x08\x12\x12\n\npartner_id\x18\x04 \x01(\t\x12\r\n\x05last4\x18\x05 \x01(\t\x12#\n\x06scopes\x18\x06 \x03(\x0e\x32\x13.florin.v1.KeyScope\x12.\n\ncreated_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bversion_pin\x18\t \x01(\t\"\x91\x01\n\x13\x43reateApiKeyRequest\x12+\n\x04kind\x18\x01 \x01(\x0e\x32\x15.florin.v1.ApiKeyKindB\x06\xaa\xbb\x18\x02\x08\x01\x12\x0c\n\x04live\x18\x02 \x01(\x08\x12\x1a\n\npartner_id\x18\x03 \x01(\tB\x06\xaa\xbb\x18\x02\x18@\x12#\n\x06scopes\x18\x04 \x03(\x0e\x32\x13.florin.v1.KeyScope\"F\n\x14\x43reateApiKeyResponse\x12\x1e\n\x03key\x18\x01 \x01(\x0b\x32\x11.florin.v1.ApiKey\x12\x0e\n\x06secret\x18\x02 \x01(\t\"(\n\x12ListApiKeysRequest\x12\x12\n\npartner_id\x18\x01 \x01(\t\"6\n\x13ListApiKeysResponse\x12\x1f\n\x04keys\x18\x01 \x03(\x0b\x32\x11.florin.v1.ApiKey\"-\n\x13RevokeApiKeyRequest\x12\x16\n\x06key_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\"6\n\x14RevokeApiKeyResponse\x12\x1e\n\x03key\x18\x01 \x01(\x0b\x32\x11.florin.v1.ApiKey\"\xcd\x01\n\x06Wallet\x12\x0e\n\x06\x61pp_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x15\n\x08icon_url\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x0c\n\x04live\x18\x04 \x01(\x08\x12\x13\n\x0bversion_pin\x18\x05 \x01(\t\x12.\n\ncreated_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x0b\n\t_icon_url\"m\n\x15RegisterWalletRequest\x12\x19\n\x04name\x18\x01 \x01(\tB\x0b\xaa\xbb\x18\x07\x08\x01\x18\x80\x02p\x01\x12\x1e\n\x08icon_url\x18\x02 \x01(\tB\x07\xaa\xbb\x18\x03\x18\x80\x10H\x00\x88\x01\x01\x12\x0c\n\x04live\x18\x03 \x01(\x08\x42\x0b\n\t_icon_url\"\x14\n\x12ListWalletsRequest\"9\n\x13ListWalletsResponse\x12\"\n\x07wallets\x18\x01 \x03(\x0b\x32\x11.florin.v1.Wallet\"-\n\x13RevokeWalletRequest\x12\x16\n\x06\x61pp_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\"a\n\x10OperatorMerchant\x12+\n\x08merchant\x18\x01 \x01(\x0b\x32\x19.florin.v1.MerchantRecord\x12\x12\n\npartner_id\x18\x02 \x01(\t\x12\x0c\n\x04live\x18\x03 \x01(\x08\"\xd5\x01\n\x15ImportMerchantRequest\x12\x1a\n\npartner_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12\x30\n\x0bmerchant_id\x18\x02 \x01(\tB\x1b\xaa\xbb\x18\x17\x08\x01\"\x13[A-Za-z0-9_-]{1,64}\x12\x19\n\x04name\x18\x03 \x01(\tB\x0b\xaa\xbb\x18\x07\x08\x01\x18\x80\x02p\x01\x12\x18\n\x05\x65mail\x18\x04 \x01(\tB\t\xaa\xbb\x18\x05\x08\x01\x18\xfe\x01\x12\x1e\n\x08icon_url\x18\x05 \x01(\tB\x07\xaa\xbb\x18\x03\x18\x80\x10H\x00\x88\x01\x01\x12\x0c\n\x04live\x18\x06 \x01(\x08\x42\x0b\n\t_icon_url\"j\n\x18SetMerchantStatusRequest\x12\x1b\n\x0bmerchant_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12\x31\n\x06status\x18\x02 \x01(\x0e\x32\x19.florin.v1.MerchantStatusB\x06\xaa\xbb\x18\x02\x08\x01\"r\n\x18\x41\x64\x64\x46iatSettlementRequest\x12\x1b\n\x0bmerchant_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12\x1a\n\x06status\x18\x02 \x01(\tB\n\xaa\xbb\x18\x06\x08\x01\x18@p\x01\x12\x1d\n\tbank_type\x18\x03 \x01(\tB\n\xaa\xbb\x18\x06\x08\x01\x18@p\x01*h\n\rPartnerStatus\x12\x1e\n\x1aPARTNER_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15PARTNER_STATUS_ACTIVE\x10\x01\x12\x1c\n\x18PARTNER_STATUS_SUSPENDED\x10\x02*]\n\nApiKeyKind\x12\x1c\n\x18\x41PI_KEY_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14\x41PI_KEY_KIND_PARTNER\x10\x01\x12\x17\n\x13\x41PI_KEY_KIND_WALLET\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x66lorin/v1/partner.proto\x12\tflorin.v1\x1a\x16\x66lorin/v1/access.proto\x1a\x17\x66lorin/v1/account.proto\x1a\x1dgateway_options/v1/json.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x92\x01\n\x07Partner\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12(\n\x06status\x18\x03 \x01(\x0e\x32\x18.florin.v1.PartnerStatus\x12\x13\n\x0bversion_pin\x18\x04 \x01(\t\x12.\n\ncreated_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"1\n\x14\x43reatePartnerRequest\x12\x19\n\x04name\x18\x01 \x01(\tB\x0b\xaa\xbb\x18\x07\x08\x01\x18\x80\x02p\x01\"\x15\n\x13ListPartnersRequest\"<\n\x14ListPartnersResponse\x12$\n\x08partners\x18\x01 \x03(\x0b\x32\x12.florin.v1.Partner\"g\n\x17SetPartnerStatusRequest\x12\x1a\n\npartner_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12\x30\n\x06status\x18\x02 \x01(\x0e\x32\x18.florin.v1.PartnerStatusB\x06\xaa\xbb\x18\x02\x08\x01\"c\n\x14SetApiVersionRequest\x12\x12\n\npartner_id\x18\x01 \x01(\t\x12\x0e\n\x06\x61pp_id\x18\x02 \x01(\t\x12\x0e\n\x06key_id\x18\x03 \x01(\t\x12\x17\n\x07version\x18\x04 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\",\n\x15SetApiVersionResponse\x12\x13\n\x0bversion_pin\x18\x01 \x01(\t\"\x96\x02\n\x06\x41piKey\x12\x0e\n\x06key_id\x18\x01 \x01(\t\x12#\n\x04kind\x18\x02 \x01(\x0e\x32\x15.florin.v1.ApiKeyKind\x12\x0c\n\x04live\x18\x03 \x01(\x08\x12\x12\n\npartner_id\x18\x04 \x01(\t\x12\r\n\x05last4\x18\x05 \x01(\t\x12#\n\x06scopes\x18\x06 \x03(\x0e\x32\x13.florin.v1.KeyScope\x12.\n\ncreated_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bversion_pin\x18\t \x01(\t\x12\x0c\n\x04name\x18\n \x01(\t\"\xa9\x01\n\x13\x43reateApiKeyRequest\x12+\n\x04kind\x18\x01 \x01(\x0e\x32\x15.florin.v1.ApiKeyKindB\x06\xaa\xbb\x18\x02\x08\x01\x12\x0c\n\x04live\x18\x02 \x01(\x08\x12\x1a\n\npartner_id\x18\x03 \x01(\tB\x06\xaa\xbb\x18\x02\x18@\x12#\n\x06scopes\x18\x04 \x03(\x0e\x32\x13.florin.v1.KeyScope\x12\x16\n\x04name\x18\x05 \x01(\tB\x08\xaa\xbb\x18\x04\x18@p\x01\"F\n\x14\x43reateApiKeyResponse\x12\x1e\n\x03key\x18\x01 \x01(\x0b\x32\x11.florin.v1.ApiKey\x12\x0e\n\x06secret\x18\x02 \x01(\t\"(\n\x12ListApiKeysRequest\x12\x12\n\npartner_id\x18\x01 \x01(\t\"6\n\x13ListApiKeysResponse\x12\x1f\n\x04keys\x18\x01 \x03(\x0b\x32\x11.florin.v1.ApiKey\"x\n\x13UpdateApiKeyRequest\x12\x16\n\x06key_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12\x1b\n\x04name\x18\x02 \x01(\tB\x08\xaa\xbb\x18\x04\x18@p\x01H\x00\x88\x01\x01\x12#\n\x06scopes\x18\x03 \x03(\x0e\x32\x13.florin.v1.KeyScopeB\x07\n\x05_name\"6\n\x14UpdateApiKeyResponse\x12\x1e\n\x03key\x18\x01 \x01(\x0b\x32\x11.florin.v1.ApiKey\"-\n\x13RevokeApiKeyRequest\x12\x16\n\x06key_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\"6\n\x14RevokeApiKeyResponse\x12\x1e\n\x03key\x18\x01 \x01(\x0b\x32\x11.florin.v1.ApiKey\"\xcd\x01\n\x06Wallet\x12\x0e\n\x06\x61pp_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x15\n\x08icon_url\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x0c\n\x04live\x18\x04 \x01(\x08\x12\x13\n\x0bversion_pin\x18\x05 \x01(\t\x12.\n\ncreated_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x0b\n\t_icon_url\"m\n\x15RegisterWalletRequest\x12\x19\n\x04name\x18\x01 \x01(\tB\x0b\xaa\xbb\x18\x07\x08\x01\x18\x80\x02p\x01\x12\x1e\n\x08icon_url\x18\x02 \x01(\tB\x07\xaa\xbb\x18\x03\x18\x80\x10H\x00\x88\x01\x01\x12\x0c\n\x04live\x18\x03 \x01(\x08\x42\x0b\n\t_icon_url\"\x14\n\x12ListWalletsRequest\"9\n\x13ListWalletsResponse\x12\"\n\x07wallets\x18\x01 \x03(\x0b\x32\x11.florin.v1.Wallet\"-\n\x13RevokeWalletRequest\x12\x16\n\x06\x61pp_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\"a\n\x10OperatorMerchant\x12+\n\x08merchant\x18\x01 \x01(\x0b\x32\x19.florin.v1.MerchantRecord\x12\x12\n\npartner_id\x18\x02 \x01(\t\x12\x0c\n\x04live\x18\x03 \x01(\x08\"\xd5\x01\n\x15ImportMerchantRequest\x12\x1a\n\npartner_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12\x30\n\x0bmerchant_id\x18\x02 \x01(\tB\x1b\xaa\xbb\x18\x17\x08\x01\"\x13[A-Za-z0-9_-]{1,64}\x12\x19\n\x04name\x18\x03 \x01(\tB\x0b\xaa\xbb\x18\x07\x08\x01\x18\x80\x02p\x01\x12\x18\n\x05\x65mail\x18\x04 \x01(\tB\t\xaa\xbb\x18\x05\x08\x01\x18\xfe\x01\x12\x1e\n\x08icon_url\x18\x05 \x01(\tB\x07\xaa\xbb\x18\x03\x18\x80\x10H\x00\x88\x01\x01\x12\x0c\n\x04live\x18\x06 \x01(\x08\x42\x0b\n\t_icon_url\"j\n\x18SetMerchantStatusRequest\x12\x1b\n\x0bmerchant_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12\x31\n\x06status\x18\x02 \x01(\x0e\x32\x19.florin.v1.MerchantStatusB\x06\xaa\xbb\x18\x02\x08\x01\"r\n\x18\x41\x64\x64\x46iatSettlementRequest\x12\x1b\n\x0bmerchant_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12\x1a\n\x06status\x18\x02 \x01(\tB\n\xaa\xbb\x18\x06\x08\x01\x18@p\x01\x12\x1d\n\tbank_type\x18\x03 \x01(\tB\n\xaa\xbb\x18\x06\x08\x01\x18@p\x01*h\n\rPartnerStatus\x12\x1e\n\x1aPARTNER_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15PARTNER_STATUS_ACTIVE\x10\x01\x12\x1c\n\x18PARTNER_STATUS_SUSPENDED\x10\x02*]\n\nApiKeyKind\x12\x1c\n\x18\x41PI_KEY_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14\x41PI_KEY_KIND_PARTNER\x10\x01\x12\x17\n\x13\x41PI_KEY_KIND_WALLET\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -47,6 +47,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CREATEAPIKEYREQUEST'].fields_by_name['kind']._serialized_options = b'\252\273\030\002\010\001'
   _globals['_CREATEAPIKEYREQUEST'].fields_by_name['partner_id']._loaded_options = None
   _globals['_CREATEAPIKEYREQUEST'].fields_by_name['partner_id']._serialized_options = b'\252\273\030\002\030@'
+  _globals['_CREATEAPIKEYREQUEST'].fields_by_name['name']._loaded_options = None
+  _globals['_CREATEAPIKEYREQUEST'].fields_by_name['name']._serialized_options = b'\252\273\030\004\030@p\001'
+  _globals['_UPDATEAPIKEYREQUEST'].fields_by_name['key_id']._loaded_options = None
+  _globals['_UPDATEAPIKEYREQUEST'].fields_by_name['key_id']._serialized_options = b'\252\273\030\002\010\001'
+  _globals['_UPDATEAPIKEYREQUEST'].fields_by_name['name']._loaded_options = None
+  _globals['_UPDATEAPIKEYREQUEST'].fields_by_name['name']._serialized_options = b'\252\273\030\004\030@p\001'
   _globals['_REVOKEAPIKEYREQUEST'].fields_by_name['key_id']._loaded_options = None
   _globals['_REVOKEAPIKEYREQUEST'].fields_by_name['key_id']._serialized_options = b'\252\273\030\002\010\001'
   _globals['_REGISTERWALLETREQUEST'].fields_by_name['name']._loaded_options = None
@@ -75,10 +81,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ADDFIATSETTLEMENTREQUEST'].fields_by_name['status']._serialized_options = b'\252\273\030\006\010\001\030@p\001'
   _globals['_ADDFIATSETTLEMENTREQUEST'].fields_by_name['bank_type']._loaded_options = None
   _globals['_ADDFIATSETTLEMENTREQUEST'].fields_by_name['bank_type']._serialized_options = b'\252\273\030\006\010\001\030@p\001'
-  _globals['_PARTNERSTATUS']._serialized_start=2362
-  _globals['_PARTNERSTATUS']._serialized_end=2466
-  _globals['_APIKEYKIND']._serialized_start=2468
-  _globals['_APIKEYKIND']._serialized_end=2561
+  _globals['_PARTNERSTATUS']._serialized_start=2578
+  _globals['_PARTNERSTATUS']._serialized_end=2682
+  _globals['_APIKEYKIND']._serialized_start=2684
+  _globals['_APIKEYKIND']._serialized_end=2777
   _globals['_PARTNER']._serialized_start=152
   _globals['_PARTNER']._serialized_end=298
   _globals['_CREATEPARTNERREQUEST']._serialized_start=300
@@ -94,35 +100,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SETAPIVERSIONRESPONSE']._serialized_start=642
   _globals['_SETAPIVERSIONRESPONSE']._serialized_end=686
   _globals['_APIKEY']._serialized_start=689
-  _globals['_APIKEY']._serialized_end=953
-  _globals['_CREATEAPIKEYREQUEST']._serialized_start=956
-  _globals['_CREATEAPIKEYREQUEST']._serialized_end=1101
-  _globals['_CREATEAPIKEYRESPONSE']._serialized_start=1103
-  _globals['_CREATEAPIKEYRESPONSE']._serialized_end=1173
-  _globals['_LISTAPIKEYSREQUEST']._serialized_start=1175
-  _globals['_LISTAPIKEYSREQUEST']._serialized_end=1215
-  _globals['_LISTAPIKEYSRESPONSE']._serialized_start=1217
-  _globals['_LISTAPIKEYSRESPONSE']._serialized_end=1271
-  _globals['_REVOKEAPIKEYREQUEST']._serialized_start=1273
-  _globals['_REVOKEAPIKEYREQUEST']._serialized_end=1318
-  _globals['_REVOKEAPIKEYRESPONSE']._serialized_start=1320
-  _globals['_REVOKEAPIKEYRESPONSE']._serialized_end=1374
-  _globals['_WALLET']._serialized_start=1377
-  _globals['_WALLET']._serialized_end=1582
-  _globals['_REGISTERWALLETREQUEST']._serialized_start=1584
-  _globals['_REGISTERWALLETREQUEST']._serialized_end=1693
-  _globals['_LISTWALLETSREQUEST']._serialized_start=1695
-  _globals['_LISTWALLETSREQUEST']._serialized_end=1715
-  _globals['_LISTWALLETSRESPONSE']._serialized_start=1717
-  _globals['_LISTWALLETSRESPONSE']._serialized_end=1774
-  _globals['_REVOKEWALLETREQUEST']._serialized_start=1776
-  _globals['_REVOKEWALLETREQUEST']._serialized_end=1821
-  _globals['_OPERATORMERCHANT']._serialized_start=1823
-  _globals['_OPERATORMERCHANT']._serialized_end=1920
-  _globals['_IMPORTMERCHANTREQUEST']._serialized_start=1923
-  _globals['_IMPORTMERCHANTREQUEST']._serialized_end=2136
-  _globals['_SETMERCHANTSTATUSREQUEST']._serialized_start=2138
-  _globals['_SETMERCHANTSTATUSREQUEST']._serialized_end=2244
-  _globals['_ADDFIATSETTLEMENTREQUEST']._serialized_start=2246
-  _globals['_ADDFIATSETTLEMENTREQUEST']._serialized_end=2360
+  _globals['_APIKEY']._serialized_end=967
+  _globals['_CREATEAPIKEYREQUEST']._serialized_start=970
+  _globals['_CREATEAPIKEYREQUEST']._serialized_end=1139
+  _globals['_CREATEAPIKEYRESPONSE']._serialized_start=1141
+  _globals['_CREATEAPIKEYRESPONSE']._serialized_end=1211
+  _globals['_LISTAPIKEYSREQUEST']._serialized_start=1213
+  _globals['_LISTAPIKEYSREQUEST']._serialized_end=1253
+  _globals['_LISTAPIKEYSRESPONSE']._serialized_start=1255
+  _globals['_LISTAPIKEYSRESPONSE']._serialized_end=1309
+  _globals['_UPDATEAPIKEYREQUEST']._serialized_start=1311
+  _globals['_UPDATEAPIKEYREQUEST']._serialized_end=1431
+  _globals['_UPDATEAPIKEYRESPONSE']._serialized_start=1433
+  _globals['_UPDATEAPIKEYRESPONSE']._serialized_end=1487
+  _globals['_REVOKEAPIKEYREQUEST']._serialized_start=1489
+  _globals['_REVOKEAPIKEYREQUEST']._serialized_end=1534
+  _globals['_REVOKEAPIKEYRESPONSE']._serialized_start=1536
+  _globals['_REVOKEAPIKEYRESPONSE']._serialized_end=1590
+  _globals['_WALLET']._serialized_start=1593
+  _globals['_WALLET']._serialized_end=1798
+  _globals['_REGISTERWALLETREQUEST']._serialized_start=1800
+  _globals['_REGISTERWALLETREQUEST']._serialized_end=1909
+  _globals['_LISTWALLETSREQUEST']._serialized_start=1911
+  _globals['_LISTWALLETSREQUEST']._serialized_end=1931
+  _globals['_LISTWALLETSRESPONSE']._serialized_start=1933
+  _globals['_LISTWALLETSRESPONSE']._serialized_end=1990
+  _globals['_REVOKEWALLETREQUEST']._serialized_start=1992
+  _globals['_REVOKEWALLETREQUEST']._serialized_end=2037
+  _globals['_OPERATORMERCHANT']._serialized_start=2039
+  _globals['_OPERATORMERCHANT']._serialized_end=2136
+  _globals['_IMPORTMERCHANTREQUEST']._serialized_start=2139
+  _globals['_IMPORTMERCHANTREQUEST']._serialized_end=2352
+  _globals['_SETMERCHANTSTATUSREQUEST']._serialized_start=2354
+  _globals['_SETMERCHANTSTATUSREQUEST']._serialized_end=2460
+  _globals['_ADDFIATSETTLEMENTREQUEST']._serialized_start=2462
+  _globals['_ADDFIATSETTLEMENTREQUEST']._serialized_end=2576
 # @@protoc_insertion_point(module_scope)

@@ -270,6 +270,7 @@ class ApiKey(_message.Message):
     CREATED_AT_FIELD_NUMBER: _builtins.int
     REVOKED_AT_FIELD_NUMBER: _builtins.int
     VERSION_PIN_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
     key_id: _builtins.str
     """Public id of the key."""
     kind: Global___ApiKeyKind.ValueType
@@ -284,6 +285,8 @@ class ApiKey(_message.Message):
     """Oldest API version that it may ask for, and the one that it gets without asking; empty for a
     partner key, whose partner has the pin.
     """
+    name: _builtins.str
+    """What people call it; empty if nobody named it."""
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[_access_pb2.KeyScope.ValueType]:
         """What it may do."""
@@ -308,10 +311,11 @@ class ApiKey(_message.Message):
         created_at: _timestamp_pb2.Timestamp | None = ...,
         revoked_at: _timestamp_pb2.Timestamp | None = ...,
         version_pin: _builtins.str = ...,
+        name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "revoked_at", b"revoked_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "key_id", b"key_id", "kind", b"kind", "last4", b"last4", "live", b"live", "partner_id", b"partner_id", "revoked_at", b"revoked_at", "scopes", b"scopes", "version_pin", b"version_pin"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "key_id", b"key_id", "kind", b"kind", "last4", b"last4", "live", b"live", "name", b"name", "partner_id", b"partner_id", "revoked_at", b"revoked_at", "scopes", b"scopes", "version_pin", b"version_pin"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -327,12 +331,15 @@ class CreateApiKeyRequest(_message.Message):
     LIVE_FIELD_NUMBER: _builtins.int
     PARTNER_ID_FIELD_NUMBER: _builtins.int
     SCOPES_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
     kind: Global___ApiKeyKind.ValueType
     """What it is for."""
     live: _builtins.bool
     """Live or test data."""
     partner_id: _builtins.str
     """Its partner; empty for a wallet key."""
+    name: _builtins.str
+    """What people call it."""
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[_access_pb2.KeyScope.ValueType]:
         """What it may do; empty means everything that its kind allows."""
@@ -344,10 +351,11 @@ class CreateApiKeyRequest(_message.Message):
         live: _builtins.bool = ...,
         partner_id: _builtins.str = ...,
         scopes: _abc.Iterable[_access_pb2.KeyScope.ValueType] | None = ...,
+        name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "live", b"live", "partner_id", b"partner_id", "scopes", b"scopes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "live", b"live", "name", b"name", "partner_id", b"partner_id", "scopes", b"scopes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -426,6 +434,64 @@ class ListApiKeysResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListApiKeysResponse: _TypeAlias = ListApiKeysResponse  # noqa: Y015
+
+@_typing.final
+class UpdateApiKeyRequest(_message.Message):
+    """What is to be changed about a key."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    SCOPES_FIELD_NUMBER: _builtins.int
+    key_id: _builtins.str
+    """Public id of the key."""
+    name: _builtins.str
+    """What people call it; unset leaves its name."""
+    @_builtins.property
+    def scopes(self) -> _containers.RepeatedScalarFieldContainer[_access_pb2.KeyScope.ValueType]:
+        """What it may do from now on; empty leaves that as it is."""
+
+    def __init__(
+        self,
+        *,
+        key_id: _builtins.str = ...,
+        name: _builtins.str | None = ...,
+        scopes: _abc.Iterable[_access_pb2.KeyScope.ValueType] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_name", b"_name", "name", b"name"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_name", b"_name", "key_id", b"key_id", "name", b"name", "scopes", b"scopes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__name: _TypeAlias = _typing.Literal["name"]  # noqa: Y015
+    _WhichOneofArgType__name: _TypeAlias = _typing.Literal["_name", b"_name"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__name) -> _WhichOneofReturnType__name | None: ...
+
+Global___UpdateApiKeyRequest: _TypeAlias = UpdateApiKeyRequest  # noqa: Y015
+
+@_typing.final
+class UpdateApiKeyResponse(_message.Message):
+    """A key that was changed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def key(self) -> Global___ApiKey:
+        """The key."""
+
+    def __init__(
+        self,
+        *,
+        key: Global___ApiKey | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateApiKeyResponse: _TypeAlias = UpdateApiKeyResponse  # noqa: Y015
 
 @_typing.final
 class RevokeApiKeyRequest(_message.Message):

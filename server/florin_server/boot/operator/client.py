@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from florin.v1 import operator_pb2_grpc
@@ -12,8 +12,10 @@ from google.protobuf.message import Message
 
 from florin_server.boot.home import Home
 from florin_server.boot.operator.error import OperatorError
-from florin_server.config import Settings
-from florin_server.domain.errors import FlorinError
+from florin_server.domain.errors import REGISTRY, FlorinError
+
+if TYPE_CHECKING:
+    from florin_server.config import Settings
 
 Call = Callable[[str, Message], Awaitable[Any]]
 
@@ -29,7 +31,7 @@ class Operator:
         try:
             return await self._call(method, request)
         except FlorinError as error:
-            raise OperatorError(error.message, error.code) from error
+            raise OperatorError(error.message, error.code, REGISTRY[error.code].grpc) from error
         except grpc.aio.AioRpcError as error:
             raise _told(error) from error
 
@@ -39,12 +41,13 @@ def _told(error: grpc.aio.AioRpcError) -> OperatorError:
     from florin_client.errors import error_of  # noqa: PLC0415
 
     found = error_of(error.code(), error.details() or "", error.trailing_metadata())
-    return OperatorError(found.message, found.code)
+    return OperatorError(found.message, found.code, found.status.name)
 
 
 @asynccontextmanager
 async def operator(
-    settings: Settings,
+    home: Home,
+    settings: Callable[[], Settings],
     *,
     running_only: bool = False,
     chains: bool = False,
@@ -54,19 +57,19 @@ async def operator(
 
     With `running_only` one that does not run is refused; with `chains` one that does not run asks
     the nodes of the chains that the settings name. Refused where there is no installation, unless
-    it `begins` by what is asked.
+    it `begins` by what is asked. A service that runs is asked without the `settings`.
     """
-    home = Home(settings.home)
     addresses = home.addresses()
     if addresses is None:
         if running_only:
             raise OperatorError(
-                f"no Florin runs with its state in {home.path}; start one: florin up"
+                f"no Florin runs with its state in {home.path}; start one: florin up",
+                status="UNAVAILABLE",
             )
         # the store is slow to load and a running service needs none here
         from florin_server.boot.operator.offline import offline  # noqa: PLC0415
 
-        async with offline(settings, chains=chains, begins=begins) as local:
+        async with offline(settings(), chains=chains, begins=begins) as local:
             yield Operator(local)
         return
     # what others could read is mended before it is used

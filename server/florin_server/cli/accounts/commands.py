@@ -6,12 +6,24 @@ from typing import Annotated
 
 import typer
 
-from florin_server.cli.options import HomeOption, IconOption, LiveOption, given, group
+from florin_server.cli.options import (
+    HomeOption,
+    IconOption,
+    LiveOption,
+    YesOption,
+    asking,
+    given,
+    group,
+)
+from florin_server.cli.server import At
 
 keys = group("Make, list and revoke API keys.")
 partners = group("Make, list, suspend and resume partners: they own keys and merchants.")
 wallets = group("Register, list and revoke wallets that come with a public app id.")
-merchants = group("Import merchants, stop them, register their bank accounts.")
+merchants = group(
+    "As a partner, list merchants and where their money goes; as the operator, import and stop "
+    "them, and register their bank accounts."
+)
 versions = group("List versions of the API, and who is pinned to which; move pins forward.")
 customers = group("Export or erase what is kept about an account that pays.")
 
@@ -24,22 +36,37 @@ GROUPS = {
     "customers": customers,
 }
 
+KeyId = Annotated[str, typer.Argument(help="The id that `florin keys list` shows.")]
+KeyName = Annotated[str | None, typer.Option("--name", help="What you call it.")]
+Scopes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scope",
+        help="read, create (and cancel), refund, settle (where money goes) or manage (merchants); "
+        "repeatable.  [default: all that its kind may]",
+    ),
+]
 PartnerId = Annotated[str, typer.Argument(help="The id that `florin partners list` shows.")]
 MerchantId = Annotated[str, typer.Argument(help="Merchant id.")]
+ShownMerchant = Annotated[
+    str | None, typer.Argument(help="Merchant id.  [default: as --merchant says]")
+]
 Account = Annotated[str, typer.Argument(help="CAIP-10 account, e.g. eip155:1:0x….")]
 
 
 @keys.command("create")
-def keys_create(
+def keys_create(  # noqa: PLR0917  (typer gives them by name)
     kind: Annotated[str, typer.Argument(help="partner or wallet")],
     partner: Annotated[str, typer.Option(help="Partner id, for a partner key.")] = "",
+    name: KeyName = None,
+    scope: Scopes = None,
     live: LiveOption = False,
     home: HomeOption = None,
 ) -> None:
     """Make a key and show its secret, once."""
     from florin_server.cli.accounts import keys as command
 
-    command.create(given(home=home), kind, partner, live=live)
+    command.create(given(home=home), kind, partner, name or "", scope or (), live=live)
 
 
 @keys.command("list")
@@ -53,9 +80,19 @@ def keys_list(
     command.show(given(home=home), partner)
 
 
+@keys.command("set")
+def keys_set(
+    key_id: KeyId, name: KeyName = None, scope: Scopes = None, home: HomeOption = None
+) -> None:
+    """Change the name of a key, or what it may do from now on."""
+    from florin_server.cli.accounts import keys as command
+
+    command.change(given(home=home), key_id, name, scope or ())
+
+
 @keys.command("revoke")
 def keys_revoke(
-    key_id: Annotated[str, typer.Argument(help="The id that `florin keys list` shows.")],
+    key_id: KeyId,
     home: HomeOption = None,
 ) -> None:
     """Revoke a key for good."""
@@ -129,6 +166,56 @@ def wallets_revoke(
     from florin_server.cli.accounts import wallets as command
 
     command.revoke(given(home=home), app_id)
+
+
+@merchants.command("list")
+@asking
+def merchants_list(
+    *,
+    search: Annotated[
+        str | None, typer.Option("--search", help="A part of the name or the id.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many at most.")] = 50,
+    at: At,
+) -> None:
+    """List the partner's merchants, newest first."""
+    from florin_server.cli.accounts import profiles as command
+
+    command.show_all(at, search, limit)
+
+
+@merchants.command("show")
+@asking
+def merchants_show(merchant_id: ShownMerchant = None, *, at: At) -> None:
+    """Show a merchant, and where its money goes."""
+    from florin_server.cli.accounts import profiles as command
+
+    command.show(at, merchant_id)
+
+
+@merchants.command("destinations")
+@asking
+def merchants_destinations(
+    merchant_id: ShownMerchant = None,
+    *,
+    put: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="ASSET=ACCOUNT, CAIP-19 and CAIP-10: where it goes from now on; repeatable.",
+        ),
+    ] = None,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option("--remove", help="An asset that is held for the merchant then; repeatable."),
+    ] = None,
+    yes: YesOption = False,
+    at: At,
+) -> None:
+    """List where a merchant's money goes, or change it; shows what changes, and asks."""
+    from florin_server.cli.accounts import profiles as command
+
+    command.destinations(at, merchant_id, put or (), remove or (), yes=yes)
 
 
 @merchants.command("import")

@@ -7,7 +7,7 @@ from typing import Any
 
 from florin.v1 import customer_pb2, payment_pb2
 
-from florin_server.cli.console import console
+from florin_server.cli.console import console, told
 from florin_server.cli.operation import ask
 
 _SOURCES = {
@@ -20,12 +20,13 @@ _SOURCES = {
 def export(given: dict[str, Any], account: str) -> None:
     """Prints everything that is kept, as JSON."""
     kept = ask(given, "ExportCustomer", customer_pb2.ExportCustomerRequest(account=account))
-    told = {
+    found = {
         "account": kept.account,
         "payments": [_payment(one) for one in kept.payments],
         "collectedData": [_data(one) for one in kept.collected_data],
     }
-    console.print(json.dumps(told, indent=2, ensure_ascii=False), markup=False)
+    if not told(found):
+        console.print(json.dumps(found, indent=2, ensure_ascii=False), markup=False)
 
 
 def _payment(one: customer_pb2.CustomerPayment) -> dict[str, Any]:
@@ -57,6 +58,8 @@ def _data(one: customer_pb2.CustomerData) -> dict[str, Any]:
 def erase(given: dict[str, Any], account: str) -> None:
     """Deletes what is kept, as far as the books allow, and says what they need."""
     done = ask(given, "EraseCustomer", customer_pb2.EraseCustomerRequest(account=account))
+    if told(done):
+        return
     console.print(
         f"Erased: {done.offers_erased} offers, {done.wallet_names_erased} wallet names, "
         f"{done.collected_data_erased} sets of data about the buyer."

@@ -6,7 +6,7 @@ from typing import Any
 
 from florin.v1 import account_pb2, partner_pb2
 
-from florin_server.cli.console import console, note
+from florin_server.cli.console import console, note, told
 from florin_server.cli.operation import ask, misused, mode
 
 _STATUS = {
@@ -36,6 +36,8 @@ def add(
         live=live,
     )
     made = ask(given, "ImportMerchant", request)
+    if told(made):
+        return
     console.print(made.merchant.id)
     note(f"A merchant of {made.partner_id} for {mode(live=made.live)} data.")
 
@@ -46,8 +48,9 @@ def set_status(given: dict[str, Any], merchant_id: str, status: str) -> None:
         misused("the status is active, inactive or suspended")
     request = partner_pb2.SetMerchantStatusRequest(merchant_id=merchant_id, status=_STATUS[status])
     done = ask(given, "SetMerchantStatus", request)
-    told = account_pb2.MerchantStatus.Name(done.merchant.status)
-    console.print(f"{done.merchant.id} is {told.removeprefix('MERCHANT_STATUS_').lower()}.")
+    if not told(done):
+        name = account_pb2.MerchantStatus.Name(done.merchant.status)
+        console.print(f"{done.merchant.id} is {name.removeprefix('MERCHANT_STATUS_').lower()}.")
 
 
 def add_bank_account(given: dict[str, Any], merchant_id: str, bank_type: str, status: str) -> None:
@@ -56,4 +59,5 @@ def add_bank_account(given: dict[str, Any], merchant_id: str, bank_type: str, st
         merchant_id=merchant_id, status=status, bank_type=bank_type
     )
     made = ask(given, "AddFiatSettlement", request)
-    console.print(made.id)
+    if not told(made):
+        console.print(made.id)

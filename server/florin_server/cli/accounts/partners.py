@@ -6,8 +6,8 @@ from typing import Any
 
 from florin.v1 import partner_pb2
 
-from florin_server.cli.console import console, note
-from florin_server.cli.operation import ask, minute, table
+from florin_server.cli.console import console, note, table, told
+from florin_server.cli.operation import ask, minute
 
 _COLUMNS = ("Partner id", "Status", "Version", "Created", "Name")
 _ACTIVE, _SUSPENDED = partner_pb2.PARTNER_STATUS_ACTIVE, partner_pb2.PARTNER_STATUS_SUSPENDED
@@ -16,14 +16,16 @@ _ACTIVE, _SUSPENDED = partner_pb2.PARTNER_STATUS_ACTIVE, partner_pb2.PARTNER_STA
 def create(given: dict[str, Any], name: str) -> None:
     """Makes a partner and prints its id."""
     made = ask(given, "CreatePartner", partner_pb2.CreatePartnerRequest(name=name))
-    console.print(made.id)
-    note(f"Its keys: florin keys create partner --partner {made.id}")
+    if not told(made):
+        console.print(made.id)
+        note(f"Its keys: florin keys create partner --partner {made.id}")
 
 
 def show(given: dict[str, Any]) -> None:
     """Prints all partners."""
     found = ask(given, "ListPartners", partner_pb2.ListPartnersRequest())
-    table(_COLUMNS, map(_row, found.partners))
+    if not told(found):
+        table(_COLUMNS, map(_row, found.partners))
 
 
 def _row(partner: partner_pb2.Partner) -> tuple[str, ...]:
@@ -51,7 +53,8 @@ def _set(
 ) -> None:
     request = partner_pb2.SetPartnerStatusRequest(partner_id=partner_id, status=status)
     done = ask(given, "SetPartnerStatus", request)
-    console.print(f"{done.id} is {_word(done.status)}.")
+    if not told(done):
+        console.print(f"{done.id} is {_word(done.status)}.")
 
 
 def _word(status: partner_pb2.PartnerStatus.ValueType) -> str:

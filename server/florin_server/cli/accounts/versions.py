@@ -6,12 +6,13 @@ from typing import Any
 
 from florin.v1 import partner_pb2
 
-from florin_server.cli.console import console
-from florin_server.cli.operation import ask, ask_all, misused, mode, table
+from florin_server.cli.console import console, table, told
+from florin_server.cli.operation import ask, ask_all, misused, mode
 from florin_server.domain.versions import PUBLISHED, STABLE
 
 _VERSION_COLUMNS = ("Version", "Kind")
 _PIN_COLUMNS = ("Account", "Id", "Mode", "Version", "Name")
+_PIN_MEMBERS = ("account", "id", "mode", "version", "name")
 
 
 def show(given: dict[str, Any]) -> None:
@@ -22,11 +23,7 @@ def show(given: dict[str, Any]) -> None:
         ("ListWallets", partner_pb2.ListWalletsRequest()),
         ("ListApiKeys", partner_pb2.ListApiKeysRequest()),
     )
-    table(
-        _VERSION_COLUMNS,
-        ((one, "stable" if one in STABLE else "preview") for one in PUBLISHED),
-    )
-    console.print()
+    kinds = {one: "stable" if one in STABLE else "preview" for one in PUBLISHED}
     rows = [("partner", one.id, "-", one.version_pin, one.name) for one in partners.partners]
     rows += [
         ("wallet", one.app_id, mode(live=one.live), one.version_pin, one.name)
@@ -38,7 +35,14 @@ def show(given: dict[str, Any]) -> None:
         for one in keys.keys
         if one.version_pin and not one.HasField("revoked_at")
     ]
-    table(_PIN_COLUMNS, rows)
+    document = {
+        "versions": [{"version": one, "kind": kind} for one, kind in kinds.items()],
+        "pins": [dict(zip(_PIN_MEMBERS, row, strict=True)) for row in rows],
+    }
+    if not told(document):
+        table(_VERSION_COLUMNS, kinds.items())
+        console.print()
+        table(_PIN_COLUMNS, rows)
 
 
 def pin(given: dict[str, Any], version: str, *, partner: str, wallet: str, key: str) -> None:
@@ -50,4 +54,5 @@ def pin(given: dict[str, Any], version: str, *, partner: str, wallet: str, key: 
         partner_id=partner, app_id=wallet, key_id=key, version=version
     )
     done = ask(given, "SetApiVersion", request)
-    console.print(f"{named[0]} is pinned to {done.version_pin}.")
+    if not told({"id": named[0], "version": done.version_pin}):
+        console.print(f"{named[0]} is pinned to {done.version_pin}.")

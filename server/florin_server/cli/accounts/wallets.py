@@ -6,8 +6,8 @@ from typing import Any
 
 from florin.v1 import partner_pb2
 
-from florin_server.cli.console import console, note
-from florin_server.cli.operation import ask, minute, mode, table
+from florin_server.cli.console import console, note, table, told
+from florin_server.cli.operation import ask, minute, mode
 
 _COLUMNS = ("App id", "Mode", "Version", "Created", "Revoked", "Name")
 
@@ -16,6 +16,8 @@ def register(given: dict[str, Any], name: str, icon_url: str | None, *, live: bo
     """Registers a wallet and prints its app id."""
     request = partner_pb2.RegisterWalletRequest(name=name, icon_url=icon_url, live=live)
     made = ask(given, "RegisterWallet", request)
+    if told(made):
+        return
     console.print(made.app_id)
     note("The wallet sends it as App-Id, and a Client-Id of its own choice for each installation.")
 
@@ -23,7 +25,8 @@ def register(given: dict[str, Any], name: str, icon_url: str | None, *, live: bo
 def show(given: dict[str, Any]) -> None:
     """Prints all wallets."""
     found = ask(given, "ListWallets", partner_pb2.ListWalletsRequest())
-    table(_COLUMNS, map(_row, found.wallets))
+    if not told(found):
+        table(_COLUMNS, map(_row, found.wallets))
 
 
 def _row(wallet: partner_pb2.Wallet) -> tuple[str, ...]:
@@ -40,4 +43,5 @@ def _row(wallet: partner_pb2.Wallet) -> tuple[str, ...]:
 def revoke(given: dict[str, Any], app_id: str) -> None:
     """Revokes a wallet."""
     done = ask(given, "RevokeWallet", partner_pb2.RevokeWalletRequest(app_id=app_id))
-    console.print(f"{done.app_id} is revoked.")
+    if not told(done):
+        console.print(f"{done.app_id} is revoked.")

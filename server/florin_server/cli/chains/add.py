@@ -23,8 +23,9 @@ from florin_server.boot.servers import public_address
 from florin_server.boot.servers.addresses import spelled
 from florin_server.cli.chains import deploy
 from florin_server.cli.chains.keystores import Key, KeyRing
-from florin_server.cli.console import console, fail, note, settings_of
+from florin_server.cli.console import console, fail, note, told_line
 from florin_server.cli.prompt import Prompt
+from florin_server.cli.settings import settings_of
 from florin_server.config import Settings
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.solana import SOLNET
@@ -125,7 +126,9 @@ class _Walk:
             ring.write(key, "The treasury's")
         path.parent.mkdir(mode=0o700, exist_ok=True)
         private(path, text).close()
-        console.print(str(path), markup=False)
+        document = {"file": str(path), "chain": chain.caip2, "assets": dict(chain.asset_ids)}
+        if not told_line(document):
+            console.print(str(path), markup=False)
         if isinstance(chain, EvmChain):
             await self._deploy(chain, Signer(relayers[0].secret))
         if chain.live and (told := public_address.problem(self._links)):

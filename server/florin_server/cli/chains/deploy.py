@@ -17,8 +17,9 @@ from florin_server.boot.chains.setup import (
     settlement_contract,
 )
 from florin_server.boot.home import Home, Refused, private
-from florin_server.cli.console import console, fail, note, settings_of
+from florin_server.cli.console import console, fail, note, told_line
 from florin_server.cli.prompt import Prompt
+from florin_server.cli.settings import settings_of
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.domain.caip import checksum_address
@@ -57,7 +58,9 @@ class Wanted:
                 note(f"{chain.name} has the {self.title} already, and it is Florin's.")
             else:
                 await _put(work, chain, self, prompt)
-        console.print(checksum_address(self.contract.address))
+        address = checksum_address(self.contract.address)
+        if not told_line({"contract": self.title, "address": address}):
+            console.print(address)
 
 
 def wanted(chain: EvmChain) -> tuple[Wanted, ...]:

@@ -14,7 +14,8 @@ from florin_server.boot.chains.keys import (
     write_solana_keystore,
 )
 from florin_server.boot.home import Refused
-from florin_server.cli.console import console, fail, note, settings_of
+from florin_server.cli.console import console, fail, note, told
+from florin_server.cli.settings import settings_of
 from florin_server.config import Settings
 from florin_server.domain.caip import checksum_address
 from florin_server.rails.evm.sending.transactions import Signer
@@ -80,7 +81,8 @@ def make(given: dict[str, object], path: Path, source: Path | None, *, is_solana
         ring.write(key, "The")
     except (Refused, OSError, ValueError) as error:
         fail("Not made", error)
-    console.print(ring.address(key), markup=False)
+    if not told({"file": str(path), "address": ring.address(key)}):
+        console.print(ring.address(key), markup=False)
 
 
 def _check_private(path: Path) -> None:

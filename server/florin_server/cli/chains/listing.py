@@ -11,8 +11,8 @@ from florin_server.boot.chains import connected, prices
 from florin_server.boot.chains.keys import Keyring
 from florin_server.boot.chains.setup import own_secrets
 from florin_server.boot.home import Home, Refused
-from florin_server.cli.console import console, fail, note, settings_of
-from florin_server.cli.operation import table
+from florin_server.cli.console import console, fail, note, table, told
+from florin_server.cli.settings import settings_of
 from florin_server.config import Settings
 from florin_server.flows.operator.health import faults
 from florin_server.rails.networks import chain_files
@@ -33,6 +33,20 @@ class _Seen:
     nodes: tuple[tuple[str, ...], ...]
     problems: tuple[str, ...]
 
+    def told(self) -> dict[str, Any]:
+        """As programs read it."""
+        return {
+            **_named(_COLUMNS, self.row),
+            "assets": [_named(_ASSET_COLUMNS, one) for one in self.assets],
+            "nodes": [_named(_NODE_COLUMNS[1:], one[1:]) for one in self.nodes],
+            "problems": self.problems,
+        }
+
+
+def _named(columns: tuple[str, ...], row: tuple[str, ...]) -> dict[str, str]:
+    names = [one.lower().replace(" ", "_") for one in columns]
+    return dict(zip(names, row, strict=True))
+
 
 def run(given: dict[str, Any]) -> None:
     """Prints all chains, assets and nodes, and on stderr what is wrong with the chains."""
@@ -41,6 +55,9 @@ def run(given: dict[str, Any]) -> None:
         seen = asyncio.run(_look(settings))
     except (Refused, OSError) as error:
         fail("Not done", error)
+    notes = [*prices.unpriced_everywhere(settings)]
+    if told({"chains": [one.told() for one in seen], "notes": notes}):
+        return
     table(_COLUMNS, [one.row for one in seen])
     assets = [asset for one in seen for asset in one.assets]
     nodes = [node for one in seen for node in one.nodes]
@@ -51,8 +68,8 @@ def run(given: dict[str, Any]) -> None:
     for one in seen:
         for problem in one.problems:
             note(problem)
-    for told in prices.unpriced_everywhere(settings):
-        note(told)
+    for one_note in notes:
+        note(one_note)
 
 
 async def _look(settings: Settings) -> list[_Seen]:

@@ -8,7 +8,8 @@ from typing import Any
 from florin_server.boot import stores
 from florin_server.boot.chains.setup import named
 from florin_server.boot.home import Home, Refused
-from florin_server.cli.console import console, fail, note, settings_of
+from florin_server.cli.console import console, fail, note, told
+from florin_server.cli.settings import settings_of
 from florin_server.config import Settings
 from florin_server.rails.networks import chain_files
 from florin_server.store.engine.query import StoreError
@@ -40,10 +41,11 @@ async def _run(settings: Settings, name: str, *, force: bool) -> None:
         found = await store.read(in_flight(chain.caip2))
     finally:
         await store.close()
-    if (told := _summary(found)) and not force:
-        raise Refused(f"{chain.name} has {told}; --force forgets them")
+    if (open_ := _summary(found)) and not force:
+        raise Refused(f"{chain.name} has {open_}; --force forgets them")
     for path in paths:
         path.unlink()
+    told({"chain": chain.caip2, "removed": True})
     console.print(f"{chain.name} is removed.", markup=False)
     keystores = [*chain.relayer_keystores, *filter(None, (chain.treasury_keystore,))]
     if keystores:

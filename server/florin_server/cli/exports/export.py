@@ -11,8 +11,9 @@ from typing import Any
 
 from florin_server.boot.exports.store import of_home
 from florin_server.boot.home import Refused
-from florin_server.cli.console import console, fail, settings_of
-from florin_server.cli.operation import misused, table
+from florin_server.cli.console import console, fail, table, told
+from florin_server.cli.operation import misused
+from florin_server.cli.settings import settings_of
 from florin_server.domain.exports.error import NotExported
 from florin_server.domain.exports.tables import TABLES
 from florin_server.flows.exports import folder
@@ -57,8 +58,11 @@ def _run(opened: AbstractContextManager[Origin], wanted: Wanted) -> None:
             written = _written(origin, wanted)
     except (NotExported, Refused, StoreError, OSError) as error:
         fail("Not exported", error)
+    manifest = str(wanted.to / folder.MANIFEST)
+    if told({"manifest": manifest, "rows": written}):
+        return
     table(("Rows", "Table"), [(str(rows), name) for name, rows in written.items()])
-    console.print(str(wanted.to / folder.MANIFEST), markup=False)
+    console.print(manifest, markup=False)
 
 
 def _written(origin: Origin, wanted: Wanted) -> dict[str, int]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
-from florin_server.cli.options import HomeOption, given, group
+from florin_server.cli.options import HomeOption, YesOption, asking, given, group
+from florin_server.cli.server import At
 
 ledger = group("Compare the books with the chains, and look at them.")
 payouts = group("List, begin, refuse and resolve what leaves the treasuries.")
-payments = group("List what blocked payers paid, and decide what becomes of it.")
+payments = group(
+    "Make, list and follow payments, as a merchant; and decide what becomes of what blocked payers "
+    "paid."
+)
 
 GROUPS = {"ledger": ledger, "payouts": payouts, "payments": payments}
 
@@ -19,6 +24,18 @@ AssetId = Annotated[str, typer.Argument(help="CAIP-19 asset, e.g. eip155:1/erc20
 PayoutId = Annotated[str, typer.Argument(help="The id that `florin payouts list` shows.")]
 HeldId = Annotated[str, typer.Argument(help="The id that `florin payments held` shows.")]
 Reason = Annotated[str, typer.Option("--note", help="Why, in your words; kept for the books.")]
+PaymentId = Annotated[str, typer.Argument(help="Payment id, or its link.")]
+WaitOption = Annotated[
+    bool, typer.Option("--wait", help="Until it is over; ends with 7 if not as it should be.")
+]
+KeyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--idempotency-key",
+        help="The same one does the same thing once.  [default: one of its own]",
+    ),
+]
+_TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"]
 Account = Annotated[str, typer.Argument(help="CAIP-10 account, e.g. eip155:1:0x….")]
 
 
@@ -112,6 +129,131 @@ def payouts_resolve(
     from florin_server.cli.payments import payouts as command
 
     command.resolve(given(home=home), payout_id, paid=paid)
+
+
+@payments.command("create")
+@asking
+def payments_create(
+    amount: Annotated[
+        list[str],
+        typer.Argument(help='What it costs, "12.50 USD", or minor units of a token, "5 caip19/…".'),
+    ],
+    *,
+    reference: Annotated[
+        str | None, typer.Option("--reference", help="Your own reference of the order.")
+    ] = None,
+    expires_in: Annotated[
+        str | None,
+        typer.Option("--expires-in", help="How long it can be paid: 90s, 30m, 2h or 7d."),
+    ] = None,
+    success_url: Annotated[
+        str | None, typer.Option("--success-url", help="Where the buyer goes who has paid.")
+    ] = None,
+    error_url: Annotated[
+        str | None, typer.Option("--error-url", help="Where the buyer goes who has not.")
+    ] = None,
+    wait: WaitOption = False,
+    qr: Annotated[
+        bool | None,
+        typer.Option("--qr/--no-qr", help="The link as a code to scan.  [default: on a terminal]"),
+    ] = None,
+    idempotency_key: KeyOption = None,
+    at: At,
+) -> None:
+    """Make a payment, and show the link that its buyer opens."""
+    from florin_server.cli.payments import create as command
+
+    wanted = command.Wanted(amount, reference, expires_in, success_url, error_url, idempotency_key)
+    command.run(at, wanted, wait=wait, qr=qr)
+
+
+@payments.command("list")
+@asking
+def payments_list(
+    *,
+    status: Annotated[
+        list[str] | None, typer.Option("--status", help="Only in this status; repeatable.")
+    ] = None,
+    reference: Annotated[
+        str | None, typer.Option("--reference", help="Only with this reference.")
+    ] = None,
+    since: Annotated[
+        datetime | None,
+        typer.Option("--since", formats=_TIMES, help="Only made then or later (UTC)."),
+    ] = None,
+    until: Annotated[
+        datetime | None, typer.Option("--until", formats=_TIMES, help="Only made before (UTC).")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many at most.")] = 50,
+    at: At,
+) -> None:
+    """List the merchant's payments, newest first."""
+    from florin_server.cli.payments import listing as command
+
+    wanted = command.Wanted(tuple(status or ()), reference, since, until, limit)
+    command.run(at, wanted)
+
+
+@payments.command("show")
+@asking
+def payments_show(payment_id: PaymentId, *, at: At) -> None:
+    """Show everything about a payment."""
+    from florin_server.cli.payments import show as command
+
+    command.run(at, payment_id)
+
+
+@payments.command("tail")
+@asking
+def payments_tail(
+    payment_id: Annotated[
+        str | None, typer.Argument(help="Payment id or link.  [default: all of the merchant]")
+    ] = None,
+    *,
+    after_version: Annotated[
+        int | None,
+        typer.Option("--after-version", min=0, help="Only what came after it, of one payment."),
+    ] = None,
+    at: At,
+) -> None:
+    """Follow a payment to its end, or all of the merchant until Ctrl-C.
+
+    A connection that is lost is made again, and nothing is told twice. Of one payment each change
+    is told; of all of them how the newest 50 stand, looked at every two seconds.
+    """
+    from florin_server.cli.payments import tail as command
+
+    if payment_id is None:
+        command.all_(at, after_version)
+    else:
+        command.one(at, payment_id, after_version)
+
+
+@payments.command("cancel")
+@asking
+def payments_cancel(
+    payment_id: PaymentId, *, yes: YesOption = False, idempotency_key: KeyOption = None, at: At
+) -> None:
+    """Call a payment off that nobody has paid; shows it, and asks."""
+    from florin_server.cli.payments import cancel as command
+
+    command.run(at, payment_id, yes=yes, key=idempotency_key)
+
+
+@payments.command("refund")
+@asking
+def payments_refund(
+    payment_id: PaymentId,
+    *,
+    yes: YesOption = False,
+    wait: WaitOption = False,
+    idempotency_key: KeyOption = None,
+    at: At,
+) -> None:
+    """Pay a payment back to the account that paid it; shows what goes where, and asks."""
+    from florin_server.cli.payments import refund as command
+
+    command.run(at, payment_id, yes=yes, wait=wait, key=idempotency_key)
 
 
 @payments.command("held")

@@ -6,8 +6,8 @@ from typing import Any
 
 from florin.v1 import held_pb2
 
-from florin_server.cli.console import console, note
-from florin_server.cli.operation import ask, minute, table
+from florin_server.cli.console import console, note, table, told
+from florin_server.cli.operation import ask, minute
 
 _COLUMNS = (
     "Held id",
@@ -30,7 +30,8 @@ _SAYS = {
 def show(given: dict[str, Any], *, all_: bool) -> None:
     """Prints held payments."""
     found = ask(given, "ListHeldPayments", held_pb2.ListHeldPaymentsRequest(all=all_))
-    table(_COLUMNS, map(_row, found.held_payments))
+    if not told(found):
+        table(_COLUMNS, map(_row, found.held_payments))
 
 
 def resolve(
@@ -44,6 +45,8 @@ def resolve(
         even_if_blocked=even_if_blocked,
     )
     done = ask(given, "ResolveHeldPayment", request, running_only=True)
+    if told(done):
+        return
     console.print(f"{done.held_id} {_SAYS[done.state]}")
     if done.payout_id:
         note(f"Payout {done.payout_id} takes {done.held_amount} minor units to {done.payer}.")

@@ -9,11 +9,13 @@ from typing import Any
 from florin.v1 import ledger_pb2
 from rich.markup import escape
 
-from florin_server.boot.home import Refused
+from florin_server.boot.home import Home, Refused
 from florin_server.boot.operator.client import operator
 from florin_server.boot.operator.error import OperatorError
-from florin_server.cli.console import console, fail, note, settings_of
-from florin_server.cli.operation import ask, minute, table
+from florin_server.cli.console import console, fail, note, plain, table, told
+from florin_server.cli.exits import Exit
+from florin_server.cli.operation import ask, minute, refused
+from florin_server.cli.settings import settings_of
 from florin_server.config import Settings
 
 _WALLETS = ("Books and chain", "Booked", "On chain", "Difference", "Asset", "Wallet")
@@ -33,23 +35,31 @@ def check(given: dict[str, Any]) -> None:
     """Prints how the books compare; exits with 1 unless they are whole and no money is missing."""
     try:
         found = asyncio.run(asked(settings_of(given)))
-    except (OperatorError, Refused, OSError) as error:
+    except OperatorError as error:
+        refused(error)
+    except (Refused, OSError) as error:
         fail("Not done", error)
+    unread = [f"{one.chain_id} did not tell" for one in found.unread if not one.resting]
+    wrong = [*found.problems, *missing(found), *unread]
+    if not told({**plain(found), "wrong": wrong}):
+        _show(found, wrong)
+    if wrong:
+        raise SystemExit(int(Exit.REFUSED))
+
+
+def _show(found: ledger_pb2.CheckLedgerResponse, wrong: list[str]) -> None:
     table(_WALLETS, map(_wallet, found.wallets))
     for one in found.unread:
         note(f"{one.chain_id} was not compared: {one.problem}")
-    unread = [f"{one.chain_id} did not tell" for one in found.unread if not one.resting]
-    wrong = [*found.problems, *missing(found), *unread]
     for problem in wrong:
         console.print("[red]\u2717[/]", escape(problem))
-    if wrong:
-        raise SystemExit(1)
-    console.print("[green]\u2713[/] the books are whole")
+    if not wrong:
+        console.print("[green]\u2713[/] the books are whole")
 
 
 async def asked(settings: Settings) -> ledger_pb2.CheckLedgerResponse:
     """How the books stand, as the service tells it, or the store and the chains without it."""
-    async with operator(settings, chains=True) as service:
+    async with operator(Home(settings.home), lambda: settings, chains=True) as service:
         found: ledger_pb2.CheckLedgerResponse = await service.ask(
             "CheckLedger", ledger_pb2.CheckLedgerRequest()
         )
@@ -70,19 +80,22 @@ def book(given: dict[str, Any], account: str, asset: str, words: str) -> None:
     """Books the difference of a wallet, and prints it."""
     request = ledger_pb2.BookDifferenceRequest(account=account, asset=asset, note=words)
     done = ask(given, "BookDifference", request, running_only=True)
-    console.print(done.amount)
+    if not told(done):
+        console.print(done.amount)
 
 
 def balances(given: dict[str, Any]) -> None:
     """Prints the balances of all accounts."""
     found = ask(given, "ListBalances", ledger_pb2.ListBalancesRequest())
-    table(_BALANCES, [(one.amount, one.asset, one.account) for one in found.balances])
+    if not told(found):
+        table(_BALANCES, [(one.amount, one.asset, one.account) for one in found.balances])
 
 
 def entries(given: dict[str, Any], payment_id: str) -> None:
     """Prints what was booked for a payment."""
     found = ask(given, "ListEntries", ledger_pb2.ListEntriesRequest(payment_id=payment_id))
-    table(_ENTRIES, map(_entry, found.entries))
+    if not told(found):
+        table(_ENTRIES, map(_entry, found.entries))
 
 
 def _wallet(one: ledger_pb2.WalletBalance) -> tuple[str, ...]:

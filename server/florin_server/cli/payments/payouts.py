@@ -6,8 +6,8 @@ from typing import Any
 
 from florin.v1 import payout_pb2
 
-from florin_server.cli.console import console, note
-from florin_server.cli.operation import ask, minute, misused, table
+from florin_server.cli.console import console, note, table, told
+from florin_server.cli.operation import ask, minute, misused
 
 _COLUMNS = ("Payout id", "Kind", "Status", "Since", "Minor units", "Asset", "To", "Problem or tx")
 
@@ -15,7 +15,8 @@ _COLUMNS = ("Payout id", "Kind", "Status", "Since", "Minor units", "Asset", "To"
 def show(given: dict[str, Any], *, all_: bool) -> None:
     """Prints payouts."""
     found = ask(given, "ListPayouts", payout_pb2.ListPayoutsRequest(all=all_))
-    table(_COLUMNS, map(_row, found.payouts))
+    if not told(found):
+        table(_COLUMNS, map(_row, found.payouts))
 
 
 def create(given: dict[str, Any], merchant_id: str, asset: str, amount: str) -> None:
@@ -24,6 +25,8 @@ def create(given: dict[str, Any], merchant_id: str, asset: str, amount: str) -> 
         misused("the amount is a number of minor units")
     request = payout_pb2.CreatePayoutRequest(merchant_id=merchant_id, asset=asset, amount=amount)
     made = ask(given, "CreatePayout", request)
+    if told(made):
+        return
     console.print(made.payout_id)
     note(f"{made.amount} minor units go to {made.account}.")
 
@@ -31,7 +34,8 @@ def create(given: dict[str, Any], merchant_id: str, asset: str, amount: str) -> 
 def refuse(given: dict[str, Any], payout_id: str) -> None:
     """Calls a waiting payout off for good."""
     refused = ask(given, "RefusePayout", payout_pb2.RefusePayoutRequest(payout_id=payout_id))
-    console.print(f"{refused.payout_id} is refused.")
+    if not told(refused):
+        console.print(f"{refused.payout_id} is refused.")
 
 
 def resolve(given: dict[str, Any], payout_id: str, *, paid: bool) -> None:
@@ -39,6 +43,8 @@ def resolve(given: dict[str, Any], payout_id: str, *, paid: bool) -> None:
     outcome = payout_pb2.PAYOUT_OUTCOME_PAID if paid else payout_pb2.PAYOUT_OUTCOME_NOT_PAID
     request = payout_pb2.ResolvePayoutRequest(payout_id=payout_id, outcome=outcome)
     resolved = ask(given, "ResolvePayout", request, running_only=True)
+    if told(resolved):
+        return
     what = "is done" if paid else "waits to be paid by another transaction"
     console.print(f"{resolved.payout_id} {what}.")
 

@@ -67,14 +67,13 @@ def verify_receipt(  # noqa: PLR0917  (typer gives them by name)
             "[default: the registry's for the chain, else 12]",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Tell everything as one object.")] = False,
 ) -> None:
     """Check a receipt by its signature and on the chain, without the installation that signed it.
 
     Ends with 0 if all of it is true, 1 if it is not what the issuer signed, 3 if the chain does not
-    bear it out, and 4 if that cannot be told now, or by this node.
+    bear it out, and 5 if that cannot be told now, or by this node.
     """
     from florin_server.cli.receipts import verify as command
 
     wanted = command.Wanted(file, rpc_url, jwks, issuer, key, confirmations)
-    command.run(wanted, as_json=as_json)
+    command.run(wanted)

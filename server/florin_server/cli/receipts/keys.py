@@ -6,8 +6,8 @@ from typing import Any
 
 from florin.v1 import receipt_pb2
 
-from florin_server.cli.console import console, note
-from florin_server.cli.operation import ask, minute, table
+from florin_server.cli.console import console, note, table, told
+from florin_server.cli.operation import ask, minute
 from florin_server.domain.receipts.keys import PUBLISHED_US
 
 _COLUMNS = ("Key id", "Made", "Signs", "Revoked")
@@ -16,13 +16,15 @@ _COLUMNS = ("Key id", "Made", "Signs", "Revoked")
 def show(given: dict[str, Any]) -> None:
     """Prints all keys."""
     found = ask(given, "ListReceiptKeys", receipt_pb2.ListReceiptKeysRequest())
-    table(_COLUMNS, map(_row, found.keys))
+    if not told(found):
+        table(_COLUMNS, map(_row, found.keys))
 
 
 def rotate(given: dict[str, Any]) -> None:
     """Makes a key, and tells from when on it signs."""
     made = ask(given, "RotateReceiptKey", receipt_pb2.RotateReceiptKeyRequest()).key
-    console.print(made.key_id)
+    if not told(made):
+        console.print(made.key_id)
     note(f"It is published now, and signs in {PUBLISHED_US // 60_000_000} minutes.")
 
 
@@ -30,7 +32,8 @@ def revoke(given: dict[str, Any], key_id: str) -> None:
     """Revokes a key."""
     request = receipt_pb2.RevokeReceiptKeyRequest(key_id=key_id)
     done = ask(given, "RevokeReceiptKey", request).key
-    console.print(f"{done.key_id} is revoked.")
+    if not told(done):
+        console.print(f"{done.key_id} is revoked.")
 
 
 def _row(key: receipt_pb2.ReceiptKey) -> tuple[str, ...]:

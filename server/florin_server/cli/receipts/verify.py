@@ -7,14 +7,14 @@ false signature are not made.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import IntEnum
 from pathlib import Path
 
-from florin_server.cli.console import console, fail, note
+from florin_server.cli.console import console, fail, note, told
+from florin_server.cli.exits import Exit
 from florin_server.cli.receipts import known_keys
 from florin_server.domain.receipts import signature
 from florin_server.domain.receipts.receipt import Receipt
@@ -31,12 +31,12 @@ _WORDS = {Outcome.PASSED: "ok", Outcome.FAILED: "FAILED", Outcome.UNKNOWN: "?"}
 
 
 class Status(IntEnum):
-    """What the command ends with; 2 is for one that is not meant like this."""
+    """What the command ends with."""
 
-    VERIFIED = 0
-    NOT_GENUINE = 1
-    NOT_ON_CHAIN = 3
-    UNDECIDED = 4
+    VERIFIED = Exit.DONE
+    NOT_GENUINE = Exit.REFUSED
+    NOT_ON_CHAIN = Exit.NOT_FOUND
+    UNDECIDED = Exit.UNREACHABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +70,16 @@ class Verdict:
         return Status.VERIFIED if passed and self.receipt is not None else Status.UNDECIDED
 
 
-def run(wanted: Wanted, *, as_json: bool) -> None:
+def run(wanted: Wanted) -> None:
     """Checks a receipt, tells what was found, and ends the program with what it comes to."""
     try:
         rpc = JsonRpc(HttpTransport(wanted.rpc_url))
     except ValueError as fault:
-        fail("Not checked", fault, 2)
+        fail("Not checked", fault, Exit.MISUSED)
     verdict = asyncio.run(judged(wanted, _text(wanted.file), rpc))
-    if as_json:
-        console.print(json.dumps(_object(verdict), indent=1), markup=False)
-    else:
+    if not told(_object(verdict)):
         _print(verdict)
-    raise SystemExit(verdict.status)
+    raise SystemExit(int(verdict.status))
 
 
 def _text(file: Path) -> str:
@@ -90,7 +88,7 @@ def _text(file: Path) -> str:
         with file.open("rb") as opened:
             content = opened.read(signature.RECEIPT_BYTES_MAX + 2)
     except OSError as fault:
-        fail("Not checked", f"{file}: {fault.strerror}", 2)
+        fail("Not checked", f"{file}: {fault.strerror}", Exit.MISUSED)
     return content.decode("latin-1").removesuffix("\n").removesuffix("\r")
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from florin.v1 import screening_pb2
 
-from florin_server.cli.console import console, fail, note
-from florin_server.cli.operation import ask, ask_all, minute, misused, table
+from florin_server.cli.console import console, fail, note, plain, table, told
+from florin_server.cli.operation import ask, ask_all, minute, misused
 from florin_server.domain.screening import files
 from florin_server.domain.screening.files import Listed
 
@@ -38,6 +38,8 @@ def put(
             misused(f"the file says itself that it was published on {listed.published}")
         listed.published = published.date()
     *_, done = ask_all(given, *_parts(name, listed, force=force))
+    if told({**plain(done), "leftOut": listed.left_out}):
+        return
     formerly = f", {done.former.count} until now" if done.HasField("former") else ""
     console.print(f"{name} has {done.list.count} addresses{formerly}.", markup=False)
     if listed.left_out:
@@ -75,7 +77,8 @@ def _parts(name: str, listed: Listed, *, force: bool) -> list[tuple[str, Any]]:
 def show(given: dict[str, Any]) -> None:
     """Prints all lists."""
     found = ask(given, "ListScreeningLists", screening_pb2.ListScreeningListsRequest())
-    table(_COLUMNS, map(_row, found.lists))
+    if not told(found):
+        table(_COLUMNS, map(_row, found.lists))
 
 
 def _row(one: screening_pb2.ScreeningList) -> tuple[str, ...]:
@@ -86,6 +89,8 @@ def _row(one: screening_pb2.ScreeningList) -> tuple[str, ...]:
 def check(given: dict[str, Any], account: str) -> None:
     """Says whether an account is served; the lists that it is on go to stdout, one a line."""
     found = ask(given, "CheckAccount", screening_pb2.CheckAccountRequest(account=account))
+    if told(found):
+        return
     for name in found.lists:
         console.print(name, markup=False)
     if found.blocked and not found.lists:
@@ -97,4 +102,5 @@ def check(given: dict[str, Any], account: str) -> None:
 def remove(given: dict[str, Any], name: str) -> None:
     """Takes a list out of force."""
     ask(given, "RemoveScreeningList", screening_pb2.RemoveScreeningListRequest(name=name))
-    console.print(f"{name} is removed.", markup=False)
+    if not told({"name": name, "removed": True}):
+        console.print(f"{name} is removed.", markup=False)

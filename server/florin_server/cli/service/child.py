@@ -10,9 +10,10 @@ from contextlib import suppress
 from florin_server.boot.home import Refused
 from florin_server.boot.processes.order import ALIVE, ALIVE_S, MAKE_WAY, READY, Order
 from florin_server.boot.processes.sharing import check_same
-from florin_server.cli.console import fail, log_to_stderr, settings_of
+from florin_server.cli.console import fail
 from florin_server.cli.service.serve import started
 from florin_server.cli.service.signals import run_until_signalled, stop_with
+from florin_server.cli.settings import log_to_stderr, settings_of
 from florin_server.clock import SystemClock, first_of
 from florin_server.config import Settings
 

@@ -16,7 +16,8 @@ from florin_client.wallet import Wallet, WalletError
 from rich.table import Table
 
 from florin_server.boot.home import Home
-from florin_server.cli.console import console, fail, settings_of
+from florin_server.cli.console import console, fail, told_line
+from florin_server.cli.settings import settings_of
 
 DEMO_OFF = (
     "embedded chains and test accounts are off here, as there is a live chain or FLORIN_DEMO says "
@@ -74,6 +75,8 @@ class _Api:
             method, self.base + path, json=body, headers=self.headers
         ) as answer:
             content = await answer.json()
+            call = {"who": self.who.strip(), "method": method, "path": path}
+            told_line({**call, "status": answer.status, "body": content})
             console.print(f"    ← {answer.status} {_short(content)}", markup=False)
             if answer.status >= 400:
                 raise DemoFailed(f"{path} answered {content['code']}: {content['message']}")
@@ -85,6 +88,7 @@ class _Api:
             async for line in stream.content:
                 if line.startswith(b"data:"):
                     state = json.loads(line[5:])
+                    told_line({"who": "stream", "state": state})
                     console.print(
                         f"[magenta]stream[/]    version {state['version']}: "
                         f"[bold]{state['status']}[/]"
@@ -180,4 +184,5 @@ def _report(
     moved = before["buyer"] - after["buyer"], after["merchant"] - before["merchant"]
     if moved != (paid, paid):
         raise DemoFailed(f"{paid} should have moved, but the balances say {moved}")
+    told_line({"status": status["status"], "txId": status["info"]["txId"]})
     console.print(f"[bold green]succeeded[/]  transaction {status['info']['txId']}")

@@ -17,10 +17,12 @@ from florin_server.boot.chains.keys import Keyring
 from florin_server.boot.home import Home, Refused
 from florin_server.boot.operator.client import operator
 from florin_server.boot.operator.error import OperatorError
-from florin_server.cli.console import console, settings_of
+from florin_server.cli.console import console, told
+from florin_server.cli.exits import Exit
 from florin_server.cli.payments import ledger as books
 from florin_server.cli.service import faults, outside
 from florin_server.cli.service.outside import Finding
+from florin_server.cli.settings import settings_of
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.domain.conditions import USUAL, ConditionName
@@ -42,21 +44,21 @@ _INSTALLATION = "installation"
 
 def run(given: dict[str, Any]) -> None:
     """Prints one line a check; exits with 1 if any of them found a problem."""
-    raise SystemExit(asyncio.run(_run(settings_of(given))))
+    raise SystemExit(int(asyncio.run(_run(settings_of(given)))))
 
 
-async def _run(settings: Settings) -> int:
-    bad = 0
+async def _run(settings: Settings) -> Exit:
+    found = []
     async for subject, problem in _checks(settings):
-        bad += bool(problem)
+        found.append({"check": subject, "problem": problem or None})
         mark = "[red]✗[/]" if problem else "[green]✓[/]"
         console.print(mark, escape(f"{subject}: {problem}" if problem else subject))
-    for told in outside.notes(settings):
-        console.print("[yellow]![/]", escape(told))
     # no fault: whoever asks for prices in such an asset itself is paid in it
-    for told in prices.unpriced_everywhere(settings):
-        console.print("[yellow]![/]", escape(told))
-    return 1 if bad else 0
+    notes = [*outside.notes(settings), *prices.unpriced_everywhere(settings)]
+    for one in notes:
+        console.print("[yellow]![/]", escape(one))
+    told({"checks": found, "notes": notes})
+    return Exit.REFUSED if any(one["problem"] for one in found) else Exit.DONE
 
 
 async def _checks(settings: Settings) -> AsyncIterator[Finding]:
@@ -75,7 +77,7 @@ async def _checks(settings: Settings) -> AsyncIterator[Finding]:
             yield finding
         return
     try:
-        async with operator(settings) as service:
+        async with operator(home, lambda: settings) as service:
             status = await service.ask("GetSystemStatus", system_pb2.GetSystemStatusRequest())
     except (OperatorError, Refused) as error:
         yield "service", f"runs, but does not answer: {error}"
@@ -122,8 +124,8 @@ async def _stopped(settings: Settings, home: Home) -> AsyncIterator[Finding]:
         yield f"store opens: {store.engine}", ""
         for chain_id, problem, count in await store.read(payouts.problems()):
             if problem:
-                told = f"{count} wait, because {problem}"
-                yield _condition(ConditionName.PAYOUTS_WAITING, chain_id), told
+                said = f"{count} wait, because {problem}"
+                yield _condition(ConditionName.PAYOUTS_WAITING, chain_id), said
         for chain_id, problem in held_problems(await store.read(held_money.counts())).items():
             yield _condition(ConditionName.PAYMENTS_HELD, chain_id), problem
         if problem := await store.read(lists_problem(settings, SystemClock().now_us())):
@@ -189,11 +191,11 @@ async def of_chain(chain: EvmChain | SolanaChain, keys: Keyring) -> AsyncIterato
         yield _condition(ConditionName.CHAIN_UNUSABLE, chain.caip2), str(error)
         return
     try:
-        wrong = {name: told for name, told in (await of_nodes(rail)).items() if told}
+        wrong = {name: said for name, said in (await of_nodes(rail)).items() if said}
         if not wrong:
             yield f"{chain.caip2} {chain.name}", ""
-        for name, told in wrong.items():
-            yield _condition(name, chain.caip2), "; ".join(told)
+        for name, said in wrong.items():
+            yield _condition(name, chain.caip2), "; ".join(said)
         for node in rail.nodes.states():
             yield _node(node.name, node.head, node.latency_ms), node.problem
     finally:
@@ -215,26 +217,26 @@ def _node(name: str, head: int, latency_ms: float) -> str:
 
 def _gas(gas: system_pb2.FailedGas) -> str:
     """What relayers lost in this hour; what is wrong with that, the chain's own problem tells."""
-    told = (
+    said = (
         f"gas lost on unpaid payments in this hour: {gas.failed} of {gas.failed_max}, spent on"
         f" creating accounts: {gas.opened} of {gas.opened_max}"
     )
     if gas.paused_payments or gas.given_up_payments:
-        told += f"; payments paused: {gas.paused_payments}, given up: {gas.given_up_payments}"
-    return told
+        said += f"; payments paused: {gas.paused_payments}, given up: {gas.given_up_payments}"
+    return said
 
 
 def _file(settings: Settings) -> Finding:
     """Which florin.toml counts, here and for the service that runs."""
     counts, *others = [str(one.resolve()) for one in settings.files()] or [""]
-    told = f"settings from {counts}" if counts else "settings without a florin.toml"
+    said = f"settings from {counts}" if counts else "settings without a florin.toml"
     if others:
-        told += f"; {others[0]} does not count"
+        said += f"; {others[0]} does not count"
     # a Florin that was started by an older release does not say
     runs_with = (Home(settings.home).addresses() or {}).get("settings", counts)
     if runs_with == counts:
-        return told, ""
-    return told, f"but Florin runs with {f'those of {runs_with}' if runs_with else 'none'}"
+        return said, ""
+    return said, f"but Florin runs with {f'those of {runs_with}' if runs_with else 'none'}"
 
 
 def _private(home: Home, settings: Settings) -> Finding:

@@ -6,8 +6,8 @@ from typing import Any
 
 from florin.v1 import system_pb2
 
-from florin_server.cli.console import console
-from florin_server.cli.operation import ask, minute, table
+from florin_server.cli.console import console, table, told
+from florin_server.cli.operation import ask, minute
 
 _COLUMNS = ("Executor id", "State", "Since", "Open transactions")
 
@@ -16,7 +16,8 @@ def show(given: dict[str, Any]) -> None:
     """Prints all executors."""
     request = system_pb2.ListExecutorsRequest()
     found = ask(given, "ListExecutors", request, running_only=True)
-    table(_COLUMNS, map(_row, found.executors))
+    if not told(found):
+        table(_COLUMNS, map(_row, found.executors))
 
 
 def _row(executor: system_pb2.Executor) -> tuple[str, ...]:
@@ -41,7 +42,8 @@ def resume(given: dict[str, Any], executor_id: str) -> None:
 
 
 def _print(executor: system_pb2.Executor) -> None:
-    console.print(f"{executor.id} is {_word(executor)}.")
+    if not told(executor):
+        console.print(f"{executor.id} is {_word(executor)}.")
 
 
 def _word(executor: system_pb2.Executor) -> str:

@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
 from florin_server.boot.home import Home, Refused
-from florin_server.cli.console import console, fail, settings_of
-from florin_server.cli.operation import misused, table
+from florin_server.cli.console import console, fail, table, told
+from florin_server.cli.operation import misused
+from florin_server.cli.settings import settings_of
 from florin_server.config import Settings
 from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpc, RpcError
 from florin_server.rails.types import RailUnavailable
 
 _COLUMNS = ("Chain", "Kind", "Told")
+_MEMBERS = ("chain", "kind", "told")
 # by the name of its address in running.json: a chain's name, and the kinds that last there
 _CHAINS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
     "evm_rpc": ("EVM", frozenset({"answer", "mining", "revert", "lag"})),
@@ -30,7 +32,9 @@ def show(given: dict[str, Any]) -> None:
         fail("Not done", error)
     if found is None:
         _nothing_runs(settings)
-    table(_COLUMNS, found)
+    document = [dict(zip(_MEMBERS, one, strict=True)) for one in found]
+    if not told({"faults": document}):
+        table(_COLUMNS, found)
 
 
 def clear(given: dict[str, Any], kind: str | None) -> None:
@@ -47,7 +51,8 @@ def clear(given: dict[str, Any], kind: str | None) -> None:
         left = asyncio.run(armed(settings)) or []
     except (RpcError, RailUnavailable) as error:
         fail("Not done", error)
-    console.print(f"{len(before) - len(left)} ended, {len(left)} left.")
+    if not told({"ended": len(before) - len(left), "left": len(left)}):
+        console.print(f"{len(before) - len(left)} ended, {len(left)} left.")
 
 
 async def armed(settings: Settings) -> list[tuple[str, str, str]] | None:

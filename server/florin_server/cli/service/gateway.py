@@ -15,8 +15,9 @@ from florin_server.boot.servers.certificates import Certificates
 from florin_server.boot.servers.observing import Seen
 from florin_server.boot.servers.peers import chosen_token, proxies_of
 from florin_server.boot.servers.upstream import Link
-from florin_server.cli.console import console, fail, log_to_stderr, note, settings_of
+from florin_server.cli.console import console, fail, note, told_line
 from florin_server.cli.service.signals import on_hangup, run_until_signalled
+from florin_server.cli.settings import log_to_stderr, settings_of
 from florin_server.config import Settings
 from florin_server.meters import Meters
 
@@ -59,6 +60,7 @@ async def _run(upstream: str, link: Link, settings: Settings) -> None:
             on_hangup(certificates.look)
         if not token:
             note("No FLORIN_GATEWAY_TOKEN: for the service all callers here are one address.")
+        told_line({"http": url, "grpc": upstream, "metrics": metrics_url or None})
         console.print(f"[bold green]The gateway is up.[/]\nREST  {url}\ngRPC  {upstream}")
         if metrics_url:
             console.print(f"Metrics  {metrics_url}")

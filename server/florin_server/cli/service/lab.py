@@ -17,11 +17,12 @@ from packaging.requirements import Requirement
 
 import florin_server
 from florin_server.boot.home import Home
-from florin_server.cli.console import console, fail, note, settings_of
+from florin_server.cli.console import console, fail, note
 from florin_server.cli.prompt import Prompt
 from florin_server.cli.service import up
 from florin_server.cli.service.demo import DEMO_OFF
 from florin_server.cli.service.signals import run_until_signalled
+from florin_server.cli.settings import settings_of
 
 _FAILED = "The lab does not open"
 _DISTRIBUTION, _EXTRA = "florin-pay", "notebooks"

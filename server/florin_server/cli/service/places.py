@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from florin_server.boot.service import Service
-from florin_server.cli.console import console
+from florin_server.cli.console import console, told_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,8 @@ class Places:
         }
 
     def show(self) -> None:
-        """Prints them."""
+        """Prints them, and how to end what lasts."""
+        told_line({name: place for name, place in self.told().items() if place})
         rpc, solana = (self.chains.get(one, "") for one in ("evm_rpc", "solana_rpc"))
         places = {
             "REST": self.http,

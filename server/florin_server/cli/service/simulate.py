@@ -13,7 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from florin_server.boot.home import Refused
-from florin_server.cli.console import console, fail, note, settings_of
+from florin_server.cli.console import console, fail, note
+from florin_server.cli.settings import settings_of
 from florin_server.config import Settings
 from florin_server.devnet.errors import DevChainError
 from florin_server.simulation.knobs import BadKnob, Knobs

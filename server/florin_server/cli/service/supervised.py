@@ -27,9 +27,10 @@ from florin_server.boot.servers.addresses import (
     reserve,
     spelled,
 )
-from florin_server.cli.console import console, fail, log_to_stderr, settings_of
+from florin_server.cli.console import console, fail
 from florin_server.cli.service.places import Places
 from florin_server.cli.service.signals import on_hangup, run_until_signalled
+from florin_server.cli.settings import log_to_stderr, settings_of
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
 

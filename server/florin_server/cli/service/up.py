@@ -11,9 +11,10 @@ from florin_server.boot import memory
 from florin_server.boot.demo_accounts import ensure_demo
 from florin_server.boot.home import Refused
 from florin_server.boot.service import Service
-from florin_server.cli.console import console, fail, log_to_stderr, settings_of
+from florin_server.cli.console import console, fail
 from florin_server.cli.service.places import Places
 from florin_server.cli.service.signals import on_hangup, run_until_signalled
+from florin_server.cli.settings import log_to_stderr, settings_of
 from florin_server.config import Settings
 from florin_server.devnet.errors import DevChainError
 from florin_server.store.engine.query import StoreError

@@ -9,7 +9,8 @@ from typing import Any
 from florin_server.boot import copies, stores
 from florin_server.boot.copies import Copied
 from florin_server.boot.home import Home, Refused
-from florin_server.cli.console import console, fail, settings_of
+from florin_server.cli.console import console, fail, told
+from florin_server.cli.settings import settings_of
 from florin_server.config import Settings
 from florin_server.store.engine.query import StoreError
 from florin_server.store.engine.where import Database
@@ -68,4 +69,5 @@ def _is_sqlite(file: Path) -> bool:
 
 def _tell(copied: Copied, where: str) -> None:
     rows = sum(content.rows for content in copied.values())
-    console.print(f"{rows} rows in {len(copied)} tables: {where} holds the same.", markup=False)
+    if not told({"rows": rows, "tables": {name: one.rows for name, one in copied.items()}}):
+        console.print(f"{rows} rows in {len(copied)} tables: {where} holds the same.", markup=False)

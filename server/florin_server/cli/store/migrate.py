@@ -6,7 +6,8 @@ from typing import Any
 
 from florin_server.boot import stores
 from florin_server.boot.home import Home, Refused
-from florin_server.cli.console import console, fail, settings_of
+from florin_server.cli.console import console, fail, told
+from florin_server.cli.settings import settings_of
 from florin_server.store.engine import migrating
 from florin_server.store.engine.query import StoreError
 
@@ -17,8 +18,10 @@ def run(given: dict[str, Any], *, status: bool, sql: bool) -> None:
     try:
         store = stores.where(settings)
         if sql:
-            for statement in migrating.preview(store):
-                console.print(f"{statement.strip()};", markup=False)
+            statements = [f"{one.strip()};" for one in migrating.preview(store)]
+            if not told({"statements": statements}):
+                for one in statements:
+                    console.print(one, markup=False)
             return
         if not status:
             Home(settings.home).open()
@@ -26,6 +29,7 @@ def run(given: dict[str, Any], *, status: bool, sql: bool) -> None:
         found = migrating.standing(store)
     except (Refused, StoreError, OSError) as error:
         fail("Not migrated", error)
+    told({"schema": found.version, "wanted": found.wanted})
     if found.version == found.wanted:
         console.print(f"The store has schema {found.version}, the present one.", markup=False)
     else:

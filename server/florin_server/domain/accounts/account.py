@@ -39,6 +39,7 @@ class ApiKey:
     version_pin: str | None
     created_at_us: int
     revoked_at_us: int | None = None
+    name: str = ""  # what people call it
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +59,12 @@ class WalletApp:
 class Standing:
     """What a call was admitted by, so that it can be looked at again: a key, or a wallet's app id.
 
-    `merchant_id` is set on merchant paths; with `active_merchant` it has to be active.
+    `merchant_id` is set on merchant paths; with `active_merchant` it has to be active. `scope` is
+    what the call asks of a key; empty asks for none.
     """
 
     key_id: str | None = None
     app_id: str | None = None
     merchant_id: str | None = None
     active_merchant: bool = False
+    scope: str = ""

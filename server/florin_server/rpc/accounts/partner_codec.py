@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from florin.v1 import access_pb2, account_pb2, partner_pb2
 
 from florin_server.domain.accounts.account import ApiKey, Partner, WalletApp
@@ -22,6 +24,11 @@ def key_kind(number: partner_pb2.ApiKeyKind.ValueType) -> KeyKind:
 def scope_name(scope: access_pb2.KeyScope.ValueType) -> str:
     """A scope in the words of the domain."""
     return access_pb2.KeyScope.Name(scope).removeprefix("KEY_SCOPE_").lower()
+
+
+def scopes(named: Iterable[access_pb2.KeyScope.ValueType]) -> frozenset[str]:
+    """Several of them."""
+    return frozenset(map(scope_name, named))
 
 
 def partner_status(number: partner_pb2.PartnerStatus.ValueType) -> str:
@@ -48,6 +55,7 @@ def api_key(key: ApiKey) -> partner_pb2.ApiKey:
         created_at=timestamp(key.created_at_us),
         revoked_at=timestamp(key.revoked_at_us) if key.revoked_at_us else None,
         version_pin=key.version_pin or "",
+        name=key.name,
     )
 
 

@@ -28,7 +28,8 @@ class PartnerCalls:
             kind=codec.key_kind(request.kind),
             live=request.live,
             partner_id=request.partner_id or None,
-            scopes=frozenset(codec.scope_name(scope) for scope in request.scopes),
+            scopes=codec.scopes(request.scopes),
+            name=request.name,
         )
         return partner_pb2.CreateApiKeyResponse(key=codec.api_key(key), secret=secret)
 
@@ -38,6 +39,14 @@ class PartnerCalls:
         """Lists keys without their secrets."""
         found = await keys.listed(self._app, request.partner_id or None)
         return partner_pb2.ListApiKeysResponse(keys=[codec.api_key(key) for key in found])
+
+    async def UpdateApiKey(
+        self, request: partner_pb2.UpdateApiKeyRequest, context: Any
+    ) -> partner_pb2.UpdateApiKeyResponse:
+        """Changes the name of a key, or what it may do."""
+        name = request.name if request.HasField("name") else None
+        key = await keys.change(self._app, request.key_id, name, codec.scopes(request.scopes))
+        return partner_pb2.UpdateApiKeyResponse(key=codec.api_key(key))
 
     async def RevokeApiKey(
         self, request: partner_pb2.RevokeApiKeyRequest, context: Any

@@ -120,6 +120,7 @@ class Authenticator:
                 app_id=credential.app.app_id if credential.app else None,
                 merchant_id=merchant.id if merchant else None,
                 active_merchant=rule.active_merchant,
+                scope=_scope(rule) if credential.key else "",
             ),
         )
 
@@ -224,11 +225,18 @@ def _name(credential: _Credential, sent: Mapping[str, str]) -> str:
     return f"{app_id}/{client}"
 
 
+def _scope(rule: access_pb2.AccessRule) -> str:
+    """What a call asks of a key, in the words of the domain; empty if it asks for nothing."""
+    if not rule.scope:
+        return ""
+    return access_pb2.KeyScope.Name(rule.scope).removeprefix("KEY_SCOPE_").lower()
+
+
 def _check_key(rule: access_pb2.AccessRule, key: ApiKey) -> None:
     if rule.family != _GATEWAY and key.kind is not KeyKind.PARTNER:
         raise FlorinError(Code.FORBIDDEN)
-    scope = access_pb2.KeyScope.Name(rule.scope).removeprefix("KEY_SCOPE_").lower()
-    if rule.scope and scope not in key.scopes:
+    scope = _scope(rule)
+    if scope and scope not in key.scopes:
         raise FlorinError(Code.FORBIDDEN)
     if rule.family == _SANDBOX and key.live:
         raise FlorinError(Code.NOT_SANDBOX_API_KEY)

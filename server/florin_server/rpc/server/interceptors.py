@@ -132,11 +132,16 @@ class Gate(grpc.aio.ServerInterceptor):
             entries = context.invocation_metadata()
             call = self._call(entries)
             call.say = lambda: context.send_initial_metadata(call.trailing())
+            known = self._app.accounts.generation
             try:
                 await self._admit(method, entries, request, call, context)
                 self._hold(request, call, context)
                 CALL.set(call)
                 async for response in inner(request, context):
+                    if known != self._app.accounts.generation:
+                        # a key that is revoked, or may do less, is told nothing more
+                        known = self._app.accounts.generation
+                        await self._again(method, entries, context)
                     await call.take_up()
                     yield response
                 await call.take_up()
@@ -224,6 +229,11 @@ class Gate(grpc.aio.ServerInterceptor):
         if fault is not None:
             raise GatewayFault(fault)
         method.validate(request)
+
+    async def _again(self, method: Method, entries: Any, context: _Context) -> None:
+        """FlorinError if a call that was admitted would not be now."""
+        peer = self._peer_of(entries, context.peer())
+        await self._caller(method, metadata.read(entries), peer)
 
     async def _caller(self, method: Method, sent: Any, peer: str) -> Caller:
         try:

@@ -6,6 +6,7 @@ from sqlalchemy import func, or_, select, true, update
 from sqlalchemy.types import Text
 
 from florin_server.domain.accounts.account import ApiKey, WalletApp
+from florin_server.store.engine.columns import Words
 from florin_server.store.engine.query import Op, Statement, insert, operation, param, upsert
 from florin_server.store.hints import generations
 from florin_server.store.tables.tables import api_key, wallet_app
@@ -26,6 +27,15 @@ _REVOKE = Statement(
     update(api_key)
     .where(api_key.c.key_id == param("id_"))
     .values(revoked_at_us=func.coalesce(api_key.c.revoked_at_us, param("now_us")))
+    .returning(*api_key.c)
+)
+_CHANGE = Statement(
+    update(api_key)
+    .where(api_key.c.key_id == param("id_"), api_key.c.revoked_at_us.is_(None))
+    .values(
+        name=func.coalesce(param("new_name", Text), api_key.c.name),
+        scopes=func.coalesce(param("new_scopes", Words), api_key.c.scopes),
+    )
     .returning(*api_key.c)
 )
 _PUT_APP = Statement(upsert(wallet_app, "app_id"))
@@ -75,6 +85,14 @@ def any_live() -> Op[bool]:
 def revoke_key(key_id: str, now_us: int) -> Op[ApiKey | None]:
     """Ends a key from now on; one that has ended stays as it is. None if there is no such key."""
     rows = yield _REVOKE(id_=key_id, now_us=now_us)
+    yield from generations.bump(generations.Kind.ACCOUNTS)
+    return ApiKey(*rows[0]) if rows else None
+
+
+@operation
+def change_key(key_id: str, name: str | None, scopes: frozenset[str] | None) -> Op[ApiKey | None]:
+    """Renames a key, or changes what it may do; None keeps either. None if no such key is valid."""
+    rows = yield _CHANGE(id_=key_id, new_name=name, new_scopes=scopes)
     yield from generations.bump(generations.Kind.ACCOUNTS)
     return ApiKey(*rows[0]) if rows else None
 

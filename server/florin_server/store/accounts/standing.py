@@ -1,7 +1,8 @@
 """Whether who calls still may, read again in the transaction that moves money.
 
 What is known of a caller before is remembered for seconds, in each process by itself. Of a key that
-is revoked while a transaction runs, the transaction counts as the one that came first.
+is revoked, or may do less, while a transaction runs, the transaction counts as the one that came
+first.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from florin_server.store.tables.tables import api_key, merchant, partner, wallet
 _KEY = Statement(
     select(
         api_key.c.revoked_at_us,
+        api_key.c.scopes,
         api_key.c.partner_id,
         partner.c.status,
         merchant.c.id,
@@ -61,7 +63,9 @@ def _refusal(standing: Standing, rows: list[Row]) -> Code | None:
     """The first that holds, in the order of calls that come later."""
     if not rows or rows[0][0] is not None:
         return Code.INVALID_API_KEY
-    _, partner_id, partner_status, merchant_id, deleted_at_us, merchant_status = rows[0]
+    _, scopes, partner_id, partner_status, merchant_id, deleted_at_us, merchant_status = rows[0]
+    if standing.scope and standing.scope not in scopes:
+        return Code.FORBIDDEN
     if partner_id is not None and partner_status != "active":
         return Code.FORBIDDEN
     if standing.merchant_id is None:

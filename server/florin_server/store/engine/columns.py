@@ -90,8 +90,8 @@ class Words(TypeDecorator[frozenset[str]]):
     cache_ok = True
 
     def process_bind_param(self, value: frozenset[str] | None, dialect: Dialect) -> Any:  # noqa: ARG002
-        """Equal sets are equal texts."""
-        return " ".join(sorted(value or ()))
+        """Equal sets are equal texts; None is a parameter that was not given."""
+        return None if value is None else " ".join(sorted(value))
 
     def process_result_value(self, value: Any, dialect: Dialect) -> frozenset[str]:  # noqa: ARG002
         """The set."""

@@ -44,6 +44,7 @@ class ApiKeyRow(Base, table=True):
     version_pin: str | None = text_()
     created_at_us: int = number()
     revoked_at_us: int | None = number()
+    name: str = text_(default="")
 
 
 class WalletAppRow(Base, table=True):

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "v0020"
-down_revision = "v0017"
+down_revision = "v0018"
 branch_labels = None
 depends_on = None
 

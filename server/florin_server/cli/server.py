@@ -1,0 +1,161 @@
+"""Where the merchant's and the wallet's commands ask, and as whom."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from florin_server.cli.console import fail
+from florin_server.cli.exits import Exit, of_status
+
+if TYPE_CHECKING:
+    from florin_client import Client, FlorinError
+
+# as in demo.env
+TARGET, KEY, MERCHANT = "FLORIN_GRPC_TARGET", "FLORIN_PARTNER_KEY", "FLORIN_MERCHANT_ID"
+APP, CLIENT = "FLORIN_APP_ID", "FLORIN_CLIENT_ID"
+_TIMEOUT_S = 30
+# somebody waits who may have named the wrong server
+_PATIENCE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """What was said on the command line about where to ask, and as whom."""
+
+    server: str | None = None
+    tls: bool = False
+    ca: Path | None = None
+    api_key: str | None = field(default=None, repr=False)
+    merchant: str | None = None
+    home: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A server, and the credentials for it. Those of demo.env go to no server but their own."""
+
+    target: str
+    sandbox: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def of(cls, at: At) -> Place:
+        """The server that was named, or the one of the state folder; else the program ends."""
+        named = at.server or os.environ.get(TARGET, "")
+        if at.server is None and not named:
+            return cls._of_home(at)
+        # a shell that has read demo.env names the sandbox's server with all its accounts
+        return cls(named, {})
+
+    @classmethod
+    def _of_home(cls, at: At) -> Place:
+        from florin_server.cli.operation import home_of  # noqa: PLC0415  (only if it is needed)
+
+        home = home_of({} if at.home is None else {"home": at.home})
+        addresses = home.addresses()
+        if addresses is None:
+            fail(
+                "Not asked",
+                f"no Florin runs with its state in {home.path}; start one: florin up, or name one "
+                "elsewhere with --server",
+                Exit.UNREACHABLE,
+            )
+        return cls(addresses["grpc"], home.read_demo_env())
+
+    def said(self, chosen: str | None, variable: str) -> str:
+        """What was chosen, or the environment says, or demo.env; empty if nothing does."""
+        return chosen or os.environ.get(variable) or self.sandbox.get(variable, "")
+
+
+@contextmanager
+def as_merchant(at: At) -> Iterator[Client]:
+    """A client with a partner's key, for one merchant; ends the program if asked in vain."""
+    place = Place.of(at)
+    credentials = {
+        "api_key": _needed(place.said(at.api_key, KEY), KEY, "--api-key"),
+        "merchant_id": _needed(place.said(at.merchant, MERCHANT), MERCHANT, "--merchant"),
+    }
+    with _asked(place, at, credentials) as client:
+        yield client
+
+
+@contextmanager
+def as_partner(at: At) -> Iterator[tuple[Client, str]]:
+    """The same for all merchants of the partner, with the one that was named, if any was."""
+    place = Place.of(at)
+    key = _needed(place.said(at.api_key, KEY), KEY, "--api-key")
+    with _asked(place, at, {"api_key": key}) as client:
+        yield client, place.said(at.merchant, MERCHANT)
+
+
+def _needed(said: str, variable: str, option: str) -> str:
+    if not said:
+        how = f"{variable} is not in the environment: set it, or say {option}"
+        fail("Not asked", how, Exit.MISUSED)
+    return said
+
+
+@contextmanager
+def as_wallet(at: At) -> Iterator[tuple[Client, Place]]:
+    """A client with a wallet's app id; ends the program if asked in vain."""
+    place = Place.of(at)
+    app, device = place.said(None, APP), place.said(None, CLIENT)
+    if not app:
+        why = f"{APP} is not in the environment: wallets have an app id"
+        fail("Not asked", why, Exit.MISUSED)
+    credentials = {"app_id": app, "client_id": device or "florin-pay"}
+    with _asked(place, at, credentials) as client:
+        yield client, place
+
+
+@contextmanager
+def _asked(place: Place, at: At, credentials: Mapping[str, str]) -> Iterator[Client]:
+    # the client is slow to load, and what is wrong of the command is told at once
+    from florin_client import Client, FlorinError, Retries  # noqa: PLC0415
+
+    encrypts = at.tls or at.ca is not None
+    try:
+        client = Client(
+            place.target,
+            **credentials,
+            plaintext=not encrypts,
+            root_certificates=None if at.ca is None else at.ca.read_bytes(),
+            timeout=_TIMEOUT_S,
+            retries=Retries(patience_s=_PATIENCE_S),
+            sdk_name="florin-cli",
+        )
+    except (ValueError, OSError) as error:
+        how = "" if encrypts else " (--tls, or --ca FILE, encrypts)"
+        fail("Not asked", f"{error}{how}", Exit.MISUSED)
+    with client:
+        try:
+            yield client
+        except FlorinError as error:
+            refused(error, place.target)
+
+
+def refused(error: FlorinError, target: str) -> NoReturn:
+    """Ends the program as a server refused, or did not answer."""
+    status = of_status(error.status.name)
+    told: dict[str, Any] = {
+        "code": error.code or None,
+        "requestId": error.request_id or None,
+        "details": dict(error.details),
+        "issues": [{"field": one.field, "message": one.message} for one in error.issues],
+    }
+    why = str(error)
+    if error.issues:
+        why += ": " + "; ".join(f"{one.field} {one.message}" for one in error.issues)
+    if status is Exit.UNREACHABLE:
+        why = f"{target} does not answer: {why}"
+        if error.idempotency_key is not None:
+            why += (
+                f"; it may have been done all the same, so ask again with --idempotency-key "
+                f"{error.idempotency_key}"
+            )
+            told["idempotencyKey"] = error.idempotency_key
+    fail("Not done", why, status, **told)

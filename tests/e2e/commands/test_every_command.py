@@ -1,0 +1,409 @@
+"""Every command is tried on a Florin that runs, and what it says with --json is JSON."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from eth_account import Account
+from florin_server.cli.exits import Exit
+from florin_server.cli.main import app
+from florin_server.devnet.genesis import DEVNET
+from typer.core import TyperGroup
+
+from tests.support.command import Ended, Forks, Lasting
+
+pytestmark = pytest.mark.long
+
+NOBODY = "eip155:31337:0x" + "77" * 20
+PREVIEW = "2026-02-19.preview"
+# what they print is for a shell, or somebody else's
+PLAIN = {"lab", "completion"}
+LASTING = {"up", "serve", "worker", "gateway"}
+
+
+def leaves(command: TyperGroup, path: str = "") -> Iterator[str]:
+    for name, found in command.commands.items():
+        full = f"{path} {name}".strip()
+        if isinstance(found, TyperGroup):
+            yield from leaves(found, full)
+        else:
+            yield full
+
+
+COMMANDS = {*leaves(typer.main.get_command(app))}
+
+
+@dataclass
+class Stage:
+    """A Florin that runs, and what was made on it so far."""
+
+    up: Lasting
+    forks: Forks
+    folder: Path
+    made: dict[str, Any] = field(default_factory=dict)
+
+    def run(self, *words: str, **changes: str) -> Ended:
+        return self.forks(*words, home=self.up.home.path, **changes)
+
+    def told(self, *words: str, status: int = 0, **changes: str) -> list[Any]:
+        """The documents that a command told; its end is the one that was expected."""
+        done = self.run(*words, "--json", **changes)
+        assert done.status == status, (words, done)
+        return documents(done.out if status == 0 or done.out else done.err)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return self.up.env
+
+    def payment(self, *more: str) -> str:
+        (made,) = self.told("payments", "create", "12.50", "USD", *more)
+        return made["paymentId"]
+
+    def paid(self) -> str:
+        payment = self.payment()
+        assert self.told("pay", payment, "--option", "1")[-1]["status"]["status"] == "succeeded"
+        return payment
+
+
+def documents(text: str) -> list[Any]:
+    """One document, or one on each line."""
+    try:
+        return [json.loads(text)]
+    except ValueError:
+        return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory, forks) -> Iterator[Stage]:
+    folder = tmp_path_factory.mktemp("every")
+    with forks.lasting("up", home=folder / "home") as up:
+        yield Stage(up, forks, folder)
+        up.tell(signal.SIGTERM)
+        assert up.ended().status == 0
+
+
+# each of them, with what has to be in its answer
+
+Try = Callable[[Stage], None]
+TRIES: dict[str, Try] = {}
+
+
+def tries(*commands: str) -> Callable[[Try], Try]:
+    def tried(work: Try) -> Try:
+        for one in commands:
+            TRIES[one] = work
+        return work
+
+    return tried
+
+
+@tries("partners create", "partners list", "partners suspend", "partners resume")
+def partners(stage: Stage) -> None:
+    (made,) = stage.told("partners", "create", "Tea & Co")
+    assert made["status"] == "active"
+    assert stage.told("partners", "suspend", made["id"])[0]["status"] == "suspended"
+    assert stage.told("partners", "resume", made["id"])[0]["status"] == "active"
+    (found,) = stage.told("partners", "list")
+    assert made["id"] in {one["id"] for one in found["partners"]}
+    (refused,) = stage.told("partners", "suspend", "prtn_1", status=Exit.NOT_FOUND)
+    assert refused["error"]["code"] == "partner_not_found"
+
+
+@tries("keys create", "keys list", "keys set", "keys revoke")
+def keys(stage: Stage) -> None:
+    words = ("keys", "create", "wallet", "--name=Purse", "--scope", "read")
+    (made,) = stage.told(*words)
+    key_id = made["key"]["keyId"]
+    assert made["secret"].startswith("fl_test_wk_")
+    assert (made["key"]["name"], made["key"]["scopes"]) == ("Purse", ["read"])
+    (changed,) = stage.told("keys", "set", key_id, "--name=Till", "--scope=read,create")
+    assert (changed["key"]["name"], changed["key"]["scopes"]) == ("Till", ["create", "read"])
+    assert stage.run("keys", "set", key_id).status == Exit.MISUSED
+    assert stage.run("keys", "set", key_id, "--scope=all").status == Exit.MISUSED
+    listed = stage.run("keys", "list").out
+    assert "Till" in listed
+    assert made["secret"] not in listed
+    assert made["secret"] not in json.dumps(stage.told("keys", "list"))
+    assert stage.told("keys", "revoke", key_id)[0]["key"]["revokedAt"]
+    (refused,) = stage.told("keys", "set", key_id, "--name=x", status=Exit.STATE)
+    assert refused["error"]["code"] == "invalid_state"
+
+
+@tries("wallets register", "wallets list", "wallets revoke")
+def wallets(stage: Stage) -> None:
+    (made,) = stage.told("wallets", "register", "Purse")
+    assert made["appId"] in json.dumps(stage.told("wallets", "list"))
+    assert stage.told("wallets", "revoke", made["appId"])[0]["revokedAt"]
+
+
+@tries("merchants list", "merchants show", "merchants destinations")
+def merchants(stage: Stage) -> None:
+    own = stage.env["FLORIN_MERCHANT_ID"]
+    assert own in {one["id"] for one in stage.told("merchants", "list")[0]["merchants"]}
+    assert stage.told("merchants", "show")[0]["id"] == own
+    (before,) = stage.told("merchants", "destinations", own)
+    asset = f"eip155:31337/erc20:{DEVNET.euro.address}"
+    assert asset not in {one["asset"] for one in before["crypto"]}
+    words = ("merchants", "destinations", own, "--set", f"{asset}={NOBODY}")
+    assert stage.told(*words, status=Exit.MISUSED)[0]["error"]["exit"] == Exit.MISUSED
+    (after,) = stage.told(*words, "--yes")
+    assert NOBODY in {one["destination"] for one in after["crypto"] if one["asset"] == asset}
+    (again,) = stage.told("merchants", "destinations", own, "--remove", asset, "--yes")
+    assert again == before
+
+
+@tries("merchants import", "merchants status", "merchants bank")
+def merchants_of_the_operator(stage: Stage) -> None:
+    (partner,) = stage.told("partners", "create", "Of merchants")
+    who = (f"--partner={partner['id']}", "--name=Tea", "--email=tea@house.example")
+    (made,) = stage.told("merchants", "import", "tea", *who)
+    assert made["merchant"]["id"] == "tea"
+    (changed,) = stage.told("merchants", "status", "tea", "inactive")
+    assert changed["merchant"]["status"] == "inactive"
+    assert stage.told("merchants", "bank", "tea", "--type=iban")[0]["bankType"] == "iban"
+
+
+@tries("versions list", "versions pin")
+def versions(stage: Stage) -> None:
+    (partner,) = stage.told("partners", "create", "Pinned")
+    words = ("versions", "pin", PREVIEW, f"--partner={partner['id']}")
+    assert stage.told(*words)[0]["version"] == PREVIEW
+    (found,) = stage.told("versions", "list")
+    assert {"id", "version", "account"} <= found["pins"][0].keys()
+    assert PREVIEW in {one["version"] for one in found["versions"]}
+
+
+@tries("customers export", "customers erase")
+def customers(stage: Stage) -> None:
+    payment = stage.paid()
+    payer = stage.told("payments", "show", payment)[0]["buyer"]["accountCaip10"]
+    (kept,) = stage.told("customers", "export", payer)
+    assert [one["paymentId"] for one in kept["payments"]] == [payment]
+    assert stage.told("customers", "erase", payer)[0]["paymentsKept"] == 1
+
+
+@tries("payments create", "payments list", "payments show", "payments cancel")
+def payments(stage: Stage) -> None:
+    payment = stage.payment("--reference", "order-9", "--expires-in", "30m")
+    (shown,) = stage.told("payments", "show", payment)
+    assert (shown["referenceId"], shown["amount"]["value"]) == ("order-9", "1250")
+    (listed,) = stage.told("payments", "list", "--reference", "order-9")
+    assert [one["paymentId"] for one in listed["payments"]] == [payment]
+    assert listed["more"] is False
+    stage.payment()
+    (first,) = stage.told("payments", "list", "--limit", "1", "--status", "requires_action")
+    assert (len(first["payments"]), first["more"]) == (1, True)
+    assert stage.told("payments", "cancel", payment, status=Exit.MISUSED)
+    (done,) = stage.told("payments", "cancel", payment, "--yes")
+    assert done["status"] == "cancelled"
+    # whoever repeats the command is told the same
+    assert stage.told("payments", "cancel", payment, "--yes") == [done]
+    assert stage.told("payments", "show", "pay_1", status=Exit.NOT_FOUND)
+
+
+@tries("payments tail", "payments refund", "pay")
+def payments_that_are_paid(stage: Stage) -> None:
+    payment = stage.paid()
+    (last,) = stage.told("payments", "tail", payment)
+    assert (last["status"], last["version"]) == ("succeeded", 2)
+    # who knows it all is told nothing, and how it ended
+    assert stage.told("payments", "tail", payment, "--after-version", "2") == []
+    updates = stage.told("payments", "refund", payment, "--yes", "--wait")
+    assert updates[-1]["refund"]["status"] == "succeeded"
+    assert stage.told("payments", "refund", payment, "--yes")[0]["refundId"]
+    cancelled = stage.payment()
+    stage.told("payments", "cancel", cancelled, "--yes")
+    assert stage.told("payments", "tail", cancelled, status=Exit.UNPAID)[-1]["status"]
+    (refused,) = stage.told("payments", "refund", cancelled, "--yes", status=Exit.STATE)
+    assert refused["error"]["code"] == "payment_not_succeeded"
+    assert stage.told("payments", "tail", "--after-version=1", status=Exit.MISUSED)
+
+
+@tries("payments held", "payments release", "payments return", "payments keep")
+def held(stage: Stage) -> None:
+    assert stage.told("payments", "held")[0]["heldPayments"] == []
+    for verdict in ("release", "return", "keep"):
+        words = ("payments", verdict, "held_1", "--note=so")
+        assert stage.told(*words, status=Exit.REFUSED)[0]["error"]["code"] == "invalid_params"
+
+
+@tries("payouts list", "payouts create", "payouts refuse", "payouts resolve")
+def payouts(stage: Stage) -> None:
+    assert isinstance(stage.told("payouts", "list", "--all")[0]["payouts"], list)
+    own, asset = stage.env["FLORIN_MERCHANT_ID"], stage.env["FLORIN_EVM_ASSET"]
+    for words in (
+        ("create", own, asset),
+        ("refuse", "payout_1"),
+        ("resolve", "payout_1", "--paid"),
+    ):
+        done = stage.run("payouts", *words, "--json")
+        assert done.status in {Exit.REFUSED, Exit.STATE}
+        assert documents(done.err)[0]["error"]["code"]
+
+
+@tries("ledger check", "ledger book", "ledger balances", "ledger entries")
+def ledger(stage: Stage) -> None:
+    payment = stage.paid()
+    (checked,) = stage.told("ledger", "check")
+    assert (checked["wrong"], checked["problems"]) == ([], [])
+    assert stage.told("ledger", "entries", payment)[0]["entries"]
+    assert stage.told("ledger", "balances")[0]["balances"]
+    wallet = checked["wallets"][0]
+    words = ("ledger", "book", wallet["account"], wallet["asset"], "--note=nothing")
+    assert stage.told(*words, status=Exit.STATE)[0]["error"]["code"] == "invalid_state"
+
+
+@tries("sanctions import", "sanctions list", "sanctions check", "sanctions remove")
+def sanctions(stage: Stage) -> None:
+    file = stage.folder / "list.txt"
+    file.write_text("0x" + "88" * 20 + "\n")
+    (done,) = stage.told("sanctions", "import", str(file), "--name=own", "--published=2026-01-01")
+    assert (done["list"]["name"], done["list"]["count"]) == ("own", 1)
+    assert "own" in json.dumps(stage.told("sanctions", "list"))
+    (found,) = stage.told("sanctions", "check", "0x" + "88" * 20)
+    assert (found["blocked"], found["lists"]) == (True, ["own"])
+    assert stage.told("sanctions", "remove", "own") == [{"name": "own", "removed": True}]
+
+
+@tries("executors list", "executors pause", "executors resume")
+def executors(stage: Stage) -> None:
+    one = stage.told("executors", "list")[0]["executors"][0]["id"]
+    assert stage.told("executors", "pause", one)[0]["paused"] is True
+    assert stage.told("executors", "resume", one)[0]["paused"] is False
+    assert stage.told("executors", "pause", "eip155:1:0x1", status=Exit.NOT_FOUND)
+
+
+@tries("faults list", "faults clear")
+def faults(stage: Stage) -> None:
+    assert stage.told("faults", "list") == [{"faults": []}]
+    assert stage.told("faults", "clear") == [{"ended": 0, "left": 0}]
+
+
+@tries("doctor", "demo", "migrate")
+def service(stage: Stage) -> None:
+    (found,) = stage.told("doctor")
+    assert {one["problem"] for one in found["checks"]} == {None}
+    *_, last = stage.told("demo")
+    assert last["status"] == "succeeded"
+    (found,) = stage.told("migrate", "--status")
+    assert found["schema"] == found["wanted"]
+    assert stage.told("migrate", "--sql") == [{"statements": []}]
+
+
+@tries("export", "store backup", "store restore", "store copy", "chain list", "chain remove")
+def files(stage: Stage) -> None:
+    (done,) = stage.told("export", "--to", str(stage.folder / "export"))
+    assert Path(done["manifest"]).exists()
+    server = ("--server", stage.env["FLORIN_GRPC_TARGET"])
+    of_env = {name: stage.env[name] for name in ("FLORIN_PARTNER_KEY", "FLORIN_MERCHANT_ID")}
+    words = ("export", "--to", str(stage.folder / "told"), *server)
+    assert stage.told(*words, **of_env)[0]["rows"]["payments"] >= 0
+    backup = stage.folder / "copy.db"
+    assert stage.told("store", "backup", str(backup))[0]["rows"] > 0
+    for command in ("restore", "copy"):
+        home = stage.folder / command
+        done = stage.forks("store", command, str(backup), "--json", home=home)
+        assert done.status == 0, done
+        assert documents(done.out)[0]["tables"]["payment"] >= 0
+    assert stage.told("chain", "list")[0]["chains"] == []
+    assert stage.told("chain", "remove", "base", status=Exit.REFUSED)[0]["error"]["message"]
+
+
+@tries("chain keystore", "chain add", "chain deploy")
+def chains(stage: Stage) -> None:
+    password = {"FLORIN_KEYSTORE_PASSWORD": "so"}
+    (made,) = stage.told("chain", "keystore", str(stage.folder / "key.json"), **password)
+    assert (
+        made["address"]
+        == Account.from_key(Account.decrypt(Path(made["file"]).read_text(), "so")).address
+    )
+    node = stage.env["FLORIN_EVM_RPC_URL"]
+    home = stage.folder / "chains"
+    words = (
+        *("chain", "add", f"--rpc-url={node}", "--chain=eip155:31337", "--name=Own"),
+        *("--treasury=0x" + "44" * 20, f"--token={DEVNET.token.address}:USD:tUSD"),
+        *("--test", "--no-deploy", "--yes"),
+    )
+    # beside the embedded one of the same id
+    done = stage.forks(*words, "--json", home=home, FLORIN_DEMO="false")
+    assert done.status == 0, done
+    assert documents(done.out)[0]["chain"] == "eip155:31337"
+    done = stage.forks("chain", "deploy", "Own", "--json", home=home, FLORIN_DEMO="false")
+    assert done.status == Exit.REFUSED, done
+    assert "has nothing of the chain's coin" in documents(done.err)[0]["error"]["message"]
+
+
+@tries("simulate")
+def simulated(stage: Stage) -> None:
+    home = stage.folder / "simulated"
+    words = ("simulate", "--payments=3", "--days=1", "--merchants=1", "--json")
+    done = stage.forks(*words, home=home)
+    assert done.status == 0, done
+    assert documents(done.out)[-1]["problems"] == []
+
+
+# all together
+
+
+def test_every_command_is_tried():
+    assert TRIES.keys() | LASTING | PLAIN == COMMANDS
+
+
+@pytest.mark.parametrize("work", dict.fromkeys(TRIES.values()), ids=lambda work: work.__name__)
+def test_a_command_tells_json(stage, work):
+    work(stage)
+
+
+def test_what_lasts_tells_where_it_is(tmp_path, stage):
+    for words in (
+        ("serve",),
+        ("worker",),
+        ("gateway", "--upstream", stage.env["FLORIN_GRPC_TARGET"]),
+    ):
+        process = stage.forks.begin(*words, "--json", home=tmp_path / "home")
+        assert process.stdout is not None
+        places = json.loads(process.stdout.readline())
+        assert words[0] == "worker" or places["http"].startswith("http://127.0.0.1:")
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(60)
+        assert (process.wait(), out) == (0, ""), words
+
+
+def test_wrong_usage_is_json_too(stage):
+    for words in (["payments", "nope"], ["payments", "list", "--bad"], ["payments", "create"]):
+        (told,) = stage.told(*words, status=Exit.MISUSED)
+        assert told["error"]["exit"] == Exit.MISUSED
+    done = stage.run("payments", "list", "--bad")
+    assert (done.status, done.out) == (2, "")
+    assert "No such option: --bad" in done.err
+
+
+def test_who_may_not_and_what_does_not_answer_have_statuses_of_their_own(stage, tmp_path):
+    (told,) = stage.told("payments", "list", status=Exit.FORBIDDEN, FLORIN_PARTNER_KEY="wrong")
+    assert told["error"]["code"] == "invalid_api_key"
+    key = ["--api-key=a", "--merchant=b"]
+    (told,) = stage.told("payments", "list", "--server=127.0.0.1:1", *key, status=Exit.UNREACHABLE)
+    assert "127.0.0.1:1 does not answer" in told["error"]["message"]
+    done = stage.forks("payments", "list", "--json", home=tmp_path / "home")
+    assert done.status == Exit.UNREACHABLE
+    assert "start one: florin up" in done.err
+
+
+def test_credentials_of_the_sandbox_go_to_no_other_server(stage):
+    """Whoever names a server names its credentials too."""
+    for words in (["payments", "list"], ["pay", "pay_1"], ["merchants", "list"]):
+        (told,) = stage.told(*words, "--server=127.0.0.1:1", status=Exit.MISUSED)
+        assert "is not in the environment" in told["error"]["message"]
+
+
+def test_a_key_is_not_sent_in_plain_text_to_another_machine(stage):
+    key = ["--api-key=a", "--merchant=b"]
+    (told,) = stage.told("payments", "list", "--server=pay.example:443", *key, status=2)
+    assert "unencrypted" in told["error"]["message"]

@@ -1,0 +1,218 @@
+"""`florin pay` pays every kind of option on both embedded chains, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import aiohttp
+import pytest
+from eth_account import Account
+from florin_server.devnet.genesis import DEVNET
+from florin_server.devnet.solana import SOLNET
+from solders.keypair import Keypair
+
+from tests.support.chain import Chain
+from tests.support.wallet import MUTE, Wallet
+
+pytestmark = pytest.mark.long
+
+EVM = f"eip155:{DEVNET.chain_id}"
+ETHER, SOL = f"{EVM}/slip44:60", f"{SOLNET.chain_id}/slip44:501"
+TUSD, TEUR = (f"{EVM}/erc20:{one.address}" for one in DEVNET.tokens)
+ON_SOLANA = [f"{SOLNET.chain_id}/token:{one.address}" for one in SOLNET.tokens]
+PASSWORD = "correct horse"
+DATA = {
+    "fullName": "Ada Marker",
+    "dob": "1987-06-05",
+    "pobCountry": "DE",
+    "pobAddress": "Köln",
+    "tosConfirmed": True,
+}
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory, forks):
+    """A Florin that takes every kind of asset, and asks who pays 99 dollars or more."""
+    home = tmp_path_factory.mktemp("pay") / "home"
+    settings = {
+        "FLORIN_RATES": json.dumps({ETHER: {"GBP": "2000"}, SOL: {"GBP": "120"}}),
+        # a transaction is mined as soon as it is there
+        "FLORIN_EMBEDDED__BLOCK_INTERVAL_S": "0",
+        "FLORIN_EMBEDDED__CONFIRMATIONS": "1",
+        "FLORIN_CAPTURE__ENABLED": "true",
+        "FLORIN_CAPTURE__FROM_AMOUNT": json.dumps({"USD": 9900, "EUR": 9900, "GBP": 9900}),
+    }
+    with forks.lasting("up", home=home, **settings) as command:
+        yield command
+        command.tell(signal.SIGTERM)
+        done = command.ended()
+        assert (done.status, done.err) == (0, "")
+
+
+@pytest.fixture
+def link(up, forks):
+    """The link of a new payment."""
+
+    def link(*amount: str) -> str:
+        done = forks("payments", "create", *amount, home=up.home.path)
+        assert done.status == 0, done
+        return done.out.strip()
+
+    return link
+
+
+@pytest.fixture
+def pay(up, forks):
+    """The command, with its steps as they were told."""
+
+    def pay(link: str, *options: str, **changes: str) -> tuple[int, list[dict], str]:
+        done = forks("pay", link, "--json", *options, home=up.home.path, **changes)
+        return done.status, [json.loads(line) for line in done.out.splitlines()], done.err
+
+    return pay
+
+
+@pytest.mark.parametrize(
+    ("amount", "option", "methods"),
+    [
+        ("12.50 USD", TUSD, ["eth_signTypedData_v4"]),
+        ("12.50 EUR", TEUR, ["eth_sendTransaction", "eth_signTypedData_v4"]),
+        ("30 GBP", ETHER, ["eth_sendTransaction"]),
+        ("12.50 USD", ON_SOLANA[0], ["solana_signTransaction"]),
+        ("12.50 USD", ON_SOLANA[1], ["solana_signTransaction"]),
+        ("30 GBP", SOL, ["solana_signTransaction"]),
+    ],
+    ids=["EIP-3009", "Permit2", "coin", "token", "token of Token-2022", "SOL"],
+)
+def test_each_kind_of_option_is_paid(link, pay, amount, option, methods):
+    status, steps, err = pay(link(amount), "--option", option)
+    assert (status, err) == (0, "")
+    assert [one["method"] for one in steps if one["step"] == "sign"] == methods
+    last = steps[-1]["status"]
+    assert (last["status"], last["isFinal"]) == ("succeeded", True)
+    assert last["info"]["optionAmount"]["unit"] == f"caip19/{option}"
+    sent = [one["txId"] for one in steps if one["step"] == "send"]
+    assert len(sent) == methods.count("eth_sendTransaction")
+
+
+async def test_an_account_with_code_that_cannot_sign_pays_by_itself(up, link, pay, tmp_path):
+    key = Account.create()
+    async with aiohttp.ClientSession() as session:
+        chain = Chain(session, up.env["FLORIN_EVM_RPC_URL"], DEVNET.token.address)
+        wallet = Wallet(key=bytes(key.key))
+        await chain.fund(wallet.address)
+        await wallet.delegate(chain, MUTE)
+    options = keystore(tmp_path, bytes(key.key))
+    status, steps, err = pay(link("12.50 USD"), *options, "--chain", EVM, "--yes")
+    assert (status, err) == (0, "")
+    assert [one["method"] for one in steps if one["step"] == "sign"] == ["eth_sendTransaction"] * 2
+    assert steps[-1]["status"]["status"] == "succeeded"
+
+
+def keystore(folder: Path, secret: bytes) -> list[str]:
+    """Options that name a keystore and its password."""
+    file, password = folder / "key.json", folder / "password"
+    file.write_text(json.dumps(Account.encrypt(secret, PASSWORD, iterations=2)))
+    file.chmod(0o600)
+    password.write_text(PASSWORD + "\n")
+    return ["--keystore", str(file), "--password-file", str(password)]
+
+
+def test_keys_of_files_pay_once_somebody_says_yes(link, pay, tmp_path):
+    options = keystore(tmp_path, bytes(Account.create().key))
+    pair = tmp_path / "pair.json"
+    pair.write_text(json.dumps([*bytes(Keypair())]))
+    pair.chmod(0o600)
+    made = link("12.50 USD")
+    status, steps, err = pay(made, *options)
+    assert status == 2
+    assert "say --yes" in json.loads(err)["error"]["message"]
+    # nothing was handed in
+    assert {one["step"] for one in steps} == {"payment", "options", "sign"}
+    status, steps, _ = pay(made, *options, "--yes")
+    assert (status, steps[-1]["status"]["status"]) == (0, "succeeded")
+    status, steps, _ = pay(
+        link("12.50 USD"), "--keystore", str(pair), "--chain", SOLNET.chain_id, "--yes"
+    )
+    assert (status, steps[-1]["status"]["status"]) == (0, "succeeded")
+
+
+def test_keys_that_cannot_be_used_are_told(link, pay, tmp_path):
+    _, file, _, password = options = keystore(tmp_path, bytes(Account.create().key))
+    made = link("12.50 USD")
+
+    def why(*said: str) -> str:
+        status, _, err = pay(made, *said)
+        assert status == 1
+        return json.loads(err)["error"]["message"]
+
+    Path(password).write_text("wrong")
+    assert "its password is another one" in why(*options)
+    Path(file).chmod(0o644)
+    assert "others can read" in why(*options)
+    Path(file).chmod(0o600)
+    for text in ("no json", "[1, 2]", '{"version": 3}', "{}"):
+        Path(file).write_text(text)
+        assert str(file) in why(*options)
+
+
+def test_real_money_is_not_paid_by_new_keys(up, forks, pay):
+    def made(*words: str, **changes: str) -> str:
+        done = forks(*words, home=up.home.path, **changes)
+        assert done.status == 0, done
+        return done.out.strip()
+
+    partner = made("partners", "create", "Live")
+    merchant = made(
+        *("merchants", "import", "live", "--live", f"--partner={partner}"),
+        *("--name=Live", "--email=a@live.example"),
+    )
+    key = made("keys", "create", "partner", f"--partner={partner}", "--live")
+    live = {"FLORIN_PARTNER_KEY": key, "FLORIN_MERCHANT_ID": merchant}
+    link = made("payments", "create", "12.50 USD", **live)
+    app = made("wallets", "register", "Purse", "--live")
+    status, steps, err = pay(link, FLORIN_APP_ID=app)
+    assert (status, [one["step"] for one in steps]) == (1, ["payment"])
+    assert "--keystore FILE" in json.loads(err)["error"]["message"]
+    # a wallet for test data does not even see it
+    status, steps, err = pay(link)
+    assert (status, steps, json.loads(err)["error"]["code"]) == (3, [], "payment_not_found")
+
+
+def test_what_is_asked_about_the_buyer_comes_from_a_file(link, pay, tmp_path):
+    file = tmp_path / "data.json"
+    made = link("99 USD")
+    status, _, err = pay(made)
+    assert status == 2
+    assert "fullName" in json.loads(err)["error"]["message"]
+    for text in ("[]", "no json"):
+        file.write_text(text)
+        assert pay(made, "--data", str(file))[0] == 2
+    file.write_text(json.dumps(DATA))
+    status, steps, _ = pay(made, "--data", str(file))
+    assert (status, steps[-1]["status"]["status"]) == (0, "succeeded")
+
+
+def test_an_option_that_is_not_there_and_a_payment_that_is_over_are_told(link, pay, up, forks):
+    made = link("12.50 USD")
+    for option in ("4", "0", "tDOGE", ETHER):
+        assert pay(made, "--option", option)[0] == 2
+    assert pay(made, "--chain", "eip155:1")[0] == 1
+    assert pay("pay_nobodys")[0] == 3
+    payment = made.rpartition("/")[2]
+    assert forks("payments", "cancel", payment, "--yes", home=up.home.path).status == 0
+    assert pay(made)[0] == 6
+
+
+def test_people_read_every_step(link, up, forks):
+    done = forks("pay", link("12.50 EUR"), home=up.home.path)
+    assert (done.status, done.err) == (0, "")
+    asks, option, approves, signs, sent, *_, last = done.out.splitlines()
+    assert asks == "Corner Café asks for 12.50 EUR, test data"
+    assert option.startswith("  1  12.50 tEUR on Florin Devnet, about ")
+    assert approves.startswith(f"eth_sendTransaction  lets {DEVNET.permit2} take 12500000 of ")
+    assert signs.startswith(f"eth_signTypedData_v4  lets {DEVNET.settler} take 12500000 of ")
+    assert sent.startswith("sent  transaction 0x")
+    assert last.startswith("succeeded  version 2  transaction 0x")

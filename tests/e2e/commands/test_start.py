@@ -1,0 +1,117 @@
+"""What a command loads before it works, how it completes, and what it says it is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+from florin_server import __version__
+
+from tests.support.command import florin
+
+# what a command needs that asks a server: the command line, the client, and what JSON is made with
+SLOW = (
+    *("florin_server.rails", "florin_server.store", "florin_server.flows", "florin_server.config"),
+    *("florin_server.devnet", "florin_server.rpc", "florin_server.web", "florin_server.workers"),
+    *("sqlalchemy", "sqlmodel", "alembic", "pydantic_settings", "aiohttp", "uvicorn", "uvloop"),
+    *("solders", "eth", "eth_account", "eth_abi", "coincurve", "cryptography", "pyarrow"),
+    *("opentelemetry", "prometheus_client", "tomlkit", "segno"),
+)
+LOOK = """
+import json, runpy, sys
+sys.argv = ["florin", *sys.argv[1:]]
+from florin_server.cli import main
+status = None
+try:
+    main()
+except SystemExit as ended:
+    status = ended.code
+print(json.dumps([status, sorted(sys.modules)]), file=sys.stderr)
+"""
+
+
+def loaded(*words: str, **changes: str) -> tuple[int, set[str]]:
+    """How a command ended, and what of the slow it had loaded by then."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOOK, *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": "/usr/bin:/bin", **changes},
+        timeout=60,
+    )
+    status, modules = json.loads(done.stderr.splitlines()[-1])
+    found = {one for name in modules for one in SLOW if name == one or name.startswith(f"{one}.")}
+    return status, found
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["payments", "create", "12.50 USD"],
+        ["payments", "list"],
+        ["payments", "show", "pay_1"],
+        ["payments", "tail", "pay_1"],
+        ["payments", "cancel", "pay_1", "--yes"],
+        ["payments", "refund", "pay_1", "--yes"],
+        ["merchants", "list"],
+        ["merchants", "destinations", "mrch_1"],
+    ],
+    ids=" ".join,
+)
+def test_what_only_asks_a_server_loads_nothing_of_one(words):
+    server = ["--server=127.0.0.1:1", "--api-key=a", "--merchant=b"]
+    assert loaded(*words, *server) == (5, set())
+
+
+def test_help_loads_nothing_either():
+    assert loaded("payments", "--help") == (0, set())
+    assert loaded("--version") == (0, set())
+
+
+def test_the_look_finds_what_is_loaded(tmp_path):
+    """Or it would find nothing above."""
+    _, found = loaded("doctor", "--home", str(tmp_path / "home"))
+    assert {"florin_server.store", "florin_server.rails", "sqlalchemy", "aiohttp"} <= found
+
+
+def test_the_version_is_told(tmp_path):
+    assert florin("--version", home=tmp_path / "home").out == f"florin {__version__}\n"
+
+
+def completed(shell: str, typed: str) -> str:
+    changes = {"_FLORIN_COMPLETE": f"complete_{shell}"}
+    if shell == "bash":
+        changes |= {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    else:
+        changes |= {"_TYPER_COMPLETE_ARGS": typed, "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    done = subprocess.run(
+        [shutil.which("florin", path=sys.prefix + "/bin") or "florin"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": "/usr/bin:/bin", **changes},
+        timeout=60,
+    )
+    return done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_commands_and_options_are_completed(shell, tmp_path):
+    script = florin("completion", shell, home=tmp_path / "home")
+    assert script.status == 0
+    assert f"_FLORIN_COMPLETE=complete_{shell}" in script.out
+    assert "payments" in completed(shell, "florin pay")
+    of_payments = completed(shell, "florin payments re")
+    assert "refund" in of_payments
+    assert "create" not in of_payments
+    assert "--expires-in" in completed(shell, "florin payments create --ex")
+
+
+def test_an_unknown_shell_is_told(tmp_path):
+    done = florin("completion", "csh", home=tmp_path / "home")
+    assert (done.status, done.out) == (2, "")
+    assert "bash, zsh, fish" in done.err

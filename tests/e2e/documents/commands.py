@@ -1,0 +1,53 @@
+"""The blocks about the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from tests.e2e.documents.steps import step
+from tests.support.documents import Block
+from tests.support.newcomer import Walk
+
+LINE = "docs/command-line.md"
+
+
+@step(LINE, "A payment, from order to refund", 0)
+async def from_order_to_refund(walk: Walk, block: Block) -> None:
+    said = await walk.shell.run(block.text)
+    link = await walk.shell.value("LINK")
+    payment_id = link.rpartition("/")[2]
+    assert payment_id.startswith("pay_")
+    assert "Corner Café asks for 12.50 USD, test data" in said
+    assert re.search(r"^succeeded  version 2  transaction 0x", said, re.MULTILINE)
+    assert re.search(rf"^Payment +{payment_id}$", said, re.MULTILINE)
+    # shown, followed, listed, and paid back
+    assert re.search(r"^version 2  succeeded  12.50 tUSD  0x", said, re.MULTILINE)
+    assert re.search(rf"^{payment_id}  succeeded  .*  order-2001$", said, re.MULTILINE)
+    assert re.search(r"^succeeded  12.50 tUSD  0x", said.splitlines()[-1])
+
+
+@step(LINE, "Keys that may do less", 0)
+async def keys_that_may_do_less(walk: Walk, block: Block) -> None:
+    said = await walk.shell.run(block.text)
+    reader = await walk.shell.value("READER")
+    assert reader.startswith("fl_test_pk_")
+    key_id = reader.split("_")[3]
+    assert re.search(rf"^{key_id} .* read +- +Dashboard$", said, re.MULTILINE)
+    assert await walk.shell.value("FLORIN_MERCHANT_ID") in said
+    assert await walk.shell.value("FLORIN_MERCHANT_DESTINATION") in said
+
+
+@step(LINE, "For scripts", 0)
+async def for_scripts(walk: Walk, block: Block) -> None:
+    paid, why = (await walk.shell.run(f"( {block.text} ) 2>&1")).splitlines()[0::1][:2]
+    assert json.loads(paid)["status"]["status"] == "succeeded"
+    assert json.loads(why)["error"]["code"] == "payment_not_found"
+
+
+@step(LINE, "Completion", 0)
+async def completion(walk: Walk, block: Block) -> None:
+    await walk.shell.run(block.text)
+    asked = "COMP_WORDS='florin pay' COMP_CWORD=1 _FLORIN_COMPLETE=complete_bash florin"
+    assert {"pay", "payments", "payouts"} <= {*(await walk.shell.run(asked)).split()}
+    assert "_florin_completion" in await walk.shell.run("complete -p florin; rm florin.bash")
