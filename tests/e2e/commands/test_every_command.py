@@ -349,6 +349,19 @@ def simulated(stage: Stage) -> None:
     assert documents(done.out)[-1]["problems"] == []
 
 
+@tries("receipt-keys list", "receipt-keys rotate", "receipt-keys revoke", "verify-receipt")
+def receipts(stage: Stage) -> None:
+    (made,) = stage.told("receipt-keys", "rotate")
+    (found,) = stage.told("receipt-keys", "list")
+    assert made["keyId"] in {one["keyId"] for one in found["keys"]}
+    assert stage.told("receipt-keys", "revoke", made["keyId"])[0]["keyId"] == made["keyId"]
+    file = stage.folder / "no.jws"
+    file.write_text("no receipt\n")
+    node = f"--rpc-url={stage.env['FLORIN_EVM_RPC_URL']}"
+    (verdict,) = stage.told("verify-receipt", str(file), node, status=Exit.REFUSED)
+    assert verdict["outcome"] == "not_genuine"
+
+
 # all together
 
 
