@@ -176,6 +176,7 @@ async def resigned(desk, verifier, text, changes) -> str:
         ({"recipient": f"{CHAIN}:0x" + "11" * 20}, "recipient"),
         ({"paid": {"value": str(PRICE + 1)}}, "amount"),
         ({"paid": {"fee": "0"}}, "amount"),
+        ({"paid": {"decimals": 0}}, "amount"),
         ({"paid": {"asset": f"{CHAIN}/erc20:{DEVNET.euro.address}"}}, "amount"),
         ({"option": {"contract": DEVNET.euro.address}}, "contract"),
         ({"transaction": {"position": 0}}, "payment"),
