@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from decimal import Decimal
 
 from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
 
 from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.money import spelled
 from florin_server.domain.payments.payment import Merchant, Payment, Status
 from florin_server.domain.receipts.keys import KEPT_S
 from florin_server.domain.receipts.receipt import Receipt
@@ -99,10 +99,10 @@ def _account(request: PlainRequest) -> str:
 
 def _summary(payment: Payment, merchant: Merchant, answers: Codec) -> page.Summary:
     amount = answers.amount(payment.unit, payment.value)
-    whole = Decimal(amount.value).scaleb(-amount.display.decimals)
+    whole = spelled(payment.value, amount.display.decimals)
     return page.Summary(
         merchant=merchant.name,
-        amount=f"{whole:f} {amount.display.asset_symbol}",
+        amount=f"{whole} {amount.display.asset_symbol}",
         payment_id=payment.id,
         at=_time(payment.updated_at_us // 1_000_000),
         live=payment.live,
@@ -131,7 +131,7 @@ def _details(done: Signed) -> page.Details:
 def _money(said: Receipt) -> str:
     if not said.paid.symbol:
         return f"{said.paid.value} minor units of {said.paid.asset}"
-    return f"{Decimal(said.paid.value).scaleb(-said.paid.decimals):f} {said.paid.symbol}"
+    return f"{spelled(int(said.paid.value), said.paid.decimals)} {said.paid.symbol}"
 
 
 def _time(seconds: int) -> str:
